@@ -1,0 +1,47 @@
+# git-agency: everything one does to it. `make help` lists the targets.
+
+GO      ?= go
+PREFIX  ?= $(HOME)/.local
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+export CGO_ENABLED ?= 0
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/git-agency
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/git-agency ./cmd/git-agency
+
+test: ## run every test
+	$(GO) test -timeout 15m ./...
+
+bench: build ## measure against raw git in one run, and fail on the promised ratios
+	$(GO) run ./scripts/bench -tool $(CURDIR)/bin/git-agency
+
+lint: ## go vet, staticcheck, gofumpt and tidiness
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
+	$(GO) mod tidy -diff
+
+fmt: ## format the code
+	$(GO) tool gofumpt -w .
+
+cover: ## test coverage, of the commands the scripts run too
+	$(GO) test -timeout 15m -coverpkg=./... -coverprofile=coverage.out ./...
+	$(GO) tool cover -func=coverage.out | tail -n 1
+
+fuzz: ## fuzz every parser for FUZZTIME each
+	scripts/fuzz.sh
+
+demo: build ## the main job, end to end, on a throw-away repository
+	scripts/demo.sh $(CURDIR)/bin
+
+install: build ## install into PREFIX/bin (default ~/.local)
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 bin/git-agency '$(DESTDIR)$(PREFIX)/bin/git-agency'
+
+.PHONY: help build test bench lint fmt cover fuzz demo install

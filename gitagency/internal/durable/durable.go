@@ -1,0 +1,175 @@
+// Package durable puts files on disk so that they are there after a power cut, and takes them away
+// so that they are gone. It knows names and bytes, not what they mean.
+//
+// A file is written temp → fsync → rename → fsync of the directory, in the directory it belongs to:
+// a reader sees the old content or the new one, never a part.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// TempPrefix starts the names of files that are not there yet. Whoever lists a directory skips them.
+const TempPrefix = ".tmp-"
+
+// WriteFile makes path hold data, all of it or nothing, and does not return before it is durable.
+func WriteFile(path string, data []byte, perm fs.FileMode) error {
+	f, err := Create(path, data, perm)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// Create is WriteFile that returns the open file, for a caller who wants to hold a lock on it.
+// The prepare functions run on the file before anybody can see it under its name.
+func Create(path string, data []byte, perm fs.FileMode, prepare ...func(*os.File) error) (_ *os.File, err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, TempPrefix+filepath.Base(path)+"-")
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close(), removeIfThere(f.Name()))
+		}
+	}()
+	if err := f.Chmod(perm); err != nil {
+		return nil, err
+	}
+	if _, err := f.Write(data); err != nil {
+		return nil, err
+	}
+	for _, p := range prepare {
+		if err := p(f); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return nil, err
+	}
+	// From here on the name is taken; a caller that gets an error finds the file there and undoes it.
+	return f, SyncDir(dir)
+}
+
+// Mkdir makes one directory, exclusively, and makes its name durable, or leaves nothing behind.
+func Mkdir(path string, perm fs.FileMode) error {
+	if err := os.Mkdir(path, perm); err != nil {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(path)); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// Remove takes one name away, durably. A name that is not there is fine.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// Sync makes the contents of files, or the names in directories, durable.
+func Sync(paths ...string) error {
+	for _, p := range paths {
+		f, err := os.Open(p)
+		if err != nil {
+			return fmt.Errorf("sync: %w", err)
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return fmt.Errorf("sync %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(dir string) error { return Sync(dir) }
+
+// RemoveTree removes a directory tree, also where a program took its own permissions away (a module
+// cache is read-only by design). It never follows a symlink out of the tree. A tree that is not
+// there is fine.
+func RemoveTree(path string) error {
+	err := os.RemoveAll(path)
+	if err == nil || !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	if err := MakeReachable(path); err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
+}
+
+// MakeReachable gives the owner back every permission on the directories of a tree, and read
+// permission on its files.
+func MakeReachable(path string) error {
+	fi, err := os.Lstat(path)
+	if err != nil || !fi.IsDir() {
+		return err
+	}
+	if err := os.Chmod(path, fi.Mode().Perm()|0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return reach(root, ".")
+}
+
+func reach(root *os.Root, dir string) error {
+	d, err := root.Open(dir)
+	if err != nil {
+		return err
+	}
+	entries, err := d.ReadDir(-1)
+	if err := errors.Join(err, d.Close()); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		fi, err := e.Info()
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			return err
+		}
+		switch {
+		case fi.IsDir():
+			if fi.Mode().Perm()&0o700 != 0o700 {
+				if err := root.Chmod(name, fi.Mode().Perm()|0o700); err != nil {
+					return err
+				}
+			}
+			if err := reach(root, name); err != nil {
+				return err
+			}
+		case fi.Mode().IsRegular() && fi.Mode().Perm()&0o400 == 0:
+			if err := root.Chmod(name, fi.Mode().Perm()|0o400); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

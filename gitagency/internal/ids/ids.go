@@ -1,0 +1,69 @@
+// Package ids makes and recognises the identifiers of invocations and worktrees:
+// a UTC second and four hexadecimal digits, such as 20260128120500-b7c9.
+//
+// An id is only a proposal. It becomes somebody's when an exclusive mkdir with that name succeeds;
+// this package never looks at a disk.
+package ids
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"time"
+)
+
+const layout = "20060102150405"
+
+// Source makes ids. Its zero value uses the real clock and the system's randomness.
+type Source struct {
+	Now  func() time.Time
+	Rand io.Reader
+}
+
+// New proposes an id together with the second it names.
+func (s Source) New() (string, time.Time, error) {
+	now, random := s.Now, s.Rand
+	if now == nil {
+		now = time.Now
+	}
+	if random == nil {
+		random = rand.Reader
+	}
+	var b [2]byte
+	if _, err := io.ReadFull(random, b[:]); err != nil {
+		return "", time.Time{}, fmt.Errorf("make an id: %w", err)
+	}
+	at := now().UTC().Truncate(time.Second)
+	return at.Format(layout) + "-" + hex.EncodeToString(b[:]), at, nil
+}
+
+// Valid reports whether s is spelled like an id.
+func Valid(s string) bool {
+	if len(s) != len(layout)+5 || s[len(layout)] != '-' {
+		return false
+	}
+	if _, ok := Time(s); !ok {
+		return false
+	}
+	for _, c := range s[len(layout)+1:] {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// Time is the second an id names.
+func Time(id string) (time.Time, bool) {
+	if len(id) < len(layout) {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(layout, id[:len(layout)])
+	return at, err == nil
+}
+
+// Suffix is the last four digits of an id, short enough to be part of a branch name.
+func Suffix(id string) string {
+	return id[len(id)-4:]
+}

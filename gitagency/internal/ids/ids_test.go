@@ -1,0 +1,51 @@
+package ids
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+func TestAnIDNamesItsUTCSecondAndFourHexDigits(t *testing.T) {
+	t.Parallel()
+	zone := time.FixedZone("east", 3600)
+	s := Source{
+		Now:  func() time.Time { return time.Date(2026, 1, 28, 13, 5, 0, 999, zone) },
+		Rand: bytes.NewReader([]byte{0xb7, 0xc9}),
+	}
+	id, at, err := s.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id != "20260128120500-b7c9" || at.Format(time.RFC3339) != "2026-01-28T12:05:00Z" {
+		t.Errorf("got %s %s", id, at)
+	}
+	if Suffix(id) != "b7c9" {
+		t.Errorf("suffix %s", Suffix(id))
+	}
+}
+
+func TestExhaustedRandomnessIsAnError(t *testing.T) {
+	t.Parallel()
+	if _, _, err := (Source{Rand: bytes.NewReader(nil)}).New(); err == nil {
+		t.Error("no error")
+	}
+}
+
+func FuzzValidAcceptsOnlyWhatNewCouldHaveMade(f *testing.F) {
+	for _, s := range []string{
+		"20260128120500-b7c9", "20260128120500-B7C9", "20260128126000-b7c9", "20260128120500_b7c9",
+		"", "../../etc/passwd", "20260128120500-b7c", "20260128120500-b7c9 ", "2026012812050é-b7c9",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !Valid(s) {
+			return
+		}
+		at, ok := Time(s)
+		if !ok || at.Format(layout)+s[14:] != s || len(s) != 19 {
+			t.Errorf("%q is called valid", s)
+		}
+	})
+}

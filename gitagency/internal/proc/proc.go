@@ -1,0 +1,129 @@
+// Package proc is the only place that starts other programs.
+//
+// Every program gets a session of its own, so that a Ctrl-C meant for us does not reach it behind
+// our back and so that "all of it" can be signalled at once. When a program fails or is cancelled,
+// Run returns only after its whole process group is gone: whoever cleans up afterwards does not
+// race a grandchild that still writes. The package knows nothing of git or of agents, and never
+// hands anything to a shell.
+package proc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Command is a program to run to its end with its output captured.
+type Command struct {
+	Argv  []string // required; Argv[0] is looked up in PATH
+	Dir   string
+	Env   []string // nil means the environment of this process
+	Stdin io.Reader
+
+	// Inherit lists descriptors the program keeps open (as 3, 4, …) for as long as it lives.
+	Inherit []*os.File
+
+	// Grace is the time between SIGTERM and SIGKILL after cancellation; zero means five seconds.
+	Grace time.Duration
+}
+
+// Result is what a program left behind.
+type Result struct {
+	Stdout   []byte
+	Stderr   []byte
+	ExitCode int // 128+n for a program killed by signal n
+}
+
+// Run runs the command. A program that ran and failed is not an error: see Result.ExitCode.
+// An error means it could not be started, or that ctx ended first (then it wraps context.Cause).
+func Run(ctx context.Context, c Command) (Result, error) {
+	if len(c.Argv) == 0 {
+		return Result{}, errors.New("no program named")
+	}
+	if err := context.Cause(ctx); err != nil {
+		return Result{}, err
+	}
+	grace := c.Grace
+	if grace == 0 {
+		grace = 5 * time.Second
+	}
+
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.ExtraFiles = c.Dir, c.Env, c.Stdin, c.Inherit
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = grace
+
+	if err := cmd.Start(); err != nil {
+		return Result{}, err
+	}
+	waitErr := cmd.Wait()
+	res := Result{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: exitCode(cmd.ProcessState)}
+	if waitErr == nil {
+		return res, nil
+	}
+
+	groupErr := endGroup(cmd.Process.Pid, grace)
+	var exit *exec.ExitError
+	switch {
+	case context.Cause(ctx) != nil:
+		return res, errors.Join(context.Cause(ctx), groupErr)
+	case errors.As(waitErr, &exit):
+		return res, groupErr
+	default:
+		return res, errors.Join(waitErr, groupErr)
+	}
+}
+
+// endGroup kills what is left of a process group and waits until none of it can do anything more.
+func endGroup(pgid int, patience time.Duration) error {
+	deadline := time.Now().Add(patience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		if err := syscall.Kill(-pgid, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) || allZombies(pgid) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process group %d did not end within %s", pgid, patience)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// allZombies reports whether only dead processes are left in a group. In a container whose first
+// process does not reap, they stay for ever; they write nothing. Without a /proc it says no.
+func allZombies(pgid int) bool {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue // it ended while we looked
+		}
+		// pid (comm) state ppid pgrp …; comm may hold anything, also spaces and parentheses.
+		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+		if len(fields) > 2 && fields[2] == strconv.Itoa(pgid) && fields[0] != "Z" && fields[0] != "X" {
+			return false
+		}
+	}
+	return len(stats) > 0
+}
+
+func exitCode(state *os.ProcessState) int {
+	if state == nil {
+		return -1
+	}
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return state.ExitCode()
+}

@@ -1,0 +1,113 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestRunCapturesOutputAndExitCode(t *testing.T) {
+	t.Parallel()
+	res, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", "cat; echo err >&2; exit 7"}, Stdin: strings.NewReader("in")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(res.Stdout) != "in" || string(res.Stderr) != "err\n" || res.ExitCode != 7 {
+		t.Errorf("got %q %q %d", res.Stdout, res.Stderr, res.ExitCode)
+	}
+}
+
+func TestRunReportsDeathBySignalAs128PlusN(t *testing.T) {
+	t.Parallel()
+	res, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", "kill -KILL $$"}})
+	if err != nil || res.ExitCode != 137 {
+		t.Errorf("got %d, %v", res.ExitCode, err)
+	}
+}
+
+func TestRunOfAMissingProgramIsAnError(t *testing.T) {
+	t.Parallel()
+	if _, err := Run(t.Context(), Command{Argv: []string{"no-such-program-anywhere"}}); err == nil {
+		t.Error("no error")
+	}
+}
+
+// The leader dies at once; a child of its process group would go on writing. Run must not return
+// before that child is gone.
+func TestAFailedProgramLeavesNoProcessBehind(t *testing.T) {
+	t.Parallel()
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	script := `sh -c 'trap "" TERM; echo $$ > "$0.tmp"; mv "$0.tmp" "$0"; sleep 60' "$1" >/dev/null 2>&1 &
+while ! test -e "$1"; do :; done; exit 3`
+	res, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", script, "sh", pidFile}})
+	if err != nil || res.ExitCode != 3 {
+		t.Fatalf("got %d, %v", res.ExitCode, err)
+	}
+	requireGone(t, pidFile)
+}
+
+func TestCancellationEndsTheWholeGroupAndReturnsTheCause(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pidFile := filepath.Join(dir, "pid")
+	cause := errors.New("the user pressed Ctrl-C")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		for {
+			if _, err := os.Stat(pidFile); err == nil {
+				cancel(cause)
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	script := `trap "" TERM; sh -c 'trap "" TERM; echo $$ > "$0.tmp"; mv "$0.tmp" "$0"; sleep 60' "$1" & wait; sleep 60`
+	_, err := Run(ctx, Command{Argv: []string{"sh", "-c", script, "sh", pidFile}, Grace: 50 * time.Millisecond})
+	if !errors.Is(err, cause) {
+		t.Fatalf("got %v", err)
+	}
+	requireGone(t, pidFile)
+}
+
+func TestAChildKeepsInheritedDescriptors(t *testing.T) {
+	t.Parallel()
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", "echo there >&3"}, Inherit: []*os.File{f}}); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := os.ReadFile(f.Name())
+	if string(got) != "there\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func requireGone(t *testing.T, pidFile string) {
+	t.Helper()
+	data, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) && !zombie(pid) {
+		t.Errorf("process %d is still there: %v", pid, err)
+	}
+}
+
+// zombie: dead, but its new parent has not read its status yet.
+func zombie(pid int) bool {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err != nil || strings.Contains(string(data), ") Z ")
+}
