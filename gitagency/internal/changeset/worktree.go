@@ -1,0 +1,108 @@
+// Package changeset makes the trees that writes are kept apart in, and unmakes them. A backend
+// brings steps into a transaction that somebody else runs; it decides neither where a tree goes nor
+// whether it may go there, and writes no records.
+//
+// The one backend so far is Worktree, a linked git worktree with a branch of its own.
+package changeset
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
+)
+
+// Spec names everything that belongs to one tree. Every name in it is ours alone: its maker checked,
+// under the repository lock, that nothing had it before.
+type Spec struct {
+	ID      string // required; also the name of git's entry for the worktree
+	Tree    string // required; absolute and resolved
+	Branch  string // required; full ref
+	Base    string // required to create: the commit everything starts from
+	Scratch string // a directory of ours on any file system, for names that live a moment
+	Reason  string // for the reflog
+}
+
+// Worktree is the backend of linked git worktrees.
+type Worktree struct {
+	Repo *git.Repo // holding the repository lock
+}
+
+// Create brings the steps "tree-dir", "branch", "registration" and "checkout" into the transaction.
+func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
+	if err := tx.Step(ctx, "tree-dir", func() error {
+		if err := os.Mkdir(s.Tree, 0o755); err != nil {
+			return err
+		}
+		tx.Undo("tree-dir", func(context.Context) error { return durable.RemoveTree(s.Tree) })
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := tx.Step(ctx, "branch", func() error {
+		err := b.Repo.CreateRef(ctx, s.Branch, s.Base, s.Reason)
+		if !git.Refused(err) { // what git refused to make is somebody else's, and stays
+			tx.Undo("branch", func(ctx context.Context) error { return b.DeleteBranch(ctx, s, s.Base) })
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := tx.Step(ctx, "registration", func() error {
+		tx.Undo("registration", func(context.Context) error { return b.unregister(s) })
+		return b.Repo.AddWorktree(ctx, b.registration(s))
+	}); err != nil {
+		return err
+	}
+	return tx.Step(ctx, "checkout", func() error { // undone with the tree it fills
+		return b.Repo.Checkout(ctx, b.registration(s), s.Base)
+	})
+}
+
+// Sync makes durable what git wrote without fsync and what the repository would break without: the
+// files that tie tree and repository together. Contents of the tree need not be: git status shows
+// what is lost, git checkout restores it.
+func (b Worktree) Sync(s Spec) error {
+	files, dirs := b.Repo.RegistrationFiles(b.registration(s))
+	return durable.Sync(append(files, dirs...)...)
+}
+
+// Remove unmakes a tree and everything git knows of it except its branch, in whatever state they
+// are. What is not there is fine.
+func (b Worktree) Remove(s Spec) error {
+	if err := durable.RemoveTree(s.Tree); err != nil {
+		return err
+	}
+	return b.unregister(s)
+}
+
+// Abandon unmakes what an interrupted creation left: Create, backwards.
+func (b Worktree) Abandon(ctx context.Context, s Spec) error {
+	return errors.Join(b.Remove(s), b.DeleteBranch(ctx, s, s.Base))
+}
+
+// DeleteBranch deletes the branch if it is still at that commit, and what a killed git left of it.
+func (b Worktree) DeleteBranch(ctx context.Context, s Spec, at string) error {
+	// A stale lock would keep git from deleting the branch; an orphan log from making it again.
+	if err := b.Repo.SweepRef(ctx, s.Branch); err != nil {
+		return err
+	}
+	if err := b.Repo.DeleteRef(ctx, s.Branch, at); err != nil {
+		return err
+	}
+	return b.Repo.SweepRef(ctx, s.Branch)
+}
+
+func (b Worktree) unregister(s Spec) error {
+	if err := os.Remove(b.registration(s).Link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return b.Repo.RemoveAdmin(s.ID)
+}
+
+func (b Worktree) registration(s Spec) git.Registration {
+	return git.Registration{Name: s.ID, Tree: s.Tree, Branch: s.Branch, Link: s.Scratch + "/" + s.ID}
+}

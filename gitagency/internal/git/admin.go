@@ -1,0 +1,118 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// AdminProblem is a damaged entry below <common dir>/worktrees, such as a killed git leaves.
+type AdminProblem struct {
+	Name string
+	Path string
+	What string // e.g. "commondir is empty"
+}
+
+func (p AdminProblem) String() string { return fmt.Sprintf("%s: %s", p.Path, p.What) }
+
+// AdminDir is where git keeps what it knows of a linked worktree. Git names it after the last
+// component of the path that "worktree add" was given.
+func (r *Repo) AdminDir(name string) string {
+	return filepath.Join(r.CommonDir, "worktrees", name)
+}
+
+// readAdmin reads the entries of <common dir>/worktrees without git.
+func (r *Repo) readAdmin() (Listing, error) {
+	listing := Listing{Worktrees: []Worktree{r.mainWorktree()}}
+	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Listing{}, err
+	}
+	for _, e := range entries {
+		tree, what := readAdminEntry(r.AdminDir(e.Name()))
+		if what != "" {
+			listing.Problems = append(listing.Problems, AdminProblem{Name: e.Name(), Path: r.AdminDir(e.Name()), What: what})
+		}
+		if tree.Path != "" {
+			listing.Worktrees = append(listing.Worktrees, tree)
+		}
+	}
+	return listing, nil
+}
+
+func (r *Repo) mainWorktree() Worktree {
+	main := Worktree{Path: strings.TrimSuffix(r.CommonDir, "/.git")}
+	if main.Path == r.CommonDir {
+		main.Bare = true
+		return main
+	}
+	readHead(r.CommonDir, &main)
+	return main
+}
+
+// readAdminEntry returns what could be read and, if that is not everything git needs, what is wrong.
+func readAdminEntry(dir string) (w Worktree, what string) {
+	for _, name := range []string{"gitdir", "commondir", "HEAD"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			what = name + " is missing"
+		case err != nil:
+			what = name + " cannot be read"
+		case strings.TrimSpace(string(data)) == "":
+			what = name + " is empty"
+		case name == "gitdir":
+			w.Path = filepath.Dir(strings.TrimSuffix(string(data), "\n"))
+			if !filepath.IsAbs(w.Path) { // newer git can write it relative to the entry
+				w.Path = filepath.Join(dir, w.Path)
+			}
+		case name == "HEAD":
+			readHead(dir, &w)
+		}
+	}
+	if reason, err := os.ReadFile(filepath.Join(dir, "locked")); err == nil {
+		w.Locked, w.LockReason = true, strings.TrimSuffix(string(reason), "\n")
+	}
+	return w, what
+}
+
+func readHead(dir string, w *Worktree) {
+	data, err := os.ReadFile(filepath.Join(dir, "HEAD"))
+	if err != nil {
+		return
+	}
+	head := strings.TrimSpace(string(data))
+	if ref, ok := strings.CutPrefix(head, "ref:"); ok {
+		w.Branch = strings.TrimSpace(ref)
+		return
+	}
+	w.Head, w.Detached = head, head != ""
+}
+
+// RemoveAdmin makes git forget a linked worktree, in whatever state its entry is: git's own
+// "worktree remove" refuses every state that a killed "worktree add" leaves. The entry is first
+// renamed away, because one that is half removed would break the listing of all the others.
+func (r *Repo) RemoveAdmin(name string) error {
+	away := filepath.Join(r.CommonDir, "agency", "removed-"+name)
+	if err := os.MkdirAll(filepath.Dir(away), 0o777); err != nil {
+		return err
+	}
+	if err := durable.RemoveTree(away); err != nil { // of an earlier attempt
+		return err
+	}
+	err := os.Rename(r.AdminDir(name), away)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := durable.RemoveTree(away); err != nil {
+		return err
+	}
+	// As git does; a directory that is not empty, or never was, stays what it is.
+	_ = os.Remove(filepath.Join(r.CommonDir, "worktrees"))
+	return nil
+}

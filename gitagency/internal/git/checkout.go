@@ -1,0 +1,62 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Registration is a linked worktree to be made, or being unmade.
+type Registration struct {
+	Name   string // of its entry below <common dir>/worktrees; must be free
+	Tree   string // the directory; it exists and is empty
+	Branch string // full ref; exists, and is checked out nowhere
+	Link   string // a path whose last component is Name, free for the moment
+}
+
+// AddWorktree registers the tree with git and checks nothing out. Git names the entry after the
+// last component of the path it is given, which need not be unique; so it is given a symlink of the
+// name we want. It stores the path behind the link.
+func (r *Repo) AddWorktree(ctx context.Context, w Registration) error {
+	if err := os.Symlink(w.Tree, w.Link); err != nil {
+		return err
+	}
+	_, err := r.change(ctx, place{}, "worktree", "add", "--no-checkout", w.Link, strings.TrimPrefix(w.Branch, "refs/heads/"))
+	if rmErr := os.Remove(w.Link); err == nil {
+		err = rmErr
+	}
+	if err != nil {
+		return err
+	}
+	got, what := readAdminEntry(r.AdminDir(w.Name))
+	if what != "" || got.Path != w.Tree || got.Branch != w.Branch {
+		return fmt.Errorf("git registered %q on %q as %q %s instead of %q on %q", got.Path, got.Branch, w.Name, what, w.Tree, w.Branch)
+	}
+	return nil
+}
+
+// RegistrationFiles are the files git wrote for a registered worktree without fsync, and the
+// directories that hold their names.
+func (r *Repo) RegistrationFiles(w Registration) (files, dirs []string) {
+	admin := r.AdminDir(w.Name)
+	return []string{
+		filepath.Join(admin, "gitdir"), filepath.Join(admin, "commondir"), filepath.Join(admin, "HEAD"),
+		filepath.Join(w.Tree, ".git"),
+	}, []string{
+		admin, filepath.Dir(admin), w.Tree, filepath.Dir(w.Tree),
+	}
+}
+
+// Checkout fills a registered, still empty tree with a commit. It runs the filters the user
+// configured, as any checkout does, and moves no ref. On a machine with several cores git is told
+// to use them, unless the user said otherwise.
+func (r *Repo) Checkout(ctx context.Context, w Registration, commit string) error {
+	p := place{gitDir: r.AdminDir(w.Name), tree: w.Tree}
+	if _, set := r.Config["checkout.workers"]; !set {
+		p.config = []string{"-c", "checkout.workers=0"}
+	}
+	_, err := r.change(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
+	return err
+}

@@ -1,0 +1,46 @@
+package git
+
+import "strings"
+
+// scrub is the environment git may see once the repository is known. Hooks and aliases export
+// GIT_DIR, GIT_INDEX_FILE and their like, which beat -C and point at somebody else's index; the
+// author of the commit being made is not the author of ours. What stays is what says how the user's
+// git is configured and reaches the network.
+func scrub(env []string) []string {
+	kept := make([]string, 0, len(env)+2)
+	for _, kv := range dropLocale(env) {
+		if name, value, _ := strings.Cut(kv, "="); keeps(name, value) {
+			kept = append(kept, kv)
+		}
+	}
+	return append(kept, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0")
+}
+
+func keeps(name, value string) bool {
+	if !strings.HasPrefix(name, "GIT_") {
+		return true
+	}
+	switch name {
+	case "GIT_EXEC_PATH", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL", "GIT_PROXY_COMMAND":
+		return true
+	}
+	for _, p := range []string{"GIT_CONFIG_", "GIT_SSH", "GIT_SSL", "GIT_HTTP_", "GIT_LFS_", "GIT_PROTOCOL"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	// A trace into a file disturbs nobody; one on stderr would end up in our error messages.
+	return strings.HasPrefix(name, "GIT_TRACE") && strings.HasPrefix(value, "/")
+}
+
+// dropLocale removes what would make git speak another language than the one asked for.
+func dropLocale(env []string) []string {
+	kept := make([]string, 0, len(env)+2)
+	for _, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		if name != "LC_ALL" && name != "LANGUAGE" {
+			kept = append(kept, kv)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,75 @@
+package git
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// Exclude makes sure that line stands in info/exclude, which serves every worktree at once. What it
+// returns takes that back, byte for byte, unless somebody changed the file since; it is nil when
+// there was nothing to add.
+func (r *Repo) Exclude(line string) (undo func() error, err error) {
+	path, before, err := r.readExclude()
+	if err != nil || hasLine(before, line) {
+		return nil, err
+	}
+	after := slices.Clone(before)
+	if len(after) > 0 && after[len(after)-1] != '\n' {
+		after = append(after, '\n')
+	}
+	after = append(after, line+"\n"...)
+	if err := writeExclude(path, after); err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, now, err := r.readExclude()
+		switch {
+		case err != nil || !bytes.Equal(now, after):
+			return err
+		case before == nil:
+			return durable.Remove(path)
+		default:
+			return writeExclude(path, before)
+		}
+	}, nil
+}
+
+// readExclude resolves a symlink first: some people keep the file elsewhere, and a rename would
+// replace their link.
+func (r *Repo) readExclude() (path string, data []byte, err error) {
+	path = filepath.Join(r.CommonDir, "info", "exclude")
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	data, err = os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return path, data, err
+}
+
+func writeExclude(path string, data []byte) error {
+	perm := fs.FileMode(0o644)
+	if fi, err := os.Stat(path); err == nil {
+		perm = fi.Mode().Perm()
+	} else if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return durable.WriteFile(path, data, perm)
+}
+
+func hasLine(data []byte, line string) bool {
+	for l := range strings.Lines(string(data)) {
+		if strings.TrimRight(l, "\r\n") == line {
+			return true
+		}
+	}
+	return false
+}

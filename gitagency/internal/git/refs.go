@@ -1,0 +1,59 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// CreateRef makes a ref that must not exist yet.
+func (r *Repo) CreateRef(ctx context.Context, ref, oid, reason string) error {
+	return r.MoveRef(ctx, ref, oid, strings.Repeat("0", len(oid)), reason)
+}
+
+// MoveRef moves a ref from old to oid, or fails if it is not at old. An old of zeros means that the
+// ref must not exist.
+func (r *Repo) MoveRef(ctx context.Context, ref, oid, old, reason string) error {
+	_, err := r.change(ctx, place{}, "update-ref", "--no-deref", "--create-reflog", "-m", reason, ref, oid, old)
+	return err
+}
+
+// DeleteRef deletes a ref if it is at old. A ref that does not exist is fine.
+func (r *Repo) DeleteRef(ctx context.Context, ref, old string) error {
+	if obj, err := r.Lookup(ctx, ref); err != nil || obj[0].Missing() {
+		return err
+	}
+	_, err := r.change(ctx, place{}, "update-ref", "--no-deref", "-d", ref, old)
+	return err
+}
+
+// SweepRef removes what a killed git leaves of a ref that is nobody else's: a stale lock file, and
+// the log of a ref that never came to be. The caller must know that no git works on it any more.
+func (r *Repo) SweepRef(ctx context.Context, ref string) error {
+	path := filepath.Join(r.CommonDir, filepath.FromSlash(ref))
+	if err := os.Remove(path + ".lock"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	obj, err := r.Lookup(ctx, ref)
+	if err != nil || !obj[0].Missing() {
+		return err
+	}
+	log := filepath.Join(r.CommonDir, "logs", filepath.FromSlash(ref))
+	if err := os.Remove(log); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, p := range []string{path, log} {
+		// The directory git made for it, if nothing else lives there. Git does the same and copes
+		// with losing the race.
+		_ = os.Remove(filepath.Dir(p))
+	}
+	return nil
+}
+
+// RefPath is where a ref's file lies when it is loose, for making it durable.
+func (r *Repo) RefPath(ref string) string {
+	return filepath.Join(r.CommonDir, filepath.FromSlash(ref))
+}

@@ -1,0 +1,68 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Version is a version of git.
+type Version struct{ Major, Minor, Patch int }
+
+// Minimum is the oldest git this package works with: the first with merge-tree --write-tree.
+var Minimum = Version{Major: 2, Minor: 38}
+
+// AtLeast reports whether v is w or newer.
+func (v Version) AtLeast(w Version) bool {
+	if v.Major != w.Major {
+		return v.Major > w.Major
+	}
+	if v.Minor != w.Minor {
+		return v.Minor > w.Minor
+	}
+	return v.Patch >= w.Patch
+}
+
+func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
+
+// TooOldError is a git older than Minimum.
+type TooOldError struct{ Have Version }
+
+func (e *TooOldError) Error() string {
+	return fmt.Sprintf("git %s is too old; git-agency needs %d.%d or newer", e.Have, Minimum.Major, Minimum.Minor)
+}
+
+func readVersion(ctx context.Context, run runner) (Version, error) {
+	out, err := run.git(ctx, "version")
+	if err != nil {
+		return Version{}, err
+	}
+	return parseVersion(string(out))
+}
+
+// parseVersion reads "git version 2.39.5", also with what vendors put behind it
+// ("2.39.5 (Apple Git-154)", "2.46.0.windows.1", "2.50.GIT").
+func parseVersion(s string) (Version, error) {
+	rest, ok := strings.CutPrefix(s, "git version ")
+	if !ok {
+		return Version{}, fmt.Errorf("git version answered %q", s)
+	}
+	var v Version
+	word, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	parts := strings.Split(word, ".")
+	for i, field := range []*int{&v.Major, &v.Minor, &v.Patch} {
+		if i >= len(parts) {
+			break
+		}
+		n, err := strconv.Atoi(parts[i])
+		if err != nil {
+			if i < 2 {
+				return Version{}, fmt.Errorf("git version answered %q", s)
+			}
+			break
+		}
+		*field = n
+	}
+	return v, nil
+}

@@ -1,0 +1,96 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Worktree is one entry of git's own list.
+type Worktree struct {
+	Path           string // as git has it: resolved, any bytes
+	Head           string // commit; empty in a bare repository and where only files could be read
+	Branch         string // full ref; empty when detached or bare
+	Bare           bool
+	Detached       bool
+	Locked         bool
+	LockReason     string
+	Prunable       bool
+	PrunableReason string
+}
+
+// Listing is what git knows of its worktrees, the main one first.
+type Listing struct {
+	Worktrees []Worktree
+
+	// Problems names the entries that make git itself give up. When there are any, Worktrees was
+	// read from the files directly and has no commits for entries on a branch.
+	Problems []AdminProblem
+}
+
+// Worktrees lists the worktrees of the repository. One damaged entry makes git's own listing die
+// for all of them; then the entries are read one by one, and the damaged ones are named.
+func (r *Repo) Worktrees(ctx context.Context) (Listing, error) {
+	out, err := r.read(ctx, place{}, "worktree", "list", "--porcelain", "-z")
+	if err == nil {
+		trees, err := parseWorktrees(string(out))
+		return Listing{Worktrees: trees}, err
+	}
+	if ctx.Err() != nil {
+		return Listing{}, err
+	}
+	listing, readErr := r.readAdmin()
+	if readErr != nil || len(listing.Problems) == 0 {
+		return Listing{}, err // git has another reason than a damaged entry
+	}
+	return listing, nil
+}
+
+// parseWorktrees reads "git worktree list --porcelain -z": attributes end with NUL, entries with
+// one NUL more. Values are verbatim, so paths and reasons may hold newlines and any other byte.
+func parseWorktrees(out string) ([]Worktree, error) {
+	var trees []Worktree
+	for len(out) > 0 {
+		entry, rest, ok := strings.Cut(out, "\x00\x00")
+		if !ok {
+			return nil, fmt.Errorf("git worktree list: entry without an end: %q", out)
+		}
+		out = rest
+		w, err := parseWorktree(entry)
+		if err != nil {
+			return nil, err
+		}
+		trees = append(trees, w)
+	}
+	return trees, nil
+}
+
+func parseWorktree(entry string) (Worktree, error) {
+	var w Worktree
+	for i, attr := range strings.Split(entry, "\x00") {
+		key, value, _ := strings.Cut(attr, " ")
+		if (i == 0) != (key == "worktree") {
+			return Worktree{}, fmt.Errorf("git worktree list: unexpected %q in %q", attr, entry)
+		}
+		switch key {
+		case "worktree":
+			w.Path = value
+		case "HEAD":
+			w.Head = value
+		case "branch":
+			w.Branch = value
+		case "bare":
+			w.Bare = true
+		case "detached":
+			w.Detached = true
+		case "locked":
+			w.Locked, w.LockReason = true, value
+		case "prunable":
+			w.Prunable, w.PrunableReason = true, value
+		} // attributes of a newer git say nothing to us
+	}
+	if w.Path == "" {
+		return Worktree{}, fmt.Errorf("git worktree list: entry without a path: %q", entry)
+	}
+	return w, nil
+}

@@ -1,0 +1,92 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Dir is the directory, at the top of a tree, that holds its marker. Git never sees it.
+const Dir = ".agency"
+
+// Marker says what a directory is.
+type Marker struct {
+	Name string
+	text string
+}
+
+// The two kinds of tree.
+var (
+	Integration = Marker{"INTEGRATION_MARKER", "# This directory is an integration worktree.\n# Runners must never execute here.\n"}
+	Sandbox     = Marker{"SANDBOX_MARKER", "# This directory is a sandbox worktree.\n# Runners may execute here.\n"}
+)
+
+// Path is where the marker of a tree lies.
+func (m Marker) Path(tree string) string { return filepath.Join(tree, Dir, m.Name) }
+
+// In reports whether the tree carries the marker: a regular file in a real directory. A symlink on
+// the way means no.
+func (m Marker) In(tree string) (bool, error) {
+	for _, path := range []string{filepath.Join(tree, Dir), m.Path(tree)} {
+		fi, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			return false, nil
+		case err != nil:
+			return false, err
+		case path == m.Path(tree):
+			return fi.Mode().IsRegular(), nil
+		case !fi.IsDir():
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+// Write puts the marker into a tree, exclusively, and reports whether it made the directory for it.
+// Everything happens below an open handle of the tree, so that no symlink in it, however it came
+// there, makes the marker land elsewhere.
+func (m Marker) Write(tree string) (madeDir bool, err error) {
+	root, err := os.OpenRoot(tree)
+	if err != nil {
+		return false, fmt.Errorf("write marker: %w", err)
+	}
+	defer root.Close()
+	err = root.Mkdir(Dir, 0o755)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return false, fmt.Errorf("write marker: %w", err)
+	}
+	madeDir = err == nil
+	if fi, err := root.Lstat(Dir); err != nil || !fi.IsDir() {
+		return madeDir, errors.Join(fmt.Errorf("write marker: %s is not a directory", filepath.Join(tree, Dir)), err)
+	}
+	f, err := root.OpenFile(filepath.Join(Dir, m.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return madeDir, fmt.Errorf("write marker: %w", err)
+	}
+	_, err = f.WriteString(m.text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return madeDir, fmt.Errorf("write marker: %w", err)
+	}
+	return madeDir, nil
+}
+
+// Remove takes the marker away, and its directory if nothing else lives there.
+func (m Marker) Remove(tree string) error {
+	root, err := os.OpenRoot(tree)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.Remove(filepath.Join(Dir, m.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_ = root.Remove(Dir) // not empty: somebody else's
+	return nil
+}

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// updateJSON changes the T in a file and leaves everything else in it as it is: fields this version
+// does not know, at any depth, and their order. What the change did to the T is found by comparing
+// it before and after, and only that is carried over.
+func updateJSON[T any](path string, change func(*T)) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	updated, err := patchJSON(data, change)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return durable.WriteFile(path, updated, 0o600)
+}
+
+func patchJSON[T any](data []byte, change func(*T)) ([]byte, error) {
+	var value T
+	var doc, before, after object
+	if err := json.Unmarshal(data, &value); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, err
+	}
+	if err := remarshal(value, &before); err != nil {
+		return nil, err
+	}
+	change(&value)
+	if err := remarshal(value, &after); err != nil {
+		return nil, err
+	}
+	if err := doc.carry(before, after); err != nil {
+		return nil, err
+	}
+	out, err := json.MarshalIndent(doc, "", "  ")
+	return append(out, '\n'), err
+}
+
+// object is a JSON object that keeps the order of its keys and the spelling of its values.
+type object struct {
+	keys   []string
+	values map[string]json.RawMessage
+}
+
+// carry applies to o what changed between before and after.
+func (o *object) carry(before, after object) error {
+	for _, k := range before.keys {
+		if _, kept := after.values[k]; !kept {
+			delete(o.values, k)
+		}
+	}
+	for _, k := range after.keys {
+		if bytes.Equal(before.values[k], after.values[k]) {
+			continue
+		}
+		var nested, nestedBefore, nestedAfter object
+		if json.Unmarshal(o.values[k], &nested) == nil &&
+			json.Unmarshal(before.values[k], &nestedBefore) == nil &&
+			json.Unmarshal(after.values[k], &nestedAfter) == nil {
+			if err := nested.carry(nestedBefore, nestedAfter); err != nil {
+				return err
+			}
+			raw, err := json.Marshal(nested)
+			if err != nil {
+				return err
+			}
+			o.set(k, raw)
+			continue
+		}
+		o.set(k, after.values[k])
+	}
+	return nil
+}
+
+func (o *object) set(key string, raw json.RawMessage) {
+	if _, have := o.values[key]; !have {
+		o.keys = append(o.keys, key)
+	}
+	o.values[key] = raw
+}
+
+// UnmarshalJSON reads one object; anything else is an error.
+func (o *object) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, &o.values); err != nil {
+		return err
+	}
+	if o.values == nil {
+		return fmt.Errorf("null is not an object")
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if _, err := dec.Token(); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		var skip json.RawMessage
+		if err := dec.Decode(&skip); err != nil {
+			return err
+		}
+		if k, ok := key.(string); ok && !seen[k] {
+			seen[k] = true
+			o.keys = append(o.keys, k)
+		}
+	}
+	return nil
+}
+
+// MarshalJSON writes the keys in the order they were read.
+func (o object) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for _, k := range o.keys {
+		raw, have := o.values[k]
+		if !have {
+			continue
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		name, err := json.Marshal(k)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(raw)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+func remarshal(v any, into *object) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}

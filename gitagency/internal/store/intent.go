@@ -1,0 +1,84 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// Intent is written before a creation changes anything else, and taken away after its record is
+// there. One that is found later names everything the interrupted run may have made.
+type Intent struct {
+	SchemaVersion string    `json:"schema_version"`
+	ID            string    `json:"id"`
+	Command       string    `json:"command"`
+	Tree          string    `json:"tree"`
+	Branch        string    `json:"branch"` // full ref
+	Base          string    `json:"base_commit"`
+	Adopted       bool      `json:"adopted,omitempty"` // the tree was there before and is not ours to remove
+	PID           int       `json:"pid"`
+	StartedAt     time.Time `json:"started_at"`
+}
+
+// OpenIntent is an intent whose creation is under way: its file is locked for as long as we live,
+// so that others can tell it from an interrupted one.
+type OpenIntent struct {
+	dir  string
+	file *os.File
+}
+
+// WriteIntent records what is about to be made in dir.
+func WriteIntent(dir string, intent Intent) (*OpenIntent, error) {
+	intent.SchemaVersion = SchemaVersion
+	data, err := json.MarshalIndent(intent, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	f, err := durable.Create(intentPath(dir), append(data, '\n'), 0o600, func(f *os.File) error {
+		return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &OpenIntent{dir, f}, nil
+}
+
+// Remove ends the creation. Safe to call twice.
+func (i *OpenIntent) Remove() error {
+	err := RemoveIntent(i.dir)
+	if closeErr := i.file.Close(); err == nil && !errors.Is(closeErr, os.ErrClosed) {
+		err = closeErr
+	}
+	return err
+}
+
+// RemoveIntent takes the intent of an interrupted creation away.
+func RemoveIntent(dir string) error { return durable.Remove(intentPath(dir)) }
+
+// readIntent says whether a creation in dir was interrupted (then it returns the intent, if there
+// is a readable one) or is under way. Between making the directory and writing the intent there is
+// nothing to go by but whether anybody holds the repository lock.
+func readIntent(dir string, busy func() bool) (_ *Intent, underWay bool) {
+	f, err := os.Open(intentPath(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, isDir(dir) && busy != nil && busy()
+	}
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, true
+	}
+	var intent Intent
+	if err := json.NewDecoder(f).Decode(&intent); err != nil {
+		return nil, false
+	}
+	return &intent, false
+}

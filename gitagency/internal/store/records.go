@@ -1,0 +1,102 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// InvocationMeta is the canonical record of an invocation.
+type InvocationMeta struct {
+	SchemaVersion         string     `json:"schema_version"`
+	InvocationID          string     `json:"invocation_id"`
+	InvocationName        string     `json:"invocation_name,omitempty"`
+	IntegrationWorktreeID string     `json:"integration_worktree_id"`
+	SandboxPath           string     `json:"sandbox_path"`
+	SandboxBranch         string     `json:"sandbox_branch"`
+	BaseCommit            string     `json:"base_commit"`
+	Runner                string     `json:"runner"`
+	Mode                  string     `json:"mode"`
+	Status                string     `json:"status"`
+	StartedAt             time.Time  `json:"started_at"`
+	Primitives            Primitives `json:"primitives"`
+
+	// Written by later commands.
+	Landing    string     `json:"landing,omitempty"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+}
+
+// Primitives are the five independent choices made when a sandbox starts.
+type Primitives struct {
+	Changeset string `json:"changeset"`
+	Platform  string `json:"platform"`
+	Isolation string `json:"isolation"`
+	Outputs   string `json:"outputs"`
+	Software  string `json:"software"`
+}
+
+// WorktreeMeta is the record of an integration worktree.
+type WorktreeMeta struct {
+	SchemaVersion string    `json:"schema_version"`
+	WorktreeID    string    `json:"worktree_id"`
+	Name          string    `json:"name"`
+	RepoID        string    `json:"repo_id"`
+	Branch        string    `json:"branch"`
+	ParentBranch  string    `json:"parent_branch"`
+	TreePath      string    `json:"tree_path"`
+	CreatedAt     time.Time `json:"created_at"`
+	State         string    `json:"state"`
+}
+
+// The states of an integration worktree, and the ends of an invocation.
+const (
+	Present   = "present"
+	Archived  = "archived"
+	Landed    = "landed"
+	Discarded = "discarded"
+)
+
+// check says what a record lacks; empty when it is complete.
+func (m InvocationMeta) check() string {
+	return missing(m.SchemaVersion, m.StartedAt, []field{
+		{"invocation_id", m.InvocationID},
+		{"integration_worktree_id", m.IntegrationWorktreeID},
+		{"sandbox_path", m.SandboxPath},
+		{"sandbox_branch", m.SandboxBranch},
+		{"base_commit", m.BaseCommit},
+		{"status", m.Status},
+	})
+}
+
+func (m InvocationMeta) id() string       { return m.InvocationID }
+func (m InvocationMeta) began() time.Time { return m.StartedAt }
+
+func (m WorktreeMeta) check() string {
+	return missing(m.SchemaVersion, m.CreatedAt, []field{
+		{"worktree_id", m.WorktreeID},
+		{"name", m.Name},
+		{"repo_id", m.RepoID},
+		{"tree_path", m.TreePath},
+		{"state", m.State},
+	})
+}
+
+func (m WorktreeMeta) id() string       { return m.WorktreeID }
+func (m WorktreeMeta) began() time.Time { return m.CreatedAt }
+
+type field struct{ name, value string }
+
+func missing(schema string, at time.Time, required []field) string {
+	if major, _, _ := strings.Cut(schema, "."); major != "1" {
+		return fmt.Sprintf("schema_version is %q, not 1.x", schema)
+	}
+	if at.IsZero() {
+		return "its time is missing"
+	}
+	for _, f := range required {
+		if f.value == "" {
+			return f.name + " is missing"
+		}
+	}
+	return ""
+}

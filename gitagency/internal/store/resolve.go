@@ -1,0 +1,58 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+)
+
+// NotFoundError is a query that names nothing.
+type NotFoundError struct {
+	Kind  string // "invocation" or "worktree"
+	Query string
+}
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("no such %s: %q", e.Kind, e.Query) }
+
+// AmbiguousError is a prefix that several ids share.
+type AmbiguousError struct {
+	Kind    string
+	Query   string
+	Matches []string
+}
+
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%q is ambiguous; it could be any of %s", e.Query, strings.Join(e.Matches, ", "))
+}
+
+// Resolve finds the entry a query names: its name, where entries have names that count (named may be
+// nil); its exact id; a prefix of the id that no other entry shares. A broken entry answers to its
+// full id only.
+func Resolve[T any](kind string, entries []Entry[T], query string, named func(Entry[T]) string) (Entry[T], error) {
+	var none Entry[T]
+	var matches []Entry[T]
+	for _, e := range entries {
+		if e.ID == query {
+			return e, nil
+		}
+		if e.Broken != Whole || query == "" {
+			continue
+		}
+		if named != nil && named(e) == query {
+			return e, nil
+		}
+		if strings.HasPrefix(e.ID, query) {
+			matches = append(matches, e)
+		}
+	}
+	switch len(matches) {
+	case 0:
+		return none, &NotFoundError{Kind: kind, Query: query}
+	case 1:
+		return matches[0], nil
+	}
+	found := make([]string, len(matches))
+	for i, m := range matches {
+		found[i] = m.ID
+	}
+	return none, &AmbiguousError{Kind: kind, Query: query, Matches: found}
+}

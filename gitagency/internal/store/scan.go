@@ -1,0 +1,208 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+)
+
+// Reason says how record and tree disagree.
+type Reason string
+
+// The ways to be broken.
+const (
+	Whole       Reason = ""
+	MissingTree Reason = "missing-tree"
+	MissingMeta Reason = "missing-meta"
+	CorruptMeta Reason = "corrupt-meta"
+	IDMismatch  Reason = "id-mismatch"
+	Incomplete  Reason = "incomplete"
+)
+
+// Entry is what was found under one id.
+type Entry[T any] struct {
+	ID       string
+	Record   T // what could be read; zero when nothing could
+	Tree     string
+	HasTree  bool
+	Intent   *Intent // of a creation that never finished
+	Broken   Reason
+	Detail   string // what exactly is wrong
+	UnderWay bool   // somebody is creating it right now; it is not there yet
+}
+
+// Invocations yields every invocation of a repository, also the broken ones, the oldest first.
+// busy says whether the repository lock is held; it is asked only when it matters.
+func (s Store) Invocations(repoID string, busy func() bool) ([]Entry[InvocationMeta], error) {
+	return scan(
+		[]string{s.InvocationDir(repoID, ""), s.SandboxDir(repoID, "")},
+		func(id string) Entry[InvocationMeta] { return s.Invocation(repoID, id, busy) })
+}
+
+// Invocation looks at one invocation. Nothing under that id is Incomplete, like a directory with
+// nothing in it; a caller who did not get the id from a listing checks that first.
+func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationMeta] {
+	tree := s.SandboxTreePath(repoID, id)
+	return load(id, s.InvocationDir(repoID, id), busy, func(m InvocationMeta) (string, bool, bool) {
+		switch {
+		case m.SandboxPath == "" || m.SandboxPath == tree:
+			return tree, isDir(tree), m.Landing != Landed && m.Landing != Discarded
+		default: // moved with its data dir, perhaps; never trust it as a place to work or delete
+			return m.SandboxPath, isDir(m.SandboxPath), true
+		}
+	}, func(m InvocationMeta, hasTree bool) string {
+		if m.SandboxPath != tree && hasTree {
+			return "sandbox_path is not " + tree
+		}
+		return ""
+	})
+}
+
+// Worktrees yields every integration worktree of a repository, also the broken ones, the oldest first.
+func (s Store) Worktrees(repoID string, busy func() bool) ([]Entry[WorktreeMeta], error) {
+	return scan([]string{s.WorktreeDir(repoID, "")},
+		func(id string) Entry[WorktreeMeta] { return s.Worktree(repoID, id, busy) })
+}
+
+// Worktree looks at one integration worktree.
+func (s Store) Worktree(repoID, id string, busy func() bool) Entry[WorktreeMeta] {
+	return load(id, s.WorktreeDir(repoID, id), busy, func(m WorktreeMeta) (string, bool, bool) {
+		tree := m.TreePath
+		if tree == "" {
+			tree = s.WorktreeTreePath(repoID, id)
+		}
+		return tree, isDir(tree), m.State != Archived
+	}, func(m WorktreeMeta, _ bool) string {
+		if m.RepoID != repoID {
+			return "repo_id is " + m.RepoID
+		}
+		return ""
+	})
+}
+
+type record interface {
+	check() string
+	id() string
+	began() time.Time
+}
+
+// scan collects the ids named by the directories and looks at each, several at once: with a
+// thousand of them the disk, not the processor, is what one waits for.
+func scan[T record](dirs []string, look func(id string) Entry[T]) ([]Entry[T], error) {
+	var names []string
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range entries {
+			if ids.Valid(e.Name()) {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+
+	entries := make([]Entry[T], len(names))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(len(names), 2*runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := range next {
+				entries[i] = look(names[i])
+			}
+		})
+	}
+	for i := range names {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+
+	entries = slices.DeleteFunc(entries, func(e Entry[T]) bool { return e.UnderWay })
+	slices.SortStableFunc(entries, func(a, b Entry[T]) int {
+		if c := startOf(a).Compare(startOf(b)); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return entries, nil
+}
+
+// startOf is when an entry began; what has no readable record still has an id that says so.
+func startOf[T record](e Entry[T]) time.Time {
+	if at := e.Record.began(); !at.IsZero() {
+		return at
+	}
+	at, _ := ids.Time(e.ID)
+	return at
+}
+
+// load reads one record and holds it against its directory and its tree. where says where the tree
+// of a record is, whether it is there, and whether it should be.
+func load[T record](id, dir string, busy func() bool, where func(T) (tree string, there, wanted bool), verify func(T, bool) string) Entry[T] {
+	e := Entry[T]{ID: id}
+	data, readErr := os.ReadFile(metaPath(dir))
+	var decodeErr error
+	if readErr == nil {
+		decodeErr = json.Unmarshal(data, &e.Record)
+	}
+	if decodeErr != nil {
+		var none T // half a record is no record
+		e.Record = none
+	}
+	tree, there, wanted := where(e.Record)
+	e.Tree, e.HasTree = tree, there
+
+	switch {
+	case errors.Is(readErr, fs.ErrNotExist):
+		e.Intent, e.UnderWay = readIntent(dir, busy)
+		e.Broken, e.Detail = Incomplete, "there is neither a record nor a tree"
+		if there {
+			e.Broken, e.Detail = MissingMeta, "the tree is there, the record is not"
+		}
+		if e.Intent != nil {
+			e.Detail += "; its creation was interrupted"
+		}
+	case readErr != nil:
+		e.Broken, e.Detail = CorruptMeta, readErr.Error()
+	case decodeErr != nil:
+		e.Broken, e.Detail = CorruptMeta, decodeErr.Error()
+	case e.Record.id() != "" && e.Record.id() != id:
+		e.Broken, e.Detail = IDMismatch, "the record names "+e.Record.id()
+	default:
+		if what := e.Record.check(); what != "" {
+			e.Broken, e.Detail = CorruptMeta, what
+		} else if what := verify(e.Record, there); what != "" {
+			e.Broken, e.Detail = CorruptMeta, what
+		} else if wanted && !there {
+			e.Broken, e.Detail = MissingTree, tree+" is gone"
+		}
+	}
+	return e
+}
+
+func isDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
+}
+
+// Taken reports the first of these paths that exists.
+func Taken(paths ...string) (string, bool) {
+	for _, p := range paths {
+		if _, err := os.Lstat(filepath.Clean(p)); err == nil {
+			return p, true
+		}
+	}
+	return "", false
+}

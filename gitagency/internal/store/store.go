@@ -1,0 +1,170 @@
+// Package store keeps the records: where they lie, how they are read and written, how they are
+// found. It owns everything below DATA_DIR except what is inside the trees, and it reads every state
+// that can be found there, also the ones that should not be: it names what is broken and repairs
+// nothing.
+//
+// Directory names are the identity of a record. A record is there when its meta.json is; writing
+// that file is one durable rename.
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// SchemaVersion is what every record says of itself.
+const SchemaVersion = "1.0"
+
+// Store is a data directory.
+type Store struct {
+	Root string // canonical
+}
+
+// RepoID names a repository by the canonical path of its common dir.
+func RepoID(commonDir string) string {
+	sum := sha256.Sum256([]byte(commonDir))
+	return hex.EncodeToString(sum[:])[:16]
+}
+
+// RepoDir holds everything of one repository.
+func (s Store) RepoDir(repoID string) string { return filepath.Join(s.Root, "repos", repoID) }
+
+// InvocationDir holds the record of an invocation.
+func (s Store) InvocationDir(repoID, invocationID string) string {
+	return filepath.Join(s.RepoDir(repoID), "invocations", invocationID)
+}
+
+// InvocationMetaPath is the canonical record of an invocation.
+func (s Store) InvocationMetaPath(repoID, invocationID string) string {
+	return metaPath(s.InvocationDir(repoID, invocationID))
+}
+
+// SandboxDir holds the tree of a sandbox.
+func (s Store) SandboxDir(repoID, invocationID string) string {
+	return filepath.Join(s.RepoDir(repoID), "sandboxes", invocationID)
+}
+
+// SandboxTreePath is the tree of a sandbox.
+func (s Store) SandboxTreePath(repoID, invocationID string) string {
+	return filepath.Join(s.SandboxDir(repoID, invocationID), "tree")
+}
+
+// WorktreeDir holds the record of an integration worktree, and its tree unless it was adopted.
+func (s Store) WorktreeDir(repoID, worktreeID string) string {
+	return filepath.Join(s.RepoDir(repoID), "worktrees", worktreeID)
+}
+
+// WorktreeTreePath is the tree of an integration worktree that was made here.
+func (s Store) WorktreeTreePath(repoID, worktreeID string) string {
+	return filepath.Join(s.WorktreeDir(repoID, worktreeID), "tree")
+}
+
+func metaPath(dir string) string   { return filepath.Join(dir, "meta.json") }
+func intentPath(dir string) string { return filepath.Join(dir, "intent.json") }
+func eventsPath(dir string) string { return filepath.Join(dir, "events.jsonl") }
+
+// repoRecord says, to whoever finds a directory with a hash for a name, which repository it is.
+type repoRecord struct {
+	SchemaVersion string    `json:"schema_version"`
+	RepoID        string    `json:"repo_id"`
+	CommonDir     string    `json:"common_dir"`
+	CreatedAt     time.Time `json:"created_at"`
+}
+
+// EnsureRepo makes the directories of a repository and says in repo.json whose they are.
+func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
+	dir := s.RepoDir(repoID)
+	for _, sub := range []string{"worktrees", "invocations", "sandboxes"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(dir, "repo.json")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return writeJSON(path, repoRecord{SchemaVersion, repoID, commonDir, now.UTC().Truncate(time.Second)})
+	}
+	if err != nil {
+		return err
+	}
+	var have repoRecord
+	if err := json.Unmarshal(data, &have); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if have.CommonDir != commonDir {
+		return fmt.Errorf("%s belongs to the repository at %s, not to %s", dir, have.CommonDir, commonDir)
+	}
+	return nil
+}
+
+// EnsureInvocationDir makes the directory of a new invocation; that it was not there before is what
+// makes the id this invocation's.
+func (s Store) EnsureInvocationDir(repoID, invocationID string) error {
+	return durable.Mkdir(s.InvocationDir(repoID, invocationID), 0o700)
+}
+
+// EnsureWorktreeDir is EnsureInvocationDir for an integration worktree.
+func (s Store) EnsureWorktreeDir(repoID, worktreeID string) error {
+	return durable.Mkdir(s.WorktreeDir(repoID, worktreeID), 0o700)
+}
+
+// WriteInvocationMeta writes the record of an invocation, atomically and durably.
+func (s Store) WriteInvocationMeta(repoID string, meta InvocationMeta) error {
+	return writeJSON(s.InvocationMetaPath(repoID, meta.InvocationID), meta)
+}
+
+// UpdateInvocationMeta changes a record and keeps every field it does not know.
+func (s Store) UpdateInvocationMeta(repoID, invocationID string, change func(*InvocationMeta)) error {
+	return updateJSON(s.InvocationMetaPath(repoID, invocationID), change)
+}
+
+// WriteWorktreeMeta writes the record of an integration worktree, atomically and durably.
+func (s Store) WriteWorktreeMeta(meta WorktreeMeta) error {
+	return writeJSON(metaPath(s.WorktreeDir(meta.RepoID, meta.WorktreeID)), meta)
+}
+
+// UpdateWorktreeMeta changes a record and keeps every field it does not know.
+func (s Store) UpdateWorktreeMeta(repoID, worktreeID string, change func(*WorktreeMeta)) error {
+	return updateJSON(metaPath(s.WorktreeDir(repoID, worktreeID)), change)
+}
+
+// RemoveMeta takes a record back, durably. It is the first thing an undo does.
+func RemoveMeta(dir string) error { return durable.Remove(metaPath(dir)) }
+
+// RemoveSandboxTree removes the tree of a sandbox and the directory around it, as far as it gets.
+func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
+	return errors.Join(
+		durable.RemoveTree(s.SandboxTreePath(repoID, invocationID)),
+		durable.Remove(s.SandboxDir(repoID, invocationID)))
+}
+
+// AppendEvent adds one line to the history of an invocation.
+func (s Store) AppendEvent(repoID, invocationID string, event any) error {
+	line, err := json.Marshal(event)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(eventsPath(s.InvocationDir(repoID, invocationID)), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n')) // one write: lines of two writers never mix
+	return errors.Join(err, f.Close())
+}
+
+func writeJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(path, append(data, '\n'), 0o600)
+}
