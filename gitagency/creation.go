@@ -1,0 +1,149 @@
+package gitagency
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// creation is what distinguishes making a sandbox from making an integration worktree.
+type creation struct {
+	verb   string
+	home   string         // the directory of the record
+	spec   changeset.Spec // the tree, its branch and the commit it starts from
+	marker guard.Marker
+	record func() error // writes meta.json
+}
+
+// create is the one transaction by which trees come to be. The caller holds the repository lock and
+// has checked that every name in c is free and every path safe. Until step 10 is done nothing exists
+// for anybody else, and whatever fails or is cancelled is undone, last step first.
+func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (err error) {
+	tx := r.begin(c.verb)
+	defer func() {
+		if err != nil {
+			rollback(ctx, tx)
+		}
+	}()
+	backend := changeset.Worktree{Repo: repo}
+	around := filepath.Dir(c.spec.Tree)
+	var intent *store.OpenIntent
+
+	// 1. The directory of the record. That it was not there before makes the id ours.
+	if err := tx.Step(ctx, "record-dir", func() error {
+		if err := durable.Mkdir(c.home, 0o700); err != nil {
+			return err
+		}
+		tx.Undo("record-dir", func(context.Context) error { return durable.RemoveTree(c.home) })
+		return nil
+	}); err != nil {
+		return err
+	}
+	// 2. What is about to be made, in case we do not live to undo it.
+	if err := tx.Step(ctx, "intent", func() error {
+		intent, err = store.WriteIntent(c.home, store.Intent{
+			ID: c.spec.ID, Command: c.verb, Tree: c.spec.Tree, Branch: c.spec.Branch, Base: c.spec.Base,
+			PID: os.Getpid(), StartedAt: r.now(),
+		})
+		if err == nil {
+			tx.Undo("intent", func(context.Context) error { return intent.Remove() })
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	// 3. Markers must not show in git status, in any worktree.
+	if err := tx.Step(ctx, "exclude", func() error {
+		undo, err := repo.Exclude("/" + guard.Dir + "/")
+		if undo != nil {
+			tx.Undo("exclude", func(context.Context) error { return undo() })
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	// 4. The directory around the tree, where that is not the record's.
+	if around != c.home {
+		if err := tx.Step(ctx, "sandbox-dir", func() error {
+			if err := durable.Mkdir(around, 0o700); err != nil {
+				return err
+			}
+			tx.Undo("sandbox-dir", func(context.Context) error { return durable.Remove(around) })
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	// 5. Tree, branch, registration with git, checkout.
+	if err := backend.Create(ctx, tx, c.spec); err != nil {
+		return err
+	}
+	// 6. What was checked out must not pass itself off as marked.
+	if err := tx.Step(ctx, "inspect", func() error { return refuseMarkers(c.spec) }); err != nil {
+		return err
+	}
+	// 7. The marker: from here on the directory says what it is.
+	if err := tx.Step(ctx, "marker", func() error { _, err := c.marker.Write(c.spec.Tree); return err }); err != nil {
+		return err
+	}
+	// 8. Nothing the record will promise may be lost to a power cut after it.
+	if err := tx.Step(ctx, "sync", func() error {
+		if err := durable.Sync(filepath.Join(c.spec.Tree, guard.Dir)); err != nil {
+			return err
+		}
+		return backend.Sync(c.spec)
+	}); err != nil {
+		return err
+	}
+	// 9. The commit point.
+	if err := tx.Step(ctx, "record", func() error {
+		tx.Undo("record", func(context.Context) error { return store.RemoveMeta(c.home) })
+		return c.record()
+	}); err != nil {
+		return err
+	}
+	tx.Commit()
+
+	// 10. It exists. A leftover intent beside a record means nothing, so this cannot fail any more.
+	if err := intent.Remove(); err != nil {
+		r.warn("%s: %v", c.home, err)
+	}
+	return nil
+}
+
+// abandon undoes what an interrupted creation left, from its intent.
+func (r *Repository) abandon(ctx context.Context, repo *git.Repo, home string, intent store.Intent) error {
+	spec := changeset.Spec{ID: intent.ID, Tree: intent.Tree, Branch: intent.Branch, Base: intent.Base, Scratch: home}
+	if intent.Adopted {
+		if err := guard.Integration.Remove(intent.Tree); err != nil {
+			return err
+		}
+		return durable.RemoveTree(home)
+	}
+	if err := (changeset.Worktree{Repo: repo}).Abandon(ctx, spec); err != nil {
+		return err
+	}
+	if around := filepath.Dir(spec.Tree); around != home {
+		if err := durable.Remove(around); err != nil {
+			return err
+		}
+	}
+	return durable.RemoveTree(home)
+}
+
+// refuseMarkers looks for an .agency that came with the commit, by whatever way: tracked, in another
+// letter case on a file system that does not care, or written by a filter.
+func refuseMarkers(spec changeset.Spec) error {
+	if _, err := os.Lstat(filepath.Join(spec.Tree, guard.Dir)); err == nil {
+		return &TrackedMarkerError{Commit: spec.Base}
+	} else if !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,22 @@
+// Package gitagency lets many coding agents work on one repository at the same time.
+//
+// A person owns an integration worktree: a branch and a directory that agents never write to. Each
+// piece of agent work is an invocation: an id, a record and a sandbox, which is a directory tree of
+// its own with a branch of its own. Open finds the repository; its verbs make and end these things:
+//
+//	repo, err := gitagency.Open(ctx, gitagency.Options{})
+//	wt, err := repo.CreateWorktree(ctx, gitagency.CreateWorktreeRequest{Name: "payments"})
+//	inv, err := repo.Start(ctx, gitagency.StartRequest{Worktree: "payments", Runner: "claude"})
+//	// … an agent works in inv.SandboxPath …
+//	_, err = repo.Discard(ctx, inv.ID)
+//
+// Everything that changes the world is a transaction (creation.go is the one to read first): named
+// steps under the repository lock, each with its undo, and one commit point, the durable rename of
+// meta.json. Before it, whatever goes wrong, what this run made is taken back; after it, the thing
+// exists. A process that is killed in between leaves an intent.json that names all it may have made;
+// such an invocation is listed as broken, never repaired behind anybody's back.
+//
+// All state can be read with cat, ls and git. The package neither parses, forks nor prints: git is
+// spoken to in internal/git, records are kept in internal/store, and what a person should know
+// besides an error goes through Options.Warn.
+package gitagency

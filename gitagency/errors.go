@@ -1,0 +1,230 @@
+package gitagency
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Errors that come from the floors below, under the names callers may rely on.
+type (
+	// NoRepositoryError: git finds no repository here, or will not touch it.
+	NoRepositoryError = git.NoRepositoryError
+	// GitTooOldError: git is older than what is needed.
+	GitTooOldError = git.TooOldError
+	// LockTimeoutError: the repository lock was not free in time.
+	LockTimeoutError = lock.TimeoutError
+	// NotFoundError: no worktree or invocation goes by that name.
+	NotFoundError = store.NotFoundError
+	// AmbiguousError: several ids begin like that.
+	AmbiguousError = store.AmbiguousError
+	// NestedRepositoryError: repositories inside a tree would be lost with it.
+	NestedRepositoryError = git.NestedError
+)
+
+// ErrQuarantine refuses to change a repository from a hook that receives a push: git forbids moving
+// refs there, and what it received may still be thrown away.
+var ErrQuarantine = errors.New("a push is being received; nothing can be changed before it is accepted")
+
+// InvalidError is a value that no state of the world could make right.
+type InvalidError struct {
+	What  string // e.g. "worktree name"
+	Value string
+	Want  string // e.g. "2 to 40 of a-z, 0-9 and -"
+}
+
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("invalid %s %q: want %s", e.What, e.Value, e.Want)
+}
+
+// UnsupportedError is a primitive that exists by name but cannot be built here.
+type UnsupportedError struct {
+	Primitive string
+	Value     string
+	Why       string
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%s %q: %s", e.Primitive, e.Value, e.Why)
+}
+
+// NotIntegrationError is a tree that does not carry the integration marker.
+type NotIntegrationError struct {
+	Path     string
+	Worktree string // its name, when there is a record that says it should
+}
+
+func (e *NotIntegrationError) Error() string {
+	if e.Worktree != "" {
+		return fmt.Sprintf("worktree %q has lost its marker, %s", e.Worktree, guard.Integration.Path(e.Path))
+	}
+	return fmt.Sprintf("%s is not in an integration worktree", e.Path)
+}
+
+// OverlapError is a tree that would touch another one.
+type OverlapError struct {
+	Path     string
+	Relation string // "is", "lies inside" or "contains"
+	Other    string
+}
+
+func (e *OverlapError) Error() string {
+	return fmt.Sprintf("%s %s %s", e.Path, e.Relation, e.Other)
+}
+
+// UnsafePathError is a path that does not lead where it says.
+type UnsafePathError struct {
+	Path string
+	Why  string
+}
+
+func (e *UnsafePathError) Error() string { return fmt.Sprintf("%s: %s", e.Path, e.Why) }
+
+// TrackedMarkerError is a commit, or what a checkout of it made, that has an .agency of its own.
+type TrackedMarkerError struct {
+	Commit string
+}
+
+func (e *TrackedMarkerError) Error() string {
+	return fmt.Sprintf("commit %s brings its own %s, which is reserved for markers", e.Commit, guard.Dir)
+}
+
+// SandboxError is a sandbox where an integration worktree was wanted.
+type SandboxError struct{ Path string }
+
+func (e *SandboxError) Error() string { return e.Path + " is a sandbox" }
+
+// NotWorktreeError is a path that is no worktree of the repository.
+type NotWorktreeError struct{ Path string }
+
+func (e *NotWorktreeError) Error() string {
+	return e.Path + " is not in a worktree of this repository"
+}
+
+// NameTakenError is a name that a present worktree has already.
+type NameTakenError struct {
+	Name string
+	ID   string
+}
+
+func (e *NameTakenError) Error() string {
+	return fmt.Sprintf("there is a worktree %q already (%s)", e.Name, e.ID)
+}
+
+// AdoptedError is a tree that is an integration worktree already.
+type AdoptedError struct {
+	Path string
+	Name string
+}
+
+func (e *AdoptedError) Error() string {
+	return fmt.Sprintf("%s is an integration worktree already, called %q", e.Path, e.Name)
+}
+
+// NoCommitError is a name that leads to no commit.
+type NoCommitError struct {
+	Name   string
+	Unborn bool // the branch is there, but nothing was ever committed on it
+}
+
+func (e *NoCommitError) Error() string {
+	if e.Unborn {
+		return fmt.Sprintf("branch %q has no commits yet", e.Name)
+	}
+	return fmt.Sprintf("%q does not name a commit", e.Name)
+}
+
+// BranchInTheWayError is a branch called "agency", below which no other branch can exist.
+type BranchInTheWayError struct{ Branch string }
+
+func (e *BranchInTheWayError) Error() string {
+	return fmt.Sprintf("a branch called %q is in the way of the branches %s/…", e.Branch, e.Branch)
+}
+
+// NoFreeIDError is an id source that kept proposing what is taken.
+type NoFreeIDError struct {
+	Tries int
+	Taken string // what stood in the way of the last one
+}
+
+func (e *NoFreeIDError) Error() string {
+	return fmt.Sprintf("no free id in %d tries; in the way of the last one: %s", e.Tries, e.Taken)
+}
+
+// ArchivedError is a worktree that was archived.
+type ArchivedError struct {
+	Name string
+	ID   string
+}
+
+func (e *ArchivedError) Error() string {
+	return fmt.Sprintf("worktree %q (%s) is archived", e.Name, e.ID)
+}
+
+// EndedError is an invocation whose sandbox is gone because it was landed or discarded.
+type EndedError struct {
+	ID      string
+	Landing string
+	Ref     string // where its work is kept
+}
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("invocation %s was %s; it has no sandbox any more", e.ID, e.Landing)
+}
+
+// BrokenError is an invocation or worktree whose record and tree disagree.
+type BrokenError struct {
+	Kind   string
+	ID     string
+	Reason string
+	Detail string
+}
+
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("%s %s is broken (%s): %s", e.Kind, e.ID, e.Reason, e.Detail)
+}
+
+// CorruptEntryError is an entry of git's own that keeps git from working with any worktree.
+type CorruptEntryError struct {
+	Path string
+	What string
+}
+
+func (e *CorruptEntryError) Error() string {
+	return fmt.Sprintf("git's worktree entry %s is damaged: %s", e.Path, e.What)
+}
+
+// DirtyError is a tree with work that is in no commit.
+type DirtyError struct{ Path string }
+
+func (e *DirtyError) Error() string { return e.Path + " has uncommitted or untracked files" }
+
+// LiveError is a worktree that sandboxes still depend on.
+type LiveError struct {
+	Name        string
+	Invocations []string
+}
+
+func (e *LiveError) Error() string {
+	return fmt.Sprintf("worktree %q still has sandboxes: %s", e.Name, strings.Join(e.Invocations, ", "))
+}
+
+// CleanupError is a clean-up that did not finish after the decision was already on disk. The thing
+// has ended; running the same command again goes on.
+type CleanupError struct {
+	Kind string
+	ID   string
+	Done string // e.g. "discarded"
+	Err  error
+}
+
+func (e *CleanupError) Error() string {
+	return fmt.Sprintf("%s %s is %s, but not all of it could be removed: %v", e.Kind, e.ID, e.Done, e.Err)
+}
+
+func (e *CleanupError) Unwrap() error { return e.Err }

@@ -1,0 +1,130 @@
+package gitagency
+
+import (
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Invocation is one piece of agent work: an id, a record, a sandbox.
+type Invocation struct {
+	ID            string     `json:"invocation_id"`
+	Name          string     `json:"invocation_name"`
+	WorktreeID    string     `json:"integration_worktree_id"`
+	Worktree      string     `json:"integration_worktree"` // the name of that worktree
+	SandboxPath   string     `json:"sandbox_path"`
+	SandboxBranch string     `json:"sandbox_branch"`
+	BaseCommit    string     `json:"base_commit"`
+	Runner        string     `json:"runner"`
+	Mode          string     `json:"mode"`
+	Status        string     `json:"status"`
+	Landing       string     `json:"landing"`
+	StartedAt     time.Time  `json:"started_at"`
+	Primitives    Primitives `json:"primitives"`
+	Broken        bool       `json:"broken"`
+	BrokenReason  string     `json:"broken_reason"`
+
+	entry store.Entry[store.InvocationMeta]
+}
+
+// Err is nil, or says how the invocation is broken.
+func (i Invocation) Err() error {
+	if !i.Broken {
+		return nil
+	}
+	return &BrokenError{Kind: "invocation", ID: i.ID, Reason: i.BrokenReason, Detail: i.entry.Detail}
+}
+
+// Path is the sandbox path of an invocation that has a sandbox.
+func (i Invocation) Path() (string, error) {
+	if !i.Broken && ended(i.entry.Record) {
+		return "", &EndedError{ID: i.ID, Landing: i.Landing, Ref: trashRef(i.ID)}
+	}
+	return i.SandboxPath, i.Err()
+}
+
+// ListRequest says which invocations to list.
+type ListRequest struct {
+	All      bool   // also those that are broken or have ended
+	Worktree string // only those of this worktree; "" is every one
+}
+
+// Invocations lists invocations, the oldest first.
+func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
+	only := ""
+	if req.Worktree != "" {
+		wt, err := r.Worktree(req.Worktree)
+		if err != nil {
+			return nil, err
+		}
+		only = wt.ID
+	}
+	entries, err := r.store.Invocations(r.ID, r.busy)
+	if err != nil {
+		return nil, err
+	}
+	names, err := r.worktreeNames()
+	if err != nil {
+		return nil, err
+	}
+	invocations := []Invocation{}
+	for _, e := range entries {
+		switch {
+		case !req.All && (e.Broken != store.Whole || ended(e.Record)):
+		case only != "" && e.Record.IntegrationWorktreeID != only:
+		default:
+			invocations = append(invocations, invocation(e, names))
+		}
+	}
+	return invocations, nil
+}
+
+// Invocation finds an invocation by its id or a unique prefix of it, never by its name. A broken one
+// answers to its full id only.
+func (r *Repository) Invocation(query string) (Invocation, error) {
+	entries, err := r.store.Invocations(r.ID, r.busy)
+	if err != nil {
+		return Invocation{}, err
+	}
+	e, err := store.Resolve("invocation", entries, query, nil)
+	if err != nil {
+		return Invocation{}, err
+	}
+	names, err := r.worktreeNames()
+	if err != nil {
+		return Invocation{}, err
+	}
+	return invocation(e, names), nil
+}
+
+func (r *Repository) worktreeNames() (map[string]string, error) {
+	entries, err := r.store.Worktrees(r.ID, nil)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	for _, e := range entries {
+		names[e.ID] = e.Record.Name
+	}
+	return names, nil
+}
+
+func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string) Invocation {
+	m := e.Record
+	i := Invocation{
+		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: worktrees[m.IntegrationWorktreeID],
+		SandboxPath: e.Tree, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, Runner: m.Runner, Mode: m.Mode,
+		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives,
+		Broken: e.Broken != store.Whole, BrokenReason: string(e.Broken), entry: e,
+	}
+	if i.StartedAt.IsZero() {
+		i.StartedAt, _ = ids.Time(e.ID)
+	}
+	return i
+}
+
+// ended reports whether a record says that its sandbox is gone on purpose.
+func ended(m store.InvocationMeta) bool {
+	return m.Landing == store.Landed || m.Landing == store.Discarded
+}

@@ -1,0 +1,59 @@
+package gitagency
+
+import (
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// checkPlacement refuses a path for a new tree that equals, contains or lies inside any tree that is
+// somebody's: every integration worktree on record, every worktree git knows, the git directory
+// itself, and every directory that carries a marker, of whatever repository. All are compared where
+// they really are.
+func (r *Repository) checkPlacement(tree string, listing git.Listing) error {
+	place, err := guard.Locate(tree)
+	if err != nil {
+		return &UnsafePathError{Path: tree, Why: err.Error()}
+	}
+	others := []string{r.CommonDir}
+	for _, w := range listing.Worktrees {
+		others = append(others, w.Path)
+	}
+	worktrees, err := r.store.Worktrees(r.ID, nil)
+	if err != nil {
+		return err
+	}
+	for _, w := range worktrees {
+		if w.Record.State != store.Archived {
+			others = append(others, w.Tree)
+		}
+	}
+	for _, other := range others {
+		if rel := place.Relation(other); rel != guard.Apart {
+			return &OverlapError{Path: place.Path, Relation: string(rel), Other: other}
+		}
+	}
+	for dir := range place.Ancestors {
+		for _, m := range []guard.Marker{guard.Integration, guard.Sandbox} {
+			marked, err := m.In(dir)
+			if err != nil {
+				return &UnsafePathError{Path: dir, Why: err.Error()}
+			}
+			if marked {
+				return &OverlapError{Path: place.Path, Relation: string(guard.Inside), Other: dir}
+			}
+		}
+	}
+	if place.Path != tree {
+		return &UnsafePathError{Path: tree, Why: "leads to " + place.Path}
+	}
+	return nil
+}
+
+// list asks git for its worktrees, and refuses to go on where git itself could not.
+func (r *Repository) intact(listing git.Listing) error {
+	for _, p := range listing.Problems {
+		return &CorruptEntryError{Path: p.Path, What: p.What}
+	}
+	return nil
+}

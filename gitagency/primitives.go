@@ -1,0 +1,103 @@
+package gitagency
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Primitives are the five independent choices made when a sandbox starts.
+type Primitives = store.Primitives
+
+// primitive is one of the five: its values, of which those with a reason cannot be built yet.
+type primitive struct {
+	name   string
+	field  func(*Primitives) *string
+	values []choice // the first is the default
+	open   string   // a value may also begin like this
+}
+
+type choice struct{ value, unbuilt string }
+
+const unbuilt = "not built yet"
+
+var primitives = []primitive{
+	{
+		"changeset", func(p *Primitives) *string { return &p.Changeset },
+		[]choice{{"worktree", ""}, {"clone", unbuilt}, {"overlay", unbuilt}},
+		"",
+	},
+	{
+		"platform", func(p *Primitives) *string { return &p.Platform },
+		[]choice{{"local", ""}, {"daytona", "Daytona sandbox not yet implemented"}},
+		"",
+	},
+	{
+		"isolation", func(p *Primitives) *string { return &p.Isolation },
+		[]choice{{"none", ""}, {"os", unbuilt}, {"container", unbuilt}, {"vm", unbuilt}},
+		"",
+	},
+	{
+		"outputs", func(p *Primitives) *string { return &p.Outputs },
+		[]choice{{"open", ""}, {"none", unbuilt}},
+		"hosts:",
+	},
+	{
+		"software", func(p *Primitives) *string { return &p.Software },
+		[]choice{{"host", ""}},
+		"/",
+	},
+}
+
+// DefaultPrimitives is what a sandbox gets when nothing is chosen.
+func DefaultPrimitives() Primitives {
+	var p Primitives
+	for _, prim := range primitives {
+		*prim.field(&p) = prim.values[0].value
+	}
+	return p
+}
+
+// choosePrimitives fills what was not chosen from the profile, then from the defaults, and refuses
+// what cannot be built before anything is created.
+func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primitives, error) {
+	known := profile == ""
+	for key := range r.git.Config {
+		known = known || strings.HasPrefix(key, "agency."+profile+".")
+	}
+	if !known {
+		return Primitives{}, &InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("settings agency.%s.* in git config", profile)}
+	}
+	for _, prim := range primitives {
+		value := prim.field(&chosen)
+		if *value == "" && profile != "" {
+			*value = r.git.Config["agency."+profile+"."+prim.name].Value
+		}
+		if *value == "" {
+			*value = prim.values[0].value
+		}
+		if err := prim.check(*value); err != nil {
+			return Primitives{}, err
+		}
+	}
+	return chosen, nil
+}
+
+func (p primitive) check(value string) error {
+	i := slices.IndexFunc(p.values, func(c choice) bool { return c.value == value })
+	switch {
+	case i >= 0 && p.values[i].unbuilt == "":
+		return nil
+	case i >= 0:
+		return &UnsupportedError{Primitive: p.name, Value: value, Why: p.values[i].unbuilt}
+	case p.open != "" && strings.HasPrefix(value, p.open):
+		return &UnsupportedError{Primitive: p.name, Value: value, Why: unbuilt}
+	}
+	names := make([]string, len(p.values))
+	for i, c := range p.values {
+		names[i] = c.value
+	}
+	return &InvalidError{What: p.name, Value: value, Want: "one of " + strings.Join(names, ", ")}
+}

@@ -1,0 +1,168 @@
+package gitagency
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// StartRequest asks for a sandbox.
+type StartRequest struct {
+	Worktree   string     // as for Repository.Worktree
+	Name       string     // a label for people; need not be unique
+	Runner     string     // recorded, not used
+	Mode       string     // "headed" or "headless", the default; recorded, not used
+	Primitives Primitives // what is empty comes from the profile, then from the defaults
+	Profile    string     // settings agency.<profile>.* in git config
+}
+
+// Start creates an invocation and its sandbox, all of it or nothing. It runs nothing in it.
+func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, error) {
+	if err := req.check(); err != nil {
+		return Invocation{}, err
+	}
+	prims, err := r.choosePrimitives(req.Primitives, req.Profile)
+	if err != nil {
+		return Invocation{}, err
+	}
+	wt, err := r.Worktree(req.Worktree)
+	if err != nil {
+		return Invocation{}, err
+	}
+	if err := wt.usable(); err != nil {
+		return Invocation{}, err
+	}
+	repo, unlock, err := r.lock(ctx)
+	if err != nil {
+		return Invocation{}, err
+	}
+	defer unlock()
+	wt = r.worktree(r.store.Worktree(r.ID, wt.ID, nil)) // it may have changed while we waited
+	if err := wt.usable(); err != nil {
+		return Invocation{}, err
+	}
+	listing, err := repo.Worktrees(ctx)
+	if err != nil {
+		return Invocation{}, err
+	}
+	if err := r.intact(listing); err != nil {
+		return Invocation{}, err
+	}
+
+	base, err := r.integrationTip(wt, listing)
+	if err != nil {
+		return Invocation{}, err
+	}
+	var commit string
+	id, at, err := r.freeID(ctx, func(id string) (taken string, err error) {
+		if path, taken := store.Taken(r.store.InvocationDir(r.ID, id), r.store.SandboxDir(r.ID, id), repo.AdminDir(id)); taken {
+			return path, nil
+		}
+		commit, taken, err = r.capture(ctx, repo, base, sandboxRef(id))
+		return taken, err
+	})
+	if err != nil {
+		return Invocation{}, err
+	}
+	tree := r.store.SandboxTreePath(r.ID, id)
+	if err := r.checkPlacement(tree, listing); err != nil {
+		return Invocation{}, err
+	}
+	if err := r.store.EnsureRepo(r.ID, r.CommonDir, r.now()); err != nil {
+		return Invocation{}, err
+	}
+
+	home := r.store.InvocationDir(r.ID, id)
+	err = r.create(ctx, repo, creation{
+		verb: "start",
+		home: home,
+		spec: changeset.Spec{
+			ID: id, Tree: tree, Branch: sandboxRef(id), Base: commit, Scratch: home, Reason: "agency: start " + id,
+		},
+		marker: guard.Sandbox,
+		record: func() error {
+			return r.store.WriteInvocationMeta(r.ID, store.InvocationMeta{
+				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
+				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: strings.TrimPrefix(sandboxRef(id), "refs/heads/"),
+				BaseCommit: commit, Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, Primitives: prims,
+			})
+		},
+	})
+	if err != nil {
+		return Invocation{}, fmt.Errorf("create sandbox %s: %w", id, err)
+	}
+	return invocation(r.store.Invocation(r.ID, id, nil), map[string]string{wt.ID: wt.Name}), nil
+}
+
+func (req *StartRequest) check() error {
+	if req.Mode == "" {
+		req.Mode = "headless"
+	}
+	if req.Mode != "headed" && req.Mode != "headless" {
+		return &InvalidError{What: "mode", Value: req.Mode, Want: "headed or headless"}
+	}
+	if err := checkLabel("name", req.Name); err != nil {
+		return err
+	}
+	return checkLabel("runner", req.Runner)
+}
+
+// checkLabel: labels are printed in listings, one a line, on terminals.
+func checkLabel(what, label string) error {
+	const most = 100
+	if len(label) > most || !utf8.ValidString(label) || strings.ContainsFunc(label, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return &InvalidError{What: what, Value: label, Want: fmt.Sprintf("at most %d bytes of printable text", most)}
+	}
+	return nil
+}
+
+func sandboxRef(id string) string { return "refs/heads/" + branchRoot + "/sandbox-" + id }
+
+// integrationTip is the name of what a sandbox of this worktree starts from: its branch, also when
+// something else is checked out there at the moment; without one, its detached HEAD.
+func (r *Repository) integrationTip(wt Worktree, listing git.Listing) (string, error) {
+	place, err := guard.Locate(wt.TreePath)
+	if err != nil {
+		return "", &UnsafePathError{Path: wt.TreePath, Why: err.Error()}
+	}
+	for _, w := range listing.Worktrees {
+		if w.Bare || place.Relation(w.Path) != guard.Same {
+			continue
+		}
+		if wt.Branch == "" {
+			return w.Head, nil
+		}
+		if w.Branch != "refs/heads/"+wt.Branch {
+			r.warn("worktree %q has something else checked out; the sandbox starts from its branch, %s", wt.Name, wt.Branch)
+		}
+		return "refs/heads/" + wt.Branch, nil
+	}
+	return "", &NotWorktreeError{Path: wt.TreePath}
+}
+
+// capture resolves the base once, to the object id that is used from then on, and looks in the same
+// breath for what would make the checkout fail: a tracked .agency, a branch called "agency", and a
+// branch of the sandbox's name.
+func (r *Repository) capture(ctx context.Context, repo *git.Repo, base, branch string) (commit, taken string, err error) {
+	found, err := repo.Lookup(ctx, base+"^{commit}", base+":"+guard.Dir, "refs/heads/"+branchRoot, branch)
+	switch {
+	case err != nil:
+		return "", "", err
+	case found[0].Missing():
+		return "", "", &NoCommitError{Name: strings.TrimPrefix(base, "refs/heads/")}
+	case !found[1].Missing():
+		return "", "", &TrackedMarkerError{Commit: found[0].OID}
+	case !found[2].Missing():
+		return "", "", &BranchInTheWayError{Branch: branchRoot}
+	case !found[3].Missing():
+		taken = branch
+	}
+	return found[0].OID, taken, nil
+}

@@ -1,0 +1,175 @@
+package gitagency
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Worktree is an integration worktree: the branch and the directory a person owns.
+type Worktree struct {
+	ID           string    `json:"worktree_id"`
+	Name         string    `json:"name"`
+	RepoID       string    `json:"repo_id"`
+	Branch       string    `json:"branch"`
+	ParentBranch string    `json:"parent_branch"`
+	TreePath     string    `json:"tree_path"`
+	CreatedAt    time.Time `json:"created_at"`
+	State        string    `json:"state"`
+	Broken       bool      `json:"broken"`
+	BrokenReason string    `json:"broken_reason"`
+
+	adopted bool
+	entry   store.Entry[store.WorktreeMeta]
+}
+
+// Err is nil, or says how the worktree is broken.
+func (w Worktree) Err() error {
+	if !w.Broken {
+		return nil
+	}
+	return &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.entry.Detail}
+}
+
+// Worktrees lists the integration worktrees, the oldest first: those that are present and whole, or
+// with all set, every one.
+func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
+	entries, err := r.store.Worktrees(r.ID, r.busy)
+	if err != nil {
+		return nil, err
+	}
+	worktrees := []Worktree{}
+	for _, e := range entries {
+		if w := r.worktree(e); all || !w.Broken && w.State == store.Present {
+			worktrees = append(worktrees, w)
+		}
+	}
+	return worktrees, nil
+}
+
+// Worktree finds an integration worktree by its name, its id or a unique prefix of that; a query of
+// "" means the one that holds the directory the caller stands in.
+func (r *Repository) Worktree(query string) (Worktree, error) {
+	entries, err := r.store.Worktrees(r.ID, r.busy)
+	if err != nil {
+		return Worktree{}, err
+	}
+	if query == "" {
+		return r.worktreeAround(entries)
+	}
+	e, err := store.Resolve("worktree", entries, query, func(e store.Entry[store.WorktreeMeta]) string {
+		if e.Record.State != store.Present {
+			return "" // its name may be somebody else's by now
+		}
+		return e.Record.Name
+	})
+	if err != nil {
+		return Worktree{}, err
+	}
+	return r.worktree(e), nil
+}
+
+func (r *Repository) worktreeAround(entries []store.Entry[store.WorktreeMeta]) (Worktree, error) {
+	here, err := guard.Locate(r.here)
+	if err != nil {
+		return Worktree{}, err
+	}
+	for dir := range here.Ancestors {
+		if marked, err := guard.Sandbox.In(dir); err != nil || marked {
+			return Worktree{}, &SandboxError{Path: dir}
+		}
+		place, err := guard.Locate(dir)
+		if err != nil {
+			return Worktree{}, err
+		}
+		for _, e := range entries {
+			if e.Record.State == store.Present && e.Tree != "" && place.Relation(e.Tree) == guard.Same {
+				return r.worktree(e), nil
+			}
+		}
+	}
+	return Worktree{}, &NotIntegrationError{Path: here.Path}
+}
+
+func (r *Repository) worktree(e store.Entry[store.WorktreeMeta]) Worktree {
+	m := e.Record
+	w := Worktree{
+		ID: e.ID, Name: m.Name, RepoID: r.ID, Branch: m.Branch, ParentBranch: m.ParentBranch,
+		TreePath: e.Tree, CreatedAt: m.CreatedAt, State: m.State,
+		Broken: e.Broken != store.Whole, BrokenReason: string(e.Broken),
+		adopted: e.Tree != r.store.WorktreeTreePath(r.ID, e.ID),
+		entry:   e,
+	}
+	if w.CreatedAt.IsZero() {
+		w.CreatedAt, _ = ids.Time(e.ID)
+	}
+	return w
+}
+
+// usable refuses a worktree that nothing may start from: broken, archived, or without its marker.
+func (w Worktree) usable() error {
+	if err := w.Err(); err != nil {
+		return err
+	}
+	if w.State != store.Present {
+		return &ArchivedError{Name: w.Name, ID: w.ID}
+	}
+	marked, err := guard.Integration.In(w.TreePath)
+	if err != nil {
+		return &UnsafePathError{Path: w.TreePath, Why: err.Error()}
+	}
+	if !marked {
+		return &NotIntegrationError{Path: w.TreePath, Worktree: w.Name}
+	}
+	return nil
+}
+
+var worktreeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,39}$`)
+
+func checkWorktreeName(name string) error {
+	if !worktreeName.MatchString(name) || ids.Valid(name) {
+		return &InvalidError{What: "worktree name", Value: name, Want: "2 to 40 of a-z, 0-9 and -, not starting with - and not looking like an id"}
+	}
+	return nil
+}
+
+// checkNameFree refuses a name that a present worktree has. The caller holds the lock.
+func (r *Repository) checkNameFree(name string) error {
+	entries, err := r.store.Worktrees(r.ID, nil)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Record.State == store.Present && e.Record.Name == name {
+			return &NameTakenError{Name: name, ID: e.ID}
+		}
+	}
+	return nil
+}
+
+// freeID proposes ids until taken finds nothing in the way. Two in one second are normal.
+func (r *Repository) freeID(ctx context.Context, taken func(id string) (what string, err error)) (string, time.Time, error) {
+	const tries = 100
+	what := ""
+	for range tries {
+		if err := context.Cause(ctx); err != nil {
+			return "", time.Time{}, err
+		}
+		id, at, err := r.ids.New()
+		if err != nil {
+			return "", time.Time{}, err
+		}
+		if what, err = taken(id); err != nil {
+			return "", time.Time{}, fmt.Errorf("find a free id: %w", err)
+		}
+		if what == "" {
+			return id, at, nil
+		}
+	}
+	return "", time.Time{}, &NoFreeIDError{Tries: tries, Taken: what}
+}

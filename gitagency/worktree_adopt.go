@@ -1,0 +1,233 @@
+package gitagency
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// AdoptWorktreeRequest asks to make a worktree that exists already an integration worktree.
+type AdoptWorktreeRequest struct {
+	Path string // anywhere in the worktree; default: where the caller stands
+	Name string // default: after its branch
+}
+
+// AdoptWorktree gives a worktree, also the main one, a marker and a record. Nothing else in it is
+// touched.
+func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest) (Worktree, error) {
+	path := r.here
+	if req.Path != "" {
+		path = req.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(r.here, path)
+		}
+	}
+	repo, unlock, err := r.lock(ctx)
+	if err != nil {
+		return Worktree{}, err
+	}
+	defer unlock()
+	listing, err := repo.Worktrees(ctx)
+	if err != nil {
+		return Worktree{}, err
+	}
+	tree, err := worktreeHolding(path, listing)
+	if err != nil {
+		return Worktree{}, err
+	}
+	branch := strings.TrimPrefix(tree.Branch, "refs/heads/")
+	if req.Name == "" {
+		req.Name = nameAfter(branch, tree.Path)
+	}
+	if err := checkWorktreeName(req.Name); err != nil {
+		return Worktree{}, err
+	}
+	if err := r.checkAdoptable(ctx, repo, tree); err != nil {
+		return Worktree{}, err
+	}
+	if err := r.checkNameFree(req.Name); err != nil {
+		return Worktree{}, err
+	}
+	id, at, err := r.freeID(ctx, func(id string) (string, error) {
+		path, _ := store.Taken(r.store.WorktreeDir(r.ID, id))
+		return path, nil
+	})
+	if err != nil {
+		return Worktree{}, err
+	}
+	if err := r.store.EnsureRepo(r.ID, r.CommonDir, r.now()); err != nil {
+		return Worktree{}, err
+	}
+	if err := r.adopt(ctx, repo, store.WorktreeMeta{
+		SchemaVersion: store.SchemaVersion, WorktreeID: id, Name: req.Name, RepoID: r.ID,
+		Branch: branch, TreePath: tree.Path, CreatedAt: at, State: store.Present,
+	}); err != nil {
+		return Worktree{}, fmt.Errorf("adopt %s: %w", tree.Path, err)
+	}
+	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
+}
+
+// adopt is the transaction: creation without the making of a tree.
+func (r *Repository) adopt(ctx context.Context, repo *git.Repo, meta store.WorktreeMeta) (err error) {
+	tx := r.begin("worktree adopt")
+	defer func() {
+		if err != nil {
+			rollback(ctx, tx)
+		}
+	}()
+	home := r.store.WorktreeDir(r.ID, meta.WorktreeID)
+	var intent *store.OpenIntent
+
+	if err := tx.Step(ctx, "record-dir", func() error {
+		if err := durable.Mkdir(home, 0o700); err != nil {
+			return err
+		}
+		tx.Undo("record-dir", func(context.Context) error { return durable.RemoveTree(home) })
+		return nil
+	}); err != nil {
+		return err
+	}
+	marked, err := guard.Integration.In(meta.TreePath)
+	if err != nil {
+		return err
+	}
+	if !marked { // one that is there already is not ours to take away again, and needs no intent to
+		if err := tx.Step(ctx, "intent", func() error {
+			intent, err = store.WriteIntent(home, store.Intent{
+				ID: meta.WorktreeID, Command: "worktree adopt", Tree: meta.TreePath, Adopted: true,
+				PID: os.Getpid(), StartedAt: r.now(),
+			})
+			if err == nil {
+				tx.Undo("intent", func(context.Context) error { return intent.Remove() })
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if err := tx.Step(ctx, "exclude", func() error {
+		undo, err := repo.Exclude("/" + guard.Dir + "/")
+		if undo != nil {
+			tx.Undo("exclude", func(context.Context) error { return undo() })
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if !marked {
+		if err := tx.Step(ctx, "marker", func() error {
+			tx.Undo("marker", func(context.Context) error { return guard.Integration.Remove(meta.TreePath) })
+			_, err := guard.Integration.Write(meta.TreePath)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if err := tx.Step(ctx, "record", func() error {
+		tx.Undo("record", func(context.Context) error { return store.RemoveMeta(home) })
+		return r.store.WriteWorktreeMeta(meta)
+	}); err != nil {
+		return err
+	}
+	tx.Commit()
+	if intent != nil {
+		if err := intent.Remove(); err != nil {
+			r.warn("%s: %v", home, err)
+		}
+	}
+	return nil
+}
+
+// worktreeHolding finds the worktree of the repository that a path lies in.
+func worktreeHolding(path string, listing git.Listing) (git.Worktree, error) {
+	place, err := guard.Locate(path)
+	if err != nil {
+		return git.Worktree{}, &UnsafePathError{Path: path, Why: err.Error()}
+	}
+	if _, err := os.Stat(place.Path); err != nil {
+		return git.Worktree{}, err
+	}
+	var found git.Worktree
+	for _, w := range listing.Worktrees {
+		rel := place.Relation(w.Path)
+		if !w.Bare && (rel == guard.Same || rel == guard.Inside) && len(w.Path) > len(found.Path) {
+			found = w
+		}
+	}
+	if found.Path == "" {
+		return git.Worktree{}, &NotWorktreeError{Path: place.Path}
+	}
+	return found, nil
+}
+
+// checkAdoptable refuses trees that cannot be a person's: sandboxes, trees that hold the data
+// directory, trees without a commit or with an .agency of their own, and those adopted already.
+func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree git.Worktree) error {
+	if !utf8.ValidString(tree.Path) {
+		return &InvalidError{What: "path", Value: tree.Path, Want: "valid UTF-8; records cannot hold it"}
+	}
+	if marked, err := guard.Sandbox.In(tree.Path); err != nil || marked {
+		return &SandboxError{Path: tree.Path}
+	}
+	data, err := guard.Locate(r.DataDir)
+	if err != nil {
+		return &UnsafePathError{Path: r.DataDir, Why: err.Error()}
+	}
+	if rel := data.Relation(tree.Path); rel == guard.Same || rel == guard.Inside {
+		return &OverlapError{Path: data.Path, Relation: string(rel), Other: tree.Path}
+	}
+	head := tree.Head
+	if head == "" || strings.Trim(head, "0") == "" {
+		head = tree.Branch
+	}
+	found, err := repo.Lookup(ctx, head+"^{commit}", head+":"+guard.Dir)
+	switch {
+	case err != nil:
+		return err
+	case found[0].Missing():
+		return &NoCommitError{Name: strings.TrimPrefix(tree.Branch, "refs/heads/"), Unborn: true}
+	case !found[1].Missing():
+		return &TrackedMarkerError{Commit: found[0].OID}
+	}
+	entries, err := r.store.Worktrees(r.ID, nil)
+	if err != nil {
+		return err
+	}
+	place, err := guard.Locate(tree.Path)
+	if err != nil {
+		return &UnsafePathError{Path: tree.Path, Why: err.Error()}
+	}
+	for _, e := range entries {
+		if e.Record.State == store.Present && place.Relation(e.Tree) == guard.Same {
+			return &AdoptedError{Path: tree.Path, Name: e.Record.Name}
+		}
+	}
+	return nil
+}
+
+// nameAfter makes a worktree name of a branch, or of a directory where there is none.
+func nameAfter(branch, path string) string {
+	from := branch
+	if from == "" {
+		from = filepath.Base(path)
+	}
+	name := strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			return c
+		case c >= 'A' && c <= 'Z':
+			return c - 'A' + 'a'
+		}
+		return '-'
+	}, from)
+	name = strings.Trim(name, "-")
+	return name[:min(len(name), 40)]
+}

@@ -1,0 +1,121 @@
+package gitagency
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// CreateWorktreeRequest asks for a new integration worktree.
+type CreateWorktreeRequest struct {
+	Name string // required
+	From string // a commit-ish; default: HEAD where the caller stands
+}
+
+// branchRoot is the name below which every branch of ours lives.
+const branchRoot = "agency"
+
+// CreateWorktree makes an integration worktree: a branch, a tree, a marker and a record, all or
+// nothing.
+func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeRequest) (Worktree, error) {
+	if err := checkWorktreeName(req.Name); err != nil {
+		return Worktree{}, err
+	}
+	base, parent, err := r.startingPoint(ctx, req.From)
+	if err != nil {
+		return Worktree{}, err
+	}
+	repo, unlock, err := r.lock(ctx)
+	if err != nil {
+		return Worktree{}, err
+	}
+	defer unlock()
+	if err := r.checkNameFree(req.Name); err != nil {
+		return Worktree{}, err
+	}
+	listing, err := repo.Worktrees(ctx)
+	if err != nil {
+		return Worktree{}, err
+	}
+
+	branch := func(id string) string {
+		return fmt.Sprintf("refs/heads/%s/%s-%s", branchRoot, req.Name, ids.Suffix(id))
+	}
+	var tracked bool
+	id, at, err := r.freeID(ctx, func(id string) (string, error) {
+		if path, taken := store.Taken(r.store.WorktreeDir(r.ID, id), repo.AdminDir(id)); taken {
+			return path, nil
+		}
+		found, err := repo.Lookup(ctx, branch(id), "refs/heads/"+branchRoot, base+":"+guard.Dir)
+		switch {
+		case err != nil:
+			return "", err
+		case !found[1].Missing():
+			return "", &BranchInTheWayError{Branch: branchRoot}
+		case !found[0].Missing():
+			return branch(id), nil
+		}
+		tracked = !found[2].Missing()
+		return "", nil
+	})
+	if err != nil {
+		return Worktree{}, err
+	}
+	if tracked {
+		return Worktree{}, &TrackedMarkerError{Commit: base}
+	}
+	tree := r.store.WorktreeTreePath(r.ID, id)
+	if err := r.checkPlacement(tree, listing); err != nil {
+		return Worktree{}, err
+	}
+	if err := r.intact(listing); err != nil {
+		return Worktree{}, err
+	}
+	if err := r.store.EnsureRepo(r.ID, r.CommonDir, r.now()); err != nil {
+		return Worktree{}, err
+	}
+
+	home := r.store.WorktreeDir(r.ID, id)
+	err = r.create(ctx, repo, creation{
+		verb: "worktree create",
+		home: home,
+		spec: changeset.Spec{
+			ID: id, Tree: tree, Branch: branch(id), Base: base, Scratch: home, Reason: "agency: worktree create " + req.Name,
+		},
+		marker: guard.Integration,
+		record: func() error {
+			return r.store.WriteWorktreeMeta(store.WorktreeMeta{
+				SchemaVersion: store.SchemaVersion, WorktreeID: id, Name: req.Name, RepoID: r.ID,
+				Branch: branch(id)[len("refs/heads/"):], ParentBranch: parent, TreePath: tree, CreatedAt: at, State: store.Present,
+			})
+		},
+	})
+	if err != nil {
+		return Worktree{}, fmt.Errorf("create worktree %q: %w", req.Name, err)
+	}
+	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
+}
+
+// startingPoint resolves what a new worktree starts from, once, to an object id, and the branch it
+// names, if it names one.
+func (r *Repository) startingPoint(ctx context.Context, from string) (commit, branch string, err error) {
+	name := from
+	if name == "" {
+		name = "HEAD"
+	}
+	commit, branch, ok, err := r.git.ResolveCommit(ctx, name)
+	if err != nil {
+		return "", "", err
+	}
+	if !ok {
+		if unborn := r.git.HeadBranch(); name == "HEAD" && unborn != "" {
+			return "", "", &NoCommitError{Name: unborn, Unborn: true}
+		}
+		return "", "", &NoCommitError{Name: name}
+	}
+	return commit, branch, nil
+}

@@ -1,0 +1,127 @@
+package gitagency
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// RemoveWorktreeRequest asks to archive an integration worktree.
+type RemoveWorktreeRequest struct {
+	Worktree string // as for Repository.Worktree
+	Force    bool   // also when it is dirty or has live sandboxes
+}
+
+// RemovedWorktree is what is left of an archived worktree.
+type RemovedWorktree struct {
+	Worktree
+	TrashRef string `json:"trash_ref"` // holds what was in the tree and in no branch; empty when there was nothing
+}
+
+// RemoveWorktree archives an integration worktree. Its branch stays. A tree that was made here goes,
+// and what was in it and in no branch is kept under a ref; a tree that was adopted only loses its
+// marker. Doing it twice is fine.
+func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeRequest) (RemovedWorktree, error) {
+	wt, err := r.Worktree(req.Worktree)
+	if err != nil {
+		return RemovedWorktree{}, err
+	}
+	repo, unlock, err := r.lock(ctx)
+	if err != nil {
+		return RemovedWorktree{}, err
+	}
+	defer unlock()
+	wt = r.worktree(r.store.Worktree(r.ID, wt.ID, nil)) // it may have changed while we waited
+
+	switch intent := wt.entry.Intent; {
+	case wt.Broken && intent != nil:
+		return RemovedWorktree{Worktree: wt}, r.abandon(ctx, repo, r.store.WorktreeDir(r.ID, wt.ID), *intent)
+	case wt.Broken && wt.BrokenReason != string(store.MissingTree):
+		return RemovedWorktree{}, wt.Err()
+	}
+	ref := ""
+	if wt.State != store.Archived {
+		if ref, err = r.archive(ctx, repo, wt, req.Force); err != nil {
+			return RemovedWorktree{}, fmt.Errorf("archive worktree %q: %w", wt.Name, err)
+		}
+	}
+	if err := r.removeArchived(repo, wt); err != nil {
+		return RemovedWorktree{}, &CleanupError{Kind: "worktree", ID: wt.ID, Done: store.Archived, Err: err}
+	}
+	wt.State = store.Archived
+	return RemovedWorktree{Worktree: wt, TrashRef: ref}, nil
+}
+
+// archive decides, keeps what would be lost, and writes the decision down.
+func (r *Repository) archive(ctx context.Context, repo *git.Repo, wt Worktree, force bool) (ref string, err error) {
+	tx := r.begin("worktree rm")
+	defer func() {
+		if err != nil {
+			rollback(ctx, tx)
+		}
+	}()
+	live, err := r.liveIn(wt)
+	if err != nil {
+		return "", err
+	}
+	if len(live) > 0 && !force {
+		return "", &LiveError{Name: wt.Name, Invocations: live}
+	}
+	if !wt.adopted && wt.entry.HasTree {
+		captured, err := repo.Capture(ctx, git.Snapshot{
+			Name: wt.ID, Tree: wt.TreePath, Branch: "refs/heads/" + wt.Branch, Omit: guard.Dir, Author: toolIdentity,
+			Message: fmt.Sprintf("agency: what was in worktree %s when it was archived", wt.Name),
+		})
+		if err != nil {
+			return "", err
+		}
+		if captured.Dirty && !force {
+			return "", &DirtyError{Path: wt.TreePath}
+		}
+		if captured.Commit != captured.Branch {
+			ref = trashRef(wt.ID)
+			if err := tx.Step(ctx, "trash", func() error { return r.keep(ctx, tx, repo, ref, captured.Commit) }); err != nil {
+				return "", err
+			}
+		}
+	}
+	if err := tx.Step(ctx, "record", func() error {
+		tx.Undo("record", func(context.Context) error {
+			return r.store.UpdateWorktreeMeta(r.ID, wt.ID, func(m *store.WorktreeMeta) { m.State = wt.State })
+		})
+		return r.store.UpdateWorktreeMeta(r.ID, wt.ID, func(m *store.WorktreeMeta) { m.State = store.Archived })
+	}); err != nil {
+		return "", err
+	}
+	tx.Commit()
+	return ref, nil
+}
+
+// removeArchived takes away what an archived worktree has no use for. Each part may be gone already.
+func (r *Repository) removeArchived(repo *git.Repo, wt Worktree) error {
+	if wt.adopted {
+		return guard.Integration.Remove(wt.TreePath)
+	}
+	return changeset.Worktree{Repo: repo}.Remove(changeset.Spec{
+		ID: wt.ID, Tree: r.store.WorktreeTreePath(r.ID, wt.ID), Scratch: r.store.WorktreeDir(r.ID, wt.ID),
+	})
+}
+
+// liveIn lists the invocations of a worktree that have not ended.
+func (r *Repository) liveIn(wt Worktree) ([]string, error) {
+	entries, err := r.store.Invocations(r.ID, r.busy)
+	if err != nil {
+		return nil, err
+	}
+	var live []string
+	for _, e := range entries {
+		if e.Record.IntegrationWorktreeID == wt.ID && !ended(e.Record) {
+			live = append(live, e.ID)
+		}
+	}
+	return live, nil
+}
