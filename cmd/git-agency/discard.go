@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) discardCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "discard",
+		Usage:     "end invocations and keep a ref to what was there",
+		UsageText: "git agency discard <id>...",
+		Description: `Removes the sandbox and its branch. Everything that was in it, committed, uncommitted and
+untracked, is kept as refs/agency/trash/<id>; files that git ignores are not. Discarding twice is
+fine, and finishes what was interrupted. Of an interrupted 'start' (full id), every trace goes.
+
+Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 129 usage.`,
+		Flags: changing(jsonFlag()...),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, -1)
+			if err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			for _, query := range args { // a typo in the last must not show after the first is gone
+				if _, err := repo.Invocation(query); err != nil {
+					return err
+				}
+			}
+			results := []gitagency.Discarded{}
+			for _, query := range args {
+				d, err := repo.Discard(c.Context, query)
+				if err != nil {
+					return err
+				}
+				results = append(results, d)
+				t.sayDiscarded(d)
+			}
+			if c.Bool("json") {
+				return t.printJSON(results)
+			}
+			return nil
+		},
+	}
+}
+
+func (t *tool) sayDiscarded(d gitagency.Discarded) {
+	switch {
+	case d.TrashRef == "":
+		fmt.Fprintf(t.stderr, "undid the interrupted creation of %s\n", d.ID)
+	case d.Already:
+		fmt.Fprintf(t.stderr, "%s was discarded before\n", d.ID)
+	default:
+		fmt.Fprintf(t.stderr, "discarded %s; what was there is kept as %s\n", d.ID, d.TrashRef)
+	}
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// The exit codes, all of them.
+const (
+	exitFailed   = 1
+	exitNotFound = 3
+	exitBroken   = 4
+	exitRefused  = 5
+	exitLocked   = 75
+	exitFatal    = 128
+	exitUsage    = 129
+)
+
+// interruptedError is the signal that ended us.
+type interruptedError struct{ signal syscall.Signal }
+
+func (e interruptedError) Error() string { return "interrupted by " + e.signal.String() }
+
+// report prints an error as git would, with what to type next, and returns its exit code.
+func (t *tool) report(err error) int {
+	if err == nil {
+		return 0
+	}
+	code := exitCode(err)
+	severity := "error"
+	if code == exitFatal {
+		severity = "fatal"
+	}
+	fmt.Fprintf(t.stderr, "%s: %s\n", severity, printable(err.Error()))
+	var usage *usageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(t.stderr, "usage: %s\n", usage.usage)
+	}
+	for _, hint := range hints(err) {
+		fmt.Fprintf(t.stderr, "hint: %s\n", printable(hint))
+	}
+	return code
+}
+
+func exitCode(err error) int {
+	var interrupted interruptedError
+	switch {
+	case errors.As(err, &interrupted):
+		return 128 + int(interrupted.signal)
+	case is[*usageError](err), is[*gitagency.InvalidError](err):
+		return exitUsage
+	case is[*gitagency.NoRepositoryError](err), is[*gitagency.GitTooOldError](err):
+		return exitFatal
+	case is[*gitagency.LockTimeoutError](err):
+		return exitLocked
+	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
+		return exitNotFound
+	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err):
+		return exitBroken
+	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
+		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err):
+		return exitRefused
+	}
+	return exitFailed
+}
+
+// hints say what to type next.
+func hints(err error) []string {
+	var (
+		notFound  *gitagency.NotFoundError
+		noCommit  *gitagency.NoCommitError
+		unmarked  *gitagency.NotIntegrationError
+		nested    *gitagency.NestedRepositoryError
+		corrupt   *gitagency.CorruptEntryError
+		ended     *gitagency.EndedError
+		broken    *gitagency.BrokenError
+		inTheWay  *gitagency.BranchInTheWayError
+		live      *gitagency.LiveError
+		overlap   *gitagency.OverlapError
+		cleanup   *gitagency.CleanupError
+		nameTaken *gitagency.NameTakenError
+	)
+	switch {
+	case errors.As(err, &notFound) && notFound.Kind == "worktree":
+		return []string{"list the worktrees with 'git agency worktree ls --all'"}
+	case errors.As(err, &notFound):
+		return []string{"list the invocations with 'git agency ls --all'; names do not count, and broken ones need their full id"}
+	case is[*gitagency.AmbiguousError](err):
+		return []string{"type more of the id"}
+	case errors.As(err, &noCommit) && noCommit.Unborn:
+		return []string{"make a first commit, for example with 'git commit --allow-empty -m start'"}
+	case errors.As(err, &unmarked) && unmarked.Worktree != "":
+		return []string{
+			"agents only start from a worktree that is marked as a person's own",
+			fmt.Sprintf("archive it with 'git agency worktree rm %s' and adopt or create it again", unmarked.Worktree),
+		}
+	case errors.As(err, &unmarked):
+		return []string{
+			"name a worktree (see 'git agency worktree ls'), or make this one an integration worktree with 'git agency worktree adopt',",
+			"or make a new one with 'git agency worktree create <name>'",
+		}
+	case is[*gitagency.SandboxError](err):
+		return []string{"name an integration worktree; 'git agency worktree ls' lists them"}
+	case errors.As(err, &overlap):
+		return []string{
+			"sandboxes must lie outside of every worktree",
+			"put the data directory elsewhere with AGENCY_DATA_DIR or 'git config --global agency.dataDir <dir>'",
+		}
+	case is[*gitagency.TrackedMarkerError](err):
+		return []string{"remove it from the branch with 'git rm -r --cached .agency' and a commit"}
+	case errors.As(err, &inTheWay):
+		return []string{fmt.Sprintf("rename it with 'git branch -m %s <new name>'", inTheWay.Branch)}
+	case errors.As(err, &nameTaken):
+		return []string{"choose another name, or archive that one with 'git agency worktree rm " + nameTaken.ID + "'"}
+	case is[*gitagency.LockTimeoutError](err):
+		return []string{"wait longer with --lock-timeout 5m, or for ever with --lock-timeout -1"}
+	case errors.As(err, &nested):
+		return []string{"push or move away what is worth keeping there, delete " + strings.Join(nested.Paths, ", ") + ", and try again"}
+	case errors.As(err, &corrupt):
+		return []string{
+			"git left it behind when it was interrupted, and cannot work with worktrees before it is gone",
+			"when no git is running, remove it with 'rm -r " + quote(corrupt.Path) + "'",
+		}
+	case errors.As(err, &ended):
+		return []string{"its work is kept: 'git log -p " + ended.Ref + "'"}
+	case errors.As(err, &broken):
+		return brokenHints(broken)
+	case errors.As(err, &live):
+		return []string{"discard or land them first, or archive the worktree anyway with --force; they stay as they are"}
+	case is[*gitagency.DirtyError](err):
+		return []string{"commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy"}
+	case errors.As(err, &cleanup):
+		return []string{"when the cause is gone, run the same command again"}
+	case is[*gitagency.NoRepositoryError](err):
+		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
+	case errors.Is(err, syscall.ENOSPC):
+		return []string{"the disk is full; nothing of this attempt was kept"}
+	case errors.Is(err, fs.ErrPermission):
+		return []string{"check who owns the repository and the data directory"}
+	}
+	return nil
+}
+
+func brokenHints(b *gitagency.BrokenError) []string {
+	list, remove := "git agency ls --all", "git agency discard "+b.ID
+	if b.Kind == "worktree" {
+		list, remove = "git agency worktree ls --all", "git agency worktree rm "+b.ID
+	}
+	hints := []string{"'" + list + "' shows every broken one"}
+	if b.Reason == "missing-tree" || strings.Contains(b.Detail, "interrupted") {
+		hints = append(hints, "remove what is left of it with '"+remove+"'")
+	}
+	return hints
+}
+
+func is[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
+}
+
+// quote makes a word safe to paste into a shell.
+func quote(word string) string {
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

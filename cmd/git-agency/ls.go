@@ -1,0 +1,85 @@
+package main
+
+import (
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) lsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ls",
+		Aliases:   []string{"list"},
+		Usage:     "list invocations",
+		UsageText: "git agency ls [--all] [--worktree <wt>] [--json | --porcelain [-z]]",
+		Description: `Lists the invocations that are neither landed nor discarded nor broken, the oldest first.
+
+Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
+		Flags: listing(
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are landed, discarded or broken"},
+			&cli.StringFlag{Name: "worktree", Usage: "only those of integration worktree `WT`"},
+		),
+		Action: func(c *cli.Context) error {
+			if _, err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			if err := checkFormat(c); err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			invocations, err := repo.Invocations(gitagency.ListRequest{All: c.Bool("all"), Worktree: c.String("worktree")})
+			if err != nil {
+				return err
+			}
+			switch {
+			case c.Bool("json"):
+				return t.printJSON(invocations)
+			case c.Bool("porcelain"):
+				for _, i := range invocations {
+					if err := t.printBlock(c.Bool("z"), porcelain(i)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			var rows [][]string
+			for _, i := range invocations {
+				rows = append(rows, []string{i.ID, i.Name, i.Worktree, i.Runner, state(i), short(i.BaseCommit), ago(time.Now(), i.StartedAt)})
+			}
+			return t.printTable([]string{"ID", "NAME", "WORKTREE", "RUNNER", "STATUS", "BASE", "STARTED"}, rows)
+		},
+	}
+}
+
+// porcelain is an invocation for scripts.
+func porcelain(i gitagency.Invocation) []field {
+	return []field{
+		{"invocation", i.ID, false},
+		{"worktree", i.WorktreeID, true},
+		{"path", i.SandboxPath, true},
+		{"branch", i.SandboxBranch, true},
+		{"base", i.BaseCommit, true},
+		{"status", i.Status, true},
+		{"landing", i.Landing, true},
+		{"name", i.Name, true},
+		{"broken", i.BrokenReason, true},
+	}
+}
+
+// state is what a person wants to know first.
+func state(i gitagency.Invocation) string {
+	switch {
+	case i.Broken:
+		return "broken: " + i.BrokenReason
+	case i.Landing != "":
+		return i.Landing
+	}
+	return i.Status
+}
+
+func short(oid string) string { return oid[:min(len(oid), 10)] }

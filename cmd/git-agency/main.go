@@ -1,0 +1,78 @@
+// Command git-agency is "git agency": many coding agents, one repository, nothing lost.
+//
+// This package turns words into requests and results into text; everything it can do is in package
+// gitagency. One file holds one command: listing this directory lists the commands.
+//
+// What it prints follows four rules. Results go to standard output, everything else to standard
+// error. Errors read like git's: "fatal: …" or "error: …", in lower case and without a full stop,
+// then "hint: …" lines that say what to type. --json and --porcelain are stable and never coloured.
+// Exit codes are in exit.go, all of them.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// commands is the command line, in the order in which help shows it.
+func (t *tool) commands() []*cli.Command {
+	return []*cli.Command{
+		t.worktreeCommand(),
+		t.startCommand(),
+		t.lsCommand(),
+		t.showCommand(),
+		t.pathCommand(),
+		t.discardCommand(),
+		t.helpCommand(),
+		t.versionCommand(),
+	}
+}
+
+func main() {
+	os.Exit(run(os.Args, gitagency.Options{}))
+}
+
+// run is main with the options that only a test binary fills.
+func run(args []string, opts gitagency.Options) int {
+	ctx, stop := interruptible(context.Background())
+	defer stop()
+	return newTool(os.Stdout, os.Stderr, opts).run(ctx, args)
+}
+
+// interruptible ends the context on the first signal that asks us to go, with the signal as cause.
+// Further ones are ignored: what is being rolled back then is worth more than a second.
+func interruptible(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		select {
+		case s := <-signals:
+			if sig, ok := s.(syscall.Signal); ok {
+				cancel(interruptedError{sig})
+			}
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
+}
+
+// version is set by the linker; a binary made by "go install" knows its own.
+var version = ""
+
+func toolVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,3 @@
+package main
+
+func addPlatformCommands(commands map[string]func()) { commands["killat"] = killatMain }

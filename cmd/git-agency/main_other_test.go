@@ -1,0 +1,5 @@
+//go:build !linux
+
+package main
+
+func addPlatformCommands(map[string]func()) {}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/urfave/cli/v2"
+)
+
+// jsonFlag and listing are the flags by which scripts ask for output that stays the same.
+func jsonFlag(flags ...cli.Flag) []cli.Flag {
+	return append(flags, &cli.BoolFlag{Name: "json", Usage: "print JSON"})
+}
+
+func listing(flags ...cli.Flag) []cli.Flag {
+	return append(jsonFlag(flags...),
+		&cli.BoolFlag{Name: "porcelain", Usage: "print blocks of 'key value' lines for scripts"},
+		&cli.BoolFlag{Name: "z", Usage: "with --porcelain, end lines with NUL instead of newline"})
+}
+
+// checkFormat refuses flags that contradict each other.
+func checkFormat(c *cli.Context) error {
+	switch {
+	case c.Bool("json") && c.Bool("porcelain"):
+		return asUsage(c, errors.New("--json and --porcelain exclude each other"))
+	case c.Bool("z") && !c.Bool("porcelain"):
+		return asUsage(c, errors.New("-z needs --porcelain"))
+	}
+	return nil
+}
+
+func (t *tool) printJSON(v any) error {
+	enc := json.NewEncoder(t.stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// printPath prints one value alone on a line, verbatim: it is meant to be used, not read.
+func (t *tool) printPath(path string) error {
+	_, err := fmt.Fprintln(t.stdout, path)
+	return err
+}
+
+// field is one line of a porcelain block. An empty value of an optional field is no line.
+type field struct {
+	key, value string
+	optional   bool
+}
+
+// printBlock prints one block as "git worktree list --porcelain" does. Without -z a value that would
+// break the line structure is quoted as git quotes paths.
+func (t *tool) printBlock(z bool, fields []field) error {
+	end := "\n"
+	if z {
+		end = "\x00"
+	}
+	var b strings.Builder
+	for _, f := range fields {
+		if f.optional && f.value == "" {
+			continue
+		}
+		value := f.value
+		if !z && strings.ContainsFunc(value, unicode.IsControl) {
+			value = strconv.Quote(value)
+		}
+		b.WriteString(strings.TrimSuffix(f.key+" "+value, " ") + end)
+	}
+	_, err := t.stdout.WriteString(b.String() + end)
+	return err
+}
+
+// printTable prints rows under a header, and nothing at all when there are no rows.
+func (t *tool) printTable(header []string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		for i := range row {
+			row[i] = printable(row[i])
+			if row[i] == "" {
+				row[i] = "-"
+			}
+		}
+		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// printFields prints what is known of one thing, a line each.
+func (t *tool) printFields(fields []field) error {
+	w := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
+	for _, f := range fields {
+		if f.value == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s\t%s\n", f.key, printable(f.value)); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// printable keeps what a record or a message holds from steering the terminal.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, steering) {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		if steering(c) {
+			quoted := strconv.QuoteRune(c)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+func steering(c rune) bool {
+	return c != '\n' && c != '\t' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c))
+}

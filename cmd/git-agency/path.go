@@ -1,0 +1,43 @@
+package main
+
+import "github.com/urfave/cli/v2"
+
+func (t *tool) pathCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "path",
+		Usage:     "print the path of a sandbox",
+		UsageText: "git agency path <id>",
+		Description: `<id> is an invocation id or a unique prefix of one, never a name.
+
+Exit status: 0 printed; 1 it was landed or discarded and has no sandbox; 3 no such invocation;
+4 printed, but it is broken; 129 usage.`,
+		Flags: jsonFlag(),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			inv, err := repo.Invocation(args[0])
+			if err != nil {
+				return err
+			}
+			path, pathErr := inv.Path()
+			switch {
+			case path == "":
+				return pathErr
+			case c.Bool("json"):
+				err = t.printJSON(map[string]string{"sandbox_path": path})
+			default:
+				err = t.printPath(path)
+			}
+			if err != nil {
+				return err
+			}
+			return pathErr
+		},
+	}
+}

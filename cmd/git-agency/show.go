@@ -1,0 +1,82 @@
+package main
+
+import (
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) showCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "show",
+		Usage:     "show one invocation",
+		UsageText: "git agency show <id> [--json | --porcelain [-z]]",
+		Description: `<id> is an invocation id or a unique prefix of one, never a name; a broken invocation answers to
+its full id only.
+
+Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is broken; 129 usage.`,
+		Flags: listing(),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			if err := checkFormat(c); err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			inv, err := repo.Invocation(args[0])
+			if err != nil {
+				return err
+			}
+			switch {
+			case c.Bool("json"):
+				err = t.printJSON(inv)
+			case c.Bool("porcelain"):
+				err = t.printBlock(c.Bool("z"), porcelain(inv))
+			default:
+				err = t.printFields(details(inv))
+			}
+			if err != nil {
+				return err
+			}
+			return inv.Err()
+		},
+	}
+}
+
+// details is an invocation for a person who looks at one.
+func details(i gitagency.Invocation) []field {
+	p := i.Primitives
+	return []field{
+		{"invocation", i.ID, false},
+		{"name", i.Name, true},
+		{"worktree", joined(i.Worktree, i.WorktreeID), true},
+		{"path", i.SandboxPath, true},
+		{"branch", i.SandboxBranch, true},
+		{"base", i.BaseCommit, true},
+		{"runner", i.Runner, true},
+		{"mode", i.Mode, true},
+		{"status", i.Status, true},
+		{"landing", i.Landing, true},
+		{"started", i.StartedAt.Format(time.RFC3339) + " (" + ago(time.Now(), i.StartedAt) + ")", true},
+		{"changeset", p.Changeset, true},
+		{"platform", p.Platform, true},
+		{"isolation", p.Isolation, true},
+		{"outputs", p.Outputs, true},
+		{"software", p.Software, true},
+		{"broken", i.BrokenReason, true},
+	}
+}
+
+func joined(name, id string) string {
+	if name == "" {
+		return id
+	}
+	return name + " (" + id + ")"
+}

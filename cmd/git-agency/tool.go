@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// tool is one run of the program: where it prints, and what it was given.
+type tool struct {
+	stdout *bufio.Writer
+	stderr io.Writer
+	opts   gitagency.Options
+	args   []string
+}
+
+func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
+	return &tool{stdout: bufio.NewWriter(stdout), stderr: stderr, opts: opts}
+}
+
+// run runs one command line and returns the exit code.
+func (t *tool) run(ctx context.Context, args []string) int {
+	t.args = args
+	if completing(args) {
+		return 0 // pressing TAB never runs anything
+	}
+	app := t.app()
+	words, _, _ := permute(app, args, nil)
+	err := app.RunContext(ctx, words)
+	if flushErr := t.stdout.Flush(); flushErr != nil && err == nil {
+		err = fmt.Errorf("the command was carried out, but its result could not be written: %w", flushErr)
+	}
+	return t.report(err)
+}
+
+// app takes urfave's habits away: usage on standard output, exits from inside, silent leftovers.
+func (t *tool) app() *cli.App {
+	app := &cli.App{
+		Name:                      "git-agency",
+		HelpName:                  "git agency",
+		Usage:                     "many coding agents on one repository, and nothing lost",
+		UsageText:                 "git agency <command> [<options>]",
+		Commands:                  t.commands(),
+		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version and exit"}},
+		Writer:                    t.stdout,
+		ErrWriter:                 t.stderr,
+		HideVersion:               true,
+		HideHelpCommand:           true,
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              onUsageError,
+		Action: func(c *cli.Context) error {
+			if c.Bool("version") {
+				return t.printVersion()
+			}
+			return unknownCommand(c, c.App.Commands, "git agency <command> [<options>]")
+		},
+	}
+	tame(app.Commands)
+	return app
+}
+
+func tame(commands []*cli.Command) {
+	for _, c := range commands {
+		c.OnUsageError = onUsageError
+		c.HideHelpCommand = true
+		if len(c.Subcommands) > 0 && c.Action == nil {
+			group := c
+			c.Action = func(ctx *cli.Context) error { return unknownCommand(ctx, group.Subcommands, group.UsageText) }
+		}
+		tame(c.Subcommands)
+	}
+}
+
+// open opens the repository the caller stands in.
+func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
+	opts := t.opts
+	opts.Command = "git agency " + strings.Join(t.args[1:], " ")
+	opts.Warn = func(message string) { fmt.Fprintf(t.stderr, "warning: %s\n", message) }
+	if c.IsSet(lockTimeoutFlag) {
+		d, err := gitagency.ParseDuration(c.String(lockTimeoutFlag))
+		if err != nil {
+			return nil, asUsage(c, fmt.Errorf("--%s: %w", lockTimeoutFlag, err))
+		}
+		opts.LockTimeout = &d
+	}
+	return gitagency.Open(c.Context, opts)
+}
+
+const lockTimeoutFlag = "lock-timeout"
+
+// changing are the flags of every command that takes the repository lock.
+func changing(flags ...cli.Flag) []cli.Flag {
+	return append(flags, &cli.StringFlag{
+		Name: lockTimeoutFlag, Usage: "wait at most `DURATION` for the repository lock (0: one try, -1: for ever)",
+		DefaultText: "agency.lockTimeout, else 30s",
+	})
+}
+
+// arguments returns the positional arguments if there are between least and most of them.
+func arguments(c *cli.Context, least, most int) ([]string, error) {
+	args := c.Args().Slice()
+	switch {
+	case len(args) < least:
+		return nil, asUsage(c, errors.New("too few arguments"))
+	case most >= 0 && len(args) > most:
+		return nil, asUsage(c, fmt.Errorf("unexpected argument %q", args[most]))
+	case slices.Contains(args, ""):
+		return nil, asUsage(c, errors.New("an argument is empty"))
+	}
+	return args, nil
+}
+
+// optional returns the only positional argument, or "" when there is none.
+func optional(c *cli.Context) (string, error) {
+	args, err := arguments(c, 0, 1)
+	if err != nil || len(args) == 0 {
+		return "", err
+	}
+	return args[0], nil
+}
+
+// usageError is a command line that cannot be meant. It exits with 129, as in git.
+type usageError struct {
+	err   error
+	usage string
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func asUsage(c *cli.Context, err error) error {
+	return &usageError{err: err, usage: c.Command.UsageText}
+}
+
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	const undefined = "flag provided but not defined: -"
+	usage, flags := c.App.UsageText, c.App.Flags
+	if c.Command != nil && c.Command.UsageText != "" {
+		usage, flags = c.Command.UsageText, c.Command.Flags
+	}
+	if name, ok := strings.CutPrefix(err.Error(), undefined); ok {
+		var names []string
+		for _, f := range flags {
+			names = append(names, f.Names()...)
+		}
+		message := fmt.Sprintf("unknown option %q", dashed(name))
+		if near := nearest(name, names); near != "" {
+			message += fmt.Sprintf("; did you mean %q?", dashed(near))
+		}
+		err = errors.New(message)
+	}
+	return &usageError{err: err, usage: usage}
+}
+
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// unknownCommand is what a command group does with a word that is none of its commands.
+func unknownCommand(c *cli.Context, commands []*cli.Command, usage string) error {
+	word := c.Args().First()
+	if word == "" {
+		return &usageError{err: errors.New("no command given"), usage: usage}
+	}
+	var names []string
+	for _, cmd := range commands {
+		names = append(names, cmd.Names()...)
+	}
+	message := fmt.Sprintf("%q is not a command of %s", word, c.Command.HelpName)
+	if near := nearest(word, names); near != "" {
+		message += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return &usageError{err: errors.New(message), usage: usage}
+}
+
+// nearest is the candidate that looks most like a word, if any looks like it at all.
+func nearest(word string, candidates []string) string {
+	best, least := "", 3
+	for _, c := range candidates {
+		if d := distance(word, c); d < least && d < len(word) {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, remove, replace or swap with their neighbour.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+			default:
+				change := rows[i-1][j-1]
+				if a[i-1] != b[j-1] {
+					change++
+				}
+				rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, change)
+				if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+					rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+				}
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// ago says how long a moment is past, for people.
+func ago(now, then time.Time) string {
+	d := now.Sub(then)
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{365 * 24 * time.Hour, "year"}, {24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		if n := int(d / unit.size); n == 1 {
+			return "1 " + unit.name + " ago"
+		} else if n > 1 {
+			return fmt.Sprintf("%d %ss ago", n, unit.name)
+		}
+	}
+	return "now"
+}

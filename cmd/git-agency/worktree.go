@@ -1,0 +1,39 @@
+package main
+
+import (
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) worktreeCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "worktree",
+		Usage:     "make, list and archive integration worktrees",
+		UsageText: "git agency worktree (create|adopt|ls|show|path|rm) [<options>]",
+		Subcommands: []*cli.Command{
+			t.worktreeCreateCommand(),
+			t.worktreeAdoptCommand(),
+			t.worktreeLsCommand(),
+			t.worktreeShowCommand(),
+			t.worktreePathCommand(),
+			t.worktreeRmCommand(),
+		},
+	}
+}
+
+// worktreeFields is a worktree for scripts and for people who look at one.
+func worktreeFields(w gitagency.Worktree) []field {
+	return []field{
+		{"worktree", w.ID, false},
+		{"name", w.Name, true},
+		{"path", w.TreePath, true},
+		{"branch", w.Branch, true},
+		{"parent", w.ParentBranch, true},
+		{"created", w.CreatedAt.Format(time.RFC3339), true},
+		{"state", w.State, true},
+		{"broken", w.BrokenReason, true},
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) worktreeAdoptCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "adopt",
+		Usage:     "make a worktree that exists an integration worktree and print its id",
+		UsageText: "git agency worktree adopt [<path>] [--name <name>]",
+		Description: `Gives a worktree of this repository, also the main one, a marker and a record. Nothing else in
+it changes. Without <path>, the worktree that holds the current directory.
+
+Exit status: 0 adopted; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
+		Flags: changing(jsonFlag(&cli.StringFlag{Name: "name", Usage: "call it `NAME`", DefaultText: "after its branch"})...),
+		Action: func(c *cli.Context) error {
+			path, err := optional(c)
+			if err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			w, err := repo.AdoptWorktree(c.Context, gitagency.AdoptWorktreeRequest{Path: path, Name: c.String("name")})
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return t.printJSON(w)
+			}
+			return t.printPath(w.ID)
+		},
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"time"
+
+	"github.com/urfave/cli/v2"
+)
+
+func (t *tool) worktreeLsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ls",
+		Aliases:   []string{"list"},
+		Usage:     "list integration worktrees",
+		UsageText: "git agency worktree ls [--all] [--json | --porcelain [-z]]",
+		Description: `Lists the integration worktrees that are present, the oldest first.
+
+Exit status: 0, whatever is found.`,
+		Flags: listing(&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are archived or broken"}),
+		Action: func(c *cli.Context) error {
+			if _, err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			if err := checkFormat(c); err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			worktrees, err := repo.Worktrees(c.Bool("all"))
+			if err != nil {
+				return err
+			}
+			switch {
+			case c.Bool("json"):
+				return t.printJSON(worktrees)
+			case c.Bool("porcelain"):
+				for _, w := range worktrees {
+					if err := t.printBlock(c.Bool("z"), worktreeFields(w)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			var rows [][]string
+			for _, w := range worktrees {
+				state := w.State
+				if w.Broken {
+					state = "broken: " + w.BrokenReason
+				}
+				rows = append(rows, []string{w.ID, w.Name, w.Branch, state, ago(time.Now(), w.CreatedAt), w.TreePath})
+			}
+			return t.printTable([]string{"ID", "NAME", "BRANCH", "STATE", "CREATED", "PATH"}, rows)
+		},
+	}
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) worktreeRmCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "rm",
+		Usage:     "archive an integration worktree",
+		UsageText: "git agency worktree rm [<wt>] [--force]",
+		Description: `Takes the tree away and keeps the branch and the record. A tree that was adopted stays where it
+is and only loses its marker. A tree with uncommitted or untracked files, and a worktree with live
+sandboxes, need --force; what was in no branch is then kept as refs/agency/trash/<id>.
+
+Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktree; 4 broken;
+75 locked; 129 usage.`,
+		Flags: changing(jsonFlag(&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "also when it is dirty or has live sandboxes"})...),
+		Action: func(c *cli.Context) error {
+			query, err := optional(c)
+			if err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			removed, err := repo.RemoveWorktree(c.Context, gitagency.RemoveWorktreeRequest{Worktree: query, Force: c.Bool("force")})
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return t.printJSON(removed)
+			}
+			if removed.TrashRef != "" {
+				fmt.Fprintf(t.stderr, "what was in no branch is kept: %s\n", removed.TrashRef)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,45 @@
+package main
+
+import "github.com/urfave/cli/v2"
+
+func (t *tool) worktreeShowCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "show",
+		Usage:     "show one integration worktree",
+		UsageText: "git agency worktree show [<wt>] [--json | --porcelain [-z]]",
+		Description: `<wt> is a name, an id or a unique prefix of one; without it, the worktree that holds the
+current directory.
+
+Exit status: 0 shown; 3 no such worktree; 4 shown, but it is broken; 129 usage.`,
+		Flags: listing(),
+		Action: func(c *cli.Context) error {
+			query, err := optional(c)
+			if err != nil {
+				return err
+			}
+			if err := checkFormat(c); err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			w, err := repo.Worktree(query)
+			if err != nil {
+				return err
+			}
+			switch {
+			case c.Bool("json"):
+				err = t.printJSON(w)
+			case c.Bool("porcelain"):
+				err = t.printBlock(c.Bool("z"), worktreeFields(w))
+			default:
+				err = t.printFields(worktreeFields(w))
+			}
+			if err != nil {
+				return err
+			}
+			return w.Err()
+		},
+	}
+}
