@@ -45,17 +45,24 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 
 	switch {
 	case entry.Broken != store.Whole && entry.Intent != nil:
-		err := r.abandon(ctx, repo, r.store.InvocationDir(r.ID, entry.ID), *entry.Intent)
-		if err != nil {
-			return Discarded{}, fmt.Errorf("undo the interrupted creation of %s: %w", entry.ID, err)
-		}
-		return Discarded{ID: entry.ID}, nil
+		err = r.abandon(ctx, repo, r.store.InvocationDir(r.ID, entry.ID), *entry.Intent)
+	case entry.Broken == store.Incomplete:
+		err = store.RemoveRemains(r.store.SandboxDir(r.ID, entry.ID), r.store.InvocationDir(r.ID, entry.ID))
 	case entry.Broken != store.Whole && entry.Broken != store.MissingTree:
 		return Discarded{}, invocation(entry, nil).Err()
 	case entry.Record.Landing == store.Landed:
 		return Discarded{}, &EndedError{ID: entry.ID, Landing: entry.Record.Landing, Ref: trashRef(entry.ID)}
+	default:
+		return r.end(ctx, repo, entry)
 	}
+	if err != nil {
+		return Discarded{}, fmt.Errorf("undo the interrupted creation of %s: %w", entry.ID, err)
+	}
+	return Discarded{ID: entry.ID}, nil
+}
 
+// end discards an invocation that has a record, or finishes doing so.
+func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (Discarded, error) {
 	already := entry.Record.Landing == store.Discarded
 	keeps, err := r.holdsWork(ctx, repo, entry.ID)
 	if err != nil {
@@ -144,6 +151,9 @@ type discardEvent struct {
 
 // keep points a ref at a commit and registers how to take that back.
 func (r *Repository) keep(ctx context.Context, tx *undo.Tx, repo *git.Repo, ref, commit string) error {
+	if err := repo.SweepRef(ctx, ref); err != nil { // of an attempt that was killed
+		return err
+	}
 	found, err := repo.Lookup(ctx, ref)
 	if err != nil {
 		return err

@@ -183,6 +183,8 @@ type BrokenError struct {
 	ID     string
 	Reason string
 	Detail string
+
+	Interrupted bool // its creation was interrupted, and can be undone
 }
 
 func (e *BrokenError) Error() string {

@@ -33,7 +33,7 @@ func (i Invocation) Err() error {
 	if !i.Broken {
 		return nil
 	}
-	return &BrokenError{Kind: "invocation", ID: i.ID, Reason: i.BrokenReason, Detail: i.entry.Detail}
+	return &BrokenError{Kind: "invocation", ID: i.ID, Reason: i.BrokenReason, Detail: i.entry.Detail, Interrupted: i.entry.Intent != nil}
 }
 
 // Path is the sandbox path of an invocation that has a sandbox.

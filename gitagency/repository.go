@@ -215,7 +215,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// lookup is os.Getenv in a given environment; the last of several wins, as it does for a program
+// lookup finds a variable in a given environment; the last of several wins, as it does for a program
 // that is started with them.
 func lookup(env []string, name string) string {
 	value := ""

@@ -33,7 +33,7 @@ func (w Worktree) Err() error {
 	if !w.Broken {
 		return nil
 	}
-	return &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.entry.Detail}
+	return &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.entry.Detail, Interrupted: w.entry.Intent != nil}
 }
 
 // Worktrees lists the integration worktrees, the oldest first: those that are present and whole, or

@@ -40,6 +40,8 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 	switch intent := wt.entry.Intent; {
 	case wt.Broken && intent != nil:
 		return RemovedWorktree{Worktree: wt}, r.abandon(ctx, repo, r.store.WorktreeDir(r.ID, wt.ID), *intent)
+	case wt.BrokenReason == string(store.Incomplete):
+		return RemovedWorktree{Worktree: wt}, store.RemoveRemains(r.store.WorktreeDir(r.ID, wt.ID))
 	case wt.Broken && wt.BrokenReason != string(store.MissingTree):
 		return RemovedWorktree{}, wt.Err()
 	}

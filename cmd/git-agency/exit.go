@@ -152,7 +152,7 @@ func brokenHints(b *gitagency.BrokenError) []string {
 		list, remove = "git agency worktree ls --all", "git agency worktree rm "+b.ID
 	}
 	hints := []string{"'" + list + "' shows every broken one"}
-	if b.Reason == "missing-tree" || strings.Contains(b.Detail, "interrupted") {
+	if b.Reason == "missing-tree" || b.Reason == "incomplete" || b.Interrupted {
 		hints = append(hints, "remove what is left of it with '"+remove+"'")
 	}
 	return hints

@@ -147,6 +147,23 @@ func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 		durable.Remove(s.SandboxDir(repoID, invocationID)))
 }
 
+// RemoveRemains removes the directories of something that has neither record nor tree nor intent. A
+// directory with anything of substance in it stays, and is an error.
+func RemoveRemains(dirs ...string) error {
+	for _, dir := range dirs {
+		temps, err := filepath.Glob(filepath.Join(dir, durable.TempPrefix+"*"))
+		if err != nil {
+			return err
+		}
+		for _, path := range append(temps, dir) {
+			if err := durable.Remove(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // AppendEvent adds one line to the history of an invocation.
 func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 	line, err := json.Marshal(event)

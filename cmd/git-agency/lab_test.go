@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// lab is a repository with the tool installed beside it, for tests that need more than a script.
+type lab struct {
+	t    *testing.T
+	dir  string // everything is below it
+	repo string
+	data string
+	bin  string
+	env  []string
+}
+
+// newLab makes a repository with a handful of files and one commit.
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{t: t, dir: dir, repo: filepath.Join(dir, "repo"), data: filepath.Join(dir, "data"), bin: binDir(t)}
+	l.env = append(isolatedEnv(dir), "PATH="+l.bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0")
+	if c := os.Getenv("GOCOVERDIR"); c != "" {
+		l.env = append(l.env, "GOCOVERDIR="+c)
+	}
+	for name, content := range map[string]string{"readme": "hello\n", "sub/one": "1\n", "sub/deep/two": "2\n", "run.sh": "#!/bin/sh\n"} {
+		l.write(filepath.Join(l.repo, name), content)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l.git("init", "-q", "-b", "main", ".")
+	l.git("add", ".")
+	l.git("commit", "-q", "-m", "first")
+	return l
+}
+
+// binDir is a directory in which this test binary goes by the names of its commands.
+func binDir(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	for _, name := range []string{"git-agency", "killat"} {
+		if err := os.Symlink(exe, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bin
+}
+
+// outcome is how a command ended.
+type outcome struct {
+	code   int
+	stdout string
+	stderr string
+}
+
+func (o outcome) line() string { return strings.TrimSuffix(o.stdout, "\n") }
+
+// try runs a command in the repository, whatever comes of it.
+func (l *lab) try(extraEnv []string, argv ...string) outcome {
+	l.t.Helper()
+	name := argv[0]
+	if path := filepath.Join(l.bin, name); exists(path) {
+		name = path
+	}
+	cmd := exec.CommandContext(l.t.Context(), name, argv[1:]...)
+	cmd.Dir, cmd.Env = l.repo, append(append([]string{}, l.env...), extraEnv...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		l.t.Fatalf("%q: %v", argv, err)
+	}
+	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// agency runs git-agency, which must succeed, and returns the line it printed.
+func (l *lab) agency(args ...string) string {
+	l.t.Helper()
+	return l.must(append([]string{"git-agency"}, args...)...)
+}
+
+func (l *lab) git(args ...string) string {
+	l.t.Helper()
+	return l.must(append([]string{"git"}, args...)...)
+}
+
+func (l *lab) must(argv ...string) string {
+	l.t.Helper()
+	o := l.try(nil, argv...)
+	if o.code != 0 {
+		l.t.Fatalf("%q ended with %d:\n%s%s", argv, o.code, o.stdout, o.stderr)
+	}
+	return o.line()
+}
+
+// world is everything there is; see worldOf.
+func (l *lab) world() string {
+	l.t.Helper()
+	text, err := worldOf(l.dir)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return text
+}
+
+// save copies the whole lab aside; what it returns puts everything back.
+func (l *lab) save() (restore func()) {
+	l.t.Helper()
+	aside := filepath.Join(l.t.TempDir(), "saved")
+	l.copyTree(l.dir, aside)
+	return func() {
+		l.t.Helper()
+		for _, name := range []string{"repo", "data", "home"} {
+			if err := os.RemoveAll(filepath.Join(l.dir, name)); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		l.copyTree(aside, l.dir)
+	}
+}
+
+// copyTree keeps modes and times, so that git's index stays fresh.
+func (l *lab) copyTree(from, to string) {
+	l.t.Helper()
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(l.t.Context(), "cp", "-a", from+"/.", to).CombinedOutput(); err != nil {
+		l.t.Fatalf("cp: %v\n%s", err, out)
+	}
+}
+
+func (l *lab) write(path, content string) {
+	l.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) read(path string) string {
+	l.t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		l.t.Fatal(err)
+	}
+	return string(data)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// waitFor waits until a file is there; a test that waits in vain fails, it does not hang.
+func waitFor(path string) bool {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if exists(path) {
+			return true
+		}
+	}
+	return false
+}
+
+// diff shows how two worlds differ, a line each.
+func diff(before, after string) string {
+	var b strings.Builder
+	have := map[string]bool{}
+	for line := range strings.Lines(before) {
+		have[line] = true
+	}
+	for line := range strings.Lines(after) {
+		if !have[line] {
+			_, _ = io.WriteString(&b, "+ "+line)
+		}
+		delete(have, line)
+	}
+	for line := range have {
+		_, _ = io.WriteString(&b, "- "+line)
+	}
+	return b.String()
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite what the scripts expect to what they got")
+
+// TestScripts runs the specification: testdata/script/<verb>_<scenario>.txtar.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("..", "..", "testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
+		Setup: func(env *testscript.Env) error {
+			env.Vars = append(env.Vars, isolatedEnv(env.WorkDir)...)
+			return os.MkdirAll(filepath.Join(env.WorkDir, "home"), 0o755)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"rc":       cmdRC,
+			"repo":     cmdRepo,
+			"result":   cmdResult,
+			"world":    cmdWorld,
+			"waitfile": cmdWaitfile,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+	})
+}
+
+// isolatedEnv is an environment in which nothing of the machine's git shows.
+func isolatedEnv(dir string) []string {
+	return []string{
+		"HOME=" + filepath.Join(dir, "home"),
+		"XDG_DATA_HOME=",
+		"AGENCY_DATA_DIR=" + filepath.Join(dir, "data"),
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=" + filepath.Join(dir, "home", ".gitconfig"),
+		"GIT_CEILING_DIRECTORIES=" + dir,
+		"GIT_AUTHOR_NAME=A U Thor", "GIT_AUTHOR_EMAIL=author@example.com", "GIT_AUTHOR_DATE=2026-01-28T12:00:00Z",
+		"GIT_COMMITTER_NAME=C O Mitter", "GIT_COMMITTER_EMAIL=committer@example.com", "GIT_COMMITTER_DATE=2026-01-28T12:00:00Z",
+		"GIT_PAGER=cat", "GIT_EDITOR=false", "GIT_TERMINAL_PROMPT=0", "NO_COLOR=1", "TZ=UTC", "LC_ALL=C",
+	}
+}
+
+// rc <code> <command> [args…] runs a command that must end with exactly that code.
+func cmdRC(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: rc <code> <command> [args…]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("%s ended with %d, not %d", strings.Join(args[1:], " "), got, want)
+	}
+}
+
+// repo <dir> makes a repository with a few files, one of them executable, and one commit on main.
+func cmdRepo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: repo <dir>")
+	}
+	dir := ts.MkAbs(args[0])
+	for name, content := range map[string]string{"readme": "hello\n", "sub/one": "1\n", "sub/two": "2\n", "run.sh": "#!/bin/sh\n"} {
+		ts.Check(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		ts.Check(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755))
+	}
+	for _, argv := range [][]string{
+		{"init", "-q", "-b", "main", dir},
+		{"-C", dir, "add", "."},
+		{"-C", dir, "commit", "-q", "-m", "first"},
+	} {
+		ts.Check(ts.Exec("git", argv...))
+	}
+}
+
+// result <variable> puts what the last command printed into a variable.
+func cmdResult(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: result <variable>")
+	}
+	ts.Setenv(args[0], strings.TrimSuffix(ts.ReadFile("stdout"), "\n"))
+}
+
+// world <file> writes down everything there is: every file of every directory here, what git says of
+// its refs and worktrees. Two of these compare equal only if nothing changed.
+func cmdWorld(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: world <file>")
+	}
+	text, err := worldOf(ts.MkAbs("."))
+	ts.Check(err)
+	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("WORK"), args[0]), []byte(text), 0o600))
+}
+
+// waitfile <file> waits until a file is there.
+func cmdWaitfile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitfile <file>")
+	}
+	if !waitFor(ts.MkAbs(args[0])) {
+		ts.Fatalf("%s did not appear", args[0])
+	}
+}
+
+// worldOf lists every file below dir with its mode and a hash of its content. Left out is what says
+// nothing: the files of the lock, directories that are empty, and modification times.
+func worldOf(dir string) (string, error) {
+	var lines []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() || isLockFile(rel) || strings.HasPrefix(filepath.Base(rel), "world-") {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		what := ""
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			if what, err = os.Readlink(path); err != nil {
+				return err
+			}
+		case info.Mode().IsRegular():
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			what = fmt.Sprintf("%x", sha256.Sum256(data))
+		}
+		lines = append(lines, fmt.Sprintf("%q %s %s\n", rel, info.Mode(), what))
+		return nil
+	})
+	sort.Strings(lines)
+	return strings.Join(lines, ""), err
+}
+
+func isLockFile(rel string) bool {
+	dir, base := filepath.Split(rel)
+	return filepath.Base(filepath.Clean(dir)) == "agency" && (base == "lock" || strings.HasPrefix(base, "lock."))
+}
