@@ -2,7 +2,6 @@ package gitagency
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"time"
 
@@ -165,7 +164,7 @@ func (r *Repository) freeID(ctx context.Context, taken func(id string) (what str
 			return "", time.Time{}, err
 		}
 		if what, err = taken(id); err != nil {
-			return "", time.Time{}, fmt.Errorf("find a free id: %w", err)
+			return "", time.Time{}, err
 		}
 		if what == "" {
 			return id, at, nil

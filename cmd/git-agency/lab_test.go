@@ -25,7 +25,12 @@ type lab struct {
 // newLab makes a repository with a handful of files and one commit.
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
+	return newLabIn(t, t.TempDir())
+}
+
+func newLabIn(t *testing.T, dir string) *lab {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

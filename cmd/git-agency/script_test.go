@@ -109,15 +109,15 @@ func cmdResult(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSuffix(ts.ReadFile("stdout"), "\n"))
 }
 
-// world <file> writes down everything there is: every file of every directory here, what git says of
-// its refs and worktrees. Two of these compare equal only if nothing changed.
+// world <file> writes down everything there is, every file below $WORK. Two of these compare equal only
+// if nothing changed.
 func cmdWorld(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: world <file>")
 	}
-	text, err := worldOf(ts.MkAbs("."))
+	text, err := worldOf(ts.Getenv("WORK"))
 	ts.Check(err)
-	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("WORK"), args[0]), []byte(text), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
 // waitfile <file> waits until a file is there.

@@ -45,12 +45,13 @@ func (t *tool) run(ctx context.Context, args []string) int {
 // app takes urfave's habits away: usage on standard output, exits from inside, silent leftovers.
 func (t *tool) app() *cli.App {
 	app := &cli.App{
-		Name:                      "git-agency",
-		HelpName:                  "git agency",
-		Usage:                     "many coding agents on one repository, and nothing lost",
-		UsageText:                 "git agency <command> [<options>]",
-		Commands:                  t.commands(),
-		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version and exit"}},
+		Name:      "git-agency",
+		HelpName:  "git agency",
+		Usage:     "many coding agents on one repository, and nothing lost",
+		UsageText: "git agency <command> [<options>]",
+		Commands:  t.commands(),
+		// A command of ours called help makes urfave forget its own flag.
+		Flags:                     []cli.Flag{cli.HelpFlag, &cli.BoolFlag{Name: "version", Usage: "print the version and exit"}},
 		Writer:                    t.stdout,
 		ErrWriter:                 t.stderr,
 		HideVersion:               true,

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// all is what ls --all says.
+func (l *lab) all() []gitagency.Invocation {
+	l.t.Helper()
+	var all []gitagency.Invocation
+	if err := json.Unmarshal([]byte(l.agency("ls", "--all", "--json")), &all); err != nil {
+		l.t.Fatal(err)
+	}
+	return all
+}
+
+func TestSixtyFourStartsAtOnceMakeSixtyFourSandboxes(t *testing.T) {
+	t.Parallel()
+	const n = 64
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+
+	// Somebody looks all the while: what is being made is not there yet, and never broken.
+	stop := make(chan struct{})
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, i := range l.all() {
+				if i.Broken {
+					t.Errorf("%s is seen as %s while it is being made", i.ID, i.BrokenReason)
+					return
+				}
+			}
+		}
+	})
+
+	ids := make([]string, n)
+	var starts sync.WaitGroup
+	for i := range n {
+		starts.Go(func() {
+			o := l.try(nil, "git-agency", "start", "wt", "--lock-timeout", "-1")
+			if o.code != 0 {
+				t.Errorf("start ended with %d: %s", o.code, o.stderr)
+			}
+			ids[i] = o.line()
+		})
+	}
+	starts.Wait()
+	close(stop)
+	watcher.Wait()
+
+	unique := map[string]bool{}
+	for _, id := range ids {
+		unique[id] = true
+	}
+	if len(unique) != n {
+		t.Fatalf("%d ids for %d starts", len(unique), n)
+	}
+	trees := map[string]bool{}
+	for _, i := range l.all() {
+		if i.Broken || !unique[i.ID] {
+			t.Errorf("%s: broken %q, printed %v", i.ID, i.BrokenReason, unique[i.ID])
+		}
+		if status := l.git("-C", i.SandboxPath, "status", "--porcelain"); status != "" {
+			t.Errorf("%s is not clean: %s", i.ID, status)
+		}
+		trees[i.SandboxPath] = true
+	}
+	if len(trees) != n {
+		t.Errorf("%d trees for %d starts", len(trees), n)
+	}
+	l.checkRepository()
+}
+
+func TestStartsDiscardsAndWorktreesAtOnceDoNotDisturbEachOther(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	var workers sync.WaitGroup
+	for w := range 8 {
+		workers.Go(func() {
+			for range 4 {
+				start := l.try(nil, "git-agency", "start", "wt", "--lock-timeout", "-1")
+				if start.code != 0 {
+					t.Errorf("start ended with %d: %s", start.code, start.stderr)
+					return
+				}
+				if o := l.try(nil, "git-agency", "discard", start.line(), "--lock-timeout", "-1"); o.code != 0 {
+					t.Errorf("discard ended with %d: %s", o.code, o.stderr)
+				}
+			}
+			name := fmt.Sprintf("wt-%d", w)
+			if o := l.try(nil, "git-agency", "worktree", "create", name, "--lock-timeout", "-1"); o.code != 0 {
+				t.Errorf("worktree create ended with %d: %s", o.code, o.stderr)
+			}
+			if o := l.try(nil, "git-agency", "worktree", "rm", name, "--lock-timeout", "-1"); o.code != 0 {
+				t.Errorf("worktree rm ended with %d: %s", o.code, o.stderr)
+			}
+		})
+	}
+	workers.Wait()
+	for _, i := range l.all() {
+		if i.Landing != "discarded" || i.Broken {
+			t.Errorf("%s: landing %q, broken %q", i.ID, i.Landing, i.BrokenReason)
+		}
+	}
+	if trees := strings.Count(l.git("worktree", "list", "--porcelain"), "worktree "); trees != 2 {
+		t.Errorf("git knows %d worktrees, not 2", trees)
+	}
+	l.checkRepository()
+}
+
+// The tool alone is killed, at a random moment; its git may go on for a while.
+func TestAKilledToolNeverLeavesAnythingThatCannotBeNamedAndRemoved(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	before := l.git("for-each-ref")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	var killers sync.WaitGroup
+	for range 24 {
+		cmd := exec.Command(filepath.Join(l.bin, "git-agency"), "start", "wt", "--lock-timeout", "-1")
+		cmd.Dir, cmd.Env = l.repo, l.env
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		spins := random.IntN(40_000)
+		killers.Go(func() {
+			for range spins {
+				_, _ = os.Stat(l.repo) // some time, no clock
+				syscall.Kill(cmd.Process.Pid, 0)
+			}
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+	}
+	killers.Wait()
+	left := map[string]int{}
+	for _, i := range l.all() {
+		left[i.BrokenReason]++
+		if o := l.try(nil, "git-agency", "discard", i.ID, "--lock-timeout", "-1"); o.code != 0 {
+			t.Errorf("%s (%s): %s", i.ID, i.BrokenReason, o.stderr)
+		}
+	}
+	t.Logf("left behind: %v", left)
+	after := l.git("for-each-ref", "refs/heads", "refs/tags")
+	if before != after {
+		t.Errorf("refs before:\n%s\nafter:\n%s", before, after)
+	}
+	l.checkRepository()
+}
+
+// A git that outlives the tool still writes. The lock must not be free before it is done.
+func TestAGitThatOutlivesItsKilledToolKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	hold, started := filepath.Join(l.dir, "home", "hold"), filepath.Join(l.dir, "home", "started")
+	l.write(hold, "")
+	l.write(filepath.Join(l.worktree0(), ".gitattributes"), "readme filter=slow\n")
+	l.git("-C", l.worktree0(), "add", ".gitattributes")
+	l.git("-C", l.worktree0(), "commit", "-q", "-m", "attributes")
+	l.git("config", "filter.slow.smudge", fmt.Sprintf("touch %s; while test -e %s; do sleep 0.01; done; cat", started, hold))
+
+	cmd := exec.Command(filepath.Join(l.bin, "git-agency"), "start", "wt", "--name", "victim")
+	cmd.Dir, cmd.Env = l.repo, l.env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !waitFor(started) {
+		t.Fatal("the filter did not run")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+
+	o := l.try(nil, "git-agency", "start", "wt", "--lock-timeout", "0")
+	if o.code != 75 || !strings.Contains(o.stderr, "which has died") || !strings.Contains(o.stderr, "--name victim") {
+		t.Errorf("ended with %d: %s", o.code, o.stderr)
+	}
+	broken := l.all()
+	if len(broken) != 1 || broken[0].BrokenReason != "missing-meta" {
+		t.Fatalf("%+v", broken)
+	}
+	if err := os.Remove(hold); err != nil {
+		t.Fatal(err)
+	}
+	if o := l.try(nil, "git-agency", "discard", broken[0].ID, "--lock-timeout", "-1"); o.code != 0 {
+		t.Errorf("discard: %s", o.stderr)
+	}
+	if left := l.all(); len(left) != 0 {
+		t.Errorf("%+v", left)
+	}
+	l.checkRepository()
+}
+
+// worktree0 is the tree of the only worktree of a lab.
+func (l *lab) worktree0() string {
+	l.t.Helper()
+	return l.agency("worktree", "path", "wt")
+}
+
+// checkRepository is what git itself thinks of it all.
+func (l *lab) checkRepository() {
+	l.t.Helper()
+	if o := l.try(nil, "git", "fsck", "--no-dangling"); o.code != 0 {
+		l.t.Errorf("git fsck: %s", o.stderr)
+	}
+	if status := l.git("status", "--porcelain"); status != "" {
+		l.t.Errorf("the main worktree changed: %s", status)
+	}
+	if prunable := l.git("worktree", "prune", "--dry-run", "-v"); prunable != "" {
+		l.t.Errorf("git could prune: %s", prunable)
+	}
+	found, err := filepath.Glob(filepath.Join(l.repo, ".git", "refs", "heads", "agency", "*.lock"))
+	if err != nil || len(found) > 0 {
+		l.t.Errorf("stale locks: %v, %v", found, err)
+	}
+}
