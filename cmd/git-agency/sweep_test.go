@@ -21,11 +21,10 @@ var sweepEnv = []string{"TEST_NOW=2026-01-28T12:05:00Z", "TEST_RAND=b"}
 
 // sweep is a command that changes the world, and how to end what it left when it was interrupted.
 type sweep struct {
-	verb    string
-	argv    []string
-	list    []string // lists what it makes, as JSON
-	clean   []string
-	prepare func(*lab)
+	verb  string
+	argv  []string
+	list  []string // lists what it makes, as JSON
+	clean []string
 }
 
 var creations = []sweep{
@@ -181,7 +180,7 @@ func TestACreationKilledAtAnyStepIsGoneOrWholeOrNamedAndCanBeRemoved(t *testing.
 		t.Run(s.verb, func(t *testing.T) {
 			t.Parallel()
 			l := newSweepLab(t)
-			before, points := l.world(), l.points(creations[slices.IndexFunc(creations, func(c sweep) bool { return c.verb == s.verb })])
+			before, points := l.world(), l.points(s)
 			restore := l.save()
 			for _, point := range points {
 				if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), s.argv...); o.code != -1 {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// leaves lists every command that does something, as the user types it.
+func leaves(prefix string, commands []*cli.Command) map[string]*cli.Command {
+	found := map[string]*cli.Command{}
+	for _, c := range commands {
+		name := prefix + " " + c.Name
+		if len(c.Subcommands) == 0 {
+			found[name] = c
+			continue
+		}
+		for n, sub := range leaves(name, c.Subcommands) {
+			found[n] = sub
+		}
+	}
+	return found
+}
+
+func TestTheReadmeListsExactlyTheCommandsThereAre(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(git agency[a-z ]*[a-z])").FindAllStringSubmatch(string(data), -1) {
+		listed = append(listed, row[1])
+	}
+	commands := leaves("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands())
+	for name := range commands {
+		if !slices.Contains(listed, name) {
+			t.Errorf("README does not list %q", name)
+		}
+	}
+	for _, name := range listed {
+		if commands[name] == nil {
+			t.Errorf("README lists %q, which does not exist", name)
+		}
+	}
+}
+
+func TestEveryCommandSaysHowItIsUsedAndHowItEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range leaves("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands()) {
+		if !strings.HasPrefix(c.UsageText, name) {
+			t.Errorf("%s: usage is %q", name, c.UsageText)
+		}
+		if name != "git agency help" && name != "git agency version" && !strings.Contains(c.Description, "Exit status:") {
+			t.Errorf("%s does not say how it ends", name)
+		}
+	}
+}

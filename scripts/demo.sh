@@ -1,0 +1,59 @@
+#!/bin/sh
+# The main job, end to end, on a throw-away repository: demo.sh <directory of git-agency>
+set -eu
+PATH="$1:$PATH"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export PATH HOME="$work/home" AGENCY_DATA_DIR="$work/data" GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL="$work/home/.gitconfig"
+unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE XDG_DATA_HOME
+mkdir "$HOME"
+
+# say explains, run shows a command and runs it.
+say() { printf '\n# %s\n' "$*"; }
+run() { printf '$ %s\n' "$*"; "$@"; }
+
+git config --global user.name 'A Person'
+git config --global user.email person@example.com
+git init -q -b main "$work/project"
+cd "$work/project"
+echo 'hello' >greeting
+git add greeting
+git commit -q -m 'first commit'
+
+say 'An integration worktree: a branch and a directory that are yours.'
+run git agency worktree create payments
+tree=$(git agency worktree path payments)
+
+say 'Two agents, two sandboxes. Each has a tree and a branch of its own.'
+run git agency start payments --name refunds --runner one | tee "$work/first"
+run git agency start payments --name invoices --runner two | tee "$work/second"
+first=$(tail -n 1 "$work/first")
+second=$(tail -n 1 "$work/second")
+run git agency ls
+
+say 'The first agent works and commits; the second only leaves files lying about.'
+cd "$(git agency path "$first")"
+echo 'refunds work' >refunds
+git add refunds
+run git commit -q -m 'Add refunds'
+cd "$(git agency path "$second")"
+echo 'half an idea' >notes
+cd "$work/project"
+
+say 'Your own trees did not notice.'
+run git -C "$tree" status --short --branch
+run git status --short --branch
+
+say 'Take the work of the first into your integration branch.'
+run git -C "$tree" merge -q --no-edit "agency/sandbox-$first"
+run git -C "$tree" log --oneline
+
+say 'End both. What was in them is kept, also what was never committed.'
+run git agency discard "$first" "$second"
+run git show "refs/agency/trash/$second:notes"
+run git agency ls --all
+
+test "$(cat "$tree/refunds")" = 'refunds work'
+test "$(git show "refs/agency/trash/$second:notes")" = 'half an idea'
+test -z "$(git agency ls)"
+say 'Done; nothing of this demo is left behind.'
