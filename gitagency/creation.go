@@ -22,7 +22,7 @@ type creation struct {
 }
 
 // create is the one transaction by which trees come to be. The caller holds the repository lock and
-// has checked that every name in c is free and every path safe. Until step 10 is done nothing exists
+// has checked that every name in c is free and every path safe. Until step 9 is done nothing exists
 // for anybody else, and whatever fails or is cancelled is undone, last step first.
 func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (err error) {
 	tx := r.begin(c.verb)

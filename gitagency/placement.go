@@ -50,8 +50,8 @@ func (r *Repository) checkPlacement(tree string, listing git.Listing) error {
 	return nil
 }
 
-// list asks git for its worktrees, and refuses to go on where git itself could not.
-func (r *Repository) intact(listing git.Listing) error {
+// intact refuses to go on where git itself could not: with an entry that it cannot read.
+func intact(listing git.Listing) error {
 	for _, p := range listing.Problems {
 		return &CorruptEntryError{Path: p.Path, What: p.What}
 	}

@@ -112,6 +112,9 @@ func (r *Repository) lock(ctx context.Context) (_ *git.Repo, unlock func(), err 
 	if err != nil {
 		return nil, nil, err
 	}
+	if held.LabelErr != nil {
+		r.warn("the repository is locked, but not all of that could be written down: %v", held.LabelErr)
+	}
 	return r.git.Holding(held.File()), func() {
 		if err := held.Release(); err != nil {
 			r.warn("release the repository lock: %v", err)

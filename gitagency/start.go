@@ -52,7 +52,7 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 	if err != nil {
 		return Invocation{}, err
 	}
-	if err := r.intact(listing); err != nil {
+	if err := intact(listing); err != nil {
 		return Invocation{}, err
 	}
 

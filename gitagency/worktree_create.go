@@ -72,7 +72,7 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 	if err := r.checkPlacement(tree, listing); err != nil {
 		return Worktree{}, err
 	}
-	if err := r.intact(listing); err != nil {
+	if err := intact(listing); err != nil {
 		return Worktree{}, err
 	}
 	if err := r.store.EnsureRepo(r.ID, r.CommonDir, r.now()); err != nil {

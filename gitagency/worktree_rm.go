@@ -20,6 +20,7 @@ type RemoveWorktreeRequest struct {
 type RemovedWorktree struct {
 	Worktree
 	TrashRef string `json:"trash_ref"` // holds what was in the tree and in no branch; empty when there was nothing
+	Undone   bool   `json:"undone"`    // it was an interrupted creation; nothing of it is left, not even a record
 }
 
 // RemoveWorktree archives an integration worktree. Its branch stays. A tree that was made here goes,
@@ -39,9 +40,9 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 
 	switch intent := wt.entry.Intent; {
 	case wt.Broken && intent != nil:
-		return RemovedWorktree{Worktree: wt}, r.abandon(ctx, repo, r.store.WorktreeDir(r.ID, wt.ID), *intent)
+		return RemovedWorktree{Worktree: wt, Undone: true}, r.abandon(ctx, repo, r.store.WorktreeDir(r.ID, wt.ID), *intent)
 	case wt.BrokenReason == string(store.Incomplete):
-		return RemovedWorktree{Worktree: wt}, store.RemoveRemains(r.store.WorktreeDir(r.ID, wt.ID))
+		return RemovedWorktree{Worktree: wt, Undone: true}, store.RemoveRemains(r.store.WorktreeDir(r.ID, wt.ID))
 	case wt.Broken && wt.BrokenReason != string(store.MissingTree):
 		return RemovedWorktree{}, wt.Err()
 	}

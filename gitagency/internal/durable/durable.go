@@ -8,9 +8,11 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // TempPrefix starts the names of files that are not there yet. Whoever lists a directory skips them.
@@ -23,6 +25,26 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 		return err
 	}
 	return f.Close()
+}
+
+// ReadFile reads a regular file of at most limit bytes. Unlike os.ReadFile it does not wait for ever
+// where somebody put a pipe, nor fill the memory from a device.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !fi.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+	case fi.Size() > limit:
+		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than %d bytes", limit)}
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // Create is WriteFile that returns the open file, for a caller who wants to hold a lock on it.

@@ -58,7 +58,7 @@ func (r *Repo) mainWorktree() Worktree {
 // readAdminEntry returns what could be read and, if that is not everything git needs, what is wrong.
 func readAdminEntry(dir string) (w Worktree, what string) {
 	for _, name := range []string{"gitdir", "commondir", "HEAD"} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
+		data, err := readSmall(dir, name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			what = name + " is missing"
@@ -75,14 +75,20 @@ func readAdminEntry(dir string) (w Worktree, what string) {
 			readHead(dir, &w)
 		}
 	}
-	if reason, err := os.ReadFile(filepath.Join(dir, "locked")); err == nil {
+	if reason, err := readSmall(dir, "locked"); err == nil {
 		w.Locked, w.LockReason = true, strings.TrimSuffix(string(reason), "\n")
 	}
 	return w, what
 }
 
+// readSmall reads one of the files of an entry, which are a line each. Anybody who works in the
+// worktree can have put anything there.
+func readSmall(dir, name string) ([]byte, error) {
+	return durable.ReadFile(filepath.Join(dir, name), 1<<16)
+}
+
 func readHead(dir string, w *Worktree) {
-	data, err := os.ReadFile(filepath.Join(dir, "HEAD"))
+	data, err := readSmall(dir, "HEAD")
 	if err != nil {
 		return
 	}

@@ -65,7 +65,7 @@ func RemoveIntent(dir string) error { return durable.Remove(intentPath(dir)) }
 // is a readable one) or is under way. Between making the directory and writing the intent there is
 // nothing to go by but whether anybody holds the repository lock.
 func readIntent(dir string, busy func() bool) (_ *Intent, underWay bool) {
-	f, err := os.Open(intentPath(dir))
+	f, err := os.OpenFile(intentPath(dir), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, isDir(dir) && busy != nil && busy()
 	}

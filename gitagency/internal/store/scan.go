@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 )
 
@@ -89,6 +90,9 @@ func (s Store) Worktree(repoID, id string, busy func() bool) Entry[WorktreeMeta]
 	})
 }
 
+// maxRecord bounds what is read as a record.
+const maxRecord = 1 << 20
+
 type record interface {
 	check() string
 	id() string
@@ -152,7 +156,7 @@ func startOf[T record](e Entry[T]) time.Time {
 // of a record is, whether it is there, and whether it should be.
 func load[T record](id, dir string, busy func() bool, where func(T) (tree string, there, wanted bool), verify func(T, bool) string) Entry[T] {
 	e := Entry[T]{ID: id}
-	data, readErr := os.ReadFile(metaPath(dir))
+	data, readErr := durable.ReadFile(metaPath(dir), maxRecord)
 	var decodeErr error
 	if readErr == nil {
 		decodeErr = json.Unmarshal(data, &e.Record)
