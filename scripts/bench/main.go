@@ -1,0 +1,256 @@
+// Command bench measures git-agency against raw git, in one run and on throw-away repositories, and
+// exits 1 when the tool is slower than it promises to be. `make bench` runs it.
+//
+// The two sides of a comparison take turns round by round, because a shared machine drifts; medians
+// are compared, and a promise that looks broken is measured once more, with twice the rounds. That
+// does not help when others want the processors all the time: a promise in milliseconds then says
+// more about them, which is why the row says how long processes waited for their turn. Trees are
+// removed only at the end: some file systems create files slowly where many were just deleted.
+// TMPDIR says on which file system all of it happens; about 2 GB are needed there, twice that when
+// something is measured again.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// processStart names the baseline of commands that git has no counterpart for.
+const processStart = "version"
+
+var errBroken = errors.New("a promise is broken")
+
+func main() {
+	tool := flag.String("tool", "", "the git-agency to measure, a `path` (required)")
+	rounds := flag.Int("rounds", 1, "measure `N` times as many rounds")
+	verbose := flag.Bool("v", false, "also print every single measurement")
+	flag.Parse()
+	if *tool == "" || *rounds < 1 || flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *tool, *rounds, *verbose)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run makes the place where everything happens, measures there, and removes it.
+func run(ctx context.Context, tool string, factor int, verbose bool) (err error) {
+	tool, err = filepath.Abs(tool)
+	if err != nil {
+		return fmt.Errorf("find the tool: %w", err)
+	}
+	root, err := os.MkdirTemp("", "git-agency-bench-")
+	if err != nil {
+		return fmt.Errorf("make a place to measure in: %w", err)
+	}
+	defer func() {
+		if e := os.RemoveAll(root); e != nil {
+			err = errors.Join(err, fmt.Errorf("clean up: %w", e))
+		}
+	}()
+	b, err := newBench(tool, root, factor, verbose)
+	if err != nil {
+		return err
+	}
+	against, _, err := b.git(ctx, root, "version")
+	if err != nil {
+		return err
+	}
+	measured, _, err := b.agency(ctx, root, "version")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s, %s, %d CPUs, in %s; medians\n\n", strings.TrimSpace(measured), strings.TrimSpace(against), runtime.NumCPU(), root)
+	return b.measure(ctx)
+}
+
+// measure is the list of what is measured. The removals come last.
+func (b *bench) measure(ctx context.Context) error {
+	large, err := b.newRepository(ctx, "large", 10_000)
+	if err != nil {
+		return err
+	}
+	small, err := b.newRepository(ctx, "small", 200)
+	if err != nil {
+		return err
+	}
+	crowd, err := b.newRepository(ctx, "crowd", 200)
+	if err != nil {
+		return err
+	}
+	few, err := b.newListing(ctx, "few", 10)
+	if err != nil {
+		return err
+	}
+	many, err := b.newListing(ctx, "many", 1000)
+	if err != nil {
+		return err
+	}
+
+	constant, err := b.sameProcesses(ctx, few, many)
+	if err != nil {
+		return err
+	}
+	broken := !constant
+	version := b.timed(b.tool, many.dir, "version") // does nothing but start
+	for _, c := range []contest{
+		{
+			what: "start, 10,000 files", rounds: 6, promise: promise{ratio: 1.10},
+			base: large.add, tool: large.start, check: large.checkSandbox,
+		},
+		{
+			what: "start, 200 files", rounds: 20, promise: promise{extra: 30 * time.Millisecond},
+			base: small.add, tool: small.start, check: small.checkSandbox,
+		},
+		{
+			what: "ls, 1,000 invocations", rounds: 20, promise: promise{extra: 60 * time.Millisecond},
+			baseName: processStart, base: version, tool: b.timed(b.tool, many.dir, "ls"),
+		},
+		{
+			what: "ls, 10 invocations", rounds: 20,
+			baseName: processStart, base: version, tool: b.timed(b.tool, few.dir, "ls"),
+		},
+		{
+			what: "16 starts at once, 200 files", rounds: 4,
+			base: atOnce(16, crowd.tryAdd), tool: atOnce(16, crowd.start), note: crowd.failures,
+		},
+		{what: "discard, 200 files", rounds: 10, base: small.remove, tool: small.discard},
+		{what: "discard, 10,000 files", rounds: 6, base: large.remove, tool: large.discard},
+	} {
+		kept, err := b.hold(ctx, c)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.what, err)
+		}
+		broken = broken || !kept
+	}
+	if broken {
+		return errBroken
+	}
+	return nil
+}
+
+// sameProcesses reports whether listing many invocations takes as many git processes as
+// listing few.
+func (b *bench) sameProcesses(ctx context.Context, few, many *repository) (bool, error) {
+	inFew, err := b.gitProcesses(ctx, few.dir, "ls")
+	if err != nil {
+		return false, err
+	}
+	inMany, err := b.gitProcesses(ctx, many.dir, "ls")
+	if err != nil {
+		return false, err
+	}
+	same := inFew == inMany
+	printRow("ls, git processes", "with 10", fmt.Sprint(inFew), "with 1,000", fmt.Sprint(inMany), "", "promise: equal", verdict(same))
+	return same, nil
+}
+
+// promise is an upper bound: relative, absolute, or none at all.
+type promise struct {
+	ratio float64
+	extra time.Duration
+}
+
+func (p promise) kept(r result) bool {
+	switch {
+	case p.ratio != 0:
+		return r.ratio() <= p.ratio
+	case p.extra != 0:
+		return r.extra() <= p.extra
+	}
+	return true
+}
+
+func (p promise) String() string {
+	switch {
+	case p.ratio != 0:
+		return fmt.Sprintf("promise: ≤ %.2f ×", p.ratio)
+	case p.extra != 0:
+		return fmt.Sprintf("promise: ≤ +%d ms", p.extra.Milliseconds())
+	}
+	return ""
+}
+
+// compare says how the sides differ, in the way the promise is worded. To be so many times slower
+// than the start of a process means nothing.
+func (c contest) compare(r result) string {
+	if c.promise.extra != 0 || c.baseName == processStart {
+		return fmt.Sprintf("%+.1f ms", float64(r.extra().Microseconds())/1000)
+	}
+	return fmt.Sprintf("%.2f ×", r.ratio())
+}
+
+// hold measures a contest, prints its row and reports whether its promise is kept.
+func (b *bench) hold(ctx context.Context, c contest) (bool, error) {
+	if c.baseName == "" {
+		c.baseName = "raw git"
+	}
+	c.rounds *= b.factor
+	r, err := b.contend(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	var said []string
+	if !c.promise.kept(r) {
+		first := c.compare(r)
+		c.rounds *= 2
+		if r, err = b.contend(ctx, c); err != nil {
+			return false, err
+		}
+		said = append(said, fmt.Sprintf("measured again with %d rounds: the first %d said %s", c.rounds, c.rounds/2, first))
+		if r.starved != "" {
+			said = append(said, r.starved)
+		}
+	}
+	if c.check != nil {
+		if err := c.check(ctx); err != nil {
+			return false, err
+		}
+	}
+	kept := c.promise.kept(r)
+	if c.promise != (promise{}) {
+		said = slices.Insert(said, 0, verdict(kept))
+	}
+	if c.note != nil {
+		said = append(said, c.note())
+	}
+	printRow(c.what, c.baseName, millis(r.base), "git-agency", millis(r.tool), c.compare(r), c.promise.String(), strings.Join(said, "; "))
+	return kept, nil
+}
+
+func verdict(kept bool) string {
+	if kept {
+		return "ok"
+	}
+	return "BROKEN"
+}
+
+func printRow(what, base, baseValue, tool, toolValue, compared, promised, said string) {
+	if promised != "" {
+		promised = "(" + promised + ")"
+	}
+	row := fmt.Sprintf("%-28s  %-7s %8s   %-10s %8s   %9s   %-20s  %s", what, base, baseValue, tool, toolValue, compared, promised, said)
+	fmt.Println(strings.TrimRight(row, " "))
+}
+
+func millis(d time.Duration) string {
+	if d < 100*time.Millisecond {
+		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+	}
+	return fmt.Sprintf("%d ms", d.Milliseconds())
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// bench runs commands in an environment of its own, so that nobody's settings or hooks count.
+type bench struct {
+	tool    string // absolute
+	root    string // everything is made below it
+	env     []string
+	factor  int // how many times the usual rounds
+	verbose bool
+}
+
+// settings are the same for both sides: nothing may start to tidy up in the middle of a measurement.
+const settings = `[user]
+	name = bench
+	email = bench@localhost
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+`
+
+func newBench(tool, root string, factor int, verbose bool) (*bench, error) {
+	config := filepath.Join(root, "gitconfig")
+	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
+		return nil, fmt.Errorf("write the settings: %w", err)
+	}
+	return &bench{tool: tool, root: root, factor: factor, verbose: verbose, env: []string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + root,
+		"TMPDIR=" + root,
+		"LC_ALL=C",
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=" + config,
+		"AGENCY_DATA_DIR=" + filepath.Join(root, "data"),
+	}}, nil
+}
+
+// git runs git and returns what it printed and how long it took.
+func (b *bench) git(ctx context.Context, dir string, args ...string) (string, time.Duration, error) {
+	return b.run(ctx, command{argv: slices.Concat([]string{"git"}, args), dir: dir})
+}
+
+// agency does the same with the tool.
+func (b *bench) agency(ctx context.Context, dir string, args ...string) (string, time.Duration, error) {
+	return b.run(ctx, command{argv: slices.Concat([]string{b.tool}, args), dir: dir})
+}
+
+type command struct {
+	argv  []string
+	dir   string
+	env   []string // added to the bench's own
+	stdin io.Reader
+}
+
+func (b *bench) run(ctx context.Context, c command) (string, time.Duration, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdin = c.dir, slices.Concat(b.env, c.env), c.stdin
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it may have children to stop
+	cmd.WaitDelay = 5 * time.Second
+	began := time.Now()
+	err := cmd.Run()
+	took := time.Since(began)
+	if err != nil {
+		return "", 0, fmt.Errorf("%s: %w\n%s", strings.Join(c.argv, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.String(), took, nil
+}
+
+// gitProcesses counts the git processes, at any depth, that a command of the tool takes.
+func (b *bench) gitProcesses(ctx context.Context, dir string, args ...string) (int, error) {
+	trace := filepath.Join(b.root, "trace-"+filepath.Base(dir))
+	argv := slices.Concat([]string{b.tool}, args)
+	if _, _, err := b.run(ctx, command{argv: argv, dir: dir, env: []string{"GIT_TRACE2_EVENT=" + trace}}); err != nil {
+		return 0, err
+	}
+	data, err := os.ReadFile(trace)
+	if err != nil {
+		return 0, fmt.Errorf("count git processes (does the tool pass GIT_TRACE2_EVENT on?): %w", err)
+	}
+	return bytes.Count(data, []byte(`{"event":"start",`)), nil
+}
+
+// variant is one measured run of one side of a contest.
+type variant func(context.Context) (time.Duration, error)
+
+// timed is the variant that runs a command.
+func (b *bench) timed(program, dir string, args ...string) variant {
+	return func(ctx context.Context) (time.Duration, error) {
+		_, took, err := b.run(ctx, command{argv: slices.Concat([]string{program}, args), dir: dir})
+		return took, err
+	}
+}
+
+// atOnce is the variant that runs another n times at the same time, until the last is done.
+func atOnce(n int, one variant) variant {
+	return func(ctx context.Context) (time.Duration, error) {
+		errs := make([]error, n)
+		var all sync.WaitGroup
+		began := time.Now()
+		for i := range n {
+			all.Go(func() { _, errs[i] = one(ctx) })
+		}
+		all.Wait()
+		return time.Since(began), errors.Join(errs...)
+	}
+}
+
+// contest holds the tool against something else that is measured in the same rounds.
+type contest struct {
+	what     string
+	rounds   int
+	baseName string // what the tool is held against; raw git if empty
+	base     variant
+	tool     variant
+	promise  promise
+	check    func(context.Context) error // that the tool did what its time was taken for
+	note     func() string               // what else there is to say afterwards
+}
+
+// result is the median of each side, and how crowded the machine was, if that is known.
+type result struct {
+	base, tool time.Duration
+	starved    string
+}
+
+func (r result) ratio() float64       { return float64(r.tool) / float64(r.base) }
+func (r result) extra() time.Duration { return r.tool - r.base }
+
+// contend lets the sides take turns, the first to go in one round being the last in the next. A
+// round before the first warms the caches and does not count.
+func (b *bench) contend(ctx context.Context, c contest) (result, error) {
+	sides := [2]variant{c.base, c.tool}
+	var times [2][]time.Duration
+	began, waitedBefore := time.Now(), waitedForCPU()
+	for round := range c.rounds + 1 {
+		order := [2]int{0, 1}
+		if round%2 == 0 {
+			order = [2]int{1, 0}
+		}
+		for _, side := range order {
+			took, err := sides[side](ctx)
+			if err != nil {
+				return result{}, err
+			}
+			if round > 0 {
+				times[side] = append(times[side], took)
+			}
+		}
+	}
+	if b.verbose {
+		fmt.Printf("  %s: %s %v, git-agency %v\n", c.what, c.baseName, rounded(times[0]), rounded(times[1]))
+	}
+	r := result{base: median(times[0]), tool: median(times[1])}
+	if waited := waitedForCPU(); waited > 0 {
+		r.starved = fmt.Sprintf("somebody waited for a CPU %.0f %% of the time", 100*(waited-waitedBefore).Seconds()/time.Since(began).Seconds())
+	}
+	return r, nil
+}
+
+// waitedForCPU is for how long, since it was booted, this machine had more to run than processors.
+// Only Linux says so, and not every Linux; elsewhere it is 0.
+func waitedForCPU() time.Duration {
+	pressure, err := os.ReadFile("/proc/pressure/cpu")
+	if err != nil {
+		return 0
+	}
+	var average [3]float64
+	var micros int64
+	if _, err := fmt.Sscanf(string(pressure), "some avg10=%f avg60=%f avg300=%f total=%d", &average[0], &average[1], &average[2], &micros); err != nil {
+		return 0
+	}
+	return time.Duration(micros) * time.Microsecond
+}
+
+func median(times []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(times))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 0 {
+		return (sorted[middle-1] + sorted[middle]) / 2
+	}
+	return sorted[middle]
+}
+
+func rounded(times []time.Duration) []time.Duration {
+	short := slices.Clone(times)
+	for i := range short {
+		short[i] = short[i].Round(100 * time.Microsecond)
+	}
+	return short
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// worktreeName is what the integration worktree of every repository is called.
+const worktreeName = "bench"
+
+// repository is a throw-away repository with an integration worktree, and the trees that were made
+// in it so far.
+type repository struct {
+	b    *bench
+	dir  string
+	base string // the commit of every branch
+
+	mu        sync.Mutex // some trees are made at the same time
+	made      int
+	failed    int // of the raw ones
+	raw       []rawTree
+	sandboxes []string // their invocation ids
+}
+
+// rawTree is what git makes without us.
+type rawTree struct{ path, branch string }
+
+func (b *bench) newRepository(ctx context.Context, name string, files int) (*repository, error) {
+	r := &repository{b: b, dir: filepath.Join(b.root, name)}
+	if _, _, err := b.git(ctx, b.root, "init", "--quiet", "--template=", "--initial-branch=main", r.dir); err != nil {
+		return nil, err
+	}
+	// Whole objects in one pack are the cheapest thing git can check out; fast-import's own deltas
+	// are worse than those of a clone and would flatter us.
+	imports := command{argv: []string{"git", "fast-import", "--quiet", "--depth=0"}, dir: r.dir, stdin: history(files)}
+	if _, _, err := b.run(ctx, imports); err != nil {
+		return nil, err
+	}
+	if _, _, err := b.git(ctx, r.dir, "reset", "--quiet", "--hard", "main"); err != nil {
+		return nil, err
+	}
+	head, _, err := b.git(ctx, r.dir, "rev-parse", "HEAD")
+	if err != nil {
+		return nil, err
+	}
+	r.base = strings.TrimSpace(head)
+	_, _, err = b.agency(ctx, r.dir, "worktree", "create", worktreeName)
+	return r, err
+}
+
+// add is git's own way to make a tree.
+func (r *repository) add(ctx context.Context) (time.Duration, error) {
+	r.mu.Lock()
+	r.made++
+	branch := fmt.Sprintf("raw/tree-%d", r.made)
+	tree := rawTree{path: r.dir + "-" + filepath.Base(branch), branch: branch}
+	r.raw = append(r.raw, tree)
+	r.mu.Unlock()
+	_, took, err := r.b.git(ctx, r.dir, "worktree", "add", "-b", tree.branch, tree.path)
+	return took, err
+}
+
+// tryAdd is add for many at once. Git takes no lock there: one add may read what another has only
+// half written, and die. That is not our failure; it is counted.
+func (r *repository) tryAdd(ctx context.Context) (time.Duration, error) {
+	took, err := r.add(ctx)
+	var exit *exec.ExitError
+	if ctx.Err() == nil && errors.As(err, &exit) && exit.ExitCode() == 128 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.failed++
+		return 0, nil
+	}
+	return took, err
+}
+
+func (r *repository) failures() string {
+	return fmt.Sprintf("raw git failed %d of %d times", r.failed, r.made)
+}
+
+// start is the tool's.
+func (r *repository) start(ctx context.Context) (time.Duration, error) {
+	id, took, err := r.b.agency(ctx, r.dir, "start", worktreeName)
+	if err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sandboxes = append(r.sandboxes, strings.TrimSpace(id))
+	return took, nil
+}
+
+// remove is git's way to get rid of a tree and its branch.
+func (r *repository) remove(ctx context.Context) (time.Duration, error) {
+	if len(r.raw) == 0 {
+		return 0, errors.New("no tree is left to remove")
+	}
+	tree := r.raw[0]
+	r.raw = r.raw[1:]
+	_, removed, err := r.b.git(ctx, r.dir, "worktree", "remove", "--force", tree.path)
+	if err != nil {
+		return 0, err
+	}
+	_, deleted, err := r.b.git(ctx, r.dir, "branch", "-D", tree.branch)
+	return removed + deleted, err
+}
+
+// discard is the tool's.
+func (r *repository) discard(ctx context.Context) (time.Duration, error) {
+	if len(r.sandboxes) == 0 {
+		return 0, errors.New("no sandbox is left to discard")
+	}
+	id := r.sandboxes[0]
+	r.sandboxes = r.sandboxes[1:]
+	_, took, err := r.b.agency(ctx, r.dir, "discard", id)
+	return took, err
+}
+
+// checkSandbox looks whether the last sandbox holds what a tree of git's would.
+func (r *repository) checkSandbox(ctx context.Context) error {
+	tree, err := r.sandboxPath(ctx, r.sandboxes[len(r.sandboxes)-1])
+	if err != nil {
+		return err
+	}
+	head, _, err := r.b.git(ctx, tree, "rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	status, _, err := r.b.git(ctx, tree, "status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(head) != r.base || status != "" {
+		return fmt.Errorf("sandbox %s is not a clean checkout of %s", tree, r.base)
+	}
+	return nil
+}
+
+func (r *repository) sandboxPath(ctx context.Context, id string) (string, error) {
+	tree, _, err := r.b.agency(ctx, r.dir, "path", id)
+	return strings.TrimSpace(tree), err
+}
+
+// newListing is a repository with n invocations. One is real; the others are its records, its
+// registration and its branch under other ids, with next to nothing in their trees.
+func (b *bench) newListing(ctx context.Context, name string, n int) (*repository, error) {
+	r, err := b.newRepository(ctx, name, 200)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.start(ctx); err != nil {
+		return nil, err
+	}
+	id := r.sandboxes[0]
+	tree, err := r.sandboxPath(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Dir(filepath.Dir(filepath.Dir(tree))) // repos/<repo_id>
+	originals := []string{
+		filepath.Join(data, "invocations", id, "meta.json"),
+		filepath.Join(tree, ".git"),
+		filepath.Join(tree, ".agency", "SANDBOX_MARKER"),
+	}
+	for _, file := range []string{"HEAD", "commondir", "gitdir"} {
+		originals = append(originals, filepath.Join(r.dir, ".git", "worktrees", id, file))
+	}
+
+	var branches strings.Builder
+	second, _, _ := strings.Cut(id, "-")
+	for i := 0; len(r.sandboxes) < n; i++ {
+		other := fmt.Sprintf("%s-%04x", second, i)
+		if other == id {
+			continue
+		}
+		for _, original := range originals {
+			if err := copyAs(original, id, other); err != nil {
+				return nil, fmt.Errorf("make invocation %s: %w", other, err)
+			}
+		}
+		fmt.Fprintf(&branches, "create refs/heads/agency/sandbox-%s %s\n", other, r.base)
+		r.sandboxes = append(r.sandboxes, other)
+	}
+	refs := command{argv: []string{"git", "update-ref", "--stdin"}, dir: r.dir, stdin: strings.NewReader(branches.String())}
+	if _, _, err := b.run(ctx, refs); err != nil {
+		return nil, err
+	}
+
+	listed, _, err := b.agency(ctx, r.dir, "ls", "--porcelain")
+	if err != nil {
+		return nil, err
+	}
+	if got := strings.Count("\n"+listed, "\ninvocation "); got != n {
+		return nil, fmt.Errorf("ls shows %d of %d invocations", got, n)
+	}
+	return r, nil
+}
+
+// copyAs copies a file of one invocation to another, whose id takes the place of the first one's in
+// the path and in the text.
+func copyAs(file, id, other string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	copied := strings.ReplaceAll(file, id, other)
+	if err := os.MkdirAll(filepath.Dir(copied), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(copied, bytes.ReplaceAll(text, []byte(id), []byte(other)), 0o600)
+}
+
+// history is one commit of so many files, five to a directory, as git fast-import reads it. It is
+// the same every time.
+func history(files int) *bytes.Buffer {
+	random := rand.New(rand.NewPCG(1, 1))
+	var stream bytes.Buffer
+	stream.WriteString("commit refs/heads/main\ncommitter bench <bench@localhost> 1700000000 +0000\ndata 6\nbench\n\n")
+	for i := range files {
+		text := source(random, 4_000+random.IntN(12_000))
+		dir := i / 5
+		fmt.Fprintf(&stream, "M 100644 inline src/group%02d/part%02d/file%d.go\ndata %d\n%s\n", dir/40, dir%40, i%5, len(text), text)
+	}
+	return &stream
+}
+
+var (
+	words = strings.Fields(`account address append batch block branch buffer build cache call cancel channel check
+		client close cluster collect command commit config connect content context copy count create current cursor
+		data decode default delete depth detail encode entry error event expect field file filter find flag format
+		frame group handle hash header host index input insert item job key label last layer length level limit line
+		list load local lock log map mark match merge message mode name next node number object offset open option
+		order output owner packet page parse part path peer plan point pool port prefix process queue range read ready
+		record ref remote remove render replace reply report request reset resolve result retry root route row rule
+		scan schema scope search send server session set shard size slot sort source stack start state status step
+		store stream string sum sync table tag target task text time token trace track tree trim type update user
+		value verify version view wait walk window work write zone`)
+
+	// In each line, $ stands for a name.
+	lines = []string{
+		"", "}", "\t}", "\t\t}", "\treturn nil", "\t\treturn err", "\t\tcontinue",
+		"// $ says whether the $ of a $ is at its $.",
+		"func ($ *$) $(ctx context.Context, $ string) error {",
+		"func $($ int, $ []byte) ($, error) {",
+		"\tif err := $.$($); err != nil {",
+		"\t$, err := $($, $)",
+		"\tfor _, $ := range $.$ {",
+		"\t\t$.$ = append($.$, $)",
+		"\t\treturn fmt.Errorf(\"$ $: %w\", err)",
+		"\t$ := &${$: $, $: len($)}",
+		"\tcase $.$ == $:",
+		"\tdefer $.$()",
+	}
+)
+
+// source is text that compresses about as well as program text does: a file has some names of its
+// own and uses them over and over.
+func source(random *rand.Rand, size int) []byte {
+	names := make([]string, 60)
+	for i := range names {
+		second := words[random.IntN(len(words))]
+		names[i] = words[random.IntN(len(words))] + strings.ToUpper(second[:1]) + second[1:]
+	}
+	text := make([]byte, 0, size+200)
+	for len(text) < size {
+		for _, c := range []byte(lines[random.IntN(len(lines))]) {
+			if c == '$' {
+				text = append(text, names[random.IntN(len(names))]...)
+			} else {
+				text = append(text, c)
+			}
+		}
+		text = append(text, '\n')
+	}
+	return text
+}
