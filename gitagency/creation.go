@@ -117,15 +117,13 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 	return nil
 }
 
-// abandon undoes what an interrupted creation left, from its intent.
-func (r *Repository) abandon(ctx context.Context, repo *git.Repo, home string, intent store.Intent) error {
-	spec := changeset.Spec{ID: intent.ID, Tree: intent.Tree, Branch: intent.Branch, Base: intent.Base, Scratch: home}
-	if intent.Adopted {
-		if err := guard.Integration.Remove(intent.Tree); err != nil {
-			return err
-		}
-		return durable.RemoveTree(home)
+// abandon undoes what an interrupted creation left. Paths and names follow from the id, not from what
+// the intent says: it is a file, and what it names gets removed.
+func (r *Repository) abandon(ctx context.Context, repo *git.Repo, home string, spec changeset.Spec) error {
+	if err := checkReal(spec.Tree); err != nil {
+		return err
 	}
+	spec.Scratch = home
 	if err := (changeset.Worktree{Repo: repo}).Abandon(ctx, spec); err != nil {
 		return err
 	}

@@ -45,7 +45,9 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 
 	switch {
 	case entry.Broken != store.Whole && entry.Intent != nil:
-		err = r.abandon(ctx, repo, r.store.InvocationDir(r.ID, entry.ID), *entry.Intent)
+		err = r.abandon(ctx, repo, r.store.InvocationDir(r.ID, entry.ID), changeset.Spec{
+			ID: entry.ID, Tree: r.store.SandboxTreePath(r.ID, entry.ID), Branch: sandboxRef(entry.ID), Base: entry.Intent.Base,
+		})
 	case entry.Broken == store.Incomplete:
 		err = store.RemoveRemains(r.store.SandboxDir(r.ID, entry.ID), r.store.InvocationDir(r.ID, entry.ID))
 	case entry.Broken != store.Whole && entry.Broken != store.MissingTree:
@@ -63,6 +65,9 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 
 // end discards an invocation that has a record, or finishes doing so.
 func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (Discarded, error) {
+	if err := checkReal(r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
+		return Discarded{}, err
+	}
 	already := entry.Record.Landing == store.Discarded
 	keeps, err := r.holdsWork(ctx, repo, entry.ID)
 	if err != nil {
@@ -86,8 +91,7 @@ func (r *Repository) holdsWork(ctx context.Context, repo *git.Repo, id string) (
 	if err != nil {
 		return false, err
 	}
-	_, tree := store.Taken(r.store.SandboxTreePath(r.ID, id))
-	return found[0].Missing() && (tree || !found[1].Missing()), nil
+	return found[0].Missing() && (store.IsDir(r.store.SandboxTreePath(r.ID, id)) || !found[1].Missing()), nil
 }
 
 // giveUp keeps everything that is in the sandbox under a ref and writes down that it is discarded.
@@ -100,8 +104,8 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 		}
 	}()
 	tree := r.store.SandboxTreePath(r.ID, entry.ID)
-	if _, there := store.Taken(tree); !there {
-		tree = ""
+	if !store.IsDir(tree) {
+		tree = "" // gone, or a link to what was never ours
 	}
 	// 1. What is there, as a commit nobody points at yet.
 	var captured git.Captured

@@ -1,6 +1,8 @@
 package gitagency
 
 import (
+	"path/filepath"
+
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -54,6 +56,20 @@ func (r *Repository) checkPlacement(tree string, listing git.Listing) error {
 func intact(listing git.Listing) error {
 	for _, p := range listing.Problems {
 		return &CorruptEntryError{Path: p.Path, What: p.What}
+	}
+	return nil
+}
+
+// checkReal refuses a path of ours that has come to lead elsewhere: nothing may be read or removed
+// through a link that somebody put there. The last component itself may be anything.
+func checkReal(path string) error {
+	parent := filepath.Dir(path)
+	real, err := guard.Resolve(parent)
+	if err != nil {
+		return &UnsafePathError{Path: path, Why: err.Error()}
+	}
+	if real != parent {
+		return &UnsafePathError{Path: path, Why: "leads to " + filepath.Join(real, filepath.Base(path))}
 	}
 	return nil
 }

@@ -42,9 +42,7 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 		return Worktree{}, err
 	}
 
-	branch := func(id string) string {
-		return fmt.Sprintf("refs/heads/%s/%s-%s", branchRoot, req.Name, ids.Suffix(id))
-	}
+	branch := func(id string) string { return worktreeRef(req.Name, id) }
 	var tracked bool
 	id, at, err := r.freeID(ctx, func(id string) (string, error) {
 		if path, taken := store.Taken(r.store.WorktreeDir(r.ID, id), repo.AdminDir(id)); taken {
@@ -98,6 +96,10 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 		return Worktree{}, fmt.Errorf("create worktree %q: %w", req.Name, err)
 	}
 	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
+}
+
+func worktreeRef(name, id string) string {
+	return fmt.Sprintf("refs/heads/%s/%s-%s", branchRoot, name, ids.Suffix(id))
 }
 
 // startingPoint resolves what a new worktree starts from, once, to an object id, and the branch it

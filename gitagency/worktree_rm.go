@@ -3,10 +3,13 @@ package gitagency
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -38,9 +41,9 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 	defer unlock()
 	wt = r.worktree(r.store.Worktree(r.ID, wt.ID, nil)) // it may have changed while we waited
 
-	switch intent := wt.entry.Intent; {
-	case wt.Broken && intent != nil:
-		return RemovedWorktree{Worktree: wt, Undone: true}, r.abandon(ctx, repo, r.store.WorktreeDir(r.ID, wt.ID), *intent)
+	switch {
+	case wt.Broken && wt.entry.Intent != nil:
+		return RemovedWorktree{Worktree: wt, Undone: true}, r.abandonWorktree(ctx, repo, wt.ID, *wt.entry.Intent)
 	case wt.BrokenReason == string(store.Incomplete):
 		return RemovedWorktree{Worktree: wt, Undone: true}, store.RemoveRemains(r.store.WorktreeDir(r.ID, wt.ID))
 	case wt.Broken && wt.BrokenReason != string(store.MissingTree):
@@ -59,6 +62,32 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 	return RemovedWorktree{Worktree: wt, TrashRef: ref}, nil
 }
 
+// abandonWorktree undoes an interrupted creation or adoption. Of what the intent says, only what
+// cannot be anybody else's is believed.
+func (r *Repository) abandonWorktree(ctx context.Context, repo *git.Repo, id string, intent store.Intent) error {
+	entries, err := r.store.Worktrees(r.ID, nil)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.ID != id && (e.Tree == intent.Tree || "refs/heads/"+e.Record.Branch == intent.Branch) {
+			return &BrokenError{Kind: "worktree", ID: id, Reason: string(store.Incomplete), Detail: "its intent.json names what is part of worktree " + e.ID}
+		}
+	}
+	home := r.store.WorktreeDir(r.ID, id)
+	if intent.Adopted {
+		if err := guard.Integration.Remove(intent.Tree); err != nil {
+			return err
+		}
+		return durable.RemoveTree(home)
+	}
+	name := strings.TrimSuffix(strings.TrimPrefix(intent.Branch, "refs/heads/"+branchRoot+"/"), "-"+ids.Suffix(id))
+	if checkWorktreeName(name) != nil || intent.Branch != worktreeRef(name, id) {
+		return &BrokenError{Kind: "worktree", ID: id, Reason: string(store.Incomplete), Detail: "its intent.json names the branch " + intent.Branch}
+	}
+	return r.abandon(ctx, repo, home, changeset.Spec{ID: id, Tree: r.store.WorktreeTreePath(r.ID, id), Branch: intent.Branch, Base: intent.Base})
+}
+
 // archive decides, keeps what would be lost, and writes the decision down.
 func (r *Repository) archive(ctx context.Context, repo *git.Repo, wt Worktree, force bool) (ref string, err error) {
 	tx := r.begin("worktree rm")
@@ -67,6 +96,11 @@ func (r *Repository) archive(ctx context.Context, repo *git.Repo, wt Worktree, f
 			rollback(ctx, tx)
 		}
 	}()
+	if !wt.adopted {
+		if err := checkReal(wt.TreePath); err != nil {
+			return "", err
+		}
+	}
 	live, err := r.liveIn(wt)
 	if err != nil {
 		return "", err
@@ -108,6 +142,9 @@ func (r *Repository) archive(ctx context.Context, repo *git.Repo, wt Worktree, f
 func (r *Repository) removeArchived(repo *git.Repo, wt Worktree) error {
 	if wt.adopted {
 		return guard.Integration.Remove(wt.TreePath)
+	}
+	if err := checkReal(wt.TreePath); err != nil {
+		return err
 	}
 	return changeset.Worktree{Repo: repo}.Remove(changeset.Spec{
 		ID: wt.ID, Tree: r.store.WorktreeTreePath(r.ID, wt.ID), Scratch: r.store.WorktreeDir(r.ID, wt.ID),

@@ -67,7 +67,7 @@ func RemoveIntent(dir string) error { return durable.Remove(intentPath(dir)) }
 func readIntent(dir string, busy func() bool) (_ *Intent, underWay bool) {
 	f, err := os.OpenFile(intentPath(dir), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, isDir(dir) && busy != nil && busy()
+		return nil, IsDir(dir) && busy != nil && busy()
 	}
 	if err != nil {
 		return nil, false

@@ -56,9 +56,9 @@ func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationM
 	return load(id, s.InvocationDir(repoID, id), busy, func(m InvocationMeta) (string, bool, bool) {
 		switch {
 		case m.SandboxPath == "" || m.SandboxPath == tree:
-			return tree, isDir(tree), m.Landing != Landed && m.Landing != Discarded
+			return tree, IsDir(tree), m.Landing != Landed && m.Landing != Discarded
 		default: // moved with its data dir, perhaps; never trust it as a place to work or delete
-			return m.SandboxPath, isDir(m.SandboxPath), true
+			return m.SandboxPath, IsDir(m.SandboxPath), true
 		}
 	}, func(m InvocationMeta, hasTree bool) string {
 		if m.SandboxPath != tree && hasTree {
@@ -81,7 +81,7 @@ func (s Store) Worktree(repoID, id string, busy func() bool) Entry[WorktreeMeta]
 		if tree == "" {
 			tree = s.WorktreeTreePath(repoID, id)
 		}
-		return tree, isDir(tree), m.State != Archived
+		return tree, IsDir(tree), m.State != Archived
 	}, func(m WorktreeMeta, _ bool) string {
 		if m.RepoID != repoID {
 			return "repo_id is " + m.RepoID
@@ -196,7 +196,8 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 	return e
 }
 
-func isDir(path string) bool {
+// IsDir reports whether a path is a directory, and not a link to one.
+func IsDir(path string) bool {
 	fi, err := os.Lstat(path)
 	return err == nil && fi.IsDir()
 }
