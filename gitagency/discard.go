@@ -17,9 +17,10 @@ import (
 // Discarded is what is left of a discarded invocation.
 type Discarded struct {
 	ID       string `json:"invocation_id"`
-	TrashRef string `json:"trash_ref"`    // where everything that was there is kept; empty after an undone creation
+	TrashRef string `json:"trash_ref"`    // where everything that was there is kept; empty when there was nothing
 	Commit   string `json:"trash_commit"` // what it points at
 	Already  bool   `json:"already"`      // it was discarded before
+	Undone   bool   `json:"undone"`       // it was an interrupted creation; nothing of it is left, not even a record
 }
 
 // trashRef is the ref that keeps what was in a tree that is gone.
@@ -60,13 +61,19 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 	if err != nil {
 		return Discarded{}, fmt.Errorf("undo the interrupted creation of %s: %w", entry.ID, err)
 	}
-	return Discarded{ID: entry.ID}, nil
+	return Discarded{ID: entry.ID, Undone: true}, nil
 }
 
 // end discards an invocation that has a record, or finishes doing so.
 func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (Discarded, error) {
 	if err := checkReal(r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 		return Discarded{}, err
+	}
+	if at := repo.RegisteredAt(entry.ID); at != "" && store.IsDir(at) {
+		real, err := guard.Resolve(at)
+		if err != nil || real != r.store.SandboxTreePath(r.ID, entry.ID) {
+			return Discarded{}, &MovedError{ID: entry.ID, From: r.store.SandboxTreePath(r.ID, entry.ID), To: at}
+		}
 	}
 	already := entry.Record.Landing == store.Discarded
 	keeps, err := r.holdsWork(ctx, repo, entry.ID)
@@ -82,16 +89,21 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	if err != nil {
 		return Discarded{}, &CleanupError{Kind: "invocation", ID: entry.ID, Done: store.Discarded, Err: err}
 	}
-	return Discarded{ID: entry.ID, TrashRef: trashRef(entry.ID), Commit: commit, Already: already}, nil
+	d := Discarded{ID: entry.ID, Commit: commit, Already: already}
+	if commit != "" {
+		d.TrashRef = trashRef(entry.ID)
+	}
+	return d, nil
 }
 
-// holdsWork reports whether there is a tree or a branch, and no ref that keeps what was in it.
+// holdsWork reports whether there is a tree, or a branch that no ref keeps. After a discard that was
+// interrupted, or with an agent that went on writing, there is.
 func (r *Repository) holdsWork(ctx context.Context, repo *git.Repo, id string) (bool, error) {
 	found, err := repo.Lookup(ctx, trashRef(id), sandboxRef(id))
 	if err != nil {
 		return false, err
 	}
-	return found[0].Missing() && (store.IsDir(r.store.SandboxTreePath(r.ID, id)) || !found[1].Missing()), nil
+	return store.IsDir(r.store.SandboxTreePath(r.ID, id)) || found[0].Missing() && !found[1].Missing(), nil
 }
 
 // giveUp keeps everything that is in the sandbox under a ref and writes down that it is discarded.
@@ -107,11 +119,20 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 	if !store.IsDir(tree) {
 		tree = "" // gone, or a link to what was never ours
 	}
-	// 1. What is there, as a commit nobody points at yet.
+	// 1. What is there, as a commit nobody points at yet. What an earlier discard kept stays kept.
 	var captured git.Captured
 	if err := tx.Step(ctx, "capture", func() error {
+		onto := ""
+		if entry.Record.Landing == store.Discarded {
+			kept, err := repo.Lookup(ctx, trashRef(entry.ID))
+			if err != nil {
+				return err
+			}
+			onto = kept[0].OID
+		}
 		captured, err = repo.Capture(ctx, git.Snapshot{
-			Name: entry.ID, Tree: tree, Branch: sandboxRef(entry.ID), Omit: guard.Dir, Author: toolIdentity,
+			Name: entry.ID, Tree: tree, Branch: sandboxRef(entry.ID), Base: entry.Record.BaseCommit, Onto: onto,
+			Omit: guard.Dir, Author: toolIdentity,
 			Message: fmt.Sprintf("agency: what was in sandbox %s when it was discarded\n\nAgency-Invocation: %s\nAgency-Base: %s",
 				entry.ID, entry.ID, entry.Record.BaseCommit),
 		})
@@ -155,6 +176,9 @@ type discardEvent struct {
 
 // keep points a ref at a commit and registers how to take that back.
 func (r *Repository) keep(ctx context.Context, tx *undo.Tx, repo *git.Repo, ref, commit string) error {
+	if commit == "" {
+		return nil // there was nothing at all
+	}
 	if err := repo.SweepRef(ctx, ref); err != nil { // of an attempt that was killed
 		return err
 	}

@@ -177,6 +177,17 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("invocation %s was %s; it has no sandbox any more", e.ID, e.Landing)
 }
 
+// MovedError is a sandbox whose tree git knows elsewhere than where it belongs.
+type MovedError struct {
+	ID   string
+	From string
+	To   string
+}
+
+func (e *MovedError) Error() string {
+	return fmt.Sprintf("the tree of invocation %s was moved to %s", e.ID, e.To)
+}
+
 // BrokenError is an invocation or worktree whose record and tree disagree.
 type BrokenError struct {
 	Kind   string

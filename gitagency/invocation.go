@@ -20,6 +20,7 @@ type Invocation struct {
 	Mode          string     `json:"mode"`
 	Status        string     `json:"status"`
 	Landing       string     `json:"landing"`
+	TrashRef      string     `json:"trash_ref,omitempty"` // where the work of one that was discarded is kept
 	StartedAt     time.Time  `json:"started_at"`
 	Primitives    Primitives `json:"primitives"`
 	Broken        bool       `json:"broken"`
@@ -117,6 +118,9 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 		SandboxPath: e.Tree, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, Runner: m.Runner, Mode: m.Mode,
 		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives,
 		Broken: e.Broken != store.Whole, BrokenReason: string(e.Broken), entry: e,
+	}
+	if m.Landing == store.Discarded {
+		i.TrashRef = trashRef(e.ID)
 	}
 	if i.StartedAt.IsZero() {
 		i.StartedAt, _ = ids.Time(e.ID)

@@ -56,7 +56,7 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 	if opts.Dir == "" {
 		dir, err := os.Getwd()
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the current directory is gone: %w", err)
 		}
 		opts.Dir = dir
 	}
@@ -173,6 +173,9 @@ func dataDir(env []string, config git.Config) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("data directory %s: %w", path, err)
 	}
+	if fi, err := os.Stat(resolved); err == nil && !fi.IsDir() {
+		return "", &InvalidError{What: from, Value: path, Want: "a directory, not a file"}
+	}
 	if !utf8.ValidString(resolved) {
 		return "", &InvalidError{What: "data directory", Value: resolved, Want: "a path in valid UTF-8"}
 	}
@@ -212,7 +215,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		return -1, nil
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil {
+	if err != nil || d < 0 {
 		return 0, &InvalidError{What: "duration", Value: s, Want: wantDuration}
 	}
 	return d, nil

@@ -2,6 +2,8 @@ package gitagency
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"regexp"
 	"time"
 
@@ -91,6 +93,9 @@ func (r *Repository) worktreeAround(entries []store.Entry[store.WorktreeMeta]) (
 				return r.worktree(e), nil
 			}
 		}
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			break // the top of a worktree that is nobody's integration worktree; one around it is not meant
+		}
 	}
 	return Worktree{}, &NotIntegrationError{Path: here.Path}
 }
@@ -108,6 +113,14 @@ func (r *Repository) worktree(e store.Entry[store.WorktreeMeta]) Worktree {
 		w.CreatedAt, _ = ids.Time(e.ID)
 	}
 	return w
+}
+
+// Path is the tree of a worktree that has one.
+func (w Worktree) Path() (string, error) {
+	if !w.Broken && w.State == store.Archived && !w.adopted {
+		return "", &ArchivedError{Name: w.Name, ID: w.ID}
+	}
+	return w.TreePath, w.Err()
 }
 
 // usable refuses a worktree that nothing may start from: broken, archived, or without its marker.

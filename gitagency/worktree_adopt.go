@@ -23,6 +23,11 @@ type AdoptWorktreeRequest struct {
 // AdoptWorktree gives a worktree, also the main one, a marker and a record. Nothing else in it is
 // touched.
 func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest) (Worktree, error) {
+	if req.Name != "" {
+		if err := checkWorktreeName(req.Name); err != nil {
+			return Worktree{}, err
+		}
+	}
 	path := r.here
 	if req.Path != "" {
 		path = req.Path
@@ -42,6 +47,9 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 	tree, err := worktreeHolding(path, listing)
 	if err != nil {
 		return Worktree{}, err
+	}
+	if known, err := r.worktreeAt(tree.Path); err != nil || known != nil {
+		return r.remark(known, err)
 	}
 	branch := strings.TrimPrefix(tree.Branch, "refs/heads/")
 	if req.Name == "" {
@@ -169,7 +177,7 @@ func worktreeHolding(path string, listing git.Listing) (git.Worktree, error) {
 }
 
 // checkAdoptable refuses trees that cannot be a person's: sandboxes, trees that hold the data
-// directory, trees without a commit or with an .agency of their own, and those adopted already.
+// directory, trees without a commit or with an .agency of their own.
 func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree git.Worktree) error {
 	if !utf8.ValidString(tree.Path) {
 		return &InvalidError{What: "path", Value: tree.Path, Want: "valid UTF-8; records cannot hold it"}
@@ -197,20 +205,46 @@ func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree gi
 	case !found[1].Missing():
 		return &TrackedMarkerError{Commit: found[0].OID}
 	}
+	return nil
+}
+
+// worktreeAt finds the present integration worktree whose tree is at a path; nil when there is none.
+func (r *Repository) worktreeAt(path string) (*Worktree, error) {
 	entries, err := r.store.Worktrees(r.ID, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	place, err := guard.Locate(tree.Path)
+	place, err := guard.Locate(path)
 	if err != nil {
-		return &UnsafePathError{Path: tree.Path, Why: err.Error()}
+		return nil, &UnsafePathError{Path: path, Why: err.Error()}
 	}
 	for _, e := range entries {
 		if e.Record.State == store.Present && place.Relation(e.Tree) == guard.Same {
-			return &AdoptedError{Path: tree.Path, Name: e.Record.Name}
+			w := r.worktree(e)
+			return &w, nil
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// remark is adopting what is adopted already. It is an error, unless the marker was lost, as to
+// "git clean -x": then it is written again, and that is all.
+func (r *Repository) remark(w *Worktree, err error) (Worktree, error) {
+	if err != nil {
+		return Worktree{}, err
+	}
+	if err := w.Err(); err != nil {
+		return Worktree{}, err
+	}
+	marked, err := guard.Integration.In(w.TreePath)
+	if err != nil {
+		return Worktree{}, err
+	}
+	if marked {
+		return Worktree{}, &AdoptedError{Path: w.TreePath, Name: w.Name}
+	}
+	_, err = guard.Integration.Write(w.TreePath)
+	return *w, err
 }
 
 // nameAfter makes a worktree name of a branch, or of a directory where there is none.

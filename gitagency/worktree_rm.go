@@ -119,7 +119,7 @@ func (r *Repository) archive(ctx context.Context, repo *git.Repo, wt Worktree, f
 		if captured.Dirty && !force {
 			return "", &DirtyError{Path: wt.TreePath}
 		}
-		if captured.Commit != captured.Branch {
+		if captured.Commit != "" && captured.Commit != captured.Branch {
 			ref = trashRef(wt.ID)
 			if err := tx.Step(ctx, "trash", func() error { return r.keep(ctx, tx, repo, ref, captured.Commit) }); err != nil {
 				return "", err

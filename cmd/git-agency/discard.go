@@ -52,10 +52,12 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 
 func (t *tool) sayDiscarded(d gitagency.Discarded) {
 	switch {
-	case d.TrashRef == "":
+	case d.Undone:
 		fmt.Fprintf(t.stderr, "undid the interrupted creation of %s\n", d.ID)
 	case d.Already:
 		fmt.Fprintf(t.stderr, "%s was discarded before\n", d.ID)
+	case d.TrashRef == "":
+		fmt.Fprintf(t.stderr, "discarded %s; there was nothing to keep\n", d.ID)
 	default:
 		fmt.Fprintf(t.stderr, "discarded %s; what was there is kept as %s\n", d.ID, d.TrashRef)
 	}

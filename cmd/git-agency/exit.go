@@ -24,7 +24,9 @@ const (
 // interruptedError is the signal that ended us.
 type interruptedError struct{ signal syscall.Signal }
 
-func (e interruptedError) Error() string { return "interrupted by " + e.signal.String() }
+func (e interruptedError) Error() string {
+	return fmt.Sprintf("interrupted (%s)", e.signal)
+}
 
 // report prints an error as git would, with what to type next, and returns its exit code.
 func (t *tool) report(err error) int {
@@ -84,12 +86,20 @@ func hints(err error) []string {
 		overlap   *gitagency.OverlapError
 		cleanup   *gitagency.CleanupError
 		nameTaken *gitagency.NameTakenError
+		moved     *gitagency.MovedError
+		noRepo    *gitagency.NoRepositoryError
+		invalid   *gitagency.InvalidError
+		usage     *usageError
 	)
 	switch {
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
 		return []string{"list the worktrees with 'git agency worktree ls --all'"}
 	case errors.As(err, &notFound):
 		return []string{"list the invocations with 'git agency ls --all'; names do not count, and broken ones need their full id"}
+	case errors.As(err, &usage) && usage.listed:
+		return []string{"'git agency -h' lists the commands"}
+	case errors.As(err, &invalid) && invalid.What == "worktree name":
+		return []string{"say what to call it, as in 'git agency worktree create payments' or 'git agency worktree adopt --name payments'"}
 	case is[*gitagency.AmbiguousError](err):
 		return []string{"type more of the id"}
 	case errors.As(err, &noCommit) && noCommit.Unborn:
@@ -97,7 +107,7 @@ func hints(err error) []string {
 	case errors.As(err, &unmarked) && unmarked.Worktree != "":
 		return []string{
 			"agents only start from a worktree that is marked as a person's own",
-			fmt.Sprintf("archive it with 'git agency worktree rm %s' and adopt or create it again", unmarked.Worktree),
+			fmt.Sprintf("if this one is yours, mark it again with 'git agency worktree adopt %s'", quote(unmarked.Path)),
 		}
 	case errors.As(err, &unmarked):
 		return []string{
@@ -120,14 +130,22 @@ func hints(err error) []string {
 	case is[*gitagency.LockTimeoutError](err):
 		return []string{"wait longer with --lock-timeout 5m, or for ever with --lock-timeout -1"}
 	case errors.As(err, &nested):
-		return []string{"push or move away what is worth keeping there, delete " + strings.Join(nested.Paths, ", ") + ", and try again"}
+		hints := []string{"push or move away what is worth keeping there, then remove it and try again:"}
+		for _, path := range nested.Paths {
+			hints = append(hints, "  rm -rf "+quote(path))
+		}
+		return hints
+	case errors.As(err, &moved):
+		return []string{fmt.Sprintf("move it back with 'git worktree move %s %s'", quote(moved.To), quote(moved.From))}
+	case is[*outputError](err):
+		return []string{"what was created is shown by 'git agency ls' and 'git agency worktree ls'"}
 	case errors.As(err, &corrupt):
 		return []string{
 			"git left it behind when it was interrupted, and cannot work with worktrees before it is gone",
 			"when no git is running, remove it with 'rm -r " + quote(corrupt.Path) + "'",
 		}
 	case errors.As(err, &ended):
-		return []string{"its work is kept: 'git log -p " + ended.Ref + "'"}
+		return []string{"its work is kept: 'git log -p -m --first-parent " + ended.Ref + "'"}
 	case errors.As(err, &broken):
 		return brokenHints(broken)
 	case errors.As(err, &live):
@@ -136,7 +154,7 @@ func hints(err error) []string {
 		return []string{"commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy"}
 	case errors.As(err, &cleanup):
 		return []string{"when the cause is gone, run the same command again"}
-	case is[*gitagency.NoRepositoryError](err):
+	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // else git said what to do
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
 	case errors.Is(err, syscall.ENOSPC):
 		return []string{"the disk is full; nothing of this attempt was kept"}

@@ -66,6 +66,7 @@ func porcelain(i gitagency.Invocation) []field {
 		{"base", i.BaseCommit, true},
 		{"status", i.Status, true},
 		{"landing", i.Landing, true},
+		{"kept", i.TrashRef, true},
 		{"name", i.Name, true},
 		{"broken", i.BrokenReason, true},
 	}

@@ -13,6 +13,13 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
+// outputError is a result that nobody got to see.
+type outputError struct{ err error }
+
+func (e *outputError) Error() string {
+	return fmt.Sprintf("the command was carried out, but its result could not be written: %v", e.err)
+}
+
 // jsonFlag and listing are the flags by which scripts ask for output that stays the same.
 func jsonFlag(flags ...cli.Flag) []cli.Flag {
 	return append(flags, &cli.BoolFlag{Name: "json", Usage: "print JSON"})
@@ -46,6 +53,23 @@ func (t *tool) printJSON(v any) error {
 func (t *tool) printPath(path string) error {
 	_, err := fmt.Fprintln(t.stdout, path)
 	return err
+}
+
+// printPlace prints where something is, also when it is broken, and then how.
+func (t *tool) printPlace(c *cli.Context, key, path string, broken error) error {
+	if path == "" {
+		return broken
+	}
+	var err error
+	if c.Bool("json") {
+		err = t.printJSON(map[string]string{key: path})
+	} else {
+		err = t.printPath(path)
+	}
+	if err != nil {
+		return err
+	}
+	return broken
 }
 
 // field is one line of a porcelain block. An empty value of an optional field is no line.

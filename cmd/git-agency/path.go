@@ -26,18 +26,7 @@ Exit status: 0 printed; 1 it was landed or discarded and has no sandbox; 3 no su
 				return err
 			}
 			path, pathErr := inv.Path()
-			switch {
-			case path == "":
-				return pathErr
-			case c.Bool("json"):
-				err = t.printJSON(map[string]string{"sandbox_path": path})
-			default:
-				err = t.printPath(path)
-			}
-			if err != nil {
-				return err
-			}
-			return pathErr
+			return t.printPlace(c, "sandbox_path", path, pathErr)
 		},
 	}
 }

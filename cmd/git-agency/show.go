@@ -64,6 +64,7 @@ func details(i gitagency.Invocation) []field {
 		{"mode", i.Mode, true},
 		{"status", i.Status, true},
 		{"landing", i.Landing, true},
+		{"kept", i.TrashRef, true},
 		{"started", i.StartedAt.Format(time.RFC3339) + " (" + ago(time.Now(), i.StartedAt) + ")", true},
 		{"changeset", p.Changeset, true},
 		{"platform", p.Platform, true},

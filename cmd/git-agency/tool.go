@@ -36,7 +36,7 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	words, _, _ := permute(app, args, nil)
 	err := app.RunContext(ctx, words)
 	if flushErr := t.stdout.Flush(); flushErr != nil && err == nil {
-		err = fmt.Errorf("the command was carried out, but its result could not be written: %w", flushErr)
+		err = &outputError{flushErr}
 	}
 	return t.report(err)
 }
@@ -83,6 +83,11 @@ func tame(commands []*cli.Command) {
 
 // open opens the repository the caller stands in.
 func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
+	for _, f := range c.Command.Flags {
+		if s, ok := f.(*cli.StringFlag); ok && c.IsSet(s.Name) && c.String(s.Name) == "" {
+			return nil, asUsage(c, fmt.Errorf("--%s needs a value", s.Name))
+		}
+	}
 	opts := t.opts
 	opts.Command = "git agency " + strings.Join(t.args[1:], " ")
 	opts.Warn = func(message string) { fmt.Fprintf(t.stderr, "warning: %s\n", message) }

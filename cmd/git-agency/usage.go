@@ -10,8 +10,9 @@ import (
 
 // usageError is a command line that cannot be meant. It exits with 129, as in git.
 type usageError struct {
-	err   error
-	usage string
+	err    error
+	usage  string
+	listed bool // a list of the commands would help
 }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -52,7 +53,7 @@ func dashed(name string) string {
 func unknownCommand(c *cli.Context, commands []*cli.Command, usage string) error {
 	word := c.Args().First()
 	if word == "" {
-		return &usageError{err: errors.New("no command given"), usage: usage}
+		return &usageError{err: errors.New("no command given"), usage: usage, listed: true}
 	}
 	var names []string
 	for _, cmd := range commands {
@@ -62,7 +63,7 @@ func unknownCommand(c *cli.Context, commands []*cli.Command, usage string) error
 	if near := nearest(word, names); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
-	return &usageError{err: errors.New(message), usage: usage}
+	return &usageError{err: errors.New(message), usage: usage, listed: true}
 }
 
 // nearest is the candidate that looks most like a word, if any looks like it at all.

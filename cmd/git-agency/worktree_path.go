@@ -10,7 +10,8 @@ func (t *tool) worktreePathCommand() *cli.Command {
 		Description: `<wt> is a name, an id or a unique prefix of one; without it, the worktree that holds the
 current directory.
 
-Exit status: 0 printed; 3 no such worktree; 4 printed, but it is broken; 129 usage.`,
+Exit status: 0 printed; 1 it is archived and has no tree; 3 no such worktree; 4 printed, but it is
+broken; 5 not in an integration worktree; 129 usage.`,
 		Flags: jsonFlag(),
 		Action: func(c *cli.Context) error {
 			query, err := optional(c)
@@ -25,15 +26,8 @@ Exit status: 0 printed; 3 no such worktree; 4 printed, but it is broken; 129 usa
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				err = t.printJSON(map[string]string{"tree_path": w.TreePath})
-			} else {
-				err = t.printPath(w.TreePath)
-			}
-			if err != nil {
-				return err
-			}
-			return w.Err()
+			path, pathErr := w.Path()
+			return t.printPlace(c, "tree_path", path, pathErr)
 		},
 	}
 }

@@ -18,7 +18,7 @@ is and only loses its marker. A tree with uncommitted or untracked files, and a 
 sandboxes, need --force; what was in no branch is then kept as refs/agency/trash/<id>.
 
 Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktree; 4 broken;
-75 locked; 129 usage.`,
+5 not in an integration worktree; 75 locked; 129 usage.`,
 		Flags: changing(jsonFlag(&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "also when it is dirty or has live sandboxes"})...),
 		Action: func(c *cli.Context) error {
 			query, err := optional(c)

@@ -10,7 +10,8 @@ func (t *tool) worktreeShowCommand() *cli.Command {
 		Description: `<wt> is a name, an id or a unique prefix of one; without it, the worktree that holds the
 current directory.
 
-Exit status: 0 shown; 3 no such worktree; 4 shown, but it is broken; 129 usage.`,
+Exit status: 0 shown; 3 no such worktree; 4 shown, but it is broken; 5 not in an
+integration worktree; 129 usage.`,
 		Flags: listing(),
 		Action: func(c *cli.Context) error {
 			query, err := optional(c)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -24,6 +25,12 @@ func (p AdminProblem) String() string { return fmt.Sprintf("%s: %s", p.Path, p.W
 // component of the path that "worktree add" was given.
 func (r *Repo) AdminDir(name string) string {
 	return filepath.Join(r.CommonDir, "worktrees", name)
+}
+
+// RegisteredAt is where git has the tree of a linked worktree, if it has one.
+func (r *Repo) RegisteredAt(name string) string {
+	w, _ := readAdminEntry(r.AdminDir(name))
+	return w.Path
 }
 
 // readAdmin reads the entries of <common dir>/worktrees without git.
@@ -47,11 +54,9 @@ func (r *Repo) readAdmin() (Listing, error) {
 
 func (r *Repo) mainWorktree() Worktree {
 	main := Worktree{Path: strings.TrimSuffix(r.CommonDir, "/.git")}
-	if main.Path == r.CommonDir {
-		main.Bare = true
-		return main
+	if main.Bare = r.Config["core.bare"].Value == "true"; !main.Bare {
+		_ = readHead(r.CommonDir, &main) // what cannot be read stays unknown
 	}
-	readHead(r.CommonDir, &main)
 	return main
 }
 
@@ -72,11 +77,11 @@ func readAdminEntry(dir string) (w Worktree, what string) {
 				w.Path = filepath.Join(dir, w.Path)
 			}
 		case name == "HEAD":
-			readHead(dir, &w)
+			parseHead(data, &w)
 		}
 	}
 	if reason, err := readSmall(dir, "locked"); err == nil {
-		w.Locked, w.LockReason = true, strings.TrimSuffix(string(reason), "\n")
+		w.Locked, w.LockReason = true, strings.TrimSpace(string(reason))
 	}
 	return w, what
 }
@@ -87,11 +92,15 @@ func readSmall(dir, name string) ([]byte, error) {
 	return durable.ReadFile(filepath.Join(dir, name), 1<<16)
 }
 
-func readHead(dir string, w *Worktree) {
+func readHead(dir string, w *Worktree) error {
 	data, err := readSmall(dir, "HEAD")
-	if err != nil {
-		return
+	if err == nil {
+		parseHead(data, w)
 	}
+	return err
+}
+
+func parseHead(data []byte, w *Worktree) {
 	head := strings.TrimSpace(string(data))
 	if ref, ok := strings.CutPrefix(head, "ref:"); ok {
 		w.Branch = strings.TrimSpace(ref)
@@ -104,6 +113,9 @@ func readHead(dir string, w *Worktree) {
 // "worktree remove" refuses every state that a killed "worktree add" leaves. The entry is first
 // renamed away, because one that is half removed would break the listing of all the others.
 func (r *Repo) RemoveAdmin(name string) error {
+	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
+		return fmt.Errorf("%q does not name a worktree's entry", name)
+	}
 	away := filepath.Join(r.CommonDir, "agency", "removed-"+name)
 	if err := os.MkdirAll(filepath.Dir(away), 0o777); err != nil {
 		return err
@@ -112,6 +124,12 @@ func (r *Repo) RemoveAdmin(name string) error {
 		return err
 	}
 	err := os.Rename(r.AdminDir(name), away)
+	if errors.Is(err, fs.ErrPermission) { // moving a directory needs permission to write to it
+		if err := durable.MakeReachable(r.AdminDir(name)); err != nil {
+			return err
+		}
+		err = os.Rename(r.AdminDir(name), away)
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -119,6 +137,6 @@ func (r *Repo) RemoveAdmin(name string) error {
 		return err
 	}
 	// As git does; a directory that is not empty, or never was, stays what it is.
-	_ = os.Remove(filepath.Join(r.CommonDir, "worktrees"))
+	_ = syscall.Rmdir(filepath.Join(r.CommonDir, "worktrees"))
 	return nil
 }

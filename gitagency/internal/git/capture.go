@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -18,8 +16,10 @@ import (
 // Snapshot says which tree to capture, and as what.
 type Snapshot struct {
 	Name    string   // required: of the worktree's entry below <common dir>/worktrees
-	Tree    string   // the directory; empty when it is gone and only commits are left
+	Tree    string   // the directory; empty when it is gone and only git's entry may be left
 	Branch  string   // full ref of the branch that belongs to the worktree
+	Base    string   // a commit to fall back on when neither HEAD nor the branch leads to one
+	Onto    string   // an earlier capture, of which only what has come since is to be added
 	Omit    string   // a top-level name that is never captured
 	Message string   // of the commit, if one is needed
 	Author  Identity // of that commit
@@ -30,57 +30,76 @@ type Identity struct{ Name, Email string }
 
 // Captured is the state of a tree as a commit.
 type Captured struct {
-	Commit string // holds everything that was there; a new commit only when HEAD does not
+	Commit string // holds everything that was there; a new commit only when HEAD does not; empty when there was nothing
 	Branch string // where the branch was; empty when it did not exist
 	Dirty  bool   // there was work that no commit held
 }
 
 // Capture writes what a worktree holds as a commit: tracked, staged and untracked files, not the
 // ignored ones. Its first parent is HEAD; further parents are the branch, where that is elsewhere,
-// and what was staged, where that is different again. Nothing in the worktree is changed, and
-// neither its .git file nor anything else that somebody in it could have written says where git
-// looks or what it runs.
+// what a merge or rebase under way still needs, what only the log of HEAD remembers, and what was
+// staged, where that is different again. Nothing in the worktree is changed, and neither its .git file
+// nor anything else that somebody in it could have written says where git looks or what it runs.
 func (r *Repo) Capture(ctx context.Context, s Snapshot) (Captured, error) {
+	if s.Onto != "" {
+		return r.captureOnto(ctx, s)
+	}
 	head, branch, err := r.tips(ctx, s)
 	if err != nil {
 		return Captured{}, err
 	}
 	got := Captured{Commit: head, Branch: branch}
-	parents := []string{head}
-	if branch != "" && branch != head {
-		parents = append(parents, branch)
-	}
-	headTree, err := r.Lookup(ctx, head+"^{tree}")
+	parents, headTree, err := r.history(ctx, s, head, branch)
 	if err != nil {
 		return Captured{}, err
 	}
-	tree := headTree[0].OID
-	if s.Tree != "" {
-		staged, work, err := r.writeTrees(ctx, s, head)
+	tree := headTree
+	staged, work, err := r.writeTrees(ctx, s, head)
+	if err != nil {
+		return Captured{}, err
+	}
+	switch {
+	case work != "":
+		tree = work
+	case staged != "":
+		tree = staged // the best that is left of a tree that is gone
+	}
+	got.Dirty = tree != headTree
+	if staged != "" && staged != headTree && staged != tree {
+		commit, err := r.commitTree(ctx, s, staged, parents[:min(len(parents), 1)], "staged when captured")
 		if err != nil {
 			return Captured{}, err
 		}
-		if staged != "" && staged != tree && staged != work {
-			commit, err := r.commitTree(ctx, s, staged, []string{head}, "staged when captured")
-			if err != nil {
-				return Captured{}, err
-			}
-			parents = append(parents, commit)
-		}
-		got.Dirty = work != tree || len(parents) > 2
-		tree = work
+		parents, got.Dirty = append(parents, commit), true
 	}
-	if tree == headTree[0].OID && len(parents) == 1 {
+	if tree == headTree && len(parents) <= 1 {
 		return got, nil
 	}
 	got.Commit, err = r.commitTree(ctx, s, tree, parents, s.Message)
 	return got, err
 }
 
+// captureOnto adds what has appeared in a tree since it was captured. What is missing from it means
+// nothing: somebody was removing it.
+func (r *Repo) captureOnto(ctx context.Context, s Snapshot) (Captured, error) {
+	before, err := r.Lookup(ctx, s.Onto+"^{tree}")
+	if err != nil {
+		return Captured{}, err
+	}
+	_, work, err := r.writeTrees(ctx, s, s.Onto)
+	if err != nil || work == before[0].OID {
+		return Captured{Commit: s.Onto}, err
+	}
+	commit, err := r.commitTree(ctx, s, work, []string{s.Onto}, s.Message)
+	return Captured{Commit: commit, Dirty: true}, err
+}
+
 // tips finds where HEAD and the branch of a worktree are.
 func (r *Repo) tips(ctx context.Context, s Snapshot) (head, branch string, err error) {
 	var w Worktree
-	readHead(r.AdminDir(s.Name), &w)
+	if err := readHead(r.AdminDir(s.Name), &w); errors.Is(err, fs.ErrPermission) {
+		return "", "", err // it is there, and may be where work is
+	}
 	name := s.Branch
 	switch {
 	case isOID(w.Head):
@@ -88,93 +107,166 @@ func (r *Repo) tips(ctx context.Context, s Snapshot) (head, branch string, err e
 	case strings.HasPrefix(w.Branch, "refs/"):
 		name = w.Branch
 	}
-	objects, err := r.Lookup(ctx, name+"^{commit}", s.Branch)
+	objects, err := r.Lookup(ctx, name+"^{commit}", s.Branch, s.Base+"^{commit}")
 	if err != nil {
 		return "", "", err
 	}
-	head, branch = objects[0].OID, objects[1].OID
-	if head == "" {
-		head = branch // HEAD names something that is not there; what the branch holds still is
+	for _, o := range objects { // HEAD may name what is not there; what the branch holds still is
+		if head == "" {
+			head = o.OID
+		}
 	}
-	if head == "" {
-		return "", "", fmt.Errorf("neither HEAD nor %s of worktree %s leads to a commit", s.Branch, s.Name)
-	}
-	return head, branch, nil
+	return head, objects[1].OID, nil
 }
 
-// writeTrees writes what is staged and what is on disk as tree objects, through an index of our own.
-// The staged one is empty when it cannot be written, as in the middle of a merge.
-func (r *Repo) writeTrees(ctx context.Context, s Snapshot, head string) (staged, work string, err error) {
-	if err := r.refuseNested(ctx, s.Tree); err != nil {
-		return "", "", err
+// underWay are the files of a worktree's entry that name commits which nothing else may hold.
+var underWay = []string{
+	"MERGE_HEAD", "MERGE_AUTOSTASH", "CHERRY_PICK_HEAD", "REVERT_HEAD",
+	"rebase-merge/orig-head", "rebase-merge/autostash", "rebase-apply/orig-head", "rebase-apply/autostash",
+}
+
+// history lists the commits that a capture must hold, head first, and the tree of head.
+func (r *Repo) history(ctx context.Context, s Snapshot, head, branch string) (parents []string, headTree string, err error) {
+	if head == "" {
+		return nil, "", nil
 	}
-	index := filepath.Join(r.CommonDir, "agency", "capture-"+s.Name)
-	if err := os.MkdirAll(filepath.Dir(index), 0o777); err != nil {
-		return "", "", err
-	}
-	defer func() {
-		for _, name := range []string{index, index + ".lock"} {
-			if rmErr := durable.Remove(name); err == nil {
-				err = rmErr
-			}
+	candidates := []string{branch}
+	for _, name := range underWay {
+		if data, err := readSmall(r.AdminDir(s.Name), name); err == nil {
+			candidates = append(candidates, strings.Fields(string(data))...)
 		}
-	}()
-	if err := durable.Remove(index + ".lock"); err != nil { // of a capture that was killed
+	}
+	parents, err = r.independent(ctx, []string{head}, candidates)
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := r.Lookup(ctx, head+"^{tree}")
+	if err != nil {
+		return nil, "", err
+	}
+	// Commits that were amended or reset away hang together under one parent more, out of the way.
+	kept := len(parents)
+	forgotten, err := r.independent(ctx, parents, r.logged(s))
+	if err != nil {
+		return nil, "", err
+	}
+	if len(forgotten) > kept {
+		commit, err := r.commitTree(ctx, s, found[0].OID, forgotten[kept:], "what only the log of HEAD remembered")
+		if err != nil {
+			return nil, "", err
+		}
+		parents = append(parents, commit)
+	}
+	return parents, found[0].OID, nil
+}
+
+// logged lists the commits that HEAD of a worktree has been at, the newest first.
+func (r *Repo) logged(s Snapshot) []string {
+	data, err := durable.ReadFile(filepath.Join(r.AdminDir(s.Name), "logs", "HEAD"), 1<<22)
+	if err != nil {
+		return nil // a log is a convenience, also here
+	}
+	var commits []string
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) > 1 {
+			commits = append(commits, fields[1])
+		}
+	}
+	slices.Reverse(commits)
+	return commits[:min(len(commits), 1000)]
+}
+
+// independent adds to the commits in have those of the candidates that exist and are not in them, nor
+// in each other.
+func (r *Repo) independent(ctx context.Context, have, candidates []string) ([]string, error) {
+	var names []string
+	for _, c := range candidates {
+		if isOID(c) && !slices.Contains(have, c) && !slices.Contains(names, c+"^{commit}") {
+			names = append(names, c+"^{commit}")
+		}
+	}
+	if len(names) == 0 {
+		return have, nil
+	}
+	found, err := r.Lookup(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	var there []string
+	for _, o := range found {
+		if !o.Missing() {
+			there = append(there, o.OID)
+		}
+	}
+	if len(there) == 0 {
+		return have, nil
+	}
+	out, err := r.read(ctx, place{}, slices.Concat([]string{"merge-base", "--independent"}, have, there)...)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Clone(have)
+	for _, c := range strings.Fields(string(out)) {
+		if !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+// writeTrees writes what is staged and what is on disk as tree objects. The staged one is empty when
+// it cannot be written, as in the middle of a merge; the other when the tree is gone.
+func (r *Repo) writeTrees(ctx context.Context, s Snapshot, head string) (staged, work string, err error) {
+	p, done, err := r.scratch(s, head)
+	if err != nil {
 		return "", "", err
 	}
-	p := place{
-		tree: s.Tree, env: []string{"GIT_INDEX_FILE=" + index},
-		config: []string{"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false"},
-	}
-	if err := r.seedIndex(ctx, s, p, index, head); err != nil {
+	defer func() { err = errors.Join(err, done()) }()
+	entries, err := r.seedIndex(ctx, p, head)
+	if err != nil {
 		return "", "", err
 	}
-	if out, err := r.change(ctx, p, "write-tree"); err == nil {
-		staged = strings.TrimSpace(string(out))
-	} else if !exitedWith(err, 128) {
+	if err := r.survey(s, entries); err != nil {
 		return "", "", err
 	}
-	if _, err := r.change(ctx, p, "add", "-A", "--sparse", "--", "."); err != nil {
-		return "", "", err
-	}
-	if s.Omit != "" {
-		if _, err := r.change(ctx, p, "rm", "-r", "-q", "--cached", "--sparse", "--ignore-unmatch", "--", ":(top,icase)"+s.Omit); err != nil {
+	if slices.ContainsFunc(entries, func(e indexEntry) bool { return e.path == s.Omit || strings.HasPrefix(e.path, s.Omit+"/") }) {
+		if err := r.omit(ctx, p, s.Omit); err != nil {
 			return "", "", err
 		}
 	}
-	out, err := r.change(ctx, p, "write-tree")
-	if err != nil {
+	if staged, err = r.writeTree(ctx, p); err != nil && !exitedWith(err, 128) {
 		return "", "", err
 	}
-	return staged, strings.TrimSpace(string(out)), nil
+	if s.Tree == "" {
+		return staged, "", nil
+	}
+	which := "--all"
+	if s.Onto != "" {
+		which = "--ignore-removal"
+	}
+	if _, err := r.change(ctx, p, "add", which, "--sparse", "--", "."); err != nil {
+		return "", "", err
+	}
+	if err := r.omit(ctx, p, s.Omit); err != nil {
+		return "", "", err
+	}
+	work, err = r.writeTree(ctx, p)
+	return staged, work, err
 }
 
-// seedIndex copies the index of the worktree, whose stat data spares hashing every file again. An
-// index that cannot be used, or that tells git to look away from files (assume-unchanged), is
-// replaced by one made from HEAD.
-func (r *Repo) seedIndex(ctx context.Context, s Snapshot, p place, index, head string) error {
-	err := copyFile(filepath.Join(r.AdminDir(s.Name), "index"), index)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+func (r *Repo) writeTree(ctx context.Context, p place) (string, error) {
+	out, err := r.change(ctx, p, "write-tree")
+	return strings.TrimSpace(string(out)), err
+}
+
+// omit takes a top-level name out of the index; git add has no way to leave out what is ignored too.
+func (r *Repo) omit(ctx context.Context, p place, name string) error {
+	if name == "" {
+		return nil
 	}
-	if err == nil {
-		out, err := r.read(ctx, p, "ls-files", "-v", "-z")
-		if err == nil && !slices.ContainsFunc(strings.Split(string(out), "\x00"), looksAway) {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-		if err := durable.Remove(index); err != nil {
-			return err
-		}
-	}
-	_, err = r.change(ctx, p, "read-tree", head)
+	_, err := r.change(ctx, p, "rm", "-r", "-q", "--cached", "--sparse", "--ignore-unmatch", "--", ":(top,literal)"+name)
 	return err
 }
-
-// looksAway: ls-files -v marks assume-unchanged entries with a lower-case letter.
-func looksAway(line string) bool { return line != "" && line[0] >= 'a' && line[0] <= 'z' }
 
 func (r *Repo) commitTree(ctx context.Context, s Snapshot, tree string, parents []string, message string) (string, error) {
 	args := []string{"commit-tree", tree}
@@ -188,80 +280,82 @@ func (r *Repo) commitTree(ctx context.Context, s Snapshot, tree string, parents 
 	return strings.TrimSpace(string(out)), err
 }
 
-// NestedError names repositories inside a tree. Git would keep only the id of their current commit;
-// everything else in them would be lost with the tree.
+// NestedError names repositories inside a tree. Git would keep only the id of their current commit, if
+// anything; everything else in them would be lost with the tree.
 type NestedError struct {
 	Tree  string
-	Paths []string // relative to Tree
+	Paths []string
 }
 
 func (e *NestedError) Error() string {
-	return fmt.Sprintf("%s holds repositories of its own, which cannot be captured: %s", e.Tree, strings.Join(e.Paths, ", "))
+	return fmt.Sprintf("%s holds repositories of its own, which no commit can keep: %s", e.Tree, strings.Join(e.Paths, ", "))
 }
 
-// refuseNested looks for repositories below the tree that are not ignored. It also keeps git from
-// ever entering one: git add would run git in it, with a configuration anybody could have written.
-func (r *Repo) refuseNested(ctx context.Context, tree string) error {
-	nested, err := findNested(tree)
-	if errors.Is(err, fs.ErrPermission) {
-		// Somebody took his own permissions away. Git would skip such a directory in silence.
-		if err := durable.MakeReachable(tree); err != nil {
-			return err
-		}
-		nested, err = findNested(tree)
-	}
-	if err != nil || len(nested) == 0 {
-		return err
-	}
-	out, err := r.read(ctx, place{tree: tree, stdin: strings.Join(nested, "\x00")}, "check-ignore", "-z", "--stdin")
-	if err != nil && !exitedWith(err, 1) {
-		return err
-	}
-	ignored := strings.Split(string(out), "\x00")
-	nested = slices.DeleteFunc(nested, func(p string) bool { return slices.Contains(ignored, p) })
-	if len(nested) == 0 {
-		return nil
-	}
-	return &NestedError{Tree: tree, Paths: nested}
-}
-
-// findNested lists the directories below tree, not tree itself, that have a .git of any kind.
-func findNested(tree string) ([]string, error) {
+// survey looks at what would be lost although git was asked to keep it all: repositories, ignored or
+// not, and files where git expects a submodule. It also keeps git from ever entering a repository, with
+// a configuration anybody could have written, and from waiting for ever for a pipe.
+func (r *Repo) survey(s Snapshot, entries []indexEntry) error {
 	var nested []string
-	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && path != tree {
-			return nil // gone since it was listed
-		}
-		if err != nil {
+	if s.Tree != "" {
+		var err error
+		if nested, err = walk(s.Tree); err != nil {
 			return err
 		}
-		if !d.IsDir() {
-			if d.Type().IsRegular() {
-				return readable(path, d)
+		for _, e := range entries {
+			path := filepath.Join(s.Tree, e.path)
+			if inside, err := os.ReadDir(path); e.mode == gitlink && err == nil && len(inside) > 0 {
+				nested = append(nested, path)
+			}
+		}
+		if fi, err := os.Lstat(filepath.Join(s.Tree, ".git")); err == nil && fi.IsDir() {
+			nested = append(nested, filepath.Join(s.Tree, ".git"))
+		}
+	}
+	// The repositories of submodules that were checked out there, and perhaps are no more.
+	modules := filepath.Join(r.AdminDir(s.Name), "modules")
+	if inside, err := os.ReadDir(modules); err == nil && len(inside) > 0 {
+		nested = append(nested, modules)
+	}
+	if len(nested) > 0 {
+		slices.Sort(nested)
+		return &NestedError{Tree: s.Tree, Paths: slices.Compact(nested)}
+	}
+	return nil
+}
+
+// walk lists the directories below tree, not tree itself, that have a .git of any kind, and refuses
+// what git could not read.
+func walk(tree string) (nested []string, err error) {
+	root := os.Geteuid() == 0 // who may read everything
+	err = filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && path != tree:
+			return nil // gone since it was listed
+		case err != nil:
+			return err
+		case d.Type().IsRegular() && !root:
+			return readable(path, d)
+		case d.Type().IsRegular():
+			return nil
+		case !d.IsDir():
+			if strings.HasPrefix(d.Name(), ".git") && d.Type()&fs.ModeSymlink == 0 {
+				return fmt.Errorf("%s is not a file, and git would wait for it for ever; remove it first", path)
 			}
 			return nil
-		}
-		if path == tree {
+		case path == tree:
 			return nil
 		}
-		if _, err := os.Lstat(filepath.Join(path, ".git")); err == nil {
-			rel, err := filepath.Rel(tree, path)
-			if err != nil {
-				return err
-			}
-			nested = append(nested, rel)
-			return fs.SkipDir
+		if _, err := os.Lstat(filepath.Join(path, ".git")); err != nil {
+			return nil
 		}
-		return nil
+		nested = append(nested, path)
+		return fs.SkipDir
 	})
 	return nested, err
 }
 
 // readable reports a file that its owner may not read. The mode alone is asked, not the disk.
 func readable(path string, d fs.DirEntry) error {
-	if os.Geteuid() == 0 {
-		return nil
-	}
 	fi, err := d.Info()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // gone since it was listed
@@ -270,22 +364,4 @@ func readable(path string, d fs.DirEntry) error {
 		return err
 	}
 	return &fs.PathError{Op: "read", Path: path, Err: fs.ErrPermission}
-}
-
-func copyFile(from, to string) (err error) {
-	// Not blocking: somebody could have put a pipe there.
-	src, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	if fi, err := src.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return errors.Join(err, fs.ErrNotExist)
-	}
-	dst, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(dst, src)
-	return errors.Join(err, dst.Close())
 }

@@ -8,7 +8,7 @@ import "strings"
 // git is configured and reaches the network.
 func scrub(env []string) []string {
 	kept := make([]string, 0, len(env)+2)
-	for _, kv := range dropLocale(env) {
+	for _, kv := range plain(env) {
 		if name, value, _ := strings.Cut(kv, "="); keeps(name, value) {
 			kept = append(kept, kv)
 		}
@@ -29,16 +29,24 @@ func keeps(name, value string) bool {
 			return true
 		}
 	}
-	// A trace into a file disturbs nobody; one on stderr would end up in our error messages.
-	return strings.HasPrefix(name, "GIT_TRACE") && strings.HasPrefix(value, "/")
+	return isTrace(name) && intoFile(value)
 }
 
-// dropLocale removes what would make git speak another language than the one asked for.
-func dropLocale(env []string) []string {
+func isTrace(name string) bool { return strings.HasPrefix(name, "GIT_TRACE") }
+
+// intoFile: a trace into a file disturbs nobody; one on standard output or error would end up in our
+// answers and messages.
+func intoFile(value string) bool {
+	return strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "/dev/") && !strings.HasPrefix(value, "/proc/")
+}
+
+// plain removes what would make git speak another language than the one asked for, or more than it
+// was asked.
+func plain(env []string) []string {
 	kept := make([]string, 0, len(env)+2)
 	for _, kv := range env {
-		name, _, _ := strings.Cut(kv, "=")
-		if name != "LC_ALL" && name != "LANGUAGE" {
+		name, value, _ := strings.Cut(kv, "=")
+		if name != "LC_ALL" && name != "LANGUAGE" && (!isTrace(name) || intoFile(value)) {
 			kept = append(kept, kv)
 		}
 	}

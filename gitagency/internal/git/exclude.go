@@ -45,10 +45,12 @@ func (r *Repo) Exclude(line string) (undo func() error, err error) {
 // replace their link.
 func (r *Repo) readExclude() (path string, data []byte, err error) {
 	path = filepath.Join(r.CommonDir, "info", "exclude")
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		path = resolved
+	if fi, err := os.Lstat(path); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return "", nil, err // it leads nowhere, for now
+		}
 	}
-	data, err = os.ReadFile(path)
+	data, err = durable.ReadFile(path, 1<<24)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

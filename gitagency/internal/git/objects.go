@@ -55,12 +55,16 @@ func (r *Repo) ResolveCommit(ctx context.Context, commitish string) (oid, branch
 	name := concurrently(func() ([]byte, error) {
 		return r.read(ctx, here, "rev-parse", "--symbolic-full-name", "--end-of-options", commitish)
 	})
-	out, err := r.read(ctx, here, "rev-parse", "--verify", "--quiet", "--end-of-options", commitish+"^{commit}")
+	out, err := r.read(ctx, here, "rev-parse", "--verify", "--quiet", "--end-of-options", commitish)
 	full, nameErr := name()
-	if exitedWith(err, 1, 128) {
-		return "", "", false, nil
+	if exitedWith(err, 1, 128) || err == nil && !isOID(strings.TrimSpace(string(out))) {
+		return "", "", false, nil // not there, or a range and the like
 	}
 	if err != nil {
+		return "", "", false, err
+	}
+	found, err := r.Lookup(ctx, strings.TrimSpace(string(out))+"^{commit}")
+	if err != nil || found[0].Missing() {
 		return "", "", false, err
 	}
 	if nameErr == nil {
@@ -68,13 +72,13 @@ func (r *Repo) ResolveCommit(ctx context.Context, commitish string) (oid, branch
 			branch = b
 		}
 	}
-	return strings.TrimSpace(string(out)), branch, true, nil
+	return found[0].OID, branch, true, nil
 }
 
 // HeadBranch is the branch HEAD names in the caller's worktree, also when it is unborn.
 func (r *Repo) HeadBranch() string {
 	var w Worktree
-	readHead(r.GitDir, &w)
+	_ = readHead(r.GitDir, &w) // without one there is no branch either
 	return strings.TrimPrefix(w.Branch, "refs/heads/")
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // CreateRef makes a ref that must not exist yet.
@@ -23,7 +24,7 @@ func (r *Repo) MoveRef(ctx context.Context, ref, oid, old, reason string) error 
 
 // DeleteRef deletes a ref if it is at old. A ref that does not exist is fine.
 func (r *Repo) DeleteRef(ctx context.Context, ref, old string) error {
-	if obj, err := r.Lookup(ctx, ref); err != nil || obj[0].Missing() {
+	if there, err := r.refExists(ctx, ref); err != nil || !there {
 		return err
 	}
 	_, err := r.change(ctx, place{}, "update-ref", "--no-deref", "-d", ref, old)
@@ -33,27 +34,41 @@ func (r *Repo) DeleteRef(ctx context.Context, ref, old string) error {
 // SweepRef removes what a killed git leaves of a ref that is nobody else's: a stale lock file, and
 // the log of a ref that never came to be. The caller must know that no git works on it any more.
 func (r *Repo) SweepRef(ctx context.Context, ref string) error {
-	path := filepath.Join(r.CommonDir, filepath.FromSlash(ref))
-	if err := os.Remove(path + ".lock"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	path := r.RefPath(ref)
+	if err := os.Remove(path + ".lock"); err != nil && !nothingThere(err) {
 		return err
 	}
-	obj, err := r.Lookup(ctx, ref)
-	if err != nil || !obj[0].Missing() {
+	if there, err := r.refExists(ctx, ref); err != nil || there {
 		return err
 	}
 	log := filepath.Join(r.CommonDir, "logs", filepath.FromSlash(ref))
-	if err := os.Remove(log); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(log); err != nil && !nothingThere(err) {
 		return err
 	}
 	for _, p := range []string{path, log} {
-		// The directory git made for it, if nothing else lives there. Git does the same and copes
-		// with losing the race.
-		_ = os.Remove(filepath.Dir(p))
+		// The directory git made for it, if it is one and nothing else lives there. Git does the same
+		// and copes with losing the race.
+		_ = syscall.Rmdir(filepath.Dir(p))
 	}
 	return nil
 }
 
-// RefPath is where a ref's file lies when it is loose, for making it durable.
+// RefPath is where a ref's file lies when it is loose.
 func (r *Repo) RefPath(ref string) string {
 	return filepath.Join(r.CommonDir, filepath.FromSlash(ref))
+}
+
+// refExists also sees a ref that leads nowhere, which Lookup does not.
+func (r *Repo) refExists(ctx context.Context, ref string) (bool, error) {
+	found, err := r.Lookup(ctx, ref)
+	if err != nil {
+		return false, err
+	}
+	_, err = os.Lstat(r.RefPath(ref))
+	return !found[0].Missing() || err == nil, nil
+}
+
+// nothingThere: a path through a file leads nowhere either.
+func nothingThere(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -31,7 +31,7 @@ type Repo struct {
 // Open finds the repository that git itself would use in dir with the environment env, and checks
 // that git is new enough. From here on the environment is scrubbed.
 func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
-	asked := runner{dir: dir, env: append(dropLocale(env), "LC_ALL=C")}
+	asked := runner{dir: dir, env: append(plain(env), "LC_ALL=C")}
 
 	// Three questions, one wait: a process costs more than its answer.
 	version := concurrently(func() (Version, error) { return readVersion(ctx, asked) })

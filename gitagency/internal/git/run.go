@@ -31,7 +31,7 @@ type NoRepositoryError struct{ Err error }
 func (e *NoRepositoryError) Error() string {
 	var g *Error
 	if errors.As(e.Err, &g) && g.Stderr != "" {
-		return lastWords(g.Stderr)
+		return strings.TrimPrefix(strings.TrimSpace(g.Stderr), "fatal: ")
 	}
 	return e.Err.Error()
 }

@@ -84,6 +84,9 @@ func (m Marker) Remove(tree string) error {
 		return err
 	}
 	defer root.Close()
+	if fi, err := root.Lstat(Dir); err != nil || !fi.IsDir() {
+		return nil // there is no marker, and what is there is somebody else's
+	}
 	if err := root.Remove(filepath.Join(Dir, m.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -54,14 +54,14 @@ func (s Store) Invocations(repoID string, busy func() bool) ([]Entry[InvocationM
 func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationMeta] {
 	tree := s.SandboxTreePath(repoID, id)
 	return load(id, s.InvocationDir(repoID, id), busy, func(m InvocationMeta) (string, bool, bool) {
-		switch {
-		case m.SandboxPath == "" || m.SandboxPath == tree:
-			return tree, IsDir(tree), m.Landing != Landed && m.Landing != Discarded
-		default: // moved with its data dir, perhaps; never trust it as a place to work or delete
-			return m.SandboxPath, IsDir(m.SandboxPath), true
+		wanted := m.Landing != Landed && m.Landing != Discarded
+		if m.SandboxPath == "" || leadsTo(m.SandboxPath, tree) {
+			return tree, IsDir(tree), wanted
 		}
+		// Moved with its data dir, perhaps. Never trust it as a place to work in or to delete.
+		return m.SandboxPath, IsDir(m.SandboxPath), wanted
 	}, func(m InvocationMeta, hasTree bool) string {
-		if m.SandboxPath != tree && hasTree {
+		if hasTree && !leadsTo(m.SandboxPath, tree) {
 			return "sandbox_path is not " + tree
 		}
 		return ""
@@ -194,6 +194,16 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 		}
 	}
 	return e
+}
+
+// leadsTo reports whether a recorded path is the path it should be, also by a link that was put where
+// the data directory used to be.
+func leadsTo(recorded, path string) bool {
+	if recorded == path {
+		return true
+	}
+	resolved, err := filepath.EvalSymlinks(recorded)
+	return err == nil && resolved == path
 }
 
 // IsDir reports whether a path is a directory, and not a link to one.

@@ -1,0 +1,172 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// scratch makes a git directory of our own for a tree: HEAD and a copy of the index, and for all the
+// rest the common dir. Git sees the tree as its owner does, but reads nothing he could have configured.
+// What is returned last takes it away again.
+func (r *Repo) scratch(s Snapshot, head string) (place, func() error, error) {
+	if fi, err := os.Lstat(s.Tree); s.Tree != "" && (err != nil || !fi.IsDir()) {
+		return place{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Tree), err)
+	}
+	// Somebody may have taken his own permissions away; git would skip such a directory in silence.
+	for _, dir := range []string{s.Tree, r.AdminDir(s.Name)} {
+		if dir == "" {
+			continue
+		}
+		if _, err := walk(dir); errors.Is(err, fs.ErrPermission) {
+			if err := durable.MakeReachable(dir); err != nil {
+				return place{}, nil, err
+			}
+		}
+	}
+	dir := filepath.Join(r.CommonDir, "agency", "capture-"+s.Name)
+	if err := durable.RemoveTree(dir); err != nil { // of a capture that was killed
+		return place{}, nil, err
+	}
+	done := func() error { return durable.RemoveTree(dir) }
+	if err := r.fillScratch(s, head, dir); err != nil {
+		return place{}, nil, errors.Join(err, done())
+	}
+	return place{
+		gitDir: dir, tree: s.Tree,
+		config: []string{"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false"},
+	}, done, nil
+}
+
+func (r *Repo) fillScratch(s Snapshot, head, dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	if head == "" {
+		head = "ref: refs/heads/none"
+	}
+	for name, content := range map[string]string{"HEAD": head, "commondir": "../.."} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o666); err != nil {
+			return err
+		}
+	}
+	if s.Onto != "" {
+		return nil // the index will be that commit's
+	}
+	admin := r.AdminDir(s.Name)
+	shared, err := filepath.Glob(filepath.Join(admin, "sharedindex.*"))
+	if err != nil {
+		return err
+	}
+	for _, from := range append(shared, filepath.Join(admin, "index")) {
+		if err := copyFile(from, filepath.Join(dir, filepath.Base(from))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexEntry is one line of ls-files.
+type indexEntry struct {
+	tag  byte // H, S for skip-worktree, lower case for assume-unchanged
+	mode string
+	path string
+}
+
+const gitlink = "160000"
+
+// seedIndex makes the copied index fit for use and says what is in it. Its stat data spares hashing
+// every file again; but entries that tell git to look away from files are told otherwise, and an index
+// that cannot be read is replaced by one made from HEAD.
+func (r *Repo) seedIndex(ctx context.Context, p place, head string) ([]indexEntry, error) {
+	entries, err := r.listIndex(ctx, p)
+	if exitedWith(err, 128) || err == nil && len(entries) == 0 {
+		if entries, err = nil, durable.Remove(filepath.Join(p.gitDir, "index")); err == nil && head != "" {
+			if _, err := r.change(ctx, p, "read-tree", head); err != nil {
+				return nil, err
+			}
+			entries, err = r.listIndex(ctx, p)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var assumed, present []string
+	for _, e := range entries {
+		if e.tag >= 'a' && e.tag <= 'z' {
+			assumed = append(assumed, e.path)
+		}
+		if _, err := os.Lstat(filepath.Join(p.tree, e.path)); p.tree != "" && e.tag|0x20 == 's' && err == nil {
+			present = append(present, e.path) // said not to be checked out, and yet there
+		}
+	}
+	for flag, paths := range map[string][]string{"--no-assume-unchanged": assumed, "--no-skip-worktree": present} {
+		if len(paths) == 0 {
+			continue
+		}
+		p.stdin = strings.Join(paths, "\x00")
+		if _, err := r.change(ctx, p, "update-index", flag, "-z", "--stdin"); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+func (r *Repo) listIndex(ctx context.Context, p place) ([]indexEntry, error) {
+	if _, err := os.Lstat(filepath.Join(p.gitDir, "index")); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	out, err := r.read(ctx, p, "ls-files", "-s", "-v", "-z")
+	if err != nil {
+		return nil, err
+	}
+	var entries []indexEntry
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if line == "" {
+			continue
+		}
+		// "H 100644 <oid> <stage>\t<path>"
+		info, path, ok := strings.Cut(line, "\t")
+		fields := strings.Fields(info)
+		if !ok || len(fields) != 4 || len(fields[0]) != 1 {
+			return nil, fmt.Errorf("git ls-files answered %q", line)
+		}
+		entries = append(entries, indexEntry{tag: fields[0][0], mode: fields[1], path: path})
+	}
+	return entries, nil
+}
+
+// copyFile copies a regular file and its modification time: git takes an entry as young as its index
+// for unsure, and would take it for unchanged in an index that looks younger.
+func copyFile(from, to string) (err error) {
+	// Not blocking: somebody could have put a pipe there.
+	src, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	fi, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	if !fi.Mode().IsRegular() {
+		return fs.ErrNotExist
+	}
+	dst, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	if err := errors.Join(err, dst.Close()); err != nil {
+		return err
+	}
+	return os.Chtimes(to, fi.ModTime(), fi.ModTime())
+}
