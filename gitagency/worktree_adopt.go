@@ -32,7 +32,7 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 	if req.Path != "" {
 		path = req.Path
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(r.here, path)
+			path = r.here + "/" + path // not joined: that would take ".." away before links are followed
 		}
 	}
 	repo, unlock, err := r.lock(ctx)

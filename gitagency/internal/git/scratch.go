@@ -62,12 +62,15 @@ func (r *Repo) fillScratch(s Snapshot, head, dir string) error {
 		return nil // the index will be that commit's
 	}
 	admin := r.AdminDir(s.Name)
-	shared, err := filepath.Glob(filepath.Join(admin, "sharedindex.*"))
-	if err != nil {
+	entries, err := os.ReadDir(admin)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, from := range append(shared, filepath.Join(admin, "index")) {
-		if err := copyFile(from, filepath.Join(dir, filepath.Base(from))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, e := range entries {
+		if e.Name() != "index" && !strings.HasPrefix(e.Name(), "sharedindex.") {
+			continue
+		}
+		if err := copyFile(filepath.Join(admin, e.Name()), filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -11,29 +11,63 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
-// Resolve follows every symlink of a path, of which the last components need not exist yet.
+// Resolve says where a path really leads, of which the last components need not exist yet. It goes
+// component by component as the kernel does: "link/.." is above where the link leads, not above the
+// link.
 func Resolve(path string) (string, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	rest := ""
-	for dir := path; ; dir = filepath.Dir(dir) {
-		resolved, err := filepath.EvalSymlinks(dir)
-		if err == nil {
-			return filepath.Join(resolved, rest), nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
+	const most = 255 // links, as many as the kernel would ever follow
+	if !filepath.IsAbs(path) {
+		wd, err := os.Getwd()
+		if err != nil {
 			return "", err
 		}
-		// A dangling symlink exists and leads we do not know where: nothing may be made through it.
-		if fi, lerr := os.Lstat(dir); lerr == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		path = wd + "/" + path
+	}
+	done, todo, links := "/", strings.Split(path, "/"), 0
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			done = filepath.Dir(done)
+			continue
+		}
+		next := filepath.Join(done, name)
+		fi, err := os.Lstat(next)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if slices.Contains(todo, "..") {
+				return "", &fs.PathError{Op: "resolve", Path: path, Err: fs.ErrNotExist}
+			}
+			return filepath.Join(append([]string{next}, todo...)...), nil
+		case err != nil:
+			return "", err
+		case fi.Mode()&fs.ModeSymlink == 0:
+			done = next
+			continue
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
 			return "", err
 		}
-		rest = filepath.Join(filepath.Base(dir), rest)
+		// A link that leads nowhere leads we do not know where: nothing may be made through it.
+		if _, err := os.Stat(next); err != nil {
+			return "", err
+		}
+		if links++; links > most {
+			return "", &fs.PathError{Op: "resolve", Path: path, Err: syscall.ELOOP}
+		}
+		if filepath.IsAbs(target) {
+			done = "/"
+		}
+		todo = append(strings.Split(target, "/"), todo...)
 	}
+	return done, nil
 }
 
 // Relation says how two trees touch.
@@ -49,9 +83,10 @@ const (
 
 // Place is a path prepared for comparing it with many others.
 type Place struct {
-	Path  string        // resolved
-	self  fs.FileInfo   // nil when nothing is there yet
-	above []fs.FileInfo // the directories it lies in
+	Path   string        // resolved
+	self   fs.FileInfo   // nil when nothing is there yet
+	above  []fs.FileInfo // the directories it lies in
+	mounts []mount
 }
 
 // Locate resolves a path, which need not exist, and looks up the directories it lies in.
@@ -60,27 +95,26 @@ func Locate(path string) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	p := Place{Path: resolved, above: stats(filepath.Dir(resolved))}
+	p := Place{Path: resolved, above: stats(filepath.Dir(resolved)), mounts: readMounts()}
 	if fi, err := os.Stat(resolved); err == nil {
 		p.self = fi
 	}
 	return p, nil
 }
 
-// Relation says how the place touches the tree at another path. Names are compared first; then the
-// files themselves, which sees through case-insensitive file systems and bind mounts.
+// Relation says how the place touches the tree at another path. Names are compared first; then where
+// both are on their file systems, which sees through bind mounts; then the files themselves, which sees
+// through file systems that do not care for letter case.
 func (p Place) Relation(tree string) Relation {
 	other, err := Resolve(tree)
 	if err != nil {
 		other = filepath.Clean(tree)
 	}
-	switch {
-	case other == p.Path:
-		return Same
-	case Contains(other, p.Path):
-		return Inside
-	case Contains(p.Path, other):
-		return Around
+	if rel := byName(p.Path, other); rel != Apart {
+		return rel
+	}
+	if rel := byDevice(p.mounts, p.Path, other); rel != Apart {
+		return rel
 	}
 	fi, err := os.Stat(other)
 	switch {
@@ -91,6 +125,18 @@ func (p Place) Relation(tree string) Relation {
 	case slices.ContainsFunc(p.above, func(dir fs.FileInfo) bool { return same(dir, fi) }):
 		return Inside
 	case p.self != nil && slices.ContainsFunc(stats(filepath.Dir(other)), func(dir fs.FileInfo) bool { return same(dir, p.self) }):
+		return Around
+	}
+	return Apart
+}
+
+func byName(path, other string) Relation {
+	switch {
+	case other == path:
+		return Same
+	case Contains(other, path):
+		return Inside
+	case Contains(path, other):
 		return Around
 	}
 	return Apart

@@ -43,8 +43,17 @@ func patchJSON[T any](data []byte, change func(*T)) ([]byte, error) {
 	if err := doc.carry(before, after); err != nil {
 		return nil, err
 	}
-	out, err := json.MarshalIndent(doc, "", "  ")
-	return append(out, '\n'), err
+	return encode(doc, "  ")
+}
+
+// encode writes JSON as people write it, with <, > and & as they are, and a newline at the end.
+func encode(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	err := enc.Encode(v)
+	return b.Bytes(), err
 }
 
 // object is a JSON object that keeps the order of its keys and the spelling of its values.
@@ -71,7 +80,7 @@ func (o *object) carry(before, after object) error {
 			if err := nested.carry(nestedBefore, nestedAfter); err != nil {
 				return err
 			}
-			raw, err := json.Marshal(nested)
+			raw, err := encode(nested, "")
 			if err != nil {
 				return err
 			}
@@ -132,11 +141,11 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if b.Len() > 1 {
 			b.WriteByte(',')
 		}
-		name, err := json.Marshal(k)
+		name, err := encode(k, "")
 		if err != nil {
 			return nil, err
 		}
-		b.Write(name)
+		b.Write(bytes.TrimSpace(name))
 		b.WriteByte(':')
 		b.Write(raw)
 	}
@@ -145,7 +154,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 }
 
 func remarshal(v any, into *object) error {
-	raw, err := json.Marshal(v)
+	raw, err := encode(v, "")
 	if err != nil {
 		return err
 	}

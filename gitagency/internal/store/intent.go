@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,11 +38,11 @@ type OpenIntent struct {
 // WriteIntent records what is about to be made in dir.
 func WriteIntent(dir string, intent Intent) (*OpenIntent, error) {
 	intent.SchemaVersion = SchemaVersion
-	data, err := json.MarshalIndent(intent, "", "  ")
+	data, err := encode(intent, "  ")
 	if err != nil {
 		return nil, err
 	}
-	f, err := durable.Create(intentPath(dir), append(data, '\n'), 0o600, func(f *os.File) error {
+	f, err := durable.Create(intentPath(dir), data, 0o600, func(f *os.File) error {
 		return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	})
 	if err != nil {
@@ -61,13 +63,13 @@ func (i *OpenIntent) Remove() error {
 // RemoveIntent takes the intent of an interrupted creation away.
 func RemoveIntent(dir string) error { return durable.Remove(intentPath(dir)) }
 
-// readIntent says whether a creation in dir was interrupted (then it returns the intent, if there
-// is a readable one) or is under way. Between making the directory and writing the intent there is
-// nothing to go by but whether anybody holds the repository lock.
-func readIntent(dir string, busy func() bool) (_ *Intent, underWay bool) {
+// readIntent says whether a creation of id in dir was interrupted (then it returns the intent, if there
+// is one that can be believed) or is under way. Between making the directory and writing the intent
+// there is nothing to go by but whether anybody holds the repository lock.
+func readIntent(id, dir string, busy func() bool) (_ *Intent, underWay bool) {
 	f, err := os.OpenFile(intentPath(dir), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, IsDir(dir) && busy != nil && busy()
+		return nil, isEmpty(dir) && busy != nil && busy()
 	}
 	if err != nil {
 		return nil, false
@@ -76,9 +78,26 @@ func readIntent(dir string, busy func() bool) (_ *Intent, underWay bool) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, true
 	}
+	data, err := durable.ReadFile(intentPath(dir), maxRecord)
+	if err != nil {
+		return nil, false
+	}
 	var intent Intent
-	if err := json.NewDecoder(f).Decode(&intent); err != nil {
+	if err := json.Unmarshal(data, &intent); err != nil || !intent.names(id) {
 		return nil, false
 	}
 	return &intent, false
+}
+
+// names reports whether the intent is that of a creation of id, and complete.
+func (i Intent) names(id string) bool {
+	return i.ID == id && i.Tree != "" && (i.Adopted || i.Branch != "" && i.Base != "")
+}
+
+// isEmpty reports whether a directory is there and holds nothing but what is just being written.
+func isEmpty(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return !strings.HasPrefix(e.Name(), durable.TempPrefix)
+	})
 }

@@ -170,7 +170,10 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 
 	switch {
 	case errors.Is(readErr, fs.ErrNotExist):
-		e.Intent, e.UnderWay = readIntent(dir, busy)
+		if there {
+			busy = nil // a tree comes after the intent, so nobody is only about to write one
+		}
+		e.Intent, e.UnderWay = readIntent(id, dir, busy)
 		e.Broken, e.Detail = Incomplete, "there is neither a record nor a tree"
 		if there {
 			e.Broken, e.Detail = MissingMeta, "the tree is there, the record is not"

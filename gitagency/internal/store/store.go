@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -151,14 +152,20 @@ func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 // directory with anything of substance in it stays, and is an error.
 func RemoveRemains(dirs ...string) error {
 	for _, dir := range dirs {
-		temps, err := filepath.Glob(filepath.Join(dir, durable.TempPrefix+"*"))
-		if err != nil {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		for _, path := range append(temps, dir) {
-			if err := durable.Remove(path); err != nil {
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), durable.TempPrefix) {
+				continue
+			}
+			if err := durable.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}
+		}
+		if err := durable.Remove(dir); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -166,7 +173,7 @@ func RemoveRemains(dirs ...string) error {
 
 // AppendEvent adds one line to the history of an invocation.
 func (s Store) AppendEvent(repoID, invocationID string, event any) error {
-	line, err := json.Marshal(event)
+	line, err := encode(event, "")
 	if err != nil {
 		return err
 	}
@@ -174,14 +181,14 @@ func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(line, '\n')) // one write: lines of two writers never mix
+	_, err = f.Write(line) // one write: lines of two writers never mix
 	return errors.Join(err, f.Close())
 }
 
 func writeJSON(path string, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
+	data, err := encode(v, "  ")
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(path, append(data, '\n'), 0o600)
+	return durable.WriteFile(path, data, 0o600)
 }
