@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 // creation is what distinguishes making a sandbox from making an integration worktree.
@@ -33,39 +34,12 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 	}()
 	backend := changeset.Worktree{Repo: repo}
 	around := filepath.Dir(c.spec.Tree)
-	var intent *store.OpenIntent
 
-	// 1. The directory of the record. That it was not there before makes the id ours.
-	if err := tx.Step(ctx, "record-dir", func() error {
-		if err := durable.Mkdir(c.home, 0o700); err != nil {
-			return err
-		}
-		tx.Undo("record-dir", func(context.Context) error { return durable.RemoveTree(c.home) })
-		return nil
-	}); err != nil {
-		return err
-	}
-	// 2. What is about to be made, in case we do not live to undo it.
-	if err := tx.Step(ctx, "intent", func() error {
-		intent, err = store.WriteIntent(c.home, store.Intent{
-			ID: c.spec.ID, Command: c.verb, Tree: c.spec.Tree, Branch: c.spec.Branch, Base: c.spec.Base,
-			PID: os.Getpid(), StartedAt: r.now(),
-		})
-		if err == nil {
-			tx.Undo("intent", func(context.Context) error { return intent.Remove() })
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	// 3. Markers must not show in git status, in any worktree.
-	if err := tx.Step(ctx, "exclude", func() error {
-		undo, err := repo.Exclude("/" + guard.Dir + "/")
-		if undo != nil {
-			tx.Undo("exclude", func(context.Context) error { return undo() })
-		}
-		return err
-	}); err != nil {
+	// 1.–3. The id is ours, and everybody can see what for.
+	intent, err := r.claim(ctx, tx, repo, c.home, store.Intent{
+		ID: c.spec.ID, Command: c.verb, Tree: c.spec.Tree, Branch: c.spec.Branch, Base: c.spec.Base,
+	})
+	if err != nil {
 		return err
 	}
 	// 4. The directory around the tree, where that is not the record's.
@@ -101,18 +75,57 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 	}); err != nil {
 		return err
 	}
-	// 9. The commit point.
+	// 9. It exists.
+	return r.publish(ctx, tx, c.home, intent, c.record)
+}
+
+// claim begins a creation: the directory of the record, the intent, and the line that hides markers.
+func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, home string, intent store.Intent) (*store.OpenIntent, error) {
+	var open *store.OpenIntent
+	// That the directory was not there before makes the id ours.
+	if err := tx.Step(ctx, "record-dir", func() error {
+		if err := durable.Mkdir(home, 0o700); err != nil {
+			return err
+		}
+		tx.Undo("record-dir", func(context.Context) error { return durable.RemoveTree(home) })
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	// What is about to be made, in case we do not live to undo it.
+	if err := tx.Step(ctx, "intent", func() error {
+		intent.PID, intent.StartedAt = os.Getpid(), r.now()
+		var err error
+		if open, err = store.WriteIntent(home, intent); err != nil {
+			return err
+		}
+		tx.Undo("intent", func(context.Context) error { return open.Remove() })
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	// Markers must not show in git status, in any worktree.
+	return open, tx.Step(ctx, "exclude", func() error {
+		undo, err := repo.Exclude("/" + guard.Dir + "/")
+		if undo != nil {
+			tx.Undo("exclude", func(context.Context) error { return undo() })
+		}
+		return err
+	})
+}
+
+// publish is the commit point: the record is written, and the intent has no use any more.
+func (r *Repository) publish(ctx context.Context, tx *undo.Tx, home string, intent *store.OpenIntent, record func() error) error {
 	if err := tx.Step(ctx, "record", func() error {
-		tx.Undo("record", func(context.Context) error { return store.RemoveMeta(c.home) })
-		return c.record()
+		tx.Undo("record", func(context.Context) error { return store.RemoveMeta(home) })
+		return record()
 	}); err != nil {
 		return err
 	}
 	tx.Commit()
-
-	// 10. It exists. A leftover intent beside a record means nothing, so this cannot fail any more.
+	// An intent beside a record means nothing, so this cannot fail any more.
 	if err := intent.Remove(); err != nil {
-		r.warn("%s: %v", c.home, err)
+		r.warn("%s: %v", home, err)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -92,45 +91,17 @@ func (r *Repository) adopt(ctx context.Context, repo *git.Repo, meta store.Workt
 		}
 	}()
 	home := r.store.WorktreeDir(r.ID, meta.WorktreeID)
-	var intent *store.OpenIntent
-
-	if err := tx.Step(ctx, "record-dir", func() error {
-		if err := durable.Mkdir(home, 0o700); err != nil {
-			return err
-		}
-		tx.Undo("record-dir", func(context.Context) error { return durable.RemoveTree(home) })
-		return nil
-	}); err != nil {
-		return err
-	}
 	marked, err := guard.Integration.In(meta.TreePath)
 	if err != nil {
 		return err
 	}
-	if !marked { // one that is there already is not ours to take away again, and needs no intent to
-		if err := tx.Step(ctx, "intent", func() error {
-			intent, err = store.WriteIntent(home, store.Intent{
-				ID: meta.WorktreeID, Command: "worktree adopt", Tree: meta.TreePath, Adopted: true,
-				PID: os.Getpid(), StartedAt: r.now(),
-			})
-			if err == nil {
-				tx.Undo("intent", func(context.Context) error { return intent.Remove() })
-			}
-			return err
-		}); err != nil {
-			return err
-		}
-	}
-	if err := tx.Step(ctx, "exclude", func() error {
-		undo, err := repo.Exclude("/" + guard.Dir + "/")
-		if undo != nil {
-			tx.Undo("exclude", func(context.Context) error { return undo() })
-		}
-		return err
-	}); err != nil {
+	intent, err := r.claim(ctx, tx, repo, home, store.Intent{
+		ID: meta.WorktreeID, Command: "worktree adopt", Tree: meta.TreePath, Adopted: true, Marked: marked,
+	})
+	if err != nil {
 		return err
 	}
-	if !marked {
+	if !marked { // one that is there already is not ours to take away again
 		if err := tx.Step(ctx, "marker", func() error {
 			tx.Undo("marker", func(context.Context) error { return guard.Integration.Remove(meta.TreePath) })
 			_, err := guard.Integration.Write(meta.TreePath)
@@ -139,19 +110,7 @@ func (r *Repository) adopt(ctx context.Context, repo *git.Repo, meta store.Workt
 			return err
 		}
 	}
-	if err := tx.Step(ctx, "record", func() error {
-		tx.Undo("record", func(context.Context) error { return store.RemoveMeta(home) })
-		return r.store.WriteWorktreeMeta(meta)
-	}); err != nil {
-		return err
-	}
-	tx.Commit()
-	if intent != nil {
-		if err := intent.Remove(); err != nil {
-			r.warn("%s: %v", home, err)
-		}
-	}
-	return nil
+	return r.publish(ctx, tx, home, intent, func() error { return r.store.WriteWorktreeMeta(meta) })
 }
 
 // worktreeHolding finds the worktree of the repository that a path lies in.

@@ -76,8 +76,10 @@ func (r *Repository) abandonWorktree(ctx context.Context, repo *git.Repo, id str
 	}
 	home := r.store.WorktreeDir(r.ID, id)
 	if intent.Adopted {
-		if err := guard.Integration.Remove(intent.Tree); err != nil {
-			return err
+		if !intent.Marked {
+			if err := guard.Integration.Remove(intent.Tree); err != nil {
+				return err
+			}
 		}
 		return durable.RemoveTree(home)
 	}

@@ -36,22 +36,11 @@ Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			switch {
-			case c.Bool("json"):
-				return t.printJSON(invocations)
-			case c.Bool("porcelain"):
-				for _, i := range invocations {
-					if err := t.printBlock(c.Bool("z"), porcelain(i)); err != nil {
-						return err
-					}
-				}
-				return nil
-			}
-			var rows [][]string
-			for _, i := range invocations {
-				rows = append(rows, []string{i.ID, i.Name, i.Worktree, i.Runner, state(i), short(i.BaseCommit), ago(time.Now(), i.StartedAt)})
-			}
-			return t.printTable([]string{"ID", "NAME", "WORKTREE", "RUNNER", "STATUS", "BASE", "STARTED"}, rows)
+			return list(t, c, invocations, porcelain,
+				[]string{"ID", "NAME", "WORKTREE", "RUNNER", "STATUS", "BASE", "STARTED"},
+				func(i gitagency.Invocation) []string {
+					return []string{i.ID, i.Name, i.Worktree, i.Runner, state(i), short(i.BaseCommit), ago(time.Now(), i.StartedAt)}
+				})
 		},
 	}
 }

@@ -78,6 +78,43 @@ type field struct {
 	optional   bool
 }
 
+// list prints things in the form that was asked for.
+func list[T any](t *tool, c *cli.Context, things []T, porcelain func(T) []field, header []string, row func(T) []string) error {
+	switch {
+	case c.Bool("json"):
+		return t.printJSON(things)
+	case c.Bool("porcelain"):
+		for _, thing := range things {
+			if err := t.printBlock(c.Bool("z"), porcelain(thing)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	rows := [][]string{}
+	for _, thing := range things {
+		rows = append(rows, row(thing))
+	}
+	return t.printTable(header, rows)
+}
+
+// one prints a thing in the form that was asked for, also when it is broken, and then how.
+func one[T interface{ Err() error }](t *tool, c *cli.Context, thing T, porcelain, details func(T) []field) error {
+	var err error
+	switch {
+	case c.Bool("json"):
+		err = t.printJSON(thing)
+	case c.Bool("porcelain"):
+		err = t.printBlock(c.Bool("z"), porcelain(thing))
+	default:
+		err = t.printFields(details(thing))
+	}
+	if err != nil {
+		return err
+	}
+	return thing.Err()
+}
+
 // printBlock prints one block as "git worktree list --porcelain" does. Without -z a value that would
 // break the line structure is quoted as git quotes paths.
 func (t *tool) printBlock(z bool, fields []field) error {

@@ -34,18 +34,7 @@ Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is b
 			if err != nil {
 				return err
 			}
-			switch {
-			case c.Bool("json"):
-				err = t.printJSON(inv)
-			case c.Bool("porcelain"):
-				err = t.printBlock(c.Bool("z"), porcelain(inv))
-			default:
-				err = t.printFields(details(inv))
-			}
-			if err != nil {
-				return err
-			}
-			return inv.Err()
+			return one(t, c, inv, porcelain, details)
 		},
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
 )
 
 func (t *tool) worktreeLsCommand() *cli.Command {
@@ -31,26 +33,15 @@ Exit status: 0, whatever is found.`,
 			if err != nil {
 				return err
 			}
-			switch {
-			case c.Bool("json"):
-				return t.printJSON(worktrees)
-			case c.Bool("porcelain"):
-				for _, w := range worktrees {
-					if err := t.printBlock(c.Bool("z"), worktreeFields(w)); err != nil {
-						return err
+			return list(t, c, worktrees, worktreeFields,
+				[]string{"ID", "NAME", "BRANCH", "STATE", "CREATED", "PATH"},
+				func(w gitagency.Worktree) []string {
+					state := w.State
+					if w.Broken {
+						state = "broken: " + w.BrokenReason
 					}
-				}
-				return nil
-			}
-			var rows [][]string
-			for _, w := range worktrees {
-				state := w.State
-				if w.Broken {
-					state = "broken: " + w.BrokenReason
-				}
-				rows = append(rows, []string{w.ID, w.Name, w.Branch, state, ago(time.Now(), w.CreatedAt), w.TreePath})
-			}
-			return t.printTable([]string{"ID", "NAME", "BRANCH", "STATE", "CREATED", "PATH"}, rows)
+					return []string{w.ID, w.Name, w.Branch, state, ago(time.Now(), w.CreatedAt), w.TreePath}
+				})
 		},
 	}
 }

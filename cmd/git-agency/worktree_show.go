@@ -29,18 +29,7 @@ integration worktree; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			switch {
-			case c.Bool("json"):
-				err = t.printJSON(w)
-			case c.Bool("porcelain"):
-				err = t.printBlock(c.Bool("z"), worktreeFields(w))
-			default:
-				err = t.printFields(worktreeFields(w))
-			}
-			if err != nil {
-				return err
-			}
-			return w.Err()
+			return one(t, c, w, worktreeFields, worktreeFields)
 		},
 	}
 }

@@ -24,6 +24,7 @@ type Intent struct {
 	Branch        string    `json:"branch"` // full ref
 	Base          string    `json:"base_commit"`
 	Adopted       bool      `json:"adopted,omitempty"` // the tree was there before and is not ours to remove
+	Marked        bool      `json:"marked,omitempty"`  // … and neither is its marker
 	PID           int       `json:"pid"`
 	StartedAt     time.Time `json:"started_at"`
 }
