@@ -8,6 +8,7 @@ package changeset
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -79,8 +80,16 @@ func (b Worktree) Remove(s Spec) error {
 	return b.unregister(s)
 }
 
-// Abandon unmakes what an interrupted creation left: Create, backwards.
+// Abandon unmakes what an interrupted creation left: Create, backwards. A branch that has moved since
+// says that it was not interrupted but worked in; then nothing is touched.
 func (b Worktree) Abandon(ctx context.Context, s Spec) error {
+	found, err := b.Repo.Lookup(ctx, s.Branch)
+	if err != nil {
+		return err
+	}
+	if tip := found[0].OID; tip != "" && tip != s.Base {
+		return fmt.Errorf("%s has moved to %s since it was made", s.Branch, tip)
+	}
 	return errors.Join(b.Remove(s), b.DeleteBranch(ctx, s, s.Base))
 }
 
@@ -97,10 +106,7 @@ func (b Worktree) DeleteBranch(ctx context.Context, s Spec, at string) error {
 }
 
 func (b Worktree) unregister(s Spec) error {
-	if err := os.Remove(b.registration(s).Link); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return b.Repo.RemoveAdmin(s.ID)
+	return b.Repo.Forget(b.registration(s))
 }
 
 func (b Worktree) registration(s Spec) git.Registration {

@@ -29,8 +29,24 @@ func (r *Repo) AdminDir(name string) string {
 
 // RegisteredAt is where git has the tree of a linked worktree, if it has one.
 func (r *Repo) RegisteredAt(name string) string {
-	w, _ := readAdminEntry(r.AdminDir(name))
-	return w.Path
+	data, err := readSmall(r.AdminDir(name), "gitdir")
+	if err != nil {
+		return ""
+	}
+	return treeOf(r.AdminDir(name), data)
+}
+
+// treeOf is the tree that the content of an entry's gitdir leads to; newer git can write it relative to
+// the entry.
+func treeOf(dir string, gitdir []byte) string {
+	path := strings.TrimSuffix(string(gitdir), "\n")
+	switch {
+	case path == "":
+		return ""
+	case !filepath.IsAbs(path):
+		path = filepath.Join(dir, path)
+	}
+	return filepath.Dir(path)
 }
 
 // readAdmin reads the entries of <common dir>/worktrees without git.
@@ -72,10 +88,7 @@ func readAdminEntry(dir string) (w Worktree, what string) {
 		case strings.TrimSpace(string(data)) == "":
 			what = name + " is empty"
 		case name == "gitdir":
-			w.Path = filepath.Dir(strings.TrimSuffix(string(data), "\n"))
-			if !filepath.IsAbs(w.Path) { // newer git can write it relative to the entry
-				w.Path = filepath.Join(dir, w.Path)
-			}
+			w.Path = treeOf(dir, data)
 		case name == "HEAD":
 			parseHead(data, &w)
 		}

@@ -234,17 +234,16 @@ func (r *Repo) writeTrees(ctx context.Context, s Snapshot, head string) (staged,
 			return "", "", err
 		}
 	}
+	if s.Tree == "" && len(entries) == 0 {
+		return "", "", nil
+	}
 	if staged, err = r.writeTree(ctx, p); err != nil && !exitedWith(err, 128) {
 		return "", "", err
 	}
 	if s.Tree == "" {
 		return staged, "", nil
 	}
-	which := "--all"
-	if s.Onto != "" {
-		which = "--ignore-removal"
-	}
-	if _, err := r.change(ctx, p, "add", which, "--sparse", "--", "."); err != nil {
+	if err := r.addAll(ctx, p, s, entries); err != nil {
 		return "", "", err
 	}
 	if err := r.omit(ctx, p, s.Omit); err != nil {
@@ -259,12 +258,47 @@ func (r *Repo) writeTree(ctx context.Context, p place) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
+// addAll adds what is on disk to the index. Submodules, of which none is checked out, are not in the
+// index meanwhile: git would enter one that appeared just now to ask whether it is dirty.
+func (r *Repo) addAll(ctx context.Context, p place, s Snapshot, entries []indexEntry) error {
+	var links strings.Builder
+	var paths []string
+	for _, e := range entries {
+		if e.mode == gitlink {
+			paths = append(paths, e.path)
+			fmt.Fprintf(&links, "%s %s 0\t%s\x00", e.mode, e.oid, e.path)
+		}
+	}
+	if len(paths) > 0 {
+		away := p
+		away.stdin = strings.Join(paths, "\x00")
+		if _, err := r.change(ctx, away, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
+			return err
+		}
+	}
+	which := "--all"
+	if s.Onto != "" {
+		which = "--ignore-removal"
+	}
+	if _, err := r.change(ctx, p, "add", which, "--sparse", "--", "."); err != nil {
+		return err
+	}
+	if len(paths) > 0 {
+		back := p
+		back.stdin = links.String()
+		if _, err := r.change(ctx, back, "update-index", "-z", "--index-info"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // omit takes a top-level name out of the index; git add has no way to leave out what is ignored too.
 func (r *Repo) omit(ctx context.Context, p place, name string) error {
 	if name == "" {
 		return nil
 	}
-	_, err := r.change(ctx, p, "rm", "-r", "-q", "--cached", "--sparse", "--ignore-unmatch", "--", ":(top,literal)"+name)
+	_, err := r.change(ctx, p, "rm", "-r", "-q", "-f", "--cached", "--sparse", "--ignore-unmatch", "--", ":(top,literal)"+name)
 	return err
 }
 

@@ -2,7 +2,9 @@ package git
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +22,9 @@ type Registration struct {
 // last component of the path it is given, which need not be unique; so it is given a symlink of the
 // name we want. It stores the path behind the link.
 func (r *Repo) AddWorktree(ctx context.Context, w Registration) error {
+	if _, err := os.Lstat(r.AdminDir(w.Name)); err == nil {
+		return fmt.Errorf("git has a worktree called %s already", w.Name)
+	}
 	if err := os.Symlink(w.Tree, w.Link); err != nil {
 		return err
 	}
@@ -33,6 +38,41 @@ func (r *Repo) AddWorktree(ctx context.Context, w Registration) error {
 	got, what := readAdminEntry(r.AdminDir(w.Name))
 	if what != "" || got.Path != w.Tree || got.Branch != w.Branch {
 		return fmt.Errorf("git registered %q on %q as %q %s instead of %q on %q", got.Path, got.Branch, w.Name, what, w.Tree, w.Branch)
+	}
+	return nil
+}
+
+// Forget makes git forget the tree, by whatever name it knows it: where somebody took the name first,
+// git chose another. An entry of the name whose tree is there, and is not ours, stays.
+func (r *Repo) Forget(w Registration) error {
+	if fi, err := os.Lstat(w.Link); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		if err := os.Remove(w.Link); err != nil {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	ours := []string{w.Name}
+	for _, e := range entries {
+		at := r.RegisteredAt(e.Name())
+		switch {
+		case e.Name() != w.Name && at == w.Tree:
+			ours = append(ours, e.Name())
+		case e.Name() == w.Name && at != "":
+			if real, err := filepath.EvalSymlinks(at); err == nil && real != w.Tree {
+				ours[0] = ""
+			}
+		}
+	}
+	for _, name := range ours {
+		if name == "" {
+			continue
+		}
+		if err := r.RemoveAdmin(name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

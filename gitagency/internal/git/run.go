@@ -93,10 +93,12 @@ func exitedWith(err error, codes ...int) bool {
 	return errors.As(err, &g) && slices.Contains(codes, g.ExitCode)
 }
 
-// Refused reports that git ran, said no and changed nothing: it was not killed in the middle.
+// Refused reports that git changed nothing: it said no, or never ran. One that was killed may have
+// changed anything.
 func Refused(err error) bool {
 	var g *Error
-	return errors.As(err, &g) && g.ExitCode <= 128
+	var never *proc.NotStartedError
+	return errors.As(err, &g) && g.ExitCode <= 128 || errors.As(err, &never)
 }
 
 // place is a worktree named by hand, never by a .git file that somebody in it could have written.

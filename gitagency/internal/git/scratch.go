@@ -81,6 +81,7 @@ func (r *Repo) fillScratch(s Snapshot, head, dir string) error {
 type indexEntry struct {
 	tag  byte // H, S for skip-worktree, lower case for assume-unchanged
 	mode string
+	oid  string
 	path string
 }
 
@@ -142,7 +143,7 @@ func (r *Repo) listIndex(ctx context.Context, p place) ([]indexEntry, error) {
 		if !ok || len(fields) != 4 || len(fields[0]) != 1 {
 			return nil, fmt.Errorf("git ls-files answered %q", line)
 		}
-		entries = append(entries, indexEntry{tag: fields[0][0], mode: fields[1], path: path})
+		entries = append(entries, indexEntry{tag: fields[0][0], mode: fields[1], oid: fields[2], path: path})
 	}
 	return entries, nil
 }

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// mount is one line of the kernel's list: the directory root of a file system is seen at point.
-type mount struct{ device, root, point string }
+// mount is one line of the kernel's list: the directory root of a file system is seen at point, which
+// lies in the mount parent.
+type mount struct{ id, parent, device, root, point string }
 
 // readMounts lists what is mounted where. Where there is no such list there are no bind mounts either,
 // or none that can be seen.
@@ -20,12 +21,13 @@ func readMounts() []mount {
 	return parseMounts(string(data))
 }
 
-// parseMounts reads mountinfo: "id parent device root point options…", with octal escapes.
+// parseMounts reads mountinfo: "id parent device root point options…", with octal escapes for the
+// characters that separate.
 func parseMounts(text string) []mount {
 	var mounts []mount
-	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) > 4 {
-			mounts = append(mounts, mount{f[2], unescape(f[3]), unescape(f[4])})
+	for line := range strings.SplitSeq(text, "\n") {
+		if f := strings.Split(line, " "); len(f) > 4 {
+			mounts = append(mounts, mount{f[0], f[1], f[2], unescape(f[3]), unescape(f[4])})
 		}
 	}
 	return mounts
@@ -41,17 +43,41 @@ func byDevice(mounts []mount, path, other string) Relation {
 	return byName(inner1, inner2)
 }
 
-// onDevice says which file system holds a resolved path, and where in it. The last of several mounts on
-// one point is the one that is seen.
+// onDevice says which file system holds a resolved path, and where in it. It goes from mount to mount
+// as a lookup does: the first point on the way is where it goes on, so that what an outer mount hides
+// does not count.
 func onDevice(mounts []mount, path string) (device, inner string) {
-	longest := -1
+	at, ok := outermost(mounts)
+	if !ok {
+		return "", ""
+	}
+	for {
+		next, found := mount{}, false
+		for _, m := range mounts {
+			onTheWay := m.parent == at.id && m.id != at.id && (path == m.point || Contains(m.point, path))
+			if onTheWay && (!found || len(m.point) < len(next.point)) {
+				next, found = m, true
+			}
+		}
+		if !found {
+			return at.device, filepath.Join(at.root, strings.TrimPrefix(path, at.point))
+		}
+		at = next
+	}
+}
+
+// outermost is the mount that holds the root directory and lies in no other that we can see.
+func outermost(mounts []mount) (mount, bool) {
+	ids := map[string]bool{}
 	for _, m := range mounts {
-		if (path == m.point || Contains(m.point, path)) && len(m.point) >= longest {
-			longest = len(m.point)
-			device, inner = m.device, filepath.Join(m.root, strings.TrimPrefix(path, m.point))
+		ids[m.id] = true
+	}
+	for _, m := range mounts {
+		if m.point == "/" && (!ids[m.parent] || m.parent == m.id) {
+			return m, true
 		}
 	}
-	return device, inner
+	return mount{}, false
 }
 
 func unescape(s string) string {

@@ -47,6 +47,8 @@ func Resolve(path string) (string, error) {
 			return filepath.Join(append([]string{next}, todo...)...), nil
 		case err != nil:
 			return "", err
+		case !fi.IsDir() && fi.Mode()&fs.ModeSymlink == 0 && len(todo) > 0:
+			return "", &fs.PathError{Op: "resolve", Path: path, Err: syscall.ENOTDIR} // nobody goes on from a file
 		case fi.Mode()&fs.ModeSymlink == 0:
 			done = next
 			continue

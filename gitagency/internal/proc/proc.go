@@ -43,14 +43,21 @@ type Result struct {
 	ExitCode int // 128+n for a program killed by signal n
 }
 
+// NotStartedError is a program that never ran, so that nothing can have come of it.
+type NotStartedError struct{ Err error }
+
+func (e *NotStartedError) Error() string { return e.Err.Error() }
+func (e *NotStartedError) Unwrap() error { return e.Err }
+
 // Run runs the command. A program that ran and failed is not an error: see Result.ExitCode.
-// An error means it could not be started, or that ctx ended first (then it wraps context.Cause).
+// An error means it could not be started (*NotStartedError), or that ctx ended first (then it wraps
+// context.Cause).
 func Run(ctx context.Context, c Command) (Result, error) {
 	if len(c.Argv) == 0 {
 		return Result{}, errors.New("no program named")
 	}
 	if err := context.Cause(ctx); err != nil {
-		return Result{}, err
+		return Result{}, &NotStartedError{err}
 	}
 	grace := c.Grace
 	if grace == 0 {
@@ -66,7 +73,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	cmd.WaitDelay = grace
 
 	if err := cmd.Start(); err != nil {
-		return Result{}, err
+		return Result{}, &NotStartedError{err}
 	}
 	waitErr := cmd.Wait()
 	res := Result{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: exitCode(cmd.ProcessState)}
