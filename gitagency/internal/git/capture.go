@@ -264,7 +264,7 @@ func (r *Repo) addAll(ctx context.Context, p place, s Snapshot, entries []indexE
 	var links strings.Builder
 	var paths []string
 	for _, e := range entries {
-		if e.mode == gitlink {
+		if fi, err := os.Lstat(filepath.Join(p.tree, e.path)); e.mode == gitlink && err == nil && fi.IsDir() {
 			paths = append(paths, e.path)
 			fmt.Fprintf(&links, "%s %s 0\t%s\x00", e.mode, e.oid, e.path)
 		}
