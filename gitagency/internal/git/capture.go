@@ -259,19 +259,15 @@ func (r *Repo) writeTree(ctx context.Context, p place) (string, error) {
 }
 
 // addAll adds what is on disk to the index. Submodules, of which none is checked out, are not in the
-// index meanwhile: git would enter one that appeared just now to ask whether it is dirty.
+// index meanwhile: git would enter one that appeared just now to ask whether it is dirty. Where its
+// directory is still there afterwards, a submodule is what it was.
 func (r *Repo) addAll(ctx context.Context, p place, s Snapshot, entries []indexEntry) error {
-	var links strings.Builder
-	var paths []string
-	for _, e := range entries {
-		if fi, err := os.Lstat(filepath.Join(p.tree, e.path)); e.mode == gitlink && err == nil && fi.IsDir() {
-			paths = append(paths, e.path)
-			fmt.Fprintf(&links, "%s %s 0\t%s\x00", e.mode, e.oid, e.path)
-		}
-	}
-	if len(paths) > 0 {
+	links := slices.DeleteFunc(slices.Clone(entries), func(e indexEntry) bool { return e.mode != gitlink })
+	if len(links) > 0 {
 		away := p
-		away.stdin = strings.Join(paths, "\x00")
+		for _, e := range links {
+			away.stdin += e.path + "\x00"
+		}
 		if _, err := r.change(ctx, away, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
 			return err
 		}
@@ -283,14 +279,17 @@ func (r *Repo) addAll(ctx context.Context, p place, s Snapshot, entries []indexE
 	if _, err := r.change(ctx, p, "add", which, "--sparse", "--", "."); err != nil {
 		return err
 	}
-	if len(paths) > 0 {
-		back := p
-		back.stdin = links.String()
-		if _, err := r.change(ctx, back, "update-index", "-z", "--index-info"); err != nil {
-			return err
+	back := p
+	for _, e := range links {
+		if fi, err := os.Lstat(filepath.Join(p.tree, e.path)); err == nil && fi.IsDir() || s.Onto != "" {
+			back.stdin += fmt.Sprintf("%s %s 0\t%s\x00", e.mode, e.oid, e.path)
 		}
 	}
-	return nil
+	if back.stdin == "" {
+		return nil
+	}
+	_, err := r.change(ctx, back, "update-index", "-z", "--index-info")
+	return err
 }
 
 // omit takes a top-level name out of the index; git add has no way to leave out what is ignored too.
