@@ -1,0 +1,207 @@
+package changeset
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+const testID = "20260128120500-b7c9"
+
+// lab is a repository in an environment of its own, and a place to put a tree.
+type lab struct {
+	t       *testing.T
+	dir     string // the main worktree
+	data    string // where the tree goes
+	scratch string
+	env     []string
+	repo    *git.Repo
+	backend Worktree
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{t: t, dir: filepath.Join(root, "repo"), data: filepath.Join(root, "data"), scratch: filepath.Join(root, "scratch")}
+	config := filepath.Join(root, "gitconfig")
+	l.must(os.WriteFile(config, []byte("[user]\n\tname = Somebody\n\temail = somebody@example.com\n"), 0o644))
+	l.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + root, "GIT_CONFIG_GLOBAL=" + config, "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_DATE=2026-01-28T12:00:00Z", "GIT_COMMITTER_DATE=2026-01-28T12:00:00Z",
+	}
+	for _, dir := range []string{l.dir, l.data, l.scratch} {
+		l.must(os.Mkdir(dir, 0o755))
+	}
+	l.git("init", "-q", "-b", "main", ".")
+	l.put(l.dir, "a.txt", "a\n")
+	l.put(l.dir, "dir/b.txt", "b\n")
+	l.git("add", "-A")
+	l.git("commit", "-q", "-m", "first")
+	l.must(os.Mkdir(filepath.Join(l.dir, ".git/agency"), 0o755)) // whoever creates holds the lock, which lies there
+	l.repo, err = git.Open(t.Context(), l.dir, l.env)
+	l.must(err)
+	l.backend = Worktree{Repo: l.repo}
+	return l
+}
+
+func (l *lab) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) put(dir, name, content string) {
+	l.t.Helper()
+	path := filepath.Join(dir, name)
+	l.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	l.must(os.WriteFile(path, []byte(content), 0o644))
+}
+
+func (l *lab) git(args ...string) string { l.t.Helper(); return l.in(l.dir, args...) }
+
+func (l *lab) in(dir string, args ...string) string {
+	l.t.Helper()
+	out, err := l.try(dir, args...)
+	if err != nil {
+		l.t.Fatalf("git %q: %v", args, err)
+	}
+	return strings.TrimSuffix(out, "\n")
+}
+
+func (l *lab) try(dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(l.t.Context(), "git", args...)
+	cmd.Dir, cmd.Env = dir, l.env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%w: %s", err, &stderr)
+	}
+	return stdout.String(), nil
+}
+
+func (l *lab) spec() Spec {
+	l.t.Helper()
+	return Spec{
+		ID: testID, Tree: filepath.Join(l.data, "tree"), Branch: "refs/heads/agency/sandbox-" + testID,
+		Base: l.git("rev-parse", "main"), Scratch: l.scratch, Reason: "agency: start " + testID,
+	}
+}
+
+// world is everything a creation could touch: the repository with its refs, logs, locks and entries,
+// the main worktree, where trees go, and the scratch directory. Objects are not part of it.
+func (l *lab) world() map[string]string {
+	l.t.Helper()
+	seen := map[string]string{}
+	for _, root := range []string{l.dir, l.data, l.scratch} {
+		l.must(filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if path == filepath.Join(l.dir, ".git/objects") {
+				return fs.SkipDir
+			}
+			fi, err := d.Info()
+			if err != nil {
+				return err
+			}
+			what := fi.Mode().String()
+			if fi.Mode().IsRegular() {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				what += " " + string(data)
+			}
+			seen[path] = what
+			return nil
+		}))
+	}
+	return seen
+}
+
+func requireSame(t *testing.T, what string, got, want map[string]string) {
+	t.Helper()
+	all := maps.Clone(got)
+	maps.Copy(all, want)
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		g, haveG := got[k]
+		w, haveW := want[k]
+		switch {
+		case !haveG:
+			t.Errorf("%s: %q is gone", what, k)
+		case !haveW:
+			t.Errorf("%s: %q is there and was not: %q", what, k, g)
+		case g != w:
+			t.Errorf("%s: %q is %q and was %q", what, k, g, w)
+		}
+	}
+}
+
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
+
+// TestMain puts a git in front of git, for every process a test starts. It does as git does, unless a
+// test says through killAt that it is to die.
+func TestMain(m *testing.M) {
+	real, err := exec.LookPath("git")
+	if err != nil {
+		panic(err)
+	}
+	dir, err := os.MkdirTemp("", "killer-")
+	if err != nil {
+		panic(err)
+	}
+	script := `#!/bin/sh
+if test -f "$HOME/kill"; then
+	read -r sub when <"$HOME/kill"
+	for arg; do
+		test "$arg" = "$sub" || continue
+		case $when in
+		before) kill -KILL $$ ;;
+		after) '` + real + `' "$@"; kill -KILL $$ ;;
+		middle) GIT_EXEC_PATH='` + dir + `/child' exec '` + real + `' "$@" ;;
+		esac
+	done
+fi
+exec '` + real + `' "$@"
+`
+	child := "#!/bin/sh\nkill -KILL $PPID\n" // what a git starts to help it kills it
+	for name, content := range map[string]string{"git": script, "child/git": child} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			panic(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			panic(err)
+		}
+	}
+	if err := os.Setenv("PATH", dir+":"+os.Getenv("PATH")); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// killAt lets the git of one sub command be killed by SIGKILL: before, in the middle, or after.
+func (l *lab) killAt(sub, when string) {
+	l.t.Helper()
+	l.must(os.WriteFile(filepath.Join(filepath.Dir(l.dir), "kill"), []byte(sub+" "+when+"\n"), 0o644))
+}
+
+func (l *lab) killNoMore() {
+	l.t.Helper()
+	l.must(os.Remove(filepath.Join(filepath.Dir(l.dir), "kill")))
+}

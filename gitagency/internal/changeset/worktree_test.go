@@ -1,0 +1,468 @@
+package changeset
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
+)
+
+var steps = []string{"tree-dir", "branch", "registration", "checkout"}
+
+// points are the places where a creation can be made to fail, in order.
+func points() []string {
+	var all []string
+	for _, s := range steps {
+		all = append(all, s+":before", s+":after")
+	}
+	return all
+}
+
+var errBoom = errors.New("boom")
+
+func faultAt(point string) func(context.Context, string) error {
+	return func(_ context.Context, p string) error {
+		if p == point {
+			return errBoom
+		}
+		return nil
+	}
+}
+
+func TestCreateMakesATreeABranchAndARegistration(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := l.spec()
+	var seen []string
+	tx := undo.Tx{Fault: func(_ context.Context, p string) error { seen = append(seen, p); return nil }}
+	l.must(l.backend.Create(t.Context(), &tx, s))
+	if got, want := strings.Join(seen, " "), strings.Join(points(), " "); got != want {
+		t.Errorf("the steps are %s, want %s", got, want)
+	}
+	if status := l.in(s.Tree, "status", "--porcelain", "--ignored"); status != "" {
+		t.Errorf("status: %q", status)
+	}
+	if head := l.in(s.Tree, "symbolic-ref", "HEAD"); head != s.Branch || l.git("rev-parse", s.Branch) != s.Base {
+		t.Errorf("HEAD is %s at %s", head, l.git("rev-parse", s.Branch))
+	}
+	if log := l.git("reflog", "show", "--format=%gs", s.Branch); log != s.Reason {
+		t.Errorf("its log says %q", log)
+	}
+	if data, err := os.ReadFile(filepath.Join(s.Tree, "dir/b.txt")); err != nil || string(data) != "b\n" {
+		t.Errorf("dir/b.txt: %q, %v", data, err)
+	}
+	if entries, err := os.ReadDir(l.scratch); err != nil || len(entries) > 0 {
+		t.Errorf("in scratch: %v, %v", entries, err)
+	}
+	if !exists(filepath.Join(l.dir, ".git/worktrees", testID, "gitdir")) {
+		t.Error("git's entry has another name")
+	}
+	if upstream, err := l.try(l.dir, "config", "--get-regexp", `branch\.`); err == nil {
+		t.Errorf("it tracks something: %s", upstream)
+	}
+	l.must(l.backend.Sync(s))
+
+	// Committed, it stays.
+	tx.Commit()
+	if failed := tx.Rollback(t.Context()); failed != nil || !exists(s.Tree) {
+		t.Errorf("after the commit: %v", failed)
+	}
+}
+
+func TestWhateverStepFailsARollbackLeavesTheWorldAsItWas(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []struct {
+		name    string
+		arrange func(l *lab)
+	}{
+		{"alone", func(l *lab) {}},
+		{"with siblings", func(l *lab) {
+			var tx undo.Tx
+			s := l.spec()
+			s.ID, s.Tree, s.Branch = "20260128120000-0000", filepath.Join(l.data, "sibling"), "refs/heads/agency/sandbox-20260128120000-0000"
+			l.must(l.backend.Create(l.t.Context(), &tx, s))
+			l.put(s.Tree, "a.txt", "dirty\n")
+		}},
+		{"packed", func(l *lab) { l.git("pack-refs", "--all", "--prune"); l.git("gc", "-q") }},
+	} {
+		for _, point := range points() {
+			for _, how := range []string{"fails", "is cancelled"} {
+				if how == "is cancelled" && kind.name != "alone" {
+					continue
+				}
+				t.Run(kind.name+", "+point+" "+how, func(t *testing.T) {
+					t.Parallel()
+					l := newLab(t)
+					kind.arrange(l)
+					before := l.world()
+					ctx, cancel := context.WithCancelCause(t.Context())
+					defer cancel(nil)
+					tx := undo.Tx{Fault: faultAt(point)}
+					if how == "is cancelled" {
+						tx.Fault = func(_ context.Context, p string) error {
+							if p == point {
+								cancel(errBoom)
+							}
+							return nil
+						}
+					}
+					err := l.backend.Create(ctx, &tx, l.spec())
+					if point != "checkout:after" && !errors.Is(err, errBoom) || point == "checkout:after" && (err != nil) != (how == "fails") {
+						t.Fatalf("got %v", err)
+					}
+					if failed := tx.Rollback(context.WithoutCancel(ctx)); failed != nil {
+						t.Errorf("the rollback: %v", failed)
+					}
+					requireSame(t, "afterwards", l.world(), before)
+					if kind.name == "alone" && how == "fails" { // the same names can be used again
+						var again undo.Tx
+						l.must(l.backend.Create(t.Context(), &again, l.spec()))
+					}
+				})
+			}
+		}
+	}
+}
+
+// The git of every step is really killed, and everything it left is undone.
+func TestAKilledGitIsUndoneToo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ sub, when string }{
+		{"update-ref", "before"},
+		{"update-ref", "after"},
+		{"worktree", "before"},
+		{"worktree", "middle"},
+		{"worktree", "after"},
+		{"read-tree", "before"},
+		{"read-tree", "middle"},
+		{"read-tree", "after"},
+	} {
+		for _, how := range []string{"a rollback", "Abandon"} {
+			t.Run(c.sub+" "+c.when+", "+how, func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t)
+				s := l.spec()
+				if c.sub+c.when == "read-treemiddle" {
+					l.git("config", "filter.kill.smudge", "kill -KILL $PPID")
+					l.put(l.dir, ".git/info/attributes", "b.txt filter=kill\n")
+				}
+				before := l.world()
+				l.killAt(c.sub, c.when)
+				var tx undo.Tx
+				err := l.backend.Create(t.Context(), &tx, s)
+				l.killNoMore()
+				if err == nil || git.Refused(err) {
+					t.Fatalf("got %v; it was not killed", err)
+				}
+				if how == "Abandon" {
+					l.must(l.backend.Abandon(t.Context(), s))
+				} else if failed := tx.Rollback(t.Context()); failed != nil {
+					t.Errorf("the rollback: %v", failed)
+				}
+				requireSame(t, "afterwards", l.world(), before)
+			})
+		}
+	}
+}
+
+func TestAForeignBranchIsNeverTouched(t *testing.T) {
+	t.Parallel()
+	for name, arrange := range map[string]func(l *lab, s Spec){
+		"at the same commit": func(l *lab, s Spec) { l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/")) },
+		"at another commit": func(l *lab, s Spec) {
+			l.git("update-ref", s.Branch, l.git("commit-tree", "-m", "other", "main^{tree}"))
+		},
+		"packed": func(l *lab, s Spec) {
+			l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/"))
+			l.git("pack-refs", "--all", "--prune")
+		},
+		"checked out": func(l *lab, s Spec) {
+			l.git("worktree", "add", "-q", "-b", strings.TrimPrefix(s.Branch, "refs/heads/"), filepath.Join(l.data, "foreign"))
+		},
+		"in the way": func(l *lab, s Spec) { l.git("branch", "agency") },
+		"below":      func(l *lab, s Spec) { l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/")+"/below") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			s := l.spec()
+			arrange(l, s)
+			before := l.world()
+			var tx undo.Tx
+			if err := l.backend.Create(t.Context(), &tx, s); err == nil {
+				t.Fatal("it worked")
+			}
+			if failed := tx.Rollback(t.Context()); failed != nil {
+				t.Errorf("the rollback: %v", failed)
+			}
+			after := l.world()
+			if name == "packed" { // git makes the directory before it looks, and leaves it
+				delete(after, filepath.Join(l.dir, ".git/refs/heads/agency"))
+			}
+			requireSame(t, "afterwards", after, before)
+		})
+	}
+}
+
+func TestADirectoryThatIsThereIsNeverTouched(t *testing.T) {
+	t.Parallel()
+	for name, arrange := range map[string]func(l *lab, s Spec){
+		"with work": func(l *lab, s Spec) { l.put(s.Tree, "precious", "p\n") },
+		"empty":     func(l *lab, s Spec) { l.must(os.Mkdir(s.Tree, 0o700)) },
+		"a file":    func(l *lab, s Spec) { l.put(l.data, "tree", "p\n") },
+		"a link":    func(l *lab, s Spec) { l.must(os.Symlink(l.dir, s.Tree)) },
+		"no parent": func(l *lab, s Spec) { l.must(os.Remove(l.data)); l.must(os.Symlink("/nowhere", l.data)) },
+		"a worktree": func(l *lab, s Spec) {
+			l.git("worktree", "add", "-q", "--detach", s.Tree)
+			l.put(s.Tree, "a.txt", "dirty\n")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			s := l.spec()
+			arrange(l, s)
+			before := l.world()
+			var tx undo.Tx
+			if err := l.backend.Create(t.Context(), &tx, s); err == nil {
+				t.Fatal("it worked")
+			}
+			if failed := tx.Rollback(t.Context()); failed != nil {
+				t.Errorf("the rollback: %v", failed)
+			}
+			requireSame(t, "afterwards", l.world(), before)
+		})
+	}
+}
+
+// A process that was killed at any point leaves what its steps had done. Abandon undoes that, and
+// does it again without harm.
+func TestAbandonUndoesWhateverAnInterruptedCreationLeft(t *testing.T) {
+	t.Parallel()
+	type state struct {
+		name  string
+		until string // the point where it was killed
+		more  func(l *lab, s Spec)
+	}
+	var all []state
+	for _, p := range points() {
+		all = append(all, state{p, p, nil})
+	}
+	admin := func(l *lab) string { return filepath.Join(l.dir, ".git/worktrees", testID) }
+	all = append(all,
+		state{"nothing at all", "tree-dir:before", nil},
+		state{"a lock of the branch", "branch:before", func(l *lab, s Spec) { l.put(l.dir, ".git/"+s.Branch+".lock", "") }},
+		state{"a lock and a log without a branch", "branch:before", func(l *lab, s Spec) {
+			l.put(l.dir, ".git/"+s.Branch+".lock", s.Base+"\n")
+			l.put(l.dir, ".git/logs/"+s.Branch, "rubbish\n")
+		}},
+		state{"a lock of a branch that is there", "branch:after", func(l *lab, s Spec) { l.put(l.dir, ".git/"+s.Branch+".lock", "") }},
+		state{"a packed branch", "branch:after", func(l *lab, s Spec) { l.git("pack-refs", "--all", "--prune") }},
+		state{"the link", "branch:after", func(l *lab, s Spec) { l.must(os.Symlink(s.Tree, filepath.Join(s.Scratch, s.ID))) }},
+		state{"an empty entry", "branch:after", func(l *lab, s Spec) { l.must(os.MkdirAll(admin(l), 0o755)) }},
+		state{"an entry that is being made", "branch:after", func(l *lab, s Spec) { l.put(admin(l), "locked", "initializing") }},
+		state{"an entry without a tree's .git", "registration:after", func(l *lab, s Spec) { l.must(os.Remove(filepath.Join(s.Tree, ".git"))) }},
+		state{"an empty commondir, which hurts every git", "registration:after", func(l *lab, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "commondir"), 0)) }},
+		state{"an empty gitdir", "registration:after", func(l *lab, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "gitdir"), 0)) }},
+		state{"an empty HEAD", "registration:after", func(l *lab, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "HEAD"), 0)) }},
+		state{"locks in the entry", "registration:after", func(l *lab, s Spec) {
+			l.put(admin(l), "index.lock", "")
+			l.put(admin(l), "HEAD.lock", "")
+			l.put(admin(l), "locked", "initializing")
+		}},
+		state{"half a checkout", "checkout:after", func(l *lab, s Spec) { l.must(os.Remove(filepath.Join(s.Tree, "a.txt"))) }},
+		state{"no tree any more", "checkout:after", func(l *lab, s Spec) { l.must(os.RemoveAll(s.Tree)) }},
+		state{"no entry any more", "checkout:after", func(l *lab, s Spec) { l.must(os.RemoveAll(admin(l))) }},
+		state{"no branch any more", "checkout:after", func(l *lab, s Spec) { l.git("update-ref", "-d", s.Branch) }},
+		state{"a removal that was killed", "checkout:after", func(l *lab, s Spec) {
+			l.must(os.Rename(admin(l), filepath.Join(l.dir, ".git/agency/removed-"+testID)))
+		}},
+	)
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			s := l.spec()
+			before := l.world()
+			tx := undo.Tx{Fault: faultAt(c.until)}
+			if err := l.backend.Create(t.Context(), &tx, s); !errors.Is(err, errBoom) {
+				t.Fatal(err)
+			}
+			if c.more != nil {
+				c.more(l, s)
+			}
+			for range 2 {
+				l.must(l.backend.Abandon(t.Context(), s))
+				got := l.world()
+				if c.name == "a packed branch" { // git's own file, which holds no less than before
+					delete(got, filepath.Join(l.dir, ".git/packed-refs"))
+					delete(got, filepath.Join(l.dir, ".git/refs/heads/main"))
+					delete(before, filepath.Join(l.dir, ".git/refs/heads/main"))
+				}
+				requireSame(t, "afterwards", got, before)
+			}
+			if refs := l.git("for-each-ref", "--format=%(refname)"); refs != "refs/heads/main" {
+				t.Errorf("refs: %q", refs)
+			}
+			l.git("fsck")
+			var again undo.Tx
+			l.must(l.backend.Create(t.Context(), &again, s))
+		})
+	}
+}
+
+// What the branch has gained since is somebody's work.
+func TestABranchThatMovedIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := l.spec()
+	var tx undo.Tx
+	l.must(l.backend.Create(t.Context(), &tx, s))
+	l.put(s.Tree, "new", "n\n")
+	l.in(s.Tree, "add", "-A")
+	l.in(s.Tree, "commit", "-q", "-m", "new")
+	tip := l.git("rev-parse", s.Branch)
+	log := l.git("reflog", "show", s.Branch)
+	if err := l.backend.DeleteBranch(t.Context(), s, s.Base); err == nil {
+		t.Error("deleted from where it is not")
+	}
+	if failed := tx.Rollback(t.Context()); len(failed) == 0 {
+		t.Error("a rollback that could not undo everything says nothing")
+	}
+	if err := l.backend.Abandon(t.Context(), s); err == nil {
+		t.Error("an abandonment that could not undo everything says nothing")
+	}
+	if l.git("rev-parse", s.Branch) != tip || l.git("reflog", "show", s.Branch) != log {
+		t.Error("the branch or its log is not what it was")
+	}
+	l.must(l.backend.DeleteBranch(t.Context(), s, tip))
+	if out, err := l.try(l.dir, "rev-parse", "-q", "--verify", s.Branch); err == nil {
+		t.Errorf("it is still at %s", out)
+	}
+}
+
+func TestRemoveLeavesTheBranch(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := l.spec()
+	var tx undo.Tx
+	l.must(l.backend.Create(t.Context(), &tx, s))
+	l.put(s.Tree, "untracked", "u\n")
+	for range 2 {
+		l.must(l.backend.Remove(s))
+		if exists(s.Tree) || exists(filepath.Join(l.dir, ".git/worktrees")) {
+			t.Error("the tree or git's entry is still there")
+		}
+		if l.git("rev-parse", s.Branch) != s.Base || l.git("reflog", "show", s.Branch) == "" {
+			t.Error("the branch or its log is not what it was")
+		}
+	}
+}
+
+func TestSyncFailsWhereSomethingIsMissing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := l.spec()
+	if err := l.backend.Sync(s); err == nil {
+		t.Error("nothing is there, and it is durable?")
+	}
+	var tx undo.Tx
+	l.must(l.backend.Create(t.Context(), &tx, s))
+	l.must(os.Remove(filepath.Join(s.Tree, ".git")))
+	if err := l.backend.Sync(s); err == nil {
+		t.Error("the .git file is not there, and it is durable?")
+	}
+}
+
+// Invariant 7: "rollback undoes only what this very run created." The maker of a spec has checked that
+// every name is free, but a plain git does not know our lock.
+
+// Cancelled before git even started: nothing was created, so there is nothing to undo.
+func TestACancelledCreationLeavesABranchSomebodyMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := l.spec()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tx := undo.Tx{Fault: func(_ context.Context, p string) error {
+		if p == "branch:before" {
+			l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/"), s.Base)
+			cancel()
+		}
+		return nil
+	}}
+	if err := l.backend.Create(ctx, &tx, s); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	tx.Rollback(t.Context())
+	if _, err := l.try(l.dir, "rev-parse", "-q", "--verify", s.Branch); err != nil {
+		t.Error("somebody's branch is gone")
+	}
+}
+
+// Git gives a worktree another name (…1) where an entry of the name exists. That entry is somebody's;
+// the other one would be ours.
+func TestARollbackRemovesTheEntryGitMadeAndNoOther(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := l.spec()
+	foreign := filepath.Join(l.data, testID)
+	tx := undo.Tx{Fault: func(_ context.Context, p string) error {
+		if p == "registration:before" {
+			l.git("worktree", "add", "-q", "--detach", foreign)
+		}
+		return nil
+	}}
+	if err := l.backend.Create(t.Context(), &tx, s); err == nil {
+		t.Fatal("it worked")
+	}
+	tx.Rollback(t.Context())
+	if status, err := l.try(foreign, "status", "--porcelain"); err != nil || status != "" {
+		t.Errorf("somebody's worktree is none any more: %q, %v", status, err)
+	}
+	if entries, err := os.ReadDir(filepath.Join(l.dir, ".git/worktrees")); err != nil || len(entries) != 1 {
+		t.Errorf("the entries are %v, %v", entries, err)
+	}
+}
+
+// The same for the link.
+func TestARollbackLeavesAFileInTheWayOfTheLink(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := l.spec()
+	l.put(l.scratch, testID, "mine\n")
+	var tx undo.Tx
+	if err := l.backend.Create(t.Context(), &tx, s); err == nil {
+		t.Fatal("it worked")
+	}
+	tx.Rollback(t.Context())
+	if !exists(filepath.Join(l.scratch, testID)) {
+		t.Error("somebody's file is gone")
+	}
+}
+
+// Killed between the record and the removal of its intent, a creation is whole and is worked in. When
+// its record is lost later, the intent says that it never was. Its branch says otherwise: work has been
+// committed there.
+func TestAbandonLeavesTheTreeOfABranchThatMoved(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := l.spec()
+	var tx undo.Tx
+	l.must(l.backend.Create(t.Context(), &tx, s))
+	l.put(s.Tree, "committed", "c\n")
+	l.in(s.Tree, "add", "-A")
+	l.in(s.Tree, "commit", "-q", "-m", "work")
+	l.put(s.Tree, "precious", "not committed\n")
+	if err := l.backend.Abandon(t.Context(), s); err == nil {
+		t.Error("somebody's work was abandoned")
+	}
+	if !exists(filepath.Join(s.Tree, "precious")) {
+		t.Error("what was not committed is gone, and only then it was refused")
+	}
+}

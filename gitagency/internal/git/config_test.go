@@ -1,0 +1,103 @@
+package git
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseConfigReadsScopeOriginKeyAndValue(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		out  string
+		want Config
+	}{
+		{"", Config{}},
+		{"local\x00file:.git/config\x00agency.x\ny\x00", Config{"agency.x": {"y", "local", "file:.git/config"}}},
+		{"global\x00file:/a\nb\x00agency.x\n\x00", Config{"agency.x": {"", "global", "file:/a\nb"}}},
+		{"local\x00file:f\x00agency.flag\x00", Config{"agency.flag": {"true", "local", "file:f"}}},
+		{"local\x00file:f\x00agency.x\none\ntwo\n\x00", Config{"agency.x": {"one\ntwo\n", "local", "file:f"}}},
+		{"system\x00file:/etc\x00agency.x\n1\x00local\x00file:f\x00agency.x\n2\x00command\x00command line:\x00agency.x\n3\x00", Config{"agency.x": {"3", "command", "command line:"}}},
+		{"local\x00file:f\x00agency.Pro file.changeset\nclone\x00", Config{"agency.Pro file.changeset": {"clone", "local", "file:f"}}},
+		{"local\x00file:\xff\x00agency.x\n\xff\x00", Config{"agency.x": {"\xff", "local", "file:\xff"}}},
+	} {
+		if got, err := parseConfig(c.out); err != nil || !maps.Equal(got, c.want) {
+			t.Errorf("%q: %q, %v", c.out, got, err)
+		}
+	}
+	for _, out := range []string{"x", "local\x00file:f\x00agency.x", "local\x00", "local\x00file:f\x00", "local\x00file:f\x00agency.x\ny\x00local"} {
+		if got, err := parseConfig(out); err == nil {
+			t.Errorf("%q: %q", out, got)
+		}
+	}
+}
+
+// Whatever is read can be written the way git writes it and read again.
+func FuzzParseConfig(f *testing.F) {
+	f.Add("local\x00file:.git/config\x00agency.x\ny\x00")
+	f.Add("command\x00command line:\x00agency.flag\x00global\x00file:/x\x00agency.flag\n\x00")
+	f.Fuzz(func(t *testing.T, out string) {
+		config, err := parseConfig(out)
+		if err != nil {
+			return
+		}
+		var b strings.Builder
+		for _, key := range slices.Sorted(maps.Keys(config)) {
+			s := config[key]
+			b.WriteString(s.Scope + "\x00" + s.Origin + "\x00" + key + "\n" + s.Value + "\x00")
+		}
+		again, err := parseConfig(b.String())
+		if err != nil || !maps.Equal(again, config) {
+			t.Errorf("%q became %q, %v", config, again, err)
+		}
+	})
+}
+
+func TestOpenReadsTheSettingsOfEveryScope(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.configure("agency.lines", "one\ntwo = \"three\" # four")
+	l.configure("agency.over", "global")
+	l.configure("agency.Pro file.changeset", "clone")
+	l.configure("other.x", "not ours")
+	l.configure("checkout.workers", "3")
+	l.git("config", "agency.over", "local")
+	l.git("config", "agency.dataDir", "~/data")
+	l.put(l.dir, ".git/more", "[agency]\n\tflag\n\tempty =\n")
+	l.git("config", "include.path", "more")
+	l.env = append(l.env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=agency.counted", "GIT_CONFIG_VALUE_0=c")
+	l.env = append(l.env, "GIT_CONFIG_PARAMETERS='agency.over'='command' 'agency.bare'")
+	global, local := "file:"+l.global, "file:.git/config"
+	want := Config{
+		"agency.lines":              {"one\ntwo = \"three\" # four", "global", global},
+		"agency.Pro file.changeset": {"clone", "global", global},
+		"checkout.workers":          {"3", "global", global},
+		"agency.over":               {"command", "command", "command line:"},
+		"agency.counted":            {"c", "command", "command line:"},
+		"agency.bare":               {"true", "command", "command line:"},
+		"core.bare":                 {"false", "local", local},
+		"agency.datadir":            {"~/data", "local", local},
+		"agency.flag":               {"true", "local", "file:.git/more"},
+		"agency.empty":              {"", "local", "file:.git/more"},
+	}
+	if got := l.open().Config; !maps.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+func TestSettingsOfAWorktreeHaveThatScope(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	linked := filepath.Join(tempDir(t), "linked")
+	l.git("worktree", "add", "-q", "--detach", linked)
+	l.git("config", "extensions.worktreeConfig", "true")
+	l.in(linked, "config", "--worktree", "agency.x", "here")
+	if got := l.openIn(linked).Config["agency.x"]; got.Value != "here" || got.Scope != "worktree" {
+		t.Errorf("got %+v", got)
+	}
+	if got, have := l.open().Config["agency.x"]; have {
+		t.Errorf("elsewhere: %+v", got)
+	}
+}

@@ -1,0 +1,93 @@
+package git
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestScrubKeepsHowGitIsConfiguredAndDropsWhatAHookOrAliasLeft(t *testing.T) {
+	t.Parallel()
+	kept := []string{
+		"PATH=/bin", "HOME=/home/me", "LANG=de_DE.UTF-8", "EMPTY=", "GITHUB_TOKEN=x", "NO_EQUALS_SIGN", "MY_GIT_DIR=/x",
+		"GIT_EXEC_PATH=/usr/lib/git-core", "GIT_ASKPASS=ask", "GIT_SSH=ssh", "GIT_SSH_COMMAND=ssh -v", "GIT_SSL_NO_VERIFY=1",
+		"GIT_HTTP_USER_AGENT=x", "GIT_ALLOW_PROTOCOL=https", "GIT_PROTOCOL=version=2", "GIT_PROXY_COMMAND=p",
+		"GIT_CONFIG_GLOBAL=/g", "GIT_CONFIG_SYSTEM=/s", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_PARAMETERS='a.b'='c'",
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c", "GIT_LFS_SKIP_SMUDGE=1",
+		"GIT_TRACE=/tmp/trace", "GIT_TRACE2_EVENT=/tmp/dir", "GIT_TRACE_PACKET=/x",
+	}
+	dropped := []string{
+		// git rev-parse --local-env-vars, without the configuration
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES=/x", "GIT_CONFIG=/x", "GIT_OBJECT_DIRECTORY=/x", "GIT_DIR=.git", "GIT_WORK_TREE=.",
+		"GIT_IMPLICIT_WORK_TREE=0", "GIT_GRAFT_FILE=/x", "GIT_INDEX_FILE=.git/index", "GIT_NO_REPLACE_OBJECTS=1",
+		"GIT_REPLACE_REF_BASE=x", "GIT_PREFIX=sub/", "GIT_INTERNAL_SUPER_PREFIX=x", "GIT_SHALLOW_FILE=/x", "GIT_COMMON_DIR=/x",
+		// what hooks and options add
+		"GIT_QUARANTINE_PATH=/x", "GIT_NAMESPACE=x", "GIT_LITERAL_PATHSPECS=1", "GIT_GLOB_PATHSPECS=1", "GIT_NOGLOB_PATHSPECS=1",
+		"GIT_ICASE_PATHSPECS=1", "GIT_CEILING_DIRECTORIES=/", "GIT_EXTERNAL_DIFF=x", "GIT_REFLOG_ACTION=x", "GIT_EDITOR=:",
+		"GIT_SEQUENCE_EDITOR=:", "GIT_PAGER=less", "GIT_AUTHOR_NAME=x", "GIT_AUTHOR_DATE=x", "GIT_COMMITTER_EMAIL=x",
+		"GIT_OPTIONAL_LOCKS=1", "GIT_INDEX_VERSION=2", "GIT_DEFAULT_HASH=sha256", "GIT_ATTR_SOURCE=HEAD", "GIT_FLUSH=1",
+		"GIT_TRACE=1", "GIT_TRACE2=true", "GIT_TRACE_SETUP=2", "GIT_TRACE2_PERF=5", "GIT_TRACE_CURL=", "GIT_TERMINAL_PROMPT=1",
+		"LC_ALL=de_DE.UTF-8", "LANGUAGE=de",
+	}
+	want := append(slices.Clone(kept), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0")
+	// The order must not matter to what is kept.
+	mixed := slices.Concat(dropped[:20], kept[:10], dropped[20:], kept[10:])
+	given := slices.Clone(mixed)
+	if got := scrub(mixed); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if !slices.Equal(mixed, given) {
+		t.Error("the environment that was given is changed")
+	}
+}
+
+// What this very git calls local to a repository is not there afterwards, whatever its version.
+func TestScrubDropsEveryVariableGitCallsLocal(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for name := range strings.FieldsSeq(l.git("rev-parse", "--local-env-vars")) {
+		if strings.HasPrefix(name, "GIT_CONFIG_") {
+			continue // how the user's git is configured
+		}
+		if got := scrub([]string{name + "=/x"}); len(got) != 2 {
+			t.Errorf("%s is kept", name)
+		}
+	}
+}
+
+// In a hook that runs during "git commit -a" the index is a file that the user's commit depends on.
+func TestNothingReachesAGitThatWasInheritedFromAHook(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	other := newLab(t)
+	other.write("other", "o\n")
+	other.commit("other")
+	repo := l.openIn(l.dir,
+		"GIT_INDEX_FILE="+l.dir+"/.git/next-index-1.lock", "GIT_PREFIX=dir/", "GIT_EDITOR=:", "GIT_REFLOG_ACTION=x",
+		"GIT_LITERAL_PATHSPECS=1", "GIT_AUTHOR_NAME=Hook")
+	before := states(t, l.dir+"/.git/index")
+	w := l.sandbox(repo)
+	requireSame(t, "the index of the main worktree", states(t, l.dir+"/.git/index"), before)
+	if exists(l.dir + "/.git/next-index-1.lock") {
+		t.Error("the index of the hook was written")
+	}
+	if status := l.in(w.Tree, "status", "--porcelain"); status != "" {
+		t.Errorf("status: %q", status)
+	}
+	l.put(w.Tree, "new", "n\n")
+	got := l.capture(repo, l.snapshot(w))
+	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"new": "100644 n\n"}))
+}
+
+// An absolute path need not be a file: this one is the very pipe we read answers from.
+func TestATraceOnStandardOutputDoesNotEndUpInAnswers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo, err := Open(t.Context(), l.dir, append(l.env, "GIT_TRACE=/dev/stdout"))
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	if got, err := repo.Lookup(t.Context(), "HEAD"); err != nil || got[0].OID != l.git("rev-parse", "HEAD") {
+		t.Errorf("Lookup: %v, %v", got, err)
+	}
+}

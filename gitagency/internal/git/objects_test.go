@@ -1,0 +1,247 @@
+package git
+
+import (
+	"crypto/sha1"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.write("sp ace", "s\n")
+	head := l.commit("spaces")
+	l.git("tag", "light")
+	l.git("tag", "-a", "-m", "heavy", "heavy")
+	l.git("branch", strings.Repeat("a", 40))
+	object := func(name, kind string) Object { return Object{OID: l.git("rev-parse", name), Type: kind} }
+	questions := []struct {
+		name string
+		want Object
+	}{
+		{"HEAD", object("HEAD", "commit")},
+		{"refs/heads/main", object("HEAD", "commit")},
+		{"refs/heads/none", Object{}},
+		{"HEAD^{tree}", object("HEAD^{tree}", "tree")},
+		{"HEAD:a.txt", object("HEAD:a.txt", "blob")},
+		{"HEAD:sp ace", object("HEAD:sp ace", "blob")},
+		{"HEAD:no such file", Object{}},
+		{"HEAD:", object("HEAD^{tree}", "tree")},
+		{"no such branch^{commit}", Object{}},
+		{"refs/heads/with space", Object{}},
+		{"refs/tags/heavy", object("refs/tags/heavy", "tag")},
+		{"refs/tags/heavy^{commit}", object("HEAD", "commit")},
+		{"light", object("HEAD", "commit")},
+		{head, object("HEAD", "commit")},
+		{head[:12], object("HEAD", "commit")},
+		{strings.Repeat("1", 40), Object{}},
+		{strings.Repeat("1", 40) + "^{commit}", Object{}},
+		{strings.Repeat("0", 40), Object{}},
+		{"refs/heads/" + strings.Repeat("a", 40), object("HEAD", "commit")},
+		{"HEAD^{blob}", Object{}},
+		{"HEAD~5", Object{}},
+		{"", Object{}},
+		{" ", Object{}},
+		{"-x", Object{}},
+		{"--all", Object{}},
+		{"HEAD^{", Object{}},
+		{"main..main", Object{}},
+		{"\xff", Object{}},
+		{"x missing", Object{}},
+		{"missing", Object{}},
+	}
+	var names []string
+	var want []Object
+	for _, q := range questions {
+		names, want = append(names, q.name), append(want, q.want)
+	}
+	got, err := l.open().Lookup(t.Context(), names...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range names {
+		if got[i] != want[i] {
+			t.Errorf("%q: %+v, want %+v", name, got[i], want[i])
+		}
+		if got[i].Missing() != (want[i] == Object{}) {
+			t.Errorf("%q: missing %v", name, got[i].Missing())
+		}
+	}
+	// Alone each gets the same answer.
+	for i, name := range names {
+		if one, err := l.open().Lookup(t.Context(), name); err != nil || one[0] != want[i] {
+			t.Errorf("%q alone: %+v, %v", name, one, err)
+		}
+	}
+}
+
+func TestLookupTakesAnAmbiguousNameForMissing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	seen := map[string]string{}
+	for i := 0; ; i++ {
+		content := fmt.Sprint(i)
+		prefix := fmt.Sprintf("%x", sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(content), content)))[:4]
+		other, twice := seen[prefix]
+		seen[prefix] = content
+		if !twice {
+			continue
+		}
+		l.write("one", content)
+		l.write("two", other)
+		oids := strings.Fields(l.git("hash-object", "-w", "one", "two"))
+		got, err := l.open().Lookup(t.Context(), prefix, oids[0], "HEAD", oids[1])
+		if err != nil || !got[0].Missing() || got[1].OID != oids[0] || got[2].Missing() || got[3].OID != oids[1] {
+			t.Errorf("%s: %+v, %v", prefix, got, err)
+		}
+		return
+	}
+}
+
+func TestLookupRefusesNamesThatWouldBeSeveralQuestions(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	for _, name := range []string{"HEAD\nHEAD", "HEAD\n", "\n", "HEAD\x00"} {
+		if got, err := repo.Lookup(t.Context(), "HEAD", name); err == nil {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}
+
+func TestResolveCommit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	older, newer := l.two()
+	l.git("branch", "topic/x", older)
+	l.git("tag", "-a", "-m", "v1", "v1", older)
+	l.git("tag", "light", older)
+	l.git("branch", "both", older)
+	l.git("tag", "both", newer)
+	l.git("update-ref", "refs/heads/-dash", older)
+	l.git("update-ref", "refs/heads/--all", older)
+	linked := filepath.Join(tempDir(t), "linked")
+	l.git("worktree", "add", "-q", linked, "topic/x")
+	detached := filepath.Join(tempDir(t), "detached")
+	l.git("worktree", "add", "-q", "--detach", detached, older)
+
+	for _, c := range []struct {
+		in, name    string
+		oid, branch string
+	}{
+		{l.dir, "HEAD", newer, "main"},
+		{l.dir, "@", newer, "main"},
+		{l.dir, "main", newer, "main"},
+		{l.dir, "refs/heads/main", newer, "main"},
+		{l.dir, "heads/main", newer, "main"},
+		{l.dir, "topic/x", older, "topic/x"},
+		{l.dir, "main~1", older, ""},
+		{l.dir, "HEAD^{/first}", older, ""},
+		{l.dir, "v1", older, ""},
+		{l.dir, "light", older, ""},
+		{l.dir, "both", newer, ""}, // git takes the tag
+		{l.dir, older, older, ""},
+		{l.dir, older[:10], older, ""},
+		{l.dir, "-dash", older, "-dash"},
+		{l.dir, "--all", older, "--all"},
+		{linked, "HEAD", older, "topic/x"},
+		{linked, "main", newer, "main"},
+		{detached, "HEAD", older, ""},
+		{l.dir, "none", "", ""},
+		{l.dir, "", "", ""},
+		{l.dir, "-", "", ""},
+		{l.dir, "--", "", ""},
+		{l.dir, "--help", "", ""},
+		{l.dir, "--git-dir", "", ""},
+		{l.dir, "-x", "", ""},
+		{l.dir, "main..topic/x", "", ""},
+		{l.dir, "main...topic/x", "", ""},
+		{l.dir, "main^@", "", ""},
+		{l.dir, "main main", "", ""},
+		{l.dir, "main\nmain", "", ""},
+		{l.dir, "HEAD:a.txt", "", ""},
+		{l.dir, "HEAD^{tree}", "", ""},
+		{l.dir, "a.txt", "", ""},
+		{l.dir, strings.Repeat("1", 40), "", ""},
+		{l.dir, "\xff", "", ""},
+		{l.dir, "$(touch x)", "", ""},
+	} {
+		t.Run(filepath.Base(c.in)+" "+c.name, func(t *testing.T) {
+			t.Parallel()
+			oid, branch, ok, err := l.openIn(c.in).ResolveCommit(t.Context(), c.name)
+			if err != nil || oid != c.oid || branch != c.branch || ok != (c.oid != "") {
+				t.Errorf("got %q %q %v, %v; want %q %q", oid, branch, ok, err, c.oid, c.branch)
+			}
+		})
+	}
+}
+
+func TestAnUnbornHeadIsNoCommitButHasABranch(t *testing.T) {
+	t.Parallel()
+	l := emptyLab(t)
+	l.git("init", "-q", "-b", "topic/x", ".")
+	repo := l.open()
+	if oid, branch, ok, err := repo.ResolveCommit(t.Context(), "HEAD"); ok || err != nil {
+		t.Errorf("got %q %q, %v", oid, branch, err)
+	}
+	if got := repo.HeadBranch(); got != "topic/x" {
+		t.Errorf("its branch is %q", got)
+	}
+}
+
+func TestHeadBranchIsThatOfTheWorktreeTheCallerStandsIn(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	linked := filepath.Join(tempDir(t), "linked")
+	l.git("worktree", "add", "-q", "-b", "of-linked", linked)
+	detached := filepath.Join(tempDir(t), "detached")
+	l.git("worktree", "add", "-q", "--detach", detached)
+	got := []string{l.open().HeadBranch(), l.openIn(linked).HeadBranch(), l.openIn(detached).HeadBranch()}
+	if want := []string{"main", "of-linked", ""}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestIsAncestor(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	older, newer := l.two()
+	repo := l.open()
+	for _, c := range []struct {
+		a, b      string
+		want, bad bool
+	}{
+		{older, newer, true, false},
+		{newer, older, false, false},
+		{newer, newer, true, false},
+		{"", newer, false, false},
+		{newer, "", false, false},
+		{strings.Repeat("1", 40), newer, false, true},
+	} {
+		if got, err := repo.IsAncestor(t.Context(), c.a, c.b); got != c.want || (err != nil) != c.bad {
+			t.Errorf("%q in %q: %v, %v", c.a, c.b, got, err)
+		}
+	}
+}
+
+func TestResolveCommitAnswersWithAnObjectIDOrNot(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	if oid, _, ok, err := repo.ResolveCommit(t.Context(), "^main"); ok || err != nil {
+		t.Errorf("not a commit, but everything that is not in one: %q, %v", oid, err)
+	}
+}
+
+// gitrevisions(7): "<commit-ish>" includes ":/<text>".
+func TestResolveCommitFindsACommitByItsMessage(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	if oid, _, ok, err := repo.ResolveCommit(t.Context(), ":/first"); !ok || oid != l.git("rev-parse", ":/first") {
+		t.Errorf("got %q %v, %v", oid, ok, err)
+	}
+}

@@ -1,0 +1,151 @@
+package guard
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// mounts reports whether the test runs where it may mount. Otherwise it runs again in a mount
+// namespace of its own, in another process, and fails here if it fails there.
+func mounts(t *testing.T) bool {
+	t.Helper()
+	const inside = "GUARD_TEST_MOUNTS"
+	if os.Getenv(inside) == t.Name() {
+		return true
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inside+"="+t.Name(), "TMPDIR="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		}
+	}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case cmd.ProcessState == nil:
+		t.Skipf("skipped: bind mounts; no mount namespace here: %v", err)
+	case strings.Contains(string(out), "skipped: "):
+		t.Skipf("%s", out)
+	case err != nil:
+		t.Errorf("in a mount namespace: %v\n%s", err, out)
+	case !strings.Contains(string(out), "--- PASS: "+t.Name()):
+		t.Errorf("it did not run:\n%s", out)
+	}
+	return false
+}
+
+// bind makes a directory appear at another place, until the namespace ends.
+func bind(t *testing.T, from, to string) {
+	t.Helper()
+	if err := syscall.Mount(from, to, "", syscall.MS_BIND, ""); err != nil {
+		t.Skipf("skipped: bind mounts are not allowed here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(to, syscall.MNT_DETACH) })
+}
+
+func TestRelationSeesThroughABindMountOfATree(t *testing.T) {
+	t.Parallel()
+	if !mounts(t) {
+		return
+	}
+	root := tempDir(t)
+	tree := mkdir(t, root, "tree")
+	mkdir(t, tree, "sub")
+	again := mkdir(t, root, "mnt", "again")
+	bind(t, tree, again)
+	for _, c := range []struct {
+		place, tree string
+		want        Relation
+	}{
+		{again, tree, Same},
+		{tree, again, Same},
+		{again + "/new", tree, Inside},
+		{again + "/sub/new", tree, Inside},
+		{tree + "/new", again, Inside},
+		{root + "/mnt", again, Around},
+		{tree, again + "/sub", Around},
+		{root + "/mnt/other", tree, Apart},
+	} {
+		if got := locate(t, c.place).Relation(c.tree); got != c.want {
+			t.Errorf("%s and %s: %q, want %q", c.place, c.tree, got, c.want)
+		}
+	}
+}
+
+// Invariant 3: "no sandbox path may equal, contain or lie inside an integration tree, by any spelling
+// (symlinks, .., case, bind)". Above a mount point one does not see the directories the mounted one
+// really lies in; a mount of something inside the tree is no place of its own for that.
+func TestRelationSeesThroughABindMountOfPartOfATree(t *testing.T) {
+	t.Parallel()
+	if !mounts(t) {
+		return
+	}
+	root := tempDir(t)
+	tree := mkdir(t, root, "tree")
+	sub := mkdir(t, tree, "sub", "deep")
+	mkdir(t, sub, "inner")
+	again := mkdir(t, root, "mnt")
+	bind(t, sub, again)
+	for _, c := range []struct {
+		place, tree string
+		want        Relation
+	}{
+		{again, tree, Inside},            // it is tree/sub/deep
+		{again + "/new", tree, Inside},   // it would be tree/sub/deep/new
+		{tree, again + "/inner", Around}, // that is tree/sub/deep/inner
+		{tree + "/sub", again, Around},   //
+		{root + "/other", again, Apart},  //
+		{tree + "/other", again, Apart},  //
+	} {
+		if got := locate(t, c.place).Relation(c.tree); got != c.want {
+			t.Errorf("%s and %s: %q, want %q", c.place, c.tree, got, c.want)
+		}
+	}
+}
+
+// The kernel escapes only space, tab, newline and backslash. Other characters that Go calls space are
+// part of a name.
+func TestRelationSeesThroughABindMountWhateverItsName(t *testing.T) {
+	t.Parallel()
+	if !mounts(t) {
+		return
+	}
+	for _, name := range []string{"sp ace", "new\nline", "back\\slash", "\\040", "no-break\u00a0space", "carriage\rreturn", "form\ffeed", "ideographic\u3000space", "non\xffutf8"} {
+		root := tempDir(t)
+		tree := mkdir(t, root, "tree "+name)
+		sub := mkdir(t, tree, "s "+name)
+		again := mkdir(t, root, "mnt "+name)
+		bind(t, sub, again)
+		if got := locate(t, again+"/new").Relation(tree); got != Inside {
+			t.Errorf("%q: %q", name, got)
+		}
+	}
+}
+
+// A mount that a later one on a directory above it hides is not what anybody sees.
+func TestRelationIsNotMisledByAMountThatIsHidden(t *testing.T) {
+	t.Parallel()
+	if !mounts(t) {
+		return
+	}
+	root := tempDir(t)
+	tree := mkdir(t, root, "tree", "sub")
+	unrelated := mkdir(t, root, "unrelated")
+	mkdir(t, root, "mnt", "x")
+	mkdir(t, tree, "x")
+	mkdir(t, unrelated, "x")
+	bind(t, unrelated, root+"/mnt/x") // first on /mnt/x …
+	bind(t, tree, root+"/mnt")        // … then on /mnt, so that /mnt/x is tree/sub/x
+	if got := locate(t, root+"/mnt/x/new").Relation(root + "/tree"); got != Inside {
+		t.Errorf("it lies in tree/sub/x, and %q is said", got)
+	}
+	if got := locate(t, root+"/mnt/x/new").Relation(unrelated); got != Apart {
+		t.Errorf("it does not lie in unrelated, and %q is said", got)
+	}
+}

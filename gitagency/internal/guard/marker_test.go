@@ -1,0 +1,332 @@
+package guard
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+func TestAMarkerIsARegularFileInARealDirectory(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		arrange func(t *testing.T, tree string)
+		want    bool
+	}{
+		"nothing":                  {func(t *testing.T, tree string) {}, false},
+		"an empty directory":       {func(t *testing.T, tree string) { mkdir(t, tree, Dir) }, false},
+		"the marker":               {func(t *testing.T, tree string) { write(t, "", tree, Dir, "SANDBOX_MARKER") }, true},
+		"with anything in it":      {func(t *testing.T, tree string) { write(t, "x", tree, Dir, "SANDBOX_MARKER") }, true},
+		"the other marker":         {func(t *testing.T, tree string) { write(t, "", tree, Dir, "INTEGRATION_MARKER") }, false},
+		"another letter case":      {func(t *testing.T, tree string) { write(t, "", tree, Dir, "sandbox_marker") }, false},
+		"a file for a directory":   {func(t *testing.T, tree string) { write(t, "", tree, Dir) }, false},
+		"a directory for a marker": {func(t *testing.T, tree string) { mkdir(t, tree, Dir, "SANDBOX_MARKER") }, false},
+		"a pipe for a marker":      {func(t *testing.T, tree string) { fifo(t, tree, Dir, "SANDBOX_MARKER") }, false},
+		"a pipe for a directory":   {func(t *testing.T, tree string) { fifo(t, tree, Dir) }, false},
+		"a symlink for a marker": {func(t *testing.T, tree string) {
+			link(t, write(t, "", t.TempDir(), "real"), tree, Dir, "SANDBOX_MARKER")
+		}, false},
+		"a dead symlink": {func(t *testing.T, tree string) { link(t, "/nowhere", tree, Dir, "SANDBOX_MARKER") }, false},
+		"a symlink for a directory": {func(t *testing.T, tree string) {
+			write(t, "", tree, "real", "SANDBOX_MARKER")
+			link(t, "real", tree, Dir)
+		}, false},
+		"a symlink to a marked tree": {func(t *testing.T, tree string) {
+			link(t, filepath.Dir(write(t, "", t.TempDir(), Dir, "SANDBOX_MARKER")), tree, Dir)
+		}, false},
+		"deeper down": {func(t *testing.T, tree string) { write(t, "", tree, "sub", Dir, "SANDBOX_MARKER") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree := tempDir(t)
+			c.arrange(t, tree)
+			if got, err := Sandbox.In(tree); err != nil || got != c.want {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+	for _, tree := range []string{"/no/such/tree", write(t, "", t.TempDir(), "file")} {
+		if got, err := Sandbox.In(tree); err != nil || got {
+			t.Errorf("%s: %v, %v", tree, got, err)
+		}
+	}
+}
+
+func TestWriteMarksATreeOnceAndRemoveTakesItBack(t *testing.T) {
+	t.Parallel()
+	for _, m := range []Marker{Integration, Sandbox} {
+		tree := tempDir(t)
+		made, err := m.Write(tree)
+		if err != nil || !made {
+			t.Fatalf("%s: %v, %v", m.Name, made, err)
+		}
+		if in, err := m.In(tree); err != nil || !in {
+			t.Errorf("%s: in %v, %v", m.Name, in, err)
+		}
+		data, err := os.ReadFile(filepath.Join(tree, ".agency", m.Name))
+		if err != nil || string(data) != m.text || m.text == "" {
+			t.Errorf("%s holds %q, %v", m.Name, data, err)
+		}
+		made, err = m.Write(tree)
+		if !errors.Is(err, fs.ErrExist) || made {
+			t.Errorf("%s, a second time: %v, %v", m.Name, made, err)
+		}
+		for range 2 {
+			must(t, m.Remove(tree))
+			if exists(filepath.Join(tree, Dir)) {
+				t.Errorf("%s: the directory stayed", m.Name)
+			}
+		}
+	}
+	must(t, Sandbox.Remove(filepath.Join(tempDir(t), "gone")))
+	if _, err := Sandbox.Write(filepath.Join(tempDir(t), "gone")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a tree that is not there: %v", err)
+	}
+	if Integration.Path("/t") != "/t/.agency/INTEGRATION_MARKER" || Sandbox.Path("/t") != "/t/.agency/SANDBOX_MARKER" {
+		t.Error("the markers have other names than the design says")
+	}
+}
+
+func TestOfManyWhoMarkATreeOneDoes(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		tree := tempDir(t)
+		var wrote, made atomic.Int32
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				m, err := Sandbox.Write(tree)
+				if err == nil {
+					wrote.Add(1)
+				}
+				if m {
+					made.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if wrote.Load() != 1 || made.Load() != 1 {
+			t.Fatalf("%d wrote it, %d made the directory", wrote.Load(), made.Load())
+		}
+	}
+}
+
+func TestWriteGoesThroughNoSymlinkAndOverNothing(t *testing.T) {
+	t.Parallel()
+	for name, arrange := range map[string]func(t *testing.T, tree, outside string){
+		"a symlink out":           func(t *testing.T, tree, outside string) { link(t, outside, tree, Dir) },
+		"a symlink out, relative": func(t *testing.T, tree, outside string) { link(t, "../outside", tree, Dir) },
+		"a symlink to nowhere":    func(t *testing.T, tree, outside string) { link(t, filepath.Join(outside, "new"), tree, Dir) },
+		"a symlink inside":        func(t *testing.T, tree, outside string) { mkdir(t, tree, "in"); link(t, "in", tree, Dir) },
+		"a symlink to the tree":   func(t *testing.T, tree, outside string) { link(t, ".", tree, Dir) },
+		"a marker that leads out": func(t *testing.T, tree, outside string) {
+			link(t, filepath.Join(outside, "x"), tree, Dir, Sandbox.Name)
+		},
+		"a marker that leads to a file": func(t *testing.T, tree, outside string) {
+			link(t, write(t, "mine", outside, "f"), tree, Dir, Sandbox.Name)
+		},
+		"a file":      func(t *testing.T, tree, outside string) { write(t, "mine", tree, Dir) },
+		"a pipe":      func(t *testing.T, tree, outside string) { fifo(t, tree, Dir, Sandbox.Name) },
+		"a directory": func(t *testing.T, tree, outside string) { mkdir(t, tree, Dir, Sandbox.Name) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := tempDir(t)
+			tree, outside := mkdir(t, root, "tree"), mkdir(t, root, "outside")
+			arrange(t, tree, outside)
+			before := listing(t, root)
+			made, err := Sandbox.Write(tree)
+			if err == nil || made {
+				t.Errorf("got %v, %v", made, err)
+			}
+			if after := listing(t, root); after != before {
+				t.Errorf("there was\n%s\nand now there is\n%s", before, after)
+			}
+		})
+	}
+}
+
+// listing is every name below a directory with its kind and content.
+func listing(t *testing.T, root string) string {
+	t.Helper()
+	var all string
+	must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		content := ""
+		if d.Type().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			content = string(data)
+		}
+		all += d.Type().String() + " " + path + " " + content + "\n"
+		return nil
+	}))
+	return all
+}
+
+func TestRemoveLeavesWhatIsSomebodyElses(t *testing.T) {
+	t.Parallel()
+	root := tempDir(t)
+	tree := mkdir(t, root, "tree")
+	must2(t)(Sandbox.Write(tree))
+	must2(t)(Integration.Write(tree))
+	write(t, "mine", tree, Dir, "notes")
+	must(t, Sandbox.Remove(tree))
+	if exists(Sandbox.Path(tree)) || !exists(Integration.Path(tree)) || !exists(filepath.Join(tree, Dir, "notes")) {
+		t.Errorf("left: %s", listing(t, tree))
+	}
+
+	// Nothing outside is removed through a symlink, by either way.
+	outside := mkdir(t, root, "outside")
+	write(t, "mine", outside, Sandbox.Name)
+	other := mkdir(t, root, "other")
+	link(t, "../outside", other, Dir)
+	_ = Sandbox.Remove(other)
+	third := mkdir(t, root, "third")
+	link(t, "../../outside/"+Sandbox.Name, third, Dir, Sandbox.Name)
+	_ = Sandbox.Remove(third)
+	if !exists(filepath.Join(outside, Sandbox.Name)) {
+		t.Error("a file outside is gone")
+	}
+}
+
+func must2(t *testing.T) func(bool, error) {
+	return func(_ bool, err error) { t.Helper(); must(t, err) }
+}
+
+// Somebody in the tree swaps .agency between a directory and a symlink that leads out, as fast as he
+// can, while markers are written. Nothing may ever appear outside.
+func TestAMarkerNeverLandsOutsideHoweverFastSomebodySwaps(t *testing.T) {
+	t.Parallel()
+	root := tempDir(t)
+	tree, outside := mkdir(t, root, "tree"), mkdir(t, root, "outside")
+	dir, way := filepath.Join(tree, Dir), filepath.Join(tree, "way")
+	mkdir(t, way+"-dir")
+	link(t, outside, way+"-link")
+
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	var swaps, written, refused int
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			// way-dir → .agency → away; way-link → .agency → away. Both names stay in the tree.
+			_ = syscall.Rename(way+"-dir", dir)
+			_ = syscall.Rename(dir, way+"-dir")
+			_ = syscall.Rename(way+"-link", dir)
+			_ = syscall.Rename(dir, way+"-link")
+			_ = os.Remove(dir)
+			if _, err := os.Lstat(way + "-link"); err != nil {
+				_ = os.Symlink(outside, way+"-link")
+			}
+			if _, err := os.Lstat(way + "-dir"); err != nil {
+				_ = os.Mkdir(way+"-dir", 0o755)
+			}
+			swaps++
+		}
+	})
+	for range 3000 {
+		if _, err := Sandbox.Write(tree); err == nil {
+			written++
+		} else {
+			refused++
+		}
+		if exists(filepath.Join(outside, Sandbox.Name)) {
+			t.Error("the marker is outside")
+			break
+		}
+		_ = Sandbox.Remove(tree)
+		_ = os.Remove(filepath.Join(way+"-dir", Sandbox.Name))
+	}
+	close(done)
+	wg.Wait()
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
+		t.Errorf("outside there is %v, %v", entries, err)
+	}
+	if swaps == 0 || refused == 0 {
+		t.Logf("nothing was ever in the way: %d swaps, %d written, %d refused", swaps, written, refused)
+	}
+}
+
+// And nothing outside may ever be removed.
+func TestRemoveNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) {
+	t.Parallel()
+	root := tempDir(t)
+	tree, outside := mkdir(t, root, "tree"), mkdir(t, root, "outside")
+	precious := write(t, "mine", outside, Sandbox.Name)
+	dir, real, away := filepath.Join(tree, Dir), filepath.Join(tree, "real"), filepath.Join(tree, "link")
+	mkdir(t, real)
+	link(t, outside, away)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			_ = syscall.Rename(real, dir)
+			_ = syscall.Rename(dir, real)
+			_ = syscall.Rename(away, dir)
+			_ = syscall.Rename(dir, away)
+			if _, err := os.Lstat(away); err != nil {
+				_ = os.Symlink(outside, away)
+			}
+			if _, err := os.Lstat(real); err != nil {
+				_ = os.Mkdir(real, 0o755)
+			}
+		}
+	})
+	for range 3000 {
+		_ = Sandbox.Remove(tree)
+		if !exists(precious) {
+			t.Error("a file outside is gone")
+			break
+		}
+	}
+	close(done)
+	wg.Wait()
+}
+
+// An interrupted adoption is undone by Remove, whether or not the marker was ever written. What is
+// called .agency and is not the directory a marker lies in is the person's own.
+func TestRemoveTakesAwayOnlyADirectory(t *testing.T) {
+	t.Parallel()
+	for name, arrange := range map[string]func(t *testing.T, tree string){
+		"a symlink to nowhere": func(t *testing.T, tree string) { link(t, "not-mounted", tree, Dir) },
+		"a symlink inside": func(t *testing.T, tree string) {
+			write(t, "mine", tree, "in", Integration.Name)
+			link(t, "in", tree, Dir)
+		},
+		"a file": func(t *testing.T, tree string) { write(t, "mine", tree, Dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree := tempDir(t)
+			arrange(t, tree)
+			before := listing(t, tree)
+			if marked, err := Integration.In(tree); err != nil || marked {
+				t.Fatalf("marked %v, %v", marked, err)
+			}
+			if err := Integration.Remove(tree); err != nil {
+				t.Errorf("%s is not marked, and still: %v", filepath.Base(tree), err)
+			}
+			if after := listing(t, tree); after != before {
+				t.Errorf("there was\n%s\nand now there is\n%s", before, after)
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package guard
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestParseMountsReadsTheKernelsList(t *testing.T) {
+	t.Parallel()
+	got := parseMounts(`22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+25 22 254:0 /home/me/tree /mnt/again rw master:1 - ext4 /dev/vda rw
+26 22 254:0 /with\040space\134and\011tab /mnt/new\012line rw - ext4 /dev/vda rw
+27 22 0:30 / /mnt/é rw - tmpfs tmpfs rw
+rubbish
+`)
+	want := []mount{
+		{"22", "1", "254:0", "/", "/"},
+		{"25", "22", "254:0", "/home/me/tree", "/mnt/again"},
+		{"26", "22", "254:0", "/with space\\and\ttab", "/mnt/new\nline"},
+		{"27", "22", "0:30", "/", "/mnt/é"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestUnescapeLeavesWhatIsNoEscape(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"": "", "plain": "plain", `\040`: " ", `a\040`: "a ", `\04`: `\04`, `\`: `\`, `\\040`: `\ `, `\999`: `\999`, `\134040`: `\040`, `\400`: `\400`,
+	} {
+		if got := unescape(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestRelationByDevice(t *testing.T) {
+	t.Parallel()
+	mounts := []mount{
+		{"1", "0", "8:1", "/", "/"},
+		{"2", "1", "8:1", "/home/tree/sub", "/mnt/part"},
+		{"3", "1", "8:1", "/home", "/mnt/home"},
+		{"4", "3", "0:9", "/", "/mnt/home/tree/over"}, // another file system on top of part of it
+		{"5", "1", "8:2", "/", "/other"},
+		{"6", "1", "8:1", "/var", "/twice"},
+		{"7", "6", "8:1", "/home/tree", "/twice"}, // hides the one before
+		{"8", "1", "8:1", "/home/tree/sub", "/hidden/x"},
+		{"9", "1", "8:1", "/var", "/hidden"}, // and with it what was mounted on x
+	}
+	for _, c := range []struct {
+		path, other string
+		want        Relation
+	}{
+		{"/mnt/part", "/home/tree", Inside},
+		{"/mnt/part/new", "/home/tree/sub", Inside},
+		{"/mnt/part", "/home/tree/sub", Same},
+		{"/home/tree", "/mnt/part", Around},
+		{"/mnt/home/tree/sub/x", "/mnt/part/x", Same},
+		{"/mnt/home/tree/over/sub", "/mnt/part", Apart},
+		{"/other/home/tree", "/home/tree", Apart},
+		{"/twice/sub", "/mnt/part", Same},
+		{"/mnt/partial", "/home/tree", Apart},
+		{"/hidden/x", "/home/tree", Apart},
+		{"/hidden/x", "/var/x", Same},
+		{"/home/tree2", "/mnt/home/tree", Apart},
+	} {
+		if got := byDevice(mounts, c.path, c.other); got != c.want {
+			t.Errorf("%s and %s: %q, want %q", c.path, c.other, got, c.want)
+		}
+	}
+	for name, list := range map[string][]mount{
+		"no list": nil, "no root": mounts[1:], "only rubbish": {{"", "", "", "", ""}},
+	} {
+		if got := byDevice(list, "/a", "/a/b"); got != Apart {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	// In a container the first mount lies in one that cannot be seen; at boot, in itself.
+	for _, parent := range []string{"99", "1"} {
+		list := []mount{{"1", parent, "8:1", "/", "/"}, {"2", "1", "8:1", "/a", "/m"}}
+		if got := byDevice(list, "/m/x", "/a"); got != Inside {
+			t.Errorf("parent %s: %q", parent, got)
+		}
+	}
+}
+
+func FuzzParseMounts(f *testing.F) {
+	f.Add("22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n")
+	f.Add("25 22 254:0 /a\\040b /m\\012n rw - ext4 x rw\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		mounts := parseMounts(text)
+		seen := map[string]bool{}
+		for _, m := range mounts { // the kernel gives every mount an id of its own
+			if seen[m.id] {
+				t.Skip()
+			}
+			seen[m.id] = true
+		}
+		byDevice(mounts, "/a/b", "/m")
+		for _, m := range mounts {
+			if strings.Contains(m.device, " ") || strings.Contains(m.id, "\n") {
+				t.Errorf("%q: %+v", text, m)
+			}
+		}
+	})
+}

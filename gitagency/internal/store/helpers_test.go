@@ -1,0 +1,95 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+const (
+	repoID = "0123456789abcdef"
+	invID  = "20260128120500-b7c9"
+	wtID   = "20260128120000-a3f2"
+	zeros  = "0000000000000000000000000000000000000000"
+)
+
+// newStore is a data directory that knows one repository.
+func newStore(t *testing.T) Store {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	s := Store{Root: filepath.Join(root, "agency")}
+	must(t, s.EnsureRepo(repoID, "/repo/.git", at(0)))
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// at is a moment n seconds after the one in invID.
+func at(n int) time.Time { return time.Date(2026, 1, 28, 12, 5, n, 0, time.UTC) }
+
+// id is the id of the moment at(n).
+func id(n int) string { return at(n).Format("20060102150405") + fmt.Sprintf("-%04x", n) }
+
+func meta(s Store, id string) InvocationMeta {
+	return InvocationMeta{
+		SchemaVersion: SchemaVersion, InvocationID: id, InvocationName: "arch-agent", IntegrationWorktreeID: wtID,
+		SandboxPath: s.SandboxTreePath(repoID, id), SandboxBranch: "agency/sandbox-" + id, BaseCommit: zeros,
+		Runner: "claude", Mode: "headless", Status: "starting", StartedAt: at(0),
+		Primitives: Primitives{"worktree", "local", "os", "open", "host"},
+	}
+}
+
+// add makes a whole invocation, perhaps with a difference.
+func add(t *testing.T, s Store, id string, change ...func(*InvocationMeta)) InvocationMeta {
+	t.Helper()
+	m := meta(s, id)
+	for _, c := range change {
+		c(&m)
+	}
+	must(t, s.EnsureInvocationDir(repoID, id))
+	must(t, os.MkdirAll(s.SandboxTreePath(repoID, id), 0o755))
+	writeMeta(t, s, id, m)
+	return m
+}
+
+// writeMeta writes a record into the directory of an id, whatever id the record names.
+func writeMeta(t *testing.T, s Store, id string, v any) {
+	t.Helper()
+	data, ok := v.([]byte)
+	if !ok {
+		var err error
+		data, err = json.Marshal(v)
+		must(t, err)
+	}
+	must(t, os.WriteFile(s.InvocationMetaPath(repoID, id), data, 0o600))
+}
+
+func idsOf[T any](entries []Entry[T]) []string {
+	var found []string
+	for _, e := range entries {
+		found = append(found, e.ID)
+	}
+	return found
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	var found []string
+	for _, e := range entries {
+		found = append(found, e.Name())
+	}
+	return found
+}
+
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }

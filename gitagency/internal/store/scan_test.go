@@ -1,0 +1,369 @@
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
+	t.Parallel()
+	without := func(field string) func(*testing.T, Store) {
+		return func(t *testing.T, s Store) {
+			m := generic(t, asJSON(t, meta(s, invID)))
+			if _, have := m[field]; !have {
+				t.Fatalf("no field %s", field)
+			}
+			delete(m, field)
+			writeMeta(t, s, invID, m)
+		}
+	}
+	raw := func(content string) func(*testing.T, Store) {
+		return func(t *testing.T, s Store) { writeMeta(t, s, invID, []byte(content)) }
+	}
+	set := func(change func(*InvocationMeta)) func(*testing.T, Store) {
+		return func(t *testing.T, s Store) {
+			m := meta(s, invID)
+			change(&m)
+			writeMeta(t, s, invID, m)
+		}
+	}
+	noTree := func(t *testing.T, s Store) { must(t, os.RemoveAll(s.SandboxDir(repoID, invID))) }
+	all := func(steps ...func(*testing.T, Store)) func(*testing.T, Store) {
+		return func(t *testing.T, s Store) {
+			for _, step := range steps {
+				step(t, s)
+			}
+		}
+	}
+	removeMeta := func(t *testing.T, s Store) { must(t, os.Remove(s.InvocationMetaPath(repoID, invID))) }
+
+	for name, c := range map[string]struct {
+		arrange func(*testing.T, Store)
+		want    Reason
+		known   bool // the record is returned
+		hasTree bool
+	}{
+		"nothing":                {func(*testing.T, Store) {}, Whole, true, true},
+		"unknown fields":         {raw(strings.Replace(asJSON(t, meta(Store{Root: "ROOT"}, invID)), "{", `{"future":{},`, 1)), CorruptMeta, true, false},
+		"no tree":                {noTree, MissingTree, true, false},
+		"no tree, but a dir":     {func(t *testing.T, s Store) { must(t, os.Remove(s.SandboxTreePath(repoID, invID))) }, MissingTree, true, false},
+		"a file for a tree":      {all(noTree, func(t *testing.T, s Store) { fileAt(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
+		"a symlink for a tree":   {all(noTree, func(t *testing.T, s Store) { linkAt(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
+		"discarded, no tree":     {all(noTree, set(func(m *InvocationMeta) { m.Landing = Discarded })), Whole, true, false},
+		"landed, no tree":        {all(noTree, set(func(m *InvocationMeta) { m.Landing = Landed })), Whole, true, false},
+		"discarded, with a tree": {set(func(m *InvocationMeta) { m.Landing = Discarded }), Whole, true, true},
+		"in review, no tree":     {all(noTree, set(func(m *InvocationMeta) { m.Landing = "review" })), MissingTree, true, false},
+		"rejected, no tree":      {all(noTree, set(func(m *InvocationMeta) { m.Landing = "rejected" })), MissingTree, true, false},
+		"no record":              {removeMeta, MissingMeta, false, true},
+		"a dead link for one":    {all(removeMeta, func(t *testing.T, s Store) { linkAt(t, s.InvocationMetaPath(repoID, invID)) }), MissingMeta, false, true},
+		"only temporary files": {all(removeMeta, func(t *testing.T, s Store) {
+			fileAt(t, filepath.Join(s.InvocationDir(repoID, invID), ".tmp-meta.json-1"))
+		}), MissingMeta, false, true},
+		"no record directory":     {func(t *testing.T, s Store) { must(t, os.RemoveAll(s.InvocationDir(repoID, invID))) }, MissingMeta, false, true},
+		"nothing but a directory": {all(removeMeta, noTree), Incomplete, false, false},
+		"only a sandbox dir": {all(removeMeta, noTree, func(t *testing.T, s Store) {
+			must(t, os.Remove(s.InvocationDir(repoID, invID)))
+			must(t, os.MkdirAll(s.SandboxDir(repoID, invID), 0o700))
+		}), Incomplete, false, false},
+		"garbage":                    {raw("garbage"), CorruptMeta, false, true},
+		"an empty file":              {raw(""), CorruptMeta, false, true},
+		"zeros":                      {raw(strings.Repeat("\x00", 500)), CorruptMeta, false, true},
+		"half a record":              {raw(asJSON(t, meta(Store{}, invID))[:200]), CorruptMeta, false, true},
+		"two records":                {raw("{} {}"), CorruptMeta, false, true},
+		"null":                       {raw("null"), CorruptMeta, true, true},
+		"an empty object":            {raw("{}"), CorruptMeta, true, true},
+		"an array":                   {raw("[]"), CorruptMeta, false, true},
+		"a wrong type":               {raw(`{"invocation_id":"` + invID + `","status":1}`), CorruptMeta, false, true},
+		"a time that is none":        {raw(`{"invocation_id":"` + invID + `","started_at":"yesterday"}`), CorruptMeta, false, true},
+		"a directory for a record":   {all(removeMeta, func(t *testing.T, s Store) { must(t, os.Mkdir(s.InvocationMetaPath(repoID, invID), 0o700)) }), CorruptMeta, false, true},
+		"no schema_version":          {without("schema_version"), CorruptMeta, true, true},
+		"no invocation_id":           {without("invocation_id"), CorruptMeta, true, true},
+		"no integration_worktree_id": {without("integration_worktree_id"), CorruptMeta, true, true},
+		"no sandbox_path":            {without("sandbox_path"), CorruptMeta, true, true},
+		"no sandbox_branch":          {without("sandbox_branch"), CorruptMeta, true, true},
+		"no base_commit":             {without("base_commit"), CorruptMeta, true, true},
+		"no status":                  {without("status"), CorruptMeta, true, true},
+		"no started_at":              {without("started_at"), CorruptMeta, true, true},
+		"no name":                    {without("invocation_name"), Whole, true, true},
+		"no runner":                  {without("runner"), Whole, true, true},
+		"a newer minor version":      {set(func(m *InvocationMeta) { m.SchemaVersion = "1.9" }), Whole, true, true},
+		"a newer major version":      {set(func(m *InvocationMeta) { m.SchemaVersion = "2.0" }), CorruptMeta, true, true},
+		"version ten":                {set(func(m *InvocationMeta) { m.SchemaVersion = "10" }), CorruptMeta, true, true},
+		"another id":                 {set(func(m *InvocationMeta) { m.InvocationID = id(1) }), IDMismatch, true, true},
+		"another id, and not whole":  {set(func(m *InvocationMeta) { m.InvocationID, m.Status = id(1), "" }), IDMismatch, true, true},
+		"another id, and no tree":    {all(noTree, set(func(m *InvocationMeta) { m.InvocationID = id(1) })), IDMismatch, true, false},
+		"the id in capitals":         {set(func(m *InvocationMeta) { m.InvocationID = strings.ToUpper(invID) }), IDMismatch, true, true},
+		"no status and no tree":      {all(noTree, without("status")), CorruptMeta, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			add(t, s, invID)
+			add(t, s, id(30)) // a neighbour nobody touches
+			c.arrange(t, s)
+			if name == "unknown fields" { // it was written for another place
+				data, err := os.ReadFile(s.InvocationMetaPath(repoID, invID))
+				must(t, err)
+				writeMeta(t, s, invID, []byte(strings.ReplaceAll(string(data), "ROOT", s.Root)))
+				c.want, c.hasTree = Whole, true
+			}
+			entries, err := s.Invocations(repoID, nil)
+			must(t, err)
+			if !slices.Equal(idsOf(entries), []string{invID, id(30)}) || entries[1].Broken != Whole {
+				t.Fatalf("listed %q", idsOf(entries))
+			}
+			e := entries[0]
+			if e.Broken != c.want || e.HasTree != c.hasTree || e.UnderWay || e.Intent != nil {
+				t.Errorf("got %q (%s), tree %v; want %q, %v", e.Broken, e.Detail, e.HasTree, c.want, c.hasTree)
+			}
+			if (e.Detail != "") != (c.want != Whole) {
+				t.Errorf("detail %q", e.Detail)
+			}
+			if !c.known && e.Record != (InvocationMeta{}) {
+				t.Errorf("half a record is no record: %+v", e.Record)
+			}
+			if alone := s.Invocation(repoID, invID, nil); alone.Broken != e.Broken || alone.Detail != e.Detail || alone.Tree != e.Tree {
+				t.Errorf("alone it is %q (%s)", alone.Broken, alone.Detail)
+			}
+		})
+	}
+}
+
+func fileAt(t *testing.T, path string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, nil, 0o600))
+}
+
+func linkAt(t *testing.T, path string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.Symlink(filepath.Join(t.TempDir(), "nowhere"), path))
+}
+
+// A record may name any path. It is shown, and never taken for the tree of the invocation.
+func TestASandboxPathElsewhereIsBrokenWhateverIsThere(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	elsewhere := t.TempDir()
+	for i, c := range []struct {
+		path string
+		want Reason
+	}{
+		{elsewhere, CorruptMeta},
+		{filepath.Join(elsewhere, "gone"), MissingTree},
+		{"/", CorruptMeta},
+		{".", CorruptMeta},
+		{s.SandboxTreePath(repoID, id(1)) + "/", CorruptMeta},
+		{s.SandboxTreePath(repoID, id(50)), CorruptMeta}, // of another invocation
+		{s.SandboxDir(repoID, id(6)), CorruptMeta},
+	} {
+		add(t, s, id(i), func(m *InvocationMeta) { m.SandboxPath = c.path })
+		if i == 0 {
+			add(t, s, id(50))
+		}
+		e := s.Invocation(repoID, id(i), nil)
+		if e.Broken != c.want {
+			t.Errorf("%s: %q (%s), want %q", c.path, e.Broken, e.Detail, c.want)
+		}
+		if e.Tree == s.SandboxTreePath(repoID, id(i)) {
+			t.Errorf("%s: the path shown is not the one in the record", c.path)
+		}
+	}
+}
+
+func TestWorktreesHaveReasonsToo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*WorktreeMeta)
+		want   Reason
+	}{
+		"nothing":           {func(m *WorktreeMeta) {}, Whole},
+		"detached":          {func(m *WorktreeMeta) { m.Branch = "" }, Whole},
+		"no tree":           {func(m *WorktreeMeta) { m.TreePath = "/nowhere/at/all" }, MissingTree},
+		"archived, no tree": {func(m *WorktreeMeta) { m.TreePath, m.State = "/nowhere/at/all", Archived }, Whole},
+		"another id":        {func(m *WorktreeMeta) { m.WorktreeID = id(1) }, IDMismatch},
+		"another repo":      {func(m *WorktreeMeta) { m.RepoID = "ffffffffffffffff" }, CorruptMeta},
+		"no id":             {func(m *WorktreeMeta) { m.WorktreeID = "" }, CorruptMeta},
+		"no name":           {func(m *WorktreeMeta) { m.Name = "" }, CorruptMeta},
+		"no repo":           {func(m *WorktreeMeta) { m.RepoID = "" }, CorruptMeta},
+		"no path":           {func(m *WorktreeMeta) { m.TreePath = "" }, CorruptMeta},
+		"no state":          {func(m *WorktreeMeta) { m.State = "" }, CorruptMeta},
+		"no time":           {func(m *WorktreeMeta) { m.CreatedAt = time.Time{} }, CorruptMeta},
+		"another schema":    {func(m *WorktreeMeta) { m.SchemaVersion = "0.9" }, CorruptMeta},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			m := WorktreeMeta{SchemaVersion: SchemaVersion, WorktreeID: wtID, Name: "feature", RepoID: repoID, Branch: "b", TreePath: t.TempDir(), CreatedAt: at(0), State: Present}
+			c.change(&m)
+			must(t, s.EnsureWorktreeDir(repoID, wtID))
+			must(t, os.WriteFile(metaPath(s.WorktreeDir(repoID, wtID)), []byte(asJSON(t, m)), 0o600))
+			entries, err := s.Worktrees(repoID, nil)
+			must(t, err)
+			if len(entries) != 1 || entries[0].Broken != c.want {
+				t.Errorf("got %+v, want %q", entries, c.want)
+			}
+		})
+	}
+}
+
+func TestAListingIsOrderedByTimeThenByID(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	started := map[string]int{id(1): 40, id(2): 10, id(3): 10, id(4): 50, "20260128120502-ffff": 10}
+	for id, n := range started {
+		add(t, s, id, func(m *InvocationMeta) { m.StartedAt = at(n) })
+	}
+	add(t, s, id(20)) // broken: only its id tells when it began
+	writeMeta(t, s, id(20), []byte("garbage"))
+	add(t, s, id(21), func(m *InvocationMeta) { m.StartedAt = at(45).In(time.FixedZone("", 3600)) })
+	want := []string{id(2), "20260128120502-ffff", id(3), id(20), id(1), id(21), id(4)}
+	for range 5 {
+		entries, err := s.Invocations(repoID, nil)
+		must(t, err)
+		if got := idsOf(entries); !slices.Equal(got, want) {
+			t.Fatalf("got %q\nwant %q", got, want)
+		}
+	}
+}
+
+func TestNamesThatAreNoIDsAreNotInvocations(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	add(t, s, invID)
+	for _, name := range []string{
+		".tmp-x", ".DS_Store", "lost+found", "20260128120500-b7c9.bak", "20260128120500-B7C9", "20260128120500", "20260128120500-b7c",
+		"20261328120500-b7c9", "2026012812050\xff-b7c9", " 20260128120500-b7c9", "20260128120500-b7c9 ",
+	} {
+		must(t, os.Mkdir(s.InvocationDir(repoID, name), 0o700))
+		must(t, os.MkdirAll(s.SandboxTreePath(repoID, name), 0o700))
+		must(t, os.WriteFile(s.InvocationMetaPath(repoID, name), []byte(asJSON(t, meta(s, invID))), 0o600))
+	}
+	entries, err := s.Invocations(repoID, nil)
+	if err != nil || !slices.Equal(idsOf(entries), []string{invID}) {
+		t.Errorf("got %q, %v", idsOf(entries), err)
+	}
+	worktrees, err := s.Worktrees(repoID, nil)
+	if err != nil || len(worktrees) != 0 {
+		t.Errorf("got %q, %v", idsOf(worktrees), err)
+	}
+}
+
+func TestARepositoryNobodyKnowsHasNoInvocations(t *testing.T) {
+	t.Parallel()
+	s := Store{Root: filepath.Join(t.TempDir(), "not", "there")}
+	if entries, err := s.Invocations(repoID, nil); err != nil || len(entries) != 0 {
+		t.Errorf("got %v, %v", entries, err)
+	}
+	if exists(s.Root) {
+		t.Error("looking made a directory")
+	}
+	// But one that cannot be read is not an empty one.
+	s = newStore(t)
+	dir := s.InvocationDir(repoID, "")
+	must(t, os.Remove(dir))
+	must(t, os.WriteFile(dir, nil, 0o600))
+	if entries, err := s.Invocations(repoID, nil); err == nil {
+		t.Errorf("got %v", entries)
+	}
+}
+
+func TestManyInvocationsAreAllFound(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	const many = 300
+	var want []string
+	broken := map[string]Reason{}
+	for i := range many {
+		id := time.Date(2026, 1, 1, 0, 0, i/2, 0, time.UTC).Format("20060102150405") + fmt.Sprintf("-%04x", i)
+		want = append(want, id)
+	}
+	order := rand.New(rand.NewPCG(1, 2)).Perm(many)
+	for _, i := range order {
+		add(t, s, want[i], func(m *InvocationMeta) { m.StartedAt = time.Date(2026, 1, 1, 0, 0, i/2, 0, time.UTC) })
+		switch i % 10 {
+		case 3:
+			must(t, os.RemoveAll(s.SandboxDir(repoID, want[i])))
+			broken[want[i]] = MissingTree
+		case 7:
+			must(t, os.Remove(s.InvocationMetaPath(repoID, want[i])))
+			broken[want[i]] = MissingMeta
+		}
+	}
+	entries, err := s.Invocations(repoID, nil)
+	must(t, err)
+	if !slices.Equal(idsOf(entries), want) {
+		t.Errorf("%d found, or in another order", len(entries))
+	}
+	for _, e := range entries {
+		if e.Broken != broken[e.ID] {
+			t.Errorf("%s is %q, want %q", e.ID, e.Broken, broken[e.ID])
+		}
+	}
+}
+
+func TestTakenFindsAnythingThatExists(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	linkAt(t, filepath.Join(dir, "dangling"))
+	fileAt(t, filepath.Join(dir, "file"))
+	for path, want := range map[string]bool{"dangling": true, "file": true, "none": false, "": true, "none/": false, "file/below": false} {
+		path = dir + "/" + path
+		if got, taken := Taken(filepath.Join(dir, "none"), path); taken != want || (taken && got != path) {
+			t.Errorf("%s: %q %v", path, got, taken)
+		}
+	}
+	if _, taken := Taken(); taken {
+		t.Error("nothing is taken")
+	}
+}
+
+// The tree comes after the intent and goes before it, so a tree without an intent is nobody's who is
+// creating something, and must not vanish from the listings whenever a command holds the lock.
+func TestABrokenInvocationWithATreeIsShownAlsoWhileTheLockIsHeld(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	add(t, s, invID)
+	must(t, os.Remove(s.InvocationMetaPath(repoID, invID)))
+	entries, err := s.Invocations(repoID, func() bool { return true })
+	if err != nil || len(entries) != 1 || entries[0].Broken != MissingMeta {
+		t.Errorf("got %+v, %v", entries, err)
+	}
+}
+
+// The same where the directory holds a history: that is written long after the record.
+func TestABrokenInvocationWithAHistoryIsShownAlsoWhileTheLockIsHeld(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	add(t, s, invID)
+	must(t, s.AppendEvent(repoID, invID, "x"))
+	must(t, os.Remove(s.InvocationMetaPath(repoID, invID)))
+	must(t, os.RemoveAll(s.SandboxDir(repoID, invID)))
+	entries, err := s.Invocations(repoID, func() bool { return true })
+	if err != nil || len(entries) != 1 || entries[0].Broken != Incomplete {
+		t.Errorf("got %+v, %v", entries, err)
+	}
+}
+
+// "A discarded or landed invocation keeps its record, has no tree, and is not broken": also after the
+// data directory was moved, when every record names a path that is no more.
+func TestAnEndedInvocationIsWholeAlsoAfterTheDataDirectoryMoved(t *testing.T) {
+	t.Parallel()
+	for _, landing := range []string{Discarded, Landed} {
+		s := newStore(t)
+		add(t, s, invID, func(m *InvocationMeta) { m.Landing = landing })
+		must(t, os.RemoveAll(s.SandboxDir(repoID, invID)))
+		moved := Store{Root: s.Root + "-moved"}
+		must(t, os.Rename(s.Root, moved.Root))
+		if e := moved.Invocation(repoID, invID, nil); e.Broken != Whole {
+			t.Errorf("%s: %q (%s)", landing, e.Broken, e.Detail)
+		}
+	}
+}
