@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -23,7 +24,7 @@ type creation struct {
 }
 
 // create is the one transaction by which trees come to be. The caller holds the repository lock and
-// has checked that every name in c is free and every path safe. Until step 9 is done nothing exists
+// has checked that every name in c is free and every path safe. Until step 10 is done nothing exists
 // for anybody else, and whatever fails or is cancelled is undone, last step first.
 func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (err error) {
 	tx := r.begin(c.verb)
@@ -32,17 +33,17 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 			rollback(ctx, tx)
 		}
 	}()
-	backend := changeset.Worktree{Repo: repo}
+	trees := backend(repo)
 	around := filepath.Dir(c.spec.Tree)
 
-	// 1.–3. The id is ours, and everybody can see what for.
+	// 1.–4. The id is ours, and everybody can see what for.
 	intent, err := r.claim(ctx, tx, repo, c.home, store.Intent{
 		ID: c.spec.ID, Command: c.verb, Tree: c.spec.Tree, Branch: c.spec.Branch, Base: c.spec.Base,
 	})
 	if err != nil {
 		return err
 	}
-	// 4. The directory around the tree, where that is not the record's.
+	// 5. The directory around the tree, where that is not the record's.
 	if around != c.home {
 		if err := tx.Step(ctx, "sandbox-dir", func() error {
 			if err := durable.Mkdir(around, 0o700); err != nil {
@@ -54,34 +55,43 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 			return err
 		}
 	}
-	// 5. Tree, branch, registration with git, checkout.
-	if err := backend.Create(ctx, tx, c.spec); err != nil {
+	// 6. Tree, branch, registration with git, checkout.
+	if err := trees.Create(ctx, tx, c.spec); err != nil {
 		return err
 	}
-	// 6. What was checked out must not pass itself off as marked.
+	// 7. What was checked out must not pass itself off as marked.
 	if err := tx.Step(ctx, "inspect", func() error { return refuseMarkers(c.spec) }); err != nil {
 		return err
 	}
-	// 7. The marker: from here on the directory says what it is.
+	// 8. The marker: from here on the directory says what it is.
 	if err := tx.Step(ctx, "marker", func() error { _, err := c.marker.Write(c.spec.Tree); return err }); err != nil {
 		return err
 	}
-	// 8. Nothing the record will promise may be lost to a power cut after it.
+	// 9. Nothing the record will promise may be lost to a power cut after it.
 	if err := tx.Step(ctx, "sync", func() error {
 		if err := durable.Sync(filepath.Join(c.spec.Tree, guard.Dir)); err != nil {
 			return err
 		}
-		return backend.Sync(c.spec)
+		return trees.Sync(c.spec)
 	}); err != nil {
 		return err
 	}
-	// 9. It exists.
+	// 10. It exists.
 	return r.publish(ctx, tx, c.home, intent, c.record)
 }
 
-// claim begins a creation: the directory of the record, the intent, and the line that hides markers.
+// claim begins a creation: the directories of the repository and of the record, the intent, and the
+// line that hides markers.
 func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, home string, intent store.Intent) (*store.OpenIntent, error) {
 	var open *store.OpenIntent
+	if err := tx.Step(ctx, "repo-dir", func() error {
+		if _, there := store.Taken(r.store.RepoDir(r.ID)); !there {
+			tx.Undo("repo-dir", func(context.Context) error { return r.store.DropRepo(r.ID) })
+		}
+		return r.store.EnsureRepo(r.ID, r.CommonDir, r.now())
+	}); err != nil {
+		return nil, err
+	}
 	// That the directory was not there before makes the id ours.
 	if err := tx.Step(ctx, "record-dir", func() error {
 		if err := durable.Mkdir(home, 0o700); err != nil {
@@ -130,14 +140,39 @@ func (r *Repository) publish(ctx context.Context, tx *undo.Tx, home string, inte
 	return nil
 }
 
+// freeID proposes ids until taken finds nothing in the way. Two in one second are normal.
+func (r *Repository) freeID(ctx context.Context, taken func(id string) (what string, err error)) (string, time.Time, error) {
+	const tries = 100
+	what := ""
+	for range tries {
+		if err := context.Cause(ctx); err != nil {
+			return "", time.Time{}, err
+		}
+		id, at, err := r.ids.New()
+		if err != nil {
+			return "", time.Time{}, err
+		}
+		if what, err = taken(id); err != nil {
+			return "", time.Time{}, err
+		}
+		if what == "" {
+			return id, at, nil
+		}
+	}
+	return "", time.Time{}, &NoFreeIDError{Tries: tries, Taken: what}
+}
+
 // abandon undoes what an interrupted creation left. Paths and names follow from the id, not from what
 // the intent says: it is a file, and what it names gets removed.
 func (r *Repository) abandon(ctx context.Context, repo *git.Repo, home string, spec changeset.Spec) error {
 	if err := checkReal(spec.Tree); err != nil {
 		return err
 	}
+	if err := r.refuseWorkedIn(ctx, repo, spec); err != nil {
+		return err
+	}
 	spec.Scratch = home
-	if err := (changeset.Worktree{Repo: repo}).Abandon(ctx, spec); err != nil {
+	if err := backend(repo).Abandon(ctx, spec); err != nil {
 		return err
 	}
 	if around := filepath.Dir(spec.Tree); around != home {
@@ -146,6 +181,25 @@ func (r *Repository) abandon(ctx context.Context, repo *git.Repo, home string, s
 		}
 	}
 	return durable.RemoveTree(home)
+}
+
+// refuseWorkedIn looks whether somebody worked in a tree that is said never to have come to be. The
+// marker is written when all else is done; before that, what git calls changes is what is not there yet.
+func (r *Repository) refuseWorkedIn(ctx context.Context, repo *git.Repo, spec changeset.Spec) error {
+	for _, m := range []guard.Marker{guard.Sandbox, guard.Integration} {
+		marked, err := m.In(spec.Tree)
+		if err != nil || !marked {
+			continue
+		}
+		captured, err := r.capture(ctx, repo, git.Snapshot{Name: spec.ID, Tree: spec.Tree, Branch: spec.Branch, Base: spec.Base})
+		if err != nil {
+			return err
+		}
+		if captured.Dirty {
+			return &DirtyError{Path: spec.Tree}
+		}
+	}
+	return nil
 }
 
 // refuseMarkers looks for an .agency that came with the commit, by whatever way: tracked, in another

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
-	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 // Discarded is what is left of a discarded invocation.
@@ -22,12 +19,6 @@ type Discarded struct {
 	Already  bool   `json:"already"`      // it was discarded before
 	Undone   bool   `json:"undone"`       // it was an interrupted creation; nothing of it is left, not even a record
 }
-
-// trashRef is the ref that keeps what was in a tree that is gone.
-func trashRef(id string) string { return "refs/agency/trash/" + id }
-
-// toolIdentity is who commits that no person made are by; they must not need a configured user.
-var toolIdentity = git.Identity{Name: "git-agency", Email: "git-agency@localhost"}
 
 // Discard ends an invocation: its tree and its branch go, its record and a ref to everything that
 // was there, also uncommitted and untracked, stay. Doing it twice is fine, and finishes what was
@@ -69,13 +60,12 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	if err := checkReal(r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 		return Discarded{}, err
 	}
-	if at := repo.RegisteredAt(entry.ID); at != "" && store.IsDir(at) {
-		real, err := guard.Resolve(at)
-		if err != nil || real != r.store.SandboxTreePath(r.ID, entry.ID) {
-			return Discarded{}, &MovedError{ID: entry.ID, From: r.store.SandboxTreePath(r.ID, entry.ID), To: at}
+	already := entry.Record.Landing == store.Discarded
+	if !already { // one that is gone has no claim on its name any more
+		if err := r.checkNotMoved(repo, entry.ID, r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
+			return Discarded{}, err
 		}
 	}
-	already := entry.Record.Landing == store.Discarded
 	keeps, err := r.holdsWork(ctx, repo, entry.ID)
 	if err != nil {
 		return Discarded{}, err
@@ -115,24 +105,18 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 			rollback(ctx, tx)
 		}
 	}()
-	tree := r.store.SandboxTreePath(r.ID, entry.ID)
-	if !store.IsDir(tree) {
-		tree = "" // gone, or a link to what was never ours
-	}
 	// 1. What is there, as a commit nobody points at yet. What an earlier discard kept stays kept.
 	var captured git.Captured
 	if err := tx.Step(ctx, "capture", func() error {
 		onto := ""
 		if entry.Record.Landing == store.Discarded {
-			kept, err := repo.Lookup(ctx, trashRef(entry.ID))
-			if err != nil {
+			if onto, err = r.kept(ctx, repo, entry.ID); err != nil {
 				return err
 			}
-			onto = kept[0].OID
 		}
-		captured, err = repo.Capture(ctx, git.Snapshot{
-			Name: entry.ID, Tree: tree, Branch: sandboxRef(entry.ID), Base: entry.Record.BaseCommit, Onto: onto,
-			Omit: guard.Dir, Author: toolIdentity,
+		captured, err = r.capture(ctx, repo, git.Snapshot{
+			Name: entry.ID, Tree: r.store.SandboxTreePath(r.ID, entry.ID), Branch: sandboxRef(entry.ID),
+			Base: entry.Record.BaseCommit, Onto: onto,
 			Message: fmt.Sprintf("agency: what was in sandbox %s when it was discarded\n\nAgency-Invocation: %s\nAgency-Base: %s",
 				entry.ID, entry.ID, entry.Record.BaseCommit),
 		})
@@ -174,44 +158,12 @@ type discardEvent struct {
 	Commit string    `json:"trash_commit"`
 }
 
-// keep points a ref at a commit and registers how to take that back.
-func (r *Repository) keep(ctx context.Context, tx *undo.Tx, repo *git.Repo, ref, commit string) error {
-	if commit == "" {
-		return nil // there was nothing at all
-	}
-	if err := repo.SweepRef(ctx, ref); err != nil { // of an attempt that was killed
-		return err
-	}
-	found, err := repo.Lookup(ctx, ref)
-	if err != nil {
-		return err
-	}
-	old := found[0].OID
-	if old == commit {
-		return nil
-	}
-	if old == "" {
-		old = strings.Repeat("0", len(commit))
-	}
-	tx.Undo("trash", func(ctx context.Context) error {
-		now, err := repo.Lookup(ctx, ref)
-		switch {
-		case err != nil || now[0].OID != commit:
-			return err
-		case found[0].Missing():
-			return repo.DeleteRef(ctx, ref, commit)
-		}
-		return repo.MoveRef(ctx, ref, old, commit, "agency: undo")
-	})
-	return repo.MoveRef(ctx, ref, commit, old, "agency: keep what was there")
-}
-
 // removeDiscarded takes away what a discarded invocation has no use for. Each part may be gone
 // already: this is also how an interrupted discard is finished. It returns what the trash ref keeps.
 func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, id string) (commit string, err error) {
 	tx := r.begin("discard") // nothing registers an undo: from here there is only forwards
 	spec := changeset.Spec{ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Scratch: r.store.InvocationDir(r.ID, id)}
-	backend := changeset.Worktree{Repo: repo}
+	trees := backend(repo)
 
 	found, err := repo.Lookup(ctx, trashRef(id), spec.Branch)
 	if err != nil {
@@ -221,7 +173,10 @@ func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, id str
 	if err := tx.Step(ctx, "tree", func() error { return r.store.RemoveSandboxTree(r.ID, id) }); err != nil {
 		return "", err
 	}
-	if err := tx.Step(ctx, "registration", func() error { return backend.Remove(spec) }); err != nil {
+	if err := tx.Step(ctx, "registration", func() error { return trees.Unregister(spec) }); err != nil {
+		return "", err
+	}
+	if err := tx.Step(ctx, "leftovers", func() error { return store.RemoveLeftovers(r.store.InvocationDir(r.ID, id)) }); err != nil {
 		return "", err
 	}
 	return kept, tx.Step(ctx, "branch", func() error {
@@ -233,8 +188,8 @@ func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, id str
 			return err
 		}
 		if !safe {
-			return errors.New("branch " + strings.TrimPrefix(spec.Branch, "refs/heads/") + " has commits that " + trashRef(id) + " does not; it stays")
+			return errors.New("branch " + short(spec.Branch) + " has commits that " + trashRef(id) + " does not; it stays")
 		}
-		return backend.DeleteBranch(ctx, spec, branch)
+		return trees.DeleteBranch(ctx, spec, branch)
 	})
 }

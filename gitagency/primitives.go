@@ -63,12 +63,10 @@ func DefaultPrimitives() Primitives {
 // choosePrimitives fills what was not chosen from the profile, then from the defaults, and refuses
 // what cannot be built before anything is created.
 func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primitives, error) {
-	known := profile == ""
-	for key := range r.git.Config {
-		known = known || strings.HasPrefix(key, "agency."+profile+".")
-	}
-	if !known {
-		return Primitives{}, &InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("settings agency.%s.* in git config", profile)}
+	if profile != "" {
+		if err := r.checkProfile(profile); err != nil {
+			return Primitives{}, err
+		}
 	}
 	for _, prim := range primitives {
 		value := prim.field(&chosen)
@@ -83,6 +81,26 @@ func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primit
 		}
 	}
 	return chosen, nil
+}
+
+// checkProfile refuses a profile that does not exist, and one with a key that means nothing: a wall that
+// is misspelt is a wall that is not there.
+func (r *Repository) checkProfile(profile string) error {
+	known := false
+	for key, setting := range r.git.Config {
+		name, of := strings.CutPrefix(key, "agency."+profile+".")
+		if !of || strings.Contains(name, ".") { // names of profiles may hold dots, names of keys do not
+			continue
+		}
+		if !slices.ContainsFunc(primitives, func(p primitive) bool { return p.name == name }) {
+			return &InvalidError{What: "key " + key + " (" + setting.Origin + ")", Value: setting.Value, Want: "changeset, platform, isolation, outputs or software"}
+		}
+		known = true
+	}
+	if !known {
+		return &InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("settings agency.%s.* in git config", profile)}
+	}
+	return nil
 }
 
 func (p primitive) check(value string) error {

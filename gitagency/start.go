@@ -62,10 +62,10 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 	}
 	var commit string
 	id, at, err := r.freeID(ctx, func(id string) (taken string, err error) {
-		if path, taken := store.Taken(r.store.InvocationDir(r.ID, id), r.store.SandboxDir(r.ID, id), repo.AdminDir(id)); taken {
+		if path, there := store.Taken(r.store.InvocationDir(r.ID, id), r.store.SandboxDir(r.ID, id), repo.AdminDir(id)); there {
 			return path, nil
 		}
-		commit, taken, err = r.capture(ctx, repo, base, sandboxRef(id))
+		commit, taken, err = r.resolveBase(ctx, repo, base, sandboxRef(id))
 		return taken, err
 	})
 	if err != nil {
@@ -73,9 +73,6 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 	}
 	tree := r.store.SandboxTreePath(r.ID, id)
 	if err := r.checkPlacement(tree, listing); err != nil {
-		return Invocation{}, err
-	}
-	if err := r.store.EnsureRepo(r.ID, r.CommonDir, r.now()); err != nil {
 		return Invocation{}, err
 	}
 
@@ -90,7 +87,7 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 		record: func() error {
 			return r.store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
-				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: strings.TrimPrefix(sandboxRef(id), "refs/heads/"),
+				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: short(sandboxRef(id)),
 				BaseCommit: commit, Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, Primitives: prims,
 			})
 		},
@@ -123,8 +120,6 @@ func checkLabel(what, label string) error {
 	return nil
 }
 
-func sandboxRef(id string) string { return "refs/heads/" + branchRoot + "/sandbox-" + id }
-
 // integrationTip is the name of what a sandbox of this worktree starts from: its branch, also when
 // something else is checked out there at the moment; without one, its detached HEAD.
 func (r *Repository) integrationTip(wt Worktree, listing git.Listing) (string, error) {
@@ -139,24 +134,27 @@ func (r *Repository) integrationTip(wt Worktree, listing git.Listing) (string, e
 		if wt.Branch == "" {
 			return w.Head, nil
 		}
-		if w.Branch != "refs/heads/"+wt.Branch {
+		if w.Branch != heads+wt.Branch {
 			r.warn("worktree %q has something else checked out; the sandbox starts from its branch, %s", wt.Name, wt.Branch)
 		}
-		return "refs/heads/" + wt.Branch, nil
+		return heads + wt.Branch, nil
+	}
+	if wt.Branch != "" { // git does not know where its main worktree is when the git directory is elsewhere
+		return heads + wt.Branch, nil
 	}
 	return "", &NotWorktreeError{Path: wt.TreePath}
 }
 
-// capture resolves the base once, to the object id that is used from then on, and looks in the same
+// resolveBase resolves the base once, to the object id that is used from then on, and looks in the same
 // breath for what would make the checkout fail: a tracked .agency, a branch called "agency", and a
 // branch of the sandbox's name.
-func (r *Repository) capture(ctx context.Context, repo *git.Repo, base, branch string) (commit, taken string, err error) {
-	found, err := repo.Lookup(ctx, base+"^{commit}", base+":"+guard.Dir, "refs/heads/"+branchRoot, branch)
+func (r *Repository) resolveBase(ctx context.Context, repo *git.Repo, base, branch string) (commit, taken string, err error) {
+	found, err := repo.Lookup(ctx, base+"^{commit}", base+":"+guard.Dir, heads+branchRoot, branch)
 	switch {
 	case err != nil:
 		return "", "", err
 	case found[0].Missing():
-		return "", "", &NoCommitError{Name: strings.TrimPrefix(base, "refs/heads/")}
+		return "", "", &NoCommitError{Name: short(base)}
 	case !found[1].Missing():
 		return "", "", &TrackedMarkerError{Commit: found[0].OID}
 	case !found[2].Missing():

@@ -1,7 +1,6 @@
 package gitagency
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -81,7 +80,9 @@ func (r *Repository) worktreeAround(entries []store.Entry[store.WorktreeMeta]) (
 		return Worktree{}, err
 	}
 	for dir := range here.Ancestors {
-		if marked, err := guard.Sandbox.In(dir); err != nil || marked {
+		if marked, err := guard.Sandbox.In(dir); err != nil {
+			return Worktree{}, &UnsafePathError{Path: dir, Why: err.Error()}
+		} else if marked {
 			return Worktree{}, &SandboxError{Path: dir}
 		}
 		place, err := guard.Locate(dir)
@@ -162,26 +163,4 @@ func (r *Repository) checkNameFree(name string) error {
 		}
 	}
 	return nil
-}
-
-// freeID proposes ids until taken finds nothing in the way. Two in one second are normal.
-func (r *Repository) freeID(ctx context.Context, taken func(id string) (what string, err error)) (string, time.Time, error) {
-	const tries = 100
-	what := ""
-	for range tries {
-		if err := context.Cause(ctx); err != nil {
-			return "", time.Time{}, err
-		}
-		id, at, err := r.ids.New()
-		if err != nil {
-			return "", time.Time{}, err
-		}
-		if what, err = taken(id); err != nil {
-			return "", time.Time{}, err
-		}
-		if what == "" {
-			return id, at, nil
-		}
-	}
-	return "", time.Time{}, &NoFreeIDError{Tries: tries, Taken: what}
 }

@@ -50,7 +50,7 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 	if known, err := r.worktreeAt(tree.Path); err != nil || known != nil {
 		return r.remark(known, err)
 	}
-	branch := strings.TrimPrefix(tree.Branch, "refs/heads/")
+	branch := short(tree.Branch)
 	if req.Name == "" {
 		req.Name = nameAfter(branch, tree.Path)
 	}
@@ -68,9 +68,6 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 		return path, nil
 	})
 	if err != nil {
-		return Worktree{}, err
-	}
-	if err := r.store.EnsureRepo(r.ID, r.CommonDir, r.now()); err != nil {
 		return Worktree{}, err
 	}
 	if err := r.adopt(ctx, repo, store.WorktreeMeta{
@@ -103,9 +100,11 @@ func (r *Repository) adopt(ctx context.Context, repo *git.Repo, meta store.Workt
 	}
 	if !marked { // one that is there already is not ours to take away again
 		if err := tx.Step(ctx, "marker", func() error {
+			if _, err := guard.Integration.Write(meta.TreePath); err != nil {
+				return err
+			}
 			tx.Undo("marker", func(context.Context) error { return guard.Integration.Remove(meta.TreePath) })
-			_, err := guard.Integration.Write(meta.TreePath)
-			return err
+			return nil
 		}); err != nil {
 			return err
 		}
@@ -141,8 +140,19 @@ func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree gi
 	if !utf8.ValidString(tree.Path) {
 		return &InvalidError{What: "path", Value: tree.Path, Want: "valid UTF-8; records cannot hold it"}
 	}
-	if marked, err := guard.Sandbox.In(tree.Path); err != nil || marked {
-		return &SandboxError{Path: tree.Path}
+	place, err := guard.Locate(tree.Path)
+	if err != nil {
+		return &UnsafePathError{Path: tree.Path, Why: err.Error()}
+	}
+	if rel := place.Relation(r.store.SandboxDir(r.ID, "")); rel != guard.Apart {
+		return &SandboxError{Path: tree.Path} // whatever it says of itself
+	}
+	for dir := range place.Ancestors {
+		if marked, err := guard.Sandbox.In(dir); err != nil {
+			return &UnsafePathError{Path: dir, Why: err.Error()}
+		} else if marked {
+			return &SandboxError{Path: dir}
+		}
 	}
 	data, err := guard.Locate(r.DataDir)
 	if err != nil {
@@ -160,7 +170,7 @@ func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree gi
 	case err != nil:
 		return err
 	case found[0].Missing():
-		return &NoCommitError{Name: strings.TrimPrefix(tree.Branch, "refs/heads/"), Unborn: true}
+		return &NoCommitError{Name: short(tree.Branch), Unborn: true}
 	case !found[1].Missing():
 		return &TrackedMarkerError{Commit: found[0].OID}
 	}

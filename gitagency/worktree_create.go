@@ -6,7 +6,6 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -15,9 +14,6 @@ type CreateWorktreeRequest struct {
 	Name string // required
 	From string // a commit-ish; default: HEAD where the caller stands
 }
-
-// branchRoot is the name below which every branch of ours lives.
-const branchRoot = "agency"
 
 // CreateWorktree makes an integration worktree: a branch, a tree, a marker and a record, all or
 // nothing.
@@ -48,7 +44,7 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 		if path, taken := store.Taken(r.store.WorktreeDir(r.ID, id), repo.AdminDir(id)); taken {
 			return path, nil
 		}
-		found, err := repo.Lookup(ctx, branch(id), "refs/heads/"+branchRoot, base+":"+guard.Dir)
+		found, err := repo.Lookup(ctx, branch(id), heads+branchRoot, base+":"+guard.Dir)
 		switch {
 		case err != nil:
 			return "", err
@@ -73,9 +69,6 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 	if err := intact(listing); err != nil {
 		return Worktree{}, err
 	}
-	if err := r.store.EnsureRepo(r.ID, r.CommonDir, r.now()); err != nil {
-		return Worktree{}, err
-	}
 
 	home := r.store.WorktreeDir(r.ID, id)
 	err = r.create(ctx, repo, creation{
@@ -88,7 +81,7 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 		record: func() error {
 			return r.store.WriteWorktreeMeta(store.WorktreeMeta{
 				SchemaVersion: store.SchemaVersion, WorktreeID: id, Name: req.Name, RepoID: r.ID,
-				Branch: branch(id)[len("refs/heads/"):], ParentBranch: parent, TreePath: tree, CreatedAt: at, State: store.Present,
+				Branch: short(branch(id)), ParentBranch: parent, TreePath: tree, CreatedAt: at, State: store.Present,
 			})
 		},
 	})
@@ -96,10 +89,6 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 		return Worktree{}, fmt.Errorf("create worktree %q: %w", req.Name, err)
 	}
 	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
-}
-
-func worktreeRef(name, id string) string {
-	return fmt.Sprintf("refs/heads/%s/%s-%s", branchRoot, name, ids.Suffix(id))
 }
 
 // startingPoint resolves what a new worktree starts from, once, to an object id, and the branch it

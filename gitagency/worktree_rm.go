@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 // RemoveWorktreeRequest asks to archive an integration worktree.
@@ -50,7 +51,7 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 		return RemovedWorktree{}, wt.Err()
 	}
 	ref := ""
-	if wt.State != store.Archived {
+	if wt.State != store.Archived || !wt.adopted && store.IsDir(wt.TreePath) { // or somebody works in what was to go
 		if ref, err = r.archive(ctx, repo, wt, req.Force); err != nil {
 			return RemovedWorktree{}, fmt.Errorf("archive worktree %q: %w", wt.Name, err)
 		}
@@ -69,21 +70,21 @@ func (r *Repository) abandonWorktree(ctx context.Context, repo *git.Repo, id str
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.ID != id && (e.Tree == intent.Tree || "refs/heads/"+e.Record.Branch == intent.Branch) {
-			return &BrokenError{Kind: "worktree", ID: id, Reason: string(store.Incomplete), Detail: "its intent.json names what is part of worktree " + e.ID}
-		}
-	}
 	home := r.store.WorktreeDir(r.ID, id)
 	if intent.Adopted {
 		if !intent.Marked {
-			if err := guard.Integration.Remove(intent.Tree); err != nil {
+			if err := r.unmark(intent.Tree); err != nil {
 				return err
 			}
 		}
 		return durable.RemoveTree(home)
 	}
-	name := strings.TrimSuffix(strings.TrimPrefix(intent.Branch, "refs/heads/"+branchRoot+"/"), "-"+ids.Suffix(id))
+	for _, e := range entries {
+		if e.ID != id && heads+e.Record.Branch == intent.Branch {
+			return &BrokenError{Kind: "worktree", ID: id, Reason: string(store.Incomplete), Detail: "its intent.json names the branch of worktree " + e.ID}
+		}
+	}
+	name := strings.TrimSuffix(strings.TrimPrefix(intent.Branch, heads+branchRoot+"/"), "-"+ids.Suffix(id))
 	if checkWorktreeName(name) != nil || intent.Branch != worktreeRef(name, id) {
 		return &BrokenError{Kind: "worktree", ID: id, Reason: string(store.Incomplete), Detail: "its intent.json names the branch " + intent.Branch}
 	}
@@ -102,6 +103,9 @@ func (r *Repository) archive(ctx context.Context, repo *git.Repo, wt Worktree, f
 		if err := checkReal(wt.TreePath); err != nil {
 			return "", err
 		}
+		if err := r.checkNotMoved(repo, wt.ID, wt.TreePath); err != nil {
+			return "", err
+		}
 	}
 	live, err := r.liveIn(wt)
 	if err != nil {
@@ -110,22 +114,9 @@ func (r *Repository) archive(ctx context.Context, repo *git.Repo, wt Worktree, f
 	if len(live) > 0 && !force {
 		return "", &LiveError{Name: wt.Name, Invocations: live}
 	}
-	if !wt.adopted && wt.entry.HasTree {
-		captured, err := repo.Capture(ctx, git.Snapshot{
-			Name: wt.ID, Tree: wt.TreePath, Branch: "refs/heads/" + wt.Branch, Omit: guard.Dir, Author: toolIdentity,
-			Message: fmt.Sprintf("agency: what was in worktree %s when it was archived", wt.Name),
-		})
-		if err != nil {
+	if !wt.adopted {
+		if ref, err = r.keepTree(ctx, tx, repo, wt, force); err != nil {
 			return "", err
-		}
-		if captured.Dirty && !force {
-			return "", &DirtyError{Path: wt.TreePath}
-		}
-		if captured.Commit != "" && captured.Commit != captured.Branch {
-			ref = trashRef(wt.ID)
-			if err := tx.Step(ctx, "trash", func() error { return r.keep(ctx, tx, repo, ref, captured.Commit) }); err != nil {
-				return "", err
-			}
 		}
 	}
 	if err := tx.Step(ctx, "record", func() error {
@@ -140,15 +131,56 @@ func (r *Repository) archive(ctx context.Context, repo *git.Repo, wt Worktree, f
 	return ref, nil
 }
 
+// keepTree keeps what is in the tree of a worktree and in no branch. It refuses a tree with such work
+// unless that is forced.
+func (r *Repository) keepTree(ctx context.Context, tx *undo.Tx, repo *git.Repo, wt Worktree, force bool) (ref string, err error) {
+	var captured git.Captured
+	if err := tx.Step(ctx, "capture", func() error {
+		onto := ""
+		if wt.State == store.Archived {
+			if onto, err = r.kept(ctx, repo, wt.ID); err != nil {
+				return err
+			}
+		}
+		captured, err = r.capture(ctx, repo, git.Snapshot{
+			Name: wt.ID, Tree: wt.TreePath, Branch: heads + wt.Branch, Onto: onto,
+			Message: fmt.Sprintf("agency: what was in worktree %s when it was archived", wt.Name),
+		})
+		return err
+	}); err != nil {
+		return "", err
+	}
+	if captured.Dirty && !force {
+		return "", &DirtyError{Path: wt.TreePath}
+	}
+	if captured.Commit == "" || captured.Commit == captured.Branch {
+		return "", nil
+	}
+	ref = trashRef(wt.ID)
+	return ref, tx.Step(ctx, "trash", func() error { return r.keep(ctx, tx, repo, ref, captured.Commit) })
+}
+
+// unmark takes the marker of an adopted tree away, unless that tree is somebody else's by now.
+func (r *Repository) unmark(tree string) error {
+	owner, err := r.worktreeAt(tree)
+	if err != nil || owner != nil {
+		return err
+	}
+	return guard.Integration.Remove(tree)
+}
+
 // removeArchived takes away what an archived worktree has no use for. Each part may be gone already.
 func (r *Repository) removeArchived(repo *git.Repo, wt Worktree) error {
+	if err := store.RemoveLeftovers(r.store.WorktreeDir(r.ID, wt.ID)); err != nil {
+		return err
+	}
 	if wt.adopted {
-		return guard.Integration.Remove(wt.TreePath)
+		return r.unmark(wt.TreePath)
 	}
 	if err := checkReal(wt.TreePath); err != nil {
 		return err
 	}
-	return changeset.Worktree{Repo: repo}.Remove(changeset.Spec{
+	return backend(repo).Remove(changeset.Spec{
 		ID: wt.ID, Tree: r.store.WorktreeTreePath(r.ID, wt.ID), Scratch: r.store.WorktreeDir(r.ID, wt.ID),
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -33,19 +34,21 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 					return err
 				}
 			}
+			var failed error // those before it stand
 			results := []gitagency.Discarded{}
 			for _, query := range args {
 				d, err := repo.Discard(c.Context, query)
 				if err != nil {
-					return err
+					failed = err
+					break
 				}
 				results = append(results, d)
 				t.sayDiscarded(d)
 			}
 			if c.Bool("json") {
-				return t.printJSON(results)
+				return errors.Join(failed, t.printJSON(results))
 			}
-			return nil
+			return failed
 		},
 	}
 }

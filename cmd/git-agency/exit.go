@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// The exit codes, all of them.
+// The exit codes, all of them but 128+n, for an interrupt by signal n.
 const (
 	exitFailed   = 1
 	exitNotFound = 3
@@ -38,7 +38,7 @@ func (t *tool) report(err error) int {
 	if code == exitFatal {
 		severity = "fatal"
 	}
-	fmt.Fprintf(t.stderr, "%s: %s\n", severity, printable(err.Error()))
+	fmt.Fprintf(t.stderr, "%s: %s\n", severity, strings.ReplaceAll(printable(err.Error()), "\n", "\n       "))
 	var usage *usageError
 	if errors.As(err, &usage) {
 		fmt.Fprintf(t.stderr, "usage: %s\n", usage.usage)

@@ -49,8 +49,8 @@ func (t *tool) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// printPath prints one value alone on a line, verbatim: it is meant to be used, not read.
-func (t *tool) printPath(path string) error {
+// printLine prints one value alone on a line, verbatim: it is meant to be used, not read.
+func (t *tool) printLine(path string) error {
 	_, err := fmt.Fprintln(t.stdout, path)
 	return err
 }
@@ -64,7 +64,7 @@ func (t *tool) printPlace(c *cli.Context, key, path string, broken error) error 
 	if c.Bool("json") {
 		err = t.printJSON(map[string]string{key: path})
 	} else {
-		err = t.printPath(path)
+		err = t.printLine(path)
 	}
 	if err != nil {
 		return err
@@ -128,13 +128,36 @@ func (t *tool) printBlock(z bool, fields []field) error {
 			continue
 		}
 		value := f.value
-		if !z && strings.ContainsFunc(value, unicode.IsControl) {
-			value = strconv.Quote(value)
+		if !z && (strings.ContainsFunc(value, unicode.IsControl) || strings.HasPrefix(value, `"`)) {
+			value = cQuote(value)
 		}
-		b.WriteString(strings.TrimSuffix(f.key+" "+value, " ") + end)
+		b.WriteString(f.key + " " + value + end)
 	}
 	_, err := t.stdout.WriteString(b.String() + end)
 	return err
+}
+
+// cQuote quotes a value as git quotes paths.
+func cQuote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(s) {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		case c < 0x20 || c == 0x7f:
+			fmt.Fprintf(&b, `\%03o`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
 }
 
 // printTable prints rows under a header, and nothing at all when there are no rows.
@@ -145,7 +168,7 @@ func (t *tool) printTable(header []string, rows [][]string) error {
 	w := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{header}, rows...) {
 		for i := range row {
-			row[i] = printable(row[i])
+			row[i] = strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(printable(row[i]))
 			if row[i] == "" {
 				row[i] = "-"
 			}

@@ -61,7 +61,7 @@ safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 			if c.Bool("json") {
 				return t.printJSON(inv)
 			}
-			return t.printPath(inv.ID)
+			return t.printLine(inv.ID)
 		},
 	}
 }

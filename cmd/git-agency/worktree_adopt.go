@@ -32,7 +32,7 @@ Exit status: 0 adopted; 1 failed, nothing changed; 5 refused for safety; 75 lock
 			if c.Bool("json") {
 				return t.printJSON(w)
 			}
-			return t.printPath(w.ID)
+			return t.printLine(w.ID)
 		},
 	}
 }

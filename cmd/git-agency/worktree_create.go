@@ -32,7 +32,7 @@ Exit status: 0 made; 1 failed, nothing changed; 5 refused for safety; 75 locked;
 			if c.Bool("json") {
 				return t.printJSON(w)
 			}
-			return t.printPath(w.TreePath)
+			return t.printLine(w.TreePath)
 		},
 	}
 }

@@ -7,7 +7,6 @@ package changeset
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -53,7 +52,7 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 		return err
 	}
 	if err := tx.Step(ctx, "registration", func() error {
-		tx.Undo("registration", func(context.Context) error { return b.unregister(s) })
+		tx.Undo("registration", func(context.Context) error { return b.Unregister(s) })
 		return b.Repo.AddWorktree(ctx, b.registration(s))
 	}); err != nil {
 		return err
@@ -68,7 +67,10 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 // what is lost, git checkout restores it.
 func (b Worktree) Sync(s Spec) error {
 	files, dirs := b.Repo.RegistrationFiles(b.registration(s))
-	return durable.Sync(append(files, dirs...)...)
+	if err := durable.Sync(append(files, dirs...)...); err != nil {
+		return err
+	}
+	return b.Repo.SyncRef(s.Branch)
 }
 
 // Remove unmakes a tree and everything git knows of it except its branch, in whatever state they
@@ -77,7 +79,7 @@ func (b Worktree) Remove(s Spec) error {
 	if err := durable.RemoveTree(s.Tree); err != nil {
 		return err
 	}
-	return b.unregister(s)
+	return b.Unregister(s)
 }
 
 // Abandon unmakes what an interrupted creation left: Create, backwards. A branch that has moved since
@@ -90,7 +92,10 @@ func (b Worktree) Abandon(ctx context.Context, s Spec) error {
 	if tip := found[0].OID; tip != "" && tip != s.Base {
 		return fmt.Errorf("%s has moved to %s since it was made", s.Branch, tip)
 	}
-	return errors.Join(b.Remove(s), b.DeleteBranch(ctx, s, s.Base))
+	if err := b.Remove(s); err != nil {
+		return err
+	}
+	return b.DeleteBranch(ctx, s, s.Base)
 }
 
 // DeleteBranch deletes the branch if it is still at that commit, and what a killed git left of it.
@@ -105,7 +110,8 @@ func (b Worktree) DeleteBranch(ctx context.Context, s Spec, at string) error {
 	return b.Repo.SweepRef(ctx, s.Branch)
 }
 
-func (b Worktree) unregister(s Spec) error {
+// Unregister makes git forget a tree that is gone, or about to go.
+func (b Worktree) Unregister(s Spec) error {
 	return b.Repo.Forget(b.registration(s))
 }
 

@@ -65,6 +65,7 @@ func (r *Repo) readAdmin() (Listing, error) {
 			listing.Worktrees = append(listing.Worktrees, tree)
 		}
 	}
+	r.correctMain(listing.Worktrees)
 	return listing, nil
 }
 

@@ -341,3 +341,31 @@ func TestCaptureDoesNotCarryACommittedMarkerOn(t *testing.T) {
 	got := l.capture(repo, l.snapshot(w))
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
 }
+
+// What lies where git expects a submodule, and is no directory, is a change like any other.
+func TestCaptureSeesWhatASubmoduleBecame(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		arrange func(l *lab, tree string)
+		want    string
+	}{
+		"a file":              {func(l *lab, tree string) { l.put(tree, "sub", "precious\n") }, "100644 precious\n"},
+		"a link that is dead": {func(l *lab, tree string) { l.must(os.Symlink("nowhere", filepath.Join(tree, "sub"))) }, "120000 nowhere"},
+		"nothing":             {func(*lab, string) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			l.git("update-index", "--add", "--cacheinfo", "160000,"+l.git("rev-parse", "HEAD")+",sub")
+			l.git("commit", "-q", "-m", "a submodule")
+			repo := l.open()
+			w := l.sandbox(repo)
+			l.must(os.Remove(filepath.Join(w.Tree, "sub")))
+			c.arrange(l, w.Tree)
+			got := l.capture(repo, l.snapshot(w))
+			if is := l.files(got.Commit)["sub"]; is != c.want || !got.Dirty {
+				t.Errorf("got %q, want %q; dirty is %v", is, c.want, got.Dirty)
+			}
+		})
+	}
+}

@@ -18,7 +18,7 @@ type Setting struct {
 }
 
 // keys are the settings read: our own, and those of git's that change what we do.
-const keys = `^(agency\..*|checkout\.workers|core\.bare)$`
+const keys = `^(agency\..*|checkout\.workers|core\.(bare|worktree))$`
 
 func readConfig(ctx context.Context, run runner) (Config, error) {
 	out, err := run.git(ctx, "config", "-z", "--show-scope", "--show-origin", "--get-regexp", keys)

@@ -25,9 +25,6 @@ func (r *Repo) Exclude(line string) (undo func() error, err error) {
 		after = append(after, '\n')
 	}
 	after = append(after, line+"\n"...)
-	if err := writeExclude(path, after); err != nil {
-		return nil, err
-	}
 	return func() error {
 		_, now, err := r.readExclude()
 		switch {
@@ -38,7 +35,7 @@ func (r *Repo) Exclude(line string) (undo func() error, err error) {
 		default:
 			return writeExclude(path, before)
 		}
-	}, nil
+	}, writeExclude(path, after) // which can fail and still have happened
 }
 
 // readExclude resolves a symlink first: some people keep the file elsewhere, and a rename would

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 // CreateRef makes a ref that must not exist yet.
@@ -51,6 +53,16 @@ func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 		_ = syscall.Rmdir(filepath.Dir(p))
 	}
 	return nil
+}
+
+// SyncRef makes the name of a ref durable; git syncs its content only. A ref that is packed, or kept in
+// some other way than as a file, needs nothing.
+func (r *Repo) SyncRef(ref string) error {
+	dir := filepath.Dir(r.RefPath(ref))
+	if _, err := os.Lstat(dir); err != nil {
+		return nil
+	}
+	return durable.SyncDir(dir)
 }
 
 // RefPath is where a ref's file lies when it is loose.

@@ -20,7 +20,7 @@ import (
 type Repo struct {
 	CommonDir string // canonical; what all worktrees of the repository share
 	GitDir    string // canonical; that of the worktree the caller stands in
-	Bare      bool
+	TopLevel  string // of that worktree, canonical; empty outside of any
 	Version   Version
 	Config    Config
 
@@ -33,10 +33,12 @@ type Repo struct {
 func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 	asked := runner{dir: dir, env: append(plain(env), "LC_ALL=C")}
 
-	// Three questions, one wait: a process costs more than its answer.
+	// Four questions, one wait: a process costs more than its answer.
 	version := concurrently(func() (Version, error) { return readVersion(ctx, asked) })
 	config := concurrently(func() (Config, error) { return readConfig(ctx, asked) })
+	top := concurrently(func() (string, error) { return topLevel(ctx, asked) })
 	repo, err := discover(ctx, asked)
+	t, terr := top()
 	v, verr := version()
 	c, cerr := config()
 
@@ -49,8 +51,10 @@ func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 		return nil, err
 	case cerr != nil:
 		return nil, cerr
+	case terr != nil:
+		return nil, terr
 	}
-	repo.Version, repo.Config, repo.env = v, c, scrub(env)
+	repo.TopLevel, repo.Version, repo.Config, repo.env = t, v, c, scrub(env)
 	return repo, nil
 }
 
@@ -67,25 +71,37 @@ const endOfPath = "--agency-end-of-path"
 
 func discover(ctx context.Context, run runner) (*Repo, error) {
 	out, err := run.git(ctx, "rev-parse", "--path-format=absolute",
-		"--git-common-dir", endOfPath, "--git-dir", endOfPath, "--is-bare-repository")
+		"--git-common-dir", endOfPath, "--git-dir")
 	if err != nil {
 		return nil, &NoRepositoryError{Err: err}
 	}
 	parts := strings.Split(string(out), "\n"+endOfPath+"\n")
-	if len(parts) != 3 {
+	if len(parts) != 2 {
 		return nil, fmt.Errorf("git rev-parse answered %q", out)
 	}
-	repo := &Repo{Bare: strings.TrimSpace(parts[2]) == "true"}
+	repo := &Repo{}
 	if repo.CommonDir, err = filepath.EvalSymlinks(parts[0]); err != nil {
 		return nil, err
 	}
-	if repo.GitDir, err = filepath.EvalSymlinks(parts[1]); err != nil {
+	if repo.GitDir, err = filepath.EvalSymlinks(strings.TrimSuffix(parts[1], "\n")); err != nil {
 		return nil, err
 	}
 	if !utf8.ValidString(repo.CommonDir) {
 		return nil, fmt.Errorf("the path of the repository, %q, is not valid UTF-8; records cannot hold it", repo.CommonDir)
 	}
 	return repo, nil
+}
+
+// topLevel is the top of the worktree the caller stands in; empty where there is none.
+func topLevel(ctx context.Context, run runner) (string, error) {
+	out, err := run.git(ctx, "rev-parse", "--path-format=absolute", "--show-toplevel")
+	if exitedWith(err, 128) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(strings.TrimSuffix(string(out), "\n"))
 }
 
 // concurrently starts f and returns a function that waits for its result.

@@ -58,8 +58,8 @@ func TestOpenFindsTheRepositoryGitWouldUse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if repo.CommonDir != c.common || repo.GitDir != c.gitDir || repo.Bare != c.bare {
-				t.Errorf("got %q %q bare %v\nwant %q %q %v", repo.CommonDir, repo.GitDir, repo.Bare, c.common, c.gitDir, c.bare)
+			if repo.CommonDir != c.common || repo.GitDir != c.gitDir || c.bare && repo.TopLevel != "" {
+				t.Errorf("got %q %q at %q\nwant %q %q, bare %v", repo.CommonDir, repo.GitDir, repo.TopLevel, c.common, c.gitDir, c.bare)
 			}
 			if !repo.Version.AtLeast(Minimum) {
 				t.Errorf("version %v", repo.Version)

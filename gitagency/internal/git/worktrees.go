@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 )
 
@@ -34,6 +35,7 @@ func (r *Repo) Worktrees(ctx context.Context) (Listing, error) {
 	out, err := r.read(ctx, place{}, "worktree", "list", "--porcelain", "-z")
 	if err == nil {
 		trees, err := parseWorktrees(string(out))
+		r.correctMain(trees)
 		return Listing{Worktrees: trees}, err
 	}
 	if ctx.Err() != nil {
@@ -44,6 +46,39 @@ func (r *Repo) Worktrees(ctx context.Context) (Listing, error) {
 		return Listing{}, err // git has another reason than a damaged entry
 	}
 	return listing, nil
+}
+
+// correctMain puts the main worktree where it is. Git guesses it from the name of the common dir, which
+// is wrong in a submodule and where the git directory was put elsewhere.
+func (r *Repo) correctMain(trees []Worktree) {
+	if len(trees) == 0 || trees[0].Bare {
+		return
+	}
+	switch configured := r.Config["core.worktree"].Value; {
+	case r.GitDir == r.CommonDir && r.leadsHere(r.TopLevel):
+		trees[0].Path = r.TopLevel
+	case filepath.IsAbs(configured):
+		trees[0].Path = configured
+	case configured != "":
+		trees[0].Path = filepath.Join(r.CommonDir, configured)
+	}
+}
+
+// leadsHere reports whether the .git of a tree is this repository's. With GIT_DIR set, git takes any
+// directory for the top of a worktree.
+func (r *Repo) leadsHere(tree string) bool {
+	if tree == "" {
+		return false
+	}
+	dotGit := filepath.Join(tree, ".git")
+	if data, err := readSmall(tree, ".git"); err == nil {
+		dotGit = strings.TrimSpace(strings.TrimPrefix(string(data), "gitdir:"))
+		if !filepath.IsAbs(dotGit) {
+			dotGit = filepath.Join(tree, dotGit)
+		}
+	}
+	real, err := filepath.EvalSymlinks(dotGit)
+	return err == nil && real == r.CommonDir
 }
 
 // parseWorktrees reads "git worktree list --porcelain -z": attributes end with NUL, entries with

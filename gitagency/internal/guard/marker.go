@@ -46,7 +46,8 @@ func (m Marker) In(tree string) (bool, error) {
 	return false, nil
 }
 
-// Write puts the marker into a tree, exclusively, and reports whether it made the directory for it.
+// Write puts the marker into a tree, exclusively, or leaves nothing, and reports whether it made the
+// directory for it.
 // Everything happens below an open handle of the tree, so that no symlink in it, however it came
 // there, makes the marker land elsewhere.
 func (m Marker) Write(tree string) (madeDir bool, err error) {
@@ -63,15 +64,19 @@ func (m Marker) Write(tree string) (madeDir bool, err error) {
 	if fi, err := root.Lstat(Dir); err != nil || !fi.IsDir() {
 		return madeDir, errors.Join(fmt.Errorf("write marker: %s is not a directory", filepath.Join(tree, Dir)), err)
 	}
-	f, err := root.OpenFile(filepath.Join(Dir, m.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return madeDir, fmt.Errorf("write marker: %w", err)
+	name := filepath.Join(Dir, m.Name)
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		_, err = f.WriteString(m.text)
+		if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+			return madeDir, nil
+		}
+		err = errors.Join(err, root.Remove(name))
 	}
-	_, err = f.WriteString(m.text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return madeDir, fmt.Errorf("write marker: %w", err)
+	if madeDir && root.Remove(Dir) == nil { // not empty: somebody was faster
+		madeDir = false
 	}
-	return madeDir, nil
+	return madeDir, fmt.Errorf("write marker: %w", err)
 }
 
 // Remove takes the marker away, and its directory if nothing else lives there.
@@ -87,7 +92,11 @@ func (m Marker) Remove(tree string) error {
 	if fi, err := root.Lstat(Dir); err != nil || !fi.IsDir() {
 		return nil // there is no marker, and what is there is somebody else's
 	}
-	if err := root.Remove(filepath.Join(Dir, m.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	name := filepath.Join(Dir, m.Name)
+	if fi, err := root.Lstat(name); err == nil && !fi.Mode().IsRegular() {
+		return nil // somebody's link or directory is no marker
+	}
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	_ = root.Remove(Dir) // not empty: somebody else's

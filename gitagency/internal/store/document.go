@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -13,7 +12,7 @@ import (
 // does not know, at any depth, and their order. What the change did to the T is found by comparing
 // it before and after, and only that is carried over.
 func updateJSON[T any](path string, change func(*T)) error {
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path, maxRecord)
 	if err != nil {
 		return err
 	}

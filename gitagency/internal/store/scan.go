@@ -65,7 +65,7 @@ func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationM
 			return "sandbox_path is not " + tree
 		}
 		return ""
-	})
+	}, false)
 }
 
 // Worktrees yields every integration worktree of a repository, also the broken ones, the oldest first.
@@ -87,7 +87,7 @@ func (s Store) Worktree(repoID, id string, busy func() bool) Entry[WorktreeMeta]
 			return "repo_id is " + m.RepoID
 		}
 		return ""
-	})
+	}, false)
 }
 
 // maxRecord bounds what is read as a record.
@@ -154,7 +154,7 @@ func startOf[T record](e Entry[T]) time.Time {
 
 // load reads one record and holds it against its directory and its tree. where says where the tree
 // of a record is, whether it is there, and whether it should be.
-func load[T record](id, dir string, busy func() bool, where func(T) (tree string, there, wanted bool), verify func(T, bool) string) Entry[T] {
+func load[T record](id, dir string, busy func() bool, where func(T) (tree string, there, wanted bool), verify func(T, bool) string, again bool) Entry[T] {
 	e := Entry[T]{ID: id}
 	data, readErr := durable.ReadFile(metaPath(dir), maxRecord)
 	var decodeErr error
@@ -174,6 +174,9 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 			busy = nil // a tree comes after the intent, so nobody is only about to write one
 		}
 		e.Intent, e.UnderWay = readIntent(id, dir, busy)
+		if _, err := os.Lstat(metaPath(dir)); err == nil && !again {
+			return load(id, dir, busy, where, verify, true) // it was finished while we looked
+		}
 		e.Broken, e.Detail = Incomplete, "there is neither a record nor a tree"
 		if there {
 			e.Broken, e.Detail = MissingMeta, "the tree is there, the record is not"

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
@@ -81,7 +83,8 @@ type repoRecord struct {
 	CreatedAt     time.Time `json:"created_at"`
 }
 
-// EnsureRepo makes the directories of a repository and says in repo.json whose they are.
+// EnsureRepo makes the directories of a repository and says in repo.json whose they are. The caller
+// holds the repository lock.
 func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 	dir := s.RepoDir(repoID)
 	for _, sub := range []string{"worktrees", "invocations", "sandboxes"} {
@@ -89,8 +92,11 @@ func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 			return err
 		}
 	}
+	if err := removeTemps(dir); err != nil {
+		return err
+	}
 	path := filepath.Join(dir, "repo.json")
-	data, err := os.ReadFile(path)
+	data, err := durable.ReadFile(path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return writeJSON(path, repoRecord{SchemaVersion, repoID, commonDir, now.UTC().Truncate(time.Second)})
 	}
@@ -103,6 +109,23 @@ func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 	}
 	if have.CommonDir != commonDir {
 		return fmt.Errorf("%s belongs to the repository at %s, not to %s", dir, have.CommonDir, commonDir)
+	}
+	return nil
+}
+
+// DropRepo takes back what EnsureRepo made, as far as nobody uses it.
+func (s Store) DropRepo(repoID string) error {
+	dir := s.RepoDir(repoID)
+	for _, sub := range []string{"worktrees", "invocations", "sandboxes"} {
+		if err := os.Remove(filepath.Join(dir, sub)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil // in use
+		}
+	}
+	if err := durable.Remove(filepath.Join(dir, "repo.json")); err != nil {
+		return err
+	}
+	for _, d := range []string{dir, filepath.Dir(dir), s.Root} {
+		_ = os.Remove(d) // what is not empty has other users
 	}
 	return nil
 }
@@ -148,21 +171,37 @@ func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 		durable.Remove(s.SandboxDir(repoID, invocationID)))
 }
 
+// RemoveLeftovers removes what a killed process left beside a record: files that were being written, and
+// an intent that the record has made meaningless.
+func RemoveLeftovers(dir string) error {
+	if err := removeTemps(dir); err != nil {
+		return err
+	}
+	return RemoveIntent(dir)
+}
+
+func removeTemps(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), durable.TempPrefix) {
+			continue
+		}
+		if err := durable.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // RemoveRemains removes the directories of something that has neither record nor tree nor intent. A
 // directory with anything of substance in it stays, and is an error.
 func RemoveRemains(dirs ...string) error {
 	for _, dir := range dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeTemps(dir); err != nil {
 			return err
-		}
-		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), durable.TempPrefix) {
-				continue
-			}
-			if err := durable.Remove(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
 		}
 		if err := durable.Remove(dir); err != nil {
 			return err
@@ -177,7 +216,7 @@ func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(eventsPath(s.InvocationDir(repoID, invocationID)), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(eventsPath(s.InvocationDir(repoID, invocationID)), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}
