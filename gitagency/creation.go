@@ -195,7 +195,7 @@ func (r *Repository) refuseWorkedIn(ctx context.Context, repo *git.Repo, spec ch
 		if err != nil {
 			return err
 		}
-		if captured.Dirty {
+		if captured.Dirty || captured.Commit != spec.Base {
 			return &DirtyError{Path: spec.Tree}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -25,6 +26,12 @@ type Discarded struct {
 // interrupted. Of a creation that was interrupted, it removes every trace.
 func (r *Repository) Discard(ctx context.Context, query string) (Discarded, error) {
 	inv, err := r.Invocation(query)
+	if is[*NotFoundError](err) {
+		// An empty directory is hidden while anybody holds the lock: it may be about to be filled.
+		if _, there := store.Taken(r.store.InvocationDir(r.ID, query)); there && ids.Valid(query) {
+			inv, err = Invocation{ID: query}, nil
+		}
+	}
 	if err != nil {
 		return Discarded{}, err
 	}
@@ -34,6 +41,9 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 	}
 	defer unlock()
 	entry := r.store.Invocation(r.ID, inv.ID, nil) // it may have changed while we waited
+	if _, there := store.Taken(r.store.InvocationDir(r.ID, inv.ID), r.store.SandboxDir(r.ID, inv.ID)); !there {
+		return Discarded{ID: inv.ID, Undone: true}, nil // somebody else has just undone it
+	}
 
 	switch {
 	case entry.Broken != store.Whole && entry.Intent != nil:
@@ -70,12 +80,13 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	if err != nil {
 		return Discarded{}, err
 	}
+	since := time.Now()
 	if !already || keeps {
 		if err := r.giveUp(ctx, repo, entry); err != nil {
 			return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 		}
 	}
-	commit, err := r.removeDiscarded(ctx, repo, entry.ID)
+	commit, err := r.removeDiscarded(ctx, repo, entry, since)
 	if err != nil {
 		return Discarded{}, &CleanupError{Kind: "invocation", ID: entry.ID, Done: store.Discarded, Err: err}
 	}
@@ -86,6 +97,15 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	return d, nil
 }
 
+// snapshot says what belongs to the sandbox of an invocation.
+func (r *Repository) snapshot(entry store.Entry[store.InvocationMeta]) git.Snapshot {
+	return git.Snapshot{
+		Name: entry.ID, Tree: r.store.SandboxTreePath(r.ID, entry.ID), Branch: sandboxRef(entry.ID), Base: entry.Record.BaseCommit,
+		Message: fmt.Sprintf("agency: what was in sandbox %s when it was discarded\n\nAgency-Invocation: %s\nAgency-Base: %s",
+			entry.ID, entry.ID, entry.Record.BaseCommit),
+	}
+}
+
 // holdsWork reports whether there is a tree, or a branch that no ref keeps. After a discard that was
 // interrupted, or with an agent that went on writing, there is.
 func (r *Repository) holdsWork(ctx context.Context, repo *git.Repo, id string) (bool, error) {
@@ -93,7 +113,11 @@ func (r *Repository) holdsWork(ctx context.Context, repo *git.Repo, id string) (
 	if err != nil {
 		return false, err
 	}
-	return store.IsDir(r.store.SandboxTreePath(r.ID, id)) || found[0].Missing() && !found[1].Missing(), nil
+	held, err := repo.IsAncestor(ctx, found[1].OID, found[0].OID)
+	if err != nil {
+		return false, err
+	}
+	return store.IsDir(r.store.SandboxTreePath(r.ID, id)) || !found[1].Missing() && !held, nil
 }
 
 // giveUp keeps everything that is in the sandbox under a ref and writes down that it is discarded.
@@ -108,18 +132,13 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 	// 1. What is there, as a commit nobody points at yet. What an earlier discard kept stays kept.
 	var captured git.Captured
 	if err := tx.Step(ctx, "capture", func() error {
-		onto := ""
+		snapshot := r.snapshot(entry)
 		if entry.Record.Landing == store.Discarded {
-			if onto, err = r.kept(ctx, repo, entry.ID); err != nil {
+			if snapshot.Onto, err = r.kept(ctx, repo, entry.ID); err != nil {
 				return err
 			}
 		}
-		captured, err = r.capture(ctx, repo, git.Snapshot{
-			Name: entry.ID, Tree: r.store.SandboxTreePath(r.ID, entry.ID), Branch: sandboxRef(entry.ID),
-			Base: entry.Record.BaseCommit, Onto: onto,
-			Message: fmt.Sprintf("agency: what was in sandbox %s when it was discarded\n\nAgency-Invocation: %s\nAgency-Base: %s",
-				entry.ID, entry.ID, entry.Record.BaseCommit),
-		})
+		captured, err = r.capture(ctx, repo, snapshot)
 		return err
 	}); err != nil {
 		return err
@@ -160,36 +179,54 @@ type discardEvent struct {
 
 // removeDiscarded takes away what a discarded invocation has no use for. Each part may be gone
 // already: this is also how an interrupted discard is finished. It returns what the trash ref keeps.
-func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, id string) (commit string, err error) {
+func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time) (string, error) {
 	tx := r.begin("discard") // nothing registers an undo: from here there is only forwards
+	id, trees := entry.ID, backend(repo)
 	spec := changeset.Spec{ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Scratch: r.store.InvocationDir(r.ID, id)}
-	trees := backend(repo)
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"tree", func() error { return r.clear(ctx, repo, r.snapshot(entry), since) }},
+		{"registration", func() error { return trees.Unregister(spec) }},
+		{"branch", func() error { return r.deleteSandboxBranch(ctx, repo, spec) }},
+		{"leftovers", func() error { return store.RemoveLeftovers(spec.Scratch) }},
+		{"sandbox-dir", func() error { return r.store.RemoveSandboxTree(r.ID, id) }},
+	} {
+		if err := tx.Step(ctx, step.name, step.do); err != nil {
+			return "", err
+		}
+	}
+	return r.kept(ctx, repo, id)
+}
 
-	found, err := repo.Lookup(ctx, trashRef(id), spec.Branch)
+// deleteSandboxBranch deletes the branch of a discarded sandbox, if the trash ref holds all of it and
+// nobody has it checked out.
+func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, spec changeset.Spec) error {
+	found, err := repo.Lookup(ctx, trashRef(spec.ID), spec.Branch)
 	if err != nil {
-		return "", err
+		return err
 	}
 	kept, branch := found[0].OID, found[1].OID
-	if err := tx.Step(ctx, "tree", func() error { return r.store.RemoveSandboxTree(r.ID, id) }); err != nil {
-		return "", err
+	if branch == "" {
+		return repo.SweepRef(ctx, spec.Branch)
 	}
-	if err := tx.Step(ctx, "registration", func() error { return trees.Unregister(spec) }); err != nil {
-		return "", err
+	listing, err := repo.Worktrees(ctx)
+	if err != nil {
+		return err
 	}
-	if err := tx.Step(ctx, "leftovers", func() error { return store.RemoveLeftovers(r.store.InvocationDir(r.ID, id)) }); err != nil {
-		return "", err
+	for _, w := range listing.Worktrees {
+		if w.Branch == spec.Branch && w.Path != spec.Tree {
+			r.warn("branch %s is checked out at %s; it stays", short(spec.Branch), w.Path)
+			return nil
+		}
 	}
-	return kept, tx.Step(ctx, "branch", func() error {
-		if branch == "" {
-			return repo.SweepRef(ctx, spec.Branch)
-		}
-		safe, err := repo.IsAncestor(ctx, branch, kept)
-		if err != nil {
-			return err
-		}
-		if !safe {
-			return errors.New("branch " + short(spec.Branch) + " has commits that " + trashRef(id) + " does not; it stays")
-		}
-		return trees.DeleteBranch(ctx, spec, branch)
-	})
+	safe, err := repo.IsAncestor(ctx, branch, kept)
+	if err != nil {
+		return err
+	}
+	if !safe {
+		return errors.New("branch " + short(spec.Branch) + " has commits that " + trashRef(spec.ID) + " does not; it stays")
+	}
+	return backend(repo).DeleteBranch(ctx, spec, branch)
 }

@@ -241,3 +241,9 @@ func (e *CleanupError) Error() string {
 }
 
 func (e *CleanupError) Unwrap() error { return e.Err }
+
+// is reports whether an error of type E is in the chain.
+func is[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
+}

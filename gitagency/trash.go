@@ -2,8 +2,13 @@ package gitagency
 
 import (
 	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -18,9 +23,78 @@ var toolIdentity = git.Identity{Name: "git-agency", Email: "git-agency@localhost
 func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Snapshot) (git.Captured, error) {
 	if !store.IsDir(s.Tree) {
 		s.Tree = "" // gone, or a link to what was never ours
+	} else if points := guard.MountedBelow(s.Tree); len(points) > 0 {
+		return git.Captured{}, &UnsafePathError{Path: s.Tree, Why: "something is mounted at " + points[0]}
 	}
 	s.Omit, s.Author = guard.Dir, toolIdentity
 	return repo.Capture(ctx, s)
+}
+
+// clear removes a tree whose content is kept. It is first put out of the way of whoever knows its path;
+// what was written since it was captured is kept too, and only then it goes. Each of the names it has on
+// the way says how far that was, so that it can be taken up again at any point.
+func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Snapshot, since time.Time) error {
+	tree, aside, done := s.Tree, store.Aside(s.Tree), store.Done(s.Tree)
+	if _, there := store.Taken(aside); !there && store.IsDir(tree) {
+		if err := os.Rename(tree, aside); err != nil {
+			return err
+		}
+	}
+	if store.IsDir(aside) {
+		if touched, err := touchedSince(aside, since); err != nil || touched {
+			if err := r.keepLate(ctx, repo, s, aside); err != nil {
+				return err
+			}
+		}
+		if err := durable.RemoveTree(done); err != nil {
+			return err
+		}
+		if err := os.Rename(aside, done); err != nil {
+			return err
+		}
+	}
+	for _, path := range []string{done, tree} { // at tree only what is no directory is left
+		if err := durable.RemoveTree(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepLate adds what came after a capture to what the capture kept.
+func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Snapshot, aside string) error {
+	onto, err := r.kept(ctx, repo, s.Name)
+	if err != nil {
+		return err
+	}
+	s.Tree, s.Onto = aside, onto
+	captured, err := r.capture(ctx, repo, s)
+	if err != nil || captured.Commit == captured.Branch {
+		return err
+	}
+	return r.keep(ctx, &undo.Tx{}, repo, trashRef(s.Name), captured.Commit)
+}
+
+// touchedSince reports whether anything in a tree was made or changed after a moment, or a little before:
+// the clock of a file system is coarse.
+func touchedSince(tree string, since time.Time) (bool, error) {
+	since = since.Add(-100 * time.Millisecond)
+	touched := false
+	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if path != tree && fi.ModTime().After(since) {
+			touched = true
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return touched, err
 }
 
 // kept is the commit that a trash ref points at; empty when there is none.

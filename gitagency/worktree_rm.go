@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -50,13 +51,13 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 	case wt.Broken && wt.BrokenReason != string(store.MissingTree):
 		return RemovedWorktree{}, wt.Err()
 	}
-	ref := ""
+	ref, since := "", time.Now()
 	if wt.State != store.Archived || !wt.adopted && store.IsDir(wt.TreePath) { // or somebody works in what was to go
 		if ref, err = r.archive(ctx, repo, wt, req.Force); err != nil {
 			return RemovedWorktree{}, fmt.Errorf("archive worktree %q: %w", wt.Name, err)
 		}
 	}
-	if err := r.removeArchived(repo, wt); err != nil {
+	if err := r.removeArchived(ctx, repo, wt, since); err != nil {
 		return RemovedWorktree{}, &CleanupError{Kind: "worktree", ID: wt.ID, Done: store.Archived, Err: err}
 	}
 	wt.State = store.Archived
@@ -142,10 +143,9 @@ func (r *Repository) keepTree(ctx context.Context, tx *undo.Tx, repo *git.Repo, 
 				return err
 			}
 		}
-		captured, err = r.capture(ctx, repo, git.Snapshot{
-			Name: wt.ID, Tree: wt.TreePath, Branch: heads + wt.Branch, Onto: onto,
-			Message: fmt.Sprintf("agency: what was in worktree %s when it was archived", wt.Name),
-		})
+		snapshot := wt.snapshot()
+		snapshot.Onto = onto
+		captured, err = r.capture(ctx, repo, snapshot)
 		return err
 	}); err != nil {
 		return "", err
@@ -160,6 +160,14 @@ func (r *Repository) keepTree(ctx context.Context, tx *undo.Tx, repo *git.Repo, 
 	return ref, tx.Step(ctx, "trash", func() error { return r.keep(ctx, tx, repo, ref, captured.Commit) })
 }
 
+// snapshot says what belongs to a worktree that was made here.
+func (w Worktree) snapshot() git.Snapshot {
+	return git.Snapshot{
+		Name: w.ID, Tree: w.TreePath, Branch: heads + w.Branch,
+		Message: fmt.Sprintf("agency: what was in worktree %s when it was archived", w.Name),
+	}
+}
+
 // unmark takes the marker of an adopted tree away, unless that tree is somebody else's by now.
 func (r *Repository) unmark(tree string) error {
 	owner, err := r.worktreeAt(tree)
@@ -170,7 +178,7 @@ func (r *Repository) unmark(tree string) error {
 }
 
 // removeArchived takes away what an archived worktree has no use for. Each part may be gone already.
-func (r *Repository) removeArchived(repo *git.Repo, wt Worktree) error {
+func (r *Repository) removeArchived(ctx context.Context, repo *git.Repo, wt Worktree, since time.Time) error {
 	if err := store.RemoveLeftovers(r.store.WorktreeDir(r.ID, wt.ID)); err != nil {
 		return err
 	}
@@ -180,7 +188,10 @@ func (r *Repository) removeArchived(repo *git.Repo, wt Worktree) error {
 	if err := checkReal(wt.TreePath); err != nil {
 		return err
 	}
-	return backend(repo).Remove(changeset.Spec{
+	if err := r.clear(ctx, repo, wt.snapshot(), since); err != nil {
+		return err
+	}
+	return backend(repo).Unregister(changeset.Spec{
 		ID: wt.ID, Tree: r.store.WorktreeTreePath(r.ID, wt.ID), Scratch: r.store.WorktreeDir(r.ID, wt.ID),
 	})
 }

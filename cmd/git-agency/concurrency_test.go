@@ -178,7 +178,7 @@ func TestAGitThatOutlivesItsKilledToolKeepsTheLock(t *testing.T) {
 	l.write(filepath.Join(l.worktree0(), ".gitattributes"), "readme filter=slow\n")
 	l.git("-C", l.worktree0(), "add", ".gitattributes")
 	l.git("-C", l.worktree0(), "commit", "-q", "-m", "attributes")
-	l.git("config", "filter.slow.smudge", fmt.Sprintf("touch %s; while test -e %s; do sleep 0.01; done; cat", started, hold))
+	l.git("config", "filter.slow.smudge", fmt.Sprintf("touch %s; n=0; while test -e %s && test $n -lt 6000; do n=$((n+1)); sleep 0.01; done; cat", started, hold)) // a minute at most
 
 	cmd := exec.Command(filepath.Join(l.bin, "git-agency"), "start", "wt", "--name", "victim")
 	cmd.Dir, cmd.Env = l.repo, l.env

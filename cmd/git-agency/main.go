@@ -61,7 +61,8 @@ func interruptible(parent context.Context) (context.Context, func()) {
 		case <-ctx.Done():
 		}
 	}()
-	return ctx, func() { signal.Stop(signals); cancel(nil) }
+	// Signals stay ours to the end: one that comes when all is done must not look like a failure.
+	return ctx, func() { cancel(nil) }
 }
 
 // version is set by the linker; a binary made by "go install" knows its own.

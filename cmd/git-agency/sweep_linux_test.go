@@ -56,6 +56,36 @@ func TestACreationKilledAtAnyChangeOfTheDiskIsGoneOrWholeOrNamedAndCanBeRemoved(
 	}
 }
 
+func TestTheFirstCreationKilledAtAnyChangeOfTheDiskDoesNotHinderTheNext(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	restore := l.save()
+	for n := 1; ; n++ {
+		done, last := l.killed(n, first.argv...)
+		if done {
+			t.Logf("%d kill points", n-1)
+			return
+		}
+		point := strconv.Itoa(n) + ", before " + last
+		if state := l.state(first); state == "incomplete" || state == "missing-meta" {
+			l.must(append([]string{"git-agency"}, first.clean...)...)
+		}
+		if state := l.state(first); state == "" {
+			l.must(first.argv...)
+		}
+		if status := l.git("status", "--porcelain"); status != "" {
+			t.Errorf("%s: the main worktree shows %s", point, status)
+		}
+		l.checkRepository()
+		for _, dir := range []string{filepath.Join(l.repo, ".git", "info"), l.repoData()} {
+			if temps, err := filepath.Glob(filepath.Join(dir, ".tmp-*")); err != nil || len(temps) > 0 {
+				t.Errorf("%s: left behind: %v, %v", point, temps, err)
+			}
+		}
+		restore()
+	}
+}
+
 func TestADiscardKilledAtAnyChangeOfTheDiskLosesNothingAndIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	l, tree := newDiscardLab(t)

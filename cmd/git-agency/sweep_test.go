@@ -48,6 +48,33 @@ var creations = []sweep{
 	},
 }
 
+// first is the creation that meets a repository that nobody of ours has been to: no line in
+// info/exclude, no records, no branch below agency/.
+var first = sweep{
+	verb:  "worktree create",
+	argv:  []string{"git-agency", "worktree", "create", "wt"},
+	list:  []string{"worktree", "ls", "--all", "--json"},
+	clean: []string{"worktree", "rm", sweepID},
+}
+
+func TestTheFirstCreationThatFailsAtAnyStepLeavesTheWorldAsItWas(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	before := l.world()
+	for _, point := range l.points(first) {
+		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), first.argv...)
+		if o.code != 1 || strings.Contains(o.stderr, "clean-up") {
+			t.Errorf("%s: ended with %d\n%s", point, o.code, o.stderr)
+		}
+		if d := diff(before, l.world()); d != "" {
+			t.Fatalf("%s: the world changed:\n%s", point, d)
+		}
+		if exists(l.data) {
+			t.Fatalf("%s: the data directory is left", point)
+		}
+	}
+}
+
 // newSweepLab is a lab with an integration worktree, another worktree of the user's, and work of the
 // user's in both that no command may touch.
 func newSweepLab(t *testing.T) *lab {
@@ -208,11 +235,74 @@ func (l *lab) checkInterrupted(s sweep, point, before string) {
 		l.t.Fatalf("%s: broken as %q", point, state)
 	}
 	if state == "whole" {
-		l.git("worktree", "list")
+		l.checkWhole(s, point)
 		return
 	}
 	if d := diff(before, l.world()); d != "" {
 		l.t.Fatalf("%s (%q): traces are left:\n%s", point, state, d)
+	}
+}
+
+// checkWhole is what somebody who finds it listed can rely on.
+func (l *lab) checkWhole(s sweep, point string) {
+	l.t.Helper()
+	tree, marker := l.repo, "INTEGRATION_MARKER"
+	switch s.verb {
+	case "start":
+		tree, marker = l.agency("path", sweepID), "SANDBOX_MARKER"
+	case "worktree create":
+		tree = l.agency("worktree", "path", sweepID)
+	}
+	if !exists(filepath.Join(tree, ".agency", marker)) {
+		l.t.Errorf("%s: it has no marker", point)
+	}
+	if s.verb == "worktree adopt" {
+		return
+	}
+	if status := l.git("-C", tree, "status", "--porcelain"); status != "" {
+		l.t.Errorf("%s: it is not clean: %s", point, status)
+	}
+	if head := l.git("-C", tree, "symbolic-ref", "HEAD"); !strings.HasPrefix(head, "refs/heads/agency/") || l.git("rev-parse", head) != l.git("rev-parse", "main") {
+		l.t.Errorf("%s: it is on %s", point, head)
+	}
+}
+
+func TestArchivingAWorktreeThatFailsOrIsKilledAtAnyStepLosesNothing(t *testing.T) {
+	t.Parallel()
+	l := newSweepLab(t)
+	rm := sweep{verb: "worktree rm", argv: []string{"git-agency", "worktree", "rm", sweepWorktree, "--force"}}
+	points := l.points(rm)
+	restore := l.save()
+	for _, point := range points {
+		for _, action := range []string{"fail", "kill"} {
+			before := withoutObjects(l.world())
+			o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+action), rm.argv...)
+			if action == "fail" {
+				if o.code != 1 || strings.Contains(o.stderr, "clean-up") {
+					t.Errorf("%s: ended with %d\n%s", point, o.code, o.stderr)
+				}
+				if d := diff(before, withoutObjects(l.world())); d != "" {
+					t.Fatalf("%s: the world changed:\n%s", point, d)
+				}
+			}
+			// The person goes on working in what is still there, and archives again.
+			if exists(l.worktree()) {
+				l.write(filepath.Join(l.worktree(), "late"), "l\n")
+				if o := l.try(nil, rm.argv[:4]...); o.code != 1 {
+					t.Errorf("%s: archived over work without --force: %d\n%s", point, o.code, o.stderr)
+				}
+			}
+			l.must(rm.argv...)
+			for name, want := range map[string]string{"untracked": "u", "late": "l"} {
+				if got := l.git("show", "refs/agency/trash/"+sweepWorktree+":"+name); got != want {
+					t.Errorf("%s: of %s %q is kept", point, name, got)
+				}
+			}
+			if exists(l.worktree()) || strings.Contains(l.git("worktree", "list"), sweepWorktree) {
+				t.Errorf("%s: something of it is left", point)
+			}
+			restore()
+		}
 	}
 }
 

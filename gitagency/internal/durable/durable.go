@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -103,6 +104,24 @@ func Remove(path string) error {
 	return SyncDir(filepath.Dir(path))
 }
 
+// RemoveTemps removes the files that killed writers left in a directory. The caller knows that nobody is
+// writing there. A directory that is not there is fine.
+func RemoveTemps(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), TempPrefix) {
+			continue
+		}
+		if err := Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Sync makes the contents of files, or the names in directories, durable.
 func Sync(paths ...string) error {
 	for _, p := range paths {
@@ -125,13 +144,16 @@ func SyncDir(dir string) error { return Sync(dir) }
 // there is fine.
 func RemoveTree(path string) error {
 	err := os.RemoveAll(path)
-	if err == nil || !errors.Is(err, fs.ErrPermission) {
-		return err
+	if errors.Is(err, fs.ErrPermission) {
+		if err := MakeReachable(path); err != nil {
+			return err
+		}
+		err = os.RemoveAll(path)
 	}
-	if err := MakeReachable(path); err != nil {
-		return err
+	for try := 0; errors.Is(err, syscall.ENOTEMPTY) && try < 10; try++ { // somebody still writes there
+		err = os.RemoveAll(path)
 	}
-	return os.RemoveAll(path)
+	return err
 }
 
 // MakeReachable gives the owner back every permission on the directories of a tree, and read

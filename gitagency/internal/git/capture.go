@@ -86,12 +86,26 @@ func (r *Repo) captureOnto(ctx context.Context, s Snapshot) (Captured, error) {
 	if err != nil {
 		return Captured{}, err
 	}
-	_, work, err := r.writeTrees(ctx, s, s.Onto)
-	if err != nil || work == before[0].OID {
-		return Captured{Commit: s.Onto}, err
+	head, branch, err := r.tips(ctx, s)
+	if err != nil {
+		return Captured{}, err
 	}
-	commit, err := r.commitTree(ctx, s, work, []string{s.Onto}, s.Message)
-	return Captured{Commit: commit, Dirty: true}, err
+	parents, err := r.independent(ctx, []string{s.Onto}, []string{head, branch})
+	if err != nil {
+		return Captured{}, err
+	}
+	_, work, err := r.writeTrees(ctx, s, s.Onto)
+	if err != nil {
+		return Captured{}, err
+	}
+	if s.Tree == "" {
+		work = before[0].OID
+	}
+	if work == before[0].OID && len(parents) == 1 {
+		return Captured{Commit: s.Onto, Branch: branch}, nil
+	}
+	commit, err := r.commitTree(ctx, s, work, parents, s.Message)
+	return Captured{Commit: commit, Branch: branch, Dirty: true}, err
 }
 
 // tips finds where HEAD and the branch of a worktree are.

@@ -17,6 +17,9 @@ import (
 // there was nothing to add.
 func (r *Repo) Exclude(line string) (undo func() error, err error) {
 	path, before, err := r.readExclude()
+	if err == nil {
+		err = durable.RemoveTemps(filepath.Dir(path))
+	}
 	if err != nil || hasLine(before, line) {
 		return nil, err
 	}

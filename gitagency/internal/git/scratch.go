@@ -42,6 +42,7 @@ func (r *Repo) scratch(s Snapshot, head string) (place, func() error, error) {
 	}
 	return place{
 		gitDir: dir, tree: s.Tree,
+		env:    []string{"GIT_NO_LAZY_FETCH=1"}, // whom to fetch from is for the user to say
 		config: []string{"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false"},
 	}, done, nil
 }
@@ -53,7 +54,7 @@ func (r *Repo) fillScratch(s Snapshot, head, dir string) error {
 	if head == "" {
 		head = "ref: refs/heads/none"
 	}
-	for name, content := range map[string]string{"HEAD": head, "commondir": "../.."} {
+	for name, content := range map[string]string{"HEAD": head, "commondir": r.CommonDir} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o666); err != nil {
 			return err
 		}

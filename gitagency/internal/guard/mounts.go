@@ -21,6 +21,18 @@ func readMounts() []mount {
 	return parseMounts(string(data))
 }
 
+// MountedBelow lists what is mounted inside a directory. Removing the directory would remove what is
+// behind it.
+func MountedBelow(dir string) []string {
+	var points []string
+	for _, m := range readMounts() {
+		if Contains(dir, m.point) {
+			points = append(points, m.point)
+		}
+	}
+	return points
+}
+
 // parseMounts reads mountinfo: "id parent device root point options…", with octal escapes for the
 // characters that separate.
 func parseMounts(text string) []mount {

@@ -73,12 +73,15 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	cmd.WaitDelay = grace
 
 	if err := cmd.Start(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause // Start knows only that the context has ended
+		}
 		return Result{}, &NotStartedError{err}
 	}
 	waitErr := cmd.Wait()
 	res := Result{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: exitCode(cmd.ProcessState)}
-	if waitErr == nil {
-		return res, nil
+	if waitErr == nil || errors.Is(waitErr, exec.ErrWaitDelay) && res.ExitCode == 0 {
+		return res, nil // a daemon that kept the output open is not a failure
 	}
 
 	groupErr := endGroup(cmd.Process.Pid, grace)

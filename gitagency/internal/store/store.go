@@ -16,7 +16,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -92,7 +91,7 @@ func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 			return err
 		}
 	}
-	if err := removeTemps(dir); err != nil {
+	if err := durable.RemoveTemps(dir); err != nil {
 		return err
 	}
 	path := filepath.Join(dir, "repo.json")
@@ -171,36 +170,27 @@ func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 		durable.Remove(s.SandboxDir(repoID, invocationID)))
 }
 
+// Aside and Done are the names a tree goes by, beside where it was, on its way out: out of the reach of
+// whoever knows its path, but not yet looked at a last time; and looked at, so that it can go.
+func Aside(tree string) string { return filepath.Join(filepath.Dir(tree), ".aside") }
+
+// Done: see Aside.
+func Done(tree string) string { return filepath.Join(filepath.Dir(tree), ".done") }
+
 // RemoveLeftovers removes what a killed process left beside a record: files that were being written, and
 // an intent that the record has made meaningless.
 func RemoveLeftovers(dir string) error {
-	if err := removeTemps(dir); err != nil {
+	if err := durable.RemoveTemps(dir); err != nil {
 		return err
 	}
 	return RemoveIntent(dir)
-}
-
-func removeTemps(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), durable.TempPrefix) {
-			continue
-		}
-		if err := durable.Remove(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // RemoveRemains removes the directories of something that has neither record nor tree nor intent. A
 // directory with anything of substance in it stays, and is an error.
 func RemoveRemains(dirs ...string) error {
 	for _, dir := range dirs {
-		if err := removeTemps(dir); err != nil {
+		if err := durable.RemoveTemps(dir); err != nil {
 			return err
 		}
 		if err := durable.Remove(dir); err != nil {
@@ -216,7 +206,7 @@ func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(eventsPath(s.InvocationDir(repoID, invocationID)), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK, 0o600)
+	f, err := os.OpenFile(eventsPath(s.InvocationDir(repoID, invocationID)), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
