@@ -180,14 +180,16 @@ func (r *Repo) logged(s Snapshot) []string {
 	if err != nil {
 		return nil // a log is a convenience, also here
 	}
+	const most = 5000 // they become arguments
 	var commits []string
-	for line := range strings.Lines(string(data)) {
-		if fields := strings.Fields(line); len(fields) > 1 {
+	seen := map[string]bool{}
+	for _, line := range slices.Backward(strings.Split(string(data), "\n")) {
+		if fields := strings.Fields(line); len(fields) > 1 && !seen[fields[1]] && len(commits) < most {
+			seen[fields[1]] = true
 			commits = append(commits, fields[1])
 		}
 	}
-	slices.Reverse(commits)
-	return commits[:min(len(commits), 1000)]
+	return commits
 }
 
 // independent adds to the commits in have those of the candidates that exist and are not in them, nor
@@ -195,7 +197,7 @@ func (r *Repo) logged(s Snapshot) []string {
 func (r *Repo) independent(ctx context.Context, have, candidates []string) ([]string, error) {
 	var names []string
 	for _, c := range candidates {
-		if isOID(c) && !slices.Contains(have, c) && !slices.Contains(names, c+"^{commit}") {
+		if isOID(c) && !slices.Contains(have, c) {
 			names = append(names, c+"^{commit}")
 		}
 	}
