@@ -165,10 +165,11 @@ func (t *tool) printTable(header []string, rows [][]string) error {
 	if len(rows) == 0 {
 		return nil
 	}
+	oneLine := strings.NewReplacer("\n", `\n`, "\t", `\t`)
 	w := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{header}, rows...) {
 		for i := range row {
-			row[i] = strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(printable(row[i]))
+			row[i] = oneLine.Replace(printable(row[i]))
 			if row[i] == "" {
 				row[i] = "-"
 			}

@@ -8,7 +8,6 @@ package durable
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,23 +28,49 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 }
 
 // ReadFile reads a regular file of at most limit bytes. Unlike os.ReadFile it does not wait for ever
-// where somebody put a pipe, nor fill the memory from a device.
+// where somebody put a pipe, nor fill the memory from a device. It goes without os.File, which tries to
+// poll what is opened like this; a listing reads a thousand records.
 func ReadFile(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	fail := func(err error) ([]byte, error) { return nil, &fs.PathError{Op: "read", Path: path, Err: err} }
+	fd, err := retry(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0) })
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
-	defer f.Close()
-	fi, err := f.Stat()
+	defer syscall.Close(fd)
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return fail(err)
+	}
 	switch {
-	case err != nil:
-		return nil, err
-	case !fi.Mode().IsRegular():
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
-	case fi.Size() > limit:
-		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than %d bytes", limit)}
+	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
+		return fail(errors.New("not a regular file"))
+	case st.Size > limit:
+		return fail(fmt.Errorf("larger than %d bytes", limit))
 	}
-	return io.ReadAll(io.LimitReader(f, limit))
+	data := make([]byte, 0, st.Size+1)
+	for int64(len(data)) <= limit {
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+		n, err := retry(func() (int, error) { return syscall.Read(fd, data[len(data):cap(data)]) })
+		if err != nil {
+			return fail(err)
+		}
+		if n <= 0 {
+			return data, nil
+		}
+		data = data[:len(data)+n]
+	}
+	return fail(fmt.Errorf("larger than %d bytes", limit)) // it grew while we read
+}
+
+// retry repeats a system call that a signal interrupted.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); err != syscall.EINTR {
+			return n, err
+		}
+	}
 }
 
 // Create is WriteFile that returns the open file, for a caller who wants to hold a lock on it.
