@@ -24,7 +24,7 @@ func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Snapshot
 	if !store.IsDir(s.Tree) {
 		s.Tree = "" // gone, or a link to what was never ours
 	} else if points := guard.MountedBelow(s.Tree); len(points) > 0 {
-		return git.Captured{}, &UnsafePathError{Path: s.Tree, Why: "something is mounted at " + points[0]}
+		return git.Captured{}, &UnsafePathError{Path: s.Tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
 	}
 	s.Omit, s.Author = guard.Dir, toolIdentity
 	return repo.Capture(ctx, s)

@@ -1,0 +1,134 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// tips finds where HEAD and the branch of a worktree are.
+func (r *Repo) tips(ctx context.Context, s Snapshot) (head, branch string, err error) {
+	var w Worktree
+	if err := readHead(r.AdminDir(s.Name), &w); errors.Is(err, fs.ErrPermission) {
+		return "", "", err // it is there, and may be where work is
+	}
+	name := s.Branch
+	switch {
+	case isOID(w.Head):
+		name = w.Head
+	case strings.HasPrefix(w.Branch, "refs/"):
+		name = w.Branch
+	}
+	objects, err := r.Lookup(ctx, name+"^{commit}", s.Branch, s.Base+"^{commit}")
+	if err != nil {
+		return "", "", err
+	}
+	for _, o := range objects { // HEAD may name what is not there; what the branch holds still is
+		if head == "" {
+			head = o.OID
+		}
+	}
+	return head, objects[1].OID, nil
+}
+
+// underWay are the files of a worktree's entry that name commits which nothing else may hold.
+var underWay = []string{
+	"MERGE_HEAD", "MERGE_AUTOSTASH", "CHERRY_PICK_HEAD", "REVERT_HEAD",
+	"rebase-merge/orig-head", "rebase-merge/autostash", "rebase-apply/orig-head", "rebase-apply/autostash",
+}
+
+// history lists the commits that a capture must hold, head first, and the tree of head.
+func (r *Repo) history(ctx context.Context, s Snapshot, head, branch string) (parents []string, headTree string, err error) {
+	if head == "" {
+		return nil, "", nil
+	}
+	candidates := []string{branch}
+	for _, name := range underWay {
+		if data, err := readSmall(r.AdminDir(s.Name), name); err == nil {
+			candidates = append(candidates, strings.Fields(string(data))...)
+		}
+	}
+	parents, err = r.independent(ctx, []string{head}, candidates)
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := r.Lookup(ctx, head+"^{tree}")
+	if err != nil {
+		return nil, "", err
+	}
+	// Commits that were amended or reset away hang together under one parent more, out of the way.
+	kept := len(parents)
+	forgotten, err := r.independent(ctx, parents, r.logged(s))
+	if err != nil {
+		return nil, "", err
+	}
+	if len(forgotten) > kept {
+		commit, err := r.commitTree(ctx, s, found[0].OID, forgotten[kept:], "what only the log of HEAD remembered")
+		if err != nil {
+			return nil, "", err
+		}
+		parents = append(parents, commit)
+	}
+	return parents, found[0].OID, nil
+}
+
+// logged lists the commits that HEAD of a worktree has been at, the newest first.
+func (r *Repo) logged(s Snapshot) []string {
+	data, err := durable.ReadFile(filepath.Join(r.AdminDir(s.Name), "logs", "HEAD"), 1<<22)
+	if err != nil {
+		return nil // a log is a convenience, also here
+	}
+	const most = 5000 // they become arguments
+	var commits []string
+	seen := map[string]bool{}
+	for _, line := range slices.Backward(strings.Split(string(data), "\n")) {
+		if fields := strings.Fields(line); len(fields) > 1 && !seen[fields[1]] && len(commits) < most {
+			seen[fields[1]] = true
+			commits = append(commits, fields[1])
+		}
+	}
+	return commits
+}
+
+// independent adds to the commits in have those of the candidates that exist and are not in them, nor
+// in each other.
+func (r *Repo) independent(ctx context.Context, have, candidates []string) ([]string, error) {
+	var names []string
+	for _, c := range candidates {
+		if isOID(c) && !slices.Contains(have, c) {
+			names = append(names, c+"^{commit}")
+		}
+	}
+	if len(names) == 0 {
+		return have, nil
+	}
+	found, err := r.Lookup(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	var there []string
+	for _, o := range found {
+		if !o.Missing() {
+			there = append(there, o.OID)
+		}
+	}
+	if len(there) == 0 {
+		return have, nil
+	}
+	out, err := r.read(ctx, place{}, slices.Concat([]string{"merge-base", "--independent"}, have, there)...)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Clone(have)
+	for _, c := range strings.Fields(string(out)) {
+		if !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
