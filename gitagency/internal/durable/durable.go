@@ -32,7 +32,9 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 // poll what is opened like this; a listing reads a thousand records.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	fail := func(err error) ([]byte, error) { return nil, &fs.PathError{Op: "read", Path: path, Err: err} }
-	fd, err := retry(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0) })
+	fd, err := retry(func() (int, error) {
+		return syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return fail(err)
 	}
