@@ -18,6 +18,7 @@ import (
 type creation struct {
 	verb   string
 	home   string         // the directory of the record
+	ensure func() error   // makes it, exclusively
 	spec   changeset.Spec // the tree, its branch and the commit it starts from
 	marker guard.Marker
 	record func() error // writes meta.json
@@ -37,7 +38,7 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 	around := filepath.Dir(c.spec.Tree)
 
 	// 1.–4. The id is ours, and everybody can see what for.
-	intent, err := r.claim(ctx, tx, repo, c.home, store.Intent{
+	intent, err := r.claim(ctx, tx, repo, c.home, c.ensure, store.Intent{
 		ID: c.spec.ID, Command: c.verb, Tree: c.spec.Tree, Branch: c.spec.Branch, Base: c.spec.Base,
 	})
 	if err != nil {
@@ -82,7 +83,7 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 
 // claim begins a creation: the directories of the repository and of the record, the intent, and the
 // line that hides markers.
-func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, home string, intent store.Intent) (*store.OpenIntent, error) {
+func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, home string, ensure func() error, intent store.Intent) (*store.OpenIntent, error) {
 	var open *store.OpenIntent
 	if err := tx.Step(ctx, "repo-dir", func() error {
 		if _, there := store.Taken(r.store.RepoDir(r.ID)); !there {
@@ -94,7 +95,7 @@ func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, hom
 	}
 	// That the directory was not there before makes the id ours.
 	if err := tx.Step(ctx, "record-dir", func() error {
-		if err := durable.Mkdir(home, 0o700); err != nil {
+		if err := ensure(); err != nil {
 			return err
 		}
 		tx.Undo("record-dir", func(context.Context) error { return durable.RemoveTree(home) })

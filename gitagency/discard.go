@@ -81,6 +81,9 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 		return Discarded{}, err
 	}
 	since := time.Now()
+	if already {
+		since = time.Time{} // nobody knows when the one that was interrupted began
+	}
 	if !already || keeps {
 		if err := r.giveUp(ctx, repo, entry); err != nil {
 			return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)

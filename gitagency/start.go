@@ -78,8 +78,9 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 
 	home := r.store.InvocationDir(r.ID, id)
 	err = r.create(ctx, repo, creation{
-		verb: "start",
-		home: home,
+		verb:   "start",
+		home:   home,
+		ensure: func() error { return r.store.EnsureInvocationDir(r.ID, id) },
 		spec: changeset.Spec{
 			ID: id, Tree: tree, Branch: sandboxRef(id), Base: commit, Scratch: home, Reason: "agency: start " + id,
 		},

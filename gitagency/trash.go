@@ -41,7 +41,7 @@ func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Snapshot, 
 		}
 	}
 	if store.IsDir(aside) {
-		if touched, err := touchedSince(aside, since); err != nil || touched {
+		if touched, err := touchedSince(aside, since); err != nil || touched { // in doubt, look
 			if err := r.keepLate(ctx, repo, s, aside); err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Snapshot, 
 			return err
 		}
 	}
-	for _, path := range []string{done, tree} { // at tree only what is no directory is left
+	for _, path := range []string{done, tree} { // at tree a link, or what was captured a moment ago
 		if err := durable.RemoveTree(path); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Snapsho
 func touchedSince(tree string, since time.Time) (bool, error) {
 	since = since.Add(-100 * time.Millisecond)
 	touched := false
-	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(tree, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func touchedSince(tree string, since time.Time) (bool, error) {
 		if err != nil {
 			return err
 		}
-		if path != tree && fi.ModTime().After(since) {
+		if fi.ModTime().After(since) {
 			touched = true
 			return fs.SkipAll
 		}

@@ -92,7 +92,7 @@ func (r *Repository) adopt(ctx context.Context, repo *git.Repo, meta store.Workt
 	if err != nil {
 		return err
 	}
-	intent, err := r.claim(ctx, tx, repo, home, store.Intent{
+	intent, err := r.claim(ctx, tx, repo, home, func() error { return r.store.EnsureWorktreeDir(r.ID, meta.WorktreeID) }, store.Intent{
 		ID: meta.WorktreeID, Command: "worktree adopt", Tree: meta.TreePath, Adopted: true, Marked: marked,
 	})
 	if err != nil {

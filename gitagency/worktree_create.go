@@ -72,8 +72,9 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 
 	home := r.store.WorktreeDir(r.ID, id)
 	err = r.create(ctx, repo, creation{
-		verb: "worktree create",
-		home: home,
+		verb:   "worktree create",
+		home:   home,
+		ensure: func() error { return r.store.EnsureWorktreeDir(r.ID, id) },
 		spec: changeset.Spec{
 			ID: id, Tree: tree, Branch: branch(id), Base: base, Scratch: home, Reason: "agency: worktree create " + req.Name,
 		},

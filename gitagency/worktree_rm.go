@@ -52,6 +52,9 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 		return RemovedWorktree{}, wt.Err()
 	}
 	ref, since := "", time.Now()
+	if wt.State == store.Archived {
+		since = time.Time{} // nobody knows when the one that was interrupted began
+	}
 	if wt.State != store.Archived || !wt.adopted && store.IsDir(wt.TreePath) { // or somebody works in what was to go
 		if ref, err = r.archive(ctx, repo, wt, req.Force); err != nil {
 			return RemovedWorktree{}, fmt.Errorf("archive worktree %q: %w", wt.Name, err)
