@@ -197,7 +197,7 @@ func (r *Repository) refuseWorkedIn(ctx context.Context, repo *git.Repo, spec ch
 			return err
 		}
 		if captured.Dirty || captured.Commit != spec.Base {
-			return &DirtyError{Path: spec.Tree}
+			return &WorkedInError{Path: spec.Tree}
 		}
 	}
 	return nil

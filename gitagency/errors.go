@@ -217,6 +217,13 @@ type DirtyError struct{ Path string }
 
 func (e *DirtyError) Error() string { return e.Path + " has uncommitted or untracked files" }
 
+// WorkedInError is a tree whose creation was never finished, and in which there is work all the same.
+type WorkedInError struct{ Path string }
+
+func (e *WorkedInError) Error() string {
+	return e.Path + " was never finished, and still somebody worked in it"
+}
+
 // LiveError is a worktree that sandboxes still depend on.
 type LiveError struct {
 	Name        string

@@ -90,6 +90,7 @@ func hints(err error) []string {
 		noRepo    *gitagency.NoRepositoryError
 		invalid   *gitagency.InvalidError
 		usage     *usageError
+		workedIn  *gitagency.WorkedInError
 	)
 	switch {
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
@@ -149,7 +150,9 @@ func hints(err error) []string {
 	case errors.As(err, &broken):
 		return brokenHints(broken)
 	case errors.As(err, &live):
-		return []string{"discard or land them first, or archive the worktree anyway with --force; they stay as they are"}
+		return []string{"discard them first, or archive the worktree anyway with --force; they stay as they are"}
+	case errors.As(err, &workedIn):
+		return []string{"take away what is worth keeping, remove it with 'rm -rf " + quote(workedIn.Path) + "', and try again"}
 	case is[*gitagency.DirtyError](err):
 		return []string{"commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy"}
 	case errors.As(err, &cleanup):
