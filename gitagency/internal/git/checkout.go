@@ -81,12 +81,11 @@ func (r *Repo) Forget(w Registration) error {
 // directories that hold their names.
 func (r *Repo) RegistrationFiles(w Registration) (files, dirs []string) {
 	admin := r.AdminDir(w.Name)
-	return []string{
-		filepath.Join(admin, "gitdir"), filepath.Join(admin, "commondir"), filepath.Join(admin, "HEAD"),
-		filepath.Join(w.Tree, ".git"),
-	}, []string{
-		admin, filepath.Dir(admin), w.Tree, filepath.Dir(w.Tree),
+	for _, name := range []string{"gitdir", "commondir", "HEAD"} {
+		files = append(files, filepath.Join(admin, name))
 	}
+	files = append(files, filepath.Join(w.Tree, ".git"))
+	return files, []string{admin, filepath.Dir(admin), w.Tree, filepath.Dir(w.Tree)}
 }
 
 // Checkout fills a registered, still empty tree with a commit. It runs the filters the user
