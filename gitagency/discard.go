@@ -8,7 +8,6 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -26,12 +25,6 @@ type Discarded struct {
 // interrupted. Of a creation that was interrupted, it removes every trace.
 func (r *Repository) Discard(ctx context.Context, query string) (Discarded, error) {
 	inv, err := r.Invocation(query)
-	if is[*NotFoundError](err) {
-		// An empty directory is hidden while anybody holds the lock: it may be about to be filled.
-		if _, there := store.Taken(r.store.InvocationDir(r.ID, query)); there && ids.Valid(query) {
-			inv, err = Invocation{ID: query}, nil
-		}
-	}
 	if err != nil {
 		return Discarded{}, err
 	}
@@ -181,24 +174,18 @@ type discardEvent struct {
 }
 
 // removeDiscarded takes away what a discarded invocation has no use for. Each part may be gone
-// already: this is also how an interrupted discard is finished. It returns what the trash ref keeps.
+// already. It returns what the trash ref keeps.
 func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time) (string, error) {
-	tx := r.begin("discard") // nothing registers an undo: from here there is only forwards
-	id, trees := entry.ID, backend(repo)
-	spec := changeset.Spec{ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Scratch: r.store.InvocationDir(r.ID, id)}
-	for _, step := range []struct {
-		name string
-		do   func() error
-	}{
+	id, home := entry.ID, r.store.InvocationDir(r.ID, entry.ID)
+	spec := changeset.Spec{ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Scratch: home}
+	if err := r.forward(ctx, "discard", []step{
 		{"tree", func() error { return r.clear(ctx, repo, r.snapshot(entry), since) }},
-		{"registration", func() error { return trees.Unregister(spec) }},
+		{"registration", func() error { return backend(repo).Unregister(spec) }},
 		{"branch", func() error { return r.deleteSandboxBranch(ctx, repo, spec) }},
-		{"leftovers", func() error { return store.RemoveLeftovers(spec.Scratch) }},
+		{"leftovers", func() error { return store.RemoveLeftovers(home) }},
 		{"sandbox-dir", func() error { return r.store.RemoveSandboxTree(r.ID, id) }},
-	} {
-		if err := tx.Step(ctx, step.name, step.do); err != nil {
-			return "", err
-		}
+	}); err != nil {
+		return "", err
 	}
 	return r.kept(ctx, repo, id)
 }

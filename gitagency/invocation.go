@@ -89,6 +89,15 @@ func (r *Repository) Invocation(query string) (Invocation, error) {
 		return Invocation{}, err
 	}
 	e, err := store.Resolve("invocation", entries, query, nil)
+	if is[*NotFoundError](err) && ids.Valid(query) {
+		// An empty directory is hidden while anybody holds the lock, as it may be about to be filled. Who
+		// knows its full id means what was left there.
+		if _, there := store.Taken(r.store.InvocationDir(r.ID, query)); there {
+			if e = r.store.Invocation(r.ID, query, nil); !e.UnderWay {
+				err = nil
+			}
+		}
+	}
 	if err != nil {
 		return Invocation{}, err
 	}

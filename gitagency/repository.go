@@ -141,6 +141,24 @@ func (r *Repository) begin(verb string) *undo.Tx {
 	return tx
 }
 
+// step is a named step of which there is no way back.
+type step struct {
+	name string
+	do   func() error
+}
+
+// forward runs the steps that follow a commit point. Each must cope with having been done before: this
+// is also how an interrupted one is finished.
+func (r *Repository) forward(ctx context.Context, verb string, steps []step) error {
+	tx := r.begin(verb)
+	for _, s := range steps {
+		if err := tx.Step(ctx, s.name, s.do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // backend makes and unmakes the trees of sandboxes and integration worktrees.
 func backend(repo *git.Repo) changeset.Worktree { return changeset.Worktree{Repo: repo} }
 

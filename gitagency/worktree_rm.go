@@ -43,13 +43,11 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 	defer unlock()
 	wt = r.worktree(r.store.Worktree(r.ID, wt.ID, nil)) // it may have changed while we waited
 
-	switch {
-	case wt.Broken && wt.entry.Intent != nil:
-		return RemovedWorktree{Worktree: wt, Undone: true}, r.abandonWorktree(ctx, repo, wt.ID, *wt.entry.Intent)
-	case wt.BrokenReason == string(store.Incomplete):
-		return RemovedWorktree{Worktree: wt, Undone: true}, store.RemoveRemains(r.store.WorktreeDir(r.ID, wt.ID))
-	case wt.Broken && wt.BrokenReason != string(store.MissingTree):
-		return RemovedWorktree{}, wt.Err()
+	if wt.Broken && wt.BrokenReason != string(store.MissingTree) {
+		if err := r.undoWorktree(ctx, repo, wt); err != nil {
+			return RemovedWorktree{}, err
+		}
+		return RemovedWorktree{Worktree: wt, Undone: true}, nil
 	}
 	ref, since := "", time.Now()
 	if wt.State == store.Archived {
@@ -65,6 +63,22 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 	}
 	wt.State = store.Archived
 	return RemovedWorktree{Worktree: wt, TrashRef: ref}, nil
+}
+
+// undoWorktree removes what is broken and cannot hold work: an interrupted creation or adoption.
+func (r *Repository) undoWorktree(ctx context.Context, repo *git.Repo, wt Worktree) (err error) {
+	switch {
+	case wt.entry.Intent != nil:
+		err = r.abandonWorktree(ctx, repo, wt.ID, *wt.entry.Intent)
+	case wt.BrokenReason == string(store.Incomplete):
+		err = store.RemoveRemains(r.store.WorktreeDir(r.ID, wt.ID))
+	default:
+		return wt.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("undo the interrupted creation of %s: %w", wt.ID, err)
+	}
+	return nil
 }
 
 // abandonWorktree undoes an interrupted creation or adoption. Of what the intent says, only what
@@ -182,20 +196,22 @@ func (r *Repository) unmark(tree string) error {
 
 // removeArchived takes away what an archived worktree has no use for. Each part may be gone already.
 func (r *Repository) removeArchived(ctx context.Context, repo *git.Repo, wt Worktree, since time.Time) error {
-	if err := store.RemoveLeftovers(r.store.WorktreeDir(r.ID, wt.ID)); err != nil {
-		return err
-	}
+	home := r.store.WorktreeDir(r.ID, wt.ID)
+	leftovers := step{"leftovers", func() error { return store.RemoveLeftovers(home) }}
 	if wt.adopted {
-		return r.unmark(wt.TreePath)
+		return r.forward(ctx, "worktree rm", []step{{"marker", func() error { return r.unmark(wt.TreePath) }}, leftovers})
 	}
-	if err := checkReal(wt.TreePath); err != nil {
-		return err
-	}
-	if err := r.clear(ctx, repo, wt.snapshot(), since); err != nil {
-		return err
-	}
-	return backend(repo).Unregister(changeset.Spec{
-		ID: wt.ID, Tree: r.store.WorktreeTreePath(r.ID, wt.ID), Scratch: r.store.WorktreeDir(r.ID, wt.ID),
+	return r.forward(ctx, "worktree rm", []step{
+		{"tree", func() error {
+			if err := checkReal(wt.TreePath); err != nil {
+				return err
+			}
+			return r.clear(ctx, repo, wt.snapshot(), since)
+		}},
+		{"registration", func() error {
+			return backend(repo).Unregister(changeset.Spec{ID: wt.ID, Tree: wt.TreePath, Scratch: home})
+		}},
+		leftovers,
 	})
 }
 

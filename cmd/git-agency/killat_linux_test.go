@@ -391,6 +391,12 @@ func (k *killatTree) syscallStop(pid int, t *killatTracee) error {
 		if !ok {
 			return nil
 		}
+		if call.kind == killatSync {
+			if file, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, int32(info.args[0]))); err == nil && k.log != nil {
+				fmt.Fprintln(k.log, "-", call.name, file)
+			}
+			return nil
+		}
 		if t.restarted && info.nr == t.last.nr && info.args == t.last.args {
 			t.restarted, t.counted = false, true
 			return nil
@@ -522,6 +528,7 @@ const (
 	killatOpen                      // depends on the open flags
 	killatOpenHow                   // depends on the open flags in a struct open_how
 	killatOnFd                      // changes an open file
+	killatSync                      // changes nothing a reader could see, so it is logged but not counted
 )
 
 // killatPath is an operand: path is the index of the path, dir the one of the
@@ -534,9 +541,8 @@ type killatPath struct {
 	gone bool
 }
 
-// killatCalls returns the mutating system calls by number. Not among them: fsync
-// and its like, which change nothing a reader could see, and changes through a
-// shared mapping, which are no calls.
+// killatCalls returns the system calls of interest by number: the mutating ones, and
+// fsync and its like. Changes through a shared mapping are no calls.
 func killatCalls() (map[uint64]killatCall, error) {
 	at := func(dir, path int) []killatPath { return []killatPath{{dir: dir, path: path}} }
 	remove := func(dir, path int) []killatPath { return []killatPath{{dir: dir, path: path, gone: true}} }
@@ -563,6 +569,8 @@ func killatCalls() (map[uint64]killatCall, error) {
 		unix.SYS_FCHMOD:          {name: "fchmod", kind: killatOnFd},
 		unix.SYS_FCHMODAT:        {name: "fchmodat", kind: killatThrough, paths: at(0, 1)},
 		unix.SYS_FCHMODAT2:       {name: "fchmodat2", kind: killatThrough, paths: at(0, 1)},
+		unix.SYS_FSYNC:           {name: "fsync", kind: killatSync},
+		unix.SYS_FDATASYNC:       {name: "fdatasync", kind: killatSync},
 		unix.SYS_UTIMENSAT:       {name: "utimensat", kind: killatThrough, paths: at(0, 1)},
 	}
 	// Package unix has the older calls only for the architectures that have

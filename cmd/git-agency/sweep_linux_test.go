@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,6 +105,65 @@ func TestADiscardKilledAtAnyChangeOfTheDiskLosesNothingAndIsFinishedByTheNext(t 
 		l.sweepPackedRefsLock()
 		l.checkDiscarded(point, tree, outside)
 		restore()
+	}
+}
+
+// What a record promises must be on the disk before the record is, and the record before its id is
+// printed. A power cut is not a kill: only what was synced survives it.
+func TestNothingIsRecordedBeforeItIsDurable(t *testing.T) {
+	t.Parallel()
+	l, tree := newDiscardLab(t)
+	admin, home := filepath.Join(l.repo, ".git", "worktrees", sweepID), filepath.Join(l.repoData(), "invocations", sweepID)
+	heads, kept := filepath.Join(l.repo, ".git/refs/heads/agency"), filepath.Join(l.repo, ".git/refs/agency/trash")
+	for _, c := range []struct {
+		argv   []string
+		before []string // synced before the record takes its name; "*" ends a prefix
+	}{
+		{discardSweep.argv, []string{filepath.Join(kept, sweepID+".lock"), kept, filepath.Join(home, ".tmp-meta.json-*")}},
+		{creations[1].argv, []string{
+			filepath.Join(home, ".tmp-intent.json-*"), home,
+			filepath.Join(heads, "sandbox-"+sweepID+".lock"), heads,
+			filepath.Join(admin, "gitdir"), filepath.Join(admin, "commondir"), filepath.Join(admin, "HEAD"), admin, filepath.Dir(admin),
+			filepath.Join(tree, ".git"), tree, filepath.Dir(tree),
+			filepath.Join(tree, ".agency", "SANDBOX_MARKER"), filepath.Join(tree, ".agency"),
+			filepath.Join(home, ".tmp-meta.json-*"),
+		}},
+	} {
+		log := filepath.Join(t.TempDir(), "log")
+		o := l.try(sweepEnv, append([]string{
+			"killat", "-n", "0", "-log", log, "-under", l.repo + "," + l.data, "--", filepath.Join(l.bin, c.argv[0]),
+		}, c.argv[1:]...)...)
+		if o.code == killatFailed {
+			t.Skipf("ptrace is not permitted here: %s", o.stderr)
+		}
+		if o.code != 0 {
+			t.Fatalf("%q ended with %d: %s", c.argv, o.code, o.stderr)
+		}
+		lines := strings.Split(l.read(log), "\n")
+		commit := slices.IndexFunc(lines, func(s string) bool { return strings.HasSuffix(s, filepath.Join(home, "meta.json")) })
+		if commit < 0 {
+			t.Fatalf("%q: no record was written:\n%s", c.argv, l.read(log))
+		}
+		synced := func(lines []string, path string) bool {
+			prefix, any := strings.CutSuffix(path, "*")
+			return slices.ContainsFunc(lines, func(s string) bool {
+				return strings.HasPrefix(s, "- f") && (strings.HasSuffix(s, " "+path) || any && strings.Contains(s, " "+prefix))
+			})
+		}
+		for _, path := range c.before {
+			if !synced(lines[:commit], path) {
+				t.Errorf("%q: %s was not synced before the record", c.argv, path)
+			}
+		}
+		if !synced(lines[commit:], home) {
+			t.Errorf("%q: the name of the record was never synced", c.argv)
+		}
+		// The same id again, for the creation.
+		for _, dir := range []string{home, filepath.Dir(tree)} {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
