@@ -68,13 +68,13 @@ func testOptions() gitagency.Options {
 			<-ctx.Done()
 			return nil
 		case "wait":
-			// Says that it is here, and goes on when the file it made is gone.
+			// Says that it is here, and goes on when the file it made is gone or it is interrupted.
 			name := os.Getenv("TEST_WAIT")
 			if err := os.WriteFile(name, nil, 0o600); err != nil {
 				return err
 			}
 			for {
-				if _, err := os.Stat(name); os.IsNotExist(err) {
+				if _, err := os.Stat(name); os.IsNotExist(err) || ctx.Err() != nil {
 					return nil
 				}
 				time.Sleep(time.Millisecond)
