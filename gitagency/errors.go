@@ -42,6 +42,13 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("invalid %s %q: want %s", e.What, e.Value, e.Want)
 }
 
+// SettingError is a setting in git config that does not count.
+type SettingError struct{ Setting Setting }
+
+func (e *SettingError) Error() string {
+	return fmt.Sprintf("%s = %q (%s): %s", e.Setting.Key, e.Setting.Value, e.Setting.Origin, e.Setting.Problem)
+}
+
 // UnsupportedError is a primitive that exists by name but cannot be built here.
 type UnsupportedError struct {
 	Primitive string

@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,7 +72,13 @@ func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primit
 	for _, prim := range primitives {
 		value := prim.field(&chosen)
 		if *value == "" && profile != "" {
-			*value = r.git.Config["agency."+profile+"."+prim.name].Value
+			key := "agency." + profile + "." + prim.name
+			setting, _ := r.git.Config.Last(key)
+			var invalid *InvalidError
+			if err := prim.check(setting.Value); setting.Value != "" && errors.As(err, &invalid) {
+				return Primitives{}, misconfigured(key, setting, invalid.Want)
+			}
+			*value = setting.Value
 		}
 		if *value == "" {
 			*value = prim.values[0].value
@@ -87,13 +94,16 @@ func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primit
 // is misspelt is a wall that is not there.
 func (r *Repository) checkProfile(profile string) error {
 	known := false
-	for key, setting := range r.git.Config {
+	for key, settings := range r.git.Config {
 		name, of := strings.CutPrefix(key, "agency."+profile+".")
 		if !of || strings.Contains(name, ".") { // names of profiles may hold dots, names of keys do not
 			continue
 		}
+		if name == "command" {
+			continue // an agent may go by the name of a profile
+		}
 		if !slices.ContainsFunc(primitives, func(p primitive) bool { return p.name == name }) {
-			return &InvalidError{What: "key " + key + " (" + setting.Origin + ")", Value: setting.Value, Want: "changeset, platform, isolation, outputs or software"}
+			return misconfigured("key "+key, settings[len(settings)-1], "changeset, platform, isolation, outputs or software")
 		}
 		known = true
 	}

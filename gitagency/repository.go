@@ -52,18 +52,9 @@ type Repository struct {
 
 // Open finds the repository that git itself would use, in the environment the caller received.
 func Open(ctx context.Context, opts Options) (*Repository, error) {
-	if opts.Dir == "" {
-		dir, err := os.Getwd()
-		if err != nil {
-			return nil, fmt.Errorf("the current directory is gone: %w", err)
-		}
-		opts.Dir = dir
-	}
-	if opts.Env == nil {
-		opts.Env = os.Environ()
-	}
-	if opts.Now == nil {
-		opts.Now = time.Now
+	opts, err := opts.filled()
+	if err != nil {
+		return nil, err
 	}
 	repo, err := git.Open(ctx, opts.Dir, opts.Env)
 	if err != nil {
@@ -84,6 +75,24 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 		opts:        opts,
 		quarantined: lookup(opts.Env, "GIT_QUARANTINE_PATH") != "",
 	}, nil
+}
+
+// filled says what the zero values stand for.
+func (o Options) filled() (Options, error) {
+	if o.Dir == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			return o, fmt.Errorf("the current directory is gone: %w", err)
+		}
+		o.Dir = dir
+	}
+	if o.Env == nil {
+		o.Env = os.Environ()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o, nil
 }
 
 // here is the directory the user means. Git runs hooks and aliases at the top of the worktree and says

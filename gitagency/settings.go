@@ -1,8 +1,10 @@
 package gitagency
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"time"
@@ -12,14 +14,33 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
+// runnerCommands are the programs of agents that the user named. What a repository says is not believed,
+// and said to be so.
+func (r *Repository) runnerCommands() map[string]string {
+	commands := map[string]string{}
+	for key := range r.git.Config {
+		name := between(key, "agency.", ".command")
+		if name == "" {
+			continue
+		}
+		setting, set, others := r.git.Config.Trusted(key)
+		for _, o := range others {
+			r.warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, untrusted)
+		}
+		if set {
+			commands[name] = setting.Value
+		}
+	}
+	return commands
+}
+
 // dataDir finds the data directory and where it really is. It need not exist yet.
 func dataDir(env []string, config git.Config) (string, error) {
 	path, from := "", ""
-	switch {
+	switch setting, _ := config.Last("agency.datadir"); {
 	case lookup(env, "AGENCY_DATA_DIR") != "":
 		path, from = lookup(env, "AGENCY_DATA_DIR"), "AGENCY_DATA_DIR"
-	case config["agency.datadir"].Value != "":
-		setting := config["agency.datadir"]
+	case setting.Value != "":
 		path, from = expandHome(setting.Value, lookup(env, "HOME")), "agency.dataDir ("+setting.Origin+")"
 	case filepath.IsAbs(lookup(env, "XDG_DATA_HOME")): // a relative one is to be ignored, says its specification
 		path, from = filepath.Join(lookup(env, "XDG_DATA_HOME"), "agency"), "XDG_DATA_HOME"
@@ -44,12 +65,23 @@ func dataDir(env []string, config git.Config) (string, error) {
 	return resolved, nil
 }
 
-// expandHome does what git config --type=path does to a leading "~/".
+// expandHome does what git config --type=path does to a leading "~/" or "~user/". A user who does not
+// exist has no home; the path stays, and is refused for not being absolute.
 func expandHome(path, home string) string {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
-		return filepath.Join(home, rest)
+	if !strings.HasPrefix(path, "~") {
+		return path
 	}
-	return path
+	name, rest, _ := strings.Cut(path[1:], "/")
+	if name != "" {
+		home = ""
+		if u, err := user.Lookup(name); err == nil {
+			home = u.HomeDir
+		}
+	}
+	if home == "" {
+		return path
+	}
+	return filepath.Join(home, rest)
 }
 
 const defaultLockTimeout = 30 * time.Second
@@ -58,15 +90,46 @@ func (r *Repository) lockTimeout() (time.Duration, error) {
 	if r.opts.LockTimeout != nil {
 		return *r.opts.LockTimeout, nil
 	}
-	setting, set := r.git.Config["agency.locktimeout"]
+	setting, set := r.git.Config.Last("agency.locktimeout")
 	if !set {
 		return defaultLockTimeout, nil
 	}
 	d, err := ParseDuration(setting.Value)
 	if err != nil {
-		return 0, &InvalidError{What: "agency.lockTimeout (" + setting.Origin + ")", Value: setting.Value, Want: wantDuration}
+		return 0, misconfigured("agency.lockTimeout", setting, wantDuration)
 	}
 	return d, nil
+}
+
+// misconfigured is a bad value together with the file it stands in.
+func misconfigured(key string, s git.Setting, want string) error {
+	return &InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want}
+}
+
+const (
+	defaultPruneAfter = "2.weeks.ago"
+	wantExpiry        = "a moment such as 2.weeks.ago or 2026-01-28, now, or never"
+)
+
+// expiry is the moment before which things that ended may go; the zero time when none may. A text of ""
+// means agency.pruneAfter, else two weeks.
+func (r *Repository) expiry(ctx context.Context, text string) (time.Time, error) {
+	var setting git.Setting
+	set := false
+	if text == "" {
+		text = defaultPruneAfter
+		if setting, set = r.git.Config.Last("agency.pruneafter"); set {
+			text = setting.Value
+		}
+	}
+	at, ok, err := git.Expiry(ctx, r.opts.Dir, r.opts.Env, text)
+	switch {
+	case err != nil || ok:
+		return at, err
+	case set:
+		return at, misconfigured("agency.pruneAfter", setting, wantExpiry)
+	}
+	return at, &InvalidError{What: "expiry", Value: text, Want: wantExpiry}
 }
 
 const wantDuration = "a duration such as 30s, 0 for one try or -1 for ever"

@@ -64,3 +64,21 @@ func TestEveryCommandSaysHowItIsUsedAndHowItEnds(t *testing.T) {
 		}
 	}
 }
+
+func TestTheReadmeListsExactlyTheSettingsThereAre(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed, known []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `((?:agency|color|pager)\\.[^`]+)`").FindAllStringSubmatch(string(data), -1) {
+		listed = append(listed, row[1])
+	}
+	for _, k := range gitagency.Keys() {
+		known = append(known, k.Name)
+	}
+	if !slices.Equal(listed, known) {
+		t.Errorf("README lists %q, there are %q", listed, known)
+	}
+}

@@ -71,7 +71,7 @@ func (r *Repo) readAdmin() (Listing, error) {
 
 func (r *Repo) mainWorktree() Worktree {
 	main := Worktree{Path: strings.TrimSuffix(r.CommonDir, "/.git")}
-	if main.Bare = r.Config["core.bare"].Value == "true"; !main.Bare {
+	if main.Bare = r.Config.Value("core.bare") == "true"; !main.Bare {
 		_ = readHead(r.CommonDir, &main) // what cannot be read stays unknown
 	}
 	return main

@@ -3,12 +3,17 @@ package git
 import (
 	"context"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Config holds the settings the tool cares about, read once in the environment the caller gave:
-// "git -c agency.x=y agency …" arrives in a variable that is scrubbed later.
-type Config map[string]Setting
+// "git -c agency.x=y agency …" arrives in a variable that is scrubbed later. A key has all that was set
+// for it, in the order in which git reads it. Keys are spelled as git prints them: in lower case but for
+// what stands between the dots.
+type Config map[string][]Setting
 
 // Setting is one value and where it came from.
 type Setting struct {
@@ -17,8 +22,42 @@ type Setting struct {
 	Origin string // e.g. file:/home/me/.gitconfig
 }
 
+// Last is the setting that counts, as in git.
+func (c Config) Last(key string) (Setting, bool) {
+	all := c[key]
+	if len(all) == 0 {
+		return Setting{}, false
+	}
+	return all[len(all)-1], true
+}
+
+// Value is the value of the last setting; empty when there is none.
+func (c Config) Value(key string) string {
+	s, _ := c.Last(key)
+	return s.Value
+}
+
+// Trusted is the last setting that only the user can have made, and those behind which anybody could be
+// who can write to the repository. What names a command is looked up like this.
+func (c Config) Trusted(key string) (setting Setting, ok bool, others []Setting) {
+	for _, s := range c[key] {
+		switch s.Scope {
+		case "system", "global", "command":
+			setting, ok = s, true
+		default:
+			others = append(others, s)
+		}
+	}
+	return setting, ok, others
+}
+
 // keys are the settings read: our own, and those of git's that change what we do.
-const keys = `^(agency\..*|checkout\.workers|core\.(bare|worktree))$`
+const keys = `^(agency\..*|color\.(agency|ui|pager)|pager\.agency|checkout\.workers|core\.(bare|worktree|pager))$`
+
+// ReadConfig reads the settings that hold in a directory, which need not be in a repository.
+func ReadConfig(ctx context.Context, dir string, env []string) (Config, error) {
+	return readConfig(ctx, runner{dir: dir, env: append(plain(env), "LC_ALL=C")})
+}
 
 func readConfig(ctx context.Context, run runner) (Config, error) {
 	out, err := run.git(ctx, "config", "-z", "--show-scope", "--show-origin", "--get-regexp", keys)
@@ -32,7 +71,7 @@ func readConfig(ctx context.Context, run runner) (Config, error) {
 }
 
 // parseConfig reads "scope NUL origin NUL key LF value NUL" records; a key without a value, which
-// git takes as true, has no LF. The last of several wins, as in git.
+// git takes as true, has no LF.
 func parseConfig(out string) (Config, error) {
 	config := Config{}
 	fields := strings.Split(out, "\x00")
@@ -41,11 +80,35 @@ func parseConfig(out string) (Config, error) {
 		if !hasValue {
 			value = "true"
 		}
-		config[key] = Setting{Value: value, Scope: fields[0], Origin: fields[1]}
+		config[key] = append(config[key], Setting{Value: value, Scope: fields[0], Origin: fields[1]})
 		fields = fields[3:]
 	}
 	if len(fields) != 1 || fields[0] != "" {
 		return nil, fmt.Errorf("git config answered %q", out)
 	}
 	return config, nil
+}
+
+// Expiry reads a moment as git reads those before which things expire: "2.weeks.ago", "now", "never"
+// or a date. Nothing expires at the zero time, which is "never". ok is false when git cannot read it.
+func Expiry(ctx context.Context, dir string, env []string, text string) (at time.Time, ok bool, err error) {
+	run := runner{dir: dir, env: append(plain(env), "LC_ALL=C")}
+	// The default is converted like a value; a key that nobody can write lets nothing else answer.
+	out, err := run.git(ctx, "config", "--type=expiry-date", "--default", text, "--get", "agency.\x01.unset")
+	if exitedWith(err, 128) {
+		return time.Time{}, false, nil
+	}
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	seconds, err := strconv.ParseUint(strings.TrimSpace(string(out)), 10, 64)
+	switch {
+	case err != nil:
+		return time.Time{}, false, fmt.Errorf("git config answered %q", out)
+	case seconds == 0:
+		return time.Time{}, true, nil
+	case seconds > math.MaxInt32*1000: // what git says for "now" is later than anything
+		return time.Now(), true, nil
+	}
+	return time.Unix(int64(seconds), 0), true, nil
 }

@@ -3,9 +3,11 @@ package git
 import (
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseConfigReadsScopeOriginKeyAndValue(t *testing.T) {
@@ -15,15 +17,15 @@ func TestParseConfigReadsScopeOriginKeyAndValue(t *testing.T) {
 		want Config
 	}{
 		{"", Config{}},
-		{"local\x00file:.git/config\x00agency.x\ny\x00", Config{"agency.x": {"y", "local", "file:.git/config"}}},
-		{"global\x00file:/a\nb\x00agency.x\n\x00", Config{"agency.x": {"", "global", "file:/a\nb"}}},
-		{"local\x00file:f\x00agency.flag\x00", Config{"agency.flag": {"true", "local", "file:f"}}},
-		{"local\x00file:f\x00agency.x\none\ntwo\n\x00", Config{"agency.x": {"one\ntwo\n", "local", "file:f"}}},
-		{"system\x00file:/etc\x00agency.x\n1\x00local\x00file:f\x00agency.x\n2\x00command\x00command line:\x00agency.x\n3\x00", Config{"agency.x": {"3", "command", "command line:"}}},
-		{"local\x00file:f\x00agency.Pro file.changeset\nclone\x00", Config{"agency.Pro file.changeset": {"clone", "local", "file:f"}}},
-		{"local\x00file:\xff\x00agency.x\n\xff\x00", Config{"agency.x": {"\xff", "local", "file:\xff"}}},
+		{"local\x00file:.git/config\x00agency.x\ny\x00", Config{"agency.x": {{"y", "local", "file:.git/config"}}}},
+		{"global\x00file:/a\nb\x00agency.x\n\x00", Config{"agency.x": {{"", "global", "file:/a\nb"}}}},
+		{"local\x00file:f\x00agency.flag\x00", Config{"agency.flag": {{"true", "local", "file:f"}}}},
+		{"local\x00file:f\x00agency.x\none\ntwo\n\x00", Config{"agency.x": {{"one\ntwo\n", "local", "file:f"}}}},
+		{"system\x00file:/etc\x00agency.x\n1\x00local\x00file:f\x00agency.x\n2\x00command\x00command line:\x00agency.x\n3\x00", Config{"agency.x": {{"1", "system", "file:/etc"}, {"2", "local", "file:f"}, {"3", "command", "command line:"}}}},
+		{"local\x00file:f\x00agency.Pro file.changeset\nclone\x00", Config{"agency.Pro file.changeset": {{"clone", "local", "file:f"}}}},
+		{"local\x00file:\xff\x00agency.x\n\xff\x00", Config{"agency.x": {{"\xff", "local", "file:\xff"}}}},
 	} {
-		if got, err := parseConfig(c.out); err != nil || !maps.Equal(got, c.want) {
+		if got, err := parseConfig(c.out); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%q: %q, %v", c.out, got, err)
 		}
 	}
@@ -45,11 +47,12 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		var b strings.Builder
 		for _, key := range slices.Sorted(maps.Keys(config)) {
-			s := config[key]
-			b.WriteString(s.Scope + "\x00" + s.Origin + "\x00" + key + "\n" + s.Value + "\x00")
+			for _, s := range config[key] {
+				b.WriteString(s.Scope + "\x00" + s.Origin + "\x00" + key + "\n" + s.Value + "\x00")
+			}
 		}
 		again, err := parseConfig(b.String())
-		if err != nil || !maps.Equal(again, config) {
+		if err != nil || !reflect.DeepEqual(again, config) {
 			t.Errorf("%q became %q, %v", config, again, err)
 		}
 	})
@@ -71,18 +74,18 @@ func TestOpenReadsTheSettingsOfEveryScope(t *testing.T) {
 	l.env = append(l.env, "GIT_CONFIG_PARAMETERS='agency.over'='command' 'agency.bare'")
 	global, local := "file:"+l.global, "file:.git/config"
 	want := Config{
-		"agency.lines":              {"one\ntwo = \"three\" # four", "global", global},
-		"agency.Pro file.changeset": {"clone", "global", global},
-		"checkout.workers":          {"3", "global", global},
-		"agency.over":               {"command", "command", "command line:"},
-		"agency.counted":            {"c", "command", "command line:"},
-		"agency.bare":               {"true", "command", "command line:"},
-		"core.bare":                 {"false", "local", local},
-		"agency.datadir":            {"~/data", "local", local},
-		"agency.flag":               {"true", "local", "file:.git/more"},
-		"agency.empty":              {"", "local", "file:.git/more"},
+		"agency.lines":              {{"one\ntwo = \"three\" # four", "global", global}},
+		"agency.Pro file.changeset": {{"clone", "global", global}},
+		"checkout.workers":          {{"3", "global", global}},
+		"agency.over":               {{"global", "global", global}, {"local", "local", local}, {"command", "command", "command line:"}},
+		"agency.counted":            {{"c", "command", "command line:"}},
+		"agency.bare":               {{"true", "command", "command line:"}},
+		"core.bare":                 {{"false", "local", local}},
+		"agency.datadir":            {{"~/data", "local", local}},
+		"agency.flag":               {{"true", "local", "file:.git/more"}},
+		"agency.empty":              {{"", "local", "file:.git/more"}},
 	}
-	if got := l.open().Config; !maps.Equal(got, want) {
+	if got := l.open().Config; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
@@ -94,10 +97,50 @@ func TestSettingsOfAWorktreeHaveThatScope(t *testing.T) {
 	l.git("worktree", "add", "-q", "--detach", linked)
 	l.git("config", "extensions.worktreeConfig", "true")
 	l.in(linked, "config", "--worktree", "agency.x", "here")
-	if got := l.openIn(linked).Config["agency.x"]; got.Value != "here" || got.Scope != "worktree" {
+	if got, _ := l.openIn(linked).Config.Last("agency.x"); got.Value != "here" || got.Scope != "worktree" {
 		t.Errorf("got %+v", got)
 	}
-	if got, have := l.open().Config["agency.x"]; have {
+	if got, have := l.open().Config.Last("agency.x"); have {
 		t.Errorf("elsewhere: %+v", got)
+	}
+}
+
+func TestACommandIsTakenOnlyFromWhereARepositoryCannotReach(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.configure("agency.mine.command", "global")
+	l.git("config", "agency.mine.command", "local")
+	l.git("config", "agency.theirs.command", "local")
+	config := l.open().Config
+	if got, ok, others := config.Trusted("agency.mine.command"); !ok || got.Value != "global" || len(others) != 1 || others[0].Value != "local" {
+		t.Errorf("got %+v, %v, %+v", got, ok, others)
+	}
+	if got, ok, others := config.Trusted("agency.theirs.command"); ok || len(others) != 1 {
+		t.Errorf("got %+v, %v, %+v", got, ok, others)
+	}
+	l.env = append(l.env, "GIT_CONFIG_PARAMETERS='agency.mine.command'='command'")
+	if got, ok, _ := l.open().Config.Trusted("agency.mine.command"); !ok || got.Value != "command" {
+		t.Errorf("got %+v, %v", got, ok)
+	}
+}
+
+func TestExpiriesAreReadAsGitReadsThem(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	now := time.Now()
+	for text, check := range map[string]func(time.Time) bool{
+		"never":                func(at time.Time) bool { return at.IsZero() },
+		"now":                  func(at time.Time) bool { return !at.Before(now.Truncate(time.Second)) },
+		"2.weeks.ago":          func(at time.Time) bool { return at.Before(now) && at.After(now.AddDate(0, 0, -15)) },
+		"2026-01-28T12:00:00Z": func(at time.Time) bool { return at.Equal(time.Date(2026, 1, 28, 12, 0, 0, 0, time.UTC)) },
+	} {
+		if at, ok, err := Expiry(t.Context(), l.dir, l.env, text); err != nil || !ok || !check(at) {
+			t.Errorf("%s: %v, %v, %v", text, at, ok, err)
+		}
+	}
+	for _, text := range []string{"", "soon", "--global"} {
+		if at, ok, err := Expiry(t.Context(), l.dir, l.env, text); err != nil || ok {
+			t.Errorf("%q: %v, %v", text, at, err)
+		}
 	}
 }

@@ -54,7 +54,7 @@ func (r *Repo) correctMain(trees []Worktree) {
 	if len(trees) == 0 || trees[0].Bare {
 		return
 	}
-	switch configured := r.Config["core.worktree"].Value; {
+	switch configured := r.Config.Value("core.worktree"); {
 	case r.GitDir == r.CommonDir && r.leadsHere(r.TopLevel):
 		trees[0].Path = r.TopLevel
 	case filepath.IsAbs(configured):

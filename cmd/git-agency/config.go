@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) configCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "config",
+		Usage:     "list the settings, their values and where those come from",
+		UsageText: "git agency config [--json | --porcelain [-z]]",
+		Description: `Lists every key that git config knows this tool by: the value that counts, the file or the
+environment it comes from, and what it means. Change one with 'git config --global <key> <value>'.
+A value that does not count is listed too, with the reason, and warned of.
+
+Exit status: 0, whatever is found; 129 usage.`,
+		Flags: listing(),
+		Action: func(c *cli.Context) error {
+			if _, err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			if err := checkFormat(c); err != nil {
+				return err
+			}
+			settings, err := gitagency.Settings(c.Context, t.opts)
+			if err != nil {
+				return err
+			}
+			for _, s := range settings {
+				if err := s.Err(); err != nil {
+					fmt.Fprintf(t.stderr, "warning: %s\n", printable(err.Error()))
+				}
+			}
+			return list(t, c, settings, settingFields,
+				[]string{"KEY", "VALUE", "FROM", "MEANING"},
+				func(s gitagency.Setting) []string {
+					meaning := s.Meaning
+					if s.Problem != "" {
+						meaning = "ignored: " + s.Problem
+					}
+					return []string{s.Key, s.Value, origin(s), meaning}
+				})
+		},
+	}
+}
+
+// settingFields is a setting for scripts.
+func settingFields(s gitagency.Setting) []field {
+	return []field{
+		{"key", s.Key, false},
+		{"value", s.Value, true},
+		{"scope", s.Scope, false},
+		{"origin", s.Origin, true},
+		{"meaning", s.Meaning, true},
+		{"problem", s.Problem, true},
+	}
+}
+
+func origin(s gitagency.Setting) string {
+	if s.Origin == "" {
+		return s.Scope
+	}
+	return s.Origin
+}

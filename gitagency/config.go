@@ -1,0 +1,178 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+// Key is one setting of ours in git config.
+type Key struct {
+	Name    string // as people write it; <…> stands for a name of the user's
+	Default string // in words
+	Meaning string
+
+	check   func(value string) error // nil where any text will do
+	command bool                     // names a program to run, and so is nobody's but the user's to set
+}
+
+// Keys lists every setting, in the order in which people meet them.
+func Keys() []Key {
+	keys := []Key{
+		{Name: "agency.dataDir", Default: "$XDG_DATA_HOME/agency, else ~/.local/share/agency", Meaning: "where trees and records live; $AGENCY_DATA_DIR wins", check: checkPath},
+		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock: 0 is one try, -1 for ever; --lock-timeout wins", check: checkDuration},
+		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes what ended before that moment; --expire wins"},
+	}
+	for _, p := range primitives {
+		keys = append(keys, Key{Name: "agency.<profile>." + p.name, Default: p.values[0].value, Meaning: "what 'start --profile <profile>' chooses for --" + p.name, check: p.check})
+	}
+	return append(keys,
+		Key{Name: "agency.<runner>.command", Meaning: "the program that the agent <runner> is; a repository cannot set it", command: true},
+		Key{Name: "color.agency", Default: "color.ui, else auto", Meaning: "whether to use colour: always, auto or never; --color and NO_COLOR win", check: checkColor},
+		Key{Name: "pager.agency", Default: "as core.pager and $PAGER say", Meaning: "whether to page, or by which program; a repository cannot name one"},
+	)
+}
+
+// Setting is a key as it is set, or as it is when nothing is.
+type Setting struct {
+	Key     string `json:"key"`
+	Value   string `json:"value"`
+	Scope   string `json:"scope"`  // system, global, local, worktree, command, environment or default
+	Origin  string `json:"origin"` // e.g. file:/home/me/.gitconfig; empty for a default
+	Meaning string `json:"meaning"`
+	Problem string `json:"problem"` // why it does not count; empty when it does
+}
+
+// Err is nil, or says why a value does not count.
+func (s Setting) Err() error {
+	if s.Problem == "" {
+		return nil
+	}
+	return &SettingError{s}
+}
+
+// Settings lists every key with the value that counts, then what is set and does not count. It needs no
+// repository.
+func Settings(ctx context.Context, opts Options) ([]Setting, error) {
+	opts, err := opts.filled()
+	if err != nil {
+		return nil, err
+	}
+	config, err := git.ReadConfig(ctx, opts.Dir, opts.Env)
+	if err != nil {
+		return nil, err
+	}
+	var settings, useless []Setting
+	known := map[string]bool{}
+	for _, k := range Keys() {
+		if k.Name == "agency.pruneAfter" {
+			k.check = func(value string) error { return checkExpiry(ctx, opts, value) }
+		}
+		for _, name := range k.names(config) {
+			known[canonical(name)] = true
+			setting, ignored := k.setting(name, config, opts.Env)
+			settings, useless = append(settings, setting), append(useless, ignored...)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		if s, _ := config.Last(key); strings.HasPrefix(key, "agency.") && !known[key] {
+			useless = append(useless, Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: "there is no such key"})
+		}
+	}
+	return append(settings, useless...), nil
+}
+
+// setting is what counts for a key, and what was set for it where that does not count.
+func (k Key) setting(name string, config git.Config, env []string) (s Setting, ignored []Setting) {
+	s = Setting{Key: name, Value: k.Default, Scope: "default", Meaning: k.Meaning}
+	found, set := config.Last(canonical(name))
+	if k.command {
+		var others []git.Setting
+		found, set, others = config.Trusted(canonical(name))
+		for _, o := range others {
+			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: untrusted})
+		}
+	}
+	if set {
+		s.Value, s.Scope, s.Origin = found.Value, found.Scope, found.Origin
+		var invalid *InvalidError
+		if k.check != nil {
+			if err := k.check(found.Value); errors.As(err, &invalid) {
+				s.Problem = "want " + invalid.Want
+			} else if err != nil {
+				s.Problem = err.Error()
+			}
+		}
+	}
+	if from := lookup(env, "AGENCY_DATA_DIR"); k.Name == "agency.dataDir" && from != "" {
+		s.Value, s.Scope, s.Origin, s.Problem = from, "environment", "AGENCY_DATA_DIR", ""
+	}
+	return s, ignored
+}
+
+const untrusted = "a repository cannot name programs to run; use 'git config --global'"
+
+// names lists the keys that this one stands for: itself, or those of its pattern that are set.
+func (k Key) names(config git.Config) []string {
+	before, rest, pattern := strings.Cut(k.Name, "<")
+	_, after, _ := strings.Cut(rest, ">")
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		if pattern && between(key, before, after) != "" {
+			names = append(names, key)
+		}
+	}
+	if len(names) == 0 {
+		return []string{k.Name}
+	}
+	return names
+}
+
+// between is what stands between the two ends of s; empty when s does not have them.
+func between(s, before, after string) string {
+	rest, begins := strings.CutPrefix(s, before)
+	middle, ends := strings.CutSuffix(rest, after)
+	if !begins || !ends {
+		return ""
+	}
+	return middle
+}
+
+// canonical spells a key as git prints it: in lower case, but for what stands between the dots.
+func canonical(name string) string {
+	first, last := strings.Index(name, "."), strings.LastIndex(name, ".")
+	return strings.ToLower(name[:first]) + name[first:last] + strings.ToLower(name[last:])
+}
+
+func checkPath(value string) error {
+	if filepath.IsAbs(value) || strings.HasPrefix(value, "~") {
+		return nil
+	}
+	return &InvalidError{What: "path", Value: value, Want: "an absolute path"}
+}
+
+func checkDuration(value string) error {
+	_, err := ParseDuration(value)
+	return err
+}
+
+func checkExpiry(ctx context.Context, opts Options, value string) error {
+	_, ok, err := git.Expiry(ctx, opts.Dir, opts.Env, value)
+	if err == nil && !ok {
+		err = &InvalidError{What: "expiry", Value: value, Want: wantExpiry}
+	}
+	return err
+}
+
+// checkColor: git takes what it does not know for a boolean, and a boolean that is none for an error.
+func checkColor(value string) error {
+	if slices.Contains([]string{"always", "never", "auto", "true", "false", "yes", "no", "on", "off", "1", "0", ""}, strings.ToLower(value)) {
+		return nil
+	}
+	return &InvalidError{What: "colour", Value: value, Want: "always, auto or never"}
+}
