@@ -107,6 +107,9 @@ func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, hom
 	if err := tx.Step(ctx, "intent", func() error {
 		intent.PID, intent.StartedAt = os.Getpid(), r.now()
 		var err error
+		if intent.Exclude, err = repo.ExcludeState(excludeLine); err != nil {
+			return err
+		}
 		if open, err = store.WriteIntent(home, intent); err != nil {
 			return err
 		}
@@ -117,13 +120,16 @@ func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, hom
 	}
 	// Markers must not show in git status, in any worktree.
 	return open, tx.Step(ctx, "exclude", func() error {
-		undo, err := repo.Exclude("/" + guard.Dir + "/")
+		undo, err := repo.Exclude(excludeLine)
 		if undo != nil {
 			tx.Undo("exclude", func(context.Context) error { return undo() })
 		}
 		return err
 	})
 }
+
+// excludeLine keeps markers out of git status, in every worktree.
+const excludeLine = "/" + guard.Dir + "/"
 
 // publish is the commit point: the record is written, and the intent has no use any more.
 func (r *Repository) publish(ctx context.Context, tx *undo.Tx, home string, intent *store.OpenIntent, record func() error) error {
@@ -182,6 +188,20 @@ func (r *Repository) abandon(ctx context.Context, repo *git.Repo, home string, s
 		}
 	}
 	return durable.RemoveTree(home)
+}
+
+// leave takes back what the first creation in a repository makes besides itself, when that was undone and
+// nothing else has come to be there.
+func (r *Repository) leave(repo *git.Repo, intent store.Intent) error {
+	for _, kind := range []string{"worktrees", "invocations", "sandboxes"} {
+		if found, err := r.store.IDs(r.ID, kind); err != nil || len(found) > 0 {
+			return err
+		}
+	}
+	if err := repo.Unexclude(excludeLine, intent.Exclude); err != nil {
+		return err
+	}
+	return r.store.DropRepo(r.ID)
 }
 
 // refuseWorkedIn looks whether somebody worked in a tree that is said never to have come to be. The

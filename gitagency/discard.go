@@ -40,9 +40,7 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 
 	switch {
 	case entry.Broken != store.Whole && entry.Intent != nil:
-		err = r.abandon(ctx, repo, r.store.InvocationDir(r.ID, entry.ID), changeset.Spec{
-			ID: entry.ID, Tree: r.store.SandboxTreePath(r.ID, entry.ID), Branch: sandboxRef(entry.ID), Base: entry.Intent.Base,
-		})
+		err = r.abandonSandbox(ctx, repo, entry.ID, entry.Intent.Base)
 	case entry.Broken == store.Incomplete:
 		err = store.RemoveRemains(r.store.SandboxDir(r.ID, entry.ID), r.store.InvocationDir(r.ID, entry.ID))
 	case entry.Broken != store.Whole && entry.Broken != store.MissingTree:
@@ -56,6 +54,13 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 		return Discarded{}, fmt.Errorf("undo the interrupted creation of %s: %w", entry.ID, err)
 	}
 	return Discarded{ID: entry.ID, Undone: true}, nil
+}
+
+// abandonSandbox undoes an interrupted start.
+func (r *Repository) abandonSandbox(ctx context.Context, repo *git.Repo, id, base string) error {
+	return r.abandon(ctx, repo, r.store.InvocationDir(r.ID, id), changeset.Spec{
+		ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Base: base,
+	})
 }
 
 // end discards an invocation that has a record, or finishes doing so.

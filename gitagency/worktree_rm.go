@@ -49,12 +49,17 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 		}
 		return RemovedWorktree{Worktree: wt, Undone: true}, nil
 	}
+	return r.removeWorktree(ctx, repo, wt, req.Force)
+}
+
+// removeWorktree archives a worktree that has a record, or finishes doing so. The caller holds the lock.
+func (r *Repository) removeWorktree(ctx context.Context, repo *git.Repo, wt Worktree, force bool) (_ RemovedWorktree, err error) {
 	ref, since := "", time.Now()
 	if wt.State == store.Archived {
 		since = time.Time{} // nobody knows when the one that was interrupted began
 	}
 	if wt.State != store.Archived || !wt.adopted && store.IsDir(wt.TreePath) { // or somebody works in what was to go
-		if ref, err = r.archive(ctx, repo, wt, req.Force); err != nil {
+		if ref, err = r.archive(ctx, repo, wt, force); err != nil {
 			return RemovedWorktree{}, fmt.Errorf("archive worktree %q: %w", wt.Name, err)
 		}
 	}
@@ -67,13 +72,18 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 
 // undoWorktree removes what is broken and cannot hold work: an interrupted creation or adoption.
 func (r *Repository) undoWorktree(ctx context.Context, repo *git.Repo, wt Worktree) (err error) {
+	var intent store.Intent
 	switch {
 	case wt.entry.Intent != nil:
-		err = r.abandonWorktree(ctx, repo, wt.ID, *wt.entry.Intent)
+		intent = *wt.entry.Intent
+		err = r.abandonWorktree(ctx, repo, wt.ID, intent)
 	case wt.BrokenReason == string(store.Incomplete):
 		err = store.RemoveRemains(r.store.WorktreeDir(r.ID, wt.ID))
 	default:
 		return wt.Err()
+	}
+	if err == nil {
+		err = r.leave(repo, intent)
 	}
 	if err != nil {
 		return fmt.Errorf("undo the interrupted creation of %s: %w", wt.ID, err)

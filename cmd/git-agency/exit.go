@@ -62,7 +62,7 @@ func exitCode(err error) int {
 		return exitLocked
 	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
 		return exitNotFound
-	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err):
+	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err):
 		return exitBroken
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
 		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err):
@@ -91,8 +91,15 @@ func hints(err error) []string {
 		invalid   *gitagency.InvalidError
 		usage     *usageError
 		workedIn  *gitagency.WorkedInError
+		finding   *gitagency.FindingError
 	)
 	switch {
+	case errors.As(err, &finding):
+		return []string{"only you can know; type '" + finding.Finding.Mend + "'"}
+	case is[*findingsError](err):
+		return []string{"'git agency doctor --fix <id>' mends what goes by an id"}
+	case errors.As(err, &notFound) && notFound.Kind == "finding":
+		return []string{"'git agency doctor' lists what is wrong, with ids"}
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
 		return []string{"list the worktrees with 'git agency worktree ls --all'"}
 	case errors.As(err, &notFound):
@@ -143,7 +150,7 @@ func hints(err error) []string {
 	case errors.As(err, &corrupt):
 		return []string{
 			"git left it behind when it was interrupted, and cannot work with worktrees before it is gone",
-			"when no git is running, remove it with 'rm -r " + quote(corrupt.Path) + "'",
+			"'git agency doctor' says what to do about it",
 		}
 	case errors.As(err, &ended):
 		return []string{"its work is kept: 'git log -p -m --first-parent " + ended.Ref + "'"}
@@ -168,15 +175,14 @@ func hints(err error) []string {
 }
 
 func brokenHints(b *gitagency.BrokenError) []string {
-	list, remove := "git agency ls --all", "git agency discard "+b.ID
+	list := "git agency ls --all"
 	if b.Kind == "worktree" {
-		list, remove = "git agency worktree ls --all", "git agency worktree rm "+b.ID
+		list = "git agency worktree ls --all"
 	}
-	hints := []string{"'" + list + "' shows every broken one"}
-	if b.Reason == "missing-tree" || b.Reason == "incomplete" || b.Interrupted {
-		hints = append(hints, "remove what is left of it with '"+remove+"'")
+	return []string{
+		"'" + list + "' shows every broken one",
+		"'git agency doctor' says what is wrong with each, 'git agency doctor --fix " + b.ID + "' mends this one",
 	}
-	return hints
 }
 
 func is[E error](err error) bool {

@@ -41,6 +41,48 @@ func (r *Repo) Exclude(line string) (undo func() error, err error) {
 	}, writeExclude(path, after) // which can fail and still have happened
 }
 
+// The ways info/exclude was before a line was added to it. One that is there already adds nothing.
+const (
+	ExcludeAbsent  = "absent"
+	ExcludeUnended = "unended" // its last line had no end
+	ExcludeEnded   = "ended"
+)
+
+// ExcludeState says how info/exclude is now, for whoever has to take a line back later without having
+// been there: empty when the line is in it.
+func (r *Repo) ExcludeState(line string) (string, error) {
+	_, data, err := r.readExclude()
+	switch {
+	case err != nil || hasLine(data, line):
+		return "", err
+	case data == nil:
+		return ExcludeAbsent, nil
+	case len(data) > 0 && data[len(data)-1] != '\n':
+		return ExcludeUnended, nil
+	}
+	return ExcludeEnded, nil
+}
+
+// Unexclude takes a line back that Exclude added to a file that was like that before. A file that
+// somebody has added to since stays.
+func (r *Repo) Unexclude(line, before string) error {
+	path, data, err := r.readExclude()
+	if err != nil || before == "" {
+		return err
+	}
+	rest, last := bytes.CutSuffix(data, []byte(line+"\n"))
+	if !last || len(rest) > 0 && rest[len(rest)-1] != '\n' {
+		return nil
+	}
+	if before == ExcludeUnended {
+		rest = bytes.TrimSuffix(rest, []byte("\n"))
+	}
+	if before == ExcludeAbsent && len(rest) == 0 {
+		return durable.Remove(path)
+	}
+	return writeExclude(path, rest)
+}
+
 // readExclude resolves a symlink first: some people keep the file elsewhere, and a rename would
 // replace their link.
 func (r *Repo) readExclude() (path string, data []byte, err error) {

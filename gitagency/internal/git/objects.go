@@ -82,6 +82,13 @@ func (r *Repo) HeadBranch() string {
 	return strings.TrimPrefix(w.Branch, "refs/heads/")
 }
 
+// MainBranch is the full ref that HEAD of the main worktree names; empty when it is detached.
+func (r *Repo) MainBranch() string {
+	var w Worktree
+	_ = readHead(r.CommonDir, &w) // without one there is no branch either
+	return w.Branch
+}
+
 // lastLine: rev-parse may repeat --end-of-options before the answer, depending on its version.
 func lastLine(out []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")

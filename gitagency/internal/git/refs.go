@@ -80,6 +80,12 @@ func (r *Repo) refExists(ctx context.Context, ref string) (bool, error) {
 	return !found[0].Missing() || err == nil, nil
 }
 
+// Refs lists the refs that match a pattern, in which * also matches slashes.
+func (r *Repo) Refs(ctx context.Context, pattern string) ([]string, error) {
+	out, err := r.read(ctx, place{}, "for-each-ref", "--format=%(refname)", pattern)
+	return strings.Fields(string(out)), err
+}
+
 // nothingThere: a path through a file leads nowhere either.
 func nothingThere(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)

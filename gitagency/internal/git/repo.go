@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -26,6 +27,7 @@ type Repo struct {
 
 	env     []string
 	inherit []*os.File
+	inHook  bool // a git that runs a hook started us
 }
 
 // Open finds the repository that git itself would use in dir with the environment env, and checks
@@ -55,6 +57,7 @@ func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 		return nil, terr
 	}
 	repo.TopLevel, repo.Version, repo.Config, repo.env = t, v, c, scrub(env)
+	repo.inHook = slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_INDEX_FILE=") })
 	return repo, nil
 }
 

@@ -25,6 +25,7 @@ type Intent struct {
 	Base          string    `json:"base_commit"`
 	Adopted       bool      `json:"adopted,omitempty"` // the tree was there before and is not ours to remove
 	Marked        bool      `json:"marked,omitempty"`  // … and neither is its marker
+	Exclude       string    `json:"exclude,omitempty"` // how info/exclude was before a line was added to it
 	PID           int       `json:"pid"`
 	StartedAt     time.Time `json:"started_at"`
 }

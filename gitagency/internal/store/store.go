@@ -74,8 +74,8 @@ func metaPath(dir string) string   { return filepath.Join(dir, "meta.json") }
 func intentPath(dir string) string { return filepath.Join(dir, "intent.json") }
 func eventsPath(dir string) string { return filepath.Join(dir, "events.jsonl") }
 
-// repoRecord says, to whoever finds a directory with a hash for a name, which repository it is.
-type repoRecord struct {
+// RepoRecord says, to whoever finds a directory with a hash for a name, which repository it is.
+type RepoRecord struct {
 	SchemaVersion string    `json:"schema_version"`
 	RepoID        string    `json:"repo_id"`
 	CommonDir     string    `json:"common_dir"`
@@ -97,12 +97,12 @@ func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 	path := filepath.Join(dir, "repo.json")
 	data, err := durable.ReadFile(path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
-		return writeJSON(path, repoRecord{SchemaVersion, repoID, commonDir, now.UTC().Truncate(time.Second)})
+		return writeJSON(path, RepoRecord{SchemaVersion, repoID, commonDir, now.UTC().Truncate(time.Second)})
 	}
 	if err != nil {
 		return err
 	}
-	var have repoRecord
+	var have RepoRecord
 	if err := json.Unmarshal(data, &have); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

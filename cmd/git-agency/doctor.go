@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "doctor",
+		Usage:     "say what is broken, and mend it when told to",
+		UsageText: "git agency doctor [--fix <id>] [--json | --porcelain [-z]]",
+		Description: `Looks at everything that can be wrong with the records, the trees, the refs and git's own files, and
+says of each what it is, where, whether work could be lost, and the command that mends it. Then it says
+what this machine offers. Nothing is changed without --fix.
+
+With --fix, mends what was found under one id, whichever it printed. What was interrupted is finished
+or undone; work is never lost: what has to go is kept as refs/agency/trash/<id>. It also works when git
+itself cannot list worktrees any more.
+
+Exit status: 0 nothing is wrong, or it was mended; 1 it could not be mended; 3 nothing was found under
+that id; 4 there are findings, or one that only a person can mend; 75 locked; 129 usage.`,
+		Flags: changing(listing(&cli.StringFlag{Name: "fix", Usage: "mend what was found under `ID`"})...),
+		Action: func(c *cli.Context) error {
+			if _, err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			if err := checkFormat(c); err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			if c.IsSet("fix") {
+				return t.fix(c, repo)
+			}
+			return t.diagnose(c, repo)
+		},
+	}
+}
+
+func (t *tool) fix(c *cli.Context, repo *gitagency.Repository) error {
+	mended, fixErr := repo.Fix(c.Context, c.String("fix"))
+	for _, f := range mended {
+		fmt.Fprintf(t.stderr, "mended %s of %s: %s\n", f.Code, printable(f.ID), printable(f.Path))
+	}
+	var err error
+	switch {
+	case c.Bool("json"):
+		err = t.printJSON(map[string]any{"mended": mended})
+	case c.Bool("porcelain"):
+		err = list(t, c, mended, findingFields, nil, nil)
+	}
+	if fixErr != nil {
+		return fixErr
+	}
+	return err
+}
+
+func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
+	d, err := repo.Diagnose(c.Context)
+	if err != nil {
+		return err
+	}
+	if d.Busy != "" {
+		fmt.Fprintf(t.stderr, "warning: %s is changing the repository; what it is at was not looked at\n", printable(d.Busy))
+	}
+	switch {
+	case c.Bool("json"):
+		err = t.printJSON(d)
+	case c.Bool("porcelain"):
+		err = list(t, c, d.Findings, findingFields, nil, nil)
+	default:
+		err = t.printDiagnosis(d)
+	}
+	if err == nil && len(d.Findings) > 0 {
+		err = &findingsError{len(d.Findings)}
+	}
+	return err
+}
+
+// printDiagnosis is for people: each finding with what to type, then the machine.
+func (t *tool) printDiagnosis(d gitagency.Diagnosis) error {
+	for _, f := range d.Findings {
+		risk := "no work is at risk"
+		if f.AtRisk {
+			risk = "work could be lost"
+		}
+		if _, err := fmt.Fprintf(t.stdout, "%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, printable(f.ID), printable(f.What), printable(f.Path), risk, printable(f.Mend)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findingFields is a finding for scripts.
+func findingFields(f gitagency.Finding) []field {
+	risk := "no"
+	if f.AtRisk {
+		risk = "yes"
+	}
+	return []field{
+		{"finding", f.Code, false},
+		{"id", f.ID, false},
+		{"path", f.Path, false},
+		{"what", f.What, false},
+		{"risk", risk, false},
+		{"mend", f.Mend, false},
+	}
+}
+
+// findingsError is what doctor ends with when something is wrong; it has said what.
+type findingsError struct{ n int }
+
+func (e *findingsError) Error() string {
+	if e.n == 1 {
+		return "there is a finding"
+	}
+	return fmt.Sprintf("there are %d findings", e.n)
+}

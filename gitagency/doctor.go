@@ -1,0 +1,331 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	Code   string `json:"code"` // stays the same; FindingCodes lists them
+	ID     string `json:"id"`   // what Fix takes: an invocation, a worktree, or a path in the git directory
+	Path   string `json:"path"`
+	What   string `json:"what"`         // a sentence part for people
+	AtRisk bool   `json:"work_at_risk"` // there is work that nothing else holds, and that a wrong step could lose
+	Mend   string `json:"mend"`         // the command that mends it
+
+	mend  func(ctx context.Context) error // nil where only a person can know
+	along bool                            // in the way of everybody, so that mending anything mends it too
+}
+
+// Diagnosis is what was found.
+type Diagnosis struct {
+	Findings []Finding `json:"findings"`
+	Busy     string    `json:"busy"` // who was changing the repository meanwhile; what he was at is not judged
+}
+
+// Diagnose looks at everything that can be wrong with a repository, its records and its trees, and
+// changes nothing.
+func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
+	x := &examination{Repository: r, repo: r.git}
+	var busy string
+	if _, used := store.Taken(r.lockDir()); used {
+		// Waiting for it would be right for a moment and wrong for a lock that hangs.
+		held, err := lock.Acquire(ctx, lock.Request{Dir: r.lockDir(), Command: r.opts.Command})
+		var timeout *LockTimeoutError
+		switch {
+		case errors.As(err, &timeout):
+			busy, x.unsettled = timeout.Holder.String(), true
+		case errors.Is(err, fs.ErrPermission): // who may not change anything may still look
+			x.unsettled = r.busy()
+		case err != nil:
+			return Diagnosis{}, err
+		default:
+			defer func() {
+				if err := held.Release(); err != nil {
+					r.warn("release the repository lock: %v", err)
+				}
+			}()
+		}
+	}
+	if err := x.look(ctx); err != nil {
+		return Diagnosis{}, err
+	}
+	return Diagnosis{Findings: x.findings, Busy: busy}, nil
+}
+
+// Fix mends everything that was found under one id and returns what that was. It finishes or undoes
+// what was interrupted and never loses work: what it takes away, a ref keeps.
+func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
+	repo, unlock, err := r.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	mended := []Finding{}
+	// One at a time, and then look again: mending one thing often mends the next, or uncovers it.
+	for {
+		x := &examination{Repository: r, repo: repo}
+		if err := x.look(ctx); err != nil {
+			return mended, err
+		}
+		next, ok := x.next(id, mended)
+		switch {
+		case ok && next.mend == nil:
+			return mended, &FindingError{next}
+		case ok:
+			if err := next.mend(ctx); err != nil {
+				return mended, fmt.Errorf("mend %s of %s: %w", next.Code, next.ID, err)
+			}
+			mended = append(mended, next)
+			continue
+		case len(mended) == 0:
+			return nil, r.nothingWrong(id)
+		}
+		return mended, nil
+	}
+}
+
+// next is the finding to mend next. What was mended and is found again was not mended.
+func (x *examination) next(id string, mended []Finding) (Finding, bool) {
+	of := func(f Finding) bool { return f.ID == id }
+	if !slices.ContainsFunc(x.findings, of) && len(mended) == 0 {
+		return Finding{}, false // nothing of that id; then what is in the way of others stays too
+	}
+	for _, wanted := range []func(Finding) bool{
+		func(f Finding) bool { return f.along && f.mend != nil },
+		func(f Finding) bool { return of(f) && f.mend != nil },
+		of,
+	} {
+		for _, f := range x.findings {
+			again := func(m Finding) bool { return m.Code == f.Code && m.ID == f.ID && m.Path == f.Path }
+			if !wanted(f) {
+				continue
+			}
+			if slices.ContainsFunc(mended, again) {
+				f.mend = nil
+			}
+			return f, true
+		}
+	}
+	return Finding{}, false
+}
+
+// nothingWrong is the answer to an id under which nothing was found.
+func (r *Repository) nothingWrong(id string) error {
+	if _, there := store.Taken(r.store.InvocationDir(r.ID, id), r.store.WorktreeDir(r.ID, id)); there && ids.Valid(id) {
+		return &HealthyError{ID: id}
+	}
+	return &NotFoundError{Kind: "finding", Query: id}
+}
+
+// checks are what a repository is examined for, in the order in which findings are shown.
+func checks() []check {
+	return []check{
+		{[]string{"data-dir-missing", "data-dir-open"}, (*examination).dataDir},
+		{[]string{"moved-repository"}, (*examination).movedRepository},
+		{[]string{"stale-lock"}, (*examination).locks},
+		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "foreign-tree", "unlinked-tree", "missing-branch", "leftovers"}, (*examination).integrationWorktrees},
+		{[]string{"interrupted-discard", "half-discarded", "wrong-marker"}, (*examination).sandboxes},
+		{[]string{"unclaimed-marker"}, (*examination).unclaimedMarkers},
+		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*examination).strays},
+		{[]string{"damaged-entry", "initializing-entry"}, (*examination).gitEntries},
+		{[]string{"orphan-log"}, (*examination).orphanLogs},
+		{[]string{"leftover-scratch"}, (*examination).scratch},
+		{[]string{"visible-markers"}, (*examination).exclude},
+	}
+}
+
+type check struct {
+	codes []string
+	look  func(*examination, context.Context) error
+}
+
+// FindingCodes lists every code that a finding can have.
+func FindingCodes() []string {
+	var codes []string
+	for _, c := range checks() {
+		codes = append(codes, c.codes...)
+	}
+	return codes
+}
+
+// examination is one look at everything.
+type examination struct {
+	*Repository
+	repo      *git.Repo
+	unsettled bool // somebody is changing something now
+	findings  []Finding
+
+	worktrees   []store.Entry[store.WorktreeMeta]
+	invocations []store.Entry[store.InvocationMeta]
+	entries     map[string]git.Entry // git's own, by name
+	refs        map[string]string    // where the refs are that belong to ids; empty when they are not
+	elsewhere   map[string]bool      // ids whose records are on their way from where the repository was
+	idle        bool                 // no git of somebody else's works here
+	unmounted   bool                 // the data directory is not there, so nothing can be said of what is in it
+}
+
+// look runs every check.
+func (x *examination) look(ctx context.Context) error {
+	if err := x.gather(ctx); err != nil {
+		return err
+	}
+	for _, c := range checks() {
+		if err := c.look(x, ctx); err != nil {
+			return err
+		}
+		for _, f := range x.findings {
+			if !slices.Contains(FindingCodes(), f.Code) {
+				return fmt.Errorf("doctor found %q, which it does not know", f.Code)
+			}
+		}
+	}
+	return nil
+}
+
+// gather reads what the checks share.
+func (x *examination) gather(ctx context.Context) (err error) {
+	x.elsewhere = map[string]bool{}
+	busy := func() bool { return x.unsettled }
+	if x.worktrees, err = x.store.Worktrees(x.ID, busy); err != nil {
+		return err
+	}
+	if x.invocations, err = x.store.Invocations(x.ID, busy); err != nil {
+		return err
+	}
+	entries, err := x.repo.Entries()
+	if err != nil {
+		return err
+	}
+	x.entries = map[string]git.Entry{}
+	trees := []string{}
+	for _, e := range entries {
+		x.entries[e.Name] = e
+		trees = append(trees, e.Path)
+	}
+	x.idle = !x.unsettled && !x.repo.AtWork(trees)
+	return x.resolve(ctx)
+}
+
+// resolve looks up, in one process, every ref that belongs to an id.
+func (x *examination) resolve(ctx context.Context) error {
+	var names []string
+	for _, e := range x.invocations {
+		names = append(names, sandboxRef(e.ID), trashRef(e.ID))
+	}
+	for _, e := range x.worktrees {
+		names = append(names, trashRef(e.ID))
+		if e.Record.Branch != "" {
+			names = append(names, heads+e.Record.Branch)
+		}
+	}
+	for name := range x.entries {
+		if ids.Valid(name) {
+			names = append(names, sandboxRef(name))
+		}
+	}
+	x.refs = map[string]string{}
+	if len(names) == 0 {
+		return nil
+	}
+	found, err := x.repo.Lookup(ctx, names...)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		x.refs[name] = found[i].OID
+	}
+	return nil
+}
+
+// found adds a finding. With a mend, that is what --fix does; without one, command is what to type.
+func (x *examination) found(f Finding, mend func(context.Context) error) {
+	f.mend = mend
+	if f.Mend == "" {
+		f.Mend = "git agency doctor --fix " + shellWord(f.ID)
+	}
+	x.findings = append(x.findings, f)
+}
+
+// shellWord makes a word safe to paste into a shell.
+func shellWord(word string) string {
+	if word != "" && strings.Trim(word, shellSafe) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+const shellSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,"
+
+// owner is the id that a file in the git directory belongs to, by its name; else the name itself.
+func (x *examination) owner(rel string) string {
+	for part := rel; part != "." && part != "/"; part = filepath.Dir(part) {
+		base := filepath.Base(part)
+		for len(base) >= idLength {
+			if ids.Valid(base[:idLength]) {
+				if _, there := store.Taken(x.store.InvocationDir(x.ID, base[:idLength]), x.store.SandboxDir(x.ID, base[:idLength]), x.store.WorktreeDir(x.ID, base[:idLength])); there {
+					return base[:idLength]
+				}
+			}
+			base = base[1:]
+		}
+	}
+	return rel
+}
+
+const idLength = len("20060102150405-0000")
+
+// dataDir looks at the directory that everything lies in.
+func (x *examination) dataDir(context.Context) error {
+	info, err := os.Stat(x.DataDir)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		x.found(Finding{
+			Code: "data-dir-open", ID: "data-dir", Path: x.DataDir,
+			What: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
+		}, func(context.Context) error { return os.Chmod(x.DataDir, 0o700) })
+	}
+	if _, there := store.Taken(x.store.RepoDir(x.ID)); there {
+		return nil
+	}
+	// There is no record at all; if git knows trees of ours, they are elsewhere.
+	for _, e := range x.entries {
+		place, ours := x.ofADataDir(e)
+		if !ours {
+			continue
+		}
+		if _, there := store.Taken(place); !there {
+			x.unmounted = true
+			x.found(Finding{
+				Code: "data-dir-missing", ID: "data-dir", Path: place, AtRisk: true,
+				What: "git knows trees there, but the directory is gone: not mounted, or moved",
+				Mend: "git config --global agency.dataDir <where it is now>",
+			}, nil)
+			return nil
+		}
+	}
+	return nil
+}
+
+// ofADataDir is the data directory that an entry of git's has its tree in, if it looks like one.
+func (x *examination) ofADataDir(e git.Entry) (string, bool) {
+	if !ids.Valid(e.Name) || filepath.Base(e.Path) != "tree" || filepath.Base(filepath.Dir(e.Path)) != e.Name {
+		return "", false
+	}
+	repos := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(e.Path)))) // <data dir>/repos/<repo>/sandboxes/<id>/tree
+	if filepath.Base(repos) != "repos" {
+		return "", false
+	}
+	return filepath.Dir(repos), true
+}

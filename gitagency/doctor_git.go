@@ -1,0 +1,195 @@
+package gitagency
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// epoch is before everything that was ever written.
+var epoch time.Time
+
+// locks looks for lock files of git's that nobody can be using.
+func (x *examination) locks(context.Context) error {
+	if !x.idle {
+		return nil
+	}
+	locks, err := x.repo.Locks()
+	if err != nil {
+		return err
+	}
+	for _, rel := range locks {
+		f := Finding{
+			Code: "stale-lock", ID: x.owner(rel), Path: filepath.Join(x.CommonDir, rel), along: rel == "packed-refs.lock",
+			What: "a git that was killed left its lock; others wait for it in vain",
+		}
+		x.found(f, func(context.Context) error { return x.repo.RemoveLock(rel) })
+	}
+	return nil
+}
+
+// orphanLogs looks for logs of refs that do not exist: they keep git from making a ref of that name.
+func (x *examination) orphanLogs(ctx context.Context) error {
+	if !x.idle {
+		return nil
+	}
+	refs, err := x.repo.OrphanLogs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		f := Finding{
+			Code: "orphan-log", ID: x.owner("logs/" + ref), Path: filepath.Join(x.CommonDir, "logs", ref),
+			What: "the log of " + ref + ", which does not exist",
+		}
+		mend := func(context.Context) error { return x.repo.RemoveLog(ref) }
+		only, err := x.repo.OnlyLogged(ctx, ref)
+		switch {
+		case err != nil:
+			return err
+		case len(only) > 0:
+			f.AtRisk, mend = true, nil
+			f.What += " and names commits that nothing else holds"
+			f.Mend = fmt.Sprintf("git update-ref %s %s", shellWord(ref), only[0])
+		}
+		x.found(f, mend)
+	}
+	return nil
+}
+
+// gitEntries looks at the linked worktrees that are nobody's but the user's.
+func (x *examination) gitEntries(context.Context) error {
+	if !x.idle {
+		return nil
+	}
+	for _, name := range x.entryNames() {
+		e := x.entries[name]
+		id := x.owner(filepath.Join("worktrees", name))
+		if f := (Finding{ID: id, Path: x.repo.AdminDir(name)}); len(e.Flaws) > 0 {
+			f.Code, f.AtRisk = "damaged-entry", e.Used
+			f.What = "git's entry of a worktree is damaged (" + strings.Join(e.Flaws, ", ") + ")"
+			if slices.Contains(e.Flaws, "commondir") {
+				f.What += "; git cannot list worktrees, nor branches, before that is mended"
+			}
+			x.found(f, func(context.Context) error {
+				ok, err := x.repo.RepairEntry(e)
+				if err == nil && !ok {
+					err = &CorruptEntryError{Path: x.repo.AdminDir(name), What: strings.Join(e.Flaws, ", ") + " cannot be known any more"}
+				}
+				return err
+			})
+		} else if e.Locked && (e.LockReason == "initializing" || e.LockReason == "") && !e.Used {
+			f.Code = "initializing-entry"
+			f.What = "a 'git worktree add' that was killed left it locked; its tree is " + e.Path
+			x.found(f, func(context.Context) error { return x.repo.Unlock(e) })
+		}
+	}
+	return nil
+}
+
+func (x *examination) entryNames() []string {
+	var names []string
+	for name := range x.entries {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// strays looks for what goes by an id of ours and has no record.
+func (x *examination) strays(ctx context.Context) error {
+	if x.unmounted || x.unsettled {
+		return nil
+	}
+	known := func(id string) bool {
+		_, there := store.Taken(x.store.InvocationDir(x.ID, id), x.store.SandboxDir(x.ID, id), x.store.WorktreeDir(x.ID, id))
+		return there || x.elsewhere[id]
+	}
+	for _, name := range x.entryNames() {
+		e := x.entries[name]
+		if !ids.Valid(name) || known(name) {
+			continue
+		}
+		f := Finding{ID: name, Path: x.repo.AdminDir(name)}
+		at, err := git.LinkedTo(e.Path)
+		place, ours := x.ofADataDir(e)
+		switch {
+		case err == nil && store.IsDir(e.Path) && at != "" && at != x.repo.AdminDir(name) && store.IsDir(at):
+			f.Code, f.What = "copied-entry", "its tree belongs to "+at+"; this repository is a copy of that one"
+			x.found(f, func(context.Context) error { return x.repo.RemoveAdmin(name) })
+		case store.IsDir(e.Path) && ours:
+			f.Code, f.AtRisk, f.What = "other-data-dir", true, "its tree is in another data directory, "+place
+			f.Mend = "AGENCY_DATA_DIR=" + shellWord(place) + " git agency doctor"
+			x.found(f, nil)
+		}
+	}
+	refs, err := x.repo.Refs(ctx, heads+branchRoot+"/sandbox-*")
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		id := strings.TrimPrefix(ref, sandboxRef(""))
+		e, registered := x.entries[id]
+		if !ids.Valid(id) || known(id) || registered && store.IsDir(e.Path) {
+			continue
+		}
+		s := subject{id: id, home: x.store.InvocationDir(x.ID, id), tree: x.store.SandboxTreePath(x.ID, id), branch: ref, marker: guard.Sandbox, ours: true}
+		x.found(Finding{Code: "orphan-branch", ID: id, Path: x.repo.RefPath(ref), AtRisk: true, What: "a branch of a sandbox that there is no record of"},
+			func(ctx context.Context) error { return x.salvage(ctx, s, "there was no record at all") })
+	}
+	return nil
+}
+
+// scratch looks for what commands needed for a moment, and were killed in.
+func (x *examination) scratch(context.Context) error {
+	if x.unsettled {
+		return nil
+	}
+	entries, err := os.ReadDir(x.lockDir())
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "removed-") && !strings.HasPrefix(e.Name(), "capture-") {
+			continue
+		}
+		path := filepath.Join(x.lockDir(), e.Name())
+		x.found(Finding{Code: "leftover-scratch", ID: x.owner("agency/" + e.Name()), Path: path, What: "what a command that was killed needed for a moment"},
+			func(context.Context) error { return durable.RemoveTree(path) })
+	}
+	for _, dir := range []string{filepath.Join(x.CommonDir, "info"), x.store.RepoDir(x.ID), x.store.InvocationDir(x.ID, ""), x.store.SandboxDir(x.ID, ""), x.store.WorktreeDir(x.ID, "")} {
+		for _, path := range store.Temps(dir) {
+			x.found(Finding{Code: "leftover-scratch", ID: x.owner(filepath.Base(path)), Path: path, along: true, What: "a file that was being written when somebody was killed"},
+				func(context.Context) error { return durable.RemoveTree(path) })
+		}
+	}
+	return nil
+}
+
+// exclude looks whether git status would show markers.
+func (x *examination) exclude(context.Context) error {
+	if len(x.worktrees) == 0 && len(x.invocations) == 0 || x.unsettled {
+		return nil
+	}
+	if missing, err := x.repo.ExcludeState(excludeLine); err != nil || missing == "" {
+		return err
+	}
+	for _, e := range x.worktrees {
+		if e.Broken == store.Whole {
+			x.found(Finding{Code: "visible-markers", ID: "info/exclude", Path: filepath.Join(x.CommonDir, "info", "exclude"), What: "the line " + excludeLine + " is gone; git status shows markers"},
+				func(context.Context) error { _, err := x.repo.Exclude(excludeLine); return err })
+			return nil
+		}
+	}
+	return nil
+}

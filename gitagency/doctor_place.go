@@ -1,0 +1,144 @@
+package gitagency
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// movedRepository looks for records of this repository under the name it had elsewhere. Records name a
+// repository by its path; what ties them to it all the same are the ids that git knows here.
+func (x *examination) movedRepository(context.Context) error {
+	repos, err := x.store.Repos()
+	if err != nil {
+		return err
+	}
+	for _, old := range repos {
+		if old.RepoID == x.ID || store.IsDir(old.CommonDir) {
+			continue
+		}
+		found, err := x.idsOf(old.RepoID)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(found, func(id string) bool { _, here := x.entries[id]; return here }) {
+			continue
+		}
+		for _, id := range found {
+			x.elsewhere[id] = true
+		}
+		x.found(Finding{
+			Code: "moved-repository", ID: old.RepoID, Path: x.store.RepoDir(old.RepoID), AtRisk: true,
+			What: "these are the records of this repository from when it was at " + old.CommonDir,
+		}, func(ctx context.Context) error { return x.moveHere(ctx, old.RepoID, found) })
+	}
+	return nil
+}
+
+// idsOf lists the ids that there is anything of.
+func (x *examination) idsOf(repoID string) ([]string, error) {
+	var all []string
+	for _, kind := range []string{"worktrees", "invocations", "sandboxes"} {
+		found, err := x.store.IDs(repoID, kind)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// moveHere brings the records and trees of a repository that was moved, and mends each.
+func (x *examination) moveHere(ctx context.Context, from string, moved []string) error {
+	if err := x.store.Relocate(from, x.ID, x.CommonDir, x.now()); err != nil {
+		return err
+	}
+	again := &examination{Repository: x.Repository, repo: x.repo}
+	if err := again.look(ctx); err != nil {
+		return err
+	}
+	for _, f := range again.findings {
+		if f.mend != nil && slices.Contains(moved, f.ID) && (f.Code == "moved-data" || f.Code == "moved-tree" || f.Code == "unlinked-tree") {
+			if err := f.mend(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unclaimed lists the worktrees of git's that carry the integration marker and that no record speaks of.
+func (x *examination) unclaimed() []git.Worktree {
+	trees := []git.Worktree{}
+	if x.repo.TopLevel != "" && x.repo.GitDir == x.repo.CommonDir {
+		trees = append(trees, git.Worktree{Path: x.repo.TopLevel, Branch: x.repo.MainBranch()})
+	}
+	for _, name := range x.entryNames() {
+		trees = append(trees, x.entries[name].Worktree)
+	}
+	var found []git.Worktree
+	for _, w := range trees {
+		if marked, err := guard.Integration.In(w.Path); w.Path != "" && err == nil && marked && !x.claimed(w.Path) {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// claimed reports whether a record of a present worktree, or one that cannot be read but has its tree
+// there, speaks of a tree.
+func (x *examination) claimed(tree string) bool {
+	return slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
+		return e.Record.State != store.Archived && (e.Tree == tree || leadTo(e.Tree, tree))
+	})
+}
+
+// leadTo reports whether two paths are one place.
+func leadTo(path, other string) bool {
+	real, err := filepath.EvalSymlinks(path)
+	return err == nil && real == other
+}
+
+// movedAdopted is where a tree that was adopted is now, if there is one it can be.
+func (x *examination) movedAdopted(s subject) string {
+	if s.ours {
+		return ""
+	}
+	to := ""
+	for _, w := range x.unclaimed() {
+		if w.Branch == s.branch {
+			if to != "" {
+				return "" // either could be it
+			}
+			to = w.Path
+		}
+	}
+	return to
+}
+
+// unclaimedMarkers looks for worktrees that say they are a person's and that nothing is known of.
+func (x *examination) unclaimedMarkers(context.Context) error {
+	if x.unsettled {
+		return nil
+	}
+	for _, w := range x.unclaimed() {
+		if slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool { return e.Broken != store.Whole }) {
+			return nil // it may be the tree of one of those
+		}
+		if archived := slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
+			return e.Record.State == store.Archived && e.Tree == w.Path
+		}); archived {
+			continue // said there
+		}
+		x.found(Finding{
+			Code: "unclaimed-marker", ID: guard.Dir, Path: guard.Integration.Path(w.Path), What: "an integration worktree that there is no record of",
+			Mend: "git agency worktree adopt " + shellWord(w.Path),
+		}, nil)
+	}
+	return nil
+}

@@ -1,0 +1,387 @@
+package gitagency
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// sandboxes looks at every invocation.
+func (x *examination) sandboxes(ctx context.Context) error {
+	for _, e := range x.invocations {
+		if x.elsewhere[e.ID] || x.unmounted {
+			continue
+		}
+		s := subject{
+			id: e.ID, home: x.store.InvocationDir(x.ID, e.ID), tree: x.store.SandboxTreePath(x.ID, e.ID),
+			branch: sandboxRef(e.ID), base: e.Record.BaseCommit, marker: guard.Sandbox, ours: true,
+		}
+		switch {
+		case e.Broken != store.Whole && e.Intent != nil:
+			x.interrupted(s, func(ctx context.Context) error { return x.abandonSandbox(ctx, x.repo, e.ID, e.Intent.Base) })
+		case x.movedData(e.Record.SandboxPath, s):
+			x.relocated(s, func() error {
+				return x.store.UpdateInvocationMeta(x.ID, e.ID, func(m *store.InvocationMeta) { m.SandboxPath = s.tree })
+			})
+		case e.Broken == store.MissingTree:
+			x.missingTree(s, "git agency discard "+e.ID, func(ctx context.Context) error {
+				_, err := x.end(ctx, x.repo, e)
+				return err
+			})
+		case e.Broken != store.Whole:
+			x.unreadable(s, e.Broken, e.Detail, func(ctx context.Context) error { return x.salvage(ctx, s, e.Detail) })
+		case ended(e.Record):
+			x.endedSandbox(s, e)
+		default:
+			x.halfEnded(s, "half-discarded")
+			x.wholeTree(s)
+		}
+	}
+	return nil
+}
+
+// integrationWorktrees looks at every worktree of a person's.
+func (x *examination) integrationWorktrees(ctx context.Context) error {
+	for _, e := range x.worktrees {
+		if x.elsewhere[e.ID] || x.unmounted {
+			continue
+		}
+		w := x.worktree(e)
+		s := subject{
+			id: e.ID, home: x.store.WorktreeDir(x.ID, e.ID), tree: e.Tree, branch: heads + e.Record.Branch,
+			marker: guard.Integration, ours: !w.adopted,
+		}
+		made := s
+		made.tree = x.store.WorktreeTreePath(x.ID, e.ID)
+		switch {
+		case e.Broken != store.Whole && e.Intent != nil:
+			x.interrupted(s, func(ctx context.Context) error { return x.undoWorktree(ctx, x.repo, w) })
+		case e.Broken == store.Incomplete:
+			x.unreadable(s, e.Broken, e.Detail, func(ctx context.Context) error { return x.undoWorktree(ctx, x.repo, w) })
+		case x.movedData(e.Record.TreePath, made) || e.Record.RepoID != "" && e.Record.RepoID != x.ID && store.IsDir(made.tree):
+			x.relocated(made, func() error {
+				return x.store.UpdateWorktreeMeta(x.ID, e.ID, func(m *store.WorktreeMeta) { m.TreePath, m.RepoID = made.tree, x.ID })
+			})
+		case e.Broken == store.MissingTree && x.movedAdopted(s) != "":
+			to := x.movedAdopted(s)
+			x.found(Finding{Code: "moved-tree", ID: e.ID, Path: e.Tree, What: "the tree is at " + to + " now"},
+				func(context.Context) error {
+					return x.store.UpdateWorktreeMeta(x.ID, e.ID, func(m *store.WorktreeMeta) { m.TreePath, m.RepoID = to, x.ID })
+				})
+		case e.Broken == store.MissingTree:
+			x.missingTree(s, "git agency worktree rm "+e.ID, func(ctx context.Context) error { return x.archiveAway(ctx, w) })
+		case e.Broken != store.Whole:
+			x.unreadable(s, e.Broken, e.Detail, func(ctx context.Context) error { return x.rewriteRecord(w) })
+		case w.State == store.Archived:
+			x.archived(s, w)
+		default:
+			x.halfEnded(s, "half-archived")
+			x.wholeTree(s)
+		}
+	}
+	return nil
+}
+
+// subject is what the checks need to know of a sandbox or a worktree.
+type subject struct {
+	id, home, tree string
+	branch         string // full ref
+	base           string
+	marker         guard.Marker
+	ours           bool // the tree was made here, and git's entry goes by the id
+}
+
+func (s subject) spec() changeset.Spec {
+	return changeset.Spec{ID: s.id, Tree: s.tree, Branch: s.branch, Base: s.base, Scratch: s.home}
+}
+
+// interrupted is a creation that was killed.
+func (x *examination) interrupted(s subject, undo func(context.Context) error) {
+	x.found(Finding{Code: "interrupted-creation", ID: s.id, Path: s.home, What: "its creation was interrupted; nothing was ever run in it"}, undo)
+}
+
+// unreadable is a record that is not there or says what cannot be.
+func (x *examination) unreadable(s subject, reason store.Reason, detail string, mend func(context.Context) error) {
+	code := string(reason)
+	if reason == store.Incomplete {
+		code = "empty-record"
+	}
+	x.found(Finding{Code: code, ID: s.id, Path: s.home, What: detail, AtRisk: store.IsDir(s.tree) || x.refs[s.branch] != ""}, mend)
+}
+
+// missingTree is a record whose tree is gone, or was moved with "git worktree move".
+func (x *examination) missingTree(s subject, command string, mend func(context.Context) error) {
+	if to := x.entries[s.id].Path; s.ours && to != s.tree && store.IsDir(to) {
+		x.found(Finding{
+			Code: "moved-tree", ID: s.id, Path: s.tree, What: "the tree was moved to " + to, AtRisk: true,
+			Mend: "mkdir -p " + shellWord(filepath.Dir(s.tree)) + " && git worktree move " + shellWord(to) + " " + shellWord(s.tree),
+		}, nil)
+		return
+	}
+	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, What: "the tree is gone; what was committed is on its branch"}
+	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
+		f.What, f.AtRisk = around+" is not there: not mounted, perhaps", true
+		f.Mend, mend = "mount it; or, if it is gone for good: "+command, nil
+	}
+	x.found(f, mend)
+}
+
+// movedData reports whether a record names another place than where its tree is, and nothing is there.
+func (x *examination) movedData(recorded string, s subject) bool {
+	return recorded != "" && recorded != s.tree && !store.IsDir(recorded) && store.IsDir(s.tree) && filepath.Base(filepath.Dir(recorded)) == s.id
+}
+
+// relocated is a tree that came here with the data directory, or with its repository.
+func (x *examination) relocated(s subject, rewrite func() error) {
+	x.found(Finding{Code: "moved-data", ID: s.id, Path: s.tree, AtRisk: true, What: "it was moved here; its record and git still know it elsewhere"},
+		func(ctx context.Context) error {
+			if s.branch == heads { // a record that cannot be read in full does not say
+				s.branch = x.entries[s.id].Branch
+			}
+			if err := x.relink(ctx, s); err != nil {
+				return err
+			}
+			return rewrite()
+		})
+}
+
+// relink ties a tree of ours to git again. A tree that is tied to something else stays as it is.
+func (x *examination) relink(ctx context.Context, s subject) error {
+	if at, err := git.LinkedTo(s.tree); err != nil {
+		return err
+	} else if at != "" && at != x.repo.AdminDir(s.id) && store.IsDir(at) {
+		return &UnsafePathError{Path: s.tree, Why: "belongs to " + at}
+	}
+	if s.base != "" && x.refs[s.branch] == "" {
+		if err := x.restoreBranch(ctx, s); err != nil {
+			return err
+		}
+	}
+	return x.repo.Relink(ctx, git.Registration{Name: s.id, Tree: s.tree, Branch: s.branch})
+}
+
+// wholeTree looks at a tree whose record is fine.
+func (x *examination) wholeTree(s subject) {
+	if left := store.Leftovers(s.home); len(left) > 0 && !x.unsettled {
+		x.found(Finding{Code: "leftovers", ID: s.id, Path: left[0], What: "a file that was being written when somebody was killed"},
+			func(context.Context) error { return store.RemoveLeftovers(s.home) })
+	}
+	x.markers(s)
+	if s.branch != heads && x.refs[s.branch] == "" {
+		x.found(Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, What: "its branch " + short(s.branch) + " is gone"},
+			x.branchMend(s))
+		return // without it, git cannot say much else
+	}
+	if !s.ours {
+		return
+	}
+	at, err := git.LinkedTo(s.tree)
+	entry, registered := x.entries[s.id]
+	switch {
+	case err != nil || at != "" && at != x.repo.AdminDir(s.id) && store.IsDir(at):
+		x.found(Finding{
+			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "what is there belongs to another repository, " + at,
+			Mend: "mv " + shellWord(s.tree) + " <elsewhere>",
+		}, nil)
+	case at != x.repo.AdminDir(s.id) || !registered || len(entry.Flaws) > 0 || entry.Path != s.tree:
+		x.found(Finding{Code: "unlinked-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "tree and repository do not know each other any more"},
+			func(ctx context.Context) error { return x.relink(ctx, s) })
+	}
+}
+
+func (x *examination) branchMend(s subject) func(context.Context) error {
+	if !s.ours {
+		return nil
+	}
+	return func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
+}
+
+// restoreBranch makes a branch again where HEAD of its tree was last, else where it started.
+func (x *examination) restoreBranch(ctx context.Context, s subject) error {
+	commit, err := x.repo.LastCommit(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	if commit == "" {
+		commit = s.base
+	}
+	found, err := x.repo.Lookup(ctx, commit+"^{commit}")
+	if err != nil {
+		return err
+	}
+	if found[0].Missing() {
+		return &NoCommitError{Name: commit}
+	}
+	if err := x.repo.SweepRef(ctx, s.branch); err != nil {
+		return err
+	}
+	return x.repo.CreateRef(ctx, s.branch, found[0].OID, "agency: doctor")
+}
+
+// markers looks whether a tree says what it is.
+func (x *examination) markers(s subject) {
+	marked, err := s.marker.In(s.tree)
+	if err == nil && !marked {
+		x.found(Finding{Code: "missing-marker", ID: s.id, Path: s.marker.Path(s.tree), What: "the marker that says what the directory is"},
+			func(context.Context) error { _, err := s.marker.Write(s.tree); return err })
+	}
+	if wrong, err := guard.Integration.In(s.tree); s.marker == guard.Sandbox && err == nil && wrong {
+		path := guard.Integration.Path(s.tree)
+		x.found(Finding{
+			Code: "wrong-marker", ID: s.id, Path: path, What: "a sandbox that says it is an integration worktree",
+			Mend: "rm " + shellWord(path),
+		}, nil)
+	}
+}
+
+// halfEnded is a ref that was to keep what goes, of something that did not go after all.
+func (x *examination) halfEnded(s subject, code string) {
+	if commit := x.refs[trashRef(s.id)]; commit != "" && !x.unsettled {
+		x.found(Finding{Code: code, ID: s.id, Path: x.repo.RefPath(trashRef(s.id)), What: "ending it was interrupted before anything was removed"},
+			func(ctx context.Context) error { return x.repo.DeleteRef(ctx, trashRef(s.id), commit) })
+	}
+}
+
+// endedSandbox looks for what should have gone with an invocation.
+func (x *examination) endedSandbox(s subject, e store.Entry[store.InvocationMeta]) {
+	if x.unsettled {
+		return
+	}
+	left := x.remains(s)
+	if x.refs[s.branch] != "" && !x.checkedOutElsewhere(s) {
+		left = append(left, x.repo.RefPath(s.branch))
+	}
+	if len(left) == 0 {
+		return
+	}
+	x.found(Finding{
+		Code: "interrupted-discard", ID: s.id, Path: left[0], What: "it was " + e.Record.Landing + ", but not all of it is gone",
+		AtRisk: store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree)),
+	}, func(ctx context.Context) error {
+		if _, err := x.end(ctx, x.repo, e); err != nil {
+			return err
+		}
+		return store.RemoveLeftovers(s.home)
+	})
+}
+
+// archived looks for what should have gone with a worktree.
+func (x *examination) archived(s subject, w Worktree) {
+	if x.unsettled {
+		return
+	}
+	var left []string
+	if s.ours {
+		left = x.remains(s)
+	} else if marked, err := s.marker.In(s.tree); err == nil && marked && !x.claimed(s.tree) {
+		left = append(left, s.marker.Path(s.tree))
+	}
+	left = append(left, store.Leftovers(s.home)...)
+	if len(left) == 0 {
+		return
+	}
+	x.found(Finding{
+		Code: "interrupted-archive", ID: s.id, Path: left[0], What: "it was archived, but not all of it is gone",
+		AtRisk: s.ours && (store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree))),
+	}, func(ctx context.Context) error { return x.archiveAway(ctx, w) })
+}
+
+// remains lists what is left of a tree that has ended.
+func (x *examination) remains(s subject) []string {
+	candidates := []string{s.tree, store.Aside(s.tree), store.Done(s.tree), x.repo.AdminDir(s.id)}
+	if around := filepath.Dir(s.tree); around != s.home {
+		candidates = append(candidates, around)
+	}
+	var left []string
+	for _, path := range candidates {
+		if _, there := store.Taken(path); there {
+			left = append(left, path)
+		}
+	}
+	return append(left, store.Leftovers(s.home)...)
+}
+
+// checkedOutElsewhere reports whether somebody works on the branch of a sandbox that has ended. Then it
+// stays, and rightly.
+func (x *examination) checkedOutElsewhere(s subject) bool {
+	for _, e := range x.entries {
+		if e.Branch == s.branch && e.Name != s.id && e.Path != s.tree && store.IsDir(e.Path) {
+			return true
+		}
+	}
+	return x.repo.MainBranch() == s.branch
+}
+
+// archiveAway archives a worktree, keeping what is in it and in no branch.
+func (x *examination) archiveAway(ctx context.Context, w Worktree) error {
+	_, err := x.removeWorktree(ctx, x.repo, w, true)
+	return err
+}
+
+// salvage ends an invocation whose record is lost: everything that was in its sandbox is kept under a
+// ref, and so is what is left of the record; then all of it goes. Interrupted, it is taken up again.
+func (x *examination) salvage(ctx context.Context, s subject, why string) error {
+	if err := checkReal(s.tree); err != nil {
+		return err
+	}
+	if err := x.checkNotMoved(x.repo, s.id, s.tree); err != nil {
+		return err
+	}
+	snapshot := git.Snapshot{
+		Name: s.id, Tree: s.tree, Branch: s.branch, Base: s.base,
+		Message: fmt.Sprintf("agency: what was in sandbox %s, whose record was lost\n\n%s\n%s", s.id, why, store.Remnant(s.home)),
+	}
+	var err error
+	if snapshot.Onto, err = x.kept(ctx, x.repo, s.id); err != nil {
+		return err
+	}
+	captured, err := x.capture(ctx, x.repo, snapshot)
+	if err != nil {
+		return err
+	}
+	tx := x.begin("doctor")
+	if err := tx.Step(ctx, "trash", func() error { return x.keep(ctx, tx, x.repo, trashRef(s.id), captured.Commit) }); err != nil {
+		return err
+	}
+	tx.Commit()
+	spec := s.spec()
+	return x.forward(ctx, "doctor", []step{
+		{"tree", func() error { return x.clear(ctx, x.repo, snapshot, epoch) }},
+		{"registration", func() error { return backend(x.repo).Unregister(spec) }},
+		{"branch", func() error { return x.deleteSandboxBranch(ctx, x.repo, spec) }},
+		{"sandbox-dir", func() error { return x.store.RemoveSandboxTree(x.ID, s.id) }},
+		{"record", func() error { return durable.RemoveTree(s.home) }},
+	})
+}
+
+// rewriteRecord gives an integration worktree its record back, from what its tree and git say. Of one
+// that was adopted nothing but the record was ever ours; if it cannot be found, the record goes.
+func (x *examination) rewriteRecord(w Worktree) error {
+	tree := x.store.WorktreeTreePath(x.ID, w.ID)
+	entry := x.entries[w.ID]
+	if !store.IsDir(tree) {
+		adopted := x.unclaimed()
+		if len(adopted) != 1 {
+			return durable.RemoveTree(x.store.WorktreeDir(x.ID, w.ID))
+		}
+		tree, entry.Branch = adopted[0].Path, adopted[0].Branch
+	}
+	branch := short(entry.Branch)
+	name := strings.TrimSuffix(strings.TrimPrefix(branch, branchRoot+"/"), "-"+ids.Suffix(w.ID))
+	if name = nameAfter(name, tree); checkWorktreeName(name) != nil || x.checkNameFree(name) != nil {
+		name = "recovered-" + ids.Suffix(w.ID)
+	}
+	at, _ := ids.Time(w.ID)
+	return x.store.WriteWorktreeMeta(store.WorktreeMeta{
+		SchemaVersion: store.SchemaVersion, WorktreeID: w.ID, Name: name, RepoID: x.ID,
+		Branch: branch, TreePath: tree, CreatedAt: at, State: store.Present,
+	})
+}

@@ -1,0 +1,169 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// Entry is what git keeps of one linked worktree, read without git: git's own listing passes over some
+// damage in silence, and dies of other.
+type Entry struct {
+	Worktree
+	Name  string   // of its directory below <common dir>/worktrees
+	Flaws []string // its files that are missing, empty or unreadable, of those that git cannot do without
+	Used  bool     // something was checked out there once
+}
+
+// Entries lists the linked worktrees as their files have them.
+func (r *Repo) Entries() ([]Entry, error) {
+	found, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var entries []Entry
+	for _, f := range found {
+		if f.IsDir() {
+			entries = append(entries, r.entry(f.Name()))
+		}
+	}
+	return entries, nil
+}
+
+func (r *Repo) entry(name string) Entry {
+	dir := r.AdminDir(name)
+	e := Entry{Name: name}
+	e.Worktree, _ = readAdminEntry(dir)
+	for _, file := range []string{"gitdir", "commondir", "HEAD"} {
+		if data, err := readSmall(dir, file); err != nil || strings.TrimSpace(string(data)) == "" {
+			e.Flaws = append(e.Flaws, file)
+		}
+	}
+	for _, sign := range []string{"index", "logs"} {
+		if _, err := os.Lstat(filepath.Join(dir, sign)); err == nil {
+			e.Used = true
+		}
+	}
+	return e
+}
+
+// LinkedTo is the git directory that the .git of a tree leads to; empty when it leads nowhere. A tree
+// that is a repository of its own leads to itself.
+func LinkedTo(tree string) (string, error) {
+	dotGit := filepath.Join(tree, ".git")
+	fi, err := os.Lstat(dotGit)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	case fi.IsDir():
+		return dotGit, nil
+	}
+	data, err := readSmall(tree, ".git")
+	if err != nil {
+		return "", err
+	}
+	path, ok := strings.CutPrefix(strings.TrimSuffix(string(data), "\n"), "gitdir: ")
+	if !ok || path == "" {
+		return "", nil
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(tree, path)
+	}
+	return path, nil
+}
+
+// Relink ties a tree and its entry together again: whatever of the entry is missing is written anew,
+// and so is the .git of the tree. What is there stays, but for the two paths. Without an index, files
+// count as they are in the commit that the branch is at.
+func (r *Repo) Relink(ctx context.Context, w Registration) error {
+	dir := r.AdminDir(w.Name)
+	if fi, err := os.Lstat(filepath.Join(w.Tree, ".git")); err == nil && !fi.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a file", filepath.Join(w.Tree, ".git"))
+	}
+	entry := r.entry(w.Name)
+	files := []struct{ path, content string }{
+		{filepath.Join(dir, "commondir"), "../.."},
+		{filepath.Join(dir, "HEAD"), "ref: " + w.Branch},
+		{filepath.Join(dir, "gitdir"), filepath.Join(w.Tree, ".git")},
+		{filepath.Join(w.Tree, ".git"), "gitdir: " + dir},
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for i, f := range files {
+		if i < 2 && !slices.Contains(entry.Flaws, filepath.Base(f.path)) {
+			continue // what HEAD says is the user's to say
+		}
+		if err := durable.WriteFile(f.path, []byte(f.content+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "index")); err == nil {
+		return nil
+	}
+	_, err := r.change(ctx, place{gitDir: dir, tree: w.Tree}, "read-tree", "HEAD")
+	return err
+}
+
+// RepairEntry makes an entry of somebody else's readable for git again, from what is left of it. One that
+// nothing was ever checked out in is taken away. It returns false when only its owner can know.
+func (r *Repo) RepairEntry(e Entry) (bool, error) {
+	if !e.Used {
+		return true, r.RemoveAdmin(e.Name)
+	}
+	dir := r.AdminDir(e.Name)
+	for _, flaw := range e.Flaws {
+		content := ""
+		switch flaw {
+		case "commondir":
+			content = "../.."
+		case "HEAD":
+			if log := r.logged(Snapshot{Name: e.Name}); len(log) > 0 && isOID(log[0]) {
+				content = log[0]
+			}
+		}
+		if content == "" {
+			return false, nil
+		}
+		if err := durable.WriteFile(filepath.Join(dir, flaw), []byte(content+"\n"), 0o644); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// Unlock removes git's own mark that a worktree is still being made.
+func (r *Repo) Unlock(e Entry) error {
+	return durable.Remove(filepath.Join(r.AdminDir(e.Name), "locked"))
+}
+
+// LastCommit is the newest commit that the log of a worktree's HEAD names and that exists; empty when
+// there is none.
+func (r *Repo) LastCommit(ctx context.Context, name string) (string, error) {
+	log := r.logged(Snapshot{Name: name})
+	for i := range log {
+		log[i] += "^{commit}"
+	}
+	if len(log) == 0 {
+		return "", nil
+	}
+	found, err := r.Lookup(ctx, log...)
+	if err != nil {
+		return "", err
+	}
+	for _, o := range found {
+		if !o.Missing() {
+			return o.OID, nil
+		}
+	}
+	return "", nil
+}

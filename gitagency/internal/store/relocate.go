@@ -1,0 +1,116 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+)
+
+// Repos lists the repositories that there are records of, by the names of their directories. One whose
+// repo.json cannot be read has no common dir.
+func (s Store) Repos() ([]RepoRecord, error) {
+	entries, err := os.ReadDir(filepath.Join(s.Root, "repos"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var repos []RepoRecord
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), durable.TempPrefix) {
+			continue
+		}
+		var record RepoRecord
+		data, err := durable.ReadFile(filepath.Join(s.RepoDir(e.Name()), "repo.json"), maxRecord)
+		if err != nil || json.Unmarshal(data, &record) != nil {
+			record = RepoRecord{}
+		}
+		record.RepoID = e.Name()
+		repos = append(repos, record)
+	}
+	return repos, nil
+}
+
+// IDs lists the ids that have a directory of a kind: "worktrees", "invocations" or "sandboxes".
+func (s Store) IDs(repoID, kind string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(s.RepoDir(repoID), kind))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var found []string
+	for _, e := range entries {
+		if ids.Valid(e.Name()) {
+			found = append(found, e.Name())
+		}
+	}
+	return found, nil
+}
+
+// Relocate moves everything that is kept for one repository to the name it has now. Paths in the
+// records stay as they were. It can be interrupted and called again; nothing is ever replaced.
+func (s Store) Relocate(from, to, commonDir string, now time.Time) error {
+	if err := s.EnsureRepo(to, commonDir, now); err != nil {
+		return err
+	}
+	// A tree moves before its record, so that no record is ever without what it promises.
+	for _, kind := range []string{"sandboxes", "invocations", "worktrees"} {
+		found, err := s.IDs(from, kind)
+		if err != nil {
+			return err
+		}
+		for _, id := range found {
+			target := filepath.Join(s.RepoDir(to), kind, id)
+			if _, taken := Taken(target); taken {
+				return &fs.PathError{Op: "move", Path: target, Err: fs.ErrExist}
+			}
+			if err := os.Rename(filepath.Join(s.RepoDir(from), kind, id), target); err != nil {
+				return err
+			}
+		}
+		if err := durable.SyncDir(filepath.Join(s.RepoDir(to), kind)); err != nil {
+			return err
+		}
+	}
+	return s.DropRepo(from)
+}
+
+// Remnant is what is left of the record in a directory, as text.
+func Remnant(dir string) string {
+	data, err := durable.ReadFile(metaPath(dir), maxRecord)
+	if err != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(string(data), "\x00", "?"), "?")
+}
+
+// Leftovers lists what a killed process left beside a record that is whole: files that were being
+// written, and an intent that means nothing any more.
+func Leftovers(dir string) []string {
+	left := Temps(dir)
+	if _, there := Taken(intentPath(dir)); there {
+		left = append(left, intentPath(dir))
+	}
+	return left
+}
+
+// Temps lists the files in a directory that were being written when somebody was killed.
+func Temps(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var temps []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), durable.TempPrefix) {
+			temps = append(temps, filepath.Join(dir, e.Name()))
+		}
+	}
+	slices.Sort(temps)
+	return temps
+}
