@@ -57,6 +57,8 @@ func (x *examination) orphanLogs(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
+		case x.undecided(ref):
+			// A discard that had not begun to remove anything. What it captured is still where it was.
 		case len(only) > 0:
 			f.AtRisk, mend = true, nil
 			f.What += " and names commits that nothing else holds"
@@ -65,6 +67,15 @@ func (x *examination) orphanLogs(ctx context.Context) error {
 		x.found(f, mend)
 	}
 	return nil
+}
+
+// undecided reports whether a ref is one that keeps what goes, of something that has not gone.
+func (x *examination) undecided(ref string) bool {
+	return slices.ContainsFunc(x.invocations, func(e store.Entry[store.InvocationMeta]) bool {
+		return ref == trashRef(e.ID) && e.Broken == store.Whole && !ended(e.Record)
+	}) || slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
+		return ref == trashRef(e.ID) && e.Broken == store.Whole && e.Record.State == store.Present
+	})
 }
 
 // gitEntries looks at the linked worktrees that are nobody's but the user's.
@@ -88,7 +99,7 @@ func (x *examination) gitEntries(context.Context) error {
 				}
 				return err
 			})
-		} else if e.Locked && (e.LockReason == "initializing" || e.LockReason == "") && !e.Used {
+		} else if e.Locked && (e.LockReason == "initializing" || e.LockReason == "" && !e.Used) {
 			f.Code = "initializing-entry"
 			f.What = "a 'git worktree add' that was killed left it locked; its tree is " + e.Path
 			x.found(f, func(context.Context) error { return x.repo.Unlock(e) })
@@ -169,11 +180,21 @@ func (x *examination) scratch(context.Context) error {
 	}
 	for _, dir := range []string{filepath.Join(x.CommonDir, "info"), x.store.RepoDir(x.ID), x.store.InvocationDir(x.ID, ""), x.store.SandboxDir(x.ID, ""), x.store.WorktreeDir(x.ID, "")} {
 		for _, path := range store.Temps(dir) {
-			x.found(Finding{Code: "leftover-scratch", ID: x.owner(filepath.Base(path)), Path: path, along: true, What: "a file that was being written when somebody was killed"},
+			x.found(Finding{Code: "leftover-scratch", ID: x.owner(x.relative(path)), Path: path, along: true, What: "a file that was being written when somebody was killed"},
 				func(context.Context) error { return durable.RemoveTree(path) })
 		}
 	}
 	return nil
+}
+
+// relative is a path below the git directory or the data directory, from there.
+func (x *examination) relative(path string) string {
+	for _, dir := range []string{x.CommonDir, x.DataDir} {
+		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
+			return rel
+		}
+	}
+	return path
 }
 
 // exclude looks whether git status would show markers.

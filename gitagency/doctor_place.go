@@ -79,7 +79,12 @@ func (x *examination) unclaimed() []git.Worktree {
 		trees = append(trees, git.Worktree{Path: x.repo.TopLevel, Branch: x.repo.MainBranch()})
 	}
 	for _, name := range x.entryNames() {
-		trees = append(trees, x.entries[name].Worktree)
+		e := x.entries[name]
+		// What belongs to another repository, or to records kept elsewhere, is said of those.
+		at, err := git.LinkedTo(e.Path)
+		if _, kept := x.ofADataDir(e); err == nil && at == x.repo.AdminDir(name) && !kept {
+			trees = append(trees, e.Worktree)
+		}
 	}
 	var found []git.Worktree
 	for _, w := range trees {

@@ -1,9 +1,11 @@
 package gitagency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
@@ -66,16 +68,12 @@ func (x *examination) integrationWorktrees(ctx context.Context) error {
 			x.interrupted(s, func(ctx context.Context) error { return x.undoWorktree(ctx, x.repo, w) })
 		case e.Broken == store.Incomplete:
 			x.unreadable(s, e.Broken, e.Detail, func(ctx context.Context) error { return x.undoWorktree(ctx, x.repo, w) })
-		case x.movedData(e.Record.TreePath, made) || e.Record.RepoID != "" && e.Record.RepoID != x.ID && store.IsDir(made.tree):
-			x.relocated(made, func() error {
-				return x.store.UpdateWorktreeMeta(x.ID, e.ID, func(m *store.WorktreeMeta) { m.TreePath, m.RepoID = made.tree, x.ID })
-			})
-		case e.Broken == store.MissingTree && x.movedAdopted(s) != "":
-			to := x.movedAdopted(s)
+		case x.movedData(e.Record.TreePath, made) || w.movedHere() && store.IsDir(made.tree):
+			x.relocated(made, x.rewritePlace(e.ID, made.tree))
+		case w.movedHere() || e.Broken == store.MissingTree && x.movedAdopted(s) != "":
+			to := cmp.Or(x.movedAdopted(s), s.tree)
 			x.found(Finding{Code: "moved-tree", ID: e.ID, Path: e.Tree, What: "the tree is at " + to + " now"},
-				func(context.Context) error {
-					return x.store.UpdateWorktreeMeta(x.ID, e.ID, func(m *store.WorktreeMeta) { m.TreePath, m.RepoID = to, x.ID })
-				})
+				func(context.Context) error { return x.rewritePlace(e.ID, to)() })
 		case e.Broken == store.MissingTree:
 			x.missingTree(s, "git agency worktree rm "+e.ID, func(ctx context.Context) error { return x.archiveAway(ctx, w) })
 		case e.Broken != store.Whole:
@@ -88,6 +86,19 @@ func (x *examination) integrationWorktrees(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// movedHere reports whether a record is that of a worktree of a repository that was elsewhere.
+func (w Worktree) movedHere() bool {
+	m := w.entry.Record
+	return m.WorktreeID == w.ID && m.RepoID != "" && m.RepoID != w.RepoID
+}
+
+// rewritePlace writes down where a worktree is.
+func (x *examination) rewritePlace(id, tree string) func() error {
+	return func() error {
+		return x.store.UpdateWorktreeMeta(x.ID, id, func(m *store.WorktreeMeta) { m.TreePath, m.RepoID = tree, x.ID })
+	}
 }
 
 // subject is what the checks need to know of a sandbox or a worktree.
@@ -376,7 +387,10 @@ func (x *examination) rewriteRecord(w Worktree) error {
 	}
 	branch := short(entry.Branch)
 	name := strings.TrimSuffix(strings.TrimPrefix(branch, branchRoot+"/"), "-"+ids.Suffix(w.ID))
-	if name = nameAfter(name, tree); checkWorktreeName(name) != nil || x.checkNameFree(name) != nil {
+	taken := slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
+		return e.ID != w.ID && e.Record.State == store.Present && e.Record.Name == name
+	})
+	if name = nameAfter(name, tree); taken || checkWorktreeName(name) != nil {
 		name = "recovered-" + ids.Suffix(w.ID)
 	}
 	at, _ := ids.Time(w.ID)

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -73,5 +78,287 @@ func (l *lab) checkMended(s sweep, point, before string) {
 	}
 	if d := diff(before, l.world()); d != "" {
 		l.t.Fatalf("%s (%q): traces are left:\n%s", point, strings.TrimSpace(state), d)
+	}
+}
+
+// ill is a way to be broken: how one gets there, what doctor says, and what holds when it is mended.
+type ill struct {
+	code  string
+	id    string // "" is the sandbox of the lab
+	wreck func(*ward)
+	cured func(*ward) // nil where only a person can mend it
+	risk  bool
+}
+
+// ward is a lab with an integration worktree, a sandbox, and work of every kind in both.
+type ward struct {
+	*lab
+	tree string // of the sandbox
+	home string // of its record
+}
+
+func (w *ward) admin(id string) string { return filepath.Join(w.repo, ".git", "worktrees", id) }
+
+func (w *ward) remove(paths ...string) {
+	w.t.Helper()
+	for _, p := range paths {
+		if err := os.RemoveAll(p); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *ward) rename(from, to string) {
+	w.t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// dies runs a command that is killed at a step.
+func (w *ward) dies(point string, argv ...string) {
+	w.t.Helper()
+	env := []string{"TEST_NOW=2026-01-28T12:07:00Z", "TEST_RAND=c", "TEST_FAULT=" + point + "=kill"}
+	if o := w.try(env, append([]string{"git-agency"}, argv...)...); o.code != -1 {
+		w.t.Fatalf("%q at %s ended with %d: %s", argv, point, o.code, o.stderr)
+	}
+}
+
+const deadID = "20260128120700-6363" // of what dies
+
+// kept looks that everything that was in the sandbox is under its trash ref, and the sandbox gone.
+func (w *ward) keptAll() {
+	w.t.Helper()
+	kept := w.kept()
+	for _, want := range []string{"\tcommitted", "\tstaged", "\tsub/untracked", "changed"} {
+		if !strings.Contains(kept, want) {
+			w.t.Errorf("%q was lost:\n%s", want, kept)
+		}
+	}
+	if exists(filepath.Dir(w.tree)) || exists(w.admin(sweepID)) || w.git("for-each-ref", "refs/heads/agency/sandbox-*") != "" {
+		w.t.Errorf("something of the sandbox is left")
+	}
+}
+
+// works looks that the sandbox can be worked in, with all that was in it.
+func (w *ward) works() {
+	w.t.Helper()
+	tree := w.agency("path", sweepID)
+	if got := w.git("-C", tree, "status", "--porcelain"); !strings.Contains(got, "sub/untracked") || !strings.Contains(got, "readme") {
+		w.t.Errorf("git status in the sandbox says %q", got)
+	}
+	if got := w.git("-C", tree, "log", "--format=%s", "-1", "agency/sandbox-"+sweepID); got != "work" {
+		w.t.Errorf("its branch is at %q", got)
+	}
+	if got := w.git("-C", tree, "symbolic-ref", "HEAD"); got != "refs/heads/agency/sandbox-"+sweepID {
+		w.t.Errorf("its HEAD is %q", got)
+	}
+}
+
+func truncate(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var ills = []ill{
+	{code: "interrupted-creation", id: deadID, wreck: func(w *ward) { w.dies("start/checkout:after", "start", "wt") }, cured: func(w *ward) {}},
+	{code: "interrupted-creation", id: deadID, wreck: func(w *ward) { w.dies("worktree create/marker:after", "worktree", "create", "new") }, cured: func(w *ward) {}},
+	{code: "empty-record", id: deadID, wreck: func(w *ward) { w.write(filepath.Join(filepath.Dir(w.home), deadID, ".tmp-x"), "") }, cured: func(w *ward) {}},
+	{code: "missing-meta", risk: true, wreck: func(w *ward) { w.remove(filepath.Join(w.home, "meta.json")) }, cured: func(w *ward) { w.keptAll() }},
+	{code: "corrupt-meta", risk: true, wreck: func(w *ward) { w.write(filepath.Join(w.home, "meta.json"), `{"what was": "there"`) }, cured: func(w *ward) {
+		w.keptAll()
+		if got := w.git("log", "-1", "--format=%B", trash); !strings.Contains(got, `{"what was": "there"`) {
+			w.t.Errorf("the record was not kept: %q", got)
+		}
+	}},
+	{code: "id-mismatch", risk: true, wreck: func(w *ward) {
+		w.write(filepath.Join(w.home, "meta.json"), strings.ReplaceAll(w.read(filepath.Join(w.home, "meta.json")), sweepID, deadID))
+	}, cured: func(w *ward) { w.keptAll() }},
+	{code: "corrupt-meta", id: sweepWorktree, risk: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.repoData(), "worktrees", sweepWorktree, "meta.json")) }, cured: func(w *ward) {
+		if got := w.read(filepath.Join(w.agency("worktree", "path", "wt"), "untracked")); got != "u\n" {
+			w.t.Errorf("the worktree holds %q", got)
+		}
+		w.agency("start", "wt")
+	}},
+	{code: "missing-tree", wreck: func(w *ward) { w.remove(w.tree) }, cured: func(w *ward) {
+		if got := w.git("show", trash+":committed"); got != "c" {
+			w.t.Errorf("what was committed is %q", got)
+		}
+	}},
+	{code: "missing-tree", id: sweepWorktree, wreck: func(w *ward) { w.remove(w.worktree()) }, cured: func(w *ward) {
+		w.git("rev-parse", "agency/wt-6161")
+	}},
+	{code: "moved-tree", risk: true, wreck: func(w *ward) { w.git("worktree", "move", w.tree, filepath.Join(w.dir, "home", "moved")) }},
+	{code: "moved-data", risk: true, wreck: func(w *ward) {
+		w.rename(w.data, w.data+"2")
+		w.data += "2"
+		w.env = append(w.env, "AGENCY_DATA_DIR="+w.data)
+	}, cured: func(w *ward) { w.works() }},
+	{code: "moved-repository", id: "*", risk: true, wreck: func(w *ward) {
+		w.agency("worktree", "adopt")
+		w.rename(w.repo, w.repo+"2")
+		w.repo += "2"
+	}, cured: func(w *ward) {
+		w.works()
+		if got := w.agency("worktree", "path", "main"); got != w.repo {
+			w.t.Errorf("the adopted worktree is at %s", got)
+		}
+	}},
+	{code: "interrupted-discard", risk: false, wreck: func(w *ward) { w.dies("discard/tree:after", "discard", sweepID) }, cured: func(w *ward) { w.keptAll() }},
+	{code: "interrupted-discard", risk: true, wreck: func(w *ward) { w.dies("discard/tree:before", "discard", sweepID) }, cured: func(w *ward) { w.keptAll() }},
+	{code: "half-discarded", wreck: func(w *ward) { w.dies("discard/record:before", "discard", sweepID) }, cured: func(w *ward) { w.works() }},
+	{code: "interrupted-archive", id: sweepWorktree, risk: true, wreck: func(w *ward) {
+		w.dies("worktree rm/tree:before", "worktree", "rm", "wt", "--force")
+	}, cured: func(w *ward) {
+		if got := w.git("show", "refs/agency/trash/"+sweepWorktree+":untracked"); got != "u" {
+			w.t.Errorf("kept %q", got)
+		}
+	}},
+	{code: "interrupted-archive", id: deadID, wreck: func(w *ward) {
+		w.try([]string{"TEST_NOW=2026-01-28T12:07:00Z", "TEST_RAND=c"}, "git-agency", "worktree", "adopt")
+		w.dies("worktree rm/marker:before", "worktree", "rm", "main")
+	}, cured: func(w *ward) {
+		if exists(filepath.Join(w.repo, ".agency")) {
+			w.t.Error("the marker is left")
+		}
+	}},
+	{code: "half-archived", id: sweepWorktree, wreck: func(w *ward) {
+		w.dies("worktree rm/record:before", "worktree", "rm", "wt", "--force")
+	}, cured: func(w *ward) { w.agency("start", "wt") }},
+	{code: "missing-marker", wreck: func(w *ward) { w.remove(filepath.Join(w.tree, ".agency")) }, cured: func(w *ward) { w.works() }},
+	{code: "missing-marker", id: sweepWorktree, wreck: func(w *ward) { w.remove(filepath.Join(w.worktree(), ".agency")) }, cured: func(w *ward) { w.agency("start", "wt") }},
+	{code: "wrong-marker", wreck: func(w *ward) { w.write(filepath.Join(w.tree, ".agency", "INTEGRATION_MARKER"), "") }},
+	{code: "foreign-tree", risk: true, wreck: func(w *ward) {
+		w.remove(filepath.Join(w.tree, ".git"))
+		w.git("init", "-q", w.tree)
+	}},
+	{code: "unlinked-tree", risk: true, wreck: func(w *ward) { w.remove(w.admin(sweepID)) }, cured: func(w *ward) { w.works() }},
+	{code: "unlinked-tree", risk: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.tree, ".git")) }, cured: func(w *ward) { w.works() }},
+	{code: "unlinked-tree", id: sweepWorktree, risk: true, wreck: func(w *ward) { w.remove(w.admin(sweepWorktree)) }, cured: func(w *ward) {
+		w.git("-C", w.worktree(), "status")
+		w.agency("start", "wt")
+	}},
+	{code: "missing-branch", risk: true, wreck: func(w *ward) { w.git("update-ref", "-d", "refs/heads/agency/sandbox-"+sweepID) }, cured: func(w *ward) { w.works() }},
+	{code: "leftovers", wreck: func(w *ward) {
+		w.write(filepath.Join(w.home, ".tmp-meta.json-1"), "{")
+		w.write(filepath.Join(w.home, "intent.json"), "{}")
+	}, cured: func(w *ward) { w.works() }},
+	{code: "unclaimed-marker", id: ".agency", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".agency", "INTEGRATION_MARKER"), "") }},
+	{code: "orphan-branch", risk: true, wreck: func(w *ward) {
+		w.remove(w.home, filepath.Dir(w.tree))
+		w.git("worktree", "prune")
+	}, cured: func(w *ward) {
+		if got := w.git("show", trash+":committed"); got != "c" {
+			w.t.Errorf("what was committed is %q", got)
+		}
+	}},
+	{code: "other-data-dir", risk: true, wreck: func(w *ward) { w.env = append(w.env, "AGENCY_DATA_DIR="+w.data+"-other") }},
+	{code: "data-dir-missing", id: "data-dir", risk: true, wreck: func(w *ward) { w.rename(w.data, w.data+"-away") }},
+	{code: "data-dir-open", id: "data-dir", wreck: func(w *ward) {
+		if err := os.Chmod(w.data, 0o755); err != nil {
+			w.t.Fatal(err)
+		}
+	}, cured: func(w *ward) { w.works() }},
+	{code: "copied-entry", wreck: func(w *ward) {
+		w.copyTree(w.repo, w.repo+"-copy")
+		w.repo += "-copy"
+	}, cured: func(w *ward) {
+		w.repo = strings.TrimSuffix(w.repo, "-copy")
+		w.works()
+	}},
+	{code: "stale-lock", id: "packed-refs.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git", "packed-refs.lock"), "") }, cured: func(w *ward) { w.works() }},
+	{code: "stale-lock", id: "index.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git", "index.lock"), "") }, cured: func(w *ward) { w.git("add", "untracked") }},
+	{code: "stale-lock", id: "refs/heads/topic/x.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git", "refs/heads/topic/x.lock"), "") }, cured: func(w *ward) { w.git("branch", "topic/x") }},
+	{code: "stale-lock", wreck: func(w *ward) { w.write(filepath.Join(w.admin(sweepID), "index.lock"), "") }, cured: func(w *ward) { w.git("-C", w.tree, "add", "."); w.works() }},
+	{code: "orphan-log", id: "logs/refs/heads/gone", wreck: func(w *ward) {
+		oid := w.git("rev-parse", "main")
+		w.write(filepath.Join(w.repo, ".git/logs/refs/heads/gone"), strings.Repeat("0", 40)+" "+oid+" A <a@b> 1 +0000\tx\n")
+	}, cured: func(w *ward) { w.git("branch", "gone") }},
+	{code: "orphan-log", id: "logs/refs/heads/gone", risk: true, wreck: func(w *ward) {
+		oid := w.git("commit-tree", "-m", "only here", "main^{tree}")
+		w.write(filepath.Join(w.repo, ".git/logs/refs/heads/gone"), strings.Repeat("0", 40)+" "+oid+" A <a@b> 1 +0000\tx\n")
+	}},
+	{code: "damaged-entry", id: "worktrees/own", risk: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.admin("own"), "commondir")) }, cured: func(w *ward) {
+		w.git("-C", filepath.Join(w.dir, "home", "own"), "status")
+	}},
+	{code: "damaged-entry", id: "worktrees/half", wreck: func(w *ward) { w.write(filepath.Join(w.admin("half"), "commondir"), "") }, cured: func(w *ward) {
+		w.git("worktree", "list")
+	}},
+	{code: "damaged-entry", id: "worktrees/own", risk: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.admin("own"), "HEAD")) }, cured: func(w *ward) {
+		if got := w.git("-C", filepath.Join(w.dir, "home", "own"), "log", "-1", "--format=%s"); got != "first" {
+			w.t.Errorf("its HEAD is at %q", got)
+		}
+	}},
+	{code: "initializing-entry", id: "worktrees/own", wreck: func(w *ward) { w.write(filepath.Join(w.admin("own"), "locked"), "initializing") }, cured: func(w *ward) {
+		w.git("worktree", "remove", filepath.Join(w.dir, "home", "own"))
+	}},
+	{code: "leftover-scratch", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git/agency/capture-"+sweepID+"/HEAD"), "") }, cured: func(w *ward) { w.works() }},
+	{code: "leftover-scratch", id: "info/.tmp-exclude-1", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git/info/.tmp-exclude-1"), "") }, cured: func(w *ward) { w.works() }},
+	{code: "visible-markers", id: "info/exclude", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git/info/exclude"), "# mine\n") }, cured: func(w *ward) {
+		if got := w.git("-C", w.tree, "status", "--porcelain"); strings.Contains(got, ".agency") {
+			w.t.Errorf("git status shows %q", got)
+		}
+	}},
+}
+
+func TestDoctorNamesEveryIllnessAndMendsItOrSaysWhoCan(t *testing.T) {
+	t.Parallel()
+	for i, ill := range ills {
+		t.Run(fmt.Sprintf("%s_%d", ill.code, i), func(t *testing.T) {
+			t.Parallel()
+			l, tree := newDiscardLab(t)
+			w := &ward{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+			if found := l.findings(); len(found) > 0 {
+				t.Fatalf("before: %+v", found)
+			}
+			ill.wreck(w)
+			before := withoutObjects(l.world())
+			found := l.findings()
+			id := cmp.Or(ill.id, sweepID)
+			at := slices.IndexFunc(found, func(f gitagency.Finding) bool { return f.Code == ill.code && (f.ID == id || id == "*") })
+			if at < 0 {
+				t.Fatalf("doctor found %+v", found)
+			}
+			f := found[at]
+			id = f.ID
+			if f.AtRisk != ill.risk || !filepath.IsAbs(f.Path) || f.What == "" {
+				t.Errorf("it is %+v", f)
+			}
+			if d := diff(before, withoutObjects(l.world())); d != "" {
+				t.Errorf("looking changed the world:\n%s", d)
+			}
+			if ill.cured == nil {
+				if strings.Contains(f.Mend, "doctor --fix") || f.Mend == "" {
+					t.Errorf("the mend is %q", f.Mend)
+				}
+				if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 4 || !strings.Contains(o.stderr, f.Mend) {
+					t.Errorf("--fix ended with %d: %s", o.code, o.stderr)
+				}
+				if d := diff(before, withoutObjects(l.world())); d != "" {
+					t.Errorf("a mend that is none changed the world:\n%s", d)
+				}
+				return
+			}
+			if f.Mend != "git agency doctor --fix "+id {
+				t.Errorf("the mend is %q", f.Mend)
+			}
+			if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 0 || !strings.Contains(o.stderr, "mended "+ill.code) {
+				t.Fatalf("--fix ended with %d: %s", o.code, o.stderr)
+			}
+			l.cure(ill.code)
+			ill.cured(w)
+			l.git("fsck", "--no-dangling")
+		})
+	}
+}
+
+func TestEveryCodeOfTheDoctorHasACase(t *testing.T) {
+	t.Parallel()
+	for _, code := range gitagency.FindingCodes() {
+		if !slices.ContainsFunc(ills, func(i ill) bool { return i.code == code }) {
+			t.Errorf("nobody tests %s", code)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package proc
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,8 +34,11 @@ func Running(named func(name string) bool) (processes []Process, ok bool) {
 		if fi, err := os.Stat(dir); err == nil {
 			p.UID = fi.Sys().(*syscall.Stat_t).Uid
 		}
-		if p.Dir, err = os.Readlink(filepath.Join(dir, "cwd")); err != nil {
-			p.Dir = "" // another user's, or gone
+		switch p.Dir, err = os.Readlink(filepath.Join(dir, "cwd")); {
+		case errors.Is(err, fs.ErrPermission):
+			p.Dir = ""
+		case err != nil:
+			continue // it has ended
 		}
 		processes = append(processes, p)
 	}
