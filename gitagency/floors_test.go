@@ -27,6 +27,8 @@ var floors = []struct {
 	{3, "gitagency", nil},
 
 	{2, "gitagency/internal/changeset", nil},
+	{2, "gitagency/internal/confine", nil},
+	{2, "gitagency/internal/runner", nil},
 
 	{1, "gitagency/internal/git", nil},
 	{1, "gitagency/internal/store", nil},

@@ -32,8 +32,25 @@ type Command struct {
 	// Inherit lists descriptors the program keeps open (as 3, 4, …) for as long as it lives.
 	Inherit []*os.File
 
+	// Namespaces, when not nil, is what the program has to itself instead of sharing it with us.
+	Namespaces *Namespaces
+
 	// Grace is the time between SIGTERM and SIGKILL after cancellation; zero means five seconds.
 	Grace time.Duration
+}
+
+// Namespaces is what a program has to itself. With them always comes a user namespace, in which the
+// program is root and our user and group are the only ones there are. Only Linux has them; elsewhere,
+// as where the kernel refuses, the program does not start.
+type Namespaces struct {
+	// Mount: what the program mounts is seen by nobody else and gone when it ends. The program makes
+	// this one itself, by the power it has in its user namespace: a namespace without power, such as
+	// some security modules hand out, does not get past here.
+	Mount bool
+
+	// PID: the program is process 1 and takes everything it started with it. Like every process 1 it
+	// ignores SIGTERM unless it says otherwise, so that cancelling it takes all of Grace.
+	PID bool
 }
 
 // Result is what a program left behind.
@@ -69,6 +86,11 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.ExtraFiles = c.Dir, c.Env, c.Stdin, c.Inherit
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if c.Namespaces != nil {
+		if err := c.Namespaces.ask(cmd.SysProcAttr); err != nil {
+			return Result{}, &NotStartedError{err}
+		}
+	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = grace
 

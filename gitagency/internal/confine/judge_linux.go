@@ -1,0 +1,254 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// judgeUsers says whether user namespaces work, and otherwise who forbids them.
+func judgeUsers(t userTrial, k kernel) Feature {
+	f := Feature{Name: UserNamespaces}
+	switch o := t.used; {
+	case o.fine():
+		f.State, f.Detail = OK, k.tried()
+	case o.refused == nil:
+		f.State, f.Detail = Unknown, untried(o)
+	case t.made.fine():
+		f.State, f.Detail = Missing, "one can be made, but is powerless: "+because(o.refused, k)
+	default:
+		f.State, f.Detail = Missing, because(o.refused, k)
+	}
+	return f
+}
+
+// judgePIDs says whether pid namespaces work, given whether user namespaces do.
+func judgePIDs(o outcome, users Feature) Feature {
+	f := Feature{Name: PIDNamespaces}
+	switch {
+	case o.fine():
+		f.State, f.Detail = OK, "with a /proc of their own"
+	case users.State == Missing:
+		f.State, f.Detail = Missing, needsUsers
+	case o.refused != nil:
+		f.State, f.Detail = Missing, reason(o.refused)
+	case o.said != "":
+		f.State, f.Detail = Missing, "one can be made, but no /proc mounted in it, as in many containers: "+o.said
+	default:
+		f.State, f.Detail = Unknown, untried(o)
+	}
+	return f
+}
+
+// judgeOverlay says whether an overlay can be mounted by an ordinary user, given whether user
+// namespaces work.
+func judgeOverlay(t overlayTrial, users Feature) Feature {
+	f := Feature{Name: Overlay}
+	switch o := t.mount; {
+	case t.dirErr != nil:
+		f.State, f.Detail = Unknown, "no directory to try it in: "+t.dirErr.Error()
+	case o.fine() && t.seen:
+		f.State, f.Detail = OK, "mounted in a user namespace, on the file system of "+t.dir
+	case o.fine():
+		f.State, f.Detail = Unknown, "mount was content, but nothing was mounted"
+	case users.State == Missing:
+		f.State, f.Detail = Missing, needsUsers
+	case o.refused != nil:
+		f.State, f.Detail = Missing, reason(o.refused)
+	case o.said == "":
+		f.State, f.Detail = Unknown, untried(o)
+	case !t.known:
+		f.State, f.Detail = Missing, "this kernel has no overlay, or did not load it; try: sudo modprobe overlay"
+	case t.host != "":
+		f.State, f.Detail = Unknown, fmt.Sprintf("%s is on %s, to which overlays cannot write; set TMPDIR to a directory elsewhere", t.dir, t.host)
+	case older(t.release, 5, 11):
+		f.State, f.Detail = Missing, "not permitted in a user namespace before Linux 5.11; this is "+t.release
+	default:
+		f.State, f.Detail = Missing, "not permitted in a user namespace: "+o.said
+	}
+	if t.leftover != nil {
+		f.Detail += "; clean-up: " + t.leftover.Error()
+	}
+	return f
+}
+
+const needsUsers = "needs user namespaces"
+
+// untried says why there is no answer.
+func untried(o outcome) string {
+	switch {
+	case o.absent != "":
+		return fmt.Sprintf("not tried: no program %q on PATH", o.absent)
+	case o.mishap != nil:
+		return "not known: " + o.mishap.Error()
+	default:
+		return "not known: " + o.said
+	}
+}
+
+// refusal tells an answer about namespaces from one about, say, the number of processes.
+func refusal(err error) bool {
+	return slices.ContainsFunc([]unix.Errno{
+		unix.EPERM, unix.EACCES, // forbidden
+		unix.ENOSPC, unix.EUSERS, // too many
+		unix.EINVAL, unix.ENOSYS, // unheard of
+	}, func(e unix.Errno) bool { return errors.Is(err, e) })
+}
+
+// because gives the kernel's reason not to make or empower a user namespace, and where it can be told
+// whose doing it is and how that is changed.
+func because(err error, k kernel) string {
+	why := reason(err)
+	for _, s := range switches {
+		if k.sysctl[s.path] == s.off && slices.ContainsFunc(s.errs, func(e unix.Errno) bool { return errors.Is(err, e) }) {
+			return fmt.Sprintf("%s: %s is %s; to allow it: sudo sysctl %s=%s", why, s.name(), s.off, s.name(), s.on)
+		}
+	}
+	switch {
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
+		return why + ": this kernel was built without them (CONFIG_USER_NS)"
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
+		return why + ": user.max_user_namespaces, here or outside, has been reached, or they are nested too deeply"
+	case (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) && k.filtered:
+		return why + ": perhaps by the seccomp filter this runs under, as containers have one; run it outside, or with one that allows them"
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return why + ": by a security module, or because this runs in a chroot"
+	}
+	return why
+}
+
+// switches are the settings by which user namespaces are known to be forbidden. Most kernels have only
+// the second.
+var switches = []sysctl{
+	{"kernel/unprivileged_userns_clone", "0", "1", []unix.Errno{unix.EPERM}},
+	{"user/max_user_namespaces", "0", "10000", []unix.Errno{unix.ENOSPC, unix.EUSERS}},
+	{"kernel/apparmor_restrict_unprivileged_userns", "1", "0", []unix.Errno{unix.EPERM, unix.EACCES}},
+}
+
+// sysctl is a setting that, when off, makes the kernel answer with one of errs.
+type sysctl struct {
+	path, off, on string
+	errs          []unix.Errno
+}
+
+func (s sysctl) name() string { return strings.ReplaceAll(s.path, "/", ".") }
+
+// kernel is what can be read about who asks and what forbids.
+type kernel struct {
+	uid      int               // who tried
+	sysctl   map[string]string // those of switches that there are
+	filtered bool              // this process runs under a seccomp filter
+}
+
+// readKernel reads it from a /proc. What cannot be read explains nothing, and that is all it is for.
+func readKernel(proc fs.FS, uid int) kernel {
+	k := kernel{uid: uid, sysctl: map[string]string{}}
+	for _, s := range switches {
+		if value, err := fs.ReadFile(proc, "sys/"+s.path); err == nil {
+			k.sysctl[s.path] = strings.TrimSpace(string(value))
+		}
+	}
+	status, _ := fs.ReadFile(proc, "self/status")
+	for line := range strings.Lines(string(status)) {
+		if mode, ok := strings.CutPrefix(line, "Seccomp:"); ok {
+			k.filtered = strings.TrimSpace(mode) != "0"
+		}
+	}
+	return k
+}
+
+// tried says for whom user namespaces work. Root is refused less than others.
+func (k kernel) tried() string {
+	if k.uid != 0 {
+		return fmt.Sprintf("tried as uid %d", k.uid)
+	}
+	for _, s := range switches {
+		if k.sysctl[s.path] == s.off {
+			return fmt.Sprintf("tried as root; others are refused: %s is %s; to allow it: sudo sysctl %s=%s", s.name(), s.off, s.name(), s.on)
+		}
+	}
+	return "tried as root"
+}
+
+// knowsOverlay reads the list of file systems from a /proc. One that cannot be read blames nobody.
+func knowsOverlay(proc fs.FS) bool {
+	data, err := fs.ReadFile(proc, "filesystems")
+	return err != nil || slices.Contains(strings.Fields(string(data)), "overlay")
+}
+
+// older reports whether a release such as "5.10.0-28-amd64" comes before a version. One that cannot be
+// read does not.
+func older(release string, major, minor int) bool {
+	first, rest, _ := strings.Cut(release, ".")
+	second := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+	x, err1 := strconv.Atoi(first)
+	y, err2 := strconv.Atoi(second)
+	return err1 == nil && err2 == nil && (x < major || x == major && y < minor)
+}
+
+// landlockGrowth is what Landlock learned to restrict, and with which ABI.
+var landlockGrowth = []struct {
+	abi  int
+	what string
+}{
+	{2, "renames between directories"},
+	{3, "truncation"},
+	{4, "TCP ports"},
+	{5, "ioctl on devices"},
+	{6, "signals and abstract sockets"},
+}
+
+func judgeLandlock(abi int, err error) Feature {
+	f := Feature{Name: Landlock, State: Missing}
+	switch {
+	case err == nil && abi > 0:
+		f.State, f.Detail = OK, fmt.Sprintf("ABI %d", abi)
+		var without []string
+		for _, g := range landlockGrowth {
+			if abi < g.abi {
+				without = append(without, g.what)
+			}
+		}
+		if len(without) > 0 {
+			f.Detail += ", without " + strings.Join(without, ", ")
+		}
+	case err == nil:
+		f.Detail = fmt.Sprintf("the kernel answers with ABI %d", abi)
+	case errors.Is(err, unix.ENOSYS):
+		f.Detail = "this kernel does not have it (Linux 5.13 with CONFIG_SECURITY_LANDLOCK does)"
+	case errors.Is(err, unix.EOPNOTSUPP):
+		f.Detail = "this kernel has it but it was not enabled at boot; add landlock to lsm= on the kernel command line"
+	default:
+		f.Detail = reason(err)
+	}
+	return f
+}
+
+func judgeSeccomp(err error) Feature {
+	f := Feature{Name: Seccomp, State: Missing}
+	switch {
+	case err == nil:
+		f.State, f.Detail = OK, "filters can make system calls fail"
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL):
+		f.Detail = "this kernel does not have it (Linux 4.14 with CONFIG_SECCOMP_FILTER does)"
+	case errors.Is(err, unix.EOPNOTSUPP):
+		f.Detail = "this kernel has no filters that make system calls fail"
+	default:
+		f.Detail = reason(err)
+	}
+	return f
+}
+
+// reason is the kernel's part of an error: not which program it was that could not be started.
+func reason(err error) string {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,395 @@
+package confine
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The witness is unshare(1) with a shell, which builds the same things in another way.
+func TestTheProbeAgreesWithAnotherWitness(t *testing.T) {
+	t.Parallel()
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		t.Skipf("skipped: no witness: %v", err)
+	}
+	dir := t.TempDir()
+	const overlay = `cd "$1" && mkdir l u w m && echo below >l/file &&
+mount -t overlay -o userxattr,lowerdir=l,upperdir=u,workdir=w none m &&
+test "$(cat m/file)" = below && echo above >m/file && test "$(cat l/file u/file)" = "below
+above"`
+	for name, argv := range map[string][]string{
+		UserNamespaces: {"-Urm", "true"},
+		PIDNamespaces:  {"-Urpf", "--mount-proc", "sh", "-c", `test -d /proc/1 && test "$(readlink /proc/self)" -lt 9`},
+		Overlay:        {"-Urm", "sh", "-c", overlay, "sh", dir},
+	} {
+		out, err := exec.CommandContext(t.Context(), unshare, argv...).CombinedOutput()
+		if got := probe(t, environment(t))[name]; (got.State == OK) != (err == nil) {
+			t.Errorf("%+v, but unshare: %v %s", got, err, out)
+		}
+	}
+	removeWork(t, filepath.Join(dir, "w"))
+}
+
+// removeWork removes what os.RemoveAll cannot: a directory without any permission.
+func removeWork(t *testing.T, work string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(work, "work")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// Landlock takes exactly the rights its ABI has; what no ABI has is refused.
+func TestLandlockDoesWhatItsABIPromises(t *testing.T) {
+	t.Parallel()
+	got := probe(t, environment(t))[Landlock]
+	if got.State != OK {
+		t.Skipf("skipped: %s", got.Detail)
+	}
+	abi, err := landlockABI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(got.Detail, "ABI "+strconv.Itoa(abi)) {
+		t.Errorf("ABI %d, but %q", abi, got.Detail)
+	}
+	for _, c := range []struct {
+		since int
+		right uint64
+	}{
+		{1, unix.LANDLOCK_ACCESS_FS_EXECUTE},
+		{2, unix.LANDLOCK_ACCESS_FS_REFER},
+		{3, unix.LANDLOCK_ACCESS_FS_TRUNCATE},
+		{5, unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
+		{1 << 30, 1 << 60},
+	} {
+		fd, err := ruleset(c.right)
+		if err == nil {
+			unix.Close(fd)
+		}
+		if (err == nil) != (abi >= c.since) {
+			t.Errorf("right %#x of ABI %d with ABI %d: %v", c.right, c.since, abi, err)
+		}
+	}
+}
+
+func TestSeccompIsThereWhereTheKernelListsItsActions(t *testing.T) {
+	t.Parallel()
+	actions, _ := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
+	listed := strings.Contains(string(actions), "errno")
+	if got := probe(t, environment(t))[Seccomp]; (got.State == OK) != listed {
+		t.Errorf("%+v, but the kernel lists %q", got, actions)
+	}
+}
+
+func TestTheProbeLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	probe(t, environment(t, "TMPDIR="+dir))
+	requireNothing(t, dir)
+}
+
+func TestAProbeThatIsCancelledSaysSoAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dir, bin := t.TempDir(), t.TempDir()
+	pidFile := filepath.Join(bin, "pid")
+	// Of the two mounts only this one has a pid that means something outside.
+	program(t, bin, "mount", `case "$*" in *overlay*) echo $$ >'`+pidFile+`.new'; mv '`+pidFile+`.new' '`+pidFile+`';; esac; sleep 600`)
+	cause := errors.New("the user pressed Ctrl-C")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(pidFile); err == nil {
+				cancel(cause)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	env := environment(t, "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"))
+	if probe(t, environment(t))[UserNamespaces].State != OK {
+		t.Skip("skipped: without user namespaces nothing is started that could be cancelled")
+	}
+	features, err := laboratory{env: env, patience: time.Minute}.probe(ctx)
+	if !errors.Is(err, cause) || features != nil {
+		t.Errorf("got %v, %v", features, err)
+	}
+	pid, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/status"); err == nil && !strings.Contains(string(status), "\nState:\tZ") {
+		t.Errorf("mount goes on: %s", status)
+	}
+	requireNothing(t, dir)
+}
+
+func TestAProgramThatHangsIsEndedAndProvesNothing(t *testing.T) {
+	t.Parallel()
+	dir, bin := t.TempDir(), t.TempDir()
+	program(t, bin, "mount", "sleep 600")
+	if probe(t, environment(t))[UserNamespaces].State != OK {
+		t.Skip("skipped: without user namespaces nothing is started that could hang")
+	}
+	env := environment(t, "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"))
+	features, err := laboratory{env: env, patience: 100 * time.Millisecond}.probe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range features {
+		if (f.Name == PIDNamespaces || f.Name == Overlay) && (f.State != Unknown || !strings.Contains(f.Detail, "did not end within 100ms")) {
+			t.Errorf("got %+v", f)
+		}
+	}
+	requireNothing(t, dir)
+}
+
+func TestWhatCannotBeTriedIsUnknown(t *testing.T) {
+	t.Parallel()
+	features := probe(t, []string{"PATH=" + t.TempDir(), "TMPDIR=" + t.TempDir()})
+	for name, program := range map[string]string{UserNamespaces: "true", PIDNamespaces: "mount", Overlay: "mount"} {
+		if f := features[name]; f.State != Unknown || f.Detail != `not tried: no program "`+program+`" on PATH` {
+			t.Errorf("got %+v", f)
+		}
+	}
+	gone := filepath.Join(t.TempDir(), "gone")
+	if f := probe(t, environment(t, "TMPDIR="+gone))[Overlay]; f.State != Unknown || !strings.Contains(f.Detail, gone) {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestAMountThatOnlySaysSoIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	program(t, bin, "mount", "exit 0")
+	env := environment(t, "PATH="+bin+":"+os.Getenv("PATH"))
+	if probe(t, environment(t))[UserNamespaces].State != OK {
+		t.Skip("skipped: without user namespaces nothing is mounted")
+	}
+	if f := probe(t, env)[Overlay]; f.State != Unknown || !strings.Contains(f.Detail, "nothing was mounted") {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestAMountThatFailsIsQuoted(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	program(t, bin, "mount", `echo "mount: no, and you know why." >&2; echo "dmesg may know more" >&2; exit 32`)
+	env := environment(t, "PATH="+bin+":"+os.Getenv("PATH"))
+	if probe(t, environment(t))[UserNamespaces].State != OK {
+		t.Skip("skipped: without user namespaces nothing is mounted")
+	}
+	if f := probe(t, env)[PIDNamespaces]; f.State != Missing || !strings.HasSuffix(f.Detail, "mount: no, and you know why") {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// In a user namespace its root may forbid further ones, by the very setting that does so for everybody.
+func TestUserNamespacesThatAreForbiddenAreMissingAndTheSettingIsNamed(t *testing.T) {
+	if os.Getenv(inside) == "" {
+		t.Parallel()
+		again(t, t.Name(), func(cmd *exec.Cmd) error {
+			cmd.SysProcAttr = &syscall.SysProcAttr{
+				Cloneflags:  syscall.CLONE_NEWUSER,
+				UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+				GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+			}
+			return nil
+		})
+		return
+	}
+	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	features := probe(t, environment(t, "TMPDIR="+dir))
+	if f := features[UserNamespaces]; f.State != Missing || f.Detail != "no space left on device: user.max_user_namespaces is 0; to allow it: sudo sysctl user.max_user_namespaces=10000" {
+		t.Errorf("got %+v", f)
+	}
+	for _, name := range []string{PIDNamespaces, Overlay} {
+		if f := features[name]; f.State != Missing || f.Detail != "needs user namespaces" {
+			t.Errorf("got %+v", f)
+		}
+	}
+	requireNothing(t, dir)
+}
+
+// Landlock lets user namespaces be made but nothing be mounted, as AppArmor does on some systems.
+func TestUserNamespacesWithoutPowerAreMissing(t *testing.T) {
+	if os.Getenv(inside) == "" {
+		t.Parallel()
+		if _, err := landlockABI(); err != nil {
+			t.Skipf("skipped: no Landlock: %v", err)
+		}
+		if probe(t, environment(t))[UserNamespaces].State != OK {
+			t.Skip("skipped: no user namespaces to take the power from")
+		}
+		again(t, t.Name(), func(*exec.Cmd) error { return restrictThread() })
+		return
+	}
+	dir := t.TempDir()
+	features := probe(t, environment(t, "TMPDIR="+dir))
+	if f := features[UserNamespaces]; f.State != Missing || !strings.HasPrefix(f.Detail, "one can be made, but is powerless: operation not permitted") {
+		t.Errorf("got %+v", f)
+	}
+	if f := features[Overlay]; f.State != Missing || f.Detail != "needs user namespaces" {
+		t.Errorf("got %+v", f)
+	}
+	if f := features[Landlock]; f.State != OK { // one may have several
+		t.Errorf("got %+v", f)
+	}
+	requireNothing(t, dir)
+}
+
+// Root is refused less, and cleans up what others cannot.
+func TestAllThisHoldsForAnOrdinaryUserToo(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: the other tests run as an ordinary user already")
+	}
+	// Places that an ordinary user can reach.
+	house := t.TempDir()
+	tmp, exe := filepath.Join(house, "tmp"), filepath.Join(house, "test")
+	if out, err := exec.CommandContext(t.Context(), "cp", "/proc/"+strconv.Itoa(os.Getpid())+"/exe", exe).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const nobody = 65534
+	if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chown(tmp, nobody, nobody), os.Chmod(exe, 0o755), os.Chmod(house, 0o755), os.Chmod(filepath.Dir(house), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.v", "-test.skip=^"+t.Name()+"$")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err != nil:
+		t.Errorf("%v\n%s", err, out)
+	case !strings.Contains(string(out), "--- PASS: TestTheProbeLeavesNothingBehind"):
+		t.Errorf("it did not run:\n%s", out)
+	case strings.Contains(string(out), "--- SKIP"):
+		t.Skipf("skipped: some of it as an ordinary user:\n%s", out)
+	}
+}
+
+func BenchmarkProbe(b *testing.B) {
+	env := []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + b.TempDir()}
+	for b.Loop() {
+		if _, err := Probe(b.Context(), env); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// probe probes as anybody would, and gives the features by name.
+func probe(t *testing.T, env []string) map[string]Feature {
+	t.Helper()
+	features, err := Probe(t.Context(), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]Feature{}
+	order := []string{UserNamespaces, PIDNamespaces, Overlay, Landlock, Seccomp}
+	for i, f := range features {
+		if i >= len(order) || f.Name != order[i] || f.Detail == "" {
+			t.Errorf("%d: %+v", i, f)
+		}
+		byName[f.Name] = f
+	}
+	if len(byName) != len(order) {
+		t.Fatalf("got %+v", features)
+	}
+	return byName
+}
+
+// environment is ours, with a directory for temporary files and what is given.
+func environment(t *testing.T, more ...string) []string {
+	t.Helper()
+	return append([]string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir()}, more...)
+}
+
+func program(t *testing.T, dir, name, script string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func requireNothing(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), dir) {
+		t.Errorf("something is mounted in %s, %v:\n%s", dir, err, mounts)
+	}
+}
+
+// inside tells a test that it runs again, in a process of its own.
+const inside = "CONFINE_TEST_INSIDE"
+
+// again runs a test of this binary again in another process, on whose thread and attributes prepare has
+// a say, and fails if it fails there.
+func again(t *testing.T, test string, prepare func(*exec.Cmd) error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+test+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inside+"="+test, "TMPDIR="+t.TempDir())
+	var out []byte
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: nobody else gets a thread that was prepared
+		if err = prepare(cmd); err == nil {
+			out, err = cmd.CombinedOutput()
+		}
+	}()
+	<-done
+	switch {
+	case err != nil && cmd.ProcessState == nil:
+		t.Skipf("skipped: it cannot be run like this here: %v", err)
+	case err != nil:
+		t.Errorf("%v\n%s", err, out)
+	case !strings.Contains(string(out), "--- PASS: "+test):
+		t.Errorf("it did not run:\n%s", out)
+	}
+}
+
+// restrictThread puts this thread, and what it starts, under Landlock, which then forbids nearly
+// nothing but to mount.
+func restrictThread() error {
+	fd, err := ruleset(unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(fd), 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func ruleset(right uint64) (int, error) {
+	attr := struct{ fs uint64 }{right}
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(fd), nil
+}

@@ -1,0 +1,115 @@
+package runner
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// home is a directory with programs in it. Each of them would leave a trace if it were run.
+func home(t *testing.T, programs ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, p := range programs {
+		path := filepath.Join(dir, p)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho >\"$0.ran\"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if _, err := os.Lstat(path + ".ran"); err == nil {
+				t.Errorf("%s was run", p)
+			}
+		})
+	}
+	return dir
+}
+
+func TestFindListsTheAgentsOnPathInTheOrderOfTheTable(t *testing.T) {
+	t.Parallel()
+	dir := home(t, "bin/qwen", "bin/claude", "other/codex", "other/claude", "bin/unknown-agent")
+	env := []string{"PATH=" + dir + "/bin:" + dir + "/other"}
+	expect(t, Find(env, nil), []Agent{
+		{Name: "claude", Program: "claude", Path: dir + "/bin/claude"},
+		{Name: "codex", Program: "codex", Path: dir + "/other/codex"},
+		{Name: "qwen", Program: "qwen", Path: dir + "/bin/qwen"},
+	})
+	expect(t, Find([]string{"PATH=" + dir}, nil), nil)
+	expect(t, Find(nil, nil), nil)
+}
+
+func TestFindListsWhatIsConfiguredWhetherItIsThereOrNot(t *testing.T) {
+	t.Parallel()
+	dir := home(t, "bin/claude", "bin/codex", "bin/mine", "my tools/agent", "opt/wrapper")
+	env := []string{"HOME=" + dir, "PATH=" + dir + "/bin"}
+	got := Find(env, map[string]string{
+		"zeta":   "mine --fast",
+		"codex":  "'" + dir + "/opt/wrapper' codex", // instead of the one on PATH
+		"gemini": "not-there -p",
+		"alpha":  `"~/my tools/agent" x`,
+		"beta":   "~/nowhere",
+		"gamma":  "opt/wrapper", // relative to what?
+		"delta":  " ",
+		"eps":    `"half`,
+		"dir":    dir + "/bin",
+		"env":    "KEY=value mine",
+	})
+	expect(t, got, []Agent{
+		{Name: "claude", Program: "claude", Path: dir + "/bin/claude"},
+		{Name: "codex", Program: dir + "/opt/wrapper", Path: dir + "/opt/wrapper", Configured: true},
+		{Name: "gemini", Program: "not-there", Configured: true},
+		{Name: "alpha", Program: "~/my tools/agent", Path: dir + "/my tools/agent", Configured: true},
+		{Name: "beta", Program: "~/nowhere", Configured: true},
+		{Name: "delta", Program: " ", Configured: true},
+		{Name: "dir", Program: dir + "/bin", Configured: true},
+		{Name: "env", Program: "KEY=value", Configured: true},
+		{Name: "eps", Program: `"half`, Configured: true},
+		{Name: "gamma", Program: "opt/wrapper", Configured: true},
+		{Name: "zeta", Program: "mine", Path: dir + "/bin/mine", Configured: true},
+	})
+	for _, a := range got {
+		if (a.Err != nil) != (a.Path == "") {
+			t.Errorf("%s is at %q, but: %v", a.Name, a.Path, a.Err)
+		}
+	}
+}
+
+func TestATildeWithoutAHomeFindsNothing(t *testing.T) {
+	t.Parallel()
+	for _, env := range [][]string{nil, {"HOME="}, {"HOME=relative"}} {
+		got := Find(env, map[string]string{"x": "~/bin/x"})
+		if len(got) != 1 || got[0].Path != "" || got[0].Err == nil {
+			t.Errorf("%q: %+v", env, got)
+		}
+	}
+}
+
+func TestTheTableNamesEveryAgentOnce(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, k := range known {
+		if seen[k.name] || len(k.programs) == 0 {
+			t.Errorf("%s: %q", k.name, k.programs)
+		}
+		seen[k.name] = true
+	}
+}
+
+func expect(t *testing.T, got, want []Agent) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		var g, w Agent
+		if i < len(got) {
+			g = got[i]
+			g.Err = nil
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			t.Errorf("%d: got %+v, want %+v", i, g, w)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package runner
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWordsSplitsAsAShellDoes(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][]string{
+		"":                              nil,
+		" \t\n ":                        nil,
+		"claude":                        {"claude"},
+		"  claude   -p\t--x=y \n":       {"claude", "-p", "--x=y"},
+		`"/opt/my agent/bin" --a 'b c'`: {"/opt/my agent/bin", "--a", "b c"},
+		`/opt/my\ agent/bin`:            {"/opt/my agent/bin"},
+		`a'b'"c"d`:                      {"abcd"},
+		`'' "" x`:                       {"", "", "x"},
+		`'it'\''s'`:                     {"it's"},
+		`"a\"b\\c\$d\e"`:                {`a"b\c$d\e`},
+		`'a\b'`:                         {`a\b`},
+		`a $HOME *.go`:                  {"a", "$HOME", "*.go"}, // nothing is expanded
+		"a \\\n b":                      {"a", "b"},
+		"a\\\nb":                        {"ab"},
+		"caf\xe9 \xff":                  {"caf\xe9", "\xff"}, // paths need not be UTF-8
+	} {
+		if got, err := Words(line); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, %v; want %q", line, got, err, want)
+		}
+	}
+	for _, line := range []string{`"`, `'`, `a "b`, `a 'b`, `a\`, `"a\"`, `'\''`} {
+		if got, err := Words(line); err == nil {
+			t.Errorf("%q: %q", line, got)
+		}
+	}
+}
+
+// What was split can be put together again, in single quotes, and means the same.
+func FuzzWords(f *testing.F) {
+	for _, seed := range []string{"", "claude -p", `"a b" 'c' \d`, `"\"`, "a\\\nb", "\xff' '"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		words, err := Words(line)
+		if err != nil {
+			if words != nil {
+				t.Errorf("%q: an error and %q", line, words)
+			}
+			return
+		}
+		quoted := make([]string, len(words))
+		for i, w := range words {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		again, err := Words(strings.Join(quoted, " "))
+		if err != nil || !slices.Equal(again, words) {
+			t.Errorf("%q is %q, but put together again %q, %v", line, words, again, err)
+		}
+	})
+}

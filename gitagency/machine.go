@@ -1,0 +1,98 @@
+package gitagency
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
+)
+
+// Capability is something this machine has or lacks.
+type Capability struct {
+	Name   string `json:"name"`
+	State  string `json:"state"` // one of the states below
+	Detail string `json:"detail"`
+}
+
+// The states of a capability.
+const (
+	CapabilityOK      = string(confine.OK)
+	CapabilityMissing = string(confine.Missing)
+	CapabilityUnknown = string(confine.Unknown) // it could not be tried
+)
+
+// Machine says what this machine offers: its git, what walls can be built from, and the coding agents
+// on PATH. The latter are joined by those of runners, which maps names to the command lines that
+// agency.<runner>.command gives. It tries rather than believes, and leaves nothing behind. What is
+// missing is no error, but says what cannot be done without it.
+func (r *Repository) Machine(ctx context.Context, runners map[string]string) ([]Capability, error) {
+	features, err := confine.Probe(ctx, r.opts.Env)
+	if err != nil {
+		return nil, fmt.Errorf("look at this machine: %w", err)
+	}
+	capabilities := []Capability{gitCapability(r.git.Version)}
+	for _, f := range features {
+		capabilities = append(capabilities, wallCapability(f))
+	}
+	return append(capabilities, agentCapabilities(runner.Find(r.opts.Env, runners))...), nil
+}
+
+// gitCapability is always there: a git that is too old opens no repository.
+func gitCapability(v git.Version) Capability {
+	var with, without []string
+	for _, f := range git.Features {
+		if v.Offers(f) {
+			with = append(with, f.Name)
+		} else {
+			without = append(without, fmt.Sprintf("%s (since %d.%d)", f.Name, f.Since.Major, f.Since.Minor))
+		}
+	}
+	detail := v.String()
+	if len(with) > 0 {
+		detail += ", with " + strings.Join(with, " and ")
+	}
+	if len(without) > 0 {
+		detail += ", without " + strings.Join(without, " and ")
+	}
+	return Capability{Name: "git", State: CapabilityOK, Detail: detail}
+}
+
+// walls says what cannot be had without a feature of the kernel.
+var walls = map[string]string{
+	confine.UserNamespaces: "--isolation os, --changeset overlay and --outputs other than open cannot be built",
+	confine.PIDNamespaces:  "--isolation os cannot be built",
+	confine.Overlay:        "--changeset overlay cannot be built",
+	confine.Landlock:       "--isolation os cannot be built with both its layers",
+	confine.Seccomp:        "--isolation os cannot be built with its filter of system calls",
+}
+
+func wallCapability(f confine.Feature) Capability {
+	c := Capability{Name: f.Name, State: string(f.State), Detail: f.Detail}
+	if f.State == confine.Missing {
+		c.Detail += "; without it " + walls[f.Name]
+	}
+	return c
+}
+
+// agentCapabilities is one for every agent, or one that says there is none.
+func agentCapabilities(agents []runner.Agent) []Capability {
+	if len(agents) == 0 {
+		return []Capability{{
+			Name: "agents", State: CapabilityMissing,
+			Detail: "none on PATH of " + strings.Join(runner.Known(), ", ") +
+				"; another can be named: git config --global agency.<name>.command <command>",
+		}}
+	}
+	var capabilities []Capability
+	for _, a := range agents {
+		c := Capability{Name: "agent " + a.Name, State: CapabilityOK, Detail: a.Path}
+		if a.Err != nil {
+			c.State, c.Detail = CapabilityMissing, fmt.Sprintf("%v (agency.%s.command)", a.Err, a.Name)
+		}
+		capabilities = append(capabilities, c)
+	}
+	return capabilities
+}
