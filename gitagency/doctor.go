@@ -32,14 +32,26 @@ type Finding struct {
 // Diagnosis is what was found.
 type Diagnosis struct {
 	Findings []Finding `json:"findings"`
-	Busy     string    `json:"busy"` // who was changing the repository meanwhile; what he was at is not judged
+	Busy     string    `json:"busy"` // who was changing the repository meanwhile; what that is about is not judged
+
+	Machine []Capability `json:"machine"`
 }
 
 // Diagnose looks at everything that can be wrong with a repository, its records and its trees, and
 // changes nothing.
 func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
-	x := &examination{Repository: r, repo: r.git}
-	var busy string
+	d := Diagnosis{}
+	var err error
+	if d.Findings, d.Busy, err = r.examine(ctx); err != nil {
+		return d, err
+	}
+	d.Machine, err = r.Machine(ctx)
+	return d, err
+}
+
+// examine looks for what is wrong, holding the lock where it can: what is under way is not wrong.
+func (r *Repository) examine(ctx context.Context) (_ []Finding, busy string, _ error) {
+	x := &examination{Repository: r, repo: r.git, findings: []Finding{}}
 	if _, used := store.Taken(r.lockDir()); used {
 		// Waiting for it would be right for a moment and wrong for a lock that hangs.
 		held, err := lock.Acquire(ctx, lock.Request{Dir: r.lockDir(), Command: r.opts.Command})
@@ -50,7 +62,7 @@ func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
 		case errors.Is(err, fs.ErrPermission): // who may not change anything may still look
 			x.unsettled = r.busy()
 		case err != nil:
-			return Diagnosis{}, err
+			return nil, "", err
 		default:
 			defer func() {
 				if err := held.Release(); err != nil {
@@ -59,10 +71,8 @@ func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
 			}()
 		}
 	}
-	if err := x.look(ctx); err != nil {
-		return Diagnosis{}, err
-	}
-	return Diagnosis{Findings: x.findings, Busy: busy}, nil
+	err := x.look(ctx)
+	return x.findings, busy, err
 }
 
 // Fix mends everything that was found under one id and returns what that was. It finishes or undoes

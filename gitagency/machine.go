@@ -25,10 +25,9 @@ const (
 )
 
 // Machine says what this machine offers: its git, what walls can be built from, and the coding agents
-// on PATH. The latter are joined by those of runners, which maps names to the command lines that
-// agency.<runner>.command gives. It tries rather than believes, and leaves nothing behind. What is
-// missing is no error, but says what cannot be done without it.
-func (r *Repository) Machine(ctx context.Context, runners map[string]string) ([]Capability, error) {
+// on PATH, joined by those that agency.<runner>.command names. It tries rather than believes, and leaves
+// nothing behind. What is missing is no error, but says what cannot be done without it.
+func (r *Repository) Machine(ctx context.Context) ([]Capability, error) {
 	features, err := confine.Probe(ctx, r.opts.Env)
 	if err != nil {
 		return nil, fmt.Errorf("look at this machine: %w", err)
@@ -37,7 +36,7 @@ func (r *Repository) Machine(ctx context.Context, runners map[string]string) ([]
 	for _, f := range features {
 		capabilities = append(capabilities, wallCapability(f))
 	}
-	return append(capabilities, agentCapabilities(runner.Find(r.opts.Env, runners))...), nil
+	return append(capabilities, agentCapabilities(runner.Find(r.opts.Env, r.runnerCommands()))...), nil
 }
 
 // gitCapability is always there: a git that is too old opens no repository.

@@ -51,9 +51,18 @@ func machineLab(t *testing.T, programs ...string) (repo *Repository, bin string)
 func TestMachineListsGitThenTheWallsThenTheAgents(t *testing.T) {
 	t.Parallel()
 	repo, bin := machineLab(t, "codex", "claude", "mine")
-	got, err := repo.Machine(t.Context(), map[string]string{"mine": "mine --x", "absent": "no-such-agent"})
+	var warned []string
+	repo.opts.Warn = func(message string) { warned = append(warned, message) }
+	repo.git.Config["agency.mine.command"] = []git.Setting{{Value: "mine --x", Scope: "global"}, {Value: "evil", Scope: "local", Origin: "file:.git/config"}}
+	repo.git.Config["agency.absent.command"] = []git.Setting{{Value: "no-such-agent", Scope: "command"}}
+	repo.git.Config["agency.theirs.command"] = []git.Setting{{Value: "claude", Scope: "worktree", Origin: "file:there"}}
+	got, err := repo.Machine(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	slices.Sort(warned)
+	if len(warned) != 2 || !strings.HasPrefix(warned[0], `ignoring agency.mine.command = "evil" (file:.git/config)`) || !strings.HasPrefix(warned[1], `ignoring agency.theirs.command = "claude" (file:there)`) {
+		t.Errorf("warned %q", warned)
 	}
 	var names []string
 	for _, c := range got {
@@ -85,7 +94,7 @@ func TestMachineListsGitThenTheWallsThenTheAgents(t *testing.T) {
 func TestMachineWithoutAnyAgentSaysHowToNameOne(t *testing.T) {
 	t.Parallel()
 	repo, _ := machineLab(t)
-	got, err := repo.Machine(t.Context(), nil)
+	got, err := repo.Machine(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +110,7 @@ func TestMachineEndsWithItsContext(t *testing.T) {
 	cause := errors.New("the user pressed Ctrl-C")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if got, err := repo.Machine(ctx, nil); !errors.Is(err, cause) {
+	if got, err := repo.Machine(ctx); !errors.Is(err, cause) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }

@@ -94,7 +94,19 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis) error {
 			return err
 		}
 	}
-	return nil
+	if len(d.Findings) == 0 {
+		if _, err := fmt.Fprintln(t.stdout, "nothing is wrong"); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintln(t.stdout); err != nil {
+		return err
+	}
+	rows := [][]string{}
+	for _, m := range d.Machine {
+		rows = append(rows, []string{m.Name, m.State, m.Detail})
+	}
+	return t.printTable([]string{"MACHINE", "STATE", "DETAIL"}, rows)
 }
 
 // findingFields is a finding for scripts.
