@@ -17,6 +17,12 @@ func (x *examination) movedRepository(context.Context) error {
 	if err != nil {
 		return err
 	}
+	var formerly []string
+	for _, r := range repos {
+		if r.RepoID == x.ID {
+			formerly = r.Formerly
+		}
+	}
 	for _, old := range repos {
 		if old.RepoID == x.ID || store.IsDir(old.CommonDir) {
 			continue
@@ -25,7 +31,8 @@ func (x *examination) movedRepository(context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(found, func(id string) bool { _, here := x.entries[id]; return here }) {
+		known := slices.ContainsFunc(found, func(id string) bool { _, here := x.entries[id]; return here })
+		if !known && !slices.Contains(formerly, old.RepoID) {
 			continue
 		}
 		for _, id := range found {

@@ -50,6 +50,20 @@ func TestSixtyFourStartsAtOnceMakeSixtyFourSandboxes(t *testing.T) {
 		}
 	})
 
+	watcher.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if found := l.findings(); len(found) > 0 {
+				t.Errorf("doctor finds %+v", found)
+				return
+			}
+		}
+	})
+
 	ids := make([]string, n)
 	var starts sync.WaitGroup
 	for i := range n {

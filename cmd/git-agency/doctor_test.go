@@ -88,6 +88,8 @@ type ill struct {
 	wreck func(*ward)
 	cured func(*ward) // nil where only a person can mend it
 	risk  bool
+	sweep bool // its mend is also killed at every change of the disk
+	steps bool // its mend is also failed and killed at every step
 }
 
 // ward is a lab with an integration worktree, a sandbox, and work of every kind in both.
@@ -167,7 +169,7 @@ var ills = []ill{
 	{code: "interrupted-creation", id: deadID, wreck: func(w *ward) { w.dies("worktree create/marker:after", "worktree", "create", "new") }, cured: func(w *ward) {}},
 	{code: "empty-record", id: deadID, wreck: func(w *ward) { w.write(filepath.Join(filepath.Dir(w.home), deadID, ".tmp-x"), "") }, cured: func(w *ward) {}},
 	{code: "missing-meta", risk: true, wreck: func(w *ward) { w.remove(filepath.Join(w.home, "meta.json")) }, cured: func(w *ward) { w.keptAll() }},
-	{code: "corrupt-meta", risk: true, wreck: func(w *ward) { w.write(filepath.Join(w.home, "meta.json"), `{"what was": "there"`) }, cured: func(w *ward) {
+	{code: "corrupt-meta", risk: true, steps: true, wreck: func(w *ward) { w.write(filepath.Join(w.home, "meta.json"), `{"what was": "there"`) }, cured: func(w *ward) {
 		w.keptAll()
 		if got := w.git("log", "-1", "--format=%B", trash); !strings.Contains(got, `{"what was": "there"`) {
 			w.t.Errorf("the record was not kept: %q", got)
@@ -176,7 +178,7 @@ var ills = []ill{
 	{code: "id-mismatch", risk: true, wreck: func(w *ward) {
 		w.write(filepath.Join(w.home, "meta.json"), strings.ReplaceAll(w.read(filepath.Join(w.home, "meta.json")), sweepID, deadID))
 	}, cured: func(w *ward) { w.keptAll() }},
-	{code: "corrupt-meta", id: sweepWorktree, risk: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.repoData(), "worktrees", sweepWorktree, "meta.json")) }, cured: func(w *ward) {
+	{code: "corrupt-meta", id: sweepWorktree, risk: true, sweep: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.repoData(), "worktrees", sweepWorktree, "meta.json")) }, cured: func(w *ward) {
 		if got := w.read(filepath.Join(w.agency("worktree", "path", "wt"), "untracked")); got != "u\n" {
 			w.t.Errorf("the worktree holds %q", got)
 		}
@@ -191,12 +193,12 @@ var ills = []ill{
 		w.git("rev-parse", "agency/wt-6161")
 	}},
 	{code: "moved-tree", risk: true, wreck: func(w *ward) { w.git("worktree", "move", w.tree, filepath.Join(w.dir, "home", "moved")) }},
-	{code: "moved-data", risk: true, wreck: func(w *ward) {
+	{code: "moved-data", risk: true, sweep: true, wreck: func(w *ward) {
 		w.rename(w.data, w.data+"2")
 		w.data += "2"
 		w.env = append(w.env, "AGENCY_DATA_DIR="+w.data)
 	}, cured: func(w *ward) { w.works() }},
-	{code: "moved-repository", id: "*", risk: true, wreck: func(w *ward) {
+	{code: "moved-repository", id: "*", risk: true, sweep: true, wreck: func(w *ward) {
 		w.agency("worktree", "adopt")
 		w.rename(w.repo, w.repo+"2")
 		w.repo += "2"
@@ -234,13 +236,13 @@ var ills = []ill{
 		w.remove(filepath.Join(w.tree, ".git"))
 		w.git("init", "-q", w.tree)
 	}},
-	{code: "unlinked-tree", risk: true, wreck: func(w *ward) { w.remove(w.admin(sweepID)) }, cured: func(w *ward) { w.works() }},
+	{code: "unlinked-tree", risk: true, sweep: true, wreck: func(w *ward) { w.remove(w.admin(sweepID)) }, cured: func(w *ward) { w.works() }},
 	{code: "unlinked-tree", risk: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.tree, ".git")) }, cured: func(w *ward) { w.works() }},
 	{code: "unlinked-tree", id: sweepWorktree, risk: true, wreck: func(w *ward) { w.remove(w.admin(sweepWorktree)) }, cured: func(w *ward) {
 		w.git("-C", w.worktree(), "status")
 		w.agency("start", "wt")
 	}},
-	{code: "missing-branch", risk: true, wreck: func(w *ward) { w.git("update-ref", "-d", "refs/heads/agency/sandbox-"+sweepID) }, cured: func(w *ward) { w.works() }},
+	{code: "missing-branch", risk: true, sweep: true, wreck: func(w *ward) { w.git("update-ref", "-d", "refs/heads/agency/sandbox-"+sweepID) }, cured: func(w *ward) { w.works() }},
 	{code: "leftovers", wreck: func(w *ward) {
 		w.write(filepath.Join(w.home, ".tmp-meta.json-1"), "{")
 		w.write(filepath.Join(w.home, "intent.json"), "{}")
@@ -359,6 +361,30 @@ func TestEveryCodeOfTheDoctorHasACase(t *testing.T) {
 	for _, code := range gitagency.FindingCodes() {
 		if !slices.ContainsFunc(ills, func(i ill) bool { return i.code == code }) {
 			t.Errorf("nobody tests %s", code)
+		}
+	}
+}
+
+func TestAMendThatFailsOrIsKilledAtAnyStepIsTakenUpByTheNext(t *testing.T) {
+	t.Parallel()
+	for _, ill := range ills {
+		if !ill.steps {
+			continue
+		}
+		l, tree := newDiscardLab(t)
+		w := &ward{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+		ill.wreck(w)
+		fix := []string{"git-agency", "doctor", "--fix", sweepID}
+		points, restore := l.points(sweep{argv: fix}), l.save()
+		for _, point := range points {
+			for action, code := range map[string]int{"fail": 1, "kill": -1} {
+				if o := l.try([]string{"TEST_FAULT=" + point + "=" + action}, fix...); o.code != code {
+					t.Fatalf("%s=%s ended with %d: %s", point, action, o.code, o.stderr)
+				}
+				l.cure(point)
+				ill.cured(w)
+				restore()
+			}
 		}
 	}
 }

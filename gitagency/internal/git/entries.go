@@ -89,29 +89,28 @@ func (r *Repo) Relink(ctx context.Context, w Registration) error {
 	if fi, err := os.Lstat(filepath.Join(w.Tree, ".git")); err == nil && !fi.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a file", filepath.Join(w.Tree, ".git"))
 	}
-	entry := r.entry(w.Name)
-	files := []struct{ path, content string }{
-		{filepath.Join(dir, "commondir"), "../.."},
-		{filepath.Join(dir, "HEAD"), "ref: " + w.Branch},
-		{filepath.Join(dir, "gitdir"), filepath.Join(w.Tree, ".git")},
-		{filepath.Join(w.Tree, ".git"), "gitdir: " + dir},
-	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	for i, f := range files {
-		if i < 2 && !slices.Contains(entry.Flaws, filepath.Base(f.path)) {
+	flaws := r.entry(w.Name).Flaws
+	for name, content := range map[string]string{"commondir": "../..", "HEAD": "ref: " + w.Branch} {
+		if !slices.Contains(flaws, name) {
 			continue // what HEAD says is the user's to say
 		}
-		if err := durable.WriteFile(f.path, []byte(f.content+"\n"), 0o644); err != nil {
+		if err := durable.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o644); err != nil {
 			return err
 		}
 	}
-	if _, err := os.Lstat(filepath.Join(dir, "index")); err == nil {
-		return nil
+	if _, err := os.Lstat(filepath.Join(dir, "index")); errors.Is(err, fs.ErrNotExist) {
+		if _, err := r.change(ctx, place{gitDir: dir, tree: w.Tree}, "read-tree", "HEAD"); err != nil {
+			return err
+		}
 	}
-	_, err := r.change(ctx, place{gitDir: dir, tree: w.Tree}, "read-tree", "HEAD")
-	return err
+	if err := durable.WriteFile(filepath.Join(w.Tree, ".git"), []byte("gitdir: "+dir+"\n"), 0o644); err != nil {
+		return err
+	}
+	// The last thing, so that whoever finds it finds all of it.
+	return durable.WriteFile(filepath.Join(dir, "gitdir"), []byte(filepath.Join(w.Tree, ".git")+"\n"), 0o644)
 }
 
 // RepairEntry makes an entry of somebody else's readable for git again, from what is left of it. One that

@@ -58,6 +58,14 @@ func (s Store) Relocate(from, to, commonDir string, now time.Time) error {
 	if err := s.EnsureRepo(to, commonDir, now); err != nil {
 		return err
 	}
+	// First of all the decision: who takes this up later cannot tell from what is left any more.
+	if err := updateJSON(filepath.Join(s.RepoDir(to), "repo.json"), func(r *RepoRecord) {
+		if !slices.Contains(r.Formerly, from) {
+			r.Formerly = append(r.Formerly, from)
+		}
+	}); err != nil {
+		return err
+	}
 	// A tree moves before its record, so that no record is ever without what it promises.
 	for _, kind := range []string{"sandboxes", "invocations", "worktrees"} {
 		found, err := s.IDs(from, kind)

@@ -80,6 +80,7 @@ type RepoRecord struct {
 	RepoID        string    `json:"repo_id"`
 	CommonDir     string    `json:"common_dir"`
 	CreatedAt     time.Time `json:"created_at"`
+	Formerly      []string  `json:"formerly,omitempty"` // ids it had elsewhere, whose records belong here
 }
 
 // EnsureRepo makes the directories of a repository and says in repo.json whose they are. The caller
@@ -97,7 +98,7 @@ func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 	path := filepath.Join(dir, "repo.json")
 	data, err := durable.ReadFile(path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
-		return writeJSON(path, RepoRecord{SchemaVersion, repoID, commonDir, now.UTC().Truncate(time.Second)})
+		return writeJSON(path, RepoRecord{SchemaVersion: SchemaVersion, RepoID: repoID, CommonDir: commonDir, CreatedAt: now.UTC().Truncate(time.Second)})
 	}
 	if err != nil {
 		return err
