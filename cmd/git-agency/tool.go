@@ -32,6 +32,10 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	if completing(args) {
 		return 0 // pressing TAB never runs anything
 	}
+	if asksToComplete(args) {
+		t.complete(ctx, args[2:])
+		return 0
+	}
 	app := t.app()
 	words, _, _ := permute(app, args, nil)
 	err := app.RunContext(ctx, words)
