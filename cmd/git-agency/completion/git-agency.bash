@@ -18,16 +18,21 @@ _git_agency ()
 
 	for ((i = 1; i < ${#__git_C_args[@]}; i += 2)); do
 		__git_agency_split "${__git_C_args[i]}"
-		options+=(-C "${line[0]/#\~\//$HOME/}")
+		options+=(-C "${line[0]}")
 	done
 	if [[ -n ${__git_dir-} ]]; then
 		__git_agency_split "$__git_dir"
-		options+=(--git-dir="${line[0]/#\~\//$HOME/}")
+		options+=(--git-dir "${line[0]}")
 	fi
 	for ((i = 1; i + 1 < __git_cmd_idx; i++)); do
 		if [[ ${words[i]} == -c ]]; then
 			__git_agency_split "${words[i + 1]}"
 			options+=(-c "${line[0]}")
+		fi
+	done
+	for ((i = 0; i < ${#options[@]}; i++)); do
+		if [[ ${options[i]} == '~/'* ]]; then
+			options[i]=$HOME/${options[i]:2}
 		fi
 	done
 

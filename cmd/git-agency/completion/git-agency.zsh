@@ -38,8 +38,8 @@ _git-agency () {
       about=${answer#*$'\t'}
     fi
     if [[ -n $value ]]; then
-      # _describe takes the colon for its own.
-      candidates+=("${${value//\\/\\\\}//:/\\:}${about:+:$about}")
+      # To _describe, a backslash escapes and a colon separates.
+      candidates+=("${${value//\\/\\\\}//:/\\:}${about:+:${about//\\/\\\\}}")
     else
       shell=$about
     fi
@@ -68,9 +68,16 @@ _git-agency () {
   fi
 }
 
-# As a file of $fpath this is the body of the function; read by eval, it only defines it.
+# As a file of $fpath this is the body of the function. Read by eval it only defines it, and has to
+# tell _git, which looks for commands of others in $fpath.
 if [[ $funcstack[1] == _git-agency ]]; then
   _git-agency "$@"
 elif (( $+functions[compdef] )); then
   compdef _git-agency git-agency
+  () {
+    local -a others
+    zstyle -g others ':completion:*:*:git:*' user-commands
+    zstyle ':completion:*:*:git:*' user-commands "${(@)others:#agency:*}" \
+      agency:'many coding agents on one repository, and nothing lost'
+  }
 fi
