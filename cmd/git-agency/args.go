@@ -81,7 +81,8 @@ func permute(app *cli.App, args []string, ownsChild func(*cli.Command) bool) (ou
 // never run an action: urfave ignores the request when a `--` is among the
 // words or EnableBashCompletion is off, and TAB would start an agent.
 func completing(args []string) bool {
-	return len(args) > 0 && args[len(args)-1] == "--generate-bash-completion"
+	words := []string{"--generate-bash-completion", "--generate-shell-completion"} // of urfave, in its versions
+	return len(args) > 0 && slices.Contains(words, args[len(args)-1])
 }
 
 // argLevel is the program or a command as named on the command line, with the

@@ -1,7 +1,8 @@
 // Command git-agency is "git agency": many coding agents, one repository, nothing lost.
 //
 // This package turns words into requests and results into text; everything it can do is in package
-// gitagency. Every command has a file of its own name; tool, args, usage, output and exit serve them all.
+// gitagency. Every command has a file of its own name; tool, args, complete, usage, output and exit serve
+// them all.
 //
 // What it prints follows four rules. Results go to standard output, everything else to standard
 // error. Errors read like git's: "fatal: …" or "error: …", in lower case and without a full stop,
@@ -32,6 +33,7 @@ func (t *tool) commands() []*cli.Command {
 		t.discardCommand(),
 		t.doctorCommand(),
 		t.configCommand(),
+		t.completionCommand(),
 		t.helpCommand(),
 		t.versionCommand(),
 	}

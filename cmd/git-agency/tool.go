@@ -32,6 +32,10 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	if completing(args) {
 		return 0 // pressing TAB never runs anything
 	}
+	if asksToComplete(args) {
+		t.complete(ctx, args[2:])
+		return 0
+	}
 	app := t.app()
 	words, _, _ := permute(app, args, nil)
 	err := app.RunContext(ctx, words)
@@ -58,6 +62,12 @@ func (t *tool) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              onUsageError,
+		Before: func(c *cli.Context) error {
+			if c.Bool("version") && c.Args().Present() {
+				return &usageError{err: errors.New("--version takes no command"), usage: c.App.UsageText}
+			}
+			return nil
+		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("version") {
 				return t.printVersion()
