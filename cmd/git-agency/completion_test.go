@@ -225,19 +225,19 @@ func TestCompletionFollowsItsTable(t *testing.T) {
 	app.Flags = append(app.Flags, &cli.BoolFlag{Name: "color"}, &cli.BoolFlag{Name: "secret", Hidden: true})
 	app.Commands = append(app.Commands,
 		&cli.Command{Name: "secret", Hidden: true},
-		&cli.Command{Name: "doctor", Flags: []cli.Flag{
+		&cli.Command{Name: "clinic", Flags: []cli.Flag{
 			&cli.StringFlag{Name: "fix"},
 			&cli.StringFlag{Name: "prefix"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}},
 		}})
 	tests := []struct{ name, line, want string }{
-		{"what is broken can be repaired", "doctor --fix ~", "20260128120013-6262\tinvocation, lost, broken: missing-tree\n" + badWorktree},
-		{"the shell knows directories", "doctor --prefix=~", "\tdirectories\n"},
-		{"a flag of the program can stand anywhere", "doctor --color=~", "--color=always\n--color=auto\n--color=never\n"},
-		{"a value that is optional is no next word", "doctor --color ~", ""},
-		{"a flag may be given twice", "doctor --prefix=x --fix y -e A --", "--env\n--help\tshow help\n--color\n"},
-		{"what is hidden stays so", "sec", commandLines(tool.app().Commands) + "doctor\n"},
-		{"also as a flag", "doctor --prefix=x --fix y --sec", "--env\n--help\tshow help\n--color\n"},
+		{"what is broken can be repaired", "clinic --fix ~", "20260128120013-6262\tinvocation, lost, broken: missing-tree\n" + badWorktree},
+		{"the shell knows directories", "clinic --prefix=~", "\tdirectories\n"},
+		{"a flag of the program can stand anywhere", "clinic --color=~", "--color=always\n--color=auto\n--color=never\n"},
+		{"a value that is optional is no next word", "clinic --color ~", ""},
+		{"a flag may be given twice", "clinic --prefix=x --fix y -e A --", "--env\n--help\tshow help\n--color\n"},
+		{"what is hidden stays so", "sec", commandLines(tool.app().Commands) + "clinic\n"},
+		{"also as a flag", "clinic --prefix=x --fix y --sec", "--env\n--help\tshow help\n--color\n"},
 	}
 	for _, tt := range tests {
 		words := strings.Split(strings.ReplaceAll(tt.line, "~", ""), " ")
