@@ -3,6 +3,8 @@
 GO      ?= go
 PREFIX  ?= $(HOME)/.local
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+INSTALLED = $(DESTDIR)$(PREFIX)/bin/git-agency
+MANUAL  := cmd/git-agency/manual/git-agency.1
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 export CGO_ENABLED ?= 0
@@ -40,8 +42,19 @@ fuzz: ## fuzz every parser for FUZZTIME each
 demo: build ## the main job, end to end, on a throw-away repository
 	scripts/demo.sh $(CURDIR)/bin
 
-install: build ## install into PREFIX/bin (default ~/.local)
-	install -d '$(DESTDIR)$(PREFIX)/bin'
-	install -m 755 bin/git-agency '$(DESTDIR)$(PREFIX)/bin/git-agency'
+man: ## render the manual page from its source
+	$(GO) run ./scripts/man <$(MANUAL).md >$(MANUAL).new
+	mv $(MANUAL).new $(MANUAL)
 
-.PHONY: help build test bench lint fmt cover fuzz demo install
+# With DESTDIR everything stays below it, for those who make packages. Without it, what a shell looks for
+# in directories of the user's goes there.
+install: build ## install program, manual and completions into PREFIX (default ~/.local)
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 bin/git-agency '$(INSTALLED)'
+	'$(INSTALLED)' setup $(if $(DESTDIR),--prefix '$(DESTDIR)$(PREFIX)' --json >/dev/null)
+
+uninstall: ## take away what install installed
+	test ! -e '$(INSTALLED)' || '$(INSTALLED)' setup --undo $(if $(DESTDIR),--prefix '$(DESTDIR)$(PREFIX)')
+	rm -f '$(INSTALLED)'
+
+.PHONY: help build test bench lint fmt cover fuzz demo man install uninstall

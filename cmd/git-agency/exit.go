@@ -160,6 +160,8 @@ func hints(err error) []string {
 		return []string{"discard them first, or archive the worktree anyway with --force; they stay as they are"}
 	case errors.As(err, &workedIn):
 		return []string{"take away what is worth keeping, remove it with 'rm -rf " + quote(workedIn.Path) + "', and try again"}
+	case is[*gitagency.ForeignFileError](err):
+		return []string{"move it away and try again, or install elsewhere with --prefix"}
 	case is[*gitagency.DirtyError](err):
 		return []string{"commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy"}
 	case errors.As(err, &cleanup):

@@ -33,6 +33,7 @@ func (t *tool) commands() []*cli.Command {
 		t.discardCommand(),
 		t.doctorCommand(),
 		t.configCommand(),
+		t.setupCommand(),
 		t.completionCommand(),
 		t.helpCommand(),
 		t.versionCommand(),

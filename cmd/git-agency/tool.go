@@ -17,13 +17,14 @@ import (
 // tool is one run of the program: where it prints, and what it was given.
 type tool struct {
 	stdout *bufio.Writer
+	target io.Writer // what stdout writes to
 	stderr io.Writer
 	opts   gitagency.Options
 	args   []string
 }
 
 func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
-	return &tool{stdout: bufio.NewWriter(stdout), stderr: stderr, opts: opts}
+	return &tool{stdout: bufio.NewWriter(stdout), target: stdout, stderr: stderr, opts: opts}
 }
 
 // run runs one command line and returns the exit code.
@@ -59,6 +60,7 @@ func (t *tool) app() *cli.App {
 		ErrWriter:                 t.stderr,
 		HideVersion:               true,
 		HideHelpCommand:           true,
+		CustomAppHelpTemplate:     cli.AppHelpTemplate + longHelp,
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              onUsageError,
@@ -83,6 +85,10 @@ func tame(commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = onUsageError
 		c.HideHelpCommand = true
+		c.CustomHelpTemplate = cli.CommandHelpTemplate + longHelp
+		if len(c.Subcommands) > 0 {
+			c.CustomHelpTemplate = cli.SubcommandHelpTemplate + longHelp
+		}
 		if len(c.Subcommands) > 0 && c.Action == nil {
 			group := c
 			c.Action = func(ctx *cli.Context) error { return unknownCommand(ctx, group.Subcommands, group.UsageText) }
