@@ -170,6 +170,8 @@ func hints(err error) []string {
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
 	case errors.Is(err, syscall.ENOSPC):
 		return []string{"the disk is full; nothing of this attempt was kept"}
+	case errors.Is(err, fs.ErrPermission) && is[*setupError](err):
+		return []string{"run it as a user who may write there, or install elsewhere with --prefix"}
 	case errors.Is(err, fs.ErrPermission):
 		return []string{"check who owns the repository and the data directory"}
 	}

@@ -80,7 +80,9 @@ func parseManual(source string) []manualBlock {
 	return blocks
 }
 
-func oneLine(lines ...string) string { return strings.Join(strings.Fields(strings.Join(lines, " ")), " ") }
+func oneLine(lines ...string) string {
+	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
+}
 
 // manualSection is the part of the manual under a heading, and under those that begin with it: of a group
 // of commands, also what is about each of them.

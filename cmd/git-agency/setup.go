@@ -53,6 +53,9 @@ Exit status: 0 done, or nothing to do; 1 failed, nothing changed; 129 usage.`,
 				return err
 			}
 			installed, err := gitagency.Install(c.Context, req)
+			if err != nil {
+				err = &setupError{err}
+			}
 			if err != nil && len(installed.Files) == 0 {
 				return err
 			}
@@ -74,6 +77,12 @@ Exit status: 0 done, or nothing to do; 1 failed, nothing changed; 129 usage.`,
 		},
 	}
 }
+
+// setupError is an installation that failed; what to do about it has nothing to do with a repository.
+type setupError struct{ err error }
+
+func (e *setupError) Error() string { return e.err.Error() }
+func (e *setupError) Unwrap() error { return e.err }
 
 // ownPrefix is the directory above the one this program was called from: as it was named, or as it is
 // found in PATH, which may be a link to where it really is. Programs look beside what is in PATH.
