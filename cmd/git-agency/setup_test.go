@@ -331,6 +331,59 @@ func TestWhatIsBesideTheProgramIsFoundByTheNameItWasCalledBy(t *testing.T) {
 	}
 }
 
+func TestMakeInstallsAndUninstallsAllOfIt(t *testing.T) {
+	t.Parallel()
+	needs(t, "make", "install")
+	for name, place := range map[string]func(u newcomer) (args []string, root string){
+		"for one user": func(u newcomer) ([]string, string) {
+			return []string{"PREFIX=" + filepath.Join(u.home, "opt")}, filepath.Join(u.home, "opt")
+		},
+		"for a package, made in a home": func(u newcomer) ([]string, string) {
+			return []string{"PREFIX=/usr", "DESTDIR=" + filepath.Join(u.home, "stage")}, filepath.Join(u.home, "stage", "usr")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := newNewcomer(t, "bin")
+			args, root := place(u)
+			// The program is this test's own, and is taken for built.
+			args = append([]string{"make", "-s", "-C", repositoryTop(t), "-o", "build", "PROGRAM=" + filepath.Join(u.bin, "git-agency")}, args...)
+			mkdir(t, filepath.Join(root, "bin"))
+			before := u.everything()
+			for range 2 { // twice is fine
+				u.must(append(args, "install")...)
+			}
+			for _, file := range []string{"bin/git-agency", "share/man/man1/git-agency.1"} {
+				if !exists(filepath.Join(root, file)) {
+					t.Errorf("%s is not installed", file)
+				}
+			}
+			if strings.Contains(name, "package") {
+				for _, dir := range []string{".local", ".config"} {
+					if exists(filepath.Join(u.home, dir)) {
+						t.Errorf("a package was made, and something went to %s", dir)
+					}
+				}
+			}
+			for range 2 {
+				u.must(append(args, "uninstall")...)
+			}
+			if d := diff(before, u.everything()); d != "" {
+				t.Errorf("this is left:\n%s", d)
+			}
+		})
+	}
+}
+
+func repositoryTop(t *testing.T) string {
+	t.Helper()
+	top, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
 // With the completions that ship, setup installs one for each of the shells, and they can be read back.
 func TestSetupInstallsEveryCompletionThatShips(t *testing.T) {
 	t.Parallel()
