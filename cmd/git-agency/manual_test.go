@@ -26,7 +26,6 @@ import (
 var awaited = map[string][]string{
 	"git agency":            {"color", "no-color"},
 	"git agency ls":         {"format"},
-	"git agency doctor":     nil,
 	"git agency prune":      nil,
 	"git agency completion": nil,
 }
@@ -305,6 +304,19 @@ func TestTheManualExplainsExactlyTheSettingsThereAre(t *testing.T) {
 	}
 }
 
+func TestTheManualExplainsExactlyTheFindingsThereAre(t *testing.T) {
+	t.Parallel()
+	var explained []string
+	for _, b := range own(manualSection(parseManual(manualSource), "git agency doctor")) {
+		if b.kind == definition && !strings.HasPrefix(b.term, "`-") {
+			explained = append(explained, literals(b.term)...)
+		}
+	}
+	if known := gitagency.FindingCodes(); !slices.Equal(explained, known) {
+		t.Errorf("the manual explains %q, there are %q", explained, known)
+	}
+}
+
 func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 	t.Parallel()
 	var json []string
@@ -348,6 +360,7 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 	for what, fields := range map[string][]field{
 		"an invocation":           porcelain(gitagency.Invocation{}),
 		"an integration worktree": worktreeFields(gitagency.Worktree{}),
+		"a finding":               findingFields(gitagency.Finding{}),
 		"a setting":               settingFields(gitagency.Setting{}),
 	} {
 		var keys []string
@@ -359,6 +372,7 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 			if _, after, ok := strings.Cut(b.text, what); ok && strings.Contains(after, "are `") {
 				sentence, _, _ := strings.Cut(after, ". ")
 				found = true
+				sentence = regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(sentence, "") // what values a key has
 				if got := literals(sentence); !slices.Equal(got, keys) {
 					t.Errorf("of %s, the manual names the keys %q, there are %q", what, got, keys)
 				}
