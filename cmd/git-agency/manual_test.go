@@ -24,10 +24,9 @@ import (
 // awaited is what the manual tells already and the tool does not have yet: whole commands, or flags of
 // those that are there. What has arrived must be taken off the list.
 var awaited = map[string][]string{
-	"git agency":            {"color", "no-color"},
-	"git agency ls":         {"format"},
-	"git agency prune":      nil,
-	"git agency completion": nil,
+	"git agency":       {"color", "no-color"},
+	"git agency ls":    {"format"},
+	"git agency prune": nil,
 }
 
 // isAwaited reports whether a command is not there yet as a whole.

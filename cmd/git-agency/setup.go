@@ -78,6 +78,17 @@ Exit status: 0 done, or nothing to do; 1 failed, nothing changed; 129 usage.`,
 	}
 }
 
+// shellScripts are the completions, by shell.
+func shellScripts() map[string][]byte {
+	scripts := map[string][]byte{}
+	for _, shell := range completionShells {
+		if script, ok := completionScript(shell); ok {
+			scripts[shell] = script
+		}
+	}
+	return scripts
+}
+
 // setupError is an installation that failed; what to do about it has nothing to do with a repository.
 type setupError struct{ err error }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,29 +34,6 @@ func newNewcomer(t *testing.T, bin string) newcomer {
 	}
 	l.env = append(l.env, "PATH="+l.bin+string(os.PathListSeparator)+os.Getenv("PATH"), "MANPAGER=cat")
 	return newcomer{l, home}
-}
-
-// needs skips a test for want of a program.
-func needs(t *testing.T, programs ...string) {
-	t.Helper()
-	for _, p := range programs {
-		if _, err := exec.LookPath(p); err != nil {
-			t.Skipf("not tested for want of %s", p)
-		}
-	}
-}
-
-// bashCompletion skips a test where bash-completion, or git's part of it, is not installed.
-func bashCompletion(t *testing.T) string {
-	t.Helper()
-	needs(t, "bash")
-	dir := "/usr/share/bash-completion"
-	for _, file := range []string{"bash_completion", "completions/git"} {
-		if !exists(filepath.Join(dir, file)) {
-			t.Skipf("not tested for want of %s", filepath.Join(dir, file))
-		}
-	}
-	return dir
 }
 
 func TestANewUserInstallsReadsTheManualAndLeavesNoTrace(t *testing.T) {
@@ -136,7 +112,7 @@ var prefixes = map[string]func(newcomer) (prefix string, staged bool){
 
 func TestBashLoadsTheCompletionWhenItMeetsTheCommand(t *testing.T) {
 	t.Parallel()
-	dir := bashCompletion(t)
+	loader, gits := bashCompletion(t), gitsCompletion(t)
 	for name, place := range prefixes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,8 +122,8 @@ func TestBashLoadsTheCompletionWhenItMeetsTheCommand(t *testing.T) {
 			if hint, ok := u.installPlaceholders(prefix, staged)["bash"]; ok {
 				t.Errorf("there is something left to do: %+v", hint)
 			}
-			script := `. "$1/bash_completion" && . "$1/completions/git" && __git_complete_command agency`
-			if got := u.must("bash", "--noprofile", "--norc", "-c", script, "bash", dir); got != "placeholder for bash" {
+			script := `. "$1" && . "$2" && __git_complete_command agency`
+			if got := u.must("bash", "--noprofile", "--norc", "-c", script, "bash", loader, gits); got != "placeholder for bash" {
 				t.Errorf("git's completion called %q", got)
 			}
 		})
@@ -333,7 +309,8 @@ func TestWhatIsBesideTheProgramIsFoundByTheNameItWasCalledBy(t *testing.T) {
 
 func TestMakeInstallsAndUninstallsAllOfIt(t *testing.T) {
 	t.Parallel()
-	needs(t, "make", "install")
+	needs(t, "make")
+	needs(t, "install")
 	for name, place := range map[string]func(u newcomer) (args []string, root string){
 		"for one user": func(u newcomer) ([]string, string) {
 			return []string{"PREFIX=" + filepath.Join(u.home, "opt")}, filepath.Join(u.home, "opt")
@@ -384,6 +361,22 @@ func repositoryTop(t *testing.T) string {
 	return top
 }
 
+func TestTabWorksInBashOnceSetupHasRun(t *testing.T) {
+	t.Parallel()
+	for _, bin := range []string{".local/bin", "go/bin"} {
+		t.Run(bin, func(t *testing.T) {
+			t.Parallel()
+			gitsCompletion(t)
+			u := newNewcomer(t, bin)
+			u.git("agency", "setup")
+			got := u.replies([]string{"source " + bashCompletion(t)}, "git agency work")
+			if len(got) != 1 || strings.TrimSpace(got[0]) != "worktree" {
+				t.Errorf("TAB offers %q", got)
+			}
+		})
+	}
+}
+
 // With the completions that ship, setup installs one for each of the shells, and they can be read back.
 func TestSetupInstallsEveryCompletionThatShips(t *testing.T) {
 	t.Parallel()
@@ -396,14 +389,12 @@ func TestSetupInstallsEveryCompletionThatShips(t *testing.T) {
 		"fish": ".config/fish/conf.d/git-agency.fish",
 	}
 	scripts := shellScripts()
-	for shell, file := range installed {
-		if got := u.read(filepath.Join(u.home, file)); !strings.HasPrefix(got, string(scripts[shell])) || (got == "") != (scripts[shell] == nil) {
-			t.Errorf("%s holds %.100q", file, got)
-		}
+	if got := slices.Sorted(maps.Keys(scripts)); !slices.Equal(got, []string{"bash", "fish", "zsh"}) {
+		t.Errorf("there are scripts for %q", got)
 	}
-	for shell := range maps.Keys(scripts) {
-		if installed[shell] == "" {
-			t.Errorf("nobody knows where a completion for %s goes", shell)
+	for shell, file := range installed {
+		if got := u.read(filepath.Join(u.home, file)); !strings.HasPrefix(got, string(scripts[shell])) || got == "" {
+			t.Errorf("%s holds %.100q", file, got)
 		}
 	}
 	u.git("agency", "setup", "--undo")
