@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,21 +37,11 @@ Exit status: 0 done, or nothing to do; 1 failed, nothing changed; 129 usage.`,
 			if c.IsSet("prefix") && c.String("prefix") == "" {
 				return asUsage(c, errors.New("--prefix needs a value"))
 			}
-			files := map[string][]byte{"manual": manualPage}
-			maps.Copy(files, shellScripts())
-			req := gitagency.InstallRequest{
-				Files: files, Undo: c.Bool("undo"), DryRun: c.Bool("dry-run"), Env: t.opts.Env, Fault: t.opts.Fault,
-			}
-			var err error
-			if c.IsSet("prefix") {
-				req.Staged = true
-				req.Prefix, err = filepath.Abs(c.String("prefix"))
-			} else {
-				req.Prefix, err = ownPrefix(t.args[0], os.Getenv("PATH"))
-			}
+			req, err := t.installRequest(c.String("prefix"))
 			if err != nil {
 				return err
 			}
+			req.Undo, req.DryRun = c.Bool("undo"), c.Bool("dry-run")
 			installed, err := gitagency.Install(c.Context, req)
 			if err != nil {
 				err = &setupError{err}
@@ -78,15 +68,52 @@ Exit status: 0 done, or nothing to do; 1 failed, nothing changed; 129 usage.`,
 	}
 }
 
-// shellScripts are the completions, by shell.
-func shellScripts() map[string][]byte {
-	scripts := map[string][]byte{}
+// installRequest asks for everything that belongs beside the program; without a prefix, beside this one.
+func (t *tool) installRequest(prefix string) (req gitagency.InstallRequest, err error) {
+	req = gitagency.InstallRequest{Files: map[string][]byte{"manual": manualPage}, Env: t.opts.Env, Fault: t.opts.Fault}
 	for _, shell := range completionShells {
 		if script, ok := completionScript(shell); ok {
-			scripts[shell] = script
+			req.Files[shell] = script
 		}
 	}
-	return scripts
+	if prefix != "" {
+		req.Staged = true
+		req.Prefix, err = filepath.Abs(prefix)
+	} else {
+		req.Prefix, err = ownPrefix(t.args[0], os.Getenv("PATH"))
+	}
+	return req, err
+}
+
+// installedParts says of the manual and the completions whether they are there.
+func (t *tool) installedParts(ctx context.Context) ([]gitagency.Capability, error) {
+	req, err := t.installRequest("")
+	if err != nil {
+		return nil, err
+	}
+	req.DryRun = true
+	would, err := gitagency.Install(ctx, req)
+	if err != nil && len(would.Files) == 0 {
+		return nil, err
+	}
+	var parts []gitagency.Capability
+	for _, f := range would.Files {
+		part := gitagency.Capability{Name: f.Kind, State: gitagency.CapabilityMissing, Detail: "install it with 'git agency setup'"}
+		if f.Kind != "manual" {
+			part.Name = "completion " + f.Kind
+		}
+		switch f.Action {
+		case gitagency.FileUnchanged:
+			part.State, part.Detail = gitagency.CapabilityOK, f.Path
+		case gitagency.FileReplaced:
+			part.Detail = f.Path + " is of another version; 'git agency setup' renews it"
+		case gitagency.FileLeft:
+			part.Detail = f.Path + ": " + f.Why
+		case gitagency.FileWritten, gitagency.FileRemoved, gitagency.FileAbsent:
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
 }
 
 // setupError is an installation that failed; what to do about it has nothing to do with a repository.
