@@ -44,7 +44,7 @@ func (t *tool) report(err error) int {
 		fmt.Fprintf(t.stderr, "usage: %s\n", usage.usage)
 	}
 	for _, hint := range hints(err) {
-		fmt.Fprintf(t.stderr, "hint: %s\n", printable(hint))
+		fmt.Fprintf(t.stderr, "%s %s\n", t.prefix("hint:"), printable(hint))
 	}
 	return code
 }
@@ -93,6 +93,8 @@ func hints(err error) []string {
 		workedIn  *gitagency.WorkedInError
 	)
 	switch {
+	case is[*formatError](err):
+		return []string{"the fields are " + strings.Join(atomNames(), ", ")}
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
 		return []string{"list the worktrees with 'git agency worktree ls --all'"}
 	case errors.As(err, &notFound):
