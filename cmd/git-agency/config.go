@@ -33,6 +33,7 @@ Exit status: 0, whatever is found; 129 usage.`,
 					t.warn(err.Error())
 				}
 			}
+			t.forgiveSettings()
 			return list(t, c, settings, settingFields,
 				[]string{"KEY", "VALUE", "FROM", "MEANING"},
 				func(s gitagency.Setting) []string {

@@ -63,6 +63,19 @@ func (t *tool) readSettings() (gitagency.TerminalSettings, error) {
 	return gitagency.ReadTerminalSettings(t.ctx, t.opts)
 }
 
+// forgiveSettings is for the command that shows what is wrong with them, and must not fail for it.
+func (t *tool) forgiveSettings() {
+	read := t.settings
+	t.settings = func() (gitagency.TerminalSettings, error) {
+		settings, err := read()
+		t.settings = func() (gitagency.TerminalSettings, error) { return settings, nil } // a warning asks too
+		if err != nil {
+			t.warn(err.Error())
+		}
+		return settings, nil
+	}
+}
+
 // watched reports whether a person is at the other end, if need be behind a pager.
 func (t *tool) watched() bool { return isTerminal(t.results) || t.pagerInUse() }
 

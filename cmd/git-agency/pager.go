@@ -85,7 +85,7 @@ func (s *screen) Write(p []byte) (int, error) {
 func (s *screen) start() {
 	look, err := s.t.look()
 	if err != nil {
-		s.t.warn("no pager, and no colour: " + err.Error())
+		s.t.warn("no colour and no pager: " + err.Error())
 		return
 	}
 	if look.pager == "" {
