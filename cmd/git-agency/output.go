@@ -144,14 +144,11 @@ func cQuote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, c := range []byte(s) {
+		at := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c)
 		switch {
-		case c == '"' || c == '\\':
+		case at >= 0:
 			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c == '\n':
-			b.WriteString(`\n`)
-		case c == '\t':
-			b.WriteString(`\t`)
+			b.WriteByte(`abtnvfr"\`[at])
 		case c < 0x20 || c == 0x7f:
 			fmt.Fprintf(&b, `\%03o`, c)
 		default:
