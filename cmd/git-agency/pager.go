@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -132,17 +131,12 @@ func (s *screen) show(p []byte) error {
 	return err
 }
 
-// pagedMessages are shown by the pager too, in their place between the results.
+// pagedMessages are shown by the pager too, in their place between the results. Where it shows nothing
+// any more, they are still told.
 type pagedMessages struct{ *screen }
 
 func (m pagedMessages) Write(p []byte) (int, error) {
-	if err := m.t.stdout.Flush(); err != nil {
-		return 0, err
-	}
-	if err := m.show(p); err != nil {
-		return 0, err
-	}
-	if m.quit {
+	if err := errors.Join(m.t.stdout.Flush(), m.show(p)); err != nil || m.quit {
 		return m.t.messages.Write(p)
 	}
 	m.keep(p)
@@ -169,7 +163,7 @@ func (s *screen) end(ctx context.Context, code int) int {
 		}
 		return code
 	case err != nil && !errors.Is(err, gitagency.ErrPagerQuit):
-		s.t.warn(strings.TrimSpace("the pager: " + err.Error()))
+		s.t.warn("the pager: " + err.Error())
 		return code
 	case code != 0:
 		return code

@@ -167,12 +167,16 @@ func TestNothingToShowStartsNoPager(t *testing.T) {
 
 func TestARepositoryCannotNameAPager(t *testing.T) {
 	t.Parallel()
-	for _, key := range []string{"core.pager", "pager.agency"} {
-		l := newLab(t)
+	for _, tt := range []struct{ key, tool string }{
+		{"core.pager", "git agency"},
+		{"core.pager", "git-agency"},
+		{"pager.agency", "git-agency"}, // git itself would believe it before it starts us
+	} {
+		key, l := tt.key, newLab(t)
 		l.agency("worktree", "create", "payments")
 		mark := filepath.Join(l.dir, "evil")
 		l.git("config", key, "touch '"+mark+"'; cat")
-		out := l.onTerminal(200, []string{"PAGER=" + prefixed}, "git-agency", "worktree", "ls", "--no-color").ends()
+		out := l.onTerminal(200, []string{"PAGER=" + prefixed}, strings.Fields(tt.tool+" worktree ls --no-color")...).ends()
 		if exists(mark) {
 			t.Errorf("%s of the repository was run", key)
 		}
