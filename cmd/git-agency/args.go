@@ -117,6 +117,14 @@ func flagOwner(levels []*argLevel, word string) (owner *argLevel, takesValue boo
 	return levels[len(levels)-1], false
 }
 
+// attachedFlag is a flag whose value, if it has one, is attached to it by an
+// equals sign: in `--color ls`, as in git, ls is not the colour. Its Value must
+// have IsBoolFlag, by which the flag package knows the same.
+type attachedFlag struct{ *cli.GenericFlag }
+
+func (f attachedFlag) TakesValue() bool { return false }
+func (f attachedFlag) String() string   { return cli.FlagStringer(f) }
+
 // isFlag excludes a lone `-`, which stands for standard input.
 func isFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 

@@ -136,7 +136,7 @@ func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
 
 		{"every invocation can be shown", "show ~", liveInvocations + doneInvocation + lostInvocation},
 		{"every invocation has had a path", "path ~", liveInvocations + doneInvocation + lostInvocation},
-		{"an alias of a command is the command", "worktree list --all", "--all\talso those that are archived or broken\n--json\tprint JSON\n--porcelain\tprint blocks of 'key value' lines for scripts\n-z\twith --porcelain, end lines with NUL instead of newline\n--help\tshow help\n"},
+		{"an alias of a command is the command", "worktree list --all", "--all\talso those that are archived or broken\n--json\tprint JSON\n--porcelain\tprint blocks of 'key value' lines for scripts\n-z\twith --porcelain, end lines with NUL instead of newline\n" + colorLines + "--help\tshow help\n"},
 		{"what is not discarded yet can be discarded", "discard ~", liveInvocations + lostInvocation},
 		{"several can be discarded", "discard 20260128120013-6262 --json ~", liveInvocations},
 		{"but each only once", "discard 20260128120013-6262 20260128120010-6262 ~", "20260128120011-6262\tpayments, starting\n"},
@@ -166,10 +166,10 @@ func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
 		{"git knows commits", "worktree create n --from ~", "\tcommits\n"},
 		{"git knows commits, behind an equals sign too", "worktree create n --from=x", "\tcommits\n"},
 
-		{"a flag that was given is not offered again", "path --json -", "--help\tshow help\n"},
-		{"a flag that was given in short is not offered again", "worktree ls -a --porcelain -", "--json\tprint JSON\n-z\twith --porcelain, end lines with NUL instead of newline\n--help\tshow help\n"},
-		{"of all flags, a group has the program's", "worktree -", "--help\tshow help\n"},
-		{"the program's flags", "-", "--help\tshow help\n--version\tprint the version and exit\n"},
+		{"a flag that was given is not offered again", "path --json -", colorLines + "--help\tshow help\n"},
+		{"a flag that was given in short is not offered again", "worktree ls -a --porcelain -", "--json\tprint JSON\n-z\twith --porcelain, end lines with NUL instead of newline\n" + colorLines + "--help\tshow help\n"},
+		{"of all flags, a group has the program's", "worktree -", colorLines + "--help\tshow help\n"},
+		{"the program's flags", "-", colorLines + "--help\tshow help\n--version\tprint the version and exit\n"},
 
 		{"behind -- nothing is offered", "start -- ~", ""},
 		{"behind -- no flag is offered", "start wt -- -", ""},
@@ -216,13 +216,16 @@ func TestCompletionOffersEveryCommandAndEveryFlag(t *testing.T) {
 	}
 }
 
+// colorLines are two flags of the program's own, as every command offers them.
+const colorLines = "--color\tcolour: --color=always (or --color alone), auto or never\n--no-color\tno colour; the same as --color=never\n"
+
 // Commands and flags that are yet to come, or that other commands have.
 func TestCompletionFollowsItsTable(t *testing.T) {
 	t.Parallel()
 	l := newCompletionLab(t)
 	tool := newTool(io.Discard, io.Discard, gitagency.Options{Dir: l.repo, Env: l.env})
 	app := tool.app()
-	app.Flags = append(app.Flags, &cli.BoolFlag{Name: "color"}, &cli.BoolFlag{Name: "secret", Hidden: true})
+	app.Flags = append(app.Flags, &cli.BoolFlag{Name: "secret", Hidden: true})
 	app.Commands = append(app.Commands,
 		&cli.Command{Name: "secret", Hidden: true},
 		&cli.Command{Name: "clinic", Flags: []cli.Flag{
@@ -235,9 +238,9 @@ func TestCompletionFollowsItsTable(t *testing.T) {
 		{"the shell knows directories", "clinic --prefix=~", "\tdirectories\n"},
 		{"a flag of the program can stand anywhere", "clinic --color=~", "--color=always\n--color=auto\n--color=never\n"},
 		{"a value that is optional is no next word", "clinic --color ~", ""},
-		{"a flag may be given twice", "clinic --prefix=x --fix y -e A --", "--env\n--help\tshow help\n--color\n"},
+		{"a flag may be given twice", "clinic --prefix=x --fix y -e A --", "--env\n" + colorLines + "--help\tshow help\n"},
 		{"what is hidden stays so", "sec", commandLines(tool.app().Commands) + "clinic\n"},
-		{"also as a flag", "clinic --prefix=x --fix y --sec", "--env\n--help\tshow help\n--color\n"},
+		{"also as a flag", "clinic --prefix=x --fix y --sec", "--env\n" + colorLines + "--help\tshow help\n"},
 	}
 	for _, tt := range tests {
 		words := strings.Split(strings.ReplaceAll(tt.line, "~", ""), " ")

@@ -44,7 +44,7 @@ func (t *tool) report(err error) int {
 		fmt.Fprintf(t.stderr, "usage: %s\n", usage.usage)
 	}
 	for _, hint := range hints(err) {
-		fmt.Fprintf(t.stderr, "hint: %s\n", printable(hint))
+		fmt.Fprintf(t.stderr, "%s %s\n", t.prefix("hint:"), printable(hint))
 	}
 	return code
 }
@@ -100,6 +100,8 @@ func hints(err error) []string {
 		return []string{"'git agency doctor --fix <id>' mends what goes by an id"}
 	case errors.As(err, &notFound) && notFound.Kind == "finding":
 		return []string{"'git agency doctor' lists what is wrong, with ids"}
+	case is[*formatError](err):
+		return []string{"the fields are " + strings.Join(atomNames(), ", ")}
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
 		return []string{"list the worktrees with 'git agency worktree ls --all'"}
 	case errors.As(err, &notFound):

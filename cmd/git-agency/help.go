@@ -1,11 +1,9 @@
 package main
 
 import (
-	"os"
 	"slices"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 )
 
 func (t *tool) helpCommand() *cli.Command {
@@ -35,25 +33,23 @@ Exit status: 0 shown; 129 no such command.`,
 			if len(args) > 0 {
 				blocks = manualSection(blocks, title)
 			}
-			width, styled := t.screen()
-			_, err = t.stdout.WriteString(renderManual(blocks, width, styled))
+			look, err := t.look()
+			if err != nil {
+				return err
+			}
+			_, err = t.stdout.WriteString(renderManual(blocks, lineWidth(look), look.color))
 			return err
 		},
 	}
 }
 
-// screen is how wide a line of text may be, and whether a terminal shows it that knows about styles.
-func (t *tool) screen() (width int, styled bool) {
+// lineWidth is how wide a line of text may be.
+func lineWidth(l look) int {
 	const page, least = 80, 40
-	if f, ok := t.target.(*os.File); ok {
-		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
-			width, styled = int(size.Col), os.Getenv("TERM") != "dumb"
-		}
+	if l.width == 0 {
+		return page
 	}
-	if width == 0 {
-		width = page
-	}
-	return max(width, least), styled
+	return max(l.width, least)
 }
 
 // longHelp ends the short help that -h prints.

@@ -43,12 +43,12 @@ func parseManual(source string) []manualBlock {
 		}
 		b := manualBlock{kind: paragraph}
 		if len(lines) > 1 && strings.HasPrefix(lines[1], ": ") {
-			b.kind, b.term, lines = definition, oneLine(lines[0]), lines[1:]
+			b.kind, b.term, lines = definition, unwrapped(lines[0]), lines[1:]
 			lines[0] = lines[0][2:]
 		} else if rest, ok := strings.CutPrefix(lines[0], "- "); ok {
 			b.kind, lines[0] = bullet, rest
 		}
-		b.text = oneLine(lines...)
+		b.text = unwrapped(lines...)
 		blocks, lines = append(blocks, b), nil
 	}
 	var verbatim *strings.Builder
@@ -66,7 +66,7 @@ func parseManual(source string) []manualBlock {
 		case strings.HasPrefix(line, "%"): // the title, which is for man
 		case marks > 0 && strings.HasPrefix(line[marks:], " "):
 			flush()
-			blocks = append(blocks, manualBlock{kind: heading, level: marks, text: oneLine(line[marks:])})
+			blocks = append(blocks, manualBlock{kind: heading, level: marks, text: unwrapped(line[marks:])})
 		case strings.TrimSpace(line) == "":
 			flush()
 		case strings.HasPrefix(line, "- "):
@@ -80,7 +80,7 @@ func parseManual(source string) []manualBlock {
 	return blocks
 }
 
-func oneLine(lines ...string) string {
+func unwrapped(lines ...string) string {
 	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -26,7 +27,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	const undefined = "flag provided but not defined: -"
 	usage, flags := c.App.UsageText, c.App.Flags
 	if c.Command != nil && c.Command.UsageText != "" {
-		usage, flags = c.Command.UsageText, c.Command.Flags
+		usage, flags = c.Command.UsageText, append(slices.Clone(c.Command.Flags), flags...)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), undefined); ok {
 		var names []string
