@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Key is one setting of ours in git config.
@@ -110,7 +111,7 @@ func (k Key) setting(name string, config git.Config, env []string) (s Setting, i
 			}
 		}
 	}
-	if from := lookup(env, "AGENCY_DATA_DIR"); k.Name == "agency.dataDir" && from != "" {
+	if from := proc.Variable(env, "AGENCY_DATA_DIR"); k.Name == "agency.dataDir" && from != "" {
 		s.Value, s.Scope, s.Origin, s.Problem = from, "environment", "AGENCY_DATA_DIR", ""
 	}
 	return s, ignored

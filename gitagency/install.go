@@ -13,6 +13,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
@@ -85,7 +86,7 @@ type installPlace struct {
 }
 
 func (p installPlace) dataHome(env []string, home string) string {
-	data := lookup(env, "XDG_DATA_HOME")
+	data := proc.Variable(env, "XDG_DATA_HOME")
 	if !filepath.IsAbs(data) {
 		data = filepath.Join(home, ".local", "share")
 	}
@@ -93,7 +94,7 @@ func (p installPlace) dataHome(env []string, home string) string {
 }
 
 func (p installPlace) fishHome(env []string, home string) string {
-	config := lookup(env, "XDG_CONFIG_HOME")
+	config := proc.Variable(env, "XDG_CONFIG_HOME")
 	if !filepath.IsAbs(config) {
 		config = filepath.Join(home, ".config")
 	}
@@ -295,7 +296,7 @@ func (req InstallRequest) begin() *undo.Tx {
 
 // path is where a file goes.
 func (req InstallRequest) path(p installPlace) string {
-	if home := lookup(req.Env, "HOME"); p.user != nil && !req.Staged && isInside(req.Prefix, home) {
+	if home := proc.Variable(req.Env, "HOME"); p.user != nil && !req.Staged && isInside(req.Prefix, home) {
 		return p.user(p, req.Env, filepath.Clean(home))
 	}
 	return filepath.Join(req.Prefix, filepath.FromSlash(p.below))

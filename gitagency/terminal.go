@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // TerminalSettings is how git's configuration and environment want things to be shown to a person.
@@ -64,7 +65,7 @@ func terminalSettings(config git.Config, env []string) (t TerminalSettings, err 
 	}
 	switch {
 	case isSet(env, "GIT_PAGER"):
-		t.Pager = lookup(env, "GIT_PAGER")
+		t.Pager = proc.Variable(env, "GIT_PAGER")
 	case ownSet && !isBool:
 		t.Pager, t.Ignored = own.Value, refused("pager.agency", ownIgnored)
 	default:
@@ -73,7 +74,7 @@ func terminalSettings(config git.Config, env []string) (t TerminalSettings, err 
 		case coreSet:
 			t.Pager = core.Value
 		case isSet(env, "PAGER"):
-			t.Pager = lookup(env, "PAGER")
+			t.Pager = proc.Variable(env, "PAGER")
 		default:
 			t.Pager = "less"
 		}
