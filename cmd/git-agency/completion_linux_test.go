@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // typed is what becomes of a line when TAB is pressed at its end, in any shell.
@@ -193,7 +191,7 @@ func (l *lab) terminal(how string) *terminal {
 	l.write(filepath.Join(home, "."+shell+"rc"), fmt.Sprintf(startup[how], prompt, term.typed, source))
 
 	var tty *os.File
-	term.pty, tty = openPTY(l.t)
+	term.pty, tty = openPTY(l.t, 100, 300) // wide enough that nothing is wrapped
 	cmd := exec.CommandContext(l.t.Context(), path, argv...)
 	cmd.Dir, cmd.Env = l.repo, append(l.env, "TERM=dumb", "INPUTRC=/dev/null")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
@@ -261,29 +259,4 @@ func (term *terminal) screen() string {
 	term.mu.Lock()
 	defer term.mu.Unlock()
 	return strings.ReplaceAll(term.output.String(), "\r", "")
-}
-
-// openPTY makes a pseudo terminal, wide enough that nothing is wrapped.
-func openPTY(t *testing.T) (pty, tty *os.File) {
-	t.Helper()
-	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("there are no pseudo terminals here: %v", err)
-	}
-	fd := int(pty.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 100, Col: 300}); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pty, tty
 }

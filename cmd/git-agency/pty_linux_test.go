@@ -60,11 +60,27 @@ func (l *lab) onTerminal(columns int, extraEnv []string, argv ...string) *sessio
 // openTerminal makes a terminal that changes nothing of what is written to it.
 func openTerminal(t *testing.T, columns int) (master, slave *os.File) {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	master, slave = openPTY(t, 24, columns)
+	t.Cleanup(func() { _ = master.Close() }) // the other end may have gone first
+	modes, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = master.Close() }) // the other end may have gone first
+	modes.Oflag &^= unix.OPOST
+	modes.Lflag &^= unix.ECHO
+	if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes); err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// openPTY makes the two ends of a terminal.
+func openPTY(t *testing.T, rows, columns int) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("there are no pseudo terminals here: %v", err)
+	}
 	fd := int(master.Fd())
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
@@ -73,20 +89,11 @@ func openTerminal(t *testing.T, columns int) (master, slave *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}); err != nil {
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(columns)}); err != nil {
 		t.Fatal(err)
 	}
 	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Fatal(err)
-	}
-	modes, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	modes.Oflag &^= unix.OPOST
-	modes.Lflag &^= unix.ECHO
-	if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes); err != nil {
 		t.Fatal(err)
 	}
 	return master, slave
