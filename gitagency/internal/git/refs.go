@@ -3,14 +3,33 @@ package git
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
+
+// Refs says what the refs below the given prefixes point at.
+func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string, error) {
+	out, err := r.read(ctx, place{}, slices.Concat([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, prefixes)...)
+	if err != nil {
+		return nil, err
+	}
+	refs := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		oid, ref, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if !ok || !isOID(oid) {
+			return nil, fmt.Errorf("git for-each-ref answered %q", line)
+		}
+		refs[ref] = oid
+	}
+	return refs, nil
+}
 
 // CreateRef makes a ref that must not exist yet.
 func (r *Repo) CreateRef(ctx context.Context, ref, oid, reason string) error {
@@ -31,6 +50,18 @@ func (r *Repo) DeleteRef(ctx context.Context, ref, old string) error {
 	}
 	_, err := r.change(ctx, place{}, "update-ref", "--no-deref", "-d", ref, old)
 	return err
+}
+
+// RemoveRef deletes a ref that is nobody else's, if it is at old, and what a killed git left of it.
+func (r *Repo) RemoveRef(ctx context.Context, ref, old string) error {
+	// A stale lock would keep git from deleting the ref; an orphan log from making it again.
+	if err := r.SweepRef(ctx, ref); err != nil {
+		return err
+	}
+	if err := r.DeleteRef(ctx, ref, old); err != nil {
+		return err
+	}
+	return r.SweepRef(ctx, ref)
 }
 
 // SweepRef removes what a killed git leaves of a ref that is nobody else's: a stale lock file, and

@@ -24,8 +24,9 @@ type Repo struct {
 	Version   Version
 	Config    Config
 
-	env     []string
-	inherit []*os.File
+	env       []string
+	inherit   []*os.File
+	rehearsal string // where everything is written instead, when nothing may change
 }
 
 // Open finds the repository that git itself would use in dir with the environment env, and checks
