@@ -35,7 +35,7 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 	defer unlock()
 	entry := r.store.Invocation(r.ID, inv.ID, nil) // it may have changed while we waited
 	if _, there := store.Taken(r.store.InvocationDir(r.ID, inv.ID), r.store.SandboxDir(r.ID, inv.ID)); !there {
-		return Discarded{ID: inv.ID, Undone: true}, nil // somebody else has just undone it
+		return Discarded{ID: inv.ID, Already: !inv.Broken, Undone: inv.Broken}, nil // somebody else has just pruned or undone it
 	}
 
 	switch {
@@ -229,18 +229,22 @@ type discardEvent struct {
 // removeDiscarded takes away what a discarded invocation has no use for. Each part may be gone
 // already. It returns what the trash ref keeps.
 func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time) (string, error) {
-	id, home := entry.ID, r.store.InvocationDir(r.ID, entry.ID)
-	spec := changeset.Spec{ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Scratch: home}
+	id, spec := entry.ID, r.sandboxSpec(entry.ID)
 	if err := r.forward(ctx, "discard", []step{
 		{"tree", func() error { return r.clear(ctx, repo, r.snapshot(entry), since, func() error { return r.renew(id) }) }},
 		{"registration", func() error { return backend(repo).Unregister(spec) }},
 		{"branch", func() error { return r.deleteSandboxBranch(ctx, repo, spec) }},
-		{"leftovers", func() error { return store.RemoveLeftovers(home) }},
+		{"leftovers", func() error { return store.RemoveLeftovers(spec.Scratch) }},
 		{"sandbox-dir", func() error { return r.store.RemoveSandboxTree(r.ID, id) }},
 	}); err != nil {
 		return "", err
 	}
 	return r.kept(ctx, repo, id)
+}
+
+// sandboxSpec names everything that belongs to the sandbox of an invocation.
+func (r *Repository) sandboxSpec(id string) changeset.Spec {
+	return changeset.Spec{ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Scratch: r.store.InvocationDir(r.ID, id)}
 }
 
 // deleteSandboxBranch deletes the branch of a discarded sandbox, if the trash ref holds all of it and
@@ -258,11 +262,9 @@ func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, sp
 	if err != nil {
 		return err
 	}
-	for _, w := range listing.Worktrees {
-		if w.Branch == spec.Branch && w.Path != spec.Tree {
-			r.warn("branch %s is checked out at %s; it stays", short(spec.Branch), w.Path)
-			return nil
-		}
+	if at := elsewhere(listing.Worktrees, spec); at != "" {
+		r.warn("branch %s is checked out at %s; it stays", short(spec.Branch), at)
+		return nil
 	}
 	safe, err := repo.IsAncestor(ctx, branch, kept)
 	if err != nil {
@@ -272,4 +274,15 @@ func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, sp
 		return errors.New("branch " + short(spec.Branch) + " has commits that " + trashRef(spec.ID) + " does not; it stays")
 	}
 	return backend(repo).DeleteBranch(ctx, spec, branch)
+}
+
+// elsewhere is where the branch of a sandbox is checked out, but for the sandbox itself; empty when it is
+// nowhere.
+func elsewhere(worktrees []git.Worktree, spec changeset.Spec) string {
+	for _, w := range worktrees {
+		if w.Branch == spec.Branch && w.Path != spec.Tree {
+			return w.Path
+		}
+	}
+	return ""
 }

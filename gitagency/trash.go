@@ -21,13 +21,31 @@ var toolIdentity = git.Identity{Name: "git-agency", Email: "git-agency@localhost
 // capture writes down what is in a tree that is about to go, as a commit nobody points at yet. What was
 // kept of it before stays part of that.
 func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Snapshot) (git.Captured, error) {
+	s, err := capturable(s)
+	if err != nil {
+		return git.Captured{}, err
+	}
+	return repo.Capture(ctx, s)
+}
+
+// rehearse finds what capture would find, and changes nothing.
+func (r *Repository) rehearse(ctx context.Context, repo *git.Repo, s git.Snapshot) (git.Captured, error) {
+	s, err := capturable(s)
+	if err != nil {
+		return git.Captured{}, err
+	}
+	return repo.Rehearse(ctx, s)
+}
+
+// capturable says of which tree, and as whom, unless that tree must not be touched.
+func capturable(s git.Snapshot) (git.Snapshot, error) {
 	if !store.IsDir(s.Tree) {
 		s.Tree = "" // gone, or a link to what was never ours
 	} else if points := guard.MountedBelow(s.Tree); len(points) > 0 {
-		return git.Captured{}, &UnsafePathError{Path: s.Tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
+		return s, &UnsafePathError{Path: s.Tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
 	}
 	s.Omit, s.Author = guard.Dir, toolIdentity
-	return repo.Capture(ctx, s)
+	return s, nil
 }
 
 // clear removes a tree whose content is kept. It is first put out of the way of whoever knows its path;

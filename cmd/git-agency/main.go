@@ -30,6 +30,7 @@ func (t *tool) commands() []*cli.Command {
 		t.showCommand(),
 		t.pathCommand(),
 		t.discardCommand(),
+		t.pruneCommand(),
 		t.configCommand(),
 		t.helpCommand(),
 		t.versionCommand(),

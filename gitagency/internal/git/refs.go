@@ -86,6 +86,28 @@ func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 	return nil
 }
 
+// RefScraps lists the refs directly below a prefix that are not there, but of which a killed git left a
+// lock or a log, and where; refs are those that are there.
+func (r *Repo) RefScraps(prefix string, refs map[string]string) (map[string]string, error) {
+	scraps := map[string]string{}
+	for dir, suffix := range map[string]string{
+		r.RefPath(prefix): ".lock",
+		filepath.Join(r.CommonDir, "logs", filepath.FromSlash(prefix)): "",
+	} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !nothingThere(err) {
+			return nil, err
+		}
+		for _, e := range entries {
+			name, is := strings.CutSuffix(e.Name(), suffix)
+			if _, there := refs[prefix+name]; is && !there && e.Type().IsRegular() {
+				scraps[prefix+name] = filepath.Join(dir, e.Name())
+			}
+		}
+	}
+	return scraps, nil
+}
+
 // SyncRef makes the name of a ref durable; git syncs its content only. A ref that is packed, or kept in
 // some other way than as a file, needs nothing.
 func (r *Repo) SyncRef(ref string) error {
