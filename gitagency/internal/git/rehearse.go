@@ -13,8 +13,8 @@ import (
 
 // Rehearse finds what Capture would find, and refuses what it would refuse, without changing anything:
 // it is Capture, but whatever that writes goes into a directory elsewhere and goes away with it. So the
-// commit it returns exists no more, unless it was there before. A tree that could only be read after a
-// change of permissions is refused too.
+// commit it returns exists no more, unless it was there before. Only the dates of objects that git meets
+// again are new. A tree that could only be read after a change of permissions is refused too.
 func (r *Repo) Rehearse(ctx context.Context, s Snapshot) (_ Captured, err error) {
 	dir, err := os.MkdirTemp("", "git-agency-")
 	if err != nil {
