@@ -306,3 +306,33 @@ func TestRemoveRefTakesTheRefItsLogAndWhatAKilledGitLeftOfThem(t *testing.T) {
 	}
 	l.must(repo.RemoveRef(t.Context(), ref, older)) // it is gone already
 }
+
+func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	look := func() map[string]string {
+		t.Helper()
+		refs, err := repo.Refs(t.Context(), "refs/agency/trash/")
+		l.must(err)
+		scraps, err := repo.RefScraps("refs/agency/trash/", refs)
+		l.must(err)
+		return scraps
+	}
+	requireSame(t, "where nothing ever was", look(), map[string]string{})
+	l.must(repo.CreateRef(t.Context(), "refs/agency/trash/whole", l.git("rev-parse", "HEAD"), "test"))
+	locked, logged := filepath.Join(repo.CommonDir, "refs/agency/trash/locked.lock"), filepath.Join(repo.CommonDir, "logs/refs/agency/trash/logged")
+	for _, path := range []string{locked, logged, filepath.Join(repo.CommonDir, "refs/agency/trash/whole.lock")} {
+		l.put(filepath.Dir(path), filepath.Base(path), "")
+	}
+	l.must(os.Mkdir(filepath.Join(repo.CommonDir, "logs/refs/agency/trash/deep"), 0o755))
+	want := map[string]string{"refs/agency/trash/locked": locked, "refs/agency/trash/logged": logged}
+	requireSame(t, "scraps", look(), want)
+	for ref := range want {
+		l.must(repo.SweepRef(t.Context(), ref))
+	}
+	requireSame(t, "swept", look(), map[string]string{})
+	if log := l.log("refs/agency/trash/whole"); log == "" {
+		t.Error("the log of another is gone")
+	}
+}
