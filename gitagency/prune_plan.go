@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -161,7 +163,7 @@ func (p *prunePlan) sandbox(ctx context.Context, e store.Entry[store.InvocationM
 	case !remains.Any() && !beside && branch == "" && !backend(p.repo).Registered(spec, p.registered):
 		return false, false, nil
 	}
-	if err := checkReal(spec.Tree); err != nil {
+	if err := removable(spec.Tree); err != nil {
 		return true, false, err
 	}
 	unheld := false
@@ -187,6 +189,15 @@ func (p *prunePlan) sandbox(ctx context.Context, e store.Entry[store.InvocationM
 		late = late || captured.Commit != kept
 	}
 	return true, late, nil
+}
+
+// removable refuses a tree, by whatever name it goes on its way out, that is not where it seems to be, or
+// with which something would go that is mounted there.
+func removable(tree string) error {
+	if points := guard.MountedBelow(filepath.Dir(tree)); len(points) > 0 {
+		return &UnsafePathError{Path: tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
+	}
+	return checkReal(tree)
 }
 
 // unheld reports whether a branch that a discard would delete has commits that are not kept. One that is
@@ -251,7 +262,7 @@ func (p *prunePlan) archivedTree(ctx context.Context, wt Worktree, kept string) 
 	if _, there := store.Taken(aside, store.Done(wt.TreePath)); !there && !beside && !backend(p.repo).Registered(spec, p.registered) {
 		return false, false, nil
 	}
-	if err := checkReal(wt.TreePath); err != nil || !store.IsDir(aside) {
+	if err := removable(wt.TreePath); err != nil || !store.IsDir(aside) {
 		return true, false, err
 	}
 	s := wt.snapshot()

@@ -94,7 +94,8 @@ func (p *prunePlan) leftovers() error {
 		if points := guard.MountedBelow(path); len(points) > 0 {
 			t.Action, t.Reason = PruneKeep, "something is mounted at "+points[0]
 		} else if err := checkReal(path); err != nil {
-			t.Action, t.Reason = PruneKeep, err.Error()
+			p.refuse(&t, err)
+			t.Action = PruneKeep
 		}
 		p.things = append(p.things, t)
 	}

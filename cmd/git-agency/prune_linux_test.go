@@ -1,10 +1,13 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // The power goes at every single change of the disk, also inside git.
@@ -70,5 +73,58 @@ func TestADryRunChangesNothingButTheLock(t *testing.T) {
 	}
 	if changes == 0 {
 		t.Errorf("not even the lock shows: %s", l.read(log))
+	}
+}
+
+// A cache is mounted into what is left of a sandbox, and into what a killed process left.
+func TestPruneLeavesWhatIsMountedInALeftoverAlone(t *testing.T) {
+	if os.Getenv("TEST_RERUN") == "" {
+		t.Parallel()
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if skip := rerun(t, ".", ownMounts(), exe, t.Name()); skip != "" {
+			t.Skipf("nothing can be mounted here: %s", skip)
+		}
+		return
+	}
+	l := newPruneLab(t)
+	cache := filepath.Join(l.dir, "cache")
+	l.write(filepath.Join(cache, "precious"), "p\n")
+	l.move(pruneYoung, "tree", ".done")
+	points := map[string]string{
+		pruneHalf:  filepath.Join(l.sandboxOf(pruneHalf), "build"),
+		pruneYoung: filepath.Join(filepath.Dir(l.sandboxOf(pruneYoung)), ".done", "build"),
+		pruneTemp:  filepath.Join(l.repoData(), "invocations", ".tmp-"+pruneTemp, "build"),
+	}
+	for _, point := range points {
+		if err := os.Mkdir(point, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount(cache, point, "", unix.MS_BIND, ""); err != nil {
+			t.Skipf("mount: %v", err)
+		}
+	}
+	pruned := l.pruned("--expire=now")
+	for _, p := range pruned {
+		if point := points[p.ID]; point != "" && (p.Action != "keep" || !strings.Contains(p.Reason, "something is mounted at "+point)) {
+			t.Errorf("got %+v", p)
+		}
+	}
+	if outcomes(pruned)[pruneOld] != "remove" {
+		t.Error("nothing else was pruned")
+	}
+	for _, point := range points {
+		if err := unix.Unmount(point, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.pruned("--expire=now")
+	if l.read(filepath.Join(cache, "precious")) != "p\n" {
+		t.Error("what was mounted is gone")
+	}
+	if all := l.all(); len(all) != 1 || all[0].ID != pruneActive {
+		t.Errorf("left: %+v", all)
 	}
 }
