@@ -230,27 +230,35 @@ func TestWhatIsWrittenBetweenThePlanAndItsExecutionIsKept(t *testing.T) {
 	again := l.sandboxOf("20260128120800-6969")
 	here := filepath.Join(l.dir, "home", "here")
 	var o outcome
-	var prune sync.WaitGroup
-	prune.Go(func() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
 		o = l.try([]string{"TEST_FAULT=prune/trash:before=wait", "TEST_WAIT=" + here}, "git-agency", "prune", "--expire=now", "--json")
-	})
-	// It stands before the first ref it removes, again and again, while the plan is made long ago.
-	for i := 0; ; i++ {
-		if !waitFor(here) {
+	}()
+	// It stands before each ref it removes, while the plan was made long ago.
+	for first := true; ; first = false {
+		over := false
+		if !waitUntil(func() bool {
+			select {
+			case <-done:
+				over = true
+			default:
+			}
+			return over || exists(here)
+		}) {
 			t.Fatal("prune did not come by")
 		}
-		if i == 0 {
+		if over {
+			break
+		}
+		if first {
 			l.write(filepath.Join(l.sandboxOf(pruneHalf), "late"), "l\n")
 			l.write(filepath.Join(again, "late"), "l\n")
 		}
 		if err := os.Remove(here); err != nil {
 			t.Fatal(err)
 		}
-		if i == 2 { // of the oldest, of the young one and of the stray; the others are kept
-			break
-		}
 	}
-	prune.Wait()
 	if o.code != 0 {
 		t.Fatalf("ended with %d: %s", o.code, o.stderr)
 	}
