@@ -34,6 +34,7 @@ func (t *tool) commands() []*cli.Command {
 		t.pathCommand(),
 		t.discardCommand(),
 		t.doctorCommand(),
+		t.pruneCommand(),
 		t.configCommand(),
 		t.setupCommand(),
 		t.completionCommand(),

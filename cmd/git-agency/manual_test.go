@@ -23,9 +23,7 @@ import (
 
 // awaited is what the manual tells already and the tool does not have yet: whole commands, or flags of
 // those that are there. What has arrived must be taken off the list.
-var awaited = map[string][]string{
-	"git agency prune": nil,
-}
+var awaited = map[string][]string{}
 
 // isAwaited reports whether a command is not there yet as a whole.
 func isAwaited(command string) bool {
@@ -325,6 +323,7 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		gitagency.Discarded{},
 		gitagency.Setting{},
 		gitagency.Finding{},
+		gitagency.Pruned{},
 		gitagency.Diagnosis{},
 		gitagency.Capability{},
 		gitagency.Installed{},
@@ -361,6 +360,7 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		"an invocation":           porcelain(gitagency.Invocation{}),
 		"an integration worktree": worktreeFields(gitagency.Worktree{}),
 		"a finding":               findingFields(gitagency.Finding{}),
+		"a thing that was pruned": prunedFields(gitagency.Pruned{}),
 		"a setting":               settingFields(gitagency.Setting{}),
 	} {
 		var keys []string

@@ -40,6 +40,7 @@ var jsonOutputs = []jsonOutput{
 	{"git agency worktree adopt", "worktree.json", false, every([]string{"--name", "main-one"})},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
+	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},
 }
 
 type jsonOutput struct {
