@@ -125,12 +125,20 @@ func (s *session) seen() string {
 }
 
 // awaits waits until a text has appeared.
-func (s *session) awaits(text string) {
+func (s *session) awaits(text string) { s.t.Helper(); s.insists("", text) }
+
+// insists types keys, again and again, until a text has appeared: a shell that is just about to wait for
+// a key can miss a signal.
+func (s *session) insists(keys, text string) {
 	s.t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline, again := time.After(30*time.Second), time.NewTicker(time.Second)
+	defer again.Stop()
+	s.types(keys)
 	for !strings.Contains(s.seen(), text) {
 		select {
 		case <-s.grew:
+		case <-again.C:
+			s.types(keys)
 		case <-s.ended:
 			if !strings.Contains(s.seen(), text) {
 				s.t.Fatalf("%q ended without %q:\n%s", s.cmd.Args, text, s.seen())

@@ -224,8 +224,7 @@ func TestCtrlCWhilePagingWaitsForThePager(t *testing.T) {
 			pager := `trap 'echo INTERRUPTED' INT; ` + tt.reads + `; echo READY; while ! read -r key </dev/tty; do :; done; echo "LEFT by $key"`
 			s := l.onTerminal(80, []string{"PAGER=" + pager}, strings.Fields(tt.argv)...)
 			s.awaits("READY")
-			s.types("\x03")
-			s.awaits("INTERRUPTED")
+			s.insists("\x03", "INTERRUPTED")
 			s.types("q\n")
 			out := s.ends()
 			if out.code != 130 || !strings.HasSuffix(out.stdout, "LEFT by q\n") || strings.Contains(out.stdout, "error") {
