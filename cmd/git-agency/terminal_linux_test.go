@@ -227,7 +227,9 @@ func TestCtrlCWhilePagingWaitsForThePager(t *testing.T) {
 			s.insists("\x03", "INTERRUPTED")
 			s.types("q\n")
 			out := s.ends()
-			if out.code != 130 || !strings.HasSuffix(out.stdout, "LEFT by q\n") || strings.Contains(out.stdout, "error") {
+			// Where more was to come, that nobody reads it may be noticed before the signal is.
+			noticed := out.code == 130 || out.code == 141 && strings.HasPrefix(tt.reads, "head")
+			if !noticed || !strings.HasSuffix(out.stdout, "LEFT by q\n") || strings.Contains(out.stdout, "error") {
 				t.Errorf("got %d and %q", out.code, out.stdout)
 			}
 		})
