@@ -338,7 +338,7 @@ type failingWriter struct{}
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // succeeding has for every command arguments with which it succeeds, in a lab with an integration
-// worktree wt and the invocation sweepID.
+// worktree wt and the invocation sweepID; $LAB is its directory.
 var succeeding = map[string][]string{
 	"worktree create": {"fresh"},
 	"worktree adopt":  {"--name", "adopted"},
@@ -354,7 +354,7 @@ var succeeding = map[string][]string{
 	"doctor":          {},
 	"prune":           {"--expire", "now"},
 	"config":          {},
-	"setup":           {"--prefix", "prefix"},
+	"setup":           {"--prefix", "$LAB/home/prefix"},
 	"completion":      {"bash"},
 	"help":            {"start"},
 	"version":         {},
@@ -386,9 +386,13 @@ func TestPressingTABNeverRunsAnything(t *testing.T) {
 	for name, c := range leaves("", newTool(io.Discard, io.Discard, gitagency.Options{}).commands()) {
 		words := strings.Fields(name)
 		args, ok := succeeding[strings.Join(words, " ")]
+		args = slices.Clone(args)
 		if !ok {
 			t.Errorf("say in succeeding how%s succeeds", name)
 			continue
+		}
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "$LAB", l.dir)
 		}
 		if o := l.inside(opts(words), slices.Concat(words, args)...); o.code != 0 {
 			t.Errorf("%q %q: %+v", words, args, o)
