@@ -111,8 +111,13 @@ func (k Key) setting(name string, config git.Config, env []string) (s Setting, i
 			}
 		}
 	}
-	if from := proc.Variable(env, "AGENCY_DATA_DIR"); k.Name == "agency.dataDir" && from != "" {
+	if k.Name != "agency.dataDir" {
+		return s, ignored
+	}
+	if from := proc.Variable(env, "AGENCY_DATA_DIR"); from != "" {
 		s.Value, s.Scope, s.Origin, s.Problem = from, "environment", "AGENCY_DATA_DIR", ""
+	} else if dir, err := dataDir(env, config); err == nil && !set {
+		s.Value = dir
 	}
 	return s, ignored
 }
@@ -164,7 +169,7 @@ func checkDuration(value string) error {
 }
 
 func checkExpiry(ctx context.Context, opts Options, value string) error {
-	_, ok, err := git.Expiry(ctx, opts.Dir, opts.Env, value)
+	_, ok, err := readExpiry(ctx, opts, value)
 	if err == nil && !ok {
 		err = &InvalidError{What: "expiry", Value: value, Want: wantExpiry}
 	}

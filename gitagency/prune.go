@@ -94,7 +94,7 @@ type expiring struct {
 
 func (r *Repository) expiring(ctx context.Context, text string) (expiring, error) {
 	now := time.Now() // git's words for moments are of the real clock
-	at, err := r.expiry(ctx, text)
+	at, err := r.Expiry(ctx, text)
 	return expiring{before: at, all: !at.Before(now)}, err
 }
 

@@ -112,9 +112,9 @@ const (
 	wantExpiry        = "a moment such as 2.weeks.ago or 2026-01-28, now, or never"
 )
 
-// expiry is the moment before which things that ended may go; the zero time when none may. A text of ""
+// Expiry is the moment before which things that ended may go; the zero time when none may. A text of ""
 // means agency.pruneAfter, else two weeks.
-func (r *Repository) expiry(ctx context.Context, text string) (time.Time, error) {
+func (r *Repository) Expiry(ctx context.Context, text string) (time.Time, error) {
 	var setting git.Setting
 	set := false
 	if text == "" {
@@ -123,7 +123,7 @@ func (r *Repository) expiry(ctx context.Context, text string) (time.Time, error)
 			text = setting.Value
 		}
 	}
-	at, ok, err := git.Expiry(ctx, r.opts.Dir, r.opts.Env, text)
+	at, ok, err := readExpiry(ctx, r.opts, text)
 	switch {
 	case err != nil || ok:
 		return at, err
@@ -131,6 +131,16 @@ func (r *Repository) expiry(ctx context.Context, text string) (time.Time, error)
 		return at, misconfigured("agency.pruneAfter", setting, wantExpiry)
 	}
 	return at, &InvalidError{What: "expiry", Value: text, Want: wantExpiry}
+}
+
+// readExpiry reads a moment as git does, but for what looks like a duration: git takes 14d for the
+// fourteenth of the month.
+func readExpiry(ctx context.Context, opts Options, text string) (time.Time, bool, error) {
+	digits := strings.TrimLeft(text, "0123456789")
+	if digits != text && digits != "" && strings.Trim(digits, "abcdefghijklmnopqrstuvwxyz") == "" {
+		return time.Time{}, false, nil
+	}
+	return git.Expiry(ctx, opts.Dir, opts.Env, text)
 }
 
 const wantDuration = "a duration such as 30s, 0 for one try or -1 for ever"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/gitagency"
@@ -37,11 +38,7 @@ Exit status: 0, whatever is found; 129 usage.`,
 			return list(t, c, settings, settingFields,
 				[]string{"KEY", "VALUE", "FROM", "MEANING"},
 				func(s gitagency.Setting) []string {
-					meaning := s.Meaning
-					if s.Problem != "" {
-						meaning = "ignored: " + s.Problem
-					}
-					return []string{s.Key, s.Value, origin(s), meaning}
+					return []string{s.Key, s.Value, origin(s), cmp.Or(s.Problem, s.Meaning)}
 				})
 		},
 	}

@@ -95,7 +95,7 @@ func hints(err error) []string {
 	)
 	switch {
 	case errors.As(err, &finding):
-		return []string{"only you can know; type '" + finding.Finding.Mend + "'"}
+		return []string{"only you can know; type:", "  " + finding.Finding.Mend}
 	case is[*findingsError](err):
 		return []string{"'git agency doctor --fix <id>' mends what goes by an id"}
 	case errors.As(err, &notFound) && notFound.Kind == "finding":
@@ -106,8 +106,8 @@ func hints(err error) []string {
 		return []string{"list the worktrees with 'git agency worktree ls --all'"}
 	case errors.As(err, &notFound):
 		return []string{"list the invocations with 'git agency ls --all'; names do not count, and broken ones need their full id"}
-	case errors.As(err, &usage) && usage.listed:
-		return []string{"'git agency -h' lists the commands"}
+	case errors.As(err, &usage) && usage.group != "":
+		return []string{"'" + usage.group + " -h' lists the commands"}
 	case errors.As(err, &invalid) && invalid.What == "worktree name":
 		return []string{"say what to call it, as in 'git agency worktree create payments' or 'git agency worktree adopt --name payments'"}
 	case is[*gitagency.AmbiguousError](err):
@@ -167,7 +167,7 @@ func hints(err error) []string {
 	case is[*gitagency.DirtyError](err):
 		return []string{"commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy"}
 	case errors.As(err, &cleanup):
-		return []string{"when the cause is gone, run the same command again"}
+		return []string{"when the cause is gone, run the same command again; 'git agency doctor' may know the cause"}
 	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // else git said what to do
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
 	case errors.Is(err, syscall.ENOSPC):

@@ -67,11 +67,7 @@ func (t *tool) readSettings() (gitagency.TerminalSettings, error) {
 func (t *tool) forgiveSettings() {
 	read := t.settings
 	t.settings = func() (gitagency.TerminalSettings, error) {
-		settings, err := read()
-		t.settings = func() (gitagency.TerminalSettings, error) { return settings, nil } // a warning asks too
-		if err != nil {
-			t.warn(err.Error())
-		}
+		settings, _ := read() // what is wrong with them is what it lists
 		return settings, nil
 	}
 }

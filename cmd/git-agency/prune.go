@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -39,6 +40,9 @@ Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75
 			if err != nil {
 				return err
 			}
+			if err := t.sayExpiry(c, repo); err != nil {
+				return err
+			}
 			pruned, failed := repo.Prune(c.Context, gitagency.PruneRequest{Expire: c.String("expire"), DryRun: c.Bool("dry-run")})
 			if pruned == nil {
 				return failed
@@ -49,6 +53,23 @@ Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75
 			return errors.Join(failed, t.sayPruned(pruned))
 		},
 	}
+}
+
+// sayExpiry says which moment was meant, to people: git reads almost anything as one.
+func (t *tool) sayExpiry(c *cli.Context, repo *gitagency.Repository) error {
+	if c.Bool("json") || c.Bool("porcelain") {
+		return nil
+	}
+	at, err := repo.Expiry(c.Context, c.String("expire"))
+	switch {
+	case err != nil:
+		return err
+	case at.IsZero():
+		fmt.Fprintln(t.stderr, "nothing expires")
+	default:
+		fmt.Fprintf(t.stderr, "what ended before %s may go\n", at.Format(time.RFC3339))
+	}
+	return nil
 }
 
 // prunedFields is a thing that was pruned, or not, for scripts.
@@ -89,6 +110,9 @@ func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
 		if err := t.printLine(strings.ReplaceAll(printable(line), "\n", `\n`)); err != nil {
 			return err
 		}
+	}
+	if err := t.stdout.Flush(); err != nil { // hints come last
+		return err
 	}
 	if gone {
 		fmt.Fprintln(t.stderr, "hint: until git collects it, 'git branch <name> <commit>' brings back what a removed ref kept")

@@ -60,6 +60,9 @@ Exit status: 0 done, or nothing to do; 1 failed, nothing changed; 129 usage.`,
 				}{installed, hints}))
 			}
 			t.saySetup(installed)
+			if err := t.stdout.Flush(); err != nil { // hints come last
+				return err
+			}
 			for _, h := range hints {
 				fmt.Fprintf(t.stderr, "hint: %s; put this line into %s:\nhint:   %s\n", h.What, h.File, printable(h.Line))
 			}

@@ -46,7 +46,7 @@ func details(i gitagency.Invocation) []field {
 		{"invocation", i.ID, false},
 		{"name", i.Name, true},
 		{"worktree", joined(i.Worktree, i.WorktreeID), true},
-		{"path", i.SandboxPath, true},
+		{"path", there(i), true},
 		{"branch", i.SandboxBranch, true},
 		{"base", i.BaseCommit, true},
 		{"runner", i.Runner, true},
@@ -62,6 +62,15 @@ func details(i gitagency.Invocation) []field {
 		{"software", p.Software, true},
 		{"broken", i.BrokenReason, true},
 	}
+}
+
+// there is the path of a sandbox, unless it has gone on purpose.
+func there(i gitagency.Invocation) string {
+	path, err := i.Path()
+	if err != nil && !i.Broken {
+		return ""
+	}
+	return path
 }
 
 func joined(name, id string) string {

@@ -11,9 +11,9 @@ import (
 
 // usageError is a command line that cannot be meant. It exits with 129, as in git.
 type usageError struct {
-	err    error
-	usage  string
-	listed bool // a list of the commands would help
+	err   error
+	usage string
+	group string // whose list of commands would help
 }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -24,7 +24,7 @@ func asUsage(c *cli.Context, err error) error {
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
-	const undefined = "flag provided but not defined: -"
+	const undefined, unfinished = "flag provided but not defined: -", "flag needs an argument: -"
 	usage, flags := c.App.UsageText, c.App.Flags
 	if c.Command != nil && c.Command.UsageText != "" {
 		usage, flags = c.Command.UsageText, append(slices.Clone(c.Command.Flags), flags...)
@@ -40,6 +40,9 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 		}
 		err = errors.New(message)
 	}
+	if name, ok := strings.CutPrefix(err.Error(), unfinished); ok {
+		err = errors.New(dashed(strings.TrimPrefix(name, "-")) + " needs a value")
+	}
 	return &usageError{err: err, usage: usage}
 }
 
@@ -54,7 +57,7 @@ func dashed(name string) string {
 func unknownCommand(c *cli.Context, commands []*cli.Command, usage string) error {
 	word := c.Args().First()
 	if word == "" {
-		return &usageError{err: errors.New("no command given"), usage: usage, listed: true}
+		return &usageError{err: errors.New("no command given"), usage: usage, group: c.Command.HelpName}
 	}
 	return noSuchCommand(word, c.Command.HelpName, commands, usage)
 }
@@ -66,11 +69,18 @@ func noSuchCommand(word, group string, commands []*cli.Command, usage string) er
 		names = append(names, cmd.Names()...)
 	}
 	message := fmt.Sprintf("%q is not a command of %s", word, group)
-	if near := nearest(word, names); near != "" {
+	near := synonyms[word]
+	if !slices.Contains(names, near) {
+		near = nearest(word, names)
+	}
+	if near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
-	return &usageError{err: errors.New(message), usage: usage, listed: true}
+	return &usageError{err: errors.New(message), usage: usage, group: group}
 }
+
+// synonyms are what git and others call our commands.
+var synonyms = map[string]string{"add": "create", "new": "create", "remove": "rm", "delete": "rm", "status": "ls", "info": "show", "gc": "prune", "fsck": "doctor", "repair": "doctor", "install": "setup"}
 
 // nearest is the candidate that looks most like a word, if any looks like it at all.
 func nearest(word string, candidates []string) string {

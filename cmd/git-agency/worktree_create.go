@@ -11,8 +11,8 @@ func (t *tool) worktreeCreateCommand() *cli.Command {
 		Name:      "create",
 		Usage:     "make a new integration worktree and print its path",
 		UsageText: "git agency worktree create <name> [--from <commit-ish>]",
-		Description: `Makes a branch agency/<name>-<id>, a tree for it in the data directory, a marker and a
-record: all of it or nothing. Names are 2 to 40 of a-z, 0-9 and -.
+		Description: `Makes a branch agency/<name>-<last four digits of the id>, a tree for it in the data
+directory, a marker and a record: all of it or nothing. Names are 2 to 40 of a-z, 0-9 and -.
 
 Exit status: 0 made; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
 		Flags: changing(jsonFlag(&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "HEAD"})...),

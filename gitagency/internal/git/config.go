@@ -84,7 +84,11 @@ func parseConfig(out string) (Config, error) {
 		if !hasValue {
 			value = "true"
 		}
-		config[key] = append(config[key], Setting{Value: value, Scope: fields[0], Origin: fields[1]})
+		origin := fields[1]
+		if fields[0] == "command" {
+			origin = strings.TrimSuffix(origin, ":") // of "command line:", which names no file
+		}
+		config[key] = append(config[key], Setting{Value: value, Scope: fields[0], Origin: origin})
 		fields = fields[3:]
 	}
 	if len(fields) != 1 || fields[0] != "" {
