@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
-	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -132,11 +131,11 @@ func (x *examination) strays(ctx context.Context) error {
 			continue
 		}
 		f := Finding{ID: name, Path: x.repo.AdminDir(name)}
-		at, err := git.LinkedTo(e.Path)
+		_, elsewhere, err := x.tied(e.Path, name)
 		place, ours := x.ofADataDir(e)
 		switch {
-		case err == nil && store.IsDir(e.Path) && at != "" && at != x.repo.AdminDir(name) && store.IsDir(at):
-			f.Code, f.What = "copied-entry", "its tree belongs to "+at+"; this repository is a copy of that one"
+		case err == nil && store.IsDir(e.Path) && elsewhere != "":
+			f.Code, f.What = "copied-entry", "its tree belongs to "+elsewhere+"; this repository is a copy of that one"
 			x.found(f, func(context.Context) error { return x.repo.RemoveAdmin(name) })
 		case store.IsDir(e.Path) && ours:
 			f.Code, f.AtRisk, f.What = "other-data-dir", true, "its tree is in another data directory, "+place

@@ -130,7 +130,7 @@ func (x *examination) unreadable(s subject, reason store.Reason, detail string, 
 
 // missingTree is a record whose tree is gone, or was moved with "git worktree move".
 func (x *examination) missingTree(s subject, command string, mend func(context.Context) error) {
-	if to := x.entries[s.id].Path; s.ours && to != s.tree && store.IsDir(to) {
+	if to := x.entries[s.id].Path; s.ours && !onePlace(to, s.tree) && store.IsDir(to) {
 		x.found(Finding{
 			Code: "moved-tree", ID: s.id, Path: s.tree, What: "the tree was moved to " + to, AtRisk: true,
 			Mend: "mkdir -p " + shellWord(filepath.Dir(s.tree)) + " && git worktree move " + shellWord(to) + " " + shellWord(s.tree),
@@ -166,10 +166,10 @@ func (x *examination) relocated(s subject, rewrite func() error) {
 
 // relink ties a tree of ours to git again. A tree that is tied to something else stays as it is.
 func (x *examination) relink(ctx context.Context, s subject) error {
-	if at, err := git.LinkedTo(s.tree); err != nil {
+	if _, elsewhere, err := x.tied(s.tree, s.id); err != nil {
 		return err
-	} else if at != "" && at != x.repo.AdminDir(s.id) && store.IsDir(at) {
-		return &UnsafePathError{Path: s.tree, Why: "belongs to " + at}
+	} else if elsewhere != "" {
+		return &UnsafePathError{Path: s.tree, Why: "belongs to " + elsewhere}
 	}
 	if s.base != "" && x.refs[s.branch] == "" {
 		if err := x.restoreBranch(ctx, s); err != nil {
@@ -194,15 +194,15 @@ func (x *examination) wholeTree(s subject) {
 	if !s.ours {
 		return
 	}
-	at, err := git.LinkedTo(s.tree)
+	here, elsewhere, err := x.tied(s.tree, s.id)
 	entry, registered := x.entries[s.id]
 	switch {
-	case err != nil || at != "" && at != x.repo.AdminDir(s.id) && store.IsDir(at):
+	case err != nil || elsewhere != "":
 		x.found(Finding{
-			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "what is there belongs to another repository, " + at,
+			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "what is there belongs to another repository, " + elsewhere,
 			Mend: "mv " + shellWord(s.tree) + " <elsewhere>",
 		}, nil)
-	case at != x.repo.AdminDir(s.id) || !registered || len(entry.Flaws) > 0 || entry.Path != s.tree:
+	case !here || !registered || len(entry.Flaws) > 0 || !onePlace(entry.Path, s.tree):
 		x.found(Finding{Code: "unlinked-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "tree and repository do not know each other any more"},
 			func(ctx context.Context) error { return x.relink(ctx, s) })
 	}

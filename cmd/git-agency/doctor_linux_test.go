@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -16,8 +15,8 @@ func TestAMendKilledAtAnyChangeOfTheDiskIsTakenUpByTheNext(t *testing.T) {
 		}
 		t.Run(ill.code+"_"+strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
-			l, tree := newDiscardLab(t)
-			w := &ward{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+			w := newWard(t)
+			l := w.lab
 			restore := l.save()
 			repo, data, env := l.repo, l.data, l.env
 			for n := 1; ; n++ {

@@ -117,6 +117,13 @@ func (w *ward) rename(from, to string) {
 	}
 }
 
+func (w *ward) link(to, path string) {
+	w.t.Helper()
+	if err := os.Symlink(to, path); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // dies runs a command that is killed at a step.
 func (w *ward) dies(point string, argv ...string) {
 	w.t.Helper()
@@ -201,6 +208,17 @@ var ills = []ill{
 	{code: "moved-repository", id: "*", risk: true, sweep: true, wreck: func(w *ward) {
 		w.agency("worktree", "adopt")
 		w.rename(w.repo, w.repo+"2")
+		w.repo += "2"
+	}, cured: func(w *ward) {
+		w.works()
+		if got := w.agency("worktree", "path", "main"); got != w.repo {
+			w.t.Errorf("the adopted worktree is at %s", got)
+		}
+	}},
+	{code: "moved-repository", id: "*", risk: true, wreck: func(w *ward) { // and whoever moved it left a link
+		w.agency("worktree", "adopt")
+		w.rename(w.repo, w.repo+"2")
+		w.link("repo2", w.repo)
 		w.repo += "2"
 	}, cured: func(w *ward) {
 		w.works()
@@ -305,13 +323,20 @@ var ills = []ill{
 	}},
 }
 
+// newWard is a ward that is well.
+func newWard(t *testing.T) *ward {
+	t.Helper()
+	l, tree := newDiscardLab(t)
+	return &ward{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+}
+
 func TestDoctorNamesEveryIllnessAndMendsItOrSaysWhoCan(t *testing.T) {
 	t.Parallel()
 	for i, ill := range ills {
 		t.Run(fmt.Sprintf("%s_%d", ill.code, i), func(t *testing.T) {
 			t.Parallel()
-			l, tree := newDiscardLab(t)
-			w := &ward{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+			w := newWard(t)
+			l := w.lab
 			if found := l.findings(); len(found) > 0 {
 				t.Fatalf("before: %+v", found)
 			}
@@ -371,8 +396,8 @@ func TestAMendThatFailsOrIsKilledAtAnyStepIsTakenUpByTheNext(t *testing.T) {
 		if !ill.steps {
 			continue
 		}
-		l, tree := newDiscardLab(t)
-		w := &ward{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+		w := newWard(t)
+		l := w.lab
 		ill.wreck(w)
 		fix := []string{"git-agency", "doctor", "--fix", sweepID}
 		points, restore := l.points(sweep{argv: fix}), l.save()

@@ -1,0 +1,26 @@
+package main
+
+import "testing"
+
+// What is unusual is not wrong: after each of these, doctor has nothing to say.
+var healthy = map[string]func(*ward){
+	"nothing happened": func(*ward) {},
+	"the data directory is elsewhere, behind a link": func(w *ward) {
+		w.rename(w.data, w.data+"2")
+		w.link("data2", w.data)
+	},
+}
+
+func TestDoctorFindsNothingWhereNothingIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range healthy {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t)
+			prepare(w)
+			if found := w.findings(); len(found) > 0 {
+				t.Errorf("doctor found %+v", found)
+			}
+		})
+	}
+}
