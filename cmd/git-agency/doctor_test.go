@@ -124,6 +124,25 @@ func (w *ward) link(to, path string) {
 	}
 }
 
+// redirect makes the entry of the sandbox lead to a repository that fetches what it lacks with a command.
+func (w *ward) redirect() {
+	w.t.Helper()
+	evil, command := filepath.Join(w.dir, "home", "evil"), filepath.Join(w.dir, "home", "command")
+	w.write(command, "#!/bin/sh\n: > "+filepath.Join(w.dir, "ran")+"\n")
+	if err := os.Chmod(command, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	w.git("init", "-q", "--bare", evil)
+	for key, value := range map[string]string{
+		"core.repositoryformatversion": "1", "extensions.partialClone": "o", "remote.o.promisor": "true",
+		"remote.o.url": "ext::" + command, "protocol.ext.allow": "always",
+	} {
+		w.git("-C", evil, "config", key, value)
+	}
+	w.write(filepath.Join(evil, "refs/heads/agency/sandbox-"+sweepID), strings.Repeat("1", 40)+"\n")
+	w.write(filepath.Join(w.admin(sweepID), "commondir"), evil+"\n")
+}
+
 // dies runs a command that is killed at a step.
 func (w *ward) dies(point string, argv ...string) {
 	w.t.Helper()
@@ -260,6 +279,17 @@ var ills = []ill{
 		w.git("-C", w.worktree(), "status")
 		w.agency("start", "wt")
 	}},
+	{code: "unlinked-tree", risk: true, wreck: func(w *ward) { // git would run what is configured there
+		w.redirect()
+		w.remove(filepath.Join(w.admin(sweepID), "index"))
+		truncate(w.t, filepath.Join(w.tree, ".git"))
+	}, cured: func(w *ward) {
+		if exists(filepath.Join(w.dir, "ran")) {
+			w.t.Error("what an agent configured was run")
+		}
+		w.works()
+	}},
+	{code: "unlinked-tree", risk: true, wreck: func(w *ward) { w.write(filepath.Join(w.admin(sweepID), "HEAD"), "nonsense\n") }, cured: func(w *ward) { w.works() }},
 	{code: "missing-branch", risk: true, sweep: true, wreck: func(w *ward) { w.git("update-ref", "-d", "refs/heads/agency/sandbox-"+sweepID) }, cured: func(w *ward) { w.works() }},
 	{code: "leftovers", wreck: func(w *ward) {
 		w.write(filepath.Join(w.home, ".tmp-meta.json-1"), "{")
