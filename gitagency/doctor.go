@@ -50,7 +50,7 @@ func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
 }
 
 // examine looks for what is wrong, holding the lock where it can: what is under way is not wrong.
-func (r *Repository) examine(ctx context.Context) (_ []Finding, busy string, _ error) {
+func (r *Repository) examine(ctx context.Context) ([]Finding, string, error) {
 	x := &examination{Repository: r, repo: r.git, findings: []Finding{}}
 	if _, used := store.Taken(r.lockDir()); used {
 		// Waiting for it would be right for a moment and wrong for a lock that hangs.
@@ -58,7 +58,7 @@ func (r *Repository) examine(ctx context.Context) (_ []Finding, busy string, _ e
 		var timeout *LockTimeoutError
 		switch {
 		case errors.As(err, &timeout):
-			busy, x.unsettled = timeout.Holder.String(), true
+			x.busy, x.unsettled = timeout.Holder.String(), true
 		case errors.Is(err, fs.ErrPermission): // who may not change anything may still look
 			x.unsettled = r.busy()
 		case err != nil:
@@ -72,7 +72,7 @@ func (r *Repository) examine(ctx context.Context) (_ []Finding, busy string, _ e
 		}
 	}
 	err := x.look(ctx)
-	return x.findings, busy, err
+	return x.findings, x.busy, err
 }
 
 // Fix mends everything that was found under one id and returns what that was. It finishes or undoes
@@ -175,7 +175,8 @@ func FindingCodes() []string {
 type examination struct {
 	*Repository
 	repo      *git.Repo
-	unsettled bool // somebody is changing something now
+	unsettled bool   // somebody is changing something now
+	busy      string // who
 	findings  []Finding
 
 	worktrees   []store.Entry[store.WorktreeMeta]
@@ -183,7 +184,6 @@ type examination struct {
 	entries     map[string]git.Entry // git's own, by name
 	refs        map[string]string    // where the refs are that belong to ids; empty when they are not
 	elsewhere   map[string]bool      // ids whose records are on their way from where the repository was
-	idle        bool                 // no git of somebody else's works here
 	unmounted   bool                 // the data directory is not there, so nothing can be said of what is in it
 }
 
@@ -220,12 +220,9 @@ func (x *examination) gather(ctx context.Context) (err error) {
 		return err
 	}
 	x.entries = map[string]git.Entry{}
-	trees := []string{}
 	for _, e := range entries {
 		x.entries[e.Name] = e
-		trees = append(trees, e.Path)
 	}
-	x.idle = !x.unsettled && !x.repo.AtWork(trees)
 	return x.resolve(ctx)
 }
 

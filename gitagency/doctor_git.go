@@ -3,6 +3,7 @@ package gitagency
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -20,30 +22,40 @@ var epoch time.Time
 
 // locks looks for lock files of git's that nobody can be using.
 func (x *examination) locks(context.Context) error {
-	if !x.idle {
-		return nil
-	}
 	locks, err := x.repo.Locks()
-	if err != nil {
+	if err != nil || len(locks) == 0 || x.inUse() {
 		return err
 	}
-	for _, rel := range locks {
+	for _, l := range locks {
 		f := Finding{
-			Code: "stale-lock", ID: x.owner(rel), Path: filepath.Join(x.CommonDir, rel), along: rel == "packed-refs.lock",
+			Code: "stale-lock", ID: x.owner(l.Rel), Path: filepath.Join(x.CommonDir, l.Rel), along: l.Rel == "packed-refs.lock",
 			What: "a git that was killed left its lock; others wait for it in vain",
 		}
-		x.found(f, func(context.Context) error { return x.repo.RemoveLock(rel) })
+		x.found(f, func(context.Context) error { return x.repo.RemoveLock(l) })
 	}
 	return nil
 }
 
+// inUse reports whether somebody is at work, so that what was seen just now need not be wrong.
+func (x *examination) inUse() bool {
+	if x.unsettled {
+		return true
+	}
+	trees := []string{}
+	for _, e := range x.entries {
+		trees = append(trees, e.Path)
+	}
+	who := x.repo.AtWork(trees)
+	if who != "" {
+		x.busy = who
+	}
+	return who != ""
+}
+
 // orphanLogs looks for logs of refs that do not exist: they keep git from making a ref of that name.
 func (x *examination) orphanLogs(ctx context.Context) error {
-	if !x.idle {
-		return nil
-	}
 	refs, err := x.repo.OrphanLogs(ctx)
-	if err != nil {
+	if err != nil || len(refs) == 0 || x.inUse() {
 		return err
 	}
 	for _, ref := range refs {
@@ -79,7 +91,8 @@ func (x *examination) undecided(ref string) bool {
 
 // gitEntries looks at the linked worktrees that are nobody's but the user's.
 func (x *examination) gitEntries(context.Context) error {
-	if !x.idle {
+	half := func(e git.Entry) bool { return len(e.Flaws) > 0 || e.Locked && e.LockReason == "initializing" }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(x.entries)), half) || x.inUse() {
 		return nil
 	}
 	for _, name := range x.entryNames() {
@@ -98,7 +111,7 @@ func (x *examination) gitEntries(context.Context) error {
 				}
 				return err
 			})
-		} else if e.Locked && (e.LockReason == "initializing" || e.LockReason == "" && !e.Used) {
+		} else if half(e) {
 			f.Code = "initializing-entry"
 			f.What = "a 'git worktree add' that was killed left it locked; its tree is " + e.Path
 			x.found(f, func(context.Context) error { return x.repo.Unlock(e) })

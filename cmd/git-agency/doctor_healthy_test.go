@@ -9,6 +9,10 @@ var healthy = map[string]func(*ward){
 		w.rename(w.data, w.data+"2")
 		w.link("data2", w.data)
 	},
+	"a worktree of the user's is locked without a reason, and empty": func(w *ward) {
+		w.git("-c", "core.logAllRefUpdates=false", "worktree", "add", "-q", "--no-checkout", "-b", "topic", "../home/topic")
+		w.git("worktree", "lock", "../home/topic")
+	},
 }
 
 func TestDoctorFindsNothingWhereNothingIsWrong(t *testing.T) {

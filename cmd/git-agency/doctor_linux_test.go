@@ -2,8 +2,13 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A mend is itself a change of the world: killed anywhere in it, the next one brings it to its end.
@@ -47,5 +52,62 @@ func TestAMendKilledAtAnyChangeOfTheDiskIsTakenUpByTheNext(t *testing.T) {
 				restore()
 			}
 		})
+	}
+}
+
+// A repository can be mounted in two places. It is one repository, whichever of them one comes from.
+func TestDoctorKnowsARepositoryThatIsMountedTwice(t *testing.T) {
+	if os.Getenv("TEST_RERUN") == "" {
+		t.Parallel()
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if skip := rerun(t, ".", ownMounts(), exe, t.Name()); skip != "" {
+			t.Skipf("nothing can be mounted here: %s", skip)
+		}
+		return
+	}
+	w := newWard(t)
+	first, second := w.repo, filepath.Join(w.dir, "home", "mounted")
+	if err := os.Mkdir(second, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(first, second, "", unix.MS_BIND, ""); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	defer func() {
+		if err := unix.Unmount(second, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	w.repo = second
+	if found := w.findings(); len(found) > 0 {
+		t.Errorf("from the other place, doctor found %+v", found)
+	}
+
+	// Git works in one place, and doctor looks from the other.
+	for _, c := range []struct{ works, looks string }{{first, second}, {second, first}} {
+		editing := filepath.Join(t.TempDir(), "editing")
+		commit := exec.CommandContext(t.Context(), "git", "commit", "--all", "--allow-empty")
+		commit.Dir = c.works
+		commit.Env = append(w.env, "GIT_EDITOR=f() { echo x > \"$1\"; : > "+editing+"; while test -e "+editing+"; do sleep 0.01; done; }; f")
+		if err := commit.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if !waitFor(editing) {
+			t.Fatal("the editor was not started")
+		}
+		w.repo = c.looks
+		if found := w.findings(); len(found) > 0 {
+			t.Errorf("doctor found %+v", found)
+		}
+		if o := w.try(nil, "git-agency", "doctor"); !strings.Contains(o.stderr, "(git commit --all --allow-empty)") {
+			t.Errorf("doctor does not say who is at work: %s", o.stderr)
+		}
+		w.remove(editing)
+		if err := commit.Wait(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

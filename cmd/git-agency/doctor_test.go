@@ -322,6 +322,7 @@ var ills = []ill{
 	{code: "stale-lock", id: "index.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git", "index.lock"), "") }, cured: func(w *ward) { w.git("add", "untracked") }},
 	{code: "stale-lock", id: "refs/heads/topic/x.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git", "refs/heads/topic/x.lock"), "") }, cured: func(w *ward) { w.git("branch", "topic/x") }},
 	{code: "stale-lock", wreck: func(w *ward) { w.write(filepath.Join(w.admin(sweepID), "index.lock"), "") }, cured: func(w *ward) { w.git("-C", w.tree, "add", "."); w.works() }},
+	{code: "stale-lock", id: "logs/HEAD.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git/logs/HEAD.lock"), "") }, cured: func(w *ward) { w.git("reflog", "expire", "HEAD") }},
 	{code: "orphan-log", id: "logs/refs/heads/gone", wreck: func(w *ward) {
 		oid := w.git("rev-parse", "main")
 		w.write(filepath.Join(w.repo, ".git/logs/refs/heads/gone"), strings.Repeat("0", 40)+" "+oid+" A <a@b> 1 +0000\tx\n")
