@@ -296,15 +296,8 @@ const idLength = len("20060102150405-0000")
 
 // dataDir looks at the directory that everything lies in.
 func (x *examination) dataDir(context.Context) error {
-	info, err := os.Stat(x.DataDir)
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		x.found(Finding{
-			Code: "data-dir-open", ID: "data-dir", Path: x.DataDir,
-			What: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
-		}, func(context.Context) error { return os.Chmod(x.DataDir, 0o700) })
-	}
 	if _, there := store.Taken(x.store.RepoDir(x.ID)); there {
-		return nil
+		return x.openDataDir()
 	}
 	// There is no record at all; if git knows trees of ours, they are elsewhere.
 	for _, e := range x.entries {
@@ -323,6 +316,27 @@ func (x *examination) dataDir(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// openDataDir looks whether others can look into the data directory. One that holds more than what is
+// ours is not ours to close, and need not be: what is in it is closed.
+func (x *examination) openDataDir() error {
+	dir := x.DataDir
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 1 {
+		dir = filepath.Join(dir, "repos")
+	}
+	info, err := os.Stat(dir)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		x.found(Finding{
+			Code: "data-dir-open", ID: "data-dir", Path: dir,
+			What: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
+		}, func(context.Context) error { return os.Chmod(dir, 0o700) })
+	}
+	return err
 }
 
 // ofADataDir is the data directory that an entry of git's has its tree in, if it looks like one.

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 // What is unusual is not wrong: after each of these, doctor has nothing to say.
 var healthy = map[string]func(*ward){
@@ -8,6 +12,20 @@ var healthy = map[string]func(*ward){
 	"the data directory is elsewhere, behind a link": func(w *ward) {
 		w.rename(w.data, w.data+"2")
 		w.link("data2", w.data)
+	},
+	"the data directory is one that others use, too": func(w *ward) {
+		w.write(filepath.Join(w.data, "of-others"), "")
+		if err := os.Chmod(w.data, 0o1777); err != nil {
+			w.t.Fatal(err)
+		}
+	},
+	"the data directory is open, but holds nothing of this repository": func(w *ward) {
+		w.env = append(w.env, "AGENCY_DATA_DIR="+w.dir)
+		w.repo = filepath.Join(w.dir, "home", "fresh")
+		if err := os.Mkdir(w.repo, 0o755); err != nil {
+			w.t.Fatal(err)
+		}
+		w.git("init", "-q", w.repo)
 	},
 	"a worktree of the user's is locked without a reason, and empty": func(w *ward) {
 		w.git("-c", "core.logAllRefUpdates=false", "worktree", "add", "-q", "--no-checkout", "-b", "topic", "../home/topic")

@@ -311,6 +311,19 @@ var ills = []ill{
 			w.t.Fatal(err)
 		}
 	}, cured: func(w *ward) { w.works() }},
+	{code: "data-dir-open", id: "data-dir", wreck: func(w *ward) { // and it is not all ours
+		w.write(filepath.Join(w.data, "of-others"), "")
+		for _, dir := range []string{w.data, filepath.Join(w.data, "repos")} {
+			if err := os.Chmod(dir, 0o755); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}, cured: func(w *ward) {
+		w.works()
+		if fi, err := os.Stat(w.data); err != nil || fi.Mode().Perm() != 0o755 {
+			w.t.Errorf("the directory of others is %v, %v", fi.Mode(), err)
+		}
+	}},
 	{code: "copied-entry", wreck: func(w *ward) {
 		w.copyTree(w.repo, w.repo+"-copy")
 		w.repo += "-copy"
