@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -125,7 +126,7 @@ func (x *examination) unreadable(s subject, reason store.Reason, detail string, 
 	if reason == store.Incomplete {
 		code = "empty-record"
 	}
-	x.found(Finding{Code: code, ID: s.id, Path: s.home, What: detail, AtRisk: store.IsDir(s.tree) || x.refs[s.branch] != ""}, mend)
+	x.found(Finding{Code: code, ID: s.id, Path: s.home, What: detail, AtRisk: store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree)) || x.refs[s.branch] != ""}, mend)
 }
 
 // missingTree is a record whose tree is gone, or was moved with "git worktree move".
@@ -256,9 +257,28 @@ func (x *examination) markers(s subject) {
 // halfEnded is a ref that was to keep what goes, of something that did not go after all.
 func (x *examination) halfEnded(s subject, code string) {
 	if commit := x.refs[trashRef(s.id)]; commit != "" && !x.unsettled {
-		x.found(Finding{Code: code, ID: s.id, Path: x.repo.RefPath(trashRef(s.id)), What: "ending it was interrupted before anything was removed"},
-			func(ctx context.Context) error { return x.repo.DeleteRef(ctx, trashRef(s.id), commit) })
+		f := Finding{Code: code, ID: s.id, Path: x.repo.RefPath(trashRef(s.id)), What: "ending it was interrupted before anything was removed"}
+		x.found(f, func(ctx context.Context) error { return x.forgetKept(ctx, s, f, commit) })
 	}
+}
+
+// forgetKept deletes a ref that keeps what is all still there. If it is not, somebody has worked on, or
+// brought an old tree back; then only a person can know what the ref is worth.
+func (x *examination) forgetKept(ctx context.Context, s subject, f Finding, commit string) error {
+	now, err := x.capture(ctx, x.repo, git.Snapshot{Name: s.id, Tree: s.tree, Branch: s.branch, Base: s.base, Message: "agency: what is there now"})
+	if err != nil {
+		return err
+	}
+	covered, err := x.repo.Covers(ctx, now.Commit, commit)
+	if err != nil {
+		return err
+	}
+	if !covered {
+		f.What, f.AtRisk = trashRef(s.id)+" keeps what is not in the tree any more", true
+		f.Mend = "git update-ref -d " + trashRef(s.id) + " " + commit
+		return &FindingError{f}
+	}
+	return x.repo.DeleteRef(ctx, trashRef(s.id), commit)
 }
 
 // endedSandbox looks for what should have gone with an invocation.
@@ -378,10 +398,15 @@ func (x *examination) salvage(ctx context.Context, s subject, why string) error 
 func (x *examination) rewriteRecord(w Worktree) error {
 	tree := x.store.WorktreeTreePath(x.ID, w.ID)
 	entry := x.entries[w.ID]
+	if aside := store.Aside(tree); !store.IsDir(tree) && store.IsDir(aside) { // on its way out, with work in it
+		if err := os.Rename(aside, tree); err != nil {
+			return err
+		}
+	}
 	if !store.IsDir(tree) {
 		adopted := x.unclaimed()
 		if len(adopted) != 1 {
-			return durable.RemoveTree(x.store.WorktreeDir(x.ID, w.ID))
+			return store.RemoveRecord(x.store.WorktreeDir(x.ID, w.ID))
 		}
 		tree, entry.Branch = adopted[0].Path, adopted[0].Branch
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -46,6 +47,36 @@ func TestAMendLeavesAloneWhatIsNotItsOwn(t *testing.T) {
 			}
 			if d := diff(before, after); d != "" {
 				t.Errorf("another repository changed:\n%s", d)
+			}
+		})
+	}
+}
+
+// A ref that keeps what a discard found is in the way only as long as all of that is still there.
+func TestAMendKeepsARefThatHoldsWhatTheTreeDoesNot(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*ward){
+		"a file that nobody had committed is gone": func(w *ward) { w.remove(filepath.Join(w.tree, "sub", "untracked")) },
+		"what was staged is not any more": func(w *ward) {
+			w.git("-C", w.tree, "reset", "-q", "--", "staged")
+			w.remove(filepath.Join(w.tree, "staged"))
+		},
+		"an older state was brought back": func(w *ward) {
+			w.git("-C", w.tree, "reset", "-q", "--hard", "main")
+			w.remove(filepath.Join(w.admin(sweepID), "logs"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWard(t)
+			w.dies("discard/record:before", "discard", sweepID)
+			kept := w.git("rev-parse", trash)
+			change(w)
+			if o := w.try(nil, "git-agency", "doctor", "--fix", sweepID); o.code != 4 || !strings.Contains(o.stderr, "git update-ref -d "+trash+" "+kept) {
+				t.Errorf("--fix ended with %d: %s", o.code, o.stderr)
+			}
+			if got := w.git("rev-parse", trash); got != kept {
+				t.Errorf("the ref is at %s", got)
 			}
 		})
 	}

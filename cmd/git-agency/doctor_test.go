@@ -210,6 +210,15 @@ var ills = []ill{
 		}
 		w.agency("start", "wt")
 	}},
+	{code: "corrupt-meta", id: sweepWorktree, risk: true, wreck: func(w *ward) { // and its tree was on its way out
+		home := filepath.Join(w.repoData(), "worktrees", sweepWorktree)
+		w.rename(w.worktree(), filepath.Join(home, ".aside"))
+		truncate(w.t, filepath.Join(home, "meta.json"))
+	}, cured: func(w *ward) {
+		if got := w.read(filepath.Join(w.agency("worktree", "path", "wt"), "untracked")); got != "u\n" {
+			w.t.Errorf("the worktree holds %q", got)
+		}
+	}},
 	{code: "missing-tree", wreck: func(w *ward) { w.remove(w.tree) }, cured: func(w *ward) {
 		if got := w.git("show", trash+":committed"); got != "c" {
 			w.t.Errorf("what was committed is %q", got)
