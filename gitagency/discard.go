@@ -68,7 +68,7 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	if err := checkReal(r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 		return Discarded{}, err
 	}
-	already := entry.Record.Landing == store.Discarded
+	already := ended(entry.Record)
 	if !already { // one that is gone has no claim on its name any more
 		if err := r.checkNotMoved(repo, entry.ID, r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 			return Discarded{}, err
@@ -134,7 +134,7 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 	var captured git.Captured
 	if err := tx.Step(ctx, "capture", func() error {
 		snapshot := r.snapshot(entry)
-		if entry.Record.Landing == store.Discarded {
+		if ended(entry.Record) {
 			if snapshot.Onto, err = r.kept(ctx, repo, entry.ID); err != nil {
 				return err
 			}
@@ -158,8 +158,9 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 			})
 		})
 		return r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
-			now := r.now()
-			m.Landing, m.FinishedAt = store.Discarded, &now
+			if now := r.now(); m.Landing != store.Landed { // that stays what it came to
+				m.Landing, m.FinishedAt = store.Discarded, &now
+			}
 		})
 	}); err != nil {
 		return err

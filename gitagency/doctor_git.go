@@ -98,26 +98,36 @@ func (x *examination) gitEntries(context.Context) error {
 	for _, name := range x.entryNames() {
 		e := x.entries[name]
 		id := x.owner(filepath.Join("worktrees", name))
-		if f := (Finding{ID: id, Path: x.repo.AdminDir(name)}); len(e.Flaws) > 0 {
-			f.Code, f.AtRisk = "damaged-entry", e.Used
-			f.What = "git's entry of a worktree is damaged (" + strings.Join(e.Flaws, ", ") + ")"
-			if slices.Contains(e.Flaws, "commondir") {
-				f.What += "; git cannot list worktrees, nor branches, before that is mended"
-			}
-			x.found(f, func(context.Context) error {
-				ok, err := x.repo.RepairEntry(e)
-				if err == nil && !ok {
-					err = &CorruptEntryError{Path: x.repo.AdminDir(name), What: strings.Join(e.Flaws, ", ") + " cannot be known any more"}
-				}
-				return err
-			})
-		} else if half(e) {
+		f := Finding{ID: id, Path: x.repo.AdminDir(name)}
+		switch {
+		case len(e.Flaws) > 0:
+			x.damaged(e, f)
+		case half(e):
 			f.Code = "initializing-entry"
 			f.What = "a 'git worktree add' that was killed left it locked; its tree is " + e.Path
 			x.found(f, func(context.Context) error { return x.repo.Unlock(e) })
 		}
 	}
 	return nil
+}
+
+// damaged is an entry that git cannot read. What can be known of it is written anew.
+func (x *examination) damaged(e git.Entry, f Finding) {
+	f.Code, f.AtRisk = "damaged-entry", e.Used
+	f.What = "git's entry of a worktree is damaged (" + strings.Join(e.Flaws, ", ") + ")"
+	if slices.Contains(e.Flaws, "commondir") {
+		f.What += "; git cannot list worktrees, nor branches, before that is mended"
+	}
+	beyond := x.repo.Beyond(e)
+	if len(beyond) < len(e.Flaws) {
+		x.found(f, func(context.Context) error { return x.repo.RepairEntry(e) })
+		return // and then what is left to do
+	}
+	f.Mend = "git worktree repair <its tree>"
+	if slices.Contains(beyond, "HEAD") {
+		f.Mend = "echo ref: refs/heads/<its branch> > " + shellWord(filepath.Join(f.Path, "HEAD"))
+	}
+	x.found(f, nil)
 }
 
 func (x *examination) entryNames() []string {
@@ -167,6 +177,9 @@ func (x *examination) strays(ctx context.Context) error {
 			continue
 		}
 		s := subject{id: id, home: x.store.InvocationDir(x.ID, id), tree: x.store.SandboxTreePath(x.ID, id), branch: ref, marker: guard.Sandbox, ours: true}
+		if x.checkedOutElsewhere(s) {
+			continue
+		}
 		x.found(Finding{Code: "orphan-branch", ID: id, Path: x.repo.RefPath(ref), AtRisk: true, What: "a branch of a sandbox that there is no record of"},
 			func(ctx context.Context) error { return x.salvage(ctx, s, "there was no record at all") })
 	}

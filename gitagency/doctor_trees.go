@@ -45,7 +45,7 @@ func (x *examination) sandboxes(ctx context.Context) error {
 			x.endedSandbox(s, e)
 		default:
 			x.halfEnded(s, "half-discarded")
-			x.wholeTree(s)
+			x.wholeTree(ctx, s)
 		}
 	}
 	return nil
@@ -80,10 +80,10 @@ func (x *examination) integrationWorktrees(ctx context.Context) error {
 		case e.Broken != store.Whole:
 			x.unreadable(s, e.Broken, e.Detail, func(ctx context.Context) error { return x.rewriteRecord(w) })
 		case w.State == store.Archived:
-			x.archived(s, w)
+			x.archived(ctx, s, w)
 		default:
 			x.halfEnded(s, "half-archived")
-			x.wholeTree(s)
+			x.wholeTree(ctx, s)
 		}
 	}
 	return nil
@@ -181,15 +181,21 @@ func (x *examination) relink(ctx context.Context, s subject) error {
 }
 
 // wholeTree looks at a tree whose record is fine.
-func (x *examination) wholeTree(s subject) {
+func (x *examination) wholeTree(ctx context.Context, s subject) {
+	if !s.ours && !x.belongs(ctx, s) {
+		x.found(Finding{
+			Code: "foreign-tree", ID: s.id, Path: s.tree, What: "what is there is not a worktree of this repository",
+			Mend: "git agency worktree rm " + s.id,
+		}, nil)
+		return
+	}
 	if left := store.Leftovers(s.home); len(left) > 0 && !x.unsettled {
 		x.found(Finding{Code: "leftovers", ID: s.id, Path: left[0], What: "a file that was being written when somebody was killed"},
 			func(context.Context) error { return store.RemoveLeftovers(s.home) })
 	}
 	x.markers(s)
 	if s.branch != heads && x.refs[s.branch] == "" {
-		x.found(Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, What: "its branch " + short(s.branch) + " is gone"},
-			x.branchMend(s))
+		x.missingBranch(s)
 		return // without it, git cannot say much else
 	}
 	if !s.ours {
@@ -209,11 +215,20 @@ func (x *examination) wholeTree(s subject) {
 	}
 }
 
-func (x *examination) branchMend(s subject) func(context.Context) error {
-	if !s.ours {
-		return nil
+// belongs reports whether a tree is a worktree of this repository, as far as can be told.
+func (x *examination) belongs(ctx context.Context, s subject) bool {
+	holds, err := x.holds(ctx, x.repo, s.tree)
+	return holds || err != nil
+}
+
+// missingBranch is a branch that its record speaks of and that does not exist.
+func (x *examination) missingBranch(s subject) {
+	f := Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, What: "its branch " + short(s.branch) + " is gone"}
+	mend := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
+	if !s.ours { // what a person does to branches of his own is for him to know
+		f.Mend, mend = "git branch "+shellWord(short(s.branch))+" <commit>", nil
 	}
-	return func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
+	x.found(f, mend)
 }
 
 // restoreBranch makes a branch again where HEAD of its tree was last, else where it started.
@@ -305,14 +320,14 @@ func (x *examination) endedSandbox(s subject, e store.Entry[store.InvocationMeta
 }
 
 // archived looks for what should have gone with a worktree.
-func (x *examination) archived(s subject, w Worktree) {
+func (x *examination) archived(ctx context.Context, s subject, w Worktree) {
 	if x.unsettled {
 		return
 	}
 	var left []string
 	if s.ours {
 		left = x.remains(s)
-	} else if marked, err := s.marker.In(s.tree); err == nil && marked && !x.claimed(s.tree) {
+	} else if marked, err := s.marker.In(s.tree); err == nil && marked && !x.claimed(s.tree) && x.belongs(ctx, s) {
 		left = append(left, s.marker.Path(s.tree))
 	}
 	left = append(left, store.Leftovers(s.home)...)

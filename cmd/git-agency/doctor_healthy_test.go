@@ -27,6 +27,10 @@ var healthy = map[string]func(*ward){
 		}
 		w.git("init", "-q", w.repo)
 	},
+	"somebody has a branch of a sandbox checked out that nobody knows any more": func(w *ward) {
+		w.git("worktree", "add", "-q", "-b", "agency/sandbox-"+deadID, "../home/topic")
+	},
+	"the main worktree is on such a branch": func(w *ward) { w.git("switch", "-q", "-c", "agency/sandbox-"+deadID) },
 	"a worktree of the user's is locked without a reason, and empty": func(w *ward) {
 		w.git("-c", "core.logAllRefUpdates=false", "worktree", "add", "-q", "--no-checkout", "-b", "topic", "../home/topic")
 		w.git("worktree", "lock", "../home/topic")

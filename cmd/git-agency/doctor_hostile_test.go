@@ -19,6 +19,23 @@ var hostilities = map[string]hostile{
 		w.link(filepath.Join(victim, ".git"), w.admin(sweepID))
 		return sweepID
 	}, 1},
+	"an intent to adopt a tree of another repository": {func(w *ward, victim string) string {
+		w.write(filepath.Join(w.records(), "worktrees", deadID, "intent.json"), `{"id": "`+deadID+`", "adopted": true, "tree": "`+victim+`"}`)
+		return deadID
+	}, 0},
+	"a record of a tree of another repository": {func(w *ward, victim string) string {
+		meta := w.read(filepath.Join(w.records(), "worktrees", sweepWorktree, "meta.json"))
+		meta = strings.NewReplacer(sweepWorktree, deadID, filepath.Join(w.records(), "worktrees", sweepWorktree, "tree"), victim).Replace(meta)
+		w.write(filepath.Join(w.records(), "worktrees", deadID, "meta.json"), meta)
+		w.remove(filepath.Join(victim, ".agency"))
+		return deadID
+	}, 4},
+	"a record of a tree of another repository that was archived": {func(w *ward, victim string) string {
+		meta := w.read(filepath.Join(w.records(), "worktrees", sweepWorktree, "meta.json"))
+		meta = strings.NewReplacer(sweepWorktree, deadID, filepath.Join(w.records(), "worktrees", sweepWorktree, "tree"), victim, `"present"`, `"archived"`).Replace(meta)
+		w.write(filepath.Join(w.records(), "worktrees", deadID, "meta.json"), meta)
+		return deadID
+	}, 1},
 }
 
 func TestAMendLeavesAloneWhatIsNotItsOwn(t *testing.T) {
@@ -33,11 +50,11 @@ func TestAMendLeavesAloneWhatIsNotItsOwn(t *testing.T) {
 			if o := w.try(nil, "git", "-C", victim, "agency", "worktree", "adopt", "--name", "theirs"); o.code != 0 {
 				t.Fatal(o.stderr)
 			}
+			id := h.forge(w, victim)
 			before, err := worldOf(victim)
 			if err != nil {
 				t.Fatal(err)
 			}
-			id := h.forge(w, victim)
 			if o := w.try(nil, "git-agency", "doctor", "--fix", id); o.code != h.code {
 				t.Errorf("--fix ended with %d: %s", o.code, o.stderr)
 			}

@@ -101,6 +101,9 @@ type ward struct {
 
 func (w *ward) admin(id string) string { return filepath.Join(w.repo, ".git", "worktrees", id) }
 
+// records is where they are, also when another repository has some beside them.
+func (w *ward) records() string { return filepath.Dir(filepath.Dir(w.home)) }
+
 func (w *ward) remove(paths ...string) {
 	w.t.Helper()
 	for _, p := range paths {
@@ -256,6 +259,15 @@ var ills = []ill{
 	}},
 	{code: "interrupted-discard", risk: false, wreck: func(w *ward) { w.dies("discard/tree:after", "discard", sweepID) }, cured: func(w *ward) { w.keptAll() }},
 	{code: "interrupted-discard", risk: true, wreck: func(w *ward) { w.dies("discard/tree:before", "discard", sweepID) }, cured: func(w *ward) { w.keptAll() }},
+	{code: "interrupted-discard", risk: true, wreck: func(w *ward) { // and it had landed
+		meta := filepath.Join(w.home, "meta.json")
+		w.write(meta, strings.Replace(w.read(meta), `"status"`, `"landing": "landed", "status"`, 1))
+	}, cured: func(w *ward) {
+		w.keptAll()
+		if got := w.read(filepath.Join(w.home, "meta.json")); !strings.Contains(got, `"landing": "landed"`) {
+			w.t.Errorf("the record says %s", got)
+		}
+	}},
 	{code: "half-discarded", wreck: func(w *ward) { w.dies("discard/record:before", "discard", sweepID) }, cured: func(w *ward) { w.works() }},
 	{code: "interrupted-archive", id: sweepWorktree, risk: true, wreck: func(w *ward) {
 		w.dies("worktree rm/tree:before", "worktree", "rm", "wt", "--force")
@@ -281,6 +293,20 @@ var ills = []ill{
 	{code: "foreign-tree", risk: true, wreck: func(w *ward) {
 		w.remove(filepath.Join(w.tree, ".git"))
 		w.git("init", "-q", w.tree)
+	}},
+	{code: "foreign-tree", id: deadID, wreck: func(w *ward) { // what was adopted is gone, and something else there
+		tree := filepath.Join(w.dir, "home", "adopted")
+		w.git("worktree", "add", "-q", "-b", "topic", tree)
+		w.try([]string{"TEST_NOW=2026-01-28T12:07:00Z", "TEST_RAND=c"}, "git-agency", "worktree", "adopt", tree)
+		w.git("worktree", "remove", tree)
+		w.git("init", "-q", tree)
+	}},
+	{code: "missing-branch", id: deadID, risk: true, wreck: func(w *ward) {
+		tree := filepath.Join(w.dir, "home", "adopted")
+		w.git("worktree", "add", "-q", "-b", "topic", tree)
+		w.try([]string{"TEST_NOW=2026-01-28T12:07:00Z", "TEST_RAND=c"}, "git-agency", "worktree", "adopt", tree)
+		w.git("-C", tree, "switch", "-q", "-c", "other")
+		w.git("branch", "-D", "topic")
 	}},
 	{code: "unlinked-tree", risk: true, sweep: true, wreck: func(w *ward) { w.remove(w.admin(sweepID)) }, cured: func(w *ward) { w.works() }},
 	{code: "unlinked-tree", risk: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.tree, ".git")) }, cured: func(w *ward) { w.works() }},
@@ -363,6 +389,11 @@ var ills = []ill{
 		if got := w.git("-C", filepath.Join(w.dir, "home", "own"), "log", "-1", "--format=%s"); got != "first" {
 			w.t.Errorf("its HEAD is at %q", got)
 		}
+	}},
+	{code: "damaged-entry", id: "worktrees/own", risk: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.admin("own"), "gitdir")) }},
+	{code: "damaged-entry", id: "worktrees/own", risk: true, wreck: func(w *ward) {
+		truncate(w.t, filepath.Join(w.admin("own"), "HEAD"))
+		w.remove(filepath.Join(w.admin("own"), "logs"))
 	}},
 	{code: "initializing-entry", id: "worktrees/own", wreck: func(w *ward) { w.write(filepath.Join(w.admin("own"), "locked"), "initializing") }, cured: func(w *ward) {
 		w.git("worktree", "remove", filepath.Join(w.dir, "home", "own"))

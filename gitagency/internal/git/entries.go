@@ -150,31 +150,43 @@ func (r *Repo) makeIndex(ctx context.Context, w Registration, dir string) error 
 	return err
 }
 
-// RepairEntry makes an entry of somebody else's readable for git again, from what is left of it. One that
-// nothing was ever checked out in is taken away. It returns false when only its owner can know.
-func (r *Repo) RepairEntry(e Entry) (bool, error) {
+// RepairEntry makes an entry of somebody else's readable for git again, as far as that can be known from
+// what is left of it. One that nothing was ever checked out in is taken away.
+func (r *Repo) RepairEntry(e Entry) error {
 	if !e.Used {
-		return true, r.RemoveAdmin(e.Name)
+		return r.RemoveAdmin(e.Name)
 	}
-	dir := r.AdminDir(e.Name)
 	for _, flaw := range e.Flaws {
-		content := ""
-		switch flaw {
-		case "commondir":
-			content = "../.."
-		case "HEAD":
-			if log := r.logged(Snapshot{Name: e.Name}); len(log) > 0 && isOID(log[0]) {
-				content = log[0]
-			}
+		content, known := r.repair(e, flaw)
+		if !known {
+			continue
 		}
-		if content == "" {
-			return false, nil
-		}
-		if err := durable.WriteFile(filepath.Join(dir, flaw), []byte(content+"\n"), 0o644); err != nil {
-			return false, err
+		if err := durable.WriteFile(filepath.Join(r.AdminDir(e.Name), flaw), []byte(content+"\n"), 0o644); err != nil {
+			return err
 		}
 	}
-	return true, nil
+	return nil
+}
+
+// Beyond lists the flaws of an entry that only its owner can mend: what was there cannot be known any more.
+func (r *Repo) Beyond(e Entry) []string {
+	return slices.DeleteFunc(slices.Clone(e.Flaws), func(flaw string) bool {
+		_, known := r.repair(e, flaw)
+		return known || !e.Used
+	})
+}
+
+// repair is what a file of an entry must have held.
+func (r *Repo) repair(e Entry, flaw string) (content string, known bool) {
+	switch flaw {
+	case "commondir":
+		return "../..", true
+	case "HEAD":
+		if log := r.logged(Snapshot{Name: e.Name}); len(log) > 0 && isOID(log[0]) {
+			return log[0], true
+		}
+	}
+	return "", false
 }
 
 // Unlock removes git's own mark that a worktree is still being made.
