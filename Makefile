@@ -5,6 +5,10 @@ PREFIX  ?= $(HOME)/.local
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
+PROGRAM   := bin/git-agency
+INSTALLED := $(DESTDIR)$(PREFIX)/bin/git-agency
+MANUAL    := cmd/git-agency/manual/git-agency.1
+
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
@@ -13,13 +17,13 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/git-agency
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/git-agency ./cmd/git-agency
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/git-agency
 
 test: ## run every test
 	$(GO) test -timeout 15m ./...
 
 bench: build ## measure against raw git in one run, and fail on the promised ratios
-	$(GO) run ./scripts/bench -tool $(CURDIR)/bin/git-agency
+	$(GO) run ./scripts/bench -tool $(CURDIR)/$(PROGRAM)
 
 lint: ## go vet, staticcheck, gofumpt and tidiness
 	$(GO) vet ./...
@@ -40,8 +44,19 @@ fuzz: ## fuzz every parser for FUZZTIME each
 demo: build ## the main job, end to end, on a throw-away repository
 	scripts/demo.sh $(CURDIR)/bin
 
-install: build ## install into PREFIX/bin (default ~/.local)
-	install -d '$(DESTDIR)$(PREFIX)/bin'
-	install -m 755 bin/git-agency '$(DESTDIR)$(PREFIX)/bin/git-agency'
+man: ## render the manual page from its source
+	$(GO) run ./scripts/man <$(MANUAL).md >$(MANUAL).new
+	mv $(MANUAL).new $(MANUAL)
 
-.PHONY: help build test bench lint fmt cover fuzz demo install
+# With DESTDIR everything stays below it, for those who make packages. Without it, what a shell looks for
+# in directories of the user's goes there.
+install: build ## install program, manual and completions into PREFIX (default ~/.local)
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 $(PROGRAM) '$(INSTALLED)'
+	'$(INSTALLED)' setup $(if $(DESTDIR),--prefix '$(DESTDIR)$(PREFIX)' --json >/dev/null)
+
+uninstall: ## take away what install installed
+	test ! -e '$(INSTALLED)' || '$(INSTALLED)' setup --undo $(if $(DESTDIR),--prefix '$(DESTDIR)$(PREFIX)')
+	rm -f '$(INSTALLED)'
+
+.PHONY: help build test bench lint fmt cover fuzz demo man install uninstall

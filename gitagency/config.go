@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Key is one setting of ours in git config.
@@ -19,6 +20,7 @@ type Key struct {
 
 	check   func(value string) error // nil where any text will do
 	command bool                     // names a program to run, and so is nobody's but the user's to set
+	none    func(value string) bool  // of a command: a value that names no program, and counts from anywhere
 }
 
 // Keys lists every setting, in the order in which people meet them.
@@ -34,7 +36,7 @@ func Keys() []Key {
 	return append(keys,
 		Key{Name: "agency.<runner>.command", Meaning: "the program that the agent <runner> is; a repository cannot set it", command: true},
 		Key{Name: "color.agency", Default: "color.ui, else auto", Meaning: "whether to use colour: always, auto or never; --color and NO_COLOR win", check: checkColor},
-		Key{Name: "pager.agency", Default: "as core.pager and $PAGER say", Meaning: "whether to page, or by which program; a repository cannot name one"},
+		Key{Name: "pager.agency", Default: "as core.pager and $PAGER say", Meaning: "whether to page, or by which program; a repository cannot name one", command: true, none: isPaging},
 	)
 }
 
@@ -93,7 +95,7 @@ func (k Key) setting(name string, config git.Config, env []string) (s Setting, i
 	found, set := config.Last(canonical(name))
 	if k.command {
 		var others []git.Setting
-		found, set, others = config.Trusted(canonical(name))
+		found, set, others = trusted(config[canonical(name)], k.none)
 		for _, o := range others {
 			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: untrusted})
 		}
@@ -109,7 +111,7 @@ func (k Key) setting(name string, config git.Config, env []string) (s Setting, i
 			}
 		}
 	}
-	if from := lookup(env, "AGENCY_DATA_DIR"); k.Name == "agency.dataDir" && from != "" {
+	if from := proc.Variable(env, "AGENCY_DATA_DIR"); k.Name == "agency.dataDir" && from != "" {
 		s.Value, s.Scope, s.Origin, s.Problem = from, "environment", "AGENCY_DATA_DIR", ""
 	}
 	return s, ignored
@@ -167,12 +169,4 @@ func checkExpiry(ctx context.Context, opts Options, value string) error {
 		err = &InvalidError{What: "expiry", Value: value, Want: wantExpiry}
 	}
 	return err
-}
-
-// checkColor: git takes what it does not know for a boolean, and a boolean that is none for an error.
-func checkColor(value string) error {
-	if slices.Contains([]string{"always", "never", "auto", "true", "false", "yes", "no", "on", "off", "1", "0", ""}, strings.ToLower(value)) {
-		return nil
-	}
-	return &InvalidError{What: "colour", Value: value, Want: "always, auto or never"}
 }

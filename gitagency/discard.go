@@ -35,7 +35,7 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 	defer unlock()
 	entry := r.store.Invocation(r.ID, inv.ID, nil) // it may have changed while we waited
 	if _, there := store.Taken(r.store.InvocationDir(r.ID, inv.ID), r.store.SandboxDir(r.ID, inv.ID)); !there {
-		return Discarded{ID: inv.ID, Undone: true}, nil // somebody else has just undone it
+		return Discarded{ID: inv.ID, Already: !inv.Broken, Undone: inv.Broken}, nil // somebody else has just pruned or undone it
 	}
 
 	switch {
@@ -63,33 +63,34 @@ func (r *Repository) abandonSandbox(ctx context.Context, repo *git.Repo, id, bas
 	})
 }
 
-// end discards an invocation that has a record, or finishes doing so.
+// end discards an invocation that has a record, or finishes what ended it before.
 func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (Discarded, error) {
 	if err := checkReal(r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 		return Discarded{}, err
 	}
-	already := ended(entry.Record)
-	if !already { // one that is gone has no claim on its name any more
-		if err := r.checkNotMoved(repo, entry.ID, r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
-			return Discarded{}, err
-		}
+	already, how := ended(entry.Record), store.Discarded
+	since := time.Now()
+	if already { // nobody knows when the one that was interrupted began
+		since, how = time.Time{}, entry.Record.Landing
+	} else if err := r.checkNotMoved(repo, entry.ID, r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
+		return Discarded{}, err // one that is gone has no claim on its name any more
 	}
 	keeps, err := r.holdsWork(ctx, repo, entry.ID)
 	if err != nil {
 		return Discarded{}, err
 	}
-	since := time.Now()
-	if already {
-		since = time.Time{} // nobody knows when the one that was interrupted began
+	switch {
+	case !already:
+		err = r.giveUp(ctx, repo, entry)
+	case keeps:
+		err = r.keepMore(ctx, repo, entry)
 	}
-	if !already || keeps {
-		if err := r.giveUp(ctx, repo, entry); err != nil {
-			return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
-		}
+	if err != nil {
+		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	commit, err := r.removeDiscarded(ctx, repo, entry, since)
 	if err != nil {
-		return Discarded{}, &CleanupError{Kind: "invocation", ID: entry.ID, Done: store.Discarded, Err: err}
+		return Discarded{}, &CleanupError{Kind: "invocation", ID: entry.ID, Done: how, Err: err}
 	}
 	d := Discarded{ID: entry.ID, Commit: commit, Already: already}
 	if commit != "" {
@@ -100,10 +101,14 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 
 // snapshot says what belongs to the sandbox of an invocation.
 func (r *Repository) snapshot(entry store.Entry[store.InvocationMeta]) git.Snapshot {
+	how := store.Discarded
+	if ended(entry.Record) {
+		how = entry.Record.Landing
+	}
 	return git.Snapshot{
 		Name: entry.ID, Tree: r.store.SandboxTreePath(r.ID, entry.ID), Branch: sandboxRef(entry.ID), Base: entry.Record.BaseCommit,
-		Message: fmt.Sprintf("agency: what was in sandbox %s when it was discarded\n\nAgency-Invocation: %s\nAgency-Base: %s",
-			entry.ID, entry.ID, entry.Record.BaseCommit),
+		Message: fmt.Sprintf("agency: what was in sandbox %s when it was %s\n\nAgency-Invocation: %s\nAgency-Base: %s",
+			entry.ID, how, entry.ID, entry.Record.BaseCommit),
 	}
 }
 
@@ -130,16 +135,10 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 			rollback(ctx, tx)
 		}
 	}()
-	// 1. What is there, as a commit nobody points at yet. What an earlier discard kept stays kept.
+	// 1. What is there, as a commit nobody points at yet.
 	var captured git.Captured
 	if err := tx.Step(ctx, "capture", func() error {
-		snapshot := r.snapshot(entry)
-		if ended(entry.Record) {
-			if snapshot.Onto, err = r.kept(ctx, repo, entry.ID); err != nil {
-				return err
-			}
-		}
-		captured, err = r.capture(ctx, repo, snapshot)
+		captured, err = r.capture(ctx, repo, r.snapshot(entry))
 		return err
 	}); err != nil {
 		return err
@@ -158,18 +157,71 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 			})
 		})
 		return r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
-			if now := r.now(); m.Landing != store.Landed { // that stays what it came to
-				m.Landing, m.FinishedAt = store.Discarded, &now
-			}
+			now := r.now()
+			m.Landing, m.FinishedAt = store.Discarded, &now
 		})
 	}); err != nil {
 		return err
 	}
 	tx.Commit()
-	if err := r.store.AppendEvent(r.ID, entry.ID, discardEvent{r.now(), "discard", trashRef(entry.ID), captured.Commit}); err != nil {
-		r.warn("history of %s: %v", entry.ID, err)
-	}
+	r.note(entry.ID, "discard", captured.Commit)
 	return nil
+}
+
+// keepMore adds what came into a sandbox after it had ended to what was kept of it then; nothing of that
+// is replaced. The record is renewed first: whoever judges by its date when the ref may go must never
+// take what was only just kept for old, also when we do not get any further.
+func (r *Repository) keepMore(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (err error) {
+	tx := r.begin("discard")
+	defer func() {
+		if err != nil {
+			rollback(ctx, tx)
+		}
+	}()
+	kept := ""
+	var captured git.Captured
+	if err := tx.Step(ctx, "capture", func() error {
+		if kept, err = r.kept(ctx, repo, entry.ID); err != nil {
+			return err
+		}
+		snapshot := r.snapshot(entry)
+		snapshot.Onto = kept
+		captured, err = r.capture(ctx, repo, snapshot)
+		return err
+	}); err != nil || captured.Commit == kept {
+		return err // nothing came
+	}
+	if err := tx.Step(ctx, "record", func() error {
+		tx.Undo("record", func(context.Context) error {
+			return r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) { m.FinishedAt = entry.Record.FinishedAt })
+		})
+		return r.renew(entry.ID)
+	}); err != nil {
+		return err
+	}
+	if err := tx.Step(ctx, "trash", func() error {
+		return r.keep(ctx, tx, repo, trashRef(entry.ID), captured.Commit)
+	}); err != nil {
+		return err
+	}
+	tx.Commit()
+	r.note(entry.ID, "keep", captured.Commit)
+	return nil
+}
+
+// renew writes down that there was work in a sandbox until now.
+func (r *Repository) renew(id string) error {
+	return r.store.UpdateInvocationMeta(r.ID, id, func(m *store.InvocationMeta) {
+		now := r.now()
+		m.FinishedAt = &now
+	})
+}
+
+// note adds to the history of an invocation what a ref keeps of it now.
+func (r *Repository) note(id, event, commit string) {
+	if err := r.store.AppendEvent(r.ID, id, discardEvent{r.now(), event, trashRef(id), commit}); err != nil {
+		r.warn("history of %s: %v", id, err)
+	}
 }
 
 type discardEvent struct {
@@ -182,18 +234,22 @@ type discardEvent struct {
 // removeDiscarded takes away what a discarded invocation has no use for. Each part may be gone
 // already. It returns what the trash ref keeps.
 func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time) (string, error) {
-	id, home := entry.ID, r.store.InvocationDir(r.ID, entry.ID)
-	spec := changeset.Spec{ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Scratch: home}
+	id, spec := entry.ID, r.sandboxSpec(entry.ID)
 	if err := r.forward(ctx, "discard", []step{
-		{"tree", func() error { return r.clear(ctx, repo, r.snapshot(entry), since) }},
+		{"tree", func() error { return r.clear(ctx, repo, r.snapshot(entry), since, func() error { return r.renew(id) }) }},
 		{"registration", func() error { return backend(repo).Unregister(spec) }},
 		{"branch", func() error { return r.deleteSandboxBranch(ctx, repo, spec) }},
-		{"leftovers", func() error { return store.RemoveLeftovers(home) }},
+		{"leftovers", func() error { return store.RemoveLeftovers(spec.Scratch) }},
 		{"sandbox-dir", func() error { return r.store.RemoveSandboxTree(r.ID, id) }},
 	}); err != nil {
 		return "", err
 	}
 	return r.kept(ctx, repo, id)
+}
+
+// sandboxSpec names everything that belongs to the sandbox of an invocation.
+func (r *Repository) sandboxSpec(id string) changeset.Spec {
+	return changeset.Spec{ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Scratch: r.store.InvocationDir(r.ID, id)}
 }
 
 // deleteSandboxBranch deletes the branch of a discarded sandbox, if the trash ref holds all of it and
@@ -211,11 +267,9 @@ func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, sp
 	if err != nil {
 		return err
 	}
-	for _, w := range listing.Worktrees {
-		if w.Branch == spec.Branch && w.Path != spec.Tree {
-			r.warn("branch %s is checked out at %s; it stays", short(spec.Branch), w.Path)
-			return nil
-		}
+	if at := elsewhere(listing.Worktrees, spec); at != "" {
+		r.warn("branch %s is checked out at %s; it stays", short(spec.Branch), at)
+		return nil
 	}
 	safe, err := repo.IsAncestor(ctx, branch, kept)
 	if err != nil {
@@ -225,4 +279,15 @@ func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, sp
 		return errors.New("branch " + short(spec.Branch) + " has commits that " + trashRef(spec.ID) + " does not; it stays")
 	}
 	return backend(repo).DeleteBranch(ctx, spec, branch)
+}
+
+// elsewhere is where the branch of a sandbox is checked out, but for the sandbox itself; empty when it is
+// nowhere.
+func elsewhere(worktrees []git.Worktree, spec changeset.Spec) string {
+	for _, w := range worktrees {
+		if w.Branch == spec.Branch && w.Path != spec.Tree {
+			return w.Path
+		}
+	}
+	return ""
 }

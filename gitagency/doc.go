@@ -9,6 +9,7 @@
 //	inv, err := repo.Start(ctx, gitagency.StartRequest{Worktree: "payments", Runner: "claude"})
 //	// … an agent works in inv.SandboxPath …
 //	_, err = repo.Discard(ctx, inv.ID)
+//	_, err = repo.Prune(ctx, gitagency.PruneRequest{}) // forgets what ended long ago
 //
 // Everything that changes the world is a transaction (creation.go is the one to read first): named
 // steps under the repository lock, each with its undo, and one commit point, the durable rename of

@@ -204,7 +204,11 @@ func (x *examination) scratch(context.Context) error {
 			func(context.Context) error { return durable.RemoveTree(path) })
 	}
 	for _, dir := range []string{filepath.Join(x.CommonDir, "info"), x.store.RepoDir(x.ID), x.store.InvocationDir(x.ID, ""), x.store.SandboxDir(x.ID, ""), x.store.WorktreeDir(x.ID, "")} {
-		for _, path := range store.Temps(dir) {
+		temps, err := durable.Temps(dir)
+		if err != nil {
+			return err
+		}
+		for _, path := range temps {
 			x.found(Finding{Code: "leftover-scratch", ID: x.owner(x.relative(path)), Path: path, along: true, What: "a file that was being written when somebody was killed"},
 				func(context.Context) error { return durable.RemoveTree(path) })
 		}

@@ -189,7 +189,7 @@ func (x *examination) wholeTree(ctx context.Context, s subject) {
 		}, nil)
 		return
 	}
-	if left := store.Leftovers(s.home); len(left) > 0 && !x.unsettled {
+	if left := x.leftovers(s.home); len(left) > 0 && !x.unsettled {
 		x.found(Finding{Code: "leftovers", ID: s.id, Path: left[0], What: "a file that was being written when somebody was killed"},
 			func(context.Context) error { return store.RemoveLeftovers(s.home) })
 	}
@@ -330,7 +330,7 @@ func (x *examination) archived(ctx context.Context, s subject, w Worktree) {
 	} else if marked, err := s.marker.In(s.tree); err == nil && marked && !x.claimed(s.tree) && x.belongs(ctx, s) {
 		left = append(left, s.marker.Path(s.tree))
 	}
-	left = append(left, store.Leftovers(s.home)...)
+	left = append(left, x.leftovers(s.home)...)
 	if len(left) == 0 {
 		return
 	}
@@ -352,7 +352,16 @@ func (x *examination) remains(s subject) []string {
 			left = append(left, path)
 		}
 	}
-	return append(left, store.Leftovers(s.home)...)
+	return append(left, x.leftovers(s.home)...)
+}
+
+// leftovers lists what a killed process left beside a record.
+func (x *examination) leftovers(home string) []string {
+	left, err := store.Leftovers(home)
+	if err != nil {
+		x.warn("%s: %v", home, err)
+	}
+	return left
 }
 
 // checkedOutElsewhere reports whether somebody works on the branch of a sandbox that has ended. Then it
@@ -400,7 +409,7 @@ func (x *examination) salvage(ctx context.Context, s subject, why string) error 
 	tx.Commit()
 	spec := s.spec()
 	return x.forward(ctx, "doctor", []step{
-		{"tree", func() error { return x.clear(ctx, x.repo, snapshot, epoch) }},
+		{"tree", func() error { return x.clear(ctx, x.repo, snapshot, epoch, nil) }},
 		{"registration", func() error { return backend(x.repo).Unregister(spec) }},
 		{"branch", func() error { return x.deleteSandboxBranch(ctx, x.repo, spec) }},
 		{"sandbox-dir", func() error { return x.store.RemoveSandboxTree(x.ID, s.id) }},

@@ -268,6 +268,14 @@ func (e *CleanupError) Error() string {
 
 func (e *CleanupError) Unwrap() error { return e.Err }
 
+// ForeignFileError is a file, or what else stands in its place, that is not ours to overwrite.
+type ForeignFileError struct {
+	Path string
+	Why  string
+}
+
+func (e *ForeignFileError) Error() string { return fmt.Sprintf("%s is in the way: %s", e.Path, e.Why) }
+
 // is reports whether an error of type E is in the chain.
 func is[E error](err error) bool {
 	var target E

@@ -61,6 +61,33 @@ func DefaultPrimitives() Primitives {
 	return p
 }
 
+// PrimitiveValues lists the values of one of the five that can be built, the default first.
+func PrimitiveValues(name string) []string {
+	var values []string
+	for _, prim := range primitives {
+		for _, c := range prim.values {
+			if prim.name == name && c.unbuilt == "" {
+				values = append(values, c.value)
+			}
+		}
+	}
+	return values
+}
+
+// Profiles lists the profiles that a sandbox can be started with, in alphabetical order.
+func (r *Repository) Profiles() []string {
+	profiles := []string{}
+	for key := range r.git.Config {
+		name, ok := strings.CutPrefix(key, "agency.")
+		end := strings.LastIndex(name, ".") // names of profiles may hold dots, names of keys do not
+		if ok && end > 0 && r.checkProfile(name[:end]) == nil {
+			profiles = append(profiles, name[:end])
+		}
+	}
+	slices.Sort(profiles)
+	return slices.Compact(profiles)
+}
+
 // choosePrimitives fills what was not chosen from the profile, then from the defaults, and refuses
 // what cannot be built before anything is created.
 func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primitives, error) {

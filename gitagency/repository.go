@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
@@ -73,7 +74,7 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 		ids:         ids.Source{Now: opts.Now, Rand: opts.Rand},
 		here:        here(opts, repo),
 		opts:        opts,
-		quarantined: lookup(opts.Env, "GIT_QUARANTINE_PATH") != "",
+		quarantined: proc.Variable(opts.Env, "GIT_QUARANTINE_PATH") != "",
 	}, nil
 }
 
@@ -101,7 +102,7 @@ func here(opts Options, repo *git.Repo) string {
 	if dir, err := guard.Resolve(opts.Dir); err != nil || dir != repo.TopLevel {
 		return opts.Dir
 	}
-	return filepath.Join(opts.Dir, lookup(opts.Env, "GIT_PREFIX"))
+	return filepath.Join(opts.Dir, proc.Variable(opts.Env, "GIT_PREFIX"))
 }
 
 // lockDir is where the lock of the repository lies, and what a transaction needs for a moment.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // runnerCommands are the programs of agents that the user named. What a repository says is not believed,
@@ -38,14 +39,14 @@ func (r *Repository) runnerCommands() map[string]string {
 func dataDir(env []string, config git.Config) (string, error) {
 	path, from := "", ""
 	switch setting, _ := config.Last("agency.datadir"); {
-	case lookup(env, "AGENCY_DATA_DIR") != "":
-		path, from = lookup(env, "AGENCY_DATA_DIR"), "AGENCY_DATA_DIR"
+	case proc.Variable(env, "AGENCY_DATA_DIR") != "":
+		path, from = proc.Variable(env, "AGENCY_DATA_DIR"), "AGENCY_DATA_DIR"
 	case setting.Value != "":
-		path, from = expandHome(setting.Value, lookup(env, "HOME")), "agency.dataDir ("+setting.Origin+")"
-	case filepath.IsAbs(lookup(env, "XDG_DATA_HOME")): // a relative one is to be ignored, says its specification
-		path, from = filepath.Join(lookup(env, "XDG_DATA_HOME"), "agency"), "XDG_DATA_HOME"
-	case lookup(env, "HOME") != "":
-		path, from = filepath.Join(lookup(env, "HOME"), ".local", "share", "agency"), "HOME"
+		path, from = expandHome(setting.Value, proc.Variable(env, "HOME")), "agency.dataDir ("+setting.Origin+")"
+	case filepath.IsAbs(proc.Variable(env, "XDG_DATA_HOME")): // a relative one is to be ignored, says its specification
+		path, from = filepath.Join(proc.Variable(env, "XDG_DATA_HOME"), "agency"), "XDG_DATA_HOME"
+	case proc.Variable(env, "HOME") != "":
+		path, from = filepath.Join(proc.Variable(env, "HOME"), ".local", "share", "agency"), "HOME"
 	default:
 		return "", &InvalidError{What: "data directory", Value: "", Want: "HOME, or AGENCY_DATA_DIR, to be set"}
 	}
@@ -144,16 +145,4 @@ func ParseDuration(s string) (time.Duration, error) {
 		return 0, &InvalidError{What: "duration", Value: s, Want: wantDuration}
 	}
 	return d, nil
-}
-
-// lookup finds a variable in a given environment; the last of several wins, as it does for a program
-// that is started with them.
-func lookup(env []string, name string) string {
-	value := ""
-	for _, kv := range env {
-		if v, ok := strings.CutPrefix(kv, name+"="); ok {
-			value = v
-		}
-	}
-	return value
 }

@@ -21,19 +21,38 @@ var toolIdentity = git.Identity{Name: "git-agency", Email: "git-agency@localhost
 // capture writes down what is in a tree that is about to go, as a commit nobody points at yet. What was
 // kept of it before stays part of that.
 func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Snapshot) (git.Captured, error) {
+	s, err := capturable(s)
+	if err != nil {
+		return git.Captured{}, err
+	}
+	return repo.Capture(ctx, s)
+}
+
+// rehearse finds what capture would find, and changes nothing.
+func (r *Repository) rehearse(ctx context.Context, repo *git.Repo, s git.Snapshot) (git.Captured, error) {
+	s, err := capturable(s)
+	if err != nil {
+		return git.Captured{}, err
+	}
+	return repo.Rehearse(ctx, s)
+}
+
+// capturable says of which tree, and as whom, unless that tree must not be touched.
+func capturable(s git.Snapshot) (git.Snapshot, error) {
 	if !store.IsDir(s.Tree) {
 		s.Tree = "" // gone, or a link to what was never ours
 	} else if points := guard.MountedBelow(s.Tree); len(points) > 0 {
-		return git.Captured{}, &UnsafePathError{Path: s.Tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
+		return s, &UnsafePathError{Path: s.Tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
 	}
 	s.Omit, s.Author = guard.Dir, toolIdentity
-	return repo.Capture(ctx, s)
+	return s, nil
 }
 
 // clear removes a tree whose content is kept. It is first put out of the way of whoever knows its path;
 // what was written since it was captured is kept too, and only then it goes. Each of the names it has on
-// the way says how far that was, so that it can be taken up again at any point.
-func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Snapshot, since time.Time) error {
+// the way says how far that was, so that it can be taken up again at any point. late, which may be nil,
+// is called before something is kept that had not been captured.
+func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Snapshot, since time.Time, late func() error) error {
 	tree, aside, done := s.Tree, store.Aside(s.Tree), store.Done(s.Tree)
 	if _, there := store.Taken(aside); !there && store.IsDir(tree) {
 		if err := os.Rename(tree, aside); err != nil {
@@ -42,7 +61,7 @@ func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Snapshot, 
 	}
 	if store.IsDir(aside) {
 		if touched, err := touchedSince(aside, since); err != nil || touched { // in doubt, look
-			if err := r.keepLate(ctx, repo, s, aside); err != nil {
+			if err := r.keepLate(ctx, repo, s, aside, late); err != nil {
 				return err
 			}
 		}
@@ -62,15 +81,20 @@ func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Snapshot, 
 }
 
 // keepLate adds what came after a capture to what the capture kept.
-func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Snapshot, aside string) error {
+func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Snapshot, aside string, late func() error) error {
 	onto, err := r.kept(ctx, repo, s.Name)
 	if err != nil {
 		return err
 	}
 	s.Tree, s.Onto = aside, onto
 	captured, err := r.capture(ctx, repo, s)
-	if err != nil || captured.Commit == captured.Branch {
+	if err != nil || captured.Commit == captured.Branch || captured.Commit == onto {
 		return err
+	}
+	if late != nil {
+		if err := late(); err != nil {
+			return err
+		}
 	}
 	return r.keep(ctx, &undo.Tx{}, repo, trashRef(s.Name), captured.Commit)
 }

@@ -232,7 +232,7 @@ func (r *Repository) removeArchived(ctx context.Context, repo *git.Repo, wt Work
 			if err := checkReal(wt.TreePath); err != nil {
 				return err
 			}
-			return r.clear(ctx, repo, wt.snapshot(), since)
+			return r.clear(ctx, repo, wt.snapshot(), since, nil)
 		}},
 		{"registration", func() error {
 			return backend(repo).Unregister(changeset.Spec{ID: wt.ID, Tree: wt.TreePath, Scratch: home})

@@ -81,7 +81,8 @@ func permute(app *cli.App, args []string, ownsChild func(*cli.Command) bool) (ou
 // never run an action: urfave ignores the request when a `--` is among the
 // words or EnableBashCompletion is off, and TAB would start an agent.
 func completing(args []string) bool {
-	return len(args) > 0 && args[len(args)-1] == "--generate-bash-completion"
+	words := []string{"--generate-bash-completion", "--generate-shell-completion"} // of urfave, in its versions
+	return len(args) > 0 && slices.Contains(words, args[len(args)-1])
 }
 
 // argLevel is the program or a command as named on the command line, with the
@@ -115,6 +116,14 @@ func flagOwner(levels []*argLevel, word string) (owner *argLevel, takesValue boo
 	}
 	return levels[len(levels)-1], false
 }
+
+// attachedFlag is a flag whose value, if it has one, is attached to it by an
+// equals sign: in `--color ls`, as in git, ls is not the colour. Its Value must
+// have IsBoolFlag, by which the flag package knows the same.
+type attachedFlag struct{ *cli.GenericFlag }
+
+func (f attachedFlag) TakesValue() bool { return false }
+func (f attachedFlag) String() string   { return cli.FlagStringer(f) }
 
 // isFlag excludes a lone `-`, which stands for standard input.
 func isFlag(word string) bool { return len(word) > 1 && word[0] == '-' }

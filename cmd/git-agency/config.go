@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/gitagency"
@@ -32,9 +30,10 @@ Exit status: 0, whatever is found; 129 usage.`,
 			}
 			for _, s := range settings {
 				if err := s.Err(); err != nil {
-					fmt.Fprintf(t.stderr, "warning: %s\n", printable(err.Error()))
+					t.warn(err.Error())
 				}
 			}
+			t.forgiveSettings()
 			return list(t, c, settings, settingFields,
 				[]string{"KEY", "VALUE", "FROM", "MEANING"},
 				func(s gitagency.Setting) []string {

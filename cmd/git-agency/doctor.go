@@ -66,8 +66,13 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	if err != nil {
 		return err
 	}
+	parts, err := t.installedParts(c.Context)
+	if err != nil {
+		return err
+	}
+	d.Machine = append(d.Machine, parts...)
 	if d.Busy != "" {
-		fmt.Fprintf(t.stderr, "warning: %s is changing the repository; what it is at was not looked at\n", printable(d.Busy))
+		t.warn(d.Busy + " is changing the repository; what it is at was not looked at")
 	}
 	switch {
 	case c.Bool("json"):

@@ -52,6 +52,15 @@ func (l *lab) cure(point string) []string {
 	}
 }
 
+// sweepPackedRefsLock has the doctor remove a lock that a killed git left on all refs at once: it could be
+// anybody's, so no other command takes it away.
+func (l *lab) sweepPackedRefsLock() {
+	l.t.Helper()
+	if exists(filepath.Join(l.repo, ".git", "packed-refs.lock")) {
+		l.agency("doctor", "--fix", "packed-refs.lock")
+	}
+}
+
 // checkMended is what must hold after a creation was killed: the listings end well, doctor names what is
 // left by its id, mending that one id leaves no trace, and then there is nothing left to name.
 func (l *lab) checkMended(s sweep, point, before string) {

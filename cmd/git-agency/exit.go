@@ -44,7 +44,7 @@ func (t *tool) report(err error) int {
 		fmt.Fprintf(t.stderr, "usage: %s\n", usage.usage)
 	}
 	for _, hint := range hints(err) {
-		fmt.Fprintf(t.stderr, "hint: %s\n", printable(hint))
+		fmt.Fprintf(t.stderr, "%s %s\n", t.prefix("hint:"), printable(hint))
 	}
 	return code
 }
@@ -100,6 +100,8 @@ func hints(err error) []string {
 		return []string{"'git agency doctor --fix <id>' mends what goes by an id"}
 	case errors.As(err, &notFound) && notFound.Kind == "finding":
 		return []string{"'git agency doctor' lists what is wrong, with ids"}
+	case is[*formatError](err):
+		return []string{"the fields are " + strings.Join(atomNames(), ", ")}
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
 		return []string{"list the worktrees with 'git agency worktree ls --all'"}
 	case errors.As(err, &notFound):
@@ -160,6 +162,8 @@ func hints(err error) []string {
 		return []string{"discard them first, or archive the worktree anyway with --force; they stay as they are"}
 	case errors.As(err, &workedIn):
 		return []string{"take away what is worth keeping, remove it with 'rm -rf " + quote(workedIn.Path) + "', and try again"}
+	case is[*gitagency.ForeignFileError](err):
+		return []string{"move it away and try again, or install elsewhere with --prefix"}
 	case is[*gitagency.DirtyError](err):
 		return []string{"commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy"}
 	case errors.As(err, &cleanup):
@@ -168,6 +172,8 @@ func hints(err error) []string {
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
 	case errors.Is(err, syscall.ENOSPC):
 		return []string{"the disk is full; nothing of this attempt was kept"}
+	case errors.Is(err, fs.ErrPermission) && is[*setupError](err):
+		return []string{"run it as a user who may write there, or install elsewhere with --prefix"}
 	case errors.Is(err, fs.ErrPermission):
 		return []string{"check who owns the repository and the data directory"}
 	}

@@ -1,22 +1,58 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/urfave/cli/v2"
 )
 
 func (t *tool) helpCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "help",
-		Usage:     "show help for a command",
+		Usage:     "show the manual, or the part of it that is about a command",
 		UsageText: "git agency help [<command> [<subcommand>]]",
+		Description: `Needs neither man nor an installation. 'git agency <command> -h' is shorter.
+
+Exit status: 0 shown; 129 no such command.`,
 		Action: func(c *cli.Context) error {
 			args, err := arguments(c, 0, 2)
 			if err != nil {
 				return err
 			}
-			// A fresh app: urfave changes the one it runs.
-			app, words := t.app(), []string{"git-agency"}
-			return app.RunContext(c.Context, append(append(words, args...), "--help"))
+			title := "git agency"
+			commands := c.App.Commands
+			for _, word := range args {
+				i := slices.IndexFunc(commands, func(cmd *cli.Command) bool { return cmd.HasName(word) })
+				if i < 0 {
+					return noSuchCommand(word, title, commands, c.Command.UsageText)
+				}
+				title += " " + commands[i].Name
+				commands = commands[i].Subcommands
+			}
+			blocks := parseManual(manualSource)
+			if len(args) > 0 {
+				blocks = manualSection(blocks, title)
+			}
+			look, err := t.look()
+			if err != nil {
+				return err
+			}
+			_, err = t.stdout.WriteString(renderManual(blocks, lineWidth(look), look.color))
+			return err
 		},
 	}
 }
+
+// lineWidth is how wide a line of text may be.
+func lineWidth(l look) int {
+	const page, least = 80, 40
+	if l.width == 0 {
+		return page
+	}
+	return max(l.width, least)
+}
+
+// longHelp ends the short help that -h prints.
+const longHelp = `
+'git agency help{{slice .HelpName 10}}' shows the manual.
+`

@@ -177,9 +177,11 @@ func exists(path string) bool {
 }
 
 // waitFor waits until a file is there; a test that waits in vain fails, it does not hang.
-func waitFor(path string) bool {
+func waitFor(path string) bool { return waitUntil(func() bool { return exists(path) }) }
+
+func waitUntil(there func() bool) bool {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if exists(path) {
+		if there() {
 			return true
 		}
 	}

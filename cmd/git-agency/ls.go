@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/gitagency"
@@ -13,13 +11,19 @@ func (t *tool) lsCommand() *cli.Command {
 		Name:      "ls",
 		Aliases:   []string{"list"},
 		Usage:     "list invocations",
-		UsageText: "git agency ls [--all] [--worktree <wt>] [--json | --porcelain [-z]]",
+		UsageText: "git agency ls [--all] [--worktree <wt>] [--format <format> | --json | --porcelain [-z]]",
 		Description: `Lists the invocations that are neither landed nor discarded nor broken, the oldest first.
+
+<format> is text with fields in it, as in 'git for-each-ref': '%(invocation_id) %(status)'. %% is a
+percent sign and %xx the character with that number in hexadecimal, so that %00 is NUL and %0a starts a
+line. Each invocation ends with a newline. A format with an unknown field is refused, and all of them
+are listed.
 
 Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 		Flags: listing(
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are landed, discarded or broken"},
 			&cli.StringFlag{Name: "worktree", Usage: "only those of integration worktree `WT`"},
+			&cli.StringFlag{Name: "format", Usage: "print `FORMAT` for each, with its %(fields) filled in"},
 		),
 		Action: func(c *cli.Context) error {
 			if _, err := arguments(c, 0, 0); err != nil {
@@ -27,6 +31,10 @@ Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 			}
 			if err := checkFormat(c); err != nil {
 				return err
+			}
+			format, err := parseFormat(c.String("format"))
+			if err != nil {
+				return asUsage(c, err)
 			}
 			repo, err := t.open(c)
 			if err != nil {
@@ -36,10 +44,13 @@ Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 			if err != nil {
 				return err
 			}
+			if c.IsSet("format") {
+				return t.printFormat(format, invocations)
+			}
 			return list(t, c, invocations, porcelain,
 				[]string{"ID", "NAME", "WORKTREE", "RUNNER", "STATUS", "BASE", "STARTED"},
 				func(i gitagency.Invocation) []string {
-					return []string{i.ID, i.Name, i.Worktree, i.Runner, state(i), short(i.BaseCommit), ago(time.Now(), i.StartedAt)}
+					return []string{i.ID, i.Name, i.Worktree, i.Runner, state(i), short(i.BaseCommit), ago(t.now(), i.StartedAt)}
 				})
 		},
 	}

@@ -1,11 +1,14 @@
 // Command git-agency is "git agency": many coding agents, one repository, nothing lost.
 //
 // This package turns words into requests and results into text; everything it can do is in package
-// gitagency. Every command has a file of its own name; tool, args, usage, output and exit serve them all.
+// gitagency. Every command has a file of its own name; tool, args, complete, usage and exit serve them all,
+// and so do those that print: output for scripts, table, format, color and pager for people, look for
+// what they have to know of the terminal.
 //
 // What it prints follows four rules. Results go to standard output, everything else to standard
 // error. Errors read like git's: "fatal: …" or "error: …", in lower case and without a full stop,
-// then "hint: …" lines that say what to type. --json and --porcelain are stable and never coloured.
+// then "hint: …" lines that say what to type. --json and --porcelain are stable and never coloured,
+// cut or, unless the user pages everything, paged; schema/ describes the JSON.
 // Exit codes are in exit.go, all of them.
 package main
 
@@ -31,7 +34,10 @@ func (t *tool) commands() []*cli.Command {
 		t.pathCommand(),
 		t.discardCommand(),
 		t.doctorCommand(),
+		t.pruneCommand(),
 		t.configCommand(),
+		t.setupCommand(),
+		t.completionCommand(),
 		t.helpCommand(),
 		t.versionCommand(),
 	}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 )
@@ -36,6 +36,8 @@ func checkFormat(c *cli.Context) error {
 	switch {
 	case c.Bool("json") && c.Bool("porcelain"):
 		return asUsage(c, errors.New("--json and --porcelain exclude each other"))
+	case c.IsSet("format") && (c.Bool("json") || c.Bool("porcelain")):
+		return asUsage(c, errors.New("--format excludes --json and --porcelain"))
 	case c.Bool("z") && !c.Bool("porcelain"):
 		return asUsage(c, errors.New("-z needs --porcelain"))
 	}
@@ -142,14 +144,11 @@ func cQuote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, c := range []byte(s) {
+		at := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c)
 		switch {
-		case c == '"' || c == '\\':
+		case at >= 0:
 			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c == '\n':
-			b.WriteString(`\n`)
-		case c == '\t':
-			b.WriteString(`\t`)
+			b.WriteByte(`abtnvfr"\`[at])
 		case c < 0x20 || c == 0x7f:
 			fmt.Fprintf(&b, `\%03o`, c)
 		default:
@@ -160,49 +159,16 @@ func cQuote(s string) string {
 	return b.String()
 }
 
-// printTable prints rows under a header, and nothing at all when there are no rows.
-func (t *tool) printTable(header []string, rows [][]string) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	oneLine := strings.NewReplacer("\n", `\n`, "\t", `\t`)
-	w := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{header}, rows...) {
-		for i := range row {
-			row[i] = oneLine.Replace(printable(row[i]))
-			if row[i] == "" {
-				row[i] = "-"
-			}
-		}
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
-}
-
-// printFields prints what is known of one thing, a line each.
-func (t *tool) printFields(fields []field) error {
-	w := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
-	for _, f := range fields {
-		if f.value == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%s\t%s\n", f.key, printable(f.value)); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
-}
-
 // printable keeps what a record or a message holds from steering the terminal.
 func printable(s string) string {
-	if !strings.ContainsFunc(s, steering) {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, steering) {
 		return s
 	}
 	var b strings.Builder
-	for _, c := range s {
-		if steering(c) {
+	for i, c := range s {
+		if _, size := utf8.DecodeRuneInString(s[i:]); c == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		} else if steering(c) {
 			quoted := strconv.QuoteRune(c)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		} else {

@@ -13,8 +13,14 @@ import (
 // reports whether the command ended before that.
 func (l *lab) killed(n int, argv ...string) (done bool, last string) {
 	l.t.Helper()
+	return l.killedIn(sweepEnv, n, argv...)
+}
+
+// killedIn is killed in another environment than that of a repeatable run.
+func (l *lab) killedIn(env []string, n int, argv ...string) (done bool, last string) {
+	l.t.Helper()
 	log := filepath.Join(l.t.TempDir(), "log")
-	o := l.try(sweepEnv, append([]string{
+	o := l.try(env, append([]string{
 		"killat", "-n", strconv.Itoa(n), "-log", log, "-under", l.repo + "," + l.data, "--", filepath.Join(l.bin, argv[0]),
 	}, argv[1:]...)...)
 	lines := strings.Split(strings.TrimSpace(l.read(log)), "\n")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -16,21 +17,40 @@ import (
 
 // tool is one run of the program: where it prints, and what it was given.
 type tool struct {
+	ctx    context.Context // of this run
 	stdout *bufio.Writer
 	stderr io.Writer
 	opts   gitagency.Options
 	args   []string
+	repo   *gitagency.Repository // once it is open
+
+	results, messages io.Writer // where stdout and stderr lead to when there is no pager
+	screen            *screen
+	pages             bool   // a long listing for people is being made
+	color             string // the last --color or --no-color
+	badColor          error
+
+	look     func() (look, error)
+	settings func() (gitagency.TerminalSettings, error)
 }
 
 func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
-	return &tool{stdout: bufio.NewWriter(stdout), stderr: stderr, opts: opts}
+	t := &tool{ctx: context.Background(), stderr: stderr, opts: opts, results: stdout, messages: stderr}
+	t.screen = &screen{t: t}
+	t.stdout = bufio.NewWriter(t.screen)
+	t.look, t.settings = sync.OnceValues(t.decideLook), sync.OnceValues(t.readSettings)
+	return t
 }
 
 // run runs one command line and returns the exit code.
 func (t *tool) run(ctx context.Context, args []string) int {
-	t.args = args
+	t.ctx, t.args = ctx, args
 	if completing(args) {
 		return 0 // pressing TAB never runs anything
+	}
+	if asksToComplete(args) {
+		t.complete(ctx, args[2:])
+		return 0
 	}
 	app := t.app()
 	words, _, _ := permute(app, args, nil)
@@ -38,7 +58,7 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	if flushErr := t.stdout.Flush(); flushErr != nil && err == nil {
 		err = &outputError{flushErr}
 	}
-	return t.report(err)
+	return t.screen.end(ctx, t.report(err))
 }
 
 // app takes urfave's habits away: usage on standard output, exits from inside, silent leftovers.
@@ -50,14 +70,21 @@ func (t *tool) app() *cli.App {
 		UsageText: "git agency <command> [<options>]",
 		Commands:  t.commands(),
 		// A command of ours called help makes urfave forget its own flag.
-		Flags:                     []cli.Flag{cli.HelpFlag, &cli.BoolFlag{Name: "version", Usage: "print the version and exit"}},
+		Flags:                     append(t.colorFlags(), cli.HelpFlag, &cli.BoolFlag{Name: "version", Usage: "print the version and exit"}),
 		Writer:                    t.stdout,
 		ErrWriter:                 t.stderr,
 		HideVersion:               true,
 		HideHelpCommand:           true,
+		CustomAppHelpTemplate:     cli.AppHelpTemplate + longHelp,
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              onUsageError,
+		Before: func(c *cli.Context) error {
+			if c.Bool("version") && c.Args().Present() {
+				return &usageError{err: errors.New("--version takes no command"), usage: c.App.UsageText}
+			}
+			return t.checkColorFlag(c)
+		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("version") {
 				return t.printVersion()
@@ -66,6 +93,7 @@ func (t *tool) app() *cli.App {
 		},
 	}
 	tame(app.Commands)
+	t.noticePaging(app.Commands, "")
 	return app
 }
 
@@ -73,6 +101,10 @@ func tame(commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = onUsageError
 		c.HideHelpCommand = true
+		c.CustomHelpTemplate = cli.CommandHelpTemplate + longHelp
+		if len(c.Subcommands) > 0 {
+			c.CustomHelpTemplate = cli.SubcommandHelpTemplate + longHelp
+		}
 		if len(c.Subcommands) > 0 && c.Action == nil {
 			group := c
 			c.Action = func(ctx *cli.Context) error { return unknownCommand(ctx, group.Subcommands, group.UsageText) }
@@ -90,7 +122,7 @@ func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
 	}
 	opts := t.opts
 	opts.Command = "git agency " + strings.Join(t.args[1:], " ")
-	opts.Warn = func(message string) { fmt.Fprintf(t.stderr, "warning: %s\n", message) }
+	opts.Warn = t.warn
 	if c.IsSet(lockTimeoutFlag) {
 		d, err := gitagency.ParseDuration(c.String(lockTimeoutFlag))
 		if err != nil {
@@ -98,7 +130,12 @@ func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
 		}
 		opts.LockTimeout = &d
 	}
-	return gitagency.Open(c.Context, opts)
+	repo, err := gitagency.Open(c.Context, opts)
+	if err != nil {
+		return nil, err
+	}
+	t.repo = repo
+	return repo, nil
 }
 
 const lockTimeoutFlag = "lock-timeout"

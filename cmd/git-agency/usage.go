@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -26,7 +27,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	const undefined = "flag provided but not defined: -"
 	usage, flags := c.App.UsageText, c.App.Flags
 	if c.Command != nil && c.Command.UsageText != "" {
-		usage, flags = c.Command.UsageText, c.Command.Flags
+		usage, flags = c.Command.UsageText, append(slices.Clone(c.Command.Flags), flags...)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), undefined); ok {
 		var names []string
@@ -55,11 +56,16 @@ func unknownCommand(c *cli.Context, commands []*cli.Command, usage string) error
 	if word == "" {
 		return &usageError{err: errors.New("no command given"), usage: usage, listed: true}
 	}
+	return noSuchCommand(word, c.Command.HelpName, commands, usage)
+}
+
+// noSuchCommand is a word that is none of the commands of a group, and the one that may have been meant.
+func noSuchCommand(word, group string, commands []*cli.Command, usage string) error {
 	var names []string
 	for _, cmd := range commands {
 		names = append(names, cmd.Names()...)
 	}
-	message := fmt.Sprintf("%q is not a command of %s", word, c.Command.HelpName)
+	message := fmt.Sprintf("%q is not a command of %s", word, group)
 	if near := nearest(word, names); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/gitagency"
@@ -40,7 +38,7 @@ Exit status: 0, whatever is found.`,
 					if w.Broken {
 						state = "broken: " + w.BrokenReason
 					}
-					return []string{w.ID, w.Name, w.Branch, state, ago(time.Now(), w.CreatedAt), w.TreePath}
+					return []string{w.ID, w.Name, w.Branch, state, ago(t.now(), w.CreatedAt), w.TreePath}
 				})
 		},
 	}

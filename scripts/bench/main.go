@@ -33,14 +33,15 @@ var errBroken = errors.New("a promise is broken")
 func main() {
 	tool := flag.String("tool", "", "the git-agency to measure, a `path` (required)")
 	rounds := flag.Int("rounds", 1, "measure `N` times as many rounds")
+	only := flag.String("only", "", "measure only `trees` or listings")
 	verbose := flag.Bool("v", false, "also print every single measurement")
 	flag.Parse()
-	if *tool == "" || *rounds < 1 || flag.NArg() > 0 {
+	if *tool == "" || *rounds < 1 || flag.NArg() > 0 || !slices.Contains([]string{"", "trees", "listings"}, *only) {
 		flag.Usage()
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *tool, *rounds, *verbose)
+	err := run(ctx, *tool, *rounds, *verbose, *only)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
@@ -49,7 +50,7 @@ func main() {
 }
 
 // run makes the place where everything happens, measures there, and removes it.
-func run(ctx context.Context, tool string, factor int, verbose bool) (err error) {
+func run(ctx context.Context, tool string, factor int, verbose bool, only string) (err error) {
 	tool, err = filepath.Abs(tool)
 	if err != nil {
 		return fmt.Errorf("find the tool: %w", err)
@@ -67,6 +68,7 @@ func run(ctx context.Context, tool string, factor int, verbose bool) (err error)
 	if err != nil {
 		return err
 	}
+	b.only = only
 	against, _, err := b.git(ctx, root, "version")
 	if err != nil {
 		return err
@@ -79,36 +81,50 @@ func run(ctx context.Context, tool string, factor int, verbose bool) (err error)
 	return b.measure(ctx)
 }
 
-// measure is the list of what is measured. The removals come last.
+// measure measures everything, or only what was asked for.
 func (b *bench) measure(ctx context.Context) error {
+	broken := false
+	for _, group := range []struct {
+		name     string
+		contests func(context.Context) ([]contest, bool, error)
+	}{{"trees", b.trees}, {"listings", b.listings}} {
+		if b.only != "" && b.only != group.name {
+			continue
+		}
+		contests, sound, err := group.contests(ctx)
+		if err != nil {
+			return err
+		}
+		broken = broken || !sound
+		for _, c := range contests {
+			kept, err := b.hold(ctx, c)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.what, err)
+			}
+			broken = broken || !kept
+		}
+	}
+	if broken {
+		return errBroken
+	}
+	return nil
+}
+
+// trees is what makes and removes them. The removals come last.
+func (b *bench) trees(ctx context.Context) (_ []contest, sound bool, err error) {
 	large, err := b.newRepository(ctx, "large", 10_000)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	small, err := b.newRepository(ctx, "small", 200)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	crowd, err := b.newRepository(ctx, "crowd", 200)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
-	few, err := b.newListing(ctx, "few", 10)
-	if err != nil {
-		return err
-	}
-	many, err := b.newListing(ctx, "many", 1000)
-	if err != nil {
-		return err
-	}
-
-	constant, err := b.sameProcesses(ctx, few, many)
-	if err != nil {
-		return err
-	}
-	broken := !constant
-	version := b.timed(b.tool, many.dir, "version") // does nothing but start
-	for _, c := range []contest{
+	return []contest{
 		{
 			what: "start, 10,000 files", rounds: 6, promise: promise{ratio: 1.10},
 			base: large.add, tool: large.start, check: large.checkSandbox,
@@ -118,34 +134,52 @@ func (b *bench) measure(ctx context.Context) error {
 			base: small.add, tool: small.start, check: small.checkSandbox,
 		},
 		{
-			what: "ls, 1,000 invocations", rounds: 20, promise: promise{extra: 60 * time.Millisecond},
-			baseName: processStart, base: version, tool: b.timed(b.tool, many.dir, "ls"),
-		},
-		{
-			what: "ls, 10 invocations", rounds: 20,
-			baseName: processStart, base: version, tool: b.timed(b.tool, few.dir, "ls"),
-		},
-		{
 			what: "16 starts at once, 200 files", rounds: 4,
 			base: atOnce(16, crowd.tryAdd), tool: atOnce(16, crowd.start), note: crowd.failures,
 		},
 		{what: "discard, 200 files", rounds: 10, base: small.remove, tool: small.discard},
 		{what: "discard, 10,000 files", rounds: 6, base: large.remove, tool: large.discard},
-	} {
-		kept, err := b.hold(ctx, c)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.what, err)
-		}
-		broken = broken || !kept
-	}
-	if broken {
-		return errBroken
-	}
-	return nil
+	}, true, nil
 }
 
-// sameProcesses reports whether listing many invocations takes as many git processes as
-// listing few.
+// listings is every form in which invocations are listed. Listing many must take as many git processes
+// as listing few.
+func (b *bench) listings(ctx context.Context) (_ []contest, sound bool, err error) {
+	few, err := b.newListing(ctx, "few", 10)
+	if err != nil {
+		return nil, false, err
+	}
+	many, err := b.newListing(ctx, "many", 1000)
+	if err != nil {
+		return nil, false, err
+	}
+	if sound, err = b.sameProcesses(ctx, few, many); err != nil {
+		return nil, false, err
+	}
+	version := b.timed(b.tool, many.dir, "version") // does nothing but start
+	var contests []contest
+	for _, form := range [][]string{
+		nil,
+		{"--color"},
+		{"--json"},
+		{"--porcelain"},
+		{"--porcelain", "-z"},
+		{"--format=%(invocation_id) %(status) %(sandbox_path) %(started_at:relative)"},
+	} {
+		name := strings.Join(form, " ")
+		name, _, _ = strings.Cut("ls "+name, "=")
+		contests = append(contests, contest{
+			what: strings.TrimSpace(name) + ", 1,000", rounds: 20, promise: promise{extra: 60 * time.Millisecond},
+			baseName: processStart, base: version, tool: b.timed(b.tool, many.dir, append([]string{"ls"}, form...)...),
+		})
+	}
+	return append(contests, contest{
+		what: "ls, 10", rounds: 20,
+		baseName: processStart, base: version, tool: b.timed(b.tool, few.dir, "ls"),
+	}), sound, nil
+}
+
+// sameProcesses reports whether it does.
 func (b *bench) sameProcesses(ctx context.Context, few, many *repository) (bool, error) {
 	inFew, err := b.gitProcesses(ctx, few.dir, "ls")
 	if err != nil {

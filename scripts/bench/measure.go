@@ -22,6 +22,7 @@ type bench struct {
 	env     []string
 	factor  int // how many times the usual rounds
 	verbose bool
+	only    string // the one group to measure; empty for all
 }
 
 // settings are the same for both sides: nothing may start to tidy up in the middle of a measurement.

@@ -8,6 +8,7 @@ package changeset
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -100,19 +101,20 @@ func (b Worktree) Abandon(ctx context.Context, s Spec) error {
 
 // DeleteBranch deletes the branch if it is still at that commit, and what a killed git left of it.
 func (b Worktree) DeleteBranch(ctx context.Context, s Spec, at string) error {
-	// A stale lock would keep git from deleting the branch; an orphan log from making it again.
-	if err := b.Repo.SweepRef(ctx, s.Branch); err != nil {
-		return err
-	}
-	if err := b.Repo.DeleteRef(ctx, s.Branch, at); err != nil {
-		return err
-	}
-	return b.Repo.SweepRef(ctx, s.Branch)
+	return b.Repo.RemoveRef(ctx, s.Branch, at)
 }
 
 // Unregister makes git forget a tree that is gone, or about to go.
 func (b Worktree) Unregister(s Spec) error {
 	return b.Repo.Forget(b.registration(s))
+}
+
+// Registered reports whether Unregister would find something, given what git has registered. A link that
+// a creation needed for a moment counts too.
+func (b Worktree) Registered(s Spec, registered map[string]string) bool {
+	w := b.registration(s)
+	fi, err := os.Lstat(w.Link)
+	return len(w.In(registered)) > 0 || err == nil && fi.Mode()&fs.ModeSymlink != 0
 }
 
 func (b Worktree) registration(s Spec) git.Registration {

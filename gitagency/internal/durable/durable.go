@@ -15,7 +15,8 @@ import (
 	"syscall"
 )
 
-// TempPrefix starts the names of files that are not there yet. Whoever lists a directory skips them.
+// TempPrefix starts the names of files that are not there yet, and of trees that are not there any more.
+// Whoever lists a directory skips them.
 const TempPrefix = ".tmp-"
 
 // WriteFile makes path hold data, all of it or nothing, and does not return before it is durable.
@@ -134,19 +135,51 @@ func Remove(path string) error {
 // RemoveTemps removes the files that killed writers left in a directory. The caller knows that nobody is
 // writing there. A directory that is not there is fine.
 func RemoveTemps(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	temps, err := Temps(dir)
+	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), TempPrefix) {
-			continue
-		}
-		if err := Remove(filepath.Join(dir, e.Name())); err != nil {
+	for _, path := range temps {
+		if err := Remove(path); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Temps lists what is not there yet, or not any more, directly in a directory: files that are being
+// written, and trees that RemoveAway put out of sight. A directory that is not there is fine.
+func Temps(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var temps []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), TempPrefix) {
+			temps = append(temps, filepath.Join(dir, e.Name()))
+		}
+	}
+	return temps, nil
+}
+
+// RemoveAway removes a directory tree of which nobody may ever see a part: first it goes by another name,
+// durably, and only then it goes. A tree that is not there is fine.
+func RemoveAway(path string) error {
+	away := filepath.Join(filepath.Dir(path), TempPrefix+filepath.Base(path))
+	if err := RemoveTree(away); err != nil { // of an earlier attempt
+		return err
+	}
+	switch err := os.Rename(path, away); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := SyncDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return RemoveTree(away)
 }
 
 // Sync makes the contents of files, or the names in directories, durable.

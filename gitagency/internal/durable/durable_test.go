@@ -437,3 +437,37 @@ func TestMakeReachableNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) 
 	wg.Wait()
 	_ = os.Chmod(real, 0o700)
 }
+
+func TestRemoveAwayLeavesNothingAndFollowsNoSymlink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	precious := write(t, "mine", dir, "outside", "precious")
+	tree := mkdir(t, dir, "tree")
+	write(t, "x", tree, "sub", "file")
+	must(t, os.Symlink(filepath.Dir(precious), filepath.Join(tree, "out")))
+	write(t, "x", dir, TempPrefix+"tree", "of an earlier attempt")
+	for range 2 {
+		must(t, RemoveAway(tree))
+	}
+	must(t, os.Symlink(filepath.Dir(precious), tree))
+	must(t, RemoveAway(tree))
+	if got := names(t, dir); !slices.Equal(got, []string{"outside"}) || !exists(precious) {
+		t.Errorf("left: %q", got)
+	}
+	if err := RemoveAway(filepath.Join(dir, "none", "at", "all")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTempsAreWhatIsNotThereYet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, "x", dir, "file")
+	want := []string{write(t, "x", dir, TempPrefix+"a"), mkdir(t, dir, TempPrefix+"b")}
+	if got, err := Temps(dir); err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := Temps(filepath.Join(dir, "none")); err != nil || len(got) > 0 {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

@@ -36,6 +36,20 @@ func (r *Repo) RegisteredAt(name string) string {
 	return treeOf(r.AdminDir(name), data)
 }
 
+// Registered lists every entry below <common dir>/worktrees, whole or not, and where git has its tree,
+// if it says so.
+func (r *Repo) Registered() (map[string]string, error) {
+	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	registered := map[string]string{}
+	for _, e := range entries {
+		registered[e.Name()] = r.RegisteredAt(e.Name())
+	}
+	return registered, nil
+}
+
 // treeOf is the tree that the content of an entry's gitdir leads to; newer git can write it relative to
 // the entry.
 func treeOf(dir string, gitdir []byte) string {
@@ -130,7 +144,7 @@ func (r *Repo) RemoveAdmin(name string) error {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
 		return fmt.Errorf("%q does not name a worktree's entry", name)
 	}
-	away := filepath.Join(r.CommonDir, "agency", "removed-"+name)
+	away := filepath.Join(r.ownDir(), removedPrefix+name)
 	if err := os.MkdirAll(filepath.Dir(away), 0o777); err != nil {
 		return err
 	}

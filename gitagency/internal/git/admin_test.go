@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -255,5 +256,37 @@ func TestReadAdminKnowsABareRepositoryWhateverItsName(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
+	}
+}
+
+func TestARegistrationIsKnownByItsNameOrItsTree(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	look := func() []string {
+		t.Helper()
+		registered, err := repo.Registered()
+		l.must(err)
+		return w.In(registered)
+	}
+	if got := look(); !slices.Equal(got, []string{w.Name}) {
+		t.Errorf("got %q", got)
+	}
+	// Git chose another name, and somebody else has ours.
+	l.must(os.Rename(repo.AdminDir(w.Name), repo.AdminDir("tree1")))
+	l.git("worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), w.Name))
+	if got := look(); !slices.Equal(got, []string{"tree1"}) {
+		t.Errorf("got %q", got)
+	}
+	l.must(repo.Forget(w))
+	if got := look(); len(got) > 0 || !exists(repo.AdminDir(w.Name)) {
+		t.Errorf("got %q", got)
+	}
+	// Half an entry of our name is ours.
+	l.must(os.RemoveAll(repo.AdminDir(w.Name)))
+	l.must(os.MkdirAll(repo.AdminDir(w.Name), 0o755))
+	if got := look(); !slices.Equal(got, []string{w.Name}) {
+		t.Errorf("got %q", got)
 	}
 }

@@ -2,11 +2,11 @@ package git
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -50,31 +50,37 @@ func (r *Repo) Forget(w Registration) error {
 			return err
 		}
 	}
-	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	registered, err := r.Registered()
+	if err != nil {
 		return err
 	}
-	ours := []string{w.Name}
-	for _, e := range entries {
-		at := r.RegisteredAt(e.Name())
-		switch {
-		case e.Name() != w.Name && at == w.Tree:
-			ours = append(ours, e.Name())
-		case e.Name() == w.Name && at != "":
-			if real, err := filepath.EvalSymlinks(at); err == nil && real != w.Tree {
-				ours[0] = ""
-			}
-		}
+	names := w.In(registered)
+	if _, there := registered[w.Name]; !there {
+		names = append(names, w.Name) // of which an earlier attempt may have left something
 	}
-	for _, name := range ours {
-		if name == "" {
-			continue
-		}
+	for _, name := range names {
 		if err := r.RemoveAdmin(name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// In lists the names by which git knows the tree, of all that are registered.
+func (w Registration) In(registered map[string]string) []string {
+	var names []string
+	for name, at := range registered {
+		switch {
+		case name != w.Name && at == w.Tree:
+			names = append(names, name)
+		case name == w.Name:
+			if real, err := filepath.EvalSymlinks(at); at == "" || err != nil || real == w.Tree {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // RegistrationFiles are the files git wrote for a registered worktree without fsync, and the

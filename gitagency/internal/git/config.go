@@ -22,6 +22,11 @@ type Setting struct {
 	Origin string // e.g. file:/home/me/.gitconfig
 }
 
+// Trusted: only the user can have made it, and nobody who can merely write to the repository.
+func (s Setting) Trusted() bool {
+	return s.Scope == "system" || s.Scope == "global" || s.Scope == "command"
+}
+
 // Last is the setting that counts, as in git.
 func (c Config) Last(key string) (Setting, bool) {
 	all := c[key]
@@ -41,10 +46,9 @@ func (c Config) Value(key string) string {
 // who can write to the repository. What names a command is looked up like this.
 func (c Config) Trusted(key string) (setting Setting, ok bool, others []Setting) {
 	for _, s := range c[key] {
-		switch s.Scope {
-		case "system", "global", "command":
+		if s.Trusted() {
 			setting, ok = s, true
-		default:
+		} else {
 			others = append(others, s)
 		}
 	}

@@ -3,7 +3,9 @@ package git
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Object is the answer to one name given to Lookup.
@@ -45,6 +47,40 @@ func (r *Repo) Lookup(ctx context.Context, names ...string) ([]Object, error) {
 		}
 	}
 	return objects, nil
+}
+
+// CommittedAt says when commits were made. What is no commit, or not there, is not in the answer.
+func (r *Repo) CommittedAt(ctx context.Context, oids ...string) (map[string]time.Time, error) {
+	if len(oids) == 0 {
+		return nil, nil
+	}
+	objects, err := r.Lookup(ctx, oids...)
+	if err != nil {
+		return nil, err
+	}
+	p := place{}
+	for _, o := range objects {
+		if o.Type == "commit" {
+			p.stdin += o.OID + "\n"
+		}
+	}
+	if p.stdin == "" {
+		return nil, nil
+	}
+	out, err := r.read(ctx, p, "rev-list", "--no-walk", "--timestamp", "--stdin")
+	if err != nil {
+		return nil, err
+	}
+	times := map[string]time.Time{}
+	for line := range strings.Lines(string(out)) {
+		seconds, oid, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		n, err := strconv.ParseInt(seconds, 10, 64)
+		if err != nil || !isOID(oid) {
+			return nil, fmt.Errorf("git rev-list answered %q", line)
+		}
+		times[oid] = time.Unix(n, 0)
+	}
+	return times, nil
 }
 
 // ResolveCommit resolves a commit-ish in the worktree the caller stands in, so that HEAD and @{u}

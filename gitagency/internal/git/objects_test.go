@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
@@ -243,5 +244,26 @@ func TestResolveCommitFindsACommitByItsMessage(t *testing.T) {
 	repo := l.open()
 	if oid, _, ok, err := repo.ResolveCommit(t.Context(), ":/first"); !ok || oid != l.git("rev-parse", ":/first") {
 		t.Errorf("got %q %v, %v", oid, ok, err)
+	}
+}
+
+func TestCommittedAtKnowsCommitsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.env = append(l.env, "GIT_COMMITTER_DATE=2020-02-02T02:02:02Z")
+	l.write("later", "l\n")
+	old := l.commit("older than its parent")
+	repo := l.open()
+	missing := strings.Repeat("1", len(old))
+	got, err := repo.CommittedAt(t.Context(), old, l.git("rev-parse", "HEAD~1"), l.git("rev-parse", "HEAD:later"), missing)
+	l.must(err)
+	if len(got) != 2 || !got[old].Equal(time.Date(2020, 2, 2, 2, 2, 2, 0, time.UTC)) ||
+		!got[l.git("rev-parse", "HEAD~1")].Equal(time.Date(2026, 1, 28, 12, 0, 0, 0, time.UTC)) {
+		t.Errorf("got %v", got)
+	}
+	for _, oids := range [][]string{nil, {missing}} {
+		if got, err := repo.CommittedAt(t.Context(), oids...); err != nil || len(got) > 0 {
+			t.Errorf("%q: got %v, %v", oids, got, err)
+		}
 	}
 }

@@ -3,14 +3,33 @@ package git
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
+
+// Refs says what the refs below the given prefixes point at.
+func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string, error) {
+	out, err := r.read(ctx, place{}, slices.Concat([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, prefixes)...)
+	if err != nil {
+		return nil, err
+	}
+	refs := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		oid, ref, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if !ok || !isOID(oid) {
+			return nil, fmt.Errorf("git for-each-ref answered %q", line)
+		}
+		refs[ref] = oid
+	}
+	return refs, nil
+}
 
 // CreateRef makes a ref that must not exist yet.
 func (r *Repo) CreateRef(ctx context.Context, ref, oid, reason string) error {
@@ -33,6 +52,18 @@ func (r *Repo) DeleteRef(ctx context.Context, ref, old string) error {
 	return err
 }
 
+// RemoveRef deletes a ref that is nobody else's, if it is at old, and what a killed git left of it.
+func (r *Repo) RemoveRef(ctx context.Context, ref, old string) error {
+	// A stale lock would keep git from deleting the ref; an orphan log from making it again.
+	if err := r.SweepRef(ctx, ref); err != nil {
+		return err
+	}
+	if err := r.DeleteRef(ctx, ref, old); err != nil {
+		return err
+	}
+	return r.SweepRef(ctx, ref)
+}
+
 // SweepRef removes what a killed git leaves of a ref that is nobody else's: a stale lock file, and
 // the log of a ref that never came to be. The caller must know that no git works on it any more.
 func (r *Repo) SweepRef(ctx context.Context, ref string) error {
@@ -53,6 +84,28 @@ func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 		_ = syscall.Rmdir(filepath.Dir(p))
 	}
 	return nil
+}
+
+// RefScraps lists the refs directly below a prefix that are not there, but of which a killed git left a
+// lock or a log, and where; refs are those that are there.
+func (r *Repo) RefScraps(prefix string, refs map[string]string) (map[string]string, error) {
+	scraps := map[string]string{}
+	for dir, suffix := range map[string]string{
+		r.RefPath(prefix): ".lock",
+		filepath.Join(r.CommonDir, "logs", filepath.FromSlash(prefix)): "",
+	} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !nothingThere(err) {
+			return nil, err
+		}
+		for _, e := range entries {
+			name, is := strings.CutSuffix(e.Name(), suffix)
+			if _, there := refs[prefix+name]; is && !there && e.Type().IsRegular() {
+				scraps[prefix+name] = filepath.Join(dir, e.Name())
+			}
+		}
+	}
+	return scraps, nil
 }
 
 // SyncRef makes the name of a ref durable; git syncs its content only. A ref that is packed, or kept in
@@ -78,12 +131,6 @@ func (r *Repo) refExists(ctx context.Context, ref string) (bool, error) {
 	}
 	_, err = os.Lstat(r.RefPath(ref))
 	return !found[0].Missing() || err == nil, nil
-}
-
-// Refs lists the refs that match a pattern, in which * also matches slashes.
-func (r *Repo) Refs(ctx context.Context, pattern string) ([]string, error) {
-	out, err := r.read(ctx, place{}, "for-each-ref", "--format=%(refname)", pattern)
-	return strings.Fields(string(out)), err
 }
 
 // nothingThere: a path through a file leads nowhere either.

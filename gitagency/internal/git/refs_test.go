@@ -256,3 +256,83 @@ func TestSweepRefOfARefThatCannotExistIsFine(t *testing.T) {
 		t.Error("somebody's branch was touched")
 	}
 }
+
+func TestRefsListsWhatIsBelowAPrefixAndNothingElse(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	older, newer := l.two()
+	l.git("update-ref", "refs/agency/trash/a", older)
+	l.git("update-ref", "refs/agency/trash/b/c", newer)
+	l.git("update-ref", "refs/agency/trashed", newer)
+	l.git("update-ref", "refs/heads/agency/x", newer)
+	l.git("update-ref", "refs/heads/other", newer)
+	l.git("pack-refs", "--all")
+	l.git("update-ref", "refs/agency/trash/d", l.git("rev-parse", "HEAD:a.txt"))
+	repo := l.open()
+	got, err := repo.Refs(t.Context(), "refs/agency/trash/", "refs/heads/agency/")
+	l.must(err)
+	requireSame(t, "refs", got, map[string]string{
+		"refs/agency/trash/a": older, "refs/agency/trash/b/c": newer, "refs/heads/agency/x": newer,
+		"refs/agency/trash/d": l.git("rev-parse", "HEAD:a.txt"),
+	})
+	// One that leads nowhere does not hide the others.
+	l.put(repo.CommonDir, "refs/agency/trash/broken", strings.Repeat("1", len(older))+"\n")
+	l.put(repo.CommonDir, "refs/agency/trash/empty", "")
+	if got, err = repo.Refs(t.Context(), "refs/agency/trash/"); err != nil || got["refs/agency/trash/a"] != older {
+		t.Errorf("got %v, %v", got, err)
+	}
+	none, err := repo.Refs(t.Context(), "refs/nothing/")
+	if err != nil || len(none) > 0 {
+		t.Errorf("got %v, %v", none, err)
+	}
+}
+
+func TestRemoveRefTakesTheRefItsLogAndWhatAKilledGitLeftOfThem(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	older, newer := l.two()
+	repo := l.open()
+	const ref = "refs/agency/trash/x"
+	l.must(repo.CreateRef(t.Context(), ref, older, "test"))
+	if err := repo.RemoveRef(t.Context(), ref, newer); err == nil || l.git("rev-parse", ref) != older {
+		t.Errorf("removed from elsewhere: %v", err)
+	}
+	l.put(repo.CommonDir, ref+".lock", "")
+	l.must(repo.RemoveRef(t.Context(), ref, older))
+	for _, path := range []string{repo.RefPath(ref), repo.RefPath(ref) + ".lock", filepath.Join(repo.CommonDir, "logs", ref)} {
+		if exists(path) {
+			t.Errorf("%s is left", path)
+		}
+	}
+	l.must(repo.RemoveRef(t.Context(), ref, older)) // it is gone already
+}
+
+func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	look := func() map[string]string {
+		t.Helper()
+		refs, err := repo.Refs(t.Context(), "refs/agency/trash/")
+		l.must(err)
+		scraps, err := repo.RefScraps("refs/agency/trash/", refs)
+		l.must(err)
+		return scraps
+	}
+	requireSame(t, "where nothing ever was", look(), map[string]string{})
+	l.must(repo.CreateRef(t.Context(), "refs/agency/trash/whole", l.git("rev-parse", "HEAD"), "test"))
+	locked, logged := filepath.Join(repo.CommonDir, "refs/agency/trash/locked.lock"), filepath.Join(repo.CommonDir, "logs/refs/agency/trash/logged")
+	for _, path := range []string{locked, logged, filepath.Join(repo.CommonDir, "refs/agency/trash/whole.lock")} {
+		l.put(filepath.Dir(path), filepath.Base(path), "")
+	}
+	l.must(os.Mkdir(filepath.Join(repo.CommonDir, "logs/refs/agency/trash/deep"), 0o755))
+	want := map[string]string{"refs/agency/trash/locked": locked, "refs/agency/trash/logged": logged}
+	requireSame(t, "scraps", look(), want)
+	for ref := range want {
+		l.must(repo.SweepRef(t.Context(), ref))
+	}
+	requireSame(t, "swept", look(), map[string]string{})
+	if log := l.log("refs/agency/trash/whole"); log == "" {
+		t.Error("the log of another is gone")
+	}
+}

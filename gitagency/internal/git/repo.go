@@ -25,9 +25,10 @@ type Repo struct {
 	Version   Version
 	Config    Config
 
-	env     []string
-	inherit []*os.File
-	inHook  bool // a git that runs a hook started us
+	env       []string
+	inherit   []*os.File
+	rehearsal string // where everything is written instead, when nothing may change
+	inHook    bool   // a git that runs a hook started us
 }
 
 // Open finds the repository that git itself would use in dir with the environment env, and checks

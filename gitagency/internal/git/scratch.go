@@ -27,12 +27,15 @@ func (r *Repo) scratch(s Snapshot, head string) (place, func() error, error) {
 			continue
 		}
 		if _, err := walk(dir); errors.Is(err, fs.ErrPermission) {
+			if r.rehearsal != "" {
+				return place{}, nil, err
+			}
 			if err := durable.MakeReachable(dir); err != nil {
 				return place{}, nil, err
 			}
 		}
 	}
-	dir := filepath.Join(r.CommonDir, "agency", "capture-"+s.Name)
+	dir := filepath.Join(r.ownDir(), capturePrefix+s.Name)
 	if err := durable.RemoveTree(dir); err != nil { // of a capture that was killed
 		return place{}, nil, err
 	}

@@ -21,6 +21,13 @@ func (e *NestedError) Error() string {
 	return fmt.Sprintf("%s holds repositories of its own, which no commit can keep: %s", e.Tree, strings.Join(e.Paths, ", "))
 }
 
+// WaitsForeverError is something that is no file where git would read one.
+type WaitsForeverError struct{ Path string }
+
+func (e *WaitsForeverError) Error() string {
+	return e.Path + " is not a file, and git would wait for it for ever; remove it first"
+}
+
 // survey looks at what would be lost although git was asked to keep it all: repositories, ignored or
 // not, and files where git expects a submodule. It also keeps git from ever entering a repository, with
 // a configuration anybody could have written, and from waiting for ever for a pipe.
@@ -69,7 +76,7 @@ func walk(tree string) (nested []string, err error) {
 			return nil
 		case !d.IsDir():
 			if strings.HasPrefix(d.Name(), ".git") && d.Type()&fs.ModeSymlink == 0 {
-				return fmt.Errorf("%s is not a file, and git would wait for it for ever; remove it first", path)
+				return &WaitsForeverError{Path: path}
 			}
 			return nil
 		case path == tree:

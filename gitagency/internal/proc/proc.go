@@ -1,10 +1,11 @@
 // Package proc is the only place that starts other programs.
 //
-// Every program gets a session of its own, so that a Ctrl-C meant for us does not reach it behind
+// What Run runs gets a session of its own, so that a Ctrl-C meant for us does not reach it behind
 // our back and so that "all of it" can be signalled at once. When a program fails or is cancelled,
 // Run returns only after its whole process group is gone: whoever cleans up afterwards does not
-// race a grandchild that still writes. The package knows nothing of git or of agents, and never
-// hands anything to a shell.
+// race a grandchild that still writes. What Feed starts is the other kind: a program that stands
+// between us and the terminal, and shares both the terminal and its signals with us. The package
+// knows nothing of git or of agents, and hands nothing to a shell by itself.
 package proc
 
 import (

@@ -113,29 +113,3 @@ func Remnant(dir string) string {
 	}
 	return strings.ToValidUTF8(strings.ReplaceAll(string(data), "\x00", "?"), "?")
 }
-
-// Leftovers lists what a killed process left beside a record that is whole: files that were being
-// written, and an intent that means nothing any more.
-func Leftovers(dir string) []string {
-	left := Temps(dir)
-	if _, there := Taken(intentPath(dir)); there {
-		left = append(left, intentPath(dir))
-	}
-	return left
-}
-
-// Temps lists the files in a directory that were being written when somebody was killed.
-func Temps(dir string) []string {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
-	var temps []string
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), durable.TempPrefix) {
-			temps = append(temps, filepath.Join(dir, e.Name()))
-		}
-	}
-	slices.Sort(temps)
-	return temps
-}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"embed"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+)
+
+func (t *tool) completionCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "completion",
+		Usage:     "print the script that makes TAB work in a shell",
+		UsageText: "git agency completion (bash|zsh|fish)",
+		Description: `The script completes 'git agency' and 'git-agency': commands, options, worktrees and invocations.
+Its first lines say where it belongs. Pressing TAB never runs a command and never changes anything.
+
+Exit status: 0 printed; 129 usage.`,
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			script, ok := completionScript(args[0])
+			if !ok {
+				return asUsage(c, fmt.Errorf("there is no completion for %q, only for bash, zsh and fish", args[0]))
+			}
+			_, err = t.stdout.Write(script)
+			return err
+		},
+	}
+}
+
+// The scripts know nothing of our commands; they ask the tool, see complete.go.
+//
+//go:embed completion/git-agency.bash completion/git-agency.zsh completion/git-agency.fish
+var completionScripts embed.FS
+
+var completionShells = []string{"bash", "zsh", "fish"}
+
+// completionScript is the script for one of the shells.
+func completionScript(shell string) ([]byte, bool) {
+	script, err := completionScripts.ReadFile("completion/git-agency." + shell)
+	return script, err == nil
+}
+
+// argumentKinds says what the arguments of every command stand for, in their order; more means that the
+// last one may be repeated. Behind a "--" in the line nothing is offered but what stands here under the
+// name of the command and "--".
+var argumentKinds = map[string][]kind{
+	"worktree create":   {text},
+	"worktree adopt":    {directories},
+	"worktree adopt --": {directories},
+	"worktree ls":       {},
+	"worktree show":     {presentOrBrokenWorktrees},
+	"worktree path":     {presentOrBrokenWorktrees},
+	"worktree rm":       {presentOrBrokenWorktrees},
+	"start":             {presentWorktrees},
+	"ls":                {},
+	"show":              {invocations},
+	"path":              {invocations},
+	"discard":           {undiscarded, more},
+	"doctor":            {},
+	"prune":             {},
+	"config":            {},
+	"setup":             {},
+	"completion":        {oneOf(completionShells...)},
+	"help":              {commandNames, commandNames},
+	"version":           {},
+}
+
+// flagKinds says what the value of every flag that takes one stands for. Where a flag means something
+// else to one command, there is an entry for "<command> --<flag>" too.
+var flagKinds = map[string]kind{
+	"--changeset":    primitive("changeset"),
+	"--color":        oneOf("always", "auto", "never"),
+	"--expire":       text,
+	"--fix":          broken,
+	"--format":       text,
+	"--from":         commits,
+	"--isolation":    primitive("isolation"),
+	"--lock-timeout": text,
+	"--mode":         oneOf("headed", "headless"),
+	"--name":         text,
+	"--outputs":      primitive("outputs"),
+	"--platform":     primitive("platform"),
+	"--prefix":       directories,
+	"--profile":      profiles,
+	"--runner":       text,
+	"--software":     primitive("software"),
+	"--worktree":     presentWorktrees,
+}

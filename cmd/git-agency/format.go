@@ -1,0 +1,138 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// atoms are the fields of --format, one for each field of the JSON, and a few that say the same in
+// another way after a colon.
+var atoms = []struct {
+	name string
+	text func(i gitagency.Invocation, now time.Time) string
+}{
+	{"invocation_id", func(i gitagency.Invocation, _ time.Time) string { return i.ID }},
+	{"invocation_name", func(i gitagency.Invocation, _ time.Time) string { return i.Name }},
+	{"integration_worktree_id", func(i gitagency.Invocation, _ time.Time) string { return i.WorktreeID }},
+	{"integration_worktree", func(i gitagency.Invocation, _ time.Time) string { return i.Worktree }},
+	{"sandbox_path", func(i gitagency.Invocation, _ time.Time) string { return i.SandboxPath }},
+	{"sandbox_branch", func(i gitagency.Invocation, _ time.Time) string { return i.SandboxBranch }},
+	{"base_commit", func(i gitagency.Invocation, _ time.Time) string { return i.BaseCommit }},
+	{"base_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.BaseCommit) }},
+	{"runner", func(i gitagency.Invocation, _ time.Time) string { return i.Runner }},
+	{"mode", func(i gitagency.Invocation, _ time.Time) string { return i.Mode }},
+	{"status", func(i gitagency.Invocation, _ time.Time) string { return i.Status }},
+	{"landing", func(i gitagency.Invocation, _ time.Time) string { return i.Landing }},
+	{"trash_ref", func(i gitagency.Invocation, _ time.Time) string { return i.TrashRef }},
+	{"started_at", func(i gitagency.Invocation, _ time.Time) string { return i.StartedAt.Format(time.RFC3339Nano) }},
+	{"started_at:relative", func(i gitagency.Invocation, now time.Time) string { return ago(now, i.StartedAt) }},
+	{"primitives.changeset", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Changeset }},
+	{"primitives.platform", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Platform }},
+	{"primitives.isolation", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Isolation }},
+	{"primitives.outputs", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Outputs }},
+	{"primitives.software", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Software }},
+	{"broken", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Broken) }},
+	{"broken_reason", func(i gitagency.Invocation, _ time.Time) string { return i.BrokenReason }},
+}
+
+func atomNames() []string {
+	var names []string
+	for _, a := range atoms {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// format is a parsed --format: text and fields in turn.
+type format []piece
+
+type piece struct {
+	literal string
+	atom    int // index of the field that follows the text; -1 for none
+}
+
+// formatError is a --format that cannot be meant.
+type formatError struct{ what string }
+
+func (e *formatError) Error() string { return "--format: " + e.what }
+
+// parseFormat reads text with %(field), %% and %xx in it, as git for-each-ref does; but where git would
+// print a percent sign that means nothing, this refuses it.
+func parseFormat(s string) (format, error) {
+	var f format
+	var literal strings.Builder
+	for {
+		text, rest, found := strings.Cut(s, "%")
+		literal.WriteString(text)
+		if !found {
+			return append(f, piece{literal.String(), -1}), nil
+		}
+		switch {
+		case strings.HasPrefix(rest, "%"):
+			literal.WriteByte('%')
+			s = rest[1:]
+		case strings.HasPrefix(rest, "("):
+			name, after, closed := strings.Cut(rest[1:], ")")
+			if !closed {
+				return nil, &formatError{fmt.Sprintf("%q is not closed by a )", "%"+rest)}
+			}
+			atom, err := findAtom(name)
+			if err != nil {
+				return nil, err
+			}
+			f = append(f, piece{literal.String(), atom})
+			literal.Reset()
+			s = after
+		default:
+			b, err := hex.DecodeString(rest[:min(2, len(rest))])
+			if err != nil || len(b) != 1 {
+				return nil, &formatError{fmt.Sprintf("%q is neither a field nor a character; a percent sign is %%%%", "%"+rest[:min(2, len(rest))])}
+			}
+			literal.Write(b)
+			s = rest[2:]
+		}
+	}
+}
+
+func findAtom(name string) (int, error) {
+	for i, a := range atoms {
+		if a.name == name {
+			return i, nil
+		}
+	}
+	message := fmt.Sprintf("unknown field %q", name)
+	if near := nearest(name, atomNames()); near != "" {
+		message += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return 0, &formatError{message}
+}
+
+// printFormat prints each invocation in a format. Values are what they are, but on a terminal they
+// cannot steer it; what the user wrote can.
+func (t *tool) printFormat(f format, invocations []gitagency.Invocation) error {
+	now, watched := t.now(), t.watched()
+	for _, i := range invocations {
+		for _, p := range f {
+			text := p.literal
+			if p.atom >= 0 {
+				value := atoms[p.atom].text(i, now)
+				if watched {
+					value = oneLine(value)
+				}
+				text += value
+			}
+			if _, err := t.stdout.WriteString(text); err != nil {
+				return err
+			}
+		}
+		if err := t.stdout.WriteByte('\n'); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// full is an invocation of which nothing is empty.
+func full() gitagency.Invocation {
+	return gitagency.Invocation{
+		ID: "20260128120500-b7c9", Name: "arch-agent", WorktreeID: "20260128120000-a3f2", Worktree: "payments",
+		SandboxPath: "/data/tree", SandboxBranch: "agency/sandbox-20260128120500-b7c9", BaseCommit: "0123456789abcdef0123456789abcdef01234567",
+		Runner: "claude", Mode: "headless", Status: "starting", Landing: "discarded", TrashRef: "refs/agency/trash/20260128120500-b7c9",
+		StartedAt:  time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC),
+		Primitives: gitagency.Primitives{Changeset: "worktree", Platform: "local", Isolation: "os", Outputs: "none", Software: "host"},
+		Broken:     true, BrokenReason: "missing-tree",
+	}
+}
+
+func formatted(t *testing.T, format string, i gitagency.Invocation) string {
+	t.Helper()
+	f, err := parseFormat(format)
+	if err != nil {
+		t.Fatalf("%s: %v", format, err)
+	}
+	var out bytes.Buffer
+	tool := newTool(&out, &bytes.Buffer{}, gitagency.Options{Now: func() time.Time { return i.StartedAt.Add(4 * time.Minute) }, Env: []string{}})
+	if err := errors.Join(tool.printFormat(f, []gitagency.Invocation{i}), tool.stdout.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestAFormatIsTextWithFieldsInIt(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{
+		"":                                        "\n",
+		"text":                                    "text\n",
+		"%(invocation_id)":                        "20260128120500-b7c9\n",
+		"%(invocation_id) %(status)":              "20260128120500-b7c9 starting\n",
+		"<%(runner)%(mode)>":                      "<claudeheadless>\n",
+		"100%% %(runner)%%":                       "100% claude%\n",
+		"%(runner)%00%09%0a%0A%7f%e2%82%ac":       "claude\x00\t\n\n\x7f€\n",
+		"%(base_commit:short) %(base_commit)":     "0123456789 0123456789abcdef0123456789abcdef01234567\n",
+		"%(started_at) = %(started_at:relative)":  "2026-01-28T12:05:00Z = 4 minutes ago\n",
+		"%(broken) %(broken_reason)":              "true missing-tree\n",
+		"%(primitives.isolation)(%(landing)) é ✓": "os(discarded) é ✓\n",
+	} {
+		if got := formatted(t, format, full()); got != want {
+			t.Errorf("%s: got %q, want %q", format, got, want)
+		}
+	}
+}
+
+func TestAFormatThatCannotBeMeantIsRefusedWithWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{
+		"%(statsu)":           `--format: unknown field "statsu"; did you mean "status"?`,
+		"%(base_commit:shrt":  `--format: "%(base_commit:shrt" is not closed by a )`,
+		"%(base_commit:long)": `--format: unknown field "base_commit:long"`,
+		"%(runner:short)":     `--format: unknown field "runner:short"`,
+		"%()":                 `--format: unknown field ""`,
+		"%( runner)":          `--format: unknown field " runner"; did you mean "runner"?`,
+		"%":                   `--format: "%" is neither a field nor a character; a percent sign is %%`,
+		"%%%":                 `--format: "%" is neither a field nor a character; a percent sign is %%`,
+		"%0":                  `--format: "%0" is neither a field nor a character; a percent sign is %%`,
+		"%0g %(runner)":       `--format: "%0g" is neither a field nor a character; a percent sign is %%`,
+		"%runner":             `--format: "%ru" is neither a field nor a character; a percent sign is %%`,
+		"%é":                  `--format: "%é" is neither a field nor a character; a percent sign is %%`,
+	} {
+		_, err := parseFormat(format)
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", format, err, want)
+		}
+		if hints := hints(err); len(hints) != 1 || !strings.Contains(hints[0], "base_commit:short, ") {
+			t.Errorf("%s: the fields are not listed: %q", format, hints)
+		}
+	}
+}
+
+// The fields of --format and those of --json are the same, with the same values.
+func TestEveryFieldOfTheJSONIsAFieldOfTheFormat(t *testing.T) {
+	t.Parallel()
+	values := map[string]string{}
+	data, err := json.Marshal(full())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	flatten(values, "", fields)
+	var names []string
+	for _, name := range atomNames() {
+		if !strings.Contains(name, ":") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if want := slices.Sorted(maps.Keys(values)); !slices.Equal(names, want) {
+		t.Fatalf("--format has %q\n--json has %q", names, want)
+	}
+	for name, value := range values {
+		if got := formatted(t, "%("+name+")", full()); got != value+"\n" {
+			t.Errorf("%s is %q in a format and %q in JSON", name, got, value)
+		}
+	}
+}
+
+// flatten names what is inside of something by both names, with a dot between them.
+func flatten(into map[string]string, prefix string, fields map[string]any) {
+	for name, value := range fields {
+		switch v := value.(type) {
+		case map[string]any:
+			flatten(into, prefix+name+".", v)
+		case bool:
+			into[prefix+name] = strconv.FormatBool(v)
+		default:
+			into[prefix+name] = fmt.Sprint(v)
+		}
+	}
+}
+
+// FuzzFormat: a format is refused, or says exactly what it says; nothing of it is lost.
+func FuzzFormat(f *testing.F) {
+	for _, seed := range []string{"", "%", "%%", "%(status)", "a%(base_commit:short)b%00", "%(", "%(x)", "%0", "%zz", "%28status)"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		parsed, err := parseFormat(text)
+		var wrong *formatError
+		if err != nil {
+			if !errors.As(err, &wrong) || parsed != nil {
+				t.Fatalf("%q: got %v and %v", text, parsed, err)
+			}
+			return
+		}
+		var again strings.Builder
+		for _, p := range parsed {
+			again.WriteString(strings.ReplaceAll(p.literal, "%", "%%"))
+			if p.atom >= 0 {
+				again.WriteString("%(" + atoms[p.atom].name + ")")
+			}
+		}
+		second, err := parseFormat(again.String())
+		if err != nil || !slices.Equal(parsed, second) {
+			t.Fatalf("%q means %v, which means %v, %v", text, parsed, second, err)
+		}
+		if !strings.Contains(text, "%") && (len(parsed) != 1 || parsed[0].literal != text) {
+			t.Fatalf("%q became %v", text, parsed)
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// said runs a command line in this process and returns what it printed.
+func said(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = newTool(&out, &err, gitagency.Options{}).run(t.Context(), append([]string{"git-agency"}, args...))
+	return code, out.String(), err.String()
+}
+
+// The short help of every command is kept in testdata/help, so that nobody changes it without noticing.
+func TestTheShortHelpOfEveryCommandIsWhatItWas(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join("..", "..", "testdata", "help")
+	names, _ := commandTree()
+	kept := map[string]bool{}
+	for _, name := range append([]string{"git agency"}, names...) {
+		file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".txt")
+		kept[filepath.Base(file)] = true
+		words := append(strings.Fields(name)[2:], "-h")
+		code, got, stderr := said(t, words...)
+		of := name
+		if name == "git agency help" {
+			of = "git agency" // which lists the commands, and is what is meant
+		}
+		if code != 0 || stderr != "" || !strings.HasPrefix(got, "NAME:\n   "+of+" - ") {
+			t.Errorf("%q ended with %d and %q", words, code, stderr)
+		}
+		if *update {
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(file, []byte(got), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			t.Errorf("the help of %q is not kept; run the test with -update", name)
+		case err != nil:
+			t.Error(err)
+		case got != string(want):
+			t.Errorf("the help of %q changed; if it should have, run the test with -update\ngot:\n%s\nwant:\n%s", name, got, want)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		switch {
+		case kept[e.Name()]:
+		case *update:
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Errorf("%s is about no command", e.Name())
+		}
+	}
+}
+
+func TestHelpShowsTheManualWithoutAnyInstall(t *testing.T) {
+	t.Parallel()
+	code, whole, stderr := said(t, "help")
+	if code != 0 || stderr != "" || !strings.HasPrefix(whole, "NAME\n    git-agency - ") || !strings.Contains(whole, "\nSEE ALSO\n") {
+		t.Errorf("ended with %d, %q and %.200q", code, stderr, whole)
+	}
+	names, commands := commandTree()
+	for _, name := range names {
+		words := append([]string{"help"}, strings.Fields(name)[2:]...)
+		code, part, stderr := said(t, words...)
+		if code != 0 || stderr != "" || !strings.HasPrefix(part, name+"\n    "+name) {
+			t.Errorf("%q ended with %d, %q and %.200q", words, code, stderr, part)
+		}
+		for _, other := range names {
+			about := strings.Contains(part, "\n"+other+"\n")
+			if of := strings.HasPrefix(other, name+" "); about != of {
+				t.Errorf("the part about %q: has a part about %q: %v", name, other, about)
+			}
+		}
+		if len(commands[name].Subcommands) == 0 && !strings.Contains(part, "\n    Exit status: ") {
+			t.Errorf("the part about %q does not say how it ends", name)
+		}
+	}
+}
+
+func TestHelpKnowsCommandsByTheirOtherNames(t *testing.T) {
+	t.Parallel()
+	_, want, _ := said(t, "help", "worktree", "ls")
+	if code, got, _ := said(t, "help", "worktree", "list"); code != 0 || got != want {
+		t.Errorf("ended with %d and %q", code, got)
+	}
+}
+
+func TestHelpAboutWhatIsNoCommandSuggestsOne(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]string{
+		"strat":         `error: "strat" is not a command of git agency; did you mean "start"?`,
+		"frobnicate":    `error: "frobnicate" is not a command of git agency` + "\n",
+		"worktree mr":   `error: "mr" is not a command of git agency worktree; did you mean "rm"?`,
+		"start now":     `error: "now" is not a command of git agency start` + "\n",
+		"worktree ls x": "error: unexpected argument",
+	} {
+		code, stdout, stderr := said(t, append([]string{"help"}, strings.Fields(words)...)...)
+		if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, want) || !strings.Contains(stderr, "\nusage: git agency help [<command>") {
+			t.Errorf("help %s ended with %d, %q and\n%s", words, code, stdout, stderr)
+		}
+	}
+}
+
+func TestTheManualIsLaidOutForTheScreen(t *testing.T) {
+	t.Parallel()
+	source := "% TITLE 1\n\n## NAME\n\nthe-name - what **it** is\n\n### git agency do\n\n`git agency do <x>`\n\n" +
+		"Does a lot of *things* that\ntake many words, as `git status` does.\n\n`-n`, `--no-<x>`\n: Do not do\n  it.\n\n- one item that is long\n- two\n\n" +
+		"```\n$ do   it \\\n\n    `more`\n```\n"
+	plain := `NAME
+    the-name - what it is
+
+  git agency do
+    git agency do <x>
+
+    Does a lot of things that take many
+    words, as 'git status' does.
+
+    -n, --no-<x>
+        Do not do it.
+
+    - one item that is long
+
+    - two
+
+        $ do   it \
+
+            ` + "`more`" + `
+`
+	if got := renderManual(parseManual(source), 40, false); got != plain {
+		t.Errorf("got\n%s\nwant\n%s", got, plain)
+	}
+	narrow := `git agency do
+    git agency do
+    <x>
+
+    Does a lot of
+    things that
+    take many
+    words, as
+    'git status'
+    does.
+
+    -n, --no-<x>
+        Do not do
+        it.
+
+    - one item
+      that is
+      long
+
+    - two
+
+        $ do   it \
+
+            ` + "`more`" + `
+`
+	if got := renderManual(manualSection(parseManual(source), "git agency do"), 17, false); got != narrow {
+		t.Errorf("got\n%s\nwant\n%s", got, narrow)
+	}
+	styled := renderManual(parseManual("`a b` **c** *d* e\n"), 40, true)
+	if want := "    \x1b[1ma\x1b[0m \x1b[1mb\x1b[0m \x1b[1mc\x1b[0m \x1b[4md\x1b[0m e\n"; styled != want {
+		t.Errorf("got %q, want %q", styled, want)
+	}
+}
+
+func FuzzTheManualIsLaidOutWithinItsWidth(f *testing.F) {
+	f.Add(manualSource[:2000], 60)
+	f.Add("a `b\nc* d** e", 10)
+	f.Add("x\n: y\n\n- z\n\n```\ncode", 1)
+	f.Add("é\xff ü\n# \n##\n ### a\n:\n: \n", 40)
+	f.Fuzz(func(t *testing.T, source string, width int) {
+		blocks := parseManual(source)
+		blocks = slices.DeleteFunc(blocks, func(b manualBlock) bool { return b.kind == code })
+		text := renderManual(blocks, width, false)
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			if words := strings.Fields(line); utf8.RuneCountInString(line) > width && len(words) > 1 && (words[0] != "-" || len(words) > 2) {
+				t.Errorf("%q is wider than %d", line, width)
+			}
+		}
+		styled := escapes.ReplaceAllString(renderManual(blocks, width, true), "")
+		strip := strings.NewReplacer("'", "").Replace
+		if a, b := strings.Fields(strip(text)), strings.Fields(strip(styled)); !strings.Contains(source, "\x1b") && !slices.Equal(a, b) {
+			t.Errorf("the words differ:\n%q\n%q", a, b)
+		}
+	})
+}

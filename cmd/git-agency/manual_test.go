@@ -1,0 +1,468 @@
+package main
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// awaited is what the manual tells already and the tool does not have yet: whole commands, or flags of
+// those that are there. What has arrived must be taken off the list.
+var awaited = map[string][]string{}
+
+// isAwaited reports whether a command is not there yet as a whole.
+func isAwaited(command string) bool {
+	flags, listed := awaited[command]
+	return listed && flags == nil
+}
+
+// commandTree lists every command and group, as the user types it, in the order in which help shows them.
+func commandTree() (names []string, commands map[string]*cli.Command) {
+	commands = map[string]*cli.Command{}
+	var walk func(prefix string, list []*cli.Command)
+	walk = func(prefix string, list []*cli.Command) {
+		for _, c := range list {
+			if c.Hidden {
+				continue
+			}
+			name := prefix + " " + c.Name
+			names, commands[name] = append(names, name), c
+			walk(name, c.Subcommands)
+		}
+	}
+	walk("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands())
+	return names, commands
+}
+
+// flagNames lists the names of the flags that people can see. Help is the app's, and every command's.
+func flagNames(flags []cli.Flag) []string {
+	var names []string
+	for _, f := range flags {
+		if v, ok := f.(cli.VisibleFlag); ok && !v.IsVisible() {
+			continue
+		}
+		names = append(names, f.Names()...)
+	}
+	slices.Sort(names)
+	return names
+}
+
+var codeSpan = regexp.MustCompile("`([^`]+)`")
+
+// literals lists what a text sets in code.
+func literals(text string) []string {
+	var found []string
+	for _, m := range codeSpan.FindAllStringSubmatch(text, -1) {
+		found = append(found, m[1])
+	}
+	return found
+}
+
+var flagWord = regexp.MustCompile(`(^|[\s([|])--?([A-Za-z][A-Za-z-]*)`)
+
+// flagsIn lists the flags that a literal mentions.
+func flagsIn(literal string) []string {
+	var found []string
+	for _, m := range flagWord.FindAllStringSubmatch(literal, -1) {
+		found = append(found, m[2])
+	}
+	return found
+}
+
+// definedFlags lists the flags that the definitions of a section explain.
+func definedFlags(section []manualBlock) []string {
+	var found []string
+	for _, b := range section {
+		if b.kind == definition && strings.HasPrefix(b.term, "`-") {
+			for _, l := range literals(b.term) {
+				found = append(found, flagsIn(l)...)
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// own is the part of a section before the next heading.
+func own(section []manualBlock) []manualBlock {
+	for i, b := range section {
+		if i > 0 && b.kind == heading {
+			return section[:i]
+		}
+	}
+	return section
+}
+
+func TestTheManualHasTheSectionsPeopleLookFor(t *testing.T) {
+	t.Parallel()
+	want := []string{
+		"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES",
+		"EXIT STATUS", "EXAMPLES", "SECURITY", "TROUBLE", "SEE ALSO",
+	}
+	var got []string
+	for _, b := range parseManual(manualSource) {
+		if b.kind == heading && b.level == 2 {
+			got = append(got, b.text)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the sections are %q, not %q", got, want)
+	}
+}
+
+func TestTheManualExplainsExactlyTheCommandsAndFlagsThereAre(t *testing.T) {
+	t.Parallel()
+	blocks := parseManual(manualSource)
+	names, commands := commandTree()
+	for name, flags := range awaited {
+		if commands[name] != nil && flags == nil {
+			t.Errorf("%s has arrived: take it off the list of what is awaited", name)
+		}
+	}
+
+	var explained []string
+	for _, b := range manualSection(blocks, "COMMANDS") {
+		if b.kind == heading && b.level == 3 {
+			explained = append(explained, b.text)
+		}
+	}
+	if got := slices.DeleteFunc(slices.Clone(explained), isAwaited); !slices.Equal(got, names) {
+		t.Errorf("the manual explains\n%q, there are\n%q", got, names)
+	}
+
+	check := func(name string, section []manualBlock, have []string) {
+		t.Helper()
+		for _, flag := range awaited[name] {
+			if slices.Contains(have, flag) {
+				t.Errorf("%s --%s has arrived: take it off the list of what is awaited", name, flag)
+			}
+			have = append(have, flag)
+		}
+		slices.Sort(have)
+		if got := definedFlags(section); !slices.Equal(got, have) {
+			t.Errorf("%s: the manual explains the flags %q, there are %q", name, got, have)
+		}
+	}
+	app := newTool(io.Discard, io.Discard, gitagency.Options{}).app()
+	check("git agency", manualSection(blocks, "OPTIONS"), flagNames(app.Flags))
+	for _, name := range names {
+		c, section := commands[name], own(manualSection(blocks, name))
+		check(name, section, flagNames(c.Flags))
+		if len(section) < 2 || !strings.HasPrefix(section[1].text, "`"+name) {
+			t.Errorf("%s: the manual does not begin with how it is used", name)
+			continue
+		}
+		for _, alias := range c.Aliases {
+			if !slices.ContainsFunc(section, func(b manualBlock) bool { return slices.Contains(literals(b.text), alias) }) {
+				t.Errorf("%s: the manual does not say that it is also called %q", name, alias)
+			}
+		}
+	}
+}
+
+func TestTheManualMentionsOnlyCommandsAndFlagsThatExist(t *testing.T) {
+	t.Parallel()
+	_, commands := commandTree()
+	known := slices.Concat(flagNames(newTool(io.Discard, io.Discard, gitagency.Options{}).app().Flags), awaited["git agency"])
+	for _, c := range commands {
+		known = append(known, flagNames(c.Flags)...)
+	}
+	blocks := parseManual(manualSource)
+	for name, flags := range awaited {
+		known = append(known, flags...)
+		known = append(known, definedFlags(own(manualSection(blocks, name)))...)
+	}
+	for _, b := range manualSection(blocks, "COMMANDS") {
+		for _, literal := range literals(b.term + " " + b.text) {
+			for _, flag := range flagsIn(literal) {
+				if !slices.Contains(known, flag) {
+					t.Errorf("the manual mentions %q, and there is no such flag", literal)
+				}
+			}
+		}
+	}
+
+	// Wherever "git agency" is followed by a word, that is a command.
+	mention := regexp.MustCompile(`git agency ([a-z]+)( [a-z]+)?`)
+	for _, m := range mention.FindAllStringSubmatch(manualSource, -1) {
+		name := "git agency " + m[1]
+		switch c := commands[name]; {
+		case isAwaited(name):
+		case c == nil:
+			t.Errorf("the manual mentions %q, which is no command", name)
+		case len(c.Subcommands) > 0 && m[2] != "" && commands[name+m[2]] == nil:
+			t.Errorf("the manual mentions %q, which is no command", name+m[2])
+		}
+	}
+}
+
+var number = regexp.MustCompile(`\b[0-9]+\b`)
+
+// codesIn lists the exit codes that a text names behind "Exit status:".
+func codesIn(text string) []string {
+	_, after, _ := strings.Cut(text, "Exit status:")
+	codes := number.FindAllString(after, -1)
+	slices.Sort(codes)
+	return slices.Compact(codes)
+}
+
+func TestTheManualAndTheShortHelpNameTheSameExitCodes(t *testing.T) {
+	t.Parallel()
+	names, commands := commandTree()
+	blocks := parseManual(manualSource)
+	for _, name := range names {
+		if len(commands[name].Subcommands) > 0 {
+			continue
+		}
+		var text []string
+		for _, b := range own(manualSection(blocks, name)) {
+			text = append(text, b.text)
+		}
+		got, want := codesIn(strings.Join(text, " ")), codesIn(commands[name].Description)
+		if len(got) == 0 {
+			t.Errorf("%s: the manual does not say how it ends", name)
+		}
+		if want != nil && !slices.Equal(got, want) {
+			t.Errorf("%s: the manual names the codes %q, its help %q", name, got, want)
+		}
+	}
+}
+
+func TestTheManualAndTheReadmeExplainExactlyTheExitCodesThereAre(t *testing.T) {
+	t.Parallel()
+	want := []string{"0", "130", "143"} // done, and 128+n for the signals that people send
+	file, err := parser.ParseFile(token.NewFileSet(), "exit.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "exit") && len(spec.Values) == 1 {
+			if lit, ok := spec.Values[0].(*ast.BasicLit); ok {
+				want = append(want, lit.Value)
+			}
+		}
+		return true
+	})
+	slices.Sort(want)
+	if len(want) < 10 {
+		t.Errorf("exit.go has only the codes %q", want)
+	}
+
+	var manual []string
+	for _, b := range manualSection(parseManual(manualSource), "EXIT STATUS") {
+		if b.kind == definition {
+			manual = append(manual, number.FindAllString(b.term, -1)...)
+		}
+	}
+	slices.Sort(manual)
+	if !slices.Equal(manual, want) {
+		t.Errorf("the manual explains %q, there are %q", manual, want)
+	}
+	var readme []string
+	for _, m := range regexp.MustCompile(`(?m)^\| ([0-9]+(?:, [0-9]+)*) \|`).FindAllStringSubmatch(readmeText(t), -1) {
+		readme = append(readme, number.FindAllString(m[1], -1)...)
+	}
+	slices.Sort(readme)
+	if !slices.Equal(readme, want) {
+		t.Errorf("the README explains %q, there are %q", readme, want)
+	}
+}
+
+func TestTheManualExplainsExactlyTheSettingsThereAre(t *testing.T) {
+	t.Parallel()
+	var explained, known []string
+	for _, b := range manualSection(parseManual(manualSource), "CONFIGURATION") {
+		if b.kind == definition {
+			explained = append(explained, literals(b.term)...)
+		}
+	}
+	for _, k := range gitagency.Keys() {
+		known = append(known, k.Name)
+	}
+	if !slices.Equal(explained, known) {
+		t.Errorf("the manual explains %q, there are %q", explained, known)
+	}
+}
+
+func TestTheManualExplainsExactlyTheFindingsThereAre(t *testing.T) {
+	t.Parallel()
+	var explained []string
+	for _, b := range own(manualSection(parseManual(manualSource), "git agency doctor")) {
+		if b.kind == definition && !strings.HasPrefix(b.term, "`-") {
+			explained = append(explained, literals(b.term)...)
+		}
+	}
+	if known := gitagency.FindingCodes(); !slices.Equal(explained, known) {
+		t.Errorf("the manual explains %q, there are %q", explained, known)
+	}
+}
+
+func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
+	t.Parallel()
+	var json []string
+	for _, v := range []any{
+		gitagency.Invocation{},
+		gitagency.Primitives{},
+		gitagency.Worktree{},
+		gitagency.RemovedWorktree{},
+		gitagency.Discarded{},
+		gitagency.Setting{},
+		gitagency.Finding{},
+		gitagency.Pruned{},
+		gitagency.Diagnosis{},
+		gitagency.Capability{},
+		gitagency.Installed{},
+		gitagency.InstalledFile{},
+		setupHint{},
+	} {
+		for i := range reflect.TypeOf(v).NumField() {
+			if name, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ","); name != "" {
+				json = append(json, name)
+			}
+		}
+	}
+	output := manualSection(parseManual(manualSource), "OUTPUT")
+	var named []string
+	for _, b := range output {
+		for _, l := range literals(b.term + " " + b.text) {
+			named = append(named, strings.Fields(l)...)
+		}
+	}
+	for _, name := range json {
+		if !slices.Contains(named, name) {
+			t.Errorf("the manual does not name the field %s", name)
+		}
+	}
+	for _, b := range output {
+		for _, name := range literals(b.term) {
+			if !slices.Contains(json, name) {
+				t.Errorf("the manual explains the field %s, which does not exist", name)
+			}
+		}
+	}
+
+	for what, fields := range map[string][]field{
+		"an invocation":           porcelain(gitagency.Invocation{}),
+		"an integration worktree": worktreeFields(gitagency.Worktree{}),
+		"a finding":               findingFields(gitagency.Finding{}),
+		"a thing that was pruned": prunedFields(gitagency.Pruned{}),
+		"a setting":               settingFields(gitagency.Setting{}),
+	} {
+		var keys []string
+		for _, f := range fields {
+			keys = append(keys, f.key)
+		}
+		found := false
+		for _, b := range output {
+			if _, after, ok := strings.Cut(b.text, what); ok && strings.Contains(after, "are `") {
+				sentence, _, _ := strings.Cut(after, ". ")
+				found = true
+				sentence = regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(sentence, "") // what values a key has
+				if got := literals(sentence); !slices.Equal(got, keys) {
+					t.Errorf("of %s, the manual names the keys %q, there are %q", what, got, keys)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("the manual does not name the keys of %s", what)
+		}
+	}
+}
+
+func TestTheManualPageIsWhatItsSourceRendersTo(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skipf("there is no go to render it with: %v", err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "run", "./scripts/man")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Stdin = strings.NewReader(manualSource)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	page, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	if !bytes.Equal(page, manualPage) {
+		t.Error("the page is not what its source renders to; run 'make man'")
+	}
+}
+
+func TestTheManualPageLooksRightInMan(t *testing.T) {
+	t.Parallel()
+	if !bytes.Contains(manualPage, []byte("\n.TH GIT-AGENCY 1 \"20")) {
+		t.Error("the page has no proper title")
+	}
+	for i, c := range manualPage {
+		if c >= 0x80 {
+			t.Fatalf("the page is not plain ASCII at %q", manualPage[max(0, i-20):i+1])
+		}
+	}
+	groff, err := exec.LookPath("groff")
+	if err != nil {
+		t.Skipf("there is no groff to look at it with: %v", err)
+	}
+	for _, width := range []int{60, 80, 200} {
+		cmd := exec.CommandContext(t.Context(), groff, "-man", "-Tascii", "-P-cbou", "-ww", "-rLL="+strconv.Itoa(width)+"n")
+		cmd.Stdin = bytes.NewReader(manualPage)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		text, err := cmd.Output()
+		if err != nil || stderr.Len() > 0 {
+			t.Errorf("at width %d: %v\n%s", width, err, stderr.String())
+		}
+		// What man shows and what help shows are the same words.
+		var shown []string
+		for line := range strings.Lines(string(text)) {
+			if !strings.HasPrefix(line, "GIT-AGENCY(1)") && !strings.HasPrefix(line, "git-agency  ") {
+				shown = append(shown, strings.Fields(line)...)
+			}
+		}
+		help := strings.Fields(renderManual(parseManual(manualSource), 200, true))
+		for i, word := range help {
+			help[i] = escapes.ReplaceAllString(word, "")
+			if help[i] == "-" && i > 2 {
+				help[i] = bulletOf(shown, i)
+			}
+			if i >= len(shown) || shown[i] != help[i] {
+				t.Errorf("at width %d, man and help differ at %q", width, help[max(0, i-8):i+1])
+				break
+			}
+		}
+		if len(shown) != len(help) {
+			t.Errorf("at width %d, man shows %d words, and help %d", width, len(shown), len(help))
+		}
+	}
+}
+
+// bulletOf is how groff shows a bullet where help has a dash.
+func bulletOf(shown []string, i int) string {
+	if i < len(shown) && (shown[i] == "o" || shown[i] == "+") {
+		return shown[i]
+	}
+	return "-"
+}
+
+func readmeText(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

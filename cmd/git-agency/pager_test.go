@@ -1,0 +1,40 @@
+package main
+
+import (
+	"io"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// Over all there is: a pager needs a terminal, a program, and nobody who has started one already.
+func TestAPagerIsStartedOnlyWhereGitWouldStartOne(t *testing.T) {
+	t.Parallel()
+	truths := []bool{false, true}
+	for _, terminal := range truths {
+		for _, inUse := range truths {
+			for _, setting := range []string{"", "always", "never"} {
+				for _, program := range []string{"", "less"} {
+					for _, listing := range truths {
+						q := pagerQuestion{terminal, inUse, setting, program, listing}
+						possible := terminal && !inUse && program != ""
+						wanted := map[string]bool{"always": true, "never": false, "": listing}[setting]
+						if got := q.answer(); got != (possible && wanted) {
+							t.Errorf("%+v: got %v", q, got)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestEveryCommandThatIsPagedExists(t *testing.T) {
+	t.Parallel()
+	commands := leaves("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands())
+	for _, name := range paged {
+		if commands["git agency "+name] == nil {
+			t.Errorf("there is no command %q", name)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) pruneCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "prune",
+		Usage:     "remove what is finished, and say why the rest is kept",
+		UsageText: "git agency prune [-n | --dry-run] [--expire <when>] [--json | --porcelain [-z]]",
+		Description: `Removes invocations that were landed or discarded long enough ago, with the refs that keep their
+work; what is left of the sandboxes of those that ended; refs that keep the work of what there is no
+record of any more; and what killed processes left behind. Everything else is kept, and why is said.
+What somebody wrote into a sandbox after it ended is kept first, and then stays as long as all else.
+
+<when> is as in git: 2.weeks.ago, 2026-01-28, now or never. What a removed ref kept is gone when git
+collects it; until then 'git branch <name> <commit>' brings it back.
+
+Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75 locked; 129 usage.`,
+		Flags: changing(listing(
+			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "remove nothing, say exactly what would be done"},
+			&cli.StringFlag{Name: "expire", Usage: "remove what ended before `WHEN`", DefaultText: "agency.pruneAfter, else 2.weeks.ago"},
+		)...),
+		Action: func(c *cli.Context) error {
+			if _, err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			if err := checkFormat(c); err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			pruned, failed := repo.Prune(c.Context, gitagency.PruneRequest{Expire: c.String("expire"), DryRun: c.Bool("dry-run")})
+			if pruned == nil {
+				return failed
+			}
+			if c.Bool("json") || c.Bool("porcelain") {
+				return errors.Join(failed, list(t, c, pruned, prunedFields, nil, nil))
+			}
+			return errors.Join(failed, t.sayPruned(pruned))
+		},
+	}
+}
+
+// prunedFields is a thing that was pruned, or not, for scripts.
+func prunedFields(p gitagency.Pruned) []field {
+	dry := ""
+	if p.DryRun {
+		dry = "true"
+	}
+	return []field{
+		{"action", p.Action, false},
+		{"kind", p.Kind, false},
+		{"id", p.ID, true},
+		{"path", p.Path, true},
+		{"kept", p.TrashRef, true},
+		{"commit", p.TrashCommit, true},
+		{"reason", p.Reason, false},
+		{"broken", p.BrokenReason, true},
+		{"dry-run", dry, true},
+	}
+}
+
+// sayPruned says of each thing, on a line of its own, what became of it and why.
+func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
+	gone, broken := false, false
+	for _, p := range pruned {
+		thing := p.Kind + " " + p.ID
+		switch p.Kind {
+		case "trash":
+			thing = p.TrashRef
+		case "leftover":
+			thing = p.Path
+		}
+		if p.TrashCommit != "" {
+			thing += " (was " + short(p.TrashCommit) + ")"
+		}
+		gone, broken = gone || p.TrashCommit != "" && !p.DryRun, broken || p.BrokenReason != ""
+		line := fmt.Sprintf("%s %s: %s", done(p), thing, p.Reason)
+		if err := t.printLine(strings.ReplaceAll(printable(line), "\n", `\n`)); err != nil {
+			return err
+		}
+	}
+	if gone {
+		fmt.Fprintln(t.stderr, "hint: until git collects it, 'git branch <name> <commit>' brings back what a removed ref kept")
+	}
+	if broken {
+		fmt.Fprintln(t.stderr, "hint: 'git agency doctor' says what is broken, and how to mend it")
+	}
+	return nil
+}
+
+// done is what became of a thing, or what would.
+func done(p gitagency.Pruned) string {
+	word := map[string]string{gitagency.PruneRemove: "remove", gitagency.PruneClean: "clean up"}[p.Action]
+	switch {
+	case word == "":
+		return "kept"
+	case p.DryRun:
+		return "would " + word
+	case p.Action == gitagency.PruneClean:
+		return "cleaned up"
+	}
+	return "removed"
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// jsonOutputs says of every command with --json which file in schema/ describes what it prints, and how
+// to have it print all that there is to describe. A new command with --json gets a line here. They are
+// run in this order, in one repository: those that take things away come last.
+var jsonOutputs = []jsonOutput{
+	{"git agency ls", "invocation.json", true, every([]string{}, []string{"--all"})},
+	{"git agency show", "invocation.json", false, func(c *jsonCast) [][]string { return [][]string{{c.live}, {c.discarded}, {c.broken}, {c.empty}} }},
+	{"git agency path", "path.json", false, func(c *jsonCast) [][]string { return [][]string{{c.live}, {c.broken}} }},
+	{"git agency worktree ls", "worktree.json", true, every([]string{}, []string{"--all"})},
+	{"git agency worktree show", "worktree.json", false, every([]string{"payments"})},
+	{"git agency worktree path", "path.json", false, every([]string{"payments"})},
+	{"git agency doctor", "diagnosis.json", false, func(c *jsonCast) [][]string {
+		c.write(filepath.Join(c.repo, ".git", "index.lock"), "")
+		return [][]string{{}, {"--fix", "index.lock"}}
+	}},
+	{"git agency setup", "installed.json", false, func(c *jsonCast) [][]string {
+		prefix := []string{"--prefix", filepath.Join(c.dir, "home", "there")}
+		return [][]string{append(prefix, "-n"), prefix, append(prefix, "--undo")}
+	}},
+	{"git agency config", "setting.json", true, every([]string{})},
+	{"git agency version", "version.json", false, every([]string{})},
+	{"git agency start", "invocation.json", false, every([]string{"payments", "--name", "日本 é", "--runner", "claude", "--mode", "headed"})},
+	{"git agency worktree create", "worktree.json", false, every([]string{"another"}, []string{"third", "--from", "HEAD^0"})},
+	{"git agency worktree adopt", "worktree.json", false, every([]string{"--name", "main-one"})},
+	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
+	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
+	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},
+}
+
+type jsonOutput struct {
+	command string
+	schema  string
+	many    bool                         // an array of them
+	lines   func(c *jsonCast) [][]string // what to run, one after another
+}
+
+func every(lines ...[]string) func(*jsonCast) [][]string {
+	return func(*jsonCast) [][]string { return lines }
+}
+
+// jsonCast is a repository in which there is one of every kind.
+type jsonCast struct {
+	*lab
+	live, discarded, broken, empty string // invocations
+}
+
+func newJSONCast(t *testing.T) *jsonCast {
+	t.Helper()
+	c := &jsonCast{lab: newLab(t), empty: "20260128120000-0000"}
+	c.agency("worktree", "create", "payments")
+	c.write(filepath.Join(c.agency("worktree", "create", "dirty"), "untracked"), "x")
+	c.live = c.agency("start", "payments", "--name", `"live" & kicking`)
+	c.discarded, c.broken = c.agency("start", "payments"), c.agency("start", "payments")
+	c.write(filepath.Join(c.agency("path", c.discarded), "untracked"), "x")
+	c.agency("discard", c.discarded)
+	tree := c.agency("path", c.broken)
+	if err := os.RemoveAll(tree); err != nil {
+		t.Fatal(err)
+	}
+	records := filepath.Dir(filepath.Dir(filepath.Dir(tree)))
+	for _, kind := range []string{"invocations", "worktrees"} {
+		if err := os.MkdirAll(filepath.Join(records, kind, c.empty), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.git("config", "agency.lockTimeout", "sometime")
+	c.git("config", "--add", "agency.lockTimeout", "40s")
+	c.git("config", "agency.mine.command", "evil")
+	c.git("config", "agency.nonsense", "x")
+	return c
+}
+
+func TestEveryCommandWithJSONHasASchema(t *testing.T) {
+	t.Parallel()
+	var with, described []string
+	for name, command := range leaves("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands()) {
+		if slices.ContainsFunc(command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), "json") }) {
+			with = append(with, name)
+		}
+	}
+	for _, output := range jsonOutputs {
+		described = append(described, output.command)
+	}
+	slices.Sort(with)
+	slices.Sort(described)
+	if !slices.Equal(with, described) {
+		t.Errorf("these have --json: %q\nthese have a schema in jsonOutputs: %q", with, described)
+	}
+}
+
+func TestJSONIsWhatItsSchemaSays(t *testing.T) {
+	t.Parallel()
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	c := newJSONCast(t)
+	for _, output := range jsonOutputs {
+		schema, err := compiler.Compile(filepath.Join("schema", output.schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range output.lines(c) {
+			argv := slices.Concat(strings.Fields(output.command), line, []string{"--json"})
+			out := c.try(nil, argv...)
+			document, err := jsonschema.UnmarshalJSON(strings.NewReader(out.stdout))
+			if err != nil {
+				t.Fatalf("%q ended with %d: %v\n%s%s", argv, out.code, err, out.stdout, out.stderr)
+			}
+			things, many := document.([]any)
+			if !many {
+				things = []any{document}
+			}
+			if many != output.many || len(things) == 0 {
+				t.Errorf("%q does not print what the schema describes:\n%s", argv, out.stdout)
+			}
+			for _, thing := range things {
+				if err := schema.Validate(thing); err != nil {
+					t.Errorf("%q: %v\n%v", argv, err, thing)
+				}
+			}
+		}
+	}
+}
+
+// described is what these tests need to know of a schema.
+type described struct {
+	Description          string
+	Type                 string
+	Properties           map[string]described
+	Required             []string
+	AdditionalProperties *bool
+}
+
+func readSchema(t *testing.T, name string) described {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("schema", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d described
+	if err := json.Unmarshal(data, &d); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return d
+}
+
+func TestASchemaNamesItsCommandsDescribesEveryFieldAndAllowsNoOther(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("schema", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		d, named := readSchema(t, filepath.Base(file)), 0
+		for _, output := range jsonOutputs {
+			mentioned := strings.Contains(d.Description, "'"+output.command+" --json'")
+			if mentioned != (output.schema == filepath.Base(file)) {
+				t.Errorf("%s: says of %s the wrong thing: %q", file, output.command, d.Description)
+			}
+			if mentioned {
+				named++
+			}
+		}
+		if named == 0 {
+			t.Errorf("%s describes what no command prints", file)
+		}
+		checkDescribed(t, file, d)
+	}
+}
+
+func checkDescribed(t *testing.T, name string, d described) {
+	t.Helper()
+	if d.Description == "" {
+		t.Errorf("%s is not described", name)
+	}
+	if d.Type == "object" && (d.AdditionalProperties == nil || *d.AdditionalProperties) {
+		t.Errorf("%s allows fields that nobody has described", name)
+	}
+	for _, field := range d.Required {
+		if _, ok := d.Properties[field]; !ok {
+			t.Errorf("%s requires %s, which is not described", name, field)
+		}
+	}
+	for field, property := range d.Properties {
+		checkDescribed(t, name+": "+field, property)
+	}
+}
+
+// What the schema says there is, the library has, and --format knows: three lists that stay one.
+func TestTheSchemaOfAnInvocationHasTheFieldsOfTheFormat(t *testing.T) {
+	t.Parallel()
+	var inSchema, inFormat []string
+	for field, property := range readSchema(t, "invocation.json").Properties {
+		inSchema = append(inSchema, fieldsOf(field, property)...)
+	}
+	for _, name := range atomNames() {
+		if !strings.Contains(name, ":") {
+			inFormat = append(inFormat, name)
+		}
+	}
+	slices.Sort(inSchema)
+	slices.Sort(inFormat)
+	if !slices.Equal(inSchema, inFormat) {
+		t.Errorf("the schema has %q\n--format has %q", inSchema, inFormat)
+	}
+}
+
+func fieldsOf(name string, d described) []string {
+	if len(d.Properties) == 0 {
+		return []string{name}
+	}
+	var names []string
+	for field, property := range d.Properties {
+		names = append(names, fieldsOf(name+"."+field, property)...)
+	}
+	return names
+}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) setupCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "setup",
+		Usage:     "install the manual and the completions beside the program",
+		UsageText: "git agency setup [--prefix <dir>] [--undo] [-n | --dry-run] [--json]",
+		Description: `Puts the manual and the completions for bash, zsh and fish where those look for them: in the
+directory 'share' beside the program's 'bin', and in a home directory where bash and fish look for
+files of the user's. All of them or none; twice is fine. A file that is not ours is neither
+overwritten nor removed. Says what is left to do.
+
+Exit status: 0 done, or nothing to do; 1 failed, nothing changed; 129 usage.`,
+		Flags: jsonFlag(
+			&cli.StringFlag{Name: "prefix", Usage: "install below `DIR` and nowhere else", DefaultText: "beside the program"},
+			&cli.BoolFlag{Name: "undo", Usage: "take away what was installed"},
+			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
+		),
+		Action: func(c *cli.Context) error {
+			if _, err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			if c.IsSet("prefix") && c.String("prefix") == "" {
+				return asUsage(c, errors.New("--prefix needs a value"))
+			}
+			req, err := t.installRequest(c.String("prefix"))
+			if err != nil {
+				return err
+			}
+			req.Undo, req.DryRun = c.Bool("undo"), c.Bool("dry-run")
+			installed, err := gitagency.Install(c.Context, req)
+			if err != nil {
+				err = &setupError{err}
+			}
+			if err != nil && len(installed.Files) == 0 {
+				return err
+			}
+			hints := []setupHint{}
+			if !req.Undo {
+				hints = setupHints(installed, os.Getenv)
+			}
+			if c.Bool("json") {
+				return errors.Join(err, t.printJSON(struct {
+					gitagency.Installed
+					Hints []setupHint `json:"hints"`
+				}{installed, hints}))
+			}
+			t.saySetup(installed)
+			for _, h := range hints {
+				fmt.Fprintf(t.stderr, "hint: %s; put this line into %s:\nhint:   %s\n", h.What, h.File, printable(h.Line))
+			}
+			return err
+		},
+	}
+}
+
+// installRequest asks for everything that belongs beside the program; without a prefix, beside this one.
+func (t *tool) installRequest(prefix string) (req gitagency.InstallRequest, err error) {
+	req = gitagency.InstallRequest{Files: map[string][]byte{"manual": manualPage}, Env: t.opts.Env, Fault: t.opts.Fault}
+	for _, shell := range completionShells {
+		if script, ok := completionScript(shell); ok {
+			req.Files[shell] = script
+		}
+	}
+	if prefix != "" {
+		req.Staged = true
+		req.Prefix, err = filepath.Abs(prefix)
+	} else {
+		req.Prefix, err = ownPrefix(t.args[0], os.Getenv("PATH"))
+	}
+	return req, err
+}
+
+// installedParts says of the manual and the completions whether they are there.
+func (t *tool) installedParts(ctx context.Context) ([]gitagency.Capability, error) {
+	req, err := t.installRequest("")
+	if err != nil {
+		return nil, err
+	}
+	req.DryRun = true
+	would, err := gitagency.Install(ctx, req)
+	if err != nil && len(would.Files) == 0 {
+		return nil, err
+	}
+	var parts []gitagency.Capability
+	for _, f := range would.Files {
+		part := gitagency.Capability{Name: f.Kind, State: gitagency.CapabilityMissing, Detail: "install it with 'git agency setup'"}
+		if f.Kind != "manual" {
+			part.Name = "completion " + f.Kind
+		}
+		switch f.Action {
+		case gitagency.FileUnchanged:
+			part.State, part.Detail = gitagency.CapabilityOK, f.Path
+		case gitagency.FileReplaced:
+			part.Detail = f.Path + " is of another version; 'git agency setup' renews it"
+		case gitagency.FileLeft:
+			part.Detail = f.Path + ": " + f.Why
+		case gitagency.FileWritten, gitagency.FileRemoved, gitagency.FileAbsent:
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+// setupError is an installation that failed; what to do about it has nothing to do with a repository.
+type setupError struct{ err error }
+
+func (e *setupError) Error() string { return e.err.Error() }
+func (e *setupError) Unwrap() error { return e.err }
+
+// ownPrefix is the directory above the one this program was called from: as it was named, or as it is
+// found in PATH, which may be a link to where it really is. Programs look beside what is in PATH.
+func ownPrefix(name, path string) (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	self, err := os.Stat(exe)
+	if err != nil {
+		return "", err
+	}
+	candidates := []string{name}
+	if !strings.ContainsRune(name, filepath.Separator) {
+		candidates = nil
+		for _, dir := range filepath.SplitList(path) {
+			candidates = append(candidates, filepath.Join(dir, name))
+		}
+	}
+	for _, candidate := range append(candidates, exe) {
+		if fi, err := os.Stat(candidate); err == nil && os.SameFile(fi, self) {
+			if candidate, err = filepath.Abs(candidate); err != nil {
+				return "", err
+			}
+			return filepath.Dir(filepath.Dir(candidate)), nil
+		}
+	}
+	return "", fmt.Errorf("%s is gone", exe)
+}
+
+func (t *tool) saySetup(installed gitagency.Installed) {
+	said := false
+	say := func(done, would, path string) {
+		verb := done
+		if installed.DryRun {
+			verb = would
+		}
+		fmt.Fprintf(t.stdout, "%s %s\n", verb, printable(path))
+		said = true
+	}
+	if !installed.Undo {
+		for _, dir := range installed.Directories {
+			say("made", "would make", dir)
+		}
+	}
+	for _, f := range installed.Files {
+		switch f.Action {
+		case gitagency.FileWritten:
+			say("wrote", "would write", f.Path)
+		case gitagency.FileReplaced:
+			say("replaced", "would replace", f.Path)
+		case gitagency.FileRemoved:
+			say("removed", "would remove", f.Path)
+		case gitagency.FileLeft:
+			fmt.Fprintf(t.stderr, "left %s alone: %s\n", printable(f.Path), printable(f.Why))
+		case gitagency.FileUnchanged, gitagency.FileAbsent:
+		}
+	}
+	if installed.Undo {
+		for _, dir := range installed.Directories {
+			say("removed", "would remove", dir)
+		}
+	}
+	if !said {
+		fmt.Fprintf(t.stdout, "nothing to do below %s\n", printable(installed.Prefix))
+	}
+}
+
+// setupHint is what is left to do before a program finds what was installed for it.
+type setupHint struct {
+	Program string `json:"program"`
+	What    string `json:"what"`
+	File    string `json:"file"` // a file of the user's
+	Line    string `json:"line"` // goes in there
+}
+
+// setupHints looks where the programs look. What it cannot see, like what zsh is told when it starts, it
+// takes for not done.
+func setupHints(installed gitagency.Installed, getenv func(string) string) []setupHint {
+	hints := []setupHint{}
+	at := map[string]string{}
+	for _, f := range installed.Files {
+		at[f.Kind] = f.Path
+	}
+	path := filepath.SplitList(getenv("PATH"))
+	shared := dataDirs(getenv)
+	looks := func(file string) bool { // into the directory of a file three levels below a data directory
+		return slices.ContainsFunc(shared, same(filepath.Join(file, "..", "..", "..")))
+	}
+
+	bin := filepath.Join(installed.Prefix, "bin")
+	if isProgram(filepath.Join(bin, "git-agency")) && !slices.ContainsFunc(path, same(bin)) {
+		hints = append(hints, setupHint{"git", "git does not find the program yet", "~/.profile", `export PATH="` + inQuotes(bin) + `:$PATH"`})
+		path = append(path, bin) // then man looks there too
+	}
+	if file := at["manual"]; file != "" {
+		if dir := filepath.Dir(filepath.Dir(file)); !manLooks(dir, path, getenv("MANPATH")) {
+			hints = append(hints, setupHint{"man", "man does not look there", "~/.profile", `export MANPATH="` + inQuotes(dir) + `:$MANPATH"`})
+		}
+	}
+	if file := at["bash"]; file != "" && (!looks(file) || !hasBashCompletion(shared)) {
+		hints = append(hints, setupHint{
+			"bash", "bash does not load it by itself", "~/.bashrc, below what loads git's own completion", `. "` + inQuotes(file) + `"`,
+		})
+	}
+	if file := at["zsh"]; file != "" && hasProgram(path, "zsh") && filepath.Dir(file) != "/usr/local/share/zsh/site-functions" {
+		hints = append(hints, setupHint{
+			"zsh", "zsh looks there only when it is told to", "~/.zshrc, above compinit", `fpath=("` + inQuotes(filepath.Dir(file)) + `" $fpath)`,
+		})
+	}
+	if file := at["fish"]; file != "" && hasProgram(path, "fish") && filepath.Base(filepath.Dir(file)) == "vendor_conf.d" && !looks(file) {
+		hints = append(hints, setupHint{
+			"fish", "fish does not look there", "~/.config/fish/config.fish", `source "` + inQuotes(file) + `"`,
+		})
+	}
+	return hints
+}
+
+// dataDirs are where bash and fish look for what others ship.
+func dataDirs(getenv func(string) string) []string {
+	dirs := []string{"/usr/local/share", "/usr/share"}
+	if set := getenv("XDG_DATA_DIRS"); set != "" {
+		dirs = filepath.SplitList(set)
+	}
+	switch data, home := getenv("XDG_DATA_HOME"), getenv("HOME"); {
+	case data != "":
+		dirs = append(dirs, data)
+	case home != "":
+		dirs = append(dirs, filepath.Join(home, ".local", "share"))
+	}
+	return dirs
+}
+
+// hasBashCompletion: without it, git's own completion loads nothing when it meets a command it does not
+// know.
+func hasBashCompletion(dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, "bash-completion", "bash_completion"))
+		return err == nil
+	})
+}
+
+// manLooks reports whether man looks into a directory: it is beside a directory of PATH, or named in
+// MANPATH. A MANPATH without an empty entry is all that counts.
+func manLooks(dir string, path []string, manpath string) bool {
+	entries := filepath.SplitList(manpath)
+	if slices.ContainsFunc(entries, same(dir)) {
+		return true
+	}
+	if manpath != "" && !slices.Contains(entries, "") {
+		return false
+	}
+	for _, bin := range path {
+		for _, beside := range []string{"man", "share/man", "../man", "../share/man"} {
+			if bin != "" && same(dir)(filepath.Join(bin, beside)) {
+				return true
+			}
+		}
+	}
+	return dir == "/usr/share/man" || dir == "/usr/local/share/man"
+}
+
+// same compares with a directory, by whatever spelling.
+func same(dir string) func(string) bool {
+	dir = filepath.Clean(dir)
+	fi, err := os.Stat(dir)
+	return func(other string) bool {
+		if other == "" {
+			return false
+		}
+		if filepath.Clean(other) == dir {
+			return true
+		}
+		there, otherErr := os.Stat(other)
+		return err == nil && otherErr == nil && os.SameFile(fi, there)
+	}
+}
+
+func hasProgram(path []string, name string) bool {
+	return slices.ContainsFunc(path, func(dir string) bool { return dir != "" && isProgram(filepath.Join(dir, name)) })
+}
+
+func isProgram(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
+}
+
+// inQuotes makes a path safe between the double quotes of a shell.
+func inQuotes(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(path)
+}

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/clipperhouse/displaywidth"
+)
+
+// prefixed is a pager that lets one see who was paged, and how often.
+const prefixed = "sed s/^/P:/"
+
+func TestATableFitsTheTerminalAndItsPathsAreLinks(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	tree := l.agency("worktree", "create", "payments")
+	const columns = 100
+	out := l.onTerminal(columns, []string{"GIT_PAGER=cat"}, "git", "agency", "worktree", "ls").ends()
+	lines := strings.Split(strings.TrimSuffix(out.stdout, "\n"), "\n")
+	if out.code != 0 || len(lines) != 2 {
+		t.Fatalf("got %d and %q", out.code, out.stdout)
+	}
+	for _, line := range lines {
+		shown := escapes.ReplaceAllString(line, "")
+		if w := displaywidth.String(shown); w > columns || strings.HasSuffix(shown, " ") {
+			t.Errorf("%q is %d wide", shown, w)
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := escapes.ReplaceAllString(lines[1], ""); !strings.HasSuffix(shown, "…") || displaywidth.String(shown) != columns {
+		t.Errorf("%q is not cut at the edge", shown)
+	}
+	for _, want := range []string{"\x1b[1mPATH\x1b[m", "\x1b[32mpresent\x1b[m", "\x1b]8;;file://" + host + tree + "\x1b\\"} {
+		if !strings.Contains(out.stdout, want) {
+			t.Errorf("%q is not in %q", want, out.stdout)
+		}
+	}
+	// One thing alone is shown in full.
+	if out := l.onTerminal(40, nil, "git", "agency", "worktree", "show", "payments").ends(); !strings.Contains(out.stdout, "\x1b\\"+tree+"\x1b]8;;\x1b\\\n") {
+		t.Errorf("got %q", out.stdout)
+	}
+}
+
+func TestColourOnATerminalIsAsItWasAskedFor(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "payments")
+	for _, tt := range []struct {
+		env    []string
+		argv   string
+		colour bool
+	}{
+		{nil, "git agency worktree ls", true},
+		{[]string{"NO_COLOR=1"}, "git agency worktree ls", false},
+		{[]string{"NO_COLOR="}, "git agency worktree ls", true},
+		{[]string{"NO_COLOR=1"}, "git agency worktree ls --color", true},
+		{[]string{"TERM=dumb"}, "git agency worktree ls", false},
+		{[]string{"TERM="}, "git agency worktree ls", false},
+		{nil, "git agency worktree ls --no-color", false},
+		{nil, "git agency --no-color worktree --color=auto ls", true},
+		{nil, "git -c color.ui=never agency worktree ls", false},
+		{nil, "git -c color.ui=never -c color.agency=auto agency worktree ls", true},
+		{nil, "git agency worktree ls --porcelain", false},
+		{nil, "git agency worktree ls --json --color", false},
+		{nil, "git agency worktree show nothing", true}, // a hint
+		{nil, "git -c color.ui=false agency worktree show nothing", false},
+		{[]string{"NO_COLOR=1"}, "git agency worktree show nothing", false},
+	} {
+		out := l.onTerminal(80, append(tt.env, "GIT_PAGER=cat"), strings.Fields(tt.argv)...).ends()
+		if out.stdout == "" || strings.Contains(out.stdout, "\x1b") != tt.colour {
+			t.Errorf("%q %s: got %d and %q", tt.env, tt.argv, out.code, out.stdout)
+		}
+	}
+}
+
+func TestColourInAPagerIsUpToColorPager(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "payments")
+	for argv, colour := range map[string]bool{
+		"git agency worktree ls":                                         true,
+		"git -p agency worktree ls":                                      true,
+		"git -c color.pager=false agency worktree ls":                    false,
+		"git -c color.pager=false -p agency worktree ls":                 false,
+		"git -c color.pager=false agency worktree ls --color":            true,
+		"git -c color.pager=false -c color.ui=always agency worktree ls": true,
+	} {
+		out := l.onTerminal(80, []string{"PAGER=" + prefixed}, strings.Fields(argv)...).ends()
+		if !strings.Contains(out.stdout, "P:") || strings.Contains(out.stdout, "\x1b") != colour {
+			t.Errorf("%s: got %q", argv, out.stdout)
+		}
+		if strings.Contains(out.stdout, "\x1b]8") {
+			t.Errorf("%s: a pager got a link: %q", argv, out.stdout)
+		}
+	}
+}
+
+func TestLongListingsArePagedOnATerminalAndNeverTwice(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "payments")
+	id := l.agency("start", "payments")
+	own := "pager.agency=sed s/^/A:/"
+	for _, tt := range []struct {
+		argv  []string
+		env   []string
+		begin string // of every line
+	}{
+		{[]string{"git", "agency", "ls"}, nil, "P:"},
+		{[]string{"git-agency", "ls"}, nil, "P:"},
+		{[]string{"git", "agency", "worktree", "ls"}, nil, "P:"},
+		{[]string{"git", "agency", "worktree", "list"}, nil, "P:"},
+		{[]string{"git", "agency", "config"}, nil, "P:"},
+		{[]string{"git", "agency", "help", "ls"}, nil, "P:"},
+		{[]string{"git", "agency", "help"}, nil, "P:"},
+		{[]string{"git", "-c", "core.pager=sed s/^/C:/", "agency", "ls"}, nil, "C:"},
+		{[]string{"git", "-c", own, "agency", "ls"}, nil, "A:"},
+		{[]string{"git", "-c", own, "agency", "ls"}, []string{"GIT_PAGER=sed s/^/G:/"}, "G:"},
+
+		{[]string{"git", "-p", "agency", "ls"}, nil, "P:"},
+		{[]string{"git", "-c", "pager.agency=true", "agency", "ls"}, nil, "P:"},
+		{[]string{"git", "-c", "pager.agency=true", "agency", "path", id}, nil, "P:"},
+		{[]string{"git-agency", "path", id}, []string{"GIT_CONFIG_PARAMETERS='pager.agency'='true'"}, "P:"},
+		{[]string{"git-agency", "ls"}, []string{"GIT_CONFIG_PARAMETERS='pager.agency'='sed s/^/A:/'"}, "A:"},
+
+		{[]string{"git", "--no-pager", "agency", "ls"}, nil, ""},
+		{[]string{"git", "-c", "pager.agency=false", "agency", "ls"}, nil, ""},
+		{[]string{"git-agency", "ls"}, []string{"GIT_CONFIG_PARAMETERS='pager.agency'='no'"}, ""},
+		{[]string{"git", "agency", "ls"}, []string{"GIT_PAGER=cat"}, ""},
+		{[]string{"git", "agency", "ls"}, []string{"GIT_PAGER="}, ""},
+		{[]string{"git", "agency", "ls", "--json"}, nil, ""},
+		{[]string{"git", "agency", "ls", "--porcelain"}, nil, ""},
+		{[]string{"git", "agency", "ls", "--format=%(status)"}, nil, ""},
+		{[]string{"git", "agency", "show", id}, nil, ""},
+		{[]string{"git", "agency", "ls", "-h"}, nil, ""},
+		{[]string{"git", "agency", "version"}, nil, ""},
+	} {
+		out := l.onTerminal(80, append([]string{"PAGER=" + prefixed}, tt.env...), tt.argv...).ends()
+		if out.code != 0 || out.stdout == "" {
+			t.Errorf("%q %q: got %d and %q", tt.env, tt.argv, out.code, out.stdout)
+		}
+		for line := range strings.Lines(out.stdout) {
+			if rest, ok := strings.CutPrefix(line, tt.begin); !ok || len(rest) > 1 && rest[1] == ':' {
+				t.Errorf("%q %q: got %q", tt.env, tt.argv, line)
+			}
+		}
+	}
+}
+
+func TestNothingToShowStartsNoPager(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	mark := filepath.Join(l.dir, "paged")
+	for _, argv := range [][]string{{"git", "agency", "ls"}, {"git", "agency", "ls", "--worktree", "nothing"}} {
+		l.onTerminal(80, []string{"PAGER=touch '" + mark + "'"}, argv...).ends()
+		if exists(mark) {
+			t.Fatalf("%q started a pager", argv)
+		}
+	}
+}
+
+func TestARepositoryCannotNameAPager(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ key, tool string }{
+		{"core.pager", "git agency"},
+		{"core.pager", "git-agency"},
+		{"pager.agency", "git-agency"}, // git itself would believe it before it starts us
+	} {
+		key, l := tt.key, newLab(t)
+		l.agency("worktree", "create", "payments")
+		mark := filepath.Join(l.dir, "evil")
+		l.git("config", key, "touch '"+mark+"'; cat")
+		out := l.onTerminal(200, []string{"PAGER=" + prefixed}, strings.Fields(tt.tool+" worktree ls --no-color")...).ends()
+		if exists(mark) {
+			t.Errorf("%s of the repository was run", key)
+		}
+		if !strings.Contains(out.stdout, "warning: ignoring "+key+" = ") || !strings.Contains(out.stdout, "P:ID") || out.code != 0 {
+			t.Errorf("%s: got %d and %q", key, out.code, out.stdout)
+		}
+	}
+}
+
+// crowded is a lab whose listing is longer than a pipe holds.
+func crowded(t *testing.T) *lab {
+	t.Helper()
+	l := newLab(t)
+	tree := l.agency("worktree", "create", "payments")
+	records := filepath.Dir(filepath.Dir(filepath.Dir(tree)))
+	for i := range 2000 {
+		if err := os.MkdirAll(filepath.Join(records, "invocations", fmt.Sprintf("20260128120000-%04x", i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+func TestLeavingThePagerEarlyIsNoError(t *testing.T) {
+	t.Parallel()
+	l := crowded(t)
+	out := l.onTerminal(80, []string{"PAGER=head -n 1"}, "git", "agency", "ls", "--all").ends()
+	if out.code != 141 || strings.Count(out.stdout, "\n") != 1 {
+		t.Errorf("got %d and %.300q", out.code, out.stdout)
+	}
+}
+
+func TestCtrlCWhilePagingWaitsForThePager(t *testing.T) {
+	t.Parallel()
+	l := crowded(t)
+	for name, tt := range map[string]struct{ reads, argv string }{
+		"all is shown":      {"cat >/dev/null", "git agency worktree ls"},
+		"more is to come":   {"head -c 10 >/dev/null", "git agency ls --all"},
+		"called by no git":  {"head -c 10 >/dev/null", "git-agency ls --all"},
+		"paged by git":      {"head -c 10 >/dev/null", "git -p agency ls --all"},
+		"nothing was asked": {"cat >/dev/null", "git agency config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pager := `trap 'echo INTERRUPTED' INT; ` + tt.reads + `; echo READY; while ! read -r key </dev/tty; do :; done; echo "LEFT by $key"`
+			s := l.onTerminal(80, []string{"PAGER=" + pager}, strings.Fields(tt.argv)...)
+			s.awaits("READY")
+			s.insists("\x03", "INTERRUPTED")
+			s.types("q\n")
+			out := s.ends()
+			if out.code != 130 || !strings.HasSuffix(out.stdout, "LEFT by q\n") || strings.Contains(out.stdout, "error") {
+				t.Errorf("got %d and %q", out.code, out.stdout)
+			}
+		})
+	}
+}
+
+func TestAMissingPagerHidesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "payments")
+	for _, pager := range []string{"no-such-pager", "no-such-pager -R"} {
+		out := l.onTerminal(80, []string{"PAGER=" + pager}, "git", "agency", "worktree", "ls", "--no-color").ends()
+		if out.code != 0 || !strings.Contains(out.stdout, `warning: cannot run the pager "`+pager+`"`) || strings.Count(out.stdout, "payments  agency/") != 1 {
+			t.Errorf("%s: got %d and %q", pager, out.code, out.stdout)
+		}
+	}
+}
+
+func TestAPagerKeepsTheExitCodeAndGetsTheMessages(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "payments")
+	id := l.agency("start", "payments")
+	if err := os.RemoveAll(l.agency("path", id)); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PAGER=" + prefixed + "; exit 7", "GIT_CONFIG_PARAMETERS='pager.agency'='true'"}
+	out := l.onTerminal(80, env, "git-agency", "show", id, "--no-color").ends()
+	result, message := strings.Index(out.stdout, "P:broken "), strings.Index(out.stdout, "P:error: ")
+	if out.code != 4 || result < 0 || message < result || !strings.Contains(out.stdout, "P:hint: ") {
+		t.Errorf("got %d and %q", out.code, out.stdout)
+	}
+	// Where messages do not go to the terminal, they go where they are sent.
+	out = l.onTerminal(80, env, "sh", "-c", "git-agency show "+id+" 2>messages").ends()
+	if out.code != 4 || strings.Contains(out.stdout, "error") || !strings.Contains(l.read(filepath.Join(l.repo, "messages")), "error: ") {
+		t.Errorf("got %d and %q", out.code, out.stdout)
+	}
+}
+
+func TestABadColourSettingIsSaidWhereItMatters(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "payments")
+	l.git("config", "color.agency", "purple")
+	for argv, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"git agency worktree ls":             {129, `invalid color.agency (file:.git/config) "purple": want always, auto or never`},
+		"git agency worktree ls --porcelain": {0, "worktree "},
+		"git agency version":                 {0, "git-agency version"},
+		"git agency config":                  {0, `invalid color.agency (file:.git/config) "purple"`},
+	} {
+		out := l.onTerminal(80, nil, strings.Fields(argv)...).ends()
+		if out.code != want.code || !strings.Contains(out.stdout, want.text) {
+			t.Errorf("%s: got %d and %q", argv, out.code, out.stdout)
+		}
+	}
+}
+
+func TestAFieldCannotSteerTheTerminalButIsWholeInAPipe(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "payments")
+	id := l.agency("start", "payments", "--name", "harmless")
+	record := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(l.agency("path", id)))), "invocations", id, "meta.json")
+	l.write(record, strings.Replace(l.read(record), "harmless", `a\u001b[2J\u0007\nb`, 1))
+	const format = "--format=%1b[1m%(invocation_name)%1b[m"
+	if got, want := l.onTerminal(80, nil, "git", "agency", "ls", format).ends().stdout, "\x1b[1ma\\x1b[2J\\a\\nb\x1b[m\n"; got != want {
+		t.Errorf("on a terminal: got %q, want %q", got, want)
+	}
+	if got, want := l.must("git", "agency", "ls", format), "\x1b[1ma\x1b[2J\a\nb\x1b[m"; got != want {
+		t.Errorf("in a pipe: got %q, want %q", got, want)
+	}
+}

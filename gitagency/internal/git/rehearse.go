@@ -1,0 +1,39 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// Rehearse finds what Capture would find, and refuses what it would refuse, without changing anything:
+// it is Capture, but whatever that writes goes into a directory elsewhere and goes away with it. So the
+// commit it returns exists no more, unless it was there before. Only the dates of objects that git meets
+// again are new. A tree that could only be read after a change of permissions is refused too.
+func (r *Repo) Rehearse(ctx context.Context, s Snapshot) (_ Captured, err error) {
+	dir, err := os.MkdirTemp("", "git-agency-")
+	if err != nil {
+		return Captured{}, err
+	}
+	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
+	objects := filepath.Join(dir, "objects")
+	if err := os.Mkdir(objects, 0o700); err != nil {
+		return Captured{}, err
+	}
+	rehearsed := *r
+	rehearsed.rehearsal = dir
+	rehearsed.env = append(slices.Clone(r.env),
+		"GIT_OBJECT_DIRECTORY="+objects,
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(r.CommonDir, "objects")))
+	return rehearsed.Capture(ctx, s)
+}
+
+// inList writes a path so that git finds it whole in a list of paths that colons separate.
+func inList(path string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(path) + `"`
+}

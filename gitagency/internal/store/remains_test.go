@@ -1,0 +1,131 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestRemainsTellWhatMayHoldWorkFromWhatDoesNot(t *testing.T) {
+	t.Parallel()
+	dirs := func(names ...string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			t.Helper()
+			for _, name := range names {
+				must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+			}
+		}
+	}
+	file := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			t.Helper()
+			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+			must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		}
+	}
+	for name, c := range map[string]struct {
+		make func(t *testing.T, dir string)
+		want Remains
+	}{
+		"nothing":            {func(*testing.T, string) {}, Remains{}},
+		"a tree":             {dirs("tree/sub"), Remains{Tree: true, Other: true}},
+		"on its way out":     {dirs(".aside"), Remains{Aside: true, Other: true}},
+		"looked at":          {dirs(".done/sub"), Remains{Other: true}},
+		"an empty directory": {dirs("."), Remains{Other: true}},
+		"two of them":        {dirs("tree", ".aside"), Remains{Tree: true, Aside: true, Other: true}},
+		"notes of somebody":  {file("notes"), Remains{Other: true, Strange: "notes"}},
+		"a file for a tree":  {file("tree"), Remains{Other: true, Strange: "tree"}},
+		"a file on its way":  {file(".aside"), Remains{Other: true, Strange: ".aside"}},
+		"a file for it all":  {file("."), Remains{Strange: "."}},
+		"a link to elsewhere": {func(t *testing.T, dir string) {
+			dirs(".")(t, dir)
+			must(t, os.Symlink("/", filepath.Join(dir, "tree")))
+		}, Remains{Other: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			dir := s.SandboxDir(repoID, invID)
+			c.make(t, dir)
+			if c.want.Strange != "" {
+				c.want.Strange = filepath.Join(dir, c.want.Strange)
+			}
+			got, err := s.Remains(repoID, invID)
+			if err != nil || got != c.want {
+				t.Errorf("got %+v, %v, want %+v", got, err, c.want)
+			}
+			if got.Any() != (c.want.Tree || c.want.Aside || c.want.Other) {
+				t.Errorf("any: %v", got.Any())
+			}
+		})
+	}
+}
+
+func TestARemovedRecordIsNoRecordAtOnceAndItsRemainsAreListed(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	add(t, s, invID, func(m *InvocationMeta) { m.Landing = Discarded })
+	must(t, os.RemoveAll(s.SandboxDir(repoID, invID)))
+	must(t, os.WriteFile(filepath.Join(s.InvocationDir(repoID, invID), "events.jsonl"), []byte("{}\n"), 0o600))
+	must(t, s.RemoveInvocation(repoID, invID))
+	must(t, s.RemoveInvocation(repoID, invID)) // twice is fine
+	if found, err := s.Invocations(repoID, nil); err != nil || len(found) > 0 {
+		t.Errorf("got %v, %v", idsOf(found), err)
+	}
+	if left := names(t, s.InvocationDir(repoID, "")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+
+	// Killed in the middle: half of it, under the other name.
+	away := filepath.Join(s.InvocationDir(repoID, ""), ".tmp-"+invID)
+	must(t, os.MkdirAll(away, 0o700))
+	must(t, os.WriteFile(filepath.Join(away, "events.jsonl"), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(s.RepoDir(repoID), ".tmp-repo.json-1"), nil, 0o600))
+	must(t, os.Mkdir(filepath.Join(s.SandboxDir(repoID, ""), ".tmp-x"), 0o700))
+	if found, err := s.Invocations(repoID, nil); err != nil || len(found) > 0 {
+		t.Errorf("got %v, %v", idsOf(found), err)
+	}
+	got, err := s.Temps(repoID)
+	want := []string{filepath.Join(s.RepoDir(repoID), ".tmp-repo.json-1"), away, filepath.Join(s.SandboxDir(repoID, ""), ".tmp-x")}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	// The same id again, over the half of it.
+	add(t, s, invID)
+	must(t, s.RemoveInvocation(repoID, invID))
+	if left := names(t, s.InvocationDir(repoID, "")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func TestARecordHasLeftoversWhenAProcessWasKilledOverIt(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	add(t, s, invID)
+	dir := s.InvocationDir(repoID, invID)
+	for _, name := range []string{"", "intent.json", ".tmp-meta.json-1"} {
+		if name != "" {
+			must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		}
+		if got, err := Leftovers(dir); err != nil || len(got) > 0 != (name != "") {
+			t.Errorf("%q: %v, %v", name, got, err)
+		}
+		must(t, RemoveLeftovers(dir))
+	}
+	if got, err := Leftovers(s.InvocationDir(repoID, id(3))); err != nil || len(got) > 0 {
+		t.Errorf("of nothing: %v, %v", got, err)
+	}
+}
+
+func TestAStoreKnowsTheRepositoriesItHasRecordsOf(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	if !s.Knows(repoID) || s.Knows("fedcba9876543210") {
+		t.Error("it does not")
+	}
+	must(t, os.Remove(filepath.Join(s.RepoDir(repoID), "repo.json")))
+	if s.Knows(repoID) {
+		t.Error("a directory without a name is known")
+	}
+}

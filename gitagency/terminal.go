@@ -1,0 +1,171 @@
+package gitagency
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// TerminalSettings is how git's configuration and environment want things to be shown to a person.
+// Whether there is a person, and what the command line says, only the caller knows.
+type TerminalSettings struct {
+	Color        string // always, auto or never: color.agency, else color.ui; empty when neither is set
+	ColorInPager bool   // color.pager: a pager can show colour
+
+	Paging string // always or never: pager.agency; empty when it is not set
+	Pager  string // the command line of the pager; empty when there is to be none
+
+	// Ignored lists the programs that a repository named as pager, if one of them would have been used.
+	Ignored []error
+}
+
+// ReadTerminalSettings reads the settings; it needs no repository.
+func ReadTerminalSettings(ctx context.Context, opts Options) (TerminalSettings, error) {
+	opts, err := opts.filled()
+	if err != nil {
+		return TerminalSettings{}, err
+	}
+	config, err := git.ReadConfig(ctx, opts.Dir, opts.Env)
+	if err != nil {
+		return TerminalSettings{}, err
+	}
+	return terminalSettings(config, opts.Env)
+}
+
+// TerminalSettings are those of the repository, which were read when it was opened.
+func (r *Repository) TerminalSettings() (TerminalSettings, error) {
+	return terminalSettings(r.git.Config, r.opts.Env)
+}
+
+func terminalSettings(config git.Config, env []string) (t TerminalSettings, err error) {
+	if t.Color, err = colorSetting(config); err != nil {
+		return t, err
+	}
+	t.ColorInPager = true
+	if s, set := config.Last("color.pager"); set {
+		yes, ok := parseBool(s.Value)
+		if !ok {
+			return t, misconfigured("color.pager", s, "true or false")
+		}
+		t.ColorInPager = yes
+	}
+
+	own, ownSet, ownIgnored := trusted(config["pager.agency"], isPaging)
+	core, coreSet, coreIgnored := trusted(config["core.pager"], isNoPager)
+	page, isBool := parseBool(own.Value)
+	switch {
+	case ownSet && isBool && !page:
+		t.Paging = "never"
+	case ownSet:
+		t.Paging = "always"
+	}
+	switch {
+	case isSet(env, "GIT_PAGER"):
+		t.Pager = proc.Variable(env, "GIT_PAGER")
+	case ownSet && !isBool:
+		t.Pager, t.Ignored = own.Value, refused("pager.agency", ownIgnored)
+	default:
+		t.Ignored = append(refused("pager.agency", ownIgnored), refused("core.pager", coreIgnored)...)
+		switch {
+		case coreSet:
+			t.Pager = core.Value
+		case isSet(env, "PAGER"):
+			t.Pager = proc.Variable(env, "PAGER")
+		default:
+			t.Pager = "less"
+		}
+	}
+	if isNoPager(t.Pager) {
+		t.Pager = ""
+	}
+	return t, nil
+}
+
+// trusted is the last setting that counts for a key that may name a program: one that only the user can
+// have made, or one that names none. ignored are those that would have counted instead.
+func trusted(settings []git.Setting, namesNone func(value string) bool) (s git.Setting, set bool, ignored []git.Setting) {
+	for _, candidate := range settings {
+		if candidate.Trusted() || namesNone != nil && namesNone(candidate.Value) {
+			s, set, ignored = candidate, true, nil
+		} else {
+			ignored = append(ignored, candidate)
+		}
+	}
+	return s, set, ignored
+}
+
+// isPaging: whether to page is everybody's to say, by which program is not.
+func isPaging(value string) bool {
+	_, isBool := parseBool(value)
+	return isBool || isNoPager(value)
+}
+
+// isNoPager: git never runs a pager of that name, and neither do we.
+func isNoPager(command string) bool { return command == "" || command == "cat" }
+
+// colorSetting is color.agency, else color.ui. As in git, a value that is none of its words is a
+// boolean, and one that is not that either stops everything.
+func colorSetting(config git.Config) (string, error) {
+	for _, key := range []string{"color.agency", "color.ui"} {
+		s, set := config.Last(key)
+		if !set {
+			continue
+		}
+		color, ok := parseColor(s.Value)
+		if !ok {
+			return "", misconfigured(key, s, wantColor)
+		}
+		return color, nil
+	}
+	return "", nil
+}
+
+const wantColor = "always, auto or never"
+
+func parseColor(value string) (color string, ok bool) {
+	word := strings.ToLower(value)
+	if slices.Contains([]string{"always", "auto", "never"}, word) {
+		return word, true
+	}
+	yes, ok := parseBool(value)
+	if yes {
+		return "auto", ok
+	}
+	return "never", ok
+}
+
+func checkColor(value string) error {
+	if _, ok := parseColor(value); !ok {
+		return &InvalidError{What: "colour", Value: value, Want: wantColor}
+	}
+	return nil
+}
+
+func refused(key string, settings []git.Setting) []error {
+	var errs []error
+	for _, s := range settings {
+		errs = append(errs, &SettingError{Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: untrusted}})
+	}
+	return errs
+}
+
+// parseBool reads a boolean as git does: a few words, any number, and nothing at all for no.
+func parseBool(value string) (yes, ok bool) {
+	switch strings.ToLower(value) {
+	case "true", "yes", "on":
+		return true, true
+	case "false", "no", "off", "":
+		return false, true
+	}
+	n, err := strconv.Atoi(value)
+	return n != 0, err == nil
+}
+
+// isSet tells a variable that is empty from one that is not there.
+func isSet(env []string, name string) bool {
+	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+}
