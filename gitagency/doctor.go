@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -234,7 +236,7 @@ func (x *examination) resolve(ctx context.Context) error {
 	}
 	for _, e := range x.worktrees {
 		names = append(names, trashRef(e.ID))
-		if e.Record.Branch != "" {
+		if e.Record.Branch != "" && !strings.ContainsAny(e.Record.Branch, "\n\x00") {
 			names = append(names, heads+e.Record.Branch)
 		}
 	}
@@ -266,12 +268,27 @@ func (x *examination) found(f Finding, mend func(context.Context) error) {
 	x.findings = append(x.findings, f)
 }
 
-// shellWord makes a word safe to paste into a shell.
+// shellWord makes a word safe to paste into a shell, and to look at before: what would not show, or steer
+// the terminal, is spelled out.
 func shellWord(word string) string {
-	if word != "" && strings.Trim(word, shellSafe) == "" {
+	switch {
+	case word != "" && strings.Trim(word, shellSafe) == "" && word[0] != '=': // =x is a command to some shells
 		return word
+	case utf8.ValidString(word) && !strings.ContainsFunc(word, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	var b strings.Builder
+	for _, c := range []byte(word) {
+		switch {
+		case c == '\'' || c == '\\':
+			b.WriteString(`\` + string(c))
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&b, `\%03o`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "$'" + b.String() + "'"
 }
 
 const shellSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,"

@@ -46,7 +46,7 @@ that id; 4 there are findings, or one that only a person can mend; 75 locked; 12
 func (t *tool) fix(c *cli.Context, repo *gitagency.Repository) error {
 	mended, fixErr := repo.Fix(c.Context, c.String("fix"))
 	for _, f := range mended {
-		fmt.Fprintf(t.stderr, "mended %s of %s: %s\n", f.Code, printable(f.ID), printable(f.Path))
+		fmt.Fprintf(t.stderr, "mended %s of %s: %s\n", f.Code, oneLine(f.ID), oneLine(f.Path))
 	}
 	var err error
 	switch {
@@ -72,7 +72,7 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	}
 	d.Machine = append(d.Machine, parts...)
 	if d.Busy != "" {
-		t.warn(d.Busy + " is changing the repository; what it is at was not looked at")
+		t.warn(oneLine(d.Busy) + " is changing the repository; what it is at was not looked at")
 	}
 	switch {
 	case c.Bool("json"):
@@ -95,7 +95,7 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis) error {
 		if f.AtRisk {
 			risk = "work could be lost"
 		}
-		if _, err := fmt.Fprintf(t.stdout, "%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, printable(f.ID), printable(f.What), printable(f.Path), risk, printable(f.Mend)); err != nil {
+		if _, err := fmt.Fprintf(t.stdout, "%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, oneLine(f.ID), oneLine(f.What), oneLine(f.Path), risk, oneLine(f.Mend)); err != nil {
 			return err
 		}
 	}

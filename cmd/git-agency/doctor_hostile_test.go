@@ -98,3 +98,39 @@ func TestAMendKeepsARefThatHoldsWhatTheTreeDoesNot(t *testing.T) {
 		})
 	}
 }
+
+// Paths in git's files are whatever somebody wrote there: they must not look like more than they are.
+func TestWhatDoctorSaysHoldsOnItsLines(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	const name = "a\n  mend  touch \x1b[2Jpasted '\xff\u202e.lock"
+	to := filepath.Join(w.dir, "home", "x\n  mend  touch pasted")
+	w.rename(w.tree, to)
+	w.write(filepath.Join(w.admin(sweepID), "gitdir"), to+"/.git\n")
+	w.write(filepath.Join(w.repo, ".git", name), "")
+	o := w.try(nil, "git-agency", "doctor")
+	if o.code != 4 || strings.ContainsAny(o.stdout, "\x1b\u202e\xff") {
+		t.Errorf("ended with %d: %q", o.code, o.stdout)
+	}
+	findings, _, _ := strings.Cut(o.stdout, "\n\n")
+	lines := strings.Split(findings, "\n")
+	if len(lines) != 2*4 {
+		t.Errorf("two findings are %d lines:\n%s", len(lines), findings)
+	}
+	for i, line := range lines {
+		if start := []string{"", "  at    ", "  risk  ", "  mend  "}[i%4]; !strings.HasPrefix(line, start) {
+			t.Errorf("line %d is %q", i, line)
+		}
+	}
+	// What it says to type does what it says, and nothing else.
+	for i := 3; i < len(lines); i += 4 {
+		if o := w.try(nil, "bash", "-c", strings.TrimPrefix(lines[i], "  mend  ")); o.code != 0 {
+			t.Errorf("%q ended with %d: %s", lines[i], o.code, o.stderr)
+		} else if strings.Count(o.stderr, "\n") > 1 {
+			t.Errorf("%q said %q", lines[i], o.stderr)
+		}
+	}
+	if exists(filepath.Join(w.repo, ".git", name)) || !exists(w.tree) || exists(filepath.Join(w.repo, "pasted")) {
+		t.Errorf("typing that mended something else:\n%s", findings)
+	}
+}
