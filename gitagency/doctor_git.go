@@ -67,7 +67,9 @@ func (x *examination) orphanLogs(ctx context.Context) error {
 		only, err := x.repo.OnlyLogged(ctx, ref)
 		switch {
 		case err != nil:
-			return err
+			f.AtRisk, mend = true, nil
+			f.What += " and cannot be looked into: " + err.Error()
+			f.Mend = "mv " + shellWord(f.Path) + " <elsewhere>"
 		case x.undecided(ref):
 			// A discard that had not begun to remove anything. What it captured is still where it was.
 		case len(only) > 0:
@@ -170,7 +172,7 @@ func (x *examination) strays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, ref := range refs {
+	for _, ref := range slices.Sorted(maps.Keys(refs)) {
 		id := strings.TrimPrefix(ref, sandboxRef(""))
 		e, registered := x.entries[id]
 		if !ids.Valid(id) || known(id) || registered && store.IsDir(e.Path) {
@@ -231,12 +233,17 @@ func (x *examination) exclude(context.Context) error {
 	if len(x.worktrees) == 0 && len(x.invocations) == 0 || x.unsettled {
 		return nil
 	}
-	if missing, err := x.repo.ExcludeState(excludeLine); err != nil || missing == "" {
-		return err
+	path := filepath.Join(x.CommonDir, "info", "exclude")
+	missing, err := x.repo.ExcludeState(excludeLine)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if missing == "" {
+		return nil
 	}
 	for _, e := range x.worktrees {
-		if e.Broken == store.Whole {
-			x.found(Finding{Code: "visible-markers", ID: "info/exclude", Path: filepath.Join(x.CommonDir, "info", "exclude"), What: "the line " + excludeLine + " is gone; git status shows markers"},
+		if e.Broken == store.Whole && e.Record.State == store.Present {
+			x.found(Finding{Code: "visible-markers", ID: "info/exclude", Path: path, What: "the line " + excludeLine + " is gone; git status shows markers"},
 				func(context.Context) error { _, err := x.repo.Exclude(excludeLine); return err })
 			return nil
 		}
