@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -40,15 +41,13 @@ type Diagnosis struct {
 }
 
 // Diagnose looks at everything that can be wrong with a repository, its records and its trees, and
-// changes nothing.
+// changes nothing. With an error comes what was found all the same.
 func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
 	d := Diagnosis{}
-	var err error
-	if d.Findings, d.Busy, err = r.examine(ctx); err != nil {
-		return d, err
-	}
+	var lookErr, err error
+	d.Findings, d.Busy, lookErr = r.examine(ctx)
 	d.Machine, err = r.Machine(ctx)
-	return d, err
+	return d, errors.Join(lookErr, err)
 }
 
 // examine looks for what is wrong, holding the lock where it can: what is under way is not wrong.
@@ -61,10 +60,10 @@ func (r *Repository) examine(ctx context.Context) ([]Finding, string, error) {
 		switch {
 		case errors.As(err, &timeout):
 			x.busy, x.unsettled = timeout.Holder.String(), true
-		case errors.Is(err, fs.ErrPermission): // who may not change anything may still look
+		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS): // who may not change anything may still look
 			x.unsettled = r.busy()
 		case err != nil:
-			return nil, "", err
+			return x.findings, "", err
 		default:
 			defer func() {
 				if err := held.Release(); err != nil {
@@ -89,11 +88,11 @@ func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 	// One at a time, and then look again: mending one thing often mends the next, or uncovers it.
 	for {
 		x := &examination{Repository: r, repo: repo}
-		if err := x.look(ctx); err != nil {
-			return mended, err
-		}
+		lookErr := x.look(ctx)
 		next, ok := x.next(id, mended)
 		switch {
+		case !ok && lookErr != nil && len(mended) == 0:
+			return nil, lookErr
 		case ok && next.mend == nil:
 			return mended, &FindingError{next}
 		case ok:
@@ -104,6 +103,8 @@ func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 			continue
 		case len(mended) == 0:
 			return nil, r.nothingWrong(id)
+		case lookErr != nil:
+			r.warn("not everything could be looked at: %v", lookErr)
 		}
 		return mended, nil
 	}
@@ -189,27 +190,31 @@ type examination struct {
 	unmounted   bool                 // the data directory is not there, so nothing can be said of what is in it
 }
 
-// look runs every check.
+// look runs every check. One that fails does not hide what the others find.
 func (x *examination) look(ctx context.Context) error {
 	if err := x.gather(ctx); err != nil {
 		return err
 	}
+	var errs []error
 	for _, c := range checks() {
-		if err := c.look(x, ctx); err != nil {
-			return err
-		}
+		errs = append(errs, c.look(x, ctx))
 		for _, f := range x.findings {
 			if !slices.Contains(FindingCodes(), f.Code) {
 				return fmt.Errorf("doctor found %q, which it does not know", f.Code)
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // gather reads what the checks share.
 func (x *examination) gather(ctx context.Context) (err error) {
 	x.elsewhere = map[string]bool{}
+	if path, err := x.repo.Blocker(); err != nil {
+		return err
+	} else if path != "" {
+		return &UnsafePathError{Path: path, Why: "is not a file, and git would wait for it for ever; remove it first"}
+	}
 	busy := func() bool { return x.unsettled }
 	if x.worktrees, err = x.store.Worktrees(x.ID, busy); err != nil {
 		return err

@@ -131,6 +131,20 @@ func (r *Repo) RemoveLock(l Lock) error {
 	return durable.Remove(path)
 }
 
+// Blocker is a ref that is neither a file nor a link, and on which a git that looks at it hangs; empty when
+// there is none.
+func (r *Repo) Blocker() (path string, err error) {
+	root := filepath.Join(r.CommonDir, "refs")
+	err = filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !d.Type().IsRegular() && d.Type()&fs.ModeSymlink == 0 {
+			path = at
+			return fs.SkipAll
+		}
+		return nil // what cannot be listed is said where it is looked for
+	})
+	return path, err
+}
+
 // OrphanLogs lists the refs that have a log and do not exist.
 func (r *Repo) OrphanLogs(ctx context.Context) ([]string, error) {
 	var refs []string
