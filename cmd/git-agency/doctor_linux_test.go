@@ -111,3 +111,51 @@ func TestDoctorKnowsARepositoryThatIsMountedTwice(t *testing.T) {
 		}
 	}
 }
+
+// Git's own commands are killed as well, and some of what they leave breaks git for everybody.
+func TestDoctorMendsWhatAKilledWorktreeAddOfTheUsersLeaves(t *testing.T) {
+	t.Parallel()
+	l := newSweepLab(t)
+	tree := filepath.Join(l.dir, "home", "topic")
+	restore, seen := l.save(), map[string]int{}
+	for n := 1; ; n++ {
+		log := filepath.Join(t.TempDir(), "log")
+		o := l.try(nil, "killat", "-n", strconv.Itoa(n), "-log", log, "-under", l.dir, "--", "git", "worktree", "add", "-q", "-b", "topic/x", tree)
+		lines := strings.Split(strings.TrimSpace(l.read(log)), "\n")
+		point := strconv.Itoa(n) + ", before " + lines[len(lines)-1]
+		switch o.code {
+		case killatFailed:
+			t.Skipf("ptrace is not permitted here: %s", o.stderr)
+		case 0:
+			t.Logf("%d kill points: %v", n-1, seen)
+			if seen["stale-lock"] == 0 || seen["orphan-log"] == 0 || seen["damaged-entry"] == 0 || seen["initializing-entry"] == 0 {
+				t.Errorf("the sweep missed the states it is for: %v", seen)
+			}
+			return
+		case killatKilled:
+		default:
+			t.Fatalf("%s: ended with %d: %s", point, o.code, o.stderr)
+		}
+		for _, code := range l.cure(point) {
+			seen[code]++
+		}
+		// Git works again, and has room for the same once more.
+		if listed := l.git("worktree", "list", "--porcelain"); strings.Contains(listed, "\nlocked") {
+			t.Fatalf("%s: git has a lock on what is left:\n%s", point, listed)
+		}
+		if strings.Contains(l.git("worktree", "list"), tree) {
+			l.git("worktree", "remove", "--force", tree)
+		}
+		if err := os.RemoveAll(tree); err != nil {
+			t.Fatal(err)
+		}
+		l.git("worktree", "prune")
+		l.git("worktree", "add", "-q", "-B", "topic/x", tree)
+		l.git("-C", tree, "status")
+		l.git("fsck", "--no-dangling")
+		if status := l.git("status", "--porcelain"); status != "A  staged\n?? untracked" {
+			t.Fatalf("%s: the main worktree shows %q", point, status)
+		}
+		restore()
+	}
+}
