@@ -259,7 +259,12 @@ func (x *examination) resolve(ctx context.Context) error {
 		return err
 	}
 	for i, name := range names {
-		x.refs[name] = found[i].OID
+		if x.refs[name] = found[i].OID; !found[i].Missing() {
+			continue
+		}
+		if _, err := os.Lstat(x.repo.RefPath(name)); errors.Is(err, fs.ErrPermission) {
+			return err // to git, what it may not read is not there
+		}
 	}
 	return nil
 }

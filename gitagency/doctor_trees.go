@@ -126,7 +126,16 @@ func (x *examination) unreadable(s subject, reason store.Reason, detail string, 
 	if reason == store.Incomplete {
 		code = "empty-record"
 	}
-	x.found(Finding{Code: code, ID: s.id, Path: s.home, What: detail, AtRisk: store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree)) || x.refs[s.branch] != ""}, mend)
+	f := Finding{Code: code, ID: s.id, Path: s.home, What: detail, AtRisk: store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree)) || x.refs[s.branch] != ""}
+	if meta, closed := store.Closed(s.home); closed { // what it says may be all right
+		f.Mend, mend = "chmod u+rwx "+shellWord(s.home), nil
+		if fi, err := os.Lstat(meta); err == nil && fi.Mode().Perm()&0o400 == 0 {
+			f.Mend = "chmod u+rw " + shellWord(meta)
+		} else if err == nil { // whoever owns it may
+			f.Mend = fmt.Sprintf("sudo chown %d %s", os.Geteuid(), shellWord(meta))
+		}
+	}
+	x.found(f, mend)
 }
 
 // missingTree is a record whose tree is gone, or was moved with "git worktree move".
@@ -138,12 +147,26 @@ func (x *examination) missingTree(s subject, command string, mend func(context.C
 		}, nil)
 		return
 	}
+	if real, err := filepath.EvalSymlinks(s.tree); err == nil && s.ours && real != s.tree {
+		x.linkedTree(s, real)
+		return
+	}
 	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, What: "the tree is gone; what was committed is on its branch"}
 	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
 		f.What, f.AtRisk = around+" is not there: not mounted, perhaps", true
 		f.Mend, mend = "mount it; or, if it is gone for good: "+command, nil
 	}
 	x.found(f, mend)
+}
+
+// linkedTree is a link where a tree should be. Nothing is done through a link: it could lead anywhere.
+func (x *examination) linkedTree(s subject, to string) {
+	f := Finding{Code: "foreign-tree", ID: s.id, Path: s.tree, What: "there is a link, to " + to + ", which is not its tree", Mend: "rm " + shellWord(s.tree)}
+	if here, _, err := x.tied(to, s.id); err == nil && here {
+		f.Code, f.AtRisk, f.What = "moved-tree", true, "the tree was moved to "+to+", and a link left for it"
+		f.Mend += " && mv " + shellWord(to) + " " + shellWord(s.tree)
+	}
+	x.found(f, nil)
 }
 
 // movedData reports whether a record names another place than where its tree is, and nothing is there.

@@ -240,6 +240,14 @@ var ills = []ill{
 		w.git("rev-parse", "agency/wt-6161")
 	}},
 	{code: "moved-tree", risk: true, wreck: func(w *ward) { w.git("worktree", "move", w.tree, filepath.Join(w.dir, "home", "moved")) }},
+	{code: "moved-tree", risk: true, wreck: func(w *ward) { // and a link was left
+		w.rename(w.tree, filepath.Join(w.dir, "home", "moved"))
+		w.link(filepath.Join(w.dir, "home", "moved"), w.tree)
+	}},
+	{code: "foreign-tree", wreck: func(w *ward) {
+		w.remove(w.tree)
+		w.link(filepath.Join(w.dir, "home", "own"), w.tree)
+	}},
 	{code: "moved-data", risk: true, sweep: true, wreck: func(w *ward) {
 		w.rename(w.data, w.data+"2")
 		w.data += "2"

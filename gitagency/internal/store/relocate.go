@@ -88,6 +88,12 @@ func (s Store) Relocate(from, to, commonDir string, now time.Time) error {
 	return s.DropRepo(from)
 }
 
+// Closed reports whether the record in a directory is one that we may not read, and its path.
+func Closed(dir string) (meta string, closed bool) {
+	_, err := durable.ReadFile(metaPath(dir), maxRecord)
+	return metaPath(dir), errors.Is(err, fs.ErrPermission)
+}
+
 // RemoveRecord removes a record and its directory. A directory that holds anything else, as a tree, stays
 // with all that is in it, and is an error.
 func RemoveRecord(dir string) error {
