@@ -50,3 +50,30 @@ func TestDoctorFindsNothingWhereNothingIsWrong(t *testing.T) {
 		})
 	}
 }
+
+// What is under way is not wrong, at whatever moment one looks.
+func TestDoctorFindsNothingWhileOthersStartAndDiscard(t *testing.T) {
+	t.Parallel()
+	l := newSweepLab(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 20 {
+			id := l.try(nil, "git-agency", "start", "wt")
+			if o := l.try(nil, "git-agency", "discard", id.line()); id.code != 0 || o.code != 0 {
+				t.Errorf("%s%s", id.stderr, o.stderr)
+			}
+		}
+	}()
+	for looks := 0; ; looks++ {
+		select {
+		case <-done:
+			t.Logf("%d looks", looks)
+			return
+		default:
+		}
+		if found := l.findings(); len(found) > 0 {
+			t.Errorf("doctor found %+v", found)
+		}
+	}
+}
