@@ -89,6 +89,9 @@ func (r *Repo) Covers(ctx context.Context, later, earlier string) (bool, error) 
 
 // contents lists tree and author of the commits that are in one and not in another.
 func (r *Repo) contents(ctx context.Context, in, notIn string) ([]string, error) {
+	if in == "" {
+		return nil, nil
+	}
 	args := []string{"rev-list", "--no-commit-header", "--format=%T %ae", in}
 	if notIn != "" {
 		args = append(args, "--not", notIn)

@@ -94,14 +94,19 @@ func LinkedTo(tree string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path, ok := strings.CutPrefix(strings.TrimSuffix(string(data), "\n"), "gitdir: ")
-	if !ok || path == "" {
-		return "", nil
+	return parseDotGit(tree, data), nil
+}
+
+// parseDotGit reads a .git that is a file, as git does; empty when git would make nothing of it.
+func parseDotGit(tree string, data []byte) string {
+	path, ok := strings.CutPrefix(strings.TrimRight(string(data), "\r\n"), "gitdir: ")
+	switch {
+	case !ok || path == "":
+		return ""
+	case !filepath.IsAbs(path):
+		return filepath.Join(tree, path)
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(tree, path)
-	}
-	return path, nil
+	return path
 }
 
 // Relink ties a tree and its entry together again: whatever of the entry is missing is written anew,
@@ -182,7 +187,7 @@ func (r *Repo) repair(e Entry, flaw string) (content string, known bool) {
 	case "commondir":
 		return "../..", true
 	case "HEAD":
-		if log := r.logged(Snapshot{Name: e.Name}); len(log) > 0 && isOID(log[0]) {
+		if log := r.logged(Snapshot{Name: e.Name}); len(log) > 0 {
 			return log[0], true
 		}
 	}
