@@ -67,7 +67,7 @@ func (p Process) Reaches(dirs []fs.FileInfo, paths ...string) bool {
 func below(path string, dirs []fs.FileInfo) bool {
 	fi, err := os.Stat(path)
 	if err != nil || !fi.IsDir() {
-		path = filepath.Dir(path) // what is not there yet would be made there
+		path = path[:strings.LastIndexByte(path, '/')] // what is not there yet would be made there; ".." is not to be read here
 		fi, err = os.Stat(path)
 	}
 	for range 4096 { // no path is longer
