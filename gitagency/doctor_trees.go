@@ -140,7 +140,9 @@ func (x *examination) unreadable(s subject, reason store.Reason, detail string, 
 
 // missingTree is a record whose tree is gone, or was moved with "git worktree move".
 func (x *examination) missingTree(s subject, command string, mend func(context.Context) error) {
-	if to := x.entries[s.id].Path; s.ours && !onePlace(to, s.tree) && store.IsDir(to) {
+	to := x.entries[s.id].Path
+	elsewhere := s.ours && !onePlace(to, s.tree) && store.IsDir(to)
+	if here, _, err := x.tied(to, s.id); elsewhere && here && err == nil {
 		x.found(Finding{
 			Code: "moved-tree", ID: s.id, Path: s.tree, What: "the tree was moved to " + to, AtRisk: true,
 			Mend: "mkdir -p " + shellWord(filepath.Dir(s.tree)) + " && git worktree move " + shellWord(to) + " " + shellWord(s.tree),
@@ -155,6 +157,13 @@ func (x *examination) missingTree(s subject, command string, mend func(context.C
 	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
 		f.What, f.AtRisk = around+" is not there: not mounted, perhaps", true
 		f.Mend, mend = "mount it; or, if it is gone for good: "+command, nil
+	} else if end := mend; elsewhere {
+		mend = func(ctx context.Context) error { // what is there does not know of it: somebody only wrote that
+			if err := x.repo.PointAt(s.id, s.tree); err != nil {
+				return err
+			}
+			return end(ctx)
+		}
 	}
 	x.found(f, mend)
 }

@@ -236,6 +236,17 @@ var ills = []ill{
 			w.t.Errorf("what was committed is %q", got)
 		}
 	}},
+	{code: "missing-tree", wreck: func(w *ward) { // and git's entry of it names a tree of the user's
+		w.remove(w.tree)
+		w.write(filepath.Join(w.admin(sweepID), "gitdir"), filepath.Join(w.dir, "home", "own", ".git")+"\n")
+	}, cured: func(w *ward) {
+		if got := w.git("show", trash+":committed"); got != "c" {
+			w.t.Errorf("what was committed is %q", got)
+		}
+		if got := w.git("-C", filepath.Join(w.dir, "home", "own"), "symbolic-ref", "HEAD"); got != "refs/heads/users-own" {
+			w.t.Errorf("the worktree of the user's is on %q", got)
+		}
+	}},
 	{code: "missing-tree", id: sweepWorktree, wreck: func(w *ward) { w.remove(w.worktree()) }, cured: func(w *ward) {
 		w.git("rev-parse", "agency/wt-6161")
 	}},

@@ -141,7 +141,12 @@ func (r *Repo) Relink(ctx context.Context, w Registration) error {
 		return err
 	}
 	// The last thing, so that whoever finds it finds all of it.
-	return durable.WriteFile(filepath.Join(dir, "gitdir"), []byte(filepath.Join(w.Tree, ".git")+"\n"), 0o644)
+	return r.PointAt(w.Name, w.Tree)
+}
+
+// PointAt makes an entry say where its tree is, or was.
+func (r *Repo) PointAt(name, tree string) error {
+	return durable.WriteFile(filepath.Join(r.AdminDir(name), "gitdir"), []byte(filepath.Join(tree, ".git")+"\n"), 0o644)
 }
 
 // makeIndex gives an entry the index of the commit that its HEAD is at. Git is pointed at the repository,
