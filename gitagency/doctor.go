@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -29,6 +32,11 @@ type Finding struct {
 	along bool                            // in the way of everybody, so that mending anything mends it too
 }
 
+// same reports whether two findings are of the same thing.
+func (f Finding) same(other Finding) bool {
+	return f.Code == other.Code && f.ID == other.ID && f.Path == other.Path
+}
+
 // Diagnosis is what was found.
 type Diagnosis struct {
 	Findings []Finding `json:"findings"`
@@ -38,19 +46,17 @@ type Diagnosis struct {
 }
 
 // Diagnose looks at everything that can be wrong with a repository, its records and its trees, and
-// changes nothing.
+// changes nothing. With an error comes what was found all the same.
 func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
 	d := Diagnosis{}
-	var err error
-	if d.Findings, d.Busy, err = r.examine(ctx); err != nil {
-		return d, err
-	}
+	var lookErr, err error
+	d.Findings, d.Busy, lookErr = r.examine(ctx)
 	d.Machine, err = r.Machine(ctx)
-	return d, err
+	return d, errors.Join(lookErr, err)
 }
 
 // examine looks for what is wrong, holding the lock where it can: what is under way is not wrong.
-func (r *Repository) examine(ctx context.Context) (_ []Finding, busy string, _ error) {
+func (r *Repository) examine(ctx context.Context) ([]Finding, string, error) {
 	x := &examination{Repository: r, repo: r.git, findings: []Finding{}}
 	if _, used := store.Taken(r.lockDir()); used {
 		// Waiting for it would be right for a moment and wrong for a lock that hangs.
@@ -58,11 +64,11 @@ func (r *Repository) examine(ctx context.Context) (_ []Finding, busy string, _ e
 		var timeout *LockTimeoutError
 		switch {
 		case errors.As(err, &timeout):
-			busy, x.unsettled = timeout.Holder.String(), true
-		case errors.Is(err, fs.ErrPermission): // who may not change anything may still look
+			x.busy, x.unsettled = timeout.Holder.String(), true
+		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS): // who may not change anything may still look
 			x.unsettled = r.busy()
 		case err != nil:
-			return nil, "", err
+			return x.findings, "", err
 		default:
 			defer func() {
 				if err := held.Release(); err != nil {
@@ -72,7 +78,14 @@ func (r *Repository) examine(ctx context.Context) (_ []Finding, busy string, _ e
 		}
 	}
 	err := x.look(ctx)
-	return x.findings, busy, err
+	if x.unsettled && len(x.findings) > 0 {
+		// A record may have been read before a change and its tree after it. Who changes something writes down
+		// what becomes of it first, so that a second look sees through the first.
+		again := &examination{Repository: r, repo: r.git, unsettled: true}
+		err = again.look(ctx)
+		x.findings = slices.DeleteFunc(x.findings, func(f Finding) bool { return !slices.ContainsFunc(again.findings, f.same) })
+	}
+	return x.findings, x.busy, err
 }
 
 // Fix mends everything that was found under one id and returns what that was. It finishes or undoes
@@ -87,11 +100,11 @@ func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 	// One at a time, and then look again: mending one thing often mends the next, or uncovers it.
 	for {
 		x := &examination{Repository: r, repo: repo}
-		if err := x.look(ctx); err != nil {
-			return mended, err
-		}
+		lookErr := x.look(ctx)
 		next, ok := x.next(id, mended)
 		switch {
+		case !ok && lookErr != nil && len(mended) == 0:
+			return nil, lookErr
 		case ok && next.mend == nil:
 			return mended, &FindingError{next}
 		case ok:
@@ -102,6 +115,8 @@ func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 			continue
 		case len(mended) == 0:
 			return nil, r.nothingWrong(id)
+		case lookErr != nil:
+			r.warn("not everything could be looked at: %v", lookErr)
 		}
 		return mended, nil
 	}
@@ -119,11 +134,10 @@ func (x *examination) next(id string, mended []Finding) (Finding, bool) {
 		of,
 	} {
 		for _, f := range x.findings {
-			again := func(m Finding) bool { return m.Code == f.Code && m.ID == f.ID && m.Path == f.Path }
 			if !wanted(f) {
 				continue
 			}
-			if slices.ContainsFunc(mended, again) {
+			if slices.ContainsFunc(mended, f.same) {
 				f.mend = nil
 			}
 			return f, true
@@ -175,7 +189,8 @@ func FindingCodes() []string {
 type examination struct {
 	*Repository
 	repo      *git.Repo
-	unsettled bool // somebody is changing something now
+	unsettled bool   // somebody is changing something now
+	busy      string // who
 	findings  []Finding
 
 	worktrees   []store.Entry[store.WorktreeMeta]
@@ -183,31 +198,34 @@ type examination struct {
 	entries     map[string]git.Entry // git's own, by name
 	refs        map[string]string    // where the refs are that belong to ids; empty when they are not
 	elsewhere   map[string]bool      // ids whose records are on their way from where the repository was
-	idle        bool                 // no git of somebody else's works here
 	unmounted   bool                 // the data directory is not there, so nothing can be said of what is in it
 }
 
-// look runs every check.
+// look runs every check. One that fails does not hide what the others find.
 func (x *examination) look(ctx context.Context) error {
 	if err := x.gather(ctx); err != nil {
 		return err
 	}
+	var errs []error
 	for _, c := range checks() {
-		if err := c.look(x, ctx); err != nil {
-			return err
-		}
+		errs = append(errs, c.look(x, ctx))
 		for _, f := range x.findings {
 			if !slices.Contains(FindingCodes(), f.Code) {
 				return fmt.Errorf("doctor found %q, which it does not know", f.Code)
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // gather reads what the checks share.
 func (x *examination) gather(ctx context.Context) (err error) {
 	x.elsewhere = map[string]bool{}
+	if path, err := x.repo.Blocker(); err != nil {
+		return err
+	} else if path != "" {
+		return &UnsafePathError{Path: path, Why: "is not a file, and git would wait for it for ever; remove it first"}
+	}
 	busy := func() bool { return x.unsettled }
 	if x.worktrees, err = x.store.Worktrees(x.ID, busy); err != nil {
 		return err
@@ -220,12 +238,9 @@ func (x *examination) gather(ctx context.Context) (err error) {
 		return err
 	}
 	x.entries = map[string]git.Entry{}
-	trees := []string{}
 	for _, e := range entries {
 		x.entries[e.Name] = e
-		trees = append(trees, e.Path)
 	}
-	x.idle = !x.unsettled && !x.repo.AtWork(trees)
 	return x.resolve(ctx)
 }
 
@@ -237,7 +252,7 @@ func (x *examination) resolve(ctx context.Context) error {
 	}
 	for _, e := range x.worktrees {
 		names = append(names, trashRef(e.ID))
-		if e.Record.Branch != "" {
+		if e.Record.Branch != "" && !strings.ContainsAny(e.Record.Branch, "\n\x00") {
 			names = append(names, heads+e.Record.Branch)
 		}
 	}
@@ -255,7 +270,12 @@ func (x *examination) resolve(ctx context.Context) error {
 		return err
 	}
 	for i, name := range names {
-		x.refs[name] = found[i].OID
+		if x.refs[name] = found[i].OID; !found[i].Missing() {
+			continue
+		}
+		if _, err := os.Lstat(x.repo.RefPath(name)); errors.Is(err, fs.ErrPermission) {
+			return err // to git, what it may not read is not there
+		}
 	}
 	return nil
 }
@@ -269,12 +289,27 @@ func (x *examination) found(f Finding, mend func(context.Context) error) {
 	x.findings = append(x.findings, f)
 }
 
-// shellWord makes a word safe to paste into a shell.
+// shellWord makes a word safe to paste into a shell, and to look at before: what would not show, or steer
+// the terminal, is spelled out.
 func shellWord(word string) string {
-	if word != "" && strings.Trim(word, shellSafe) == "" {
+	switch {
+	case word != "" && strings.Trim(word, shellSafe) == "" && word[0] != '=': // =x is a command to some shells
 		return word
+	case utf8.ValidString(word) && !strings.ContainsFunc(word, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	var b strings.Builder
+	for _, c := range []byte(word) {
+		switch {
+		case c == '\'' || c == '\\':
+			b.WriteString(`\` + string(c))
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&b, `\%03o`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "$'" + b.String() + "'"
 }
 
 const shellSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,"
@@ -299,15 +334,8 @@ const idLength = len("20060102150405-0000")
 
 // dataDir looks at the directory that everything lies in.
 func (x *examination) dataDir(context.Context) error {
-	info, err := os.Stat(x.DataDir)
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		x.found(Finding{
-			Code: "data-dir-open", ID: "data-dir", Path: x.DataDir,
-			What: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
-		}, func(context.Context) error { return os.Chmod(x.DataDir, 0o700) })
-	}
 	if _, there := store.Taken(x.store.RepoDir(x.ID)); there {
-		return nil
+		return x.openDataDir()
 	}
 	// There is no record at all; if git knows trees of ours, they are elsewhere.
 	for _, e := range x.entries {
@@ -326,6 +354,27 @@ func (x *examination) dataDir(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// openDataDir looks whether others can look into the data directory. One that holds more than what is
+// ours is not ours to close, and need not be: what is in it is closed.
+func (x *examination) openDataDir() error {
+	dir := x.DataDir
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 1 {
+		dir = filepath.Join(dir, "repos")
+	}
+	info, err := os.Stat(dir)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		x.found(Finding{
+			Code: "data-dir-open", ID: "data-dir", Path: dir,
+			What: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
+		}, func(context.Context) error { return os.Chmod(dir, 0o700) })
+	}
+	return err
 }
 
 // ofADataDir is the data directory that an entry of git's has its tree in, if it looks like one.

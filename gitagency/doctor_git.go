@@ -3,6 +3,7 @@ package gitagency
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,30 +22,40 @@ var epoch time.Time
 
 // locks looks for lock files of git's that nobody can be using.
 func (x *examination) locks(context.Context) error {
-	if !x.idle {
-		return nil
-	}
 	locks, err := x.repo.Locks()
-	if err != nil {
+	if err != nil || len(locks) == 0 || x.inUse() {
 		return err
 	}
-	for _, rel := range locks {
+	for _, l := range locks {
 		f := Finding{
-			Code: "stale-lock", ID: x.owner(rel), Path: filepath.Join(x.CommonDir, rel), along: rel == "packed-refs.lock",
+			Code: "stale-lock", ID: x.owner(l.Rel), Path: filepath.Join(x.CommonDir, l.Rel), along: l.Rel == "packed-refs.lock",
 			What: "a git that was killed left its lock; others wait for it in vain",
 		}
-		x.found(f, func(context.Context) error { return x.repo.RemoveLock(rel) })
+		x.found(f, func(context.Context) error { return x.repo.RemoveLock(l) })
 	}
 	return nil
 }
 
+// inUse reports whether somebody is at work, so that what was seen just now need not be wrong.
+func (x *examination) inUse() bool {
+	if x.unsettled {
+		return true
+	}
+	trees := []string{}
+	for _, e := range x.entries {
+		trees = append(trees, e.Path)
+	}
+	who := x.repo.AtWork(trees)
+	if who != "" {
+		x.busy = who
+	}
+	return who != ""
+}
+
 // orphanLogs looks for logs of refs that do not exist: they keep git from making a ref of that name.
 func (x *examination) orphanLogs(ctx context.Context) error {
-	if !x.idle {
-		return nil
-	}
 	refs, err := x.repo.OrphanLogs(ctx)
-	if err != nil {
+	if err != nil || len(refs) == 0 || x.inUse() {
 		return err
 	}
 	for _, ref := range refs {
@@ -56,7 +67,9 @@ func (x *examination) orphanLogs(ctx context.Context) error {
 		only, err := x.repo.OnlyLogged(ctx, ref)
 		switch {
 		case err != nil:
-			return err
+			f.AtRisk, mend = true, nil
+			f.What += " and cannot be looked into: " + err.Error()
+			f.Mend = "mv " + shellWord(f.Path) + " <elsewhere>"
 		case x.undecided(ref):
 			// A discard that had not begun to remove anything. What it captured is still where it was.
 		case len(only) > 0:
@@ -80,32 +93,43 @@ func (x *examination) undecided(ref string) bool {
 
 // gitEntries looks at the linked worktrees that are nobody's but the user's.
 func (x *examination) gitEntries(context.Context) error {
-	if !x.idle {
+	half := func(e git.Entry) bool { return len(e.Flaws) > 0 || e.Locked && e.LockReason == "initializing" }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(x.entries)), half) || x.inUse() {
 		return nil
 	}
 	for _, name := range x.entryNames() {
 		e := x.entries[name]
 		id := x.owner(filepath.Join("worktrees", name))
-		if f := (Finding{ID: id, Path: x.repo.AdminDir(name)}); len(e.Flaws) > 0 {
-			f.Code, f.AtRisk = "damaged-entry", e.Used
-			f.What = "git's entry of a worktree is damaged (" + strings.Join(e.Flaws, ", ") + ")"
-			if slices.Contains(e.Flaws, "commondir") {
-				f.What += "; git cannot list worktrees, nor branches, before that is mended"
-			}
-			x.found(f, func(context.Context) error {
-				ok, err := x.repo.RepairEntry(e)
-				if err == nil && !ok {
-					err = &CorruptEntryError{Path: x.repo.AdminDir(name), What: strings.Join(e.Flaws, ", ") + " cannot be known any more"}
-				}
-				return err
-			})
-		} else if e.Locked && (e.LockReason == "initializing" || e.LockReason == "" && !e.Used) {
+		f := Finding{ID: id, Path: x.repo.AdminDir(name)}
+		switch {
+		case len(e.Flaws) > 0:
+			x.damaged(e, f)
+		case half(e):
 			f.Code = "initializing-entry"
 			f.What = "a 'git worktree add' that was killed left it locked; its tree is " + e.Path
 			x.found(f, func(context.Context) error { return x.repo.Unlock(e) })
 		}
 	}
 	return nil
+}
+
+// damaged is an entry that git cannot read. What can be known of it is written anew.
+func (x *examination) damaged(e git.Entry, f Finding) {
+	f.Code, f.AtRisk = "damaged-entry", e.Used
+	f.What = "git's entry of a worktree is damaged (" + strings.Join(e.Flaws, ", ") + ")"
+	if slices.Contains(e.Flaws, "commondir") {
+		f.What += "; git cannot list worktrees, nor branches, before that is mended"
+	}
+	beyond := x.repo.Beyond(e)
+	if len(beyond) < len(e.Flaws) {
+		x.found(f, func(context.Context) error { return x.repo.RepairEntry(e) })
+		return // and then what is left to do
+	}
+	f.Mend = "git worktree repair <its tree>"
+	if slices.Contains(beyond, "HEAD") {
+		f.Mend = "echo ref: refs/heads/<its branch> > " + shellWord(filepath.Join(f.Path, "HEAD"))
+	}
+	x.found(f, nil)
 }
 
 func (x *examination) entryNames() []string {
@@ -132,11 +156,11 @@ func (x *examination) strays(ctx context.Context) error {
 			continue
 		}
 		f := Finding{ID: name, Path: x.repo.AdminDir(name)}
-		at, err := git.LinkedTo(e.Path)
+		_, elsewhere, err := x.tied(e.Path, name)
 		place, ours := x.ofADataDir(e)
 		switch {
-		case err == nil && store.IsDir(e.Path) && at != "" && at != x.repo.AdminDir(name) && store.IsDir(at):
-			f.Code, f.What = "copied-entry", "its tree belongs to "+at+"; this repository is a copy of that one"
+		case err == nil && store.IsDir(e.Path) && elsewhere != "":
+			f.Code, f.What = "copied-entry", "its tree belongs to "+elsewhere+"; this repository is a copy of that one"
 			x.found(f, func(context.Context) error { return x.repo.RemoveAdmin(name) })
 		case store.IsDir(e.Path) && ours:
 			f.Code, f.AtRisk, f.What = "other-data-dir", true, "its tree is in another data directory, "+place
@@ -148,13 +172,16 @@ func (x *examination) strays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, ref := range refs {
+	for _, ref := range slices.Sorted(maps.Keys(refs)) {
 		id := strings.TrimPrefix(ref, sandboxRef(""))
 		e, registered := x.entries[id]
 		if !ids.Valid(id) || known(id) || registered && store.IsDir(e.Path) {
 			continue
 		}
 		s := subject{id: id, home: x.store.InvocationDir(x.ID, id), tree: x.store.SandboxTreePath(x.ID, id), branch: ref, marker: guard.Sandbox, ours: true}
+		if x.checkedOutElsewhere(s) {
+			continue
+		}
 		x.found(Finding{Code: "orphan-branch", ID: id, Path: x.repo.RefPath(ref), AtRisk: true, What: "a branch of a sandbox that there is no record of"},
 			func(ctx context.Context) error { return x.salvage(ctx, s, "there was no record at all") })
 	}
@@ -206,12 +233,17 @@ func (x *examination) exclude(context.Context) error {
 	if len(x.worktrees) == 0 && len(x.invocations) == 0 || x.unsettled {
 		return nil
 	}
-	if missing, err := x.repo.ExcludeState(excludeLine); err != nil || missing == "" {
-		return err
+	path := filepath.Join(x.CommonDir, "info", "exclude")
+	missing, err := x.repo.ExcludeState(excludeLine)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if missing == "" {
+		return nil
 	}
 	for _, e := range x.worktrees {
-		if e.Broken == store.Whole {
-			x.found(Finding{Code: "visible-markers", ID: "info/exclude", Path: filepath.Join(x.CommonDir, "info", "exclude"), What: "the line " + excludeLine + " is gone; git status shows markers"},
+		if e.Broken == store.Whole && e.Record.State == store.Present {
+			x.found(Finding{Code: "visible-markers", ID: "info/exclude", Path: path, What: "the line " + excludeLine + " is gone; git status shows markers"},
 				func(context.Context) error { _, err := x.repo.Exclude(excludeLine); return err })
 			return nil
 		}

@@ -2,6 +2,7 @@ package gitagency
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -24,12 +25,19 @@ func (x *examination) movedRepository(context.Context) error {
 		}
 	}
 	for _, old := range repos {
-		if old.RepoID == x.ID || store.IsDir(old.CommonDir) {
+		there := store.IsDir(old.CommonDir)
+		if old.RepoID == x.ID || there && !onePlace(old.CommonDir, x.CommonDir) {
 			continue
 		}
 		found, err := x.idsOf(old.RepoID)
 		if err != nil {
 			return err
+		}
+		if real, err := filepath.EvalSymlinks(old.CommonDir); there && (err != nil || real != x.CommonDir) {
+			for _, id := range found { // the same directory, mounted in two places: it has not moved
+				x.elsewhere[id] = true
+			}
+			continue
 		}
 		known := slices.ContainsFunc(found, func(id string) bool { _, here := x.entries[id]; return here })
 		if !known && !slices.Contains(formerly, old.RepoID) {
@@ -79,8 +87,8 @@ func (x *examination) moveHere(ctx context.Context, from string, moved []string)
 	return nil
 }
 
-// unclaimed lists the worktrees of git's that carry the integration marker and that no record speaks of.
-func (x *examination) unclaimed() []git.Worktree {
+// trees lists the worktrees of git's that are nobody's but this repository's, and not in a data directory.
+func (x *examination) trees() []git.Worktree {
 	trees := []git.Worktree{}
 	if x.repo.TopLevel != "" && x.repo.GitDir == x.repo.CommonDir {
 		trees = append(trees, git.Worktree{Path: x.repo.TopLevel, Branch: x.repo.MainBranch()})
@@ -88,13 +96,30 @@ func (x *examination) unclaimed() []git.Worktree {
 	for _, name := range x.entryNames() {
 		e := x.entries[name]
 		// What belongs to another repository, or to records kept elsewhere, is said of those.
-		at, err := git.LinkedTo(e.Path)
-		if _, kept := x.ofADataDir(e); err == nil && at == x.repo.AdminDir(name) && !kept {
+		here, _, err := x.tied(e.Path, name)
+		if _, kept := x.ofADataDir(e); err == nil && here && !kept {
 			trees = append(trees, e.Worktree)
 		}
 	}
+	return trees
+}
+
+// tied says what a tree is tied to: git's entry of that name here, or another that exists elsewhere.
+func (x *examination) tied(tree, name string) (here bool, elsewhere string, err error) {
+	at, err := git.LinkedTo(tree)
+	switch {
+	case err != nil || at == "" || !store.IsDir(at):
+		return false, "", err
+	case onePlace(at, x.repo.AdminDir(name)):
+		return true, "", nil
+	}
+	return false, at, nil
+}
+
+// unclaimed lists the worktrees of git's that carry the integration marker and that no record speaks of.
+func (x *examination) unclaimed() []git.Worktree {
 	var found []git.Worktree
-	for _, w := range trees {
+	for _, w := range x.trees() {
 		if marked, err := guard.Integration.In(w.Path); w.Path != "" && err == nil && marked && !x.claimed(w.Path) {
 			found = append(found, w)
 		}
@@ -106,20 +131,30 @@ func (x *examination) unclaimed() []git.Worktree {
 // there, speaks of a tree.
 func (x *examination) claimed(tree string) bool {
 	return slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
-		return e.Record.State != store.Archived && (e.Tree == tree || leadTo(e.Tree, tree))
+		return e.Record.State != store.Archived && (e.Tree == tree || onePlace(e.Tree, tree))
 	})
 }
 
-// leadTo reports whether two paths are one place.
-func leadTo(path, other string) bool {
-	real, err := filepath.EvalSymlinks(path)
-	return err == nil && real == other
+// onePlace reports whether two paths lead to one directory, by whatever links and mounts. Who moves
+// something often leaves a link where it was.
+func onePlace(path, other string) bool {
+	a, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(other)
+	return err == nil && os.SameFile(a, b)
 }
 
 // movedAdopted is where a tree that was adopted is now, if there is one it can be.
 func (x *examination) movedAdopted(s subject) string {
 	if s.ours {
 		return ""
+	}
+	for _, w := range x.trees() {
+		if w.Path != s.tree && onePlace(w.Path, s.tree) {
+			return w.Path // a link was left behind
+		}
 	}
 	to := ""
 	for _, w := range x.unclaimed() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (x *examination) sandboxes(ctx context.Context) error {
 			x.endedSandbox(s, e)
 		default:
 			x.halfEnded(s, "half-discarded")
-			x.wholeTree(s)
+			x.wholeTree(ctx, s)
 		}
 	}
 	return nil
@@ -79,10 +80,10 @@ func (x *examination) integrationWorktrees(ctx context.Context) error {
 		case e.Broken != store.Whole:
 			x.unreadable(s, e.Broken, e.Detail, func(ctx context.Context) error { return x.rewriteRecord(w) })
 		case w.State == store.Archived:
-			x.archived(s, w)
+			x.archived(ctx, s, w)
 		default:
 			x.halfEnded(s, "half-archived")
-			x.wholeTree(s)
+			x.wholeTree(ctx, s)
 		}
 	}
 	return nil
@@ -125,24 +126,56 @@ func (x *examination) unreadable(s subject, reason store.Reason, detail string, 
 	if reason == store.Incomplete {
 		code = "empty-record"
 	}
-	x.found(Finding{Code: code, ID: s.id, Path: s.home, What: detail, AtRisk: store.IsDir(s.tree) || x.refs[s.branch] != ""}, mend)
+	f := Finding{Code: code, ID: s.id, Path: s.home, What: detail, AtRisk: store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree)) || x.refs[s.branch] != ""}
+	if meta, closed := store.Closed(s.home); closed { // what it says may be all right
+		f.Mend, mend = "chmod u+rwx "+shellWord(s.home), nil
+		if fi, err := os.Lstat(meta); err == nil && fi.Mode().Perm()&0o400 == 0 {
+			f.Mend = "chmod u+rw " + shellWord(meta)
+		} else if err == nil { // whoever owns it may
+			f.Mend = fmt.Sprintf("sudo chown %d %s", os.Geteuid(), shellWord(meta))
+		}
+	}
+	x.found(f, mend)
 }
 
 // missingTree is a record whose tree is gone, or was moved with "git worktree move".
 func (x *examination) missingTree(s subject, command string, mend func(context.Context) error) {
-	if to := x.entries[s.id].Path; s.ours && to != s.tree && store.IsDir(to) {
+	to := x.entries[s.id].Path
+	elsewhere := s.ours && !onePlace(to, s.tree) && store.IsDir(to)
+	if here, _, err := x.tied(to, s.id); elsewhere && here && err == nil {
 		x.found(Finding{
 			Code: "moved-tree", ID: s.id, Path: s.tree, What: "the tree was moved to " + to, AtRisk: true,
 			Mend: "mkdir -p " + shellWord(filepath.Dir(s.tree)) + " && git worktree move " + shellWord(to) + " " + shellWord(s.tree),
 		}, nil)
 		return
 	}
+	if real, err := filepath.EvalSymlinks(s.tree); err == nil && s.ours && real != s.tree {
+		x.linkedTree(s, real)
+		return
+	}
 	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, What: "the tree is gone; what was committed is on its branch"}
 	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
 		f.What, f.AtRisk = around+" is not there: not mounted, perhaps", true
 		f.Mend, mend = "mount it; or, if it is gone for good: "+command, nil
+	} else if end := mend; elsewhere {
+		mend = func(ctx context.Context) error { // what is there does not know of it: somebody only wrote that
+			if err := x.repo.PointAt(s.id, s.tree); err != nil {
+				return err
+			}
+			return end(ctx)
+		}
 	}
 	x.found(f, mend)
+}
+
+// linkedTree is a link where a tree should be. Nothing is done through a link: it could lead anywhere.
+func (x *examination) linkedTree(s subject, to string) {
+	f := Finding{Code: "foreign-tree", ID: s.id, Path: s.tree, What: "there is a link, to " + to + ", which is not its tree", Mend: "rm " + shellWord(s.tree)}
+	if here, _, err := x.tied(to, s.id); err == nil && here {
+		f.Code, f.AtRisk, f.What = "moved-tree", true, "the tree was moved to "+to+", and a link left for it"
+		f.Mend += " && mv " + shellWord(to) + " " + shellWord(s.tree)
+	}
+	x.found(f, nil)
 }
 
 // movedData reports whether a record names another place than where its tree is, and nothing is there.
@@ -166,10 +199,10 @@ func (x *examination) relocated(s subject, rewrite func() error) {
 
 // relink ties a tree of ours to git again. A tree that is tied to something else stays as it is.
 func (x *examination) relink(ctx context.Context, s subject) error {
-	if at, err := git.LinkedTo(s.tree); err != nil {
+	if _, elsewhere, err := x.tied(s.tree, s.id); err != nil {
 		return err
-	} else if at != "" && at != x.repo.AdminDir(s.id) && store.IsDir(at) {
-		return &UnsafePathError{Path: s.tree, Why: "belongs to " + at}
+	} else if elsewhere != "" {
+		return &UnsafePathError{Path: s.tree, Why: "belongs to " + elsewhere}
 	}
 	if s.base != "" && x.refs[s.branch] == "" {
 		if err := x.restoreBranch(ctx, s); err != nil {
@@ -180,39 +213,54 @@ func (x *examination) relink(ctx context.Context, s subject) error {
 }
 
 // wholeTree looks at a tree whose record is fine.
-func (x *examination) wholeTree(s subject) {
+func (x *examination) wholeTree(ctx context.Context, s subject) {
+	if !s.ours && !x.belongs(ctx, s) {
+		x.found(Finding{
+			Code: "foreign-tree", ID: s.id, Path: s.tree, What: "what is there is not a worktree of this repository",
+			Mend: "git agency worktree rm " + s.id,
+		}, nil)
+		return
+	}
 	if left := x.leftovers(s.home); len(left) > 0 && !x.unsettled {
 		x.found(Finding{Code: "leftovers", ID: s.id, Path: left[0], What: "a file that was being written when somebody was killed"},
 			func(context.Context) error { return store.RemoveLeftovers(s.home) })
 	}
 	x.markers(s)
 	if s.branch != heads && x.refs[s.branch] == "" {
-		x.found(Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, What: "its branch " + short(s.branch) + " is gone"},
-			x.branchMend(s))
+		x.missingBranch(s)
 		return // without it, git cannot say much else
 	}
 	if !s.ours {
 		return
 	}
-	at, err := git.LinkedTo(s.tree)
+	here, elsewhere, err := x.tied(s.tree, s.id)
 	entry, registered := x.entries[s.id]
 	switch {
-	case err != nil || at != "" && at != x.repo.AdminDir(s.id) && store.IsDir(at):
+	case err != nil || elsewhere != "":
 		x.found(Finding{
-			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "what is there belongs to another repository, " + at,
+			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "what is there belongs to another repository, " + elsewhere,
 			Mend: "mv " + shellWord(s.tree) + " <elsewhere>",
 		}, nil)
-	case at != x.repo.AdminDir(s.id) || !registered || len(entry.Flaws) > 0 || entry.Path != s.tree:
+	case !here || !registered || len(entry.Flaws) > 0 || !onePlace(entry.Path, s.tree):
 		x.found(Finding{Code: "unlinked-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "tree and repository do not know each other any more"},
 			func(ctx context.Context) error { return x.relink(ctx, s) })
 	}
 }
 
-func (x *examination) branchMend(s subject) func(context.Context) error {
-	if !s.ours {
-		return nil
+// belongs reports whether a tree is a worktree of this repository, as far as can be told.
+func (x *examination) belongs(ctx context.Context, s subject) bool {
+	holds, err := x.holds(ctx, x.repo, s.tree)
+	return holds || err != nil
+}
+
+// missingBranch is a branch that its record speaks of and that does not exist.
+func (x *examination) missingBranch(s subject) {
+	f := Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, What: "its branch " + short(s.branch) + " is gone"}
+	mend := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
+	if !s.ours { // what a person does to branches of his own is for him to know
+		f.Mend, mend = "git branch "+shellWord(short(s.branch))+" <commit>", nil
 	}
-	return func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
+	x.found(f, mend)
 }
 
 // restoreBranch makes a branch again where HEAD of its tree was last, else where it started.
@@ -256,9 +304,28 @@ func (x *examination) markers(s subject) {
 // halfEnded is a ref that was to keep what goes, of something that did not go after all.
 func (x *examination) halfEnded(s subject, code string) {
 	if commit := x.refs[trashRef(s.id)]; commit != "" && !x.unsettled {
-		x.found(Finding{Code: code, ID: s.id, Path: x.repo.RefPath(trashRef(s.id)), What: "ending it was interrupted before anything was removed"},
-			func(ctx context.Context) error { return x.repo.DeleteRef(ctx, trashRef(s.id), commit) })
+		f := Finding{Code: code, ID: s.id, Path: x.repo.RefPath(trashRef(s.id)), What: "ending it was interrupted before anything was removed"}
+		x.found(f, func(ctx context.Context) error { return x.forgetKept(ctx, s, f, commit) })
 	}
+}
+
+// forgetKept deletes a ref that keeps what is all still there. If it is not, somebody has worked on, or
+// brought an old tree back; then only a person can know what the ref is worth.
+func (x *examination) forgetKept(ctx context.Context, s subject, f Finding, commit string) error {
+	now, err := x.capture(ctx, x.repo, git.Snapshot{Name: s.id, Tree: s.tree, Branch: s.branch, Base: s.base, Message: "agency: what is there now"})
+	if err != nil {
+		return err
+	}
+	covered, err := x.repo.Covers(ctx, now.Commit, commit)
+	if err != nil {
+		return err
+	}
+	if !covered {
+		f.What, f.AtRisk = trashRef(s.id)+" keeps what is not in the tree any more", true
+		f.Mend = "git update-ref -d " + trashRef(s.id) + " " + commit
+		return &FindingError{f}
+	}
+	return x.repo.DeleteRef(ctx, trashRef(s.id), commit)
 }
 
 // endedSandbox looks for what should have gone with an invocation.
@@ -285,14 +352,14 @@ func (x *examination) endedSandbox(s subject, e store.Entry[store.InvocationMeta
 }
 
 // archived looks for what should have gone with a worktree.
-func (x *examination) archived(s subject, w Worktree) {
+func (x *examination) archived(ctx context.Context, s subject, w Worktree) {
 	if x.unsettled {
 		return
 	}
 	var left []string
 	if s.ours {
 		left = x.remains(s)
-	} else if marked, err := s.marker.In(s.tree); err == nil && marked && !x.claimed(s.tree) {
+	} else if marked, err := s.marker.In(s.tree); err == nil && marked && !x.claimed(s.tree) && x.belongs(ctx, s) {
 		left = append(left, s.marker.Path(s.tree))
 	}
 	left = append(left, x.leftovers(s.home)...)
@@ -387,10 +454,15 @@ func (x *examination) salvage(ctx context.Context, s subject, why string) error 
 func (x *examination) rewriteRecord(w Worktree) error {
 	tree := x.store.WorktreeTreePath(x.ID, w.ID)
 	entry := x.entries[w.ID]
+	if aside := store.Aside(tree); !store.IsDir(tree) && store.IsDir(aside) { // on its way out, with work in it
+		if err := os.Rename(aside, tree); err != nil {
+			return err
+		}
+	}
 	if !store.IsDir(tree) {
 		adopted := x.unclaimed()
 		if len(adopted) != 1 {
-			return durable.RemoveTree(x.store.WorktreeDir(x.ID, w.ID))
+			return store.RemoveRecord(x.store.WorktreeDir(x.ID, w.ID))
 		}
 		tree, entry.Branch = adopted[0].Path, adopted[0].Branch
 	}

@@ -3,6 +3,8 @@ package gitagency
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,7 +103,7 @@ func (r *Repository) abandonWorktree(ctx context.Context, repo *git.Repo, id str
 	home := r.store.WorktreeDir(r.ID, id)
 	if intent.Adopted {
 		if !intent.Marked {
-			if err := r.unmark(intent.Tree); err != nil {
+			if err := r.unmark(ctx, repo, intent.Tree); err != nil {
 				return err
 			}
 		}
@@ -196,7 +198,10 @@ func (w Worktree) snapshot() git.Snapshot {
 }
 
 // unmark takes the marker of an adopted tree away, unless that tree is somebody else's by now.
-func (r *Repository) unmark(tree string) error {
+func (r *Repository) unmark(ctx context.Context, repo *git.Repo, tree string) error {
+	if holds, err := r.holds(ctx, repo, tree); err != nil || !holds {
+		return err
+	}
 	owner, err := r.worktreeAt(tree)
 	if err != nil || owner != nil {
 		return err
@@ -204,12 +209,23 @@ func (r *Repository) unmark(tree string) error {
 	return guard.Integration.Remove(tree)
 }
 
+// holds reports whether a tree that a record or an intent speaks of is a worktree of this repository:
+// another may have come to be in its place, and a record is a file that anybody may have written.
+func (r *Repository) holds(ctx context.Context, repo *git.Repo, tree string) (bool, error) {
+	if at, err := git.LinkedTo(tree); err == nil && at != "" {
+		return onePlace(at, r.CommonDir) || onePlace(filepath.Dir(filepath.Dir(at)), r.CommonDir), nil
+	}
+	// Where its configuration alone says which tree belongs to a repository, there is no .git.
+	listing, err := repo.Worktrees(ctx)
+	return slices.ContainsFunc(listing.Worktrees, func(w git.Worktree) bool { return onePlace(w.Path, tree) }), err
+}
+
 // removeArchived takes away what an archived worktree has no use for. Each part may be gone already.
 func (r *Repository) removeArchived(ctx context.Context, repo *git.Repo, wt Worktree, since time.Time) error {
 	home := r.store.WorktreeDir(r.ID, wt.ID)
 	leftovers := step{"leftovers", func() error { return store.RemoveLeftovers(home) }}
 	if wt.adopted {
-		return r.forward(ctx, "worktree rm", []step{{"marker", func() error { return r.unmark(wt.TreePath) }}, leftovers})
+		return r.forward(ctx, "worktree rm", []step{{"marker", func() error { return r.unmark(ctx, repo, wt.TreePath) }}, leftovers})
 	}
 	return r.forward(ctx, "worktree rm", []step{
 		{"tree", func() error {

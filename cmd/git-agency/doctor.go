@@ -21,8 +21,9 @@ With --fix, mends what was found under one id, whichever it printed. What was in
 or undone; work is never lost: what has to go is kept as refs/agency/trash/<id>. It also works when git
 itself cannot list worktrees any more.
 
-Exit status: 0 nothing is wrong, or it was mended; 1 it could not be mended; 3 nothing was found under
-that id; 4 there are findings, or one that only a person can mend; 75 locked; 129 usage.`,
+Exit status: 0 nothing is wrong, or it was mended; 1 it could not be mended, or not everything could be
+looked at; 3 nothing was found under that id; 4 there are findings, or one that only a person can mend;
+5 something is in the way of looking at all; 75 locked; 129 usage.`,
 		Flags: changing(listing(&cli.StringFlag{Name: "fix", Usage: "mend what was found under `ID`"})...),
 		Action: func(c *cli.Context) error {
 			if _, err := arguments(c, 0, 0); err != nil {
@@ -46,7 +47,7 @@ that id; 4 there are findings, or one that only a person can mend; 75 locked; 12
 func (t *tool) fix(c *cli.Context, repo *gitagency.Repository) error {
 	mended, fixErr := repo.Fix(c.Context, c.String("fix"))
 	for _, f := range mended {
-		fmt.Fprintf(t.stderr, "mended %s of %s: %s\n", f.Code, printable(f.ID), printable(f.Path))
+		fmt.Fprintf(t.stderr, "mended %s of %s: %s\n", f.Code, oneLine(f.ID), oneLine(f.Path))
 	}
 	var err error
 	switch {
@@ -62,17 +63,14 @@ func (t *tool) fix(c *cli.Context, repo *gitagency.Repository) error {
 }
 
 func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
-	d, err := repo.Diagnose(c.Context)
-	if err != nil {
-		return err
-	}
+	d, lookErr := repo.Diagnose(c.Context)
 	parts, err := t.installedParts(c.Context)
 	if err != nil {
 		return err
 	}
 	d.Machine = append(d.Machine, parts...)
 	if d.Busy != "" {
-		t.warn(d.Busy + " is changing the repository; what it is at was not looked at")
+		t.warn(oneLine(d.Busy) + " is changing the repository; what it is at was not looked at")
 	}
 	switch {
 	case c.Bool("json"):
@@ -80,7 +78,10 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	case c.Bool("porcelain"):
 		err = list(t, c, d.Findings, findingFields, nil, nil)
 	default:
-		err = t.printDiagnosis(d)
+		err = t.printDiagnosis(d, lookErr == nil)
+	}
+	if lookErr != nil {
+		return lookErr
 	}
 	if err == nil && len(d.Findings) > 0 {
 		err = &findingsError{len(d.Findings)}
@@ -89,17 +90,17 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 }
 
 // printDiagnosis is for people: each finding with what to type, then the machine.
-func (t *tool) printDiagnosis(d gitagency.Diagnosis) error {
+func (t *tool) printDiagnosis(d gitagency.Diagnosis, everything bool) error {
 	for _, f := range d.Findings {
 		risk := "no work is at risk"
 		if f.AtRisk {
 			risk = "work could be lost"
 		}
-		if _, err := fmt.Fprintf(t.stdout, "%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, printable(f.ID), printable(f.What), printable(f.Path), risk, printable(f.Mend)); err != nil {
+		if _, err := fmt.Fprintf(t.stdout, "%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, oneLine(f.ID), oneLine(f.What), oneLine(f.Path), risk, oneLine(f.Mend)); err != nil {
 			return err
 		}
 	}
-	if len(d.Findings) == 0 {
+	if len(d.Findings) == 0 && everything {
 		if _, err := fmt.Fprintln(t.stdout, "nothing is wrong"); err != nil {
 			return err
 		}

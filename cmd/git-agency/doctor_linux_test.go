@@ -2,9 +2,13 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A mend is itself a change of the world: killed anywhere in it, the next one brings it to its end.
@@ -16,8 +20,8 @@ func TestAMendKilledAtAnyChangeOfTheDiskIsTakenUpByTheNext(t *testing.T) {
 		}
 		t.Run(ill.code+"_"+strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
-			l, tree := newDiscardLab(t)
-			w := &ward{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+			w := newWard(t)
+			l := w.lab
 			restore := l.save()
 			repo, data, env := l.repo, l.data, l.env
 			for n := 1; ; n++ {
@@ -48,5 +52,110 @@ func TestAMendKilledAtAnyChangeOfTheDiskIsTakenUpByTheNext(t *testing.T) {
 				restore()
 			}
 		})
+	}
+}
+
+// A repository can be mounted in two places. It is one repository, whichever of them one comes from.
+func TestDoctorKnowsARepositoryThatIsMountedTwice(t *testing.T) {
+	if os.Getenv("TEST_RERUN") == "" {
+		t.Parallel()
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if skip := rerun(t, ".", ownMounts(), exe, t.Name()); skip != "" {
+			t.Skipf("nothing can be mounted here: %s", skip)
+		}
+		return
+	}
+	w := newWard(t)
+	first, second := w.repo, filepath.Join(w.dir, "home", "mounted")
+	if err := os.Mkdir(second, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(first, second, "", unix.MS_BIND, ""); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	defer func() {
+		if err := unix.Unmount(second, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	w.repo = second
+	if found := w.findings(); len(found) > 0 {
+		t.Errorf("from the other place, doctor found %+v", found)
+	}
+
+	// Git works in one place, and doctor looks from the other.
+	for _, c := range []struct{ works, looks string }{{first, second}, {second, first}} {
+		editing := filepath.Join(t.TempDir(), "editing")
+		commit := exec.CommandContext(t.Context(), "git", "commit", "--all", "--allow-empty")
+		commit.Dir = c.works
+		commit.Env = append(w.env, "GIT_EDITOR=f() { echo x > \"$1\"; : > "+editing+"; while test -e "+editing+"; do sleep 0.01; done; }; f")
+		if err := commit.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if !waitFor(editing) {
+			t.Fatal("the editor was not started")
+		}
+		w.repo = c.looks
+		if found := w.findings(); len(found) > 0 {
+			t.Errorf("doctor found %+v", found)
+		}
+		if o := w.try(nil, "git-agency", "doctor"); !strings.Contains(o.stderr, "(git commit --all --allow-empty)") {
+			t.Errorf("doctor does not say who is at work: %s", o.stderr)
+		}
+		w.remove(editing)
+		if err := commit.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Git's own commands are killed as well, and some of what they leave breaks git for everybody.
+func TestDoctorMendsWhatAKilledWorktreeAddOfTheUsersLeaves(t *testing.T) {
+	t.Parallel()
+	l := newSweepLab(t)
+	tree := filepath.Join(l.dir, "home", "topic")
+	restore, seen := l.save(), map[string]int{}
+	for n := 1; ; n++ {
+		log := filepath.Join(t.TempDir(), "log")
+		o := l.try(nil, "killat", "-n", strconv.Itoa(n), "-log", log, "-under", l.dir, "--", "git", "worktree", "add", "-q", "-b", "topic/x", tree)
+		lines := strings.Split(strings.TrimSpace(l.read(log)), "\n")
+		point := strconv.Itoa(n) + ", before " + lines[len(lines)-1]
+		switch o.code {
+		case killatFailed:
+			t.Skipf("ptrace is not permitted here: %s", o.stderr)
+		case 0:
+			t.Logf("%d kill points: %v", n-1, seen)
+			if seen["stale-lock"] == 0 || seen["orphan-log"] == 0 || seen["damaged-entry"] == 0 || seen["initializing-entry"] == 0 {
+				t.Errorf("the sweep missed the states it is for: %v", seen)
+			}
+			return
+		case killatKilled:
+		default:
+			t.Fatalf("%s: ended with %d: %s", point, o.code, o.stderr)
+		}
+		for _, code := range l.cure(point) {
+			seen[code]++
+		}
+		// Git works again, and has room for the same once more.
+		if listed := l.git("worktree", "list", "--porcelain"); strings.Contains(listed, "\nlocked") {
+			t.Fatalf("%s: git has a lock on what is left:\n%s", point, listed)
+		}
+		if strings.Contains(l.git("worktree", "list"), tree) {
+			l.git("worktree", "remove", "--force", tree)
+		}
+		if err := os.RemoveAll(tree); err != nil {
+			t.Fatal(err)
+		}
+		l.git("worktree", "prune")
+		l.git("worktree", "add", "-q", "-B", "topic/x", tree)
+		l.git("-C", tree, "status")
+		l.git("fsck", "--no-dangling")
+		if status := l.git("status", "--porcelain"); status != "A  staged\n?? untracked" {
+			t.Fatalf("%s: the main worktree shows %q", point, status)
+		}
+		restore()
 	}
 }

@@ -110,6 +110,9 @@ type ward struct {
 
 func (w *ward) admin(id string) string { return filepath.Join(w.repo, ".git", "worktrees", id) }
 
+// records is where they are, also when another repository has some beside them.
+func (w *ward) records() string { return filepath.Dir(filepath.Dir(w.home)) }
+
 func (w *ward) remove(paths ...string) {
 	w.t.Helper()
 	for _, p := range paths {
@@ -124,6 +127,32 @@ func (w *ward) rename(from, to string) {
 	if err := os.Rename(from, to); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+func (w *ward) link(to, path string) {
+	w.t.Helper()
+	if err := os.Symlink(to, path); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// redirect makes the entry of the sandbox lead to a repository that fetches what it lacks with a command.
+func (w *ward) redirect() {
+	w.t.Helper()
+	evil, command := filepath.Join(w.dir, "home", "evil"), filepath.Join(w.dir, "home", "command")
+	w.write(command, "#!/bin/sh\n: > "+filepath.Join(w.dir, "ran")+"\n")
+	if err := os.Chmod(command, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	w.git("init", "-q", "--bare", evil)
+	for key, value := range map[string]string{
+		"core.repositoryformatversion": "1", "extensions.partialClone": "o", "remote.o.promisor": "true",
+		"remote.o.url": "ext::" + command, "protocol.ext.allow": "always",
+	} {
+		w.git("-C", evil, "config", key, value)
+	}
+	w.write(filepath.Join(evil, "refs/heads/agency/sandbox-"+sweepID), strings.Repeat("1", 40)+"\n")
+	w.write(filepath.Join(w.admin(sweepID), "commondir"), evil+"\n")
 }
 
 // dies runs a command that is killed at a step.
@@ -193,15 +222,43 @@ var ills = []ill{
 		}
 		w.agency("start", "wt")
 	}},
+	{code: "corrupt-meta", id: sweepWorktree, risk: true, wreck: func(w *ward) { // and its tree was on its way out
+		home := filepath.Join(w.repoData(), "worktrees", sweepWorktree)
+		w.rename(w.worktree(), filepath.Join(home, ".aside"))
+		truncate(w.t, filepath.Join(home, "meta.json"))
+	}, cured: func(w *ward) {
+		if got := w.read(filepath.Join(w.agency("worktree", "path", "wt"), "untracked")); got != "u\n" {
+			w.t.Errorf("the worktree holds %q", got)
+		}
+	}},
 	{code: "missing-tree", wreck: func(w *ward) { w.remove(w.tree) }, cured: func(w *ward) {
 		if got := w.git("show", trash+":committed"); got != "c" {
 			w.t.Errorf("what was committed is %q", got)
+		}
+	}},
+	{code: "missing-tree", wreck: func(w *ward) { // and git's entry of it names a tree of the user's
+		w.remove(w.tree)
+		w.write(filepath.Join(w.admin(sweepID), "gitdir"), filepath.Join(w.dir, "home", "own", ".git")+"\n")
+	}, cured: func(w *ward) {
+		if got := w.git("show", trash+":committed"); got != "c" {
+			w.t.Errorf("what was committed is %q", got)
+		}
+		if got := w.git("-C", filepath.Join(w.dir, "home", "own"), "symbolic-ref", "HEAD"); got != "refs/heads/users-own" {
+			w.t.Errorf("the worktree of the user's is on %q", got)
 		}
 	}},
 	{code: "missing-tree", id: sweepWorktree, wreck: func(w *ward) { w.remove(w.worktree()) }, cured: func(w *ward) {
 		w.git("rev-parse", "agency/wt-6161")
 	}},
 	{code: "moved-tree", risk: true, wreck: func(w *ward) { w.git("worktree", "move", w.tree, filepath.Join(w.dir, "home", "moved")) }},
+	{code: "moved-tree", risk: true, wreck: func(w *ward) { // and a link was left
+		w.rename(w.tree, filepath.Join(w.dir, "home", "moved"))
+		w.link(filepath.Join(w.dir, "home", "moved"), w.tree)
+	}},
+	{code: "foreign-tree", wreck: func(w *ward) {
+		w.remove(w.tree)
+		w.link(filepath.Join(w.dir, "home", "own"), w.tree)
+	}},
 	{code: "moved-data", risk: true, sweep: true, wreck: func(w *ward) {
 		w.rename(w.data, w.data+"2")
 		w.data += "2"
@@ -217,8 +274,28 @@ var ills = []ill{
 			w.t.Errorf("the adopted worktree is at %s", got)
 		}
 	}},
+	{code: "moved-repository", id: "*", risk: true, wreck: func(w *ward) { // and whoever moved it left a link
+		w.agency("worktree", "adopt")
+		w.rename(w.repo, w.repo+"2")
+		w.link("repo2", w.repo)
+		w.repo += "2"
+	}, cured: func(w *ward) {
+		w.works()
+		if got := w.agency("worktree", "path", "main"); got != w.repo {
+			w.t.Errorf("the adopted worktree is at %s", got)
+		}
+	}},
 	{code: "interrupted-discard", risk: false, wreck: func(w *ward) { w.dies("discard/tree:after", "discard", sweepID) }, cured: func(w *ward) { w.keptAll() }},
 	{code: "interrupted-discard", risk: true, wreck: func(w *ward) { w.dies("discard/tree:before", "discard", sweepID) }, cured: func(w *ward) { w.keptAll() }},
+	{code: "interrupted-discard", risk: true, wreck: func(w *ward) { // and it had landed
+		meta := filepath.Join(w.home, "meta.json")
+		w.write(meta, strings.Replace(w.read(meta), `"status"`, `"landing": "landed", "status"`, 1))
+	}, cured: func(w *ward) {
+		w.keptAll()
+		if got := w.read(filepath.Join(w.home, "meta.json")); !strings.Contains(got, `"landing": "landed"`) {
+			w.t.Errorf("the record says %s", got)
+		}
+	}},
 	{code: "half-discarded", wreck: func(w *ward) { w.dies("discard/record:before", "discard", sweepID) }, cured: func(w *ward) { w.works() }},
 	{code: "interrupted-archive", id: sweepWorktree, risk: true, wreck: func(w *ward) {
 		w.dies("worktree rm/tree:before", "worktree", "rm", "wt", "--force")
@@ -245,12 +322,37 @@ var ills = []ill{
 		w.remove(filepath.Join(w.tree, ".git"))
 		w.git("init", "-q", w.tree)
 	}},
+	{code: "foreign-tree", id: deadID, wreck: func(w *ward) { // what was adopted is gone, and something else there
+		tree := filepath.Join(w.dir, "home", "adopted")
+		w.git("worktree", "add", "-q", "-b", "topic", tree)
+		w.try([]string{"TEST_NOW=2026-01-28T12:07:00Z", "TEST_RAND=c"}, "git-agency", "worktree", "adopt", tree)
+		w.git("worktree", "remove", tree)
+		w.git("init", "-q", tree)
+	}},
+	{code: "missing-branch", id: deadID, risk: true, wreck: func(w *ward) {
+		tree := filepath.Join(w.dir, "home", "adopted")
+		w.git("worktree", "add", "-q", "-b", "topic", tree)
+		w.try([]string{"TEST_NOW=2026-01-28T12:07:00Z", "TEST_RAND=c"}, "git-agency", "worktree", "adopt", tree)
+		w.git("-C", tree, "switch", "-q", "-c", "other")
+		w.git("branch", "-D", "topic")
+	}},
 	{code: "unlinked-tree", risk: true, sweep: true, wreck: func(w *ward) { w.remove(w.admin(sweepID)) }, cured: func(w *ward) { w.works() }},
 	{code: "unlinked-tree", risk: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.tree, ".git")) }, cured: func(w *ward) { w.works() }},
 	{code: "unlinked-tree", id: sweepWorktree, risk: true, wreck: func(w *ward) { w.remove(w.admin(sweepWorktree)) }, cured: func(w *ward) {
 		w.git("-C", w.worktree(), "status")
 		w.agency("start", "wt")
 	}},
+	{code: "unlinked-tree", risk: true, wreck: func(w *ward) { // git would run what is configured there
+		w.redirect()
+		w.remove(filepath.Join(w.admin(sweepID), "index"))
+		truncate(w.t, filepath.Join(w.tree, ".git"))
+	}, cured: func(w *ward) {
+		if exists(filepath.Join(w.dir, "ran")) {
+			w.t.Error("what an agent configured was run")
+		}
+		w.works()
+	}},
+	{code: "unlinked-tree", risk: true, wreck: func(w *ward) { w.write(filepath.Join(w.admin(sweepID), "HEAD"), "nonsense\n") }, cured: func(w *ward) { w.works() }},
 	{code: "missing-branch", risk: true, sweep: true, wreck: func(w *ward) { w.git("update-ref", "-d", "refs/heads/agency/sandbox-"+sweepID) }, cured: func(w *ward) { w.works() }},
 	{code: "leftovers", wreck: func(w *ward) {
 		w.write(filepath.Join(w.home, ".tmp-meta.json-1"), "{")
@@ -272,6 +374,19 @@ var ills = []ill{
 			w.t.Fatal(err)
 		}
 	}, cured: func(w *ward) { w.works() }},
+	{code: "data-dir-open", id: "data-dir", wreck: func(w *ward) { // and it is not all ours
+		w.write(filepath.Join(w.data, "of-others"), "")
+		for _, dir := range []string{w.data, filepath.Join(w.data, "repos")} {
+			if err := os.Chmod(dir, 0o755); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}, cured: func(w *ward) {
+		w.works()
+		if fi, err := os.Stat(w.data); err != nil || fi.Mode().Perm() != 0o755 {
+			w.t.Errorf("the directory of others is %v, %v", fi.Mode(), err)
+		}
+	}},
 	{code: "copied-entry", wreck: func(w *ward) {
 		w.copyTree(w.repo, w.repo+"-copy")
 		w.repo += "-copy"
@@ -283,6 +398,7 @@ var ills = []ill{
 	{code: "stale-lock", id: "index.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git", "index.lock"), "") }, cured: func(w *ward) { w.git("add", "untracked") }},
 	{code: "stale-lock", id: "refs/heads/topic/x.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git", "refs/heads/topic/x.lock"), "") }, cured: func(w *ward) { w.git("branch", "topic/x") }},
 	{code: "stale-lock", wreck: func(w *ward) { w.write(filepath.Join(w.admin(sweepID), "index.lock"), "") }, cured: func(w *ward) { w.git("-C", w.tree, "add", "."); w.works() }},
+	{code: "stale-lock", id: "logs/HEAD.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git/logs/HEAD.lock"), "") }, cured: func(w *ward) { w.git("reflog", "expire", "HEAD") }},
 	{code: "orphan-log", id: "logs/refs/heads/gone", wreck: func(w *ward) {
 		oid := w.git("rev-parse", "main")
 		w.write(filepath.Join(w.repo, ".git/logs/refs/heads/gone"), strings.Repeat("0", 40)+" "+oid+" A <a@b> 1 +0000\tx\n")
@@ -302,6 +418,11 @@ var ills = []ill{
 			w.t.Errorf("its HEAD is at %q", got)
 		}
 	}},
+	{code: "damaged-entry", id: "worktrees/own", risk: true, wreck: func(w *ward) { truncate(w.t, filepath.Join(w.admin("own"), "gitdir")) }},
+	{code: "damaged-entry", id: "worktrees/own", risk: true, wreck: func(w *ward) {
+		truncate(w.t, filepath.Join(w.admin("own"), "HEAD"))
+		w.remove(filepath.Join(w.admin("own"), "logs"))
+	}},
 	{code: "initializing-entry", id: "worktrees/own", wreck: func(w *ward) { w.write(filepath.Join(w.admin("own"), "locked"), "initializing") }, cured: func(w *ward) {
 		w.git("worktree", "remove", filepath.Join(w.dir, "home", "own"))
 	}},
@@ -314,13 +435,20 @@ var ills = []ill{
 	}},
 }
 
+// newWard is a ward that is well.
+func newWard(t *testing.T) *ward {
+	t.Helper()
+	l, tree := newDiscardLab(t)
+	return &ward{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+}
+
 func TestDoctorNamesEveryIllnessAndMendsItOrSaysWhoCan(t *testing.T) {
 	t.Parallel()
 	for i, ill := range ills {
 		t.Run(fmt.Sprintf("%s_%d", ill.code, i), func(t *testing.T) {
 			t.Parallel()
-			l, tree := newDiscardLab(t)
-			w := &ward{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+			w := newWard(t)
+			l := w.lab
 			if found := l.findings(); len(found) > 0 {
 				t.Fatalf("before: %+v", found)
 			}
@@ -380,8 +508,8 @@ func TestAMendThatFailsOrIsKilledAtAnyStepIsTakenUpByTheNext(t *testing.T) {
 		if !ill.steps {
 			continue
 		}
-		l, tree := newDiscardLab(t)
-		w := &ward{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+		w := newWard(t)
+		l := w.lab
 		ill.wreck(w)
 		fix := []string{"git-agency", "doctor", "--fix", sweepID}
 		points, restore := l.points(sweep{argv: fix}), l.save()

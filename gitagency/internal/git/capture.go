@@ -76,6 +76,30 @@ func (r *Repo) Capture(ctx context.Context, s Snapshot) (Captured, error) {
 	return got, err
 }
 
+// Covers reports whether everything that an earlier capture of a tree holds is also in a later one. No two
+// captures are the same commit, so what only they hold is compared by content and author.
+func (r *Repo) Covers(ctx context.Context, later, earlier string) (bool, error) {
+	lacks, err := r.contents(ctx, earlier, later)
+	if err != nil || len(lacks) == 0 {
+		return err == nil, err
+	}
+	has, err := r.contents(ctx, later, earlier)
+	return !slices.ContainsFunc(lacks, func(line string) bool { return !slices.Contains(has, line) }), err
+}
+
+// contents lists tree and author of the commits that are in one and not in another.
+func (r *Repo) contents(ctx context.Context, in, notIn string) ([]string, error) {
+	if in == "" {
+		return nil, nil
+	}
+	args := []string{"rev-list", "--no-commit-header", "--format=%T %ae", in}
+	if notIn != "" {
+		args = append(args, "--not", notIn)
+	}
+	out, err := r.read(ctx, place{}, args...)
+	return strings.FieldsFunc(string(out), func(c rune) bool { return c == '\n' }), err
+}
+
 // captureOnto adds what has appeared in a tree since it was captured. What is missing from it means
 // nothing: somebody was removing it.
 func (r *Repo) captureOnto(ctx context.Context, s Snapshot) (Captured, error) {

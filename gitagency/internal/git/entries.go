@@ -18,7 +18,7 @@ import (
 type Entry struct {
 	Worktree
 	Name  string   // of its directory below <common dir>/worktrees
-	Flaws []string // its files that are missing, empty or unreadable, of those that git cannot do without
+	Flaws []string // its files that say nothing, or what cannot be, of those that git cannot do without
 	Used  bool     // something was checked out there once
 }
 
@@ -41,10 +41,14 @@ func (r *Repo) entry(name string) Entry {
 	dir := r.AdminDir(name)
 	e := Entry{Name: name}
 	e.Worktree, _ = readAdminEntry(dir)
-	for _, file := range []string{"gitdir", "commondir", "HEAD"} {
-		if data, err := readSmall(dir, file); err != nil || strings.TrimSpace(string(data)) == "" {
-			e.Flaws = append(e.Flaws, file)
-		}
+	if e.Path == "" {
+		e.Flaws = append(e.Flaws, "gitdir")
+	}
+	if !r.leadsToCommon(dir) {
+		e.Flaws = append(e.Flaws, "commondir")
+	}
+	if !isOID(e.Head) && !strings.HasPrefix(e.Branch, "refs/") {
+		e.Flaws = append(e.Flaws, "HEAD")
 	}
 	for _, sign := range []string{"index", "logs"} {
 		if _, err := os.Lstat(filepath.Join(dir, sign)); err == nil {
@@ -52,6 +56,25 @@ func (r *Repo) entry(name string) Entry {
 		}
 	}
 	return e
+}
+
+// leadsToCommon reports whether an entry says that it is one of this repository's. Where it leads is also
+// where git takes its configuration from.
+func (r *Repo) leadsToCommon(dir string) bool {
+	data, err := readSmall(dir, "commondir")
+	path := strings.TrimRight(string(data), "\r\n")
+	if err != nil || path == "" {
+		return false
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	there, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	here, err := os.Stat(r.CommonDir)
+	return err == nil && os.SameFile(there, here)
 }
 
 // LinkedTo is the git directory that the .git of a tree leads to; empty when it leads nowhere. A tree
@@ -71,14 +94,19 @@ func LinkedTo(tree string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path, ok := strings.CutPrefix(strings.TrimSuffix(string(data), "\n"), "gitdir: ")
-	if !ok || path == "" {
-		return "", nil
+	return parseDotGit(tree, data), nil
+}
+
+// parseDotGit reads a .git that is a file, as git does; empty when git would make nothing of it.
+func parseDotGit(tree string, data []byte) string {
+	path, ok := strings.CutPrefix(strings.TrimRight(string(data), "\r\n"), "gitdir: ")
+	switch {
+	case !ok || path == "":
+		return ""
+	case !filepath.IsAbs(path):
+		return filepath.Join(tree, path)
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(tree, path)
-	}
-	return path, nil
+	return path
 }
 
 // Relink ties a tree and its entry together again: whatever of the entry is missing is written anew,
@@ -88,6 +116,9 @@ func (r *Repo) Relink(ctx context.Context, w Registration) error {
 	dir := r.AdminDir(w.Name)
 	if fi, err := os.Lstat(filepath.Join(w.Tree, ".git")); err == nil && !fi.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a file", filepath.Join(w.Tree, ".git"))
+	}
+	if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
+		return fmt.Errorf("%s is not a directory", dir) // a link, to what is not ours to write to
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -102,7 +133,7 @@ func (r *Repo) Relink(ctx context.Context, w Registration) error {
 		}
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "index")); errors.Is(err, fs.ErrNotExist) {
-		if _, err := r.change(ctx, place{gitDir: dir, tree: w.Tree}, "read-tree", "HEAD"); err != nil {
+		if err := r.makeIndex(ctx, w, dir); err != nil {
 			return err
 		}
 	}
@@ -110,34 +141,62 @@ func (r *Repo) Relink(ctx context.Context, w Registration) error {
 		return err
 	}
 	// The last thing, so that whoever finds it finds all of it.
-	return durable.WriteFile(filepath.Join(dir, "gitdir"), []byte(filepath.Join(w.Tree, ".git")+"\n"), 0o644)
+	return r.PointAt(w.Name, w.Tree)
 }
 
-// RepairEntry makes an entry of somebody else's readable for git again, from what is left of it. One that
-// nothing was ever checked out in is taken away. It returns false when only its owner can know.
-func (r *Repo) RepairEntry(e Entry) (bool, error) {
+// PointAt makes an entry say where its tree is, or was.
+func (r *Repo) PointAt(name, tree string) error {
+	return durable.WriteFile(filepath.Join(r.AdminDir(name), "gitdir"), []byte(filepath.Join(tree, ".git")+"\n"), 0o644)
+}
+
+// makeIndex gives an entry the index of the commit that its HEAD is at. Git is pointed at the repository,
+// not at the entry: whoever works in the tree can have written a configuration there.
+func (r *Repo) makeIndex(ctx context.Context, w Registration, dir string) error {
+	head, _, err := r.tips(ctx, Snapshot{Name: w.Name, Branch: w.Branch})
+	if err != nil || head == "" {
+		return err
+	}
+	_, err = r.change(ctx, place{env: []string{"GIT_INDEX_FILE=" + filepath.Join(dir, "index")}}, "read-tree", head)
+	return err
+}
+
+// RepairEntry makes an entry of somebody else's readable for git again, as far as that can be known from
+// what is left of it. One that nothing was ever checked out in is taken away.
+func (r *Repo) RepairEntry(e Entry) error {
 	if !e.Used {
-		return true, r.RemoveAdmin(e.Name)
+		return r.RemoveAdmin(e.Name)
 	}
-	dir := r.AdminDir(e.Name)
 	for _, flaw := range e.Flaws {
-		content := ""
-		switch flaw {
-		case "commondir":
-			content = "../.."
-		case "HEAD":
-			if log := r.logged(Snapshot{Name: e.Name}); len(log) > 0 && isOID(log[0]) {
-				content = log[0]
-			}
+		content, known := r.repair(e, flaw)
+		if !known {
+			continue
 		}
-		if content == "" {
-			return false, nil
-		}
-		if err := durable.WriteFile(filepath.Join(dir, flaw), []byte(content+"\n"), 0o644); err != nil {
-			return false, err
+		if err := durable.WriteFile(filepath.Join(r.AdminDir(e.Name), flaw), []byte(content+"\n"), 0o644); err != nil {
+			return err
 		}
 	}
-	return true, nil
+	return nil
+}
+
+// Beyond lists the flaws of an entry that only its owner can mend: what was there cannot be known any more.
+func (r *Repo) Beyond(e Entry) []string {
+	return slices.DeleteFunc(slices.Clone(e.Flaws), func(flaw string) bool {
+		_, known := r.repair(e, flaw)
+		return known || !e.Used
+	})
+}
+
+// repair is what a file of an entry must have held.
+func (r *Repo) repair(e Entry, flaw string) (content string, known bool) {
+	switch flaw {
+	case "commondir":
+		return "../..", true
+	case "HEAD":
+		if log := r.logged(Snapshot{Name: e.Name}); len(log) > 0 {
+			return log[0], true
+		}
+	}
+	return "", false
 }
 
 // Unlock removes git's own mark that a worktree is still being made.

@@ -179,3 +179,57 @@ func TestExcludeKeepsASymlinkThatLeadsNowhereYet(t *testing.T) {
 		t.Errorf("after the undo the link is gone: %q, %v", got, err)
 	}
 }
+
+func TestUnexcludeTakesALineBackWithoutHavingBeenThere(t *testing.T) {
+	t.Parallel()
+	const line = "/.agency/"
+	for name, c := range map[string]struct {
+		before string // "-" for no file
+		state  string
+	}{
+		"no file":           {"-", ExcludeAbsent},
+		"empty":             {"", ExcludeEnded},
+		"a line":            {"*.o\n", ExcludeEnded},
+		"a line, not ended": {"*.o", ExcludeUnended},
+		"there already":     {"*.o\n/.agency/\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			repo := l.open()
+			dir := filepath.Join(repo.CommonDir, "info")
+			l.must(os.RemoveAll(dir))
+			l.must(os.Mkdir(dir, 0o755))
+			if c.before != "-" {
+				l.put(dir, "exclude", c.before)
+			}
+			before := states(t, dir)
+			state, err := repo.ExcludeState(line)
+			if l.must(err); state != c.state {
+				t.Errorf("it is %q", state)
+			}
+			_, err = repo.Exclude(line)
+			l.must(err)
+			l.must(repo.Unexclude(line, state))
+			requireSame(t, "afterwards", states(t, dir), before)
+			l.must(repo.Unexclude(line, state)) // twice is fine
+			requireSame(t, "after twice", states(t, dir), before)
+		})
+	}
+}
+
+func TestUnexcludeLeavesWhatSomebodyAddedSince(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	dir := filepath.Join(repo.CommonDir, "info")
+	for _, now := range []string{"/.agency/\n*.a\n", "x/.agency/\n", "/.agency/", ""} {
+		for _, before := range []string{ExcludeAbsent, ExcludeEnded, ExcludeUnended, "", "nonsense"} {
+			l.put(dir, "exclude", now)
+			l.must(repo.Unexclude("/.agency/", before))
+			if got, err := os.ReadFile(filepath.Join(dir, "exclude")); string(got) != now || err != nil {
+				t.Errorf("%q, which was %q, is %q now, %v", now, before, got, err)
+			}
+		}
+	}
+}

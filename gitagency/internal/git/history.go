@@ -87,7 +87,7 @@ func (r *Repo) logged(s Snapshot) []string {
 	var commits []string
 	seen := map[string]bool{}
 	for _, line := range slices.Backward(strings.Split(string(data), "\n")) {
-		if fields := strings.Fields(line); len(fields) > 1 && !seen[fields[1]] && len(commits) < most {
+		if fields := strings.Fields(line); len(fields) > 1 && isOID(fields[1]) && !seen[fields[1]] && len(commits) < most {
 			seen[fields[1]] = true
 			commits = append(commits, fields[1])
 		}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -15,84 +14,135 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// AtWork reports whether a git of somebody else's works in this repository now: its lock files are then
-// in use, and an entry that looks half made is being made. trees are the worktrees of the repository.
-// Where it cannot be told, it is said to.
-func (r *Repo) AtWork(trees []string) bool {
+// AtWork says which git of somebody else's works in this repository now; empty when none does. While one
+// does, lock files are in use, and an entry that looks half made is being made. It must be asked after
+// what it is to excuse was seen: what began later cannot have made that. trees are the worktrees of the
+// repository. Where it cannot be told, there is one.
+func (r *Repo) AtWork(trees []string) (who string) {
 	gits, ok := proc.Running(func(name string) bool {
-		return name == "git" || strings.HasPrefix(name, "git-") && name != "git-agency"
+		return name == "git" || strings.HasPrefix(name, "git-") && !strings.HasPrefix(name, "git-agency") // ours are seen by their lock
 	})
 	if !ok {
+		return "a git, perhaps,"
+	}
+	var dirs []fs.FileInfo
+	for _, dir := range append([]string{r.CommonDir, r.TopLevel}, trees...) {
+		if fi, err := os.Stat(dir); err == nil {
+			dirs = append(dirs, fi)
+		}
+	}
+	for _, p := range gits {
+		switch {
+		case p.PID == os.Getppid() && !r.inHook: // "git agency …", waiting for us
+		case p.Hidden && r.mayChange(p.UID), !p.Hidden && p.Reaches(dirs, named(p)...):
+			return fmt.Sprintf("pid %d (%s)", p.PID, called(p.Args))
+		}
+	}
+	return ""
+}
+
+// called is how somebody typed a command, more or less.
+func called(args []string) string {
+	if len(args) == 0 {
+		return "git"
+	}
+	return strings.Join(append([]string{filepath.Base(args[0])}, args[1:min(len(args), 4)]...), " ")
+}
+
+// mayChange reports whether somebody can write to the repository, as far as its mode says.
+func (r *Repo) mayChange(uid uint32) bool {
+	fi, err := os.Stat(r.CommonDir)
+	if err != nil {
 		return true
 	}
-	owner, known := ownerOf(r.CommonDir)
-	return slices.ContainsFunc(gits, func(p proc.Process) bool {
-		switch {
-		case p.PID == os.Getppid() && !r.inHook:
-			return false // "git agency …", waiting for us
-		case p.Dir == "":
-			return !known || p.UID == owner
-		}
-		return r.mentions(p, trees)
-	})
+	stat, ok := fi.Sys().(*syscall.Stat_t)
+	return !ok || uid == 0 || uid == stat.Uid || fi.Mode().Perm()&0o022 != 0
 }
 
-// mentions reports whether a process stands in the repository, or was pointed at it from elsewhere.
-func (r *Repo) mentions(p proc.Process, trees []string) bool {
-	for _, dir := range append([]string{r.CommonDir, r.TopLevel}, trees...) {
-		if dir == "" {
-			continue
-		}
-		if p.Dir == dir || strings.HasPrefix(p.Dir, dir+"/") {
-			return true
-		}
-		named := func(word string) bool { return strings.HasSuffix(word, dir) || strings.Contains(word, dir+"/") }
-		if slices.ContainsFunc(p.Args, named) {
-			return true
-		}
-		if slices.ContainsFunc(p.Env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_") && named(kv) }) {
-			return true
+// named lists what a process was started with that may be a path: a git can be pointed at a repository
+// that it does not stand in.
+func named(p proc.Process) []string {
+	const most = 64 // options that say where come first
+	var paths []string
+	for _, word := range p.Args[:min(len(p.Args), most)] {
+		_, value, option := strings.Cut(word, "=")
+		if paths = append(paths, word); option {
+			paths = append(paths, value)
 		}
 	}
-	return false
+	for _, kv := range p.Env {
+		if name, value, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "GIT_") && value != "" {
+			paths = append(paths, value)
+		}
+	}
+	return paths
 }
 
-// Locks lists the lock files of git's that are there, relative to the common dir. One is stale when no
-// git is at work; nothing in it says so.
-func (r *Repo) Locks() ([]string, error) {
-	var locks []string
-	shallow := []string{".", "info", "objects", "objects/info"}
-	deep := []string{"refs", "worktrees"}
+// Lock is a lock file of git's.
+type Lock struct {
+	Rel  string // its name from the common dir
+	seen fs.FileInfo
+}
+
+// Locks lists the lock files of git's that are there. One is stale when no git is at work; nothing in it
+// says so.
+func (r *Repo) Locks() ([]Lock, error) {
+	var locks []Lock
+	add := func(rel string) {
+		if fi, err := os.Lstat(filepath.Join(r.CommonDir, rel)); err == nil && strings.HasSuffix(rel, ".lock") {
+			locks = append(locks, Lock{rel, fi})
+		}
+	}
+	shallow := []string{".", "info", "objects", "objects/info", "objects/info/commit-graphs", "objects/pack"}
+	deep := []string{"refs", "logs", "worktrees"}
 	for _, dir := range shallow {
 		entries, err := os.ReadDir(filepath.Join(r.CommonDir, dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		for _, e := range entries {
-			if e.Type().IsRegular() && strings.HasSuffix(e.Name(), ".lock") {
-				locks = append(locks, filepath.Join(dir, e.Name()))
+			if e.Type().IsRegular() {
+				add(filepath.Join(dir, e.Name()))
 			}
 		}
 	}
 	for _, dir := range deep {
-		err := r.files(dir, func(rel string) {
-			if strings.HasSuffix(rel, ".lock") {
-				locks = append(locks, rel)
-			}
-		})
-		if err != nil {
+		if err := r.files(dir, add); err != nil {
 			return nil, err
 		}
 	}
 	return locks, nil
 }
 
-// RemoveLock removes a lock file that Locks listed. The caller knows that it is stale.
-func (r *Repo) RemoveLock(rel string) error {
-	if !filepath.IsLocal(rel) || !strings.HasSuffix(rel, ".lock") {
-		return fmt.Errorf("%q is not a lock of git's", rel)
+// RemoveLock removes a lock file that Locks listed. The caller knows that it is stale; one that somebody
+// has taken since is not.
+func (r *Repo) RemoveLock(l Lock) error {
+	path := filepath.Join(r.CommonDir, l.Rel)
+	now, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return durable.Remove(filepath.Join(r.CommonDir, rel))
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(now, l.seen) || !now.ModTime().Equal(l.seen.ModTime()) {
+		return fmt.Errorf("%s was taken by another git meanwhile", path)
+	}
+	return durable.Remove(path)
+}
+
+// Blocker is a ref that is neither a file nor a link, and on which a git that looks at it hangs; empty when
+// there is none.
+func (r *Repo) Blocker() (path string, err error) {
+	root := filepath.Join(r.CommonDir, "refs")
+	err = filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !d.Type().IsRegular() && d.Type()&fs.ModeSymlink == 0 {
+			path = at
+			return fs.SkipAll
+		}
+		return nil // what cannot be listed is said where it is looked for
+	})
+	return path, err
 }
 
 // OrphanLogs lists the refs that have a log and do not exist.
@@ -168,16 +218,4 @@ func (r *Repo) files(dir string, found func(rel string)) error {
 		return nil
 	})
 	return err
-}
-
-func ownerOf(path string) (uint32, bool) {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return 0, false
-	}
-	stat, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, false
-	}
-	return stat.Uid, true
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,15 +35,53 @@ func Running(named func(name string) bool) (processes []Process, ok bool) {
 		if fi, err := os.Stat(dir); err == nil {
 			p.UID = fi.Sys().(*syscall.Stat_t).Uid
 		}
-		switch p.Dir, err = os.Readlink(filepath.Join(dir, "cwd")); {
+		switch _, err := os.Stat(filepath.Join(dir, "cwd")); {
 		case errors.Is(err, fs.ErrPermission):
-			p.Dir = ""
+			p.Hidden = true
 		case err != nil:
 			continue // it has ended
 		}
 		processes = append(processes, p)
 	}
 	return processes, len(entries) > 0
+}
+
+// Reaches reports whether a process stands in one of these directories or below, or one of the paths, as
+// it would read them, leads there. Directories are compared by what they are: what is mounted twice, or
+// seen from another namespace, has other names.
+func (p Process) Reaches(dirs []fs.FileInfo, paths ...string) bool {
+	at := filepath.Join("/proc", strconv.Itoa(p.PID))
+	for _, path := range append([]string{"."}, paths...) {
+		from := at + "/cwd/"
+		if filepath.IsAbs(path) {
+			from = at + "/root"
+		}
+		if below(from+path, dirs) {
+			return true
+		}
+	}
+	return false
+}
+
+// below reports whether a path leads to one of these directories, or into it.
+func below(path string, dirs []fs.FileInfo) bool {
+	fi, err := os.Stat(path)
+	if err != nil || !fi.IsDir() {
+		path = path[:strings.LastIndexByte(path, '/')] // what is not there yet would be made there; ".." is not to be read here
+		fi, err = os.Stat(path)
+	}
+	for range 4096 { // no path is longer
+		if err != nil || slices.ContainsFunc(dirs, func(dir fs.FileInfo) bool { return os.SameFile(dir, fi) }) {
+			return err == nil
+		}
+		path += "/.."
+		var above fs.FileInfo
+		if above, err = os.Stat(path); err == nil && os.SameFile(above, fi) {
+			return false // the root
+		}
+		fi = above
+	}
+	return false
 }
 
 // ended reads the state in "pid (name) state …", where a name may hold anything: a zombie changes nothing

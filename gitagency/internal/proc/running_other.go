@@ -2,5 +2,10 @@
 
 package proc
 
+import "io/fs"
+
 // Running cannot be told on this system.
 func Running(func(name string) bool) ([]Process, bool) { return nil, false }
+
+// Reaches cannot be told on this system.
+func (Process) Reaches([]fs.FileInfo, ...string) bool { return true }

@@ -88,6 +88,29 @@ func (s Store) Relocate(from, to, commonDir string, now time.Time) error {
 	return s.DropRepo(from)
 }
 
+// Closed reports whether the record in a directory is one that we may not read, and its path.
+func Closed(dir string) (meta string, closed bool) {
+	_, err := durable.ReadFile(metaPath(dir), maxRecord)
+	return metaPath(dir), errors.Is(err, fs.ErrPermission)
+}
+
+// RemoveRecord removes a record and its directory. A directory that holds anything else, as a tree, stays
+// with all that is in it, and is an error.
+func RemoveRecord(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		known := []string{metaPath(dir), intentPath(dir), eventsPath(dir), Done(filepath.Join(dir, "tree"))}
+		if !slices.Contains(known, path) && !strings.HasPrefix(e.Name(), durable.TempPrefix) {
+			return &fs.PathError{Op: "remove", Path: path, Err: errors.New("it is not part of the record")}
+		}
+	}
+	return durable.RemoveTree(dir)
+}
+
 // Remnant is what is left of the record in a directory, as text.
 func Remnant(dir string) string {
 	data, err := durable.ReadFile(metaPath(dir), maxRecord)

@@ -1,0 +1,180 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const movedID = "fedcba9876543210"
+
+func TestReposAreKnownByTheirDirectories(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for name, content := range map[string]string{
+		"1111111111111111": `{"repo_id": "another", "common_dir": "/other/.git"}`,
+		"2222222222222222": `{"common_dir": "/half`,
+		"3333333333333333": `[]`,
+		"4444444444444444": `{"common_dir": "` + strings.Repeat("x", maxRecord) + `"}`,
+		".tmp-5":           `{"common_dir": "/temporary/.git"}`,
+	} {
+		must(t, os.MkdirAll(s.RepoDir(name), 0o700))
+		must(t, os.WriteFile(filepath.Join(s.RepoDir(name), "repo.json"), []byte(content), 0o600))
+	}
+	must(t, os.MkdirAll(filepath.Join(s.RepoDir("6666666666666666"), "repo.json"), 0o700))
+	must(t, os.WriteFile(s.RepoDir("file"), nil, 0o600))
+	repos, err := s.Repos()
+	must(t, err)
+	got := map[string]string{}
+	for _, r := range repos {
+		got[r.RepoID] = r.CommonDir
+	}
+	want := map[string]string{
+		repoID: "/repo/.git", "1111111111111111": "/other/.git", "2222222222222222": "", "3333333333333333": "", "4444444444444444": "", "6666666666666666": "",
+	}
+	for id, dir := range want {
+		if have, there := got[id]; have != dir || !there {
+			t.Errorf("%s is at %q, %v", id, have, there)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("there are %q", got)
+	}
+	if repos, err := (Store{Root: filepath.Join(s.Root, "nowhere")}).Repos(); len(repos) > 0 || err != nil {
+		t.Errorf("%v, %v", repos, err)
+	}
+}
+
+func TestWhatIsKeptForARepositoryMovesWithIt(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	m := add(t, s, invID)
+	must(t, os.WriteFile(filepath.Join(s.SandboxTreePath(repoID, invID), "work"), []byte("w"), 0o644))
+	must(t, os.MkdirAll(s.WorktreeTreePath(repoID, wtID), 0o755))
+	must(t, s.Relocate(repoID, movedID, "/moved/.git", at(9)))
+	must(t, s.Relocate(repoID, movedID, "/moved/.git", at(9))) // twice is fine
+	if exists(s.RepoDir(repoID)) {
+		t.Error("something is left where it was")
+	}
+	if data, err := os.ReadFile(filepath.Join(s.SandboxTreePath(movedID, invID), "work")); string(data) != "w" || err != nil {
+		t.Errorf("the work is %q, %v", data, err)
+	}
+	if e := s.Invocation(movedID, invID, nil); e.Record != m { // it still says where it was
+		t.Errorf("the record is %+v", e.Record)
+	}
+	if !exists(s.WorktreeTreePath(movedID, wtID)) {
+		t.Error("the worktree was lost")
+	}
+	repos, err := s.Repos()
+	must(t, err)
+	if len(repos) != 1 || repos[0].CommonDir != "/moved/.git" || !slices.Equal(repos[0].Formerly, []string{repoID}) {
+		t.Errorf("there is %+v", repos)
+	}
+}
+
+func TestAMoveReplacesNothingAndIsTakenUpAgain(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	add(t, s, invID)
+	must(t, os.MkdirAll(s.WorktreeTreePath(repoID, wtID), 0o755))
+	inTheWay := filepath.Join(s.WorktreeTreePath(movedID, wtID), "work")
+	must(t, os.MkdirAll(filepath.Dir(inTheWay), 0o755))
+	must(t, os.WriteFile(inTheWay, []byte("theirs"), 0o644))
+	if err := s.Relocate(repoID, movedID, "/moved/.git", at(9)); !errors.Is(err, fs.ErrExist) {
+		t.Fatalf("it ended with %v", err)
+	}
+	if data, err := os.ReadFile(inTheWay); string(data) != "theirs" || err != nil {
+		t.Errorf("what was there is %q, %v", data, err)
+	}
+	if !exists(s.WorktreeTreePath(repoID, wtID)) {
+		t.Error("what was to move is gone")
+	}
+	must(t, os.RemoveAll(s.WorktreeDir(movedID, wtID)))
+	must(t, s.Relocate(repoID, movedID, "/moved/.git", at(9)))
+	if !exists(s.WorktreeTreePath(movedID, wtID)) || !exists(s.SandboxTreePath(movedID, invID)) || exists(s.RepoDir(repoID)) {
+		t.Error("the second time did not finish it")
+	}
+}
+
+func TestAMoveDoesNotTakeTheRecordsOfAnother(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	add(t, s, invID)
+	must(t, s.EnsureRepo(movedID, "/another/.git", at(0)))
+	if err := s.Relocate(repoID, movedID, "/moved/.git", at(9)); err == nil {
+		t.Error("the place of another repository was taken")
+	}
+	if !exists(s.SandboxTreePath(repoID, invID)) {
+		t.Error("what was to move is gone")
+	}
+}
+
+func TestIDsAreNamesThatAreIDs(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for _, name := range []string{invID, wtID, ".tmp-x", "x", invID + "x", "20269999999999-b7c9"} {
+		must(t, os.MkdirAll(filepath.Join(s.RepoDir(repoID), "invocations", name), 0o700))
+	}
+	if got, err := s.IDs(repoID, "invocations"); !slices.Equal(got, []string{wtID, invID}) || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := s.IDs("nowhere", "invocations"); len(got) > 0 || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestARecordIsRemovedWithItsDirectoryUnlessThatHoldsMore(t *testing.T) {
+	t.Parallel()
+	for name, goes := range map[string]bool{
+		"meta.json": true, "intent.json": true, "events.jsonl": true, ".tmp-meta.json-1": true, ".done/half": true,
+		"tree/work": false, ".aside/work": false, "notes": false, "meta.json.bak": false,
+	} {
+		dir := filepath.Join(t.TempDir(), "record")
+		for _, file := range []string{"meta.json", name} {
+			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o700))
+			must(t, os.WriteFile(filepath.Join(dir, file), []byte("x"), 0o600))
+		}
+		if err := RemoveRecord(dir); (err == nil) != goes {
+			t.Errorf("with %s it ended with %v", name, err)
+		}
+		if exists(dir) == goes || !goes && (!exists(filepath.Join(dir, name)) || !exists(filepath.Join(dir, "meta.json"))) {
+			t.Errorf("with %s: the directory is there: %v", name, exists(dir))
+		}
+	}
+	must(t, RemoveRecord(filepath.Join(t.TempDir(), "nowhere")))
+}
+
+func TestARemnantIsTextWhateverIsLeft(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		`{"half": `:      `{"half": `,
+		"a\x00b\xffc":    "a?b?c",
+		"":               "",
+		"line\nline\r\n": "line\nline\r\n",
+	} {
+		dir := t.TempDir()
+		must(t, os.WriteFile(metaPath(dir), []byte(content), 0o600))
+		if got := Remnant(dir); got != want {
+			t.Errorf("of %q there is %q left", content, got)
+		}
+	}
+	if got := Remnant(t.TempDir()); got != "" {
+		t.Errorf("of nothing there is %q left", got)
+	}
+}
+
+func TestARecordIsClosedToWhoMayNotReadIt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, closed := Closed(dir); closed {
+		t.Error("one that is not there is closed")
+	}
+	must(t, os.WriteFile(metaPath(dir), nil, 0))
+	if meta, closed := Closed(dir); closed != (os.Geteuid() != 0) || meta != metaPath(dir) {
+		t.Errorf("%s is closed: %v", meta, closed)
+	}
+}
