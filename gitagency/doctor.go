@@ -157,8 +157,8 @@ func (r *Repository) nothingWrong(id string) error {
 // checks are what a repository is examined for, in the order in which findings are shown.
 func checks() []check {
 	return []check{
-		{[]string{"data-dir-missing", "data-dir-open"}, (*examination).dataDir},
 		{[]string{"moved-repository"}, (*examination).movedRepository},
+		{[]string{"data-dir-missing", "data-dir-open"}, (*examination).dataDir},
 		{[]string{"stale-lock"}, (*examination).locks},
 		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "foreign-tree", "unlinked-tree", "missing-branch", "leftovers"}, (*examination).integrationWorktrees},
 		{[]string{"interrupted-discard", "half-discarded", "wrong-marker"}, (*examination).sandboxes},
@@ -198,7 +198,7 @@ type examination struct {
 	entries     map[string]git.Entry // git's own, by name
 	refs        map[string]string    // where the refs are that belong to ids; empty when they are not
 	elsewhere   map[string]bool      // ids whose records are on their way from where the repository was
-	unmounted   bool                 // the data directory is not there, so nothing can be said of what is in it
+	unmounted   bool                 // a data directory is not there, so nothing can be said of what has no record
 }
 
 // look runs every check. One that fails does not hide what the others find.
@@ -289,6 +289,12 @@ func (x *examination) found(f Finding, mend func(context.Context) error) {
 	x.findings = append(x.findings, f)
 }
 
+// known reports whether there is anything of an id on record.
+func (x *examination) known(id string) bool {
+	_, there := store.Taken(x.store.InvocationDir(x.ID, id), x.store.SandboxDir(x.ID, id), x.store.WorktreeDir(x.ID, id))
+	return there || x.elsewhere[id]
+}
+
 // shellWord makes a word safe to paste into a shell, and to look at before: what would not show, or steer
 // the terminal, is spelled out.
 func shellWord(word string) string {
@@ -319,10 +325,8 @@ func (x *examination) owner(rel string) string {
 	for part := rel; part != "." && part != "/"; part = filepath.Dir(part) {
 		base := filepath.Base(part)
 		for len(base) >= idLength {
-			if ids.Valid(base[:idLength]) {
-				if _, there := store.Taken(x.store.InvocationDir(x.ID, base[:idLength]), x.store.SandboxDir(x.ID, base[:idLength]), x.store.WorktreeDir(x.ID, base[:idLength])); there {
-					return base[:idLength]
-				}
+			if ids.Valid(base[:idLength]) && x.known(base[:idLength]) {
+				return base[:idLength]
 			}
 			base = base[1:]
 		}
@@ -334,26 +338,23 @@ const idLength = len("20060102150405-0000")
 
 // dataDir looks at the directory that everything lies in.
 func (x *examination) dataDir(context.Context) error {
-	if _, there := store.Taken(x.store.RepoDir(x.ID)); there {
-		return x.openDataDir()
-	}
-	// There is no record at all; if git knows trees of ours, they are elsewhere.
-	for _, e := range x.entries {
-		place, ours := x.ofADataDir(e)
-		if !ours {
+	for _, name := range x.entryNames() {
+		place, ours := dataDirOf(name, x.entries[name].Path)
+		if _, there := store.Taken(place); !ours || there || x.known(name) {
 			continue
 		}
-		if _, there := store.Taken(place); !there {
-			x.unmounted = true
-			x.found(Finding{
-				Code: "data-dir-missing", ID: "data-dir", Path: place, AtRisk: true,
-				What: "git knows trees there, but the directory is gone: not mounted, or moved",
-				Mend: "git config --global agency.dataDir <where it is now>",
-			}, nil)
-			return nil
-		}
+		x.found(Finding{
+			Code: "data-dir-missing", ID: "data-dir", Path: place, AtRisk: true,
+			What: "git knows trees there, but the directory is gone: not mounted, or moved",
+			Mend: "git config --global agency.dataDir <where it is now>",
+		}, nil)
+		x.unmounted = true
+		break
 	}
-	return nil
+	if _, there := store.Taken(x.store.RepoDir(x.ID)); !there {
+		return nil
+	}
+	return x.openDataDir()
 }
 
 // openDataDir looks whether others can look into the data directory. One that holds more than what is
@@ -375,16 +376,4 @@ func (x *examination) openDataDir() error {
 		}, func(context.Context) error { return os.Chmod(dir, 0o700) })
 	}
 	return err
-}
-
-// ofADataDir is the data directory that an entry of git's has its tree in, if it looks like one.
-func (x *examination) ofADataDir(e git.Entry) (string, bool) {
-	if !ids.Valid(e.Name) || filepath.Base(e.Path) != "tree" || filepath.Base(filepath.Dir(e.Path)) != e.Name {
-		return "", false
-	}
-	repos := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(e.Path)))) // <data dir>/repos/<repo>/sandboxes/<id>/tree
-	if filepath.Base(repos) != "repos" {
-		return "", false
-	}
-	return filepath.Dir(repos), true
 }

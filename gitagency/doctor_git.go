@@ -23,7 +23,11 @@ var epoch time.Time
 // locks looks for lock files of git's that nobody can be using.
 func (x *examination) locks(context.Context) error {
 	locks, err := x.repo.Locks()
-	if err != nil || len(locks) == 0 || x.inUse() {
+	evidence := []string{}
+	for _, l := range locks {
+		evidence = append(evidence, filepath.Join(x.CommonDir, l.Rel))
+	}
+	if err != nil || x.inUse(evidence) {
 		return err
 	}
 	for _, l := range locks {
@@ -36,16 +40,16 @@ func (x *examination) locks(context.Context) error {
 	return nil
 }
 
-// inUse reports whether somebody is at work, so that what was seen just now need not be wrong.
-func (x *examination) inUse() bool {
-	if x.unsettled {
-		return true
+// inUse reports whether somebody is at work, so that the files that were seen just now need not be wrong.
+func (x *examination) inUse(evidence []string) bool {
+	if x.unsettled || len(evidence) == 0 {
+		return x.unsettled
 	}
 	trees := []string{}
 	for _, e := range x.entries {
 		trees = append(trees, e.Path)
 	}
-	who := x.repo.AtWork(trees)
+	who := x.repo.AtWork(trees, evidence)
 	if who != "" {
 		x.busy = who
 	}
@@ -55,12 +59,16 @@ func (x *examination) inUse() bool {
 // orphanLogs looks for logs of refs that do not exist: they keep git from making a ref of that name.
 func (x *examination) orphanLogs(ctx context.Context) error {
 	refs, err := x.repo.OrphanLogs(ctx)
-	if err != nil || len(refs) == 0 || x.inUse() {
+	evidence := []string{}
+	for _, ref := range refs {
+		evidence = append(evidence, x.repo.LogPath(ref))
+	}
+	if err != nil || x.inUse(evidence) {
 		return err
 	}
 	for _, ref := range refs {
 		f := Finding{
-			Code: "orphan-log", ID: x.owner("logs/" + ref), Path: filepath.Join(x.CommonDir, "logs", ref),
+			Code: "orphan-log", ID: x.owner("logs/" + ref), Path: x.repo.LogPath(ref),
 			What: "the log of " + ref + ", which does not exist",
 		}
 		mend := func(context.Context) error { return x.repo.RemoveLog(ref) }
@@ -94,7 +102,13 @@ func (x *examination) undecided(ref string) bool {
 // gitEntries looks at the linked worktrees that are nobody's but the user's.
 func (x *examination) gitEntries(context.Context) error {
 	half := func(e git.Entry) bool { return len(e.Flaws) > 0 || e.Locked && e.LockReason == "initializing" }
-	if !slices.ContainsFunc(slices.Collect(maps.Values(x.entries)), half) || x.inUse() {
+	evidence := []string{}
+	for name, e := range x.entries {
+		if half(e) {
+			evidence = append(evidence, x.repo.AdminDir(name))
+		}
+	}
+	if x.inUse(evidence) {
 		return nil
 	}
 	for _, name := range x.entryNames() {
@@ -146,18 +160,14 @@ func (x *examination) strays(ctx context.Context) error {
 	if x.unmounted || x.unsettled {
 		return nil
 	}
-	known := func(id string) bool {
-		_, there := store.Taken(x.store.InvocationDir(x.ID, id), x.store.SandboxDir(x.ID, id), x.store.WorktreeDir(x.ID, id))
-		return there || x.elsewhere[id]
-	}
 	for _, name := range x.entryNames() {
 		e := x.entries[name]
-		if !ids.Valid(name) || known(name) {
+		if !ids.Valid(name) || x.known(name) {
 			continue
 		}
 		f := Finding{ID: name, Path: x.repo.AdminDir(name)}
 		_, elsewhere, err := x.tied(e.Path, name)
-		place, ours := x.ofADataDir(e)
+		place, ours := dataDirOf(name, e.Path)
 		switch {
 		case err == nil && store.IsDir(e.Path) && elsewhere != "":
 			f.Code, f.What = "copied-entry", "its tree belongs to "+elsewhere+"; this repository is a copy of that one"
@@ -175,7 +185,7 @@ func (x *examination) strays(ctx context.Context) error {
 	for _, ref := range slices.Sorted(maps.Keys(refs)) {
 		id := strings.TrimPrefix(ref, sandboxRef(""))
 		e, registered := x.entries[id]
-		if !ids.Valid(id) || known(id) || registered && store.IsDir(e.Path) {
+		if !ids.Valid(id) || x.known(id) || registered && store.IsDir(e.Path) {
 			continue
 		}
 		s := subject{id: id, home: x.store.InvocationDir(x.ID, id), tree: x.store.SandboxTreePath(x.ID, id), branch: ref, marker: guard.Sandbox, ours: true}

@@ -97,7 +97,7 @@ func (x *examination) trees() []git.Worktree {
 		e := x.entries[name]
 		// What belongs to another repository, or to records kept elsewhere, is said of those.
 		here, _, err := x.tied(e.Path, name)
-		if _, kept := x.ofADataDir(e); err == nil && here && !kept {
+		if _, kept := dataDirOf(name, e.Path); err == nil && here && !kept {
 			trees = append(trees, e.Worktree)
 		}
 	}

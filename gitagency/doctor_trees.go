@@ -20,7 +20,7 @@ import (
 // sandboxes looks at every invocation.
 func (x *examination) sandboxes(ctx context.Context) error {
 	for _, e := range x.invocations {
-		if x.elsewhere[e.ID] || x.unmounted {
+		if x.elsewhere[e.ID] {
 			continue
 		}
 		s := subject{
@@ -54,7 +54,7 @@ func (x *examination) sandboxes(ctx context.Context) error {
 // integrationWorktrees looks at every worktree of a person's.
 func (x *examination) integrationWorktrees(ctx context.Context) error {
 	for _, e := range x.worktrees {
-		if x.elsewhere[e.ID] || x.unmounted {
+		if x.elsewhere[e.ID] {
 			continue
 		}
 		w := x.worktree(e)

@@ -53,6 +53,7 @@ type ListRequest struct {
 
 // Invocations lists invocations, the oldest first.
 func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
+	r.warnElsewhere()
 	only := ""
 	if req.Worktree != "" {
 		wt, err := r.Worktree(req.Worktree)
@@ -84,6 +85,7 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 // Invocation finds an invocation by its id or a unique prefix of it, never by its name. A broken one
 // answers to its full id only.
 func (r *Repository) Invocation(query string) (Invocation, error) {
+	r.warnElsewhere()
 	entries, err := r.store.Invocations(r.ID, r.busy)
 	if err != nil {
 		return Invocation{}, err

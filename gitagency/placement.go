@@ -5,6 +5,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -72,4 +73,33 @@ func checkReal(path string) error {
 		return &UnsafePathError{Path: path, Why: "leads to " + filepath.Join(real, filepath.Base(path))}
 	}
 	return nil
+}
+
+// dataDirOf is the data directory that git has the tree of an entry in, if it looks like one of ours:
+// <data dir>/repos/<repo>/<kind>/<id>/tree.
+func dataDirOf(name, tree string) (string, bool) {
+	around := filepath.Dir(tree)
+	repos := filepath.Dir(filepath.Dir(filepath.Dir(around)))
+	ours := ids.Valid(name) && filepath.Base(tree) == "tree" && filepath.Base(around) == name && filepath.Base(repos) == "repos"
+	return filepath.Dir(repos), ours
+}
+
+// warnElsewhere says, once, that git knows trees of ours that there are no records of: then an empty
+// listing means that one looks in the wrong place.
+func (r *Repository) warnElsewhere() {
+	if _, there := store.Taken(r.store.RepoDir(r.ID)); there {
+		return
+	}
+	r.wonder.Do(func() {
+		entries, err := r.git.Entries()
+		if err != nil {
+			return // who only lists is not told what else is wrong
+		}
+		for _, e := range entries {
+			if place, ours := dataDirOf(e.Name, e.Path); ours {
+				r.warn("there are no records of this repository in %s, but git knows trees in %s; 'git agency doctor' says more", r.DataDir, place)
+				return
+			}
+		}
+	})
 }

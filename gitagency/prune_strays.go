@@ -70,6 +70,11 @@ func (p *prunePlan) claim(id string) string {
 	if _, there := p.registered[id]; there {
 		return "git has a worktree of that id"
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.registered)) {
+		if place, ours := dataDirOf(name, p.registered[name]); ours && place != p.r.DataDir {
+			return "its record may be in " + place
+		}
+	}
 	for _, ref := range slices.Sorted(maps.Keys(p.refs)) {
 		// Branches of worktrees end in the last digits of their id only. Records can be elsewhere.
 		if strings.HasPrefix(ref, heads) && strings.HasSuffix(ref, "-"+ids.Suffix(id)) {

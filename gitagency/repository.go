@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
@@ -49,6 +50,7 @@ type Repository struct {
 	here        string // the directory the caller means by "here"
 	opts        Options
 	quarantined bool
+	wonder      sync.Once // why there are no records, aloud
 }
 
 // Open finds the repository that git itself would use, in the environment the caller received.

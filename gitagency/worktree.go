@@ -39,6 +39,7 @@ func (w Worktree) Err() error {
 // Worktrees lists the integration worktrees, the oldest first: those that are present and whole, or
 // with all set, every one.
 func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
+	r.warnElsewhere()
 	entries, err := r.store.Worktrees(r.ID, r.busy)
 	if err != nil {
 		return nil, err
@@ -55,6 +56,7 @@ func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
 // Worktree finds an integration worktree by its name, its id or a unique prefix of that; a query of
 // "" means the one that holds the directory the caller stands in.
 func (r *Repository) Worktree(query string) (Worktree, error) {
+	r.warnElsewhere()
 	entries, err := r.store.Worktrees(r.ID, r.busy)
 	if err != nil {
 		return Worktree{}, err

@@ -21,6 +21,7 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 	if err := checkWorktreeName(req.Name); err != nil {
 		return Worktree{}, err
 	}
+	r.warnElsewhere()
 	base, parent, err := r.startingPoint(ctx, req.From)
 	if err != nil {
 		return Worktree{}, err

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // hostile is what somebody who can write to the repository or the records may have put there, so that a
@@ -109,7 +110,7 @@ func TestWhatDoctorSaysHoldsOnItsLines(t *testing.T) {
 	w.write(filepath.Join(w.admin(sweepID), "gitdir"), to+"/.git\n")
 	w.write(filepath.Join(w.repo, ".git", name), "")
 	o := w.try(nil, "git-agency", "doctor")
-	if o.code != 4 || strings.ContainsAny(o.stdout, "\x1b\u202e\xff") {
+	if o.code != 4 || !utf8.ValidString(o.stdout) || strings.ContainsAny(o.stdout, "\x1b\u202e") {
 		t.Errorf("ended with %d: %q", o.code, o.stdout)
 	}
 	findings, _, _ := strings.Cut(o.stdout, "\n\n")

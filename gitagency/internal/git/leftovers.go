@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -16,9 +17,9 @@ import (
 
 // AtWork says which git of somebody else's works in this repository now; empty when none does. While one
 // does, lock files are in use, and an entry that looks half made is being made. It must be asked after
-// what it is to excuse was seen: what began later cannot have made that. trees are the worktrees of the
-// repository. Where it cannot be told, there is one.
-func (r *Repo) AtWork(trees []string) (who string) {
+// what it is to excuse, the evidence, was seen: what began later cannot have made that. trees are the
+// worktrees of the repository. Where it cannot be told, there is one.
+func (r *Repo) AtWork(trees, evidence []string) (who string) {
 	gits, ok := proc.Running(func(name string) bool {
 		return name == "git" || strings.HasPrefix(name, "git-") && !strings.HasPrefix(name, "git-agency") // ours are seen by their lock
 	})
@@ -34,7 +35,7 @@ func (r *Repo) AtWork(trees []string) (who string) {
 	for _, p := range gits {
 		switch {
 		case p.PID == os.Getppid() && !r.inHook: // "git agency …", waiting for us
-		case p.Hidden && r.mayChange(p.UID), !p.Hidden && p.Reaches(dirs, named(p)...):
+		case p.Hidden && made(p.UID, evidence), !p.Hidden && p.Reaches(dirs, named(p)...):
 			return fmt.Sprintf("pid %d (%s)", p.PID, called(p.Args))
 		}
 	}
@@ -49,14 +50,17 @@ func called(args []string) string {
 	return strings.Join(append([]string{filepath.Base(args[0])}, args[1:min(len(args), 4)]...), " ")
 }
 
-// mayChange reports whether somebody can write to the repository, as far as its mode says.
-func (r *Repo) mayChange(uid uint32) bool {
-	fi, err := os.Stat(r.CommonDir)
-	if err != nil {
-		return true
-	}
-	stat, ok := fi.Sys().(*syscall.Stat_t)
-	return !ok || uid == 0 || uid == stat.Uid || fi.Mode().Perm()&0o022 != 0
+// made reports whether one of these files is somebody's. Of a process that is not ours to look at, that is
+// all there is to go by.
+func made(uid uint32, files []string) bool {
+	return slices.ContainsFunc(files, func(path string) bool {
+		fi, err := os.Lstat(path)
+		if err != nil {
+			return false // gone, so there is nothing to be said of it
+		}
+		stat, ok := fi.Sys().(*syscall.Stat_t)
+		return !ok || stat.Uid == uid
+	})
 }
 
 // named lists what a process was started with that may be a path: a git can be pointed at a repository
@@ -172,7 +176,7 @@ func (r *Repo) OrphanLogs(ctx context.Context) ([]string, error) {
 
 // OnlyLogged lists the commits that the log of a ref names and that no ref holds.
 func (r *Repo) OnlyLogged(ctx context.Context, ref string) ([]string, error) {
-	data, err := durable.ReadFile(r.logPath(ref), 1<<22)
+	data, err := durable.ReadFile(r.LogPath(ref), 1<<22)
 	if err != nil {
 		return nil, err
 	}
@@ -193,9 +197,10 @@ func (r *Repo) OnlyLogged(ctx context.Context, ref string) ([]string, error) {
 }
 
 // RemoveLog removes the log of a ref that does not exist.
-func (r *Repo) RemoveLog(ref string) error { return durable.Remove(r.logPath(ref)) }
+func (r *Repo) RemoveLog(ref string) error { return durable.Remove(r.LogPath(ref)) }
 
-func (r *Repo) logPath(ref string) string {
+// LogPath is where the log of a ref lies.
+func (r *Repo) LogPath(ref string) string {
 	return filepath.Join(r.CommonDir, "logs", filepath.FromSlash(ref))
 }
 

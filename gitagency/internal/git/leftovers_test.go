@@ -136,15 +136,24 @@ func TestABlockerIsWhatGitWouldWaitFor(t *testing.T) {
 	}
 }
 
-func TestWhoMayChangeARepositoryIsSaidByItsMode(t *testing.T) {
+func TestAFileIsMadeByWhoeverOwnsIt(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	repo := l.open()
-	us, other := uint32(os.Geteuid()), uint32(os.Geteuid()+1)
-	for mode, others := range map[os.FileMode]bool{0o755: false, 0o700: false, 0o775: true, 0o757: true} {
-		l.must(os.Chmod(repo.CommonDir, mode))
-		if !repo.mayChange(us) || !repo.mayChange(0) || repo.mayChange(other) != others {
-			t.Errorf("%v: us %v, root %v, others %v", mode, repo.mayChange(us), repo.mayChange(0), repo.mayChange(other))
+	us := uint32(os.Geteuid())
+	file, nowhere := filepath.Join(l.dir, "a.txt"), filepath.Join(l.dir, "nowhere")
+	for _, c := range []struct {
+		uid   uint32
+		files []string
+		want  bool
+	}{
+		{us, []string{file}, true},
+		{us, []string{nowhere, file}, true},
+		{us + 1, []string{nowhere, file}, false},
+		{us, []string{nowhere}, false},
+		{us, nil, false},
+	} {
+		if got := made(c.uid, c.files); got != c.want {
+			t.Errorf("%d and %q: %v", c.uid, c.files, got)
 		}
 	}
 }
