@@ -21,12 +21,13 @@ import (
 
 // Finding is one thing that is wrong.
 type Finding struct {
-	Code   string `json:"code"` // stays the same; FindingCodes lists them
-	ID     string `json:"id"`   // what Fix takes: an invocation, a worktree, or a path in the git directory
-	Path   string `json:"path"`
-	What   string `json:"what"`         // a sentence part for people
-	AtRisk bool   `json:"work_at_risk"` // there is work that nothing else holds, and that a wrong step could lose
-	Mend   string `json:"mend"`         // the command that mends it
+	Code    string `json:"code"` // stays the same; FindingCodes lists them
+	ID      string `json:"id"`   // what Fix takes: an invocation, a worktree, or a path in the git directory
+	Path    string `json:"path"`
+	What    string `json:"what"`         // a sentence part for people
+	AtRisk  bool   `json:"work_at_risk"` // there is work that nothing else holds, and that a wrong step could lose
+	Mend    string `json:"mend"`         // the command that mends it
+	Outcome string `json:"outcome"`      // what Fix makes of it; empty where only a person can mend it
 
 	mend  func(ctx context.Context) error // nil where only a person can know
 	along bool                            // in the way of everybody, so that mending anything mends it too
@@ -157,10 +158,10 @@ func (r *Repository) nothingWrong(id string) error {
 // checks are what a repository is examined for, in the order in which findings are shown.
 func checks() []check {
 	return []check{
-		{[]string{"moved-repository"}, (*examination).movedRepository},
+		{[]string{"moved-repository", "damaged-repo"}, (*examination).movedRepository},
 		{[]string{"data-dir-missing", "data-dir-open"}, (*examination).dataDir},
 		{[]string{"stale-lock"}, (*examination).locks},
-		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "foreign-tree", "unlinked-tree", "missing-branch", "leftovers"}, (*examination).integrationWorktrees},
+		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*examination).integrationWorktrees},
 		{[]string{"interrupted-discard", "half-discarded", "wrong-marker"}, (*examination).sandboxes},
 		{[]string{"unclaimed-marker"}, (*examination).unclaimedMarkers},
 		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*examination).strays},
@@ -169,6 +170,32 @@ func checks() []check {
 		{[]string{"leftover-scratch"}, (*examination).scratch},
 		{[]string{"visible-markers"}, (*examination).exclude},
 	}
+}
+
+// outcomes says what mending makes of a finding, where that is always the same.
+var outcomes = map[string]string{
+	"data-dir-open":        "only you can look into it",
+	"moved-repository":     "records and trees come to where the repository is now",
+	"damaged-repo":         "it is written anew",
+	"stale-lock":           "the lock goes",
+	"interrupted-creation": "every trace of it goes",
+	"empty-record":         "the directory goes",
+	"moved-tree":           "the record names the new place",
+	"moved-data":           "record, tree and git know each other again",
+	"interrupted-archive":  "the rest goes; what is in no branch is kept as a ref",
+	"half-archived":        "the worktree stays as it is",
+	"missing-marker":       "it is written again",
+	"unlinked-tree":        "tree and repository are tied together again",
+	"missing-branch":       "it is made again where the tree was last",
+	"leftovers":            "the file goes",
+	"interrupted-discard":  "the rest goes; what was in it is kept as a ref",
+	"half-discarded":       "the sandbox stays as it is",
+	"copied-entry":         "this repository forgets it; the tree stays",
+	"damaged-entry":        "what can be known is written anew; an entry that was never used goes",
+	"initializing-entry":   "it is unlocked, so that git can work with it",
+	"orphan-log":           "the log goes",
+	"leftover-scratch":     "it goes",
+	"visible-markers":      "the line is added again",
 }
 
 type check struct {
@@ -285,6 +312,9 @@ func (x *examination) found(f Finding, mend func(context.Context) error) {
 	f.mend = mend
 	if f.Mend == "" {
 		f.Mend = "git agency doctor --fix " + shellWord(f.ID)
+	}
+	if f.Outcome == "" && mend != nil {
+		f.Outcome = outcomes[f.Code]
 	}
 	x.findings = append(x.findings, f)
 }

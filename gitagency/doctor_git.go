@@ -172,6 +172,8 @@ func (x *examination) strays(ctx context.Context) error {
 		case err == nil && store.IsDir(e.Path) && elsewhere != "":
 			f.Code, f.What = "copied-entry", "its tree belongs to "+elsewhere+"; this repository is a copy of that one"
 			x.found(f, func(context.Context) error { return x.repo.RemoveAdmin(name) })
+		case ours && (store.Store{Root: place}).Records(x.ID, name):
+			x.warn("%s is on record in another data directory; 'AGENCY_DATA_DIR=%s git agency doctor' looks there", name, shellWord(place))
 		case store.IsDir(e.Path) && ours:
 			f.Code, f.AtRisk, f.What = "other-data-dir", true, "its tree is in another data directory, "+place
 			f.Mend = "AGENCY_DATA_DIR=" + shellWord(place) + " git agency doctor"
@@ -192,7 +194,7 @@ func (x *examination) strays(ctx context.Context) error {
 		if x.checkedOutElsewhere(s) {
 			continue
 		}
-		x.found(Finding{Code: "orphan-branch", ID: id, Path: x.repo.RefPath(ref), AtRisk: true, What: "a branch of a sandbox that there is no record of"},
+		x.found(Finding{Code: "orphan-branch", ID: id, Path: x.repo.RefPath(ref), AtRisk: true, What: "a branch of a sandbox that there is no record of", Outcome: "it is kept as " + trashRef(id)},
 			func(ctx context.Context) error { return x.salvage(ctx, s, "there was no record at all") })
 	}
 	return nil

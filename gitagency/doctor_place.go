@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ func (x *examination) movedRepository(context.Context) error {
 	for _, r := range repos {
 		if r.RepoID == x.ID {
 			formerly = r.Formerly
+			x.damagedRepo(r)
 		}
 	}
 	for _, old := range repos {
@@ -48,10 +50,18 @@ func (x *examination) movedRepository(context.Context) error {
 		}
 		x.found(Finding{
 			Code: "moved-repository", ID: old.RepoID, Path: x.store.RepoDir(old.RepoID), AtRisk: true,
-			What: "these are the records of this repository from when it was at " + old.CommonDir,
+			What: "these are the records of this repository from when it was at " + cmp.Or(old.CommonDir, "another place"),
 		}, func(ctx context.Context) error { return x.moveHere(ctx, old.RepoID, found) })
 	}
 	return nil
+}
+
+// damagedRepo looks whether the records say whose they are.
+func (x *examination) damagedRepo(r store.RepoRecord) {
+	if r.CommonDir == "" && !x.unsettled {
+		x.found(Finding{Code: "damaged-repo", ID: x.ID, Path: x.store.RepoDir(x.ID), What: "repo.json does not say which repository the records are of"},
+			func(context.Context) error { return x.store.WriteRepo(x.ID, x.CommonDir, x.now()) })
+	}
 }
 
 // idsOf lists the ids that there is anything of.

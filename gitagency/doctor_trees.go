@@ -35,17 +35,14 @@ func (x *examination) sandboxes(ctx context.Context) error {
 				return x.store.UpdateInvocationMeta(x.ID, e.ID, func(m *store.InvocationMeta) { m.SandboxPath = s.tree })
 			})
 		case e.Broken == store.MissingTree:
-			x.missingTree(s, "git agency discard "+e.ID, func(ctx context.Context) error {
-				_, err := x.end(ctx, x.repo, e)
-				return err
-			})
+			x.missingTree(s, "git agency discard "+e.ID, "it counts as discarded; what was committed is kept as "+trashRef(e.ID), x.discardAway(e))
 		case e.Broken != store.Whole:
-			x.unreadable(s, e.Broken, e.Detail, func(ctx context.Context) error { return x.salvage(ctx, s, e.Detail) })
+			x.unreadable(s, e.Broken, e.Detail, salvaged(e.ID), func(ctx context.Context) error { return x.salvage(ctx, s, e.Detail) })
 		case ended(e.Record):
 			x.endedSandbox(s, e)
 		default:
 			x.halfEnded(s, "half-discarded")
-			x.wholeTree(ctx, s)
+			x.wholeTree(ctx, s, "it counts as discarded; its files are kept as "+trashRef(e.ID), x.discardAway(e))
 		}
 	}
 	return nil
@@ -68,7 +65,7 @@ func (x *examination) integrationWorktrees(ctx context.Context) error {
 		case e.Broken != store.Whole && e.Intent != nil:
 			x.interrupted(s, func(ctx context.Context) error { return x.undoWorktree(ctx, x.repo, w) })
 		case e.Broken == store.Incomplete:
-			x.unreadable(s, e.Broken, e.Detail, func(ctx context.Context) error { return x.undoWorktree(ctx, x.repo, w) })
+			x.unreadable(s, e.Broken, e.Detail, "", func(ctx context.Context) error { return x.undoWorktree(ctx, x.repo, w) })
 		case x.movedData(e.Record.TreePath, made) || w.movedHere() && store.IsDir(made.tree):
 			x.relocated(made, x.rewritePlace(e.ID, made.tree))
 		case w.movedHere() || e.Broken == store.MissingTree && x.movedAdopted(s) != "":
@@ -76,14 +73,14 @@ func (x *examination) integrationWorktrees(ctx context.Context) error {
 			x.found(Finding{Code: "moved-tree", ID: e.ID, Path: e.Tree, What: "the tree is at " + to + " now"},
 				func(context.Context) error { return x.rewritePlace(e.ID, to)() })
 		case e.Broken == store.MissingTree:
-			x.missingTree(s, "git agency worktree rm "+e.ID, func(ctx context.Context) error { return x.archiveAway(ctx, w) })
+			x.missingTree(s, "git agency worktree rm "+e.ID, "it is archived; its branch stays", x.archiveAway(w))
 		case e.Broken != store.Whole:
-			x.unreadable(s, e.Broken, e.Detail, func(ctx context.Context) error { return x.rewriteRecord(w) })
+			x.unreadable(s, e.Broken, e.Detail, "it gets its record back", func(ctx context.Context) error { return x.rewriteRecord(w) })
 		case w.State == store.Archived:
 			x.archived(ctx, s, w)
 		default:
 			x.halfEnded(s, "half-archived")
-			x.wholeTree(ctx, s)
+			x.wholeTree(ctx, s, "it is archived; its files are kept as "+trashRef(e.ID), x.archiveAway(w))
 		}
 	}
 	return nil
@@ -121,14 +118,14 @@ func (x *examination) interrupted(s subject, undo func(context.Context) error) {
 }
 
 // unreadable is a record that is not there or says what cannot be.
-func (x *examination) unreadable(s subject, reason store.Reason, detail string, mend func(context.Context) error) {
+func (x *examination) unreadable(s subject, reason store.Reason, detail, outcome string, mend func(context.Context) error) {
 	code := string(reason)
 	if reason == store.Incomplete {
 		code = "empty-record"
 	}
-	f := Finding{Code: code, ID: s.id, Path: s.home, What: detail, AtRisk: store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree)) || x.refs[s.branch] != ""}
+	f := Finding{Code: code, ID: s.id, Path: s.home, What: detail, Outcome: outcome, AtRisk: store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree)) || x.refs[s.branch] != ""}
 	if meta, closed := store.Closed(s.home); closed { // what it says may be all right
-		f.Mend, mend = "chmod u+rwx "+shellWord(s.home), nil
+		f.Mend, f.Outcome, mend = "chmod u+rwx "+shellWord(s.home), "", nil
 		if fi, err := os.Lstat(meta); err == nil && fi.Mode().Perm()&0o400 == 0 {
 			f.Mend = "chmod u+rw " + shellWord(meta)
 		} else if err == nil { // whoever owns it may
@@ -139,7 +136,7 @@ func (x *examination) unreadable(s subject, reason store.Reason, detail string, 
 }
 
 // missingTree is a record whose tree is gone, or was moved with "git worktree move".
-func (x *examination) missingTree(s subject, command string, mend func(context.Context) error) {
+func (x *examination) missingTree(s subject, command, outcome string, mend func(context.Context) error) {
 	to := x.entries[s.id].Path
 	elsewhere := s.ours && !onePlace(to, s.tree) && store.IsDir(to)
 	if here, _, err := x.tied(to, s.id); elsewhere && here && err == nil {
@@ -153,10 +150,10 @@ func (x *examination) missingTree(s subject, command string, mend func(context.C
 		x.linkedTree(s, real)
 		return
 	}
-	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, What: "the tree is gone; what was committed is on its branch"}
+	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, What: "the tree is gone; what was committed is on its branch", Outcome: outcome}
 	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
 		f.What, f.AtRisk = around+" is not there: not mounted, perhaps", true
-		f.Mend, mend = "mount it; or, if it is gone for good: "+command, nil
+		f.Mend, f.Outcome, mend = "mount it; or, if it is gone for good: "+command, "", nil
 	} else if end := mend; elsewhere {
 		mend = func(ctx context.Context) error { // what is there does not know of it: somebody only wrote that
 			if err := x.repo.PointAt(s.id, s.tree); err != nil {
@@ -212,8 +209,9 @@ func (x *examination) relink(ctx context.Context, s subject) error {
 	return x.repo.Relink(ctx, git.Registration{Name: s.id, Tree: s.tree, Branch: s.branch})
 }
 
-// wholeTree looks at a tree whose record is fine.
-func (x *examination) wholeTree(ctx context.Context, s subject) {
+// wholeTree looks at a tree whose record is fine. end is what can be done when all of it belongs to a
+// repository that is gone.
+func (x *examination) wholeTree(ctx context.Context, s subject, outcome string, end func(context.Context) error) {
 	if !s.ours && !x.belongs(ctx, s) {
 		x.found(Finding{
 			Code: "foreign-tree", ID: s.id, Path: s.tree, What: "what is there is not a worktree of this repository",
@@ -227,7 +225,7 @@ func (x *examination) wholeTree(ctx context.Context, s subject) {
 	}
 	x.markers(s)
 	if s.branch != heads && x.refs[s.branch] == "" {
-		x.missingBranch(s)
+		x.missingBranch(ctx, s, outcome, end)
 		return // without it, git cannot say much else
 	}
 	if !s.ours {
@@ -254,35 +252,45 @@ func (x *examination) belongs(ctx context.Context, s subject) bool {
 }
 
 // missingBranch is a branch that its record speaks of and that does not exist.
-func (x *examination) missingBranch(s subject) {
+func (x *examination) missingBranch(ctx context.Context, s subject, outcome string, end func(context.Context) error) {
 	f := Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, What: "its branch " + short(s.branch) + " is gone"}
 	mend := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
 	if !s.ours { // what a person does to branches of his own is for him to know
 		f.Mend, mend = "git branch "+shellWord(short(s.branch))+" <commit>", nil
+	} else if _, err := x.lastKnown(ctx, s); is[*NoCommitError](err) {
+		f.Code, f.Path, f.Outcome, mend = "foreign-record", s.home, outcome, end
+		f.What = "neither its branch nor its commits are in this repository; it belongs to one that was here before"
 	}
 	x.found(f, mend)
 }
 
-// restoreBranch makes a branch again where HEAD of its tree was last, else where it started.
-func (x *examination) restoreBranch(ctx context.Context, s subject) error {
+// lastKnown is the commit that HEAD of a tree was at last, else the one it started from.
+func (x *examination) lastKnown(ctx context.Context, s subject) (string, error) {
 	commit, err := x.repo.LastCommit(ctx, s.id)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if commit == "" {
-		commit = s.base
-	}
+	commit = cmp.Or(commit, s.base)
 	found, err := x.repo.Lookup(ctx, commit+"^{commit}")
+	if err == nil && found[0].Missing() {
+		err = &NoCommitError{Name: commit}
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0].OID, nil
+}
+
+// restoreBranch makes a branch again where its tree was last.
+func (x *examination) restoreBranch(ctx context.Context, s subject) error {
+	commit, err := x.lastKnown(ctx, s)
 	if err != nil {
 		return err
-	}
-	if found[0].Missing() {
-		return &NoCommitError{Name: commit}
 	}
 	if err := x.repo.SweepRef(ctx, s.branch); err != nil {
 		return err
 	}
-	return x.repo.CreateRef(ctx, s.branch, found[0].OID, "agency: doctor")
+	return x.repo.CreateRef(ctx, s.branch, commit, "agency: doctor")
 }
 
 // markers looks whether a tree says what it is.
@@ -369,7 +377,7 @@ func (x *examination) archived(ctx context.Context, s subject, w Worktree) {
 	x.found(Finding{
 		Code: "interrupted-archive", ID: s.id, Path: left[0], What: "it was archived, but not all of it is gone",
 		AtRisk: s.ours && (store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree))),
-	}, func(ctx context.Context) error { return x.archiveAway(ctx, w) })
+	}, x.archiveAway(w))
 }
 
 // remains lists what is left of a tree that has ended.
@@ -408,9 +416,24 @@ func (x *examination) checkedOutElsewhere(s subject) bool {
 }
 
 // archiveAway archives a worktree, keeping what is in it and in no branch.
-func (x *examination) archiveAway(ctx context.Context, w Worktree) error {
-	_, err := x.removeWorktree(ctx, x.repo, w, true)
-	return err
+func (x *examination) archiveAway(w Worktree) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := x.removeWorktree(ctx, x.repo, w, true)
+		return err
+	}
+}
+
+// discardAway discards an invocation, keeping what is in it.
+func (x *examination) discardAway(e store.Entry[store.InvocationMeta]) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := x.end(ctx, x.repo, e)
+		return err
+	}
+}
+
+// salvaged is what comes of a sandbox whose record is lost.
+func salvaged(id string) string {
+	return "the sandbox ends; everything in it but what git ignores is kept as " + trashRef(id)
 }
 
 // salvage ends an invocation whose record is lost: everything that was in its sandbox is kept under a

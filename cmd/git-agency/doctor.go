@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -47,7 +48,7 @@ looked at; 3 nothing was found under that id; 4 there are findings, or one that 
 func (t *tool) fix(c *cli.Context, repo *gitagency.Repository) error {
 	mended, fixErr := repo.Fix(c.Context, c.String("fix"))
 	for _, f := range mended {
-		fmt.Fprintf(t.stderr, "mended %s of %s: %s\n", f.Code, oneLine(f.ID), oneLine(f.Path))
+		fmt.Fprintf(t.stderr, "mended %s of %s: %s\n", f.Code, oneLine(f.ID), oneLine(f.Outcome))
 	}
 	var err error
 	switch {
@@ -84,7 +85,8 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 		return lookErr
 	}
 	if err == nil && len(d.Findings) > 0 {
-		err = &findingsError{len(d.Findings)}
+		mendable := slices.ContainsFunc(d.Findings, func(f gitagency.Finding) bool { return f.Outcome != "" })
+		err = &findingsError{len(d.Findings), mendable}
 	}
 	return err
 }
@@ -96,7 +98,11 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, everything bool) error {
 		if f.AtRisk {
 			risk = "work could be lost"
 		}
-		if _, err := fmt.Fprintf(t.stdout, "%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, oneLine(f.ID), oneLine(f.What), oneLine(f.Path), risk, oneLine(f.Mend)); err != nil {
+		text := fmt.Sprintf("%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, oneLine(f.ID), oneLine(f.What), oneLine(f.Path), risk, oneLine(f.Mend))
+		if f.Outcome != "" {
+			text += "  then  " + oneLine(f.Outcome) + "\n"
+		}
+		if _, err := t.stdout.WriteString(text); err != nil {
 			return err
 		}
 	}
@@ -108,11 +114,11 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, everything bool) error {
 	if _, err := fmt.Fprintln(t.stdout); err != nil {
 		return err
 	}
-	rows := [][]string{}
+	fields := []field{} // not a table: of these the last part is what one wants to read whole
 	for _, m := range d.Machine {
-		rows = append(rows, []string{m.Name, m.State, m.Detail})
+		fields = append(fields, field{m.Name, fmt.Sprintf("%-8s %s", m.State, m.Detail), true})
 	}
-	return t.printTable([]string{"MACHINE", "STATE", "DETAIL"}, rows)
+	return t.printFields(fields)
 }
 
 // findingFields is a finding for scripts.
@@ -128,15 +134,19 @@ func findingFields(f gitagency.Finding) []field {
 		{"what", f.What, false},
 		{"risk", risk, false},
 		{"mend", f.Mend, false},
+		{"then", f.Outcome, true},
 	}
 }
 
 // findingsError is what doctor ends with when something is wrong; it has said what.
-type findingsError struct{ n int }
+type findingsError struct {
+	n        int
+	mendable bool // --fix can do something about them
+}
 
 func (e *findingsError) Error() string {
 	if e.n == 1 {
-		return "there is a finding"
+		return "one thing is wrong"
 	}
-	return fmt.Sprintf("there are %d findings", e.n)
+	return fmt.Sprintf("%d things are wrong", e.n)
 }

@@ -367,7 +367,26 @@ var ills = []ill{
 			w.t.Errorf("what was committed is %q", got)
 		}
 	}},
-	{code: "other-data-dir", risk: true, wreck: func(w *ward) { w.env = append(w.env, "AGENCY_DATA_DIR="+w.data+"-other") }},
+	{code: "other-data-dir", risk: true, wreck: func(w *ward) {
+		w.env = append(w.env, "AGENCY_DATA_DIR="+w.data+"-other")
+		w.remove(filepath.Join(w.home, "meta.json"))
+	}},
+	{code: "foreign-record", risk: true, wreck: func(w *ward) {
+		w.remove(w.repo)
+		if err := os.Mkdir(w.repo, 0o755); err != nil {
+			w.t.Fatal(err)
+		}
+		w.git("init", "-q", "-b", "main", ".")
+		w.git("commit", "-q", "--allow-empty", "-m", "another beginning")
+	}, cured: func(w *ward) {
+		if got := w.git("show", trash+":committed"); got != "c" {
+			w.t.Errorf("of its files %q is kept", got)
+		}
+	}},
+	{code: "damaged-repo", id: "*", wreck: func(w *ward) { w.write(filepath.Join(w.repoData(), "repo.json"), "garbage") }, cured: func(w *ward) {
+		w.works()
+		w.agency("start", "wt")
+	}},
 	{code: "data-dir-missing", id: "data-dir", risk: true, wreck: func(w *ward) { w.rename(w.data, w.data+"-away") }},
 	{code: "data-dir-open", id: "data-dir", wreck: func(w *ward) {
 		if err := os.Chmod(w.data, 0o755); err != nil {

@@ -92,12 +92,13 @@ func hints(err error) []string {
 		usage     *usageError
 		workedIn  *gitagency.WorkedInError
 		finding   *gitagency.FindingError
+		findings  *findingsError
 	)
 	switch {
 	case errors.As(err, &finding):
 		return []string{"only you can know; type:", "  " + finding.Finding.Mend}
-	case is[*findingsError](err):
-		return []string{"'git agency doctor --fix <id>' mends what goes by an id"}
+	case errors.As(err, &findings) && findings.mendable:
+		return []string{"'git agency doctor --fix <id>' mends what goes by that id"}
 	case errors.As(err, &notFound) && notFound.Kind == "finding":
 		return []string{"'git agency doctor' lists what is wrong, with ids"}
 	case is[*formatError](err):

@@ -79,6 +79,12 @@ func (s Store) RemoveInvocation(repoID, invocationID string) error {
 	return durable.RemoveAway(s.InvocationDir(repoID, invocationID))
 }
 
+// Records reports whether there is a record of an id, of whatever kind.
+func (s Store) Records(repoID, id string) bool {
+	_, there := Taken(s.InvocationMetaPath(repoID, id), metaPath(s.WorktreeDir(repoID, id)))
+	return there
+}
+
 // Knows reports whether there are records of a repository. Where there are none, that one is missing
 // says nothing: the data directory may be elsewhere, or not mounted.
 func (s Store) Knows(repoID string) bool {

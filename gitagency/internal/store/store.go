@@ -98,7 +98,7 @@ func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 	path := filepath.Join(dir, "repo.json")
 	data, err := durable.ReadFile(path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
-		return writeJSON(path, RepoRecord{SchemaVersion: SchemaVersion, RepoID: repoID, CommonDir: commonDir, CreatedAt: now.UTC().Truncate(time.Second)})
+		return s.WriteRepo(repoID, commonDir, now)
 	}
 	if err != nil {
 		return err
@@ -111,6 +111,13 @@ func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 		return fmt.Errorf("%s belongs to the repository at %s, not to %s", dir, have.CommonDir, commonDir)
 	}
 	return nil
+}
+
+// WriteRepo says in repo.json whose the records are.
+func (s Store) WriteRepo(repoID, commonDir string, now time.Time) error {
+	return writeJSON(filepath.Join(s.RepoDir(repoID), "repo.json"), RepoRecord{
+		SchemaVersion: SchemaVersion, RepoID: repoID, CommonDir: commonDir, CreatedAt: now.UTC().Truncate(time.Second),
+	})
 }
 
 // DropRepo takes back what EnsureRepo made, as far as nobody uses it.
