@@ -118,7 +118,11 @@ func (r *Repo) RefScraps(prefix string, refs map[string]string) (map[string]stri
 		}
 		for _, e := range entries {
 			name, is := strings.CutSuffix(e.Name(), suffix)
-			if _, there := refs[prefix+name]; is && !there && e.Type().IsRegular() {
+			_, there := refs[prefix+name]
+			if _, err := os.Lstat(r.RefPath(prefix + name)); err == nil {
+				there = true // it leads nowhere, and git does not list it
+			}
+			if is && !there && e.Type().IsRegular() {
 				scraps[prefix+name] = filepath.Join(dir, e.Name())
 			}
 		}
