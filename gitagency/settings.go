@@ -3,9 +3,11 @@ package gitagency
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -19,7 +21,7 @@ import (
 // and said to be so.
 func (r *Repository) runnerCommands() map[string]string {
 	commands := map[string]string{}
-	for key := range r.git.Config {
+	for _, key := range slices.Sorted(maps.Keys(r.git.Config)) {
 		name := between(key, "agency.", ".command")
 		if name == "" {
 			continue
