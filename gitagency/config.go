@@ -97,7 +97,7 @@ func (k Key) setting(name string, config git.Config, env []string) (s Setting, i
 		var others []git.Setting
 		found, set, others = trusted(config[canonical(name)], k.none)
 		for _, o := range others {
-			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: untrusted})
+			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: noCommand(o)})
 		}
 	}
 	if set {
@@ -117,7 +117,13 @@ func (k Key) setting(name string, config git.Config, env []string) (s Setting, i
 	return s, ignored
 }
 
-const untrusted = "a repository cannot name programs to run; use 'git config --global'"
+// noCommand says why a setting does not count where it would name a program.
+func noCommand(s git.Setting) string {
+	if s.Trusted() {
+		return "want a command"
+	}
+	return "a repository cannot name programs to run; use 'git config --global'"
+}
 
 // names lists the keys that this one stands for: itself, or those of its pattern that are set.
 func (k Key) names(config git.Config) []string {

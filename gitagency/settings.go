@@ -28,7 +28,7 @@ func (r *Repository) runnerCommands() map[string]string {
 		}
 		setting, set, others := r.git.Config.Trusted(key)
 		for _, o := range others {
-			r.warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, untrusted)
+			r.warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, noCommand(o))
 		}
 		if set {
 			commands[name] = setting.Value
