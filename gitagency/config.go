@@ -26,7 +26,7 @@ type Key struct {
 // Keys lists every setting, in the order in which people meet them.
 func Keys() []Key {
 	keys := []Key{
-		{Name: "agency.dataDir", Default: "$XDG_DATA_HOME/agency, else ~/.local/share/agency", Meaning: "where trees and records live; $AGENCY_DATA_DIR wins", check: checkPath},
+		{Name: "agency.dataDir", Default: "$XDG_DATA_HOME/agency, else ~/.local/share/agency", Meaning: "where trees and records live; $AGENCY_DATA_DIR wins"},
 		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock: 0 is one try, -1 for ever; --lock-timeout wins", check: checkDuration},
 		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes what ended before that moment; --expire wins"},
 	}
@@ -72,7 +72,10 @@ func Settings(ctx context.Context, opts Options) ([]Setting, error) {
 	var settings, useless []Setting
 	known := map[string]bool{}
 	for _, k := range Keys() {
-		if k.Name == "agency.pruneAfter" {
+		switch k.Name {
+		case "agency.dataDir":
+			k.check = func(value string) error { return checkPath(expandHome(value, proc.Variable(opts.Env, "HOME"))) }
+		case "agency.pruneAfter":
 			k.check = func(value string) error { return checkExpiry(ctx, opts, value) }
 		}
 		for _, name := range k.names(config) {
@@ -97,32 +100,37 @@ func (k Key) setting(name string, config git.Config, env []string) (s Setting, i
 		var others []git.Setting
 		found, set, others = trusted(config[canonical(name)], k.none)
 		for _, o := range others {
-			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: untrusted})
+			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: noCommand(o)})
 		}
 	}
+	check := k.check
 	if set {
 		s.Value, s.Scope, s.Origin = found.Value, found.Scope, found.Origin
-		var invalid *InvalidError
-		if k.check != nil {
-			if err := k.check(found.Value); errors.As(err, &invalid) {
-				s.Problem = "want " + invalid.Want
-			} else if err != nil {
-				s.Problem = err.Error()
-			}
-		}
 	}
-	if k.Name != "agency.dataDir" {
-		return s, ignored
-	}
-	if from := proc.Variable(env, "AGENCY_DATA_DIR"); from != "" {
-		s.Value, s.Scope, s.Origin, s.Problem = from, "environment", "AGENCY_DATA_DIR", ""
-	} else if dir, err := dataDir(env, config); err == nil && !set {
+	if from := proc.Variable(env, "AGENCY_DATA_DIR"); k.Name == "agency.dataDir" && from != "" {
+		s.Value, s.Scope, s.Origin = from, "environment", "AGENCY_DATA_DIR"
+		check, set = checkPath, true // nobody expands a ~ in there
+	} else if dir, err := dataDir(env, config); k.Name == "agency.dataDir" && err == nil && !set {
 		s.Value = dir
+	}
+	if set && check != nil {
+		var invalid *InvalidError
+		if err := check(s.Value); errors.As(err, &invalid) {
+			s.Problem = "want " + invalid.Want
+		} else if err != nil {
+			s.Problem = err.Error()
+		}
 	}
 	return s, ignored
 }
 
-const untrusted = "a repository cannot name programs to run; use 'git config --global'"
+// noCommand says why a setting does not count where it would name a program.
+func noCommand(s git.Setting) string {
+	if s.Trusted() {
+		return "want a command"
+	}
+	return "a repository cannot name programs to run; use 'git config --global'"
+}
 
 // names lists the keys that this one stands for: itself, or those of its pattern that are set.
 func (k Key) names(config git.Config) []string {
@@ -157,7 +165,7 @@ func canonical(name string) string {
 }
 
 func checkPath(value string) error {
-	if filepath.IsAbs(value) || strings.HasPrefix(value, "~") {
+	if filepath.IsAbs(value) {
 		return nil
 	}
 	return &InvalidError{What: "path", Value: value, Want: "an absolute path"}

@@ -112,8 +112,9 @@ func (r *Repository) snapshot(entry store.Entry[store.InvocationMeta]) git.Snaps
 	}
 }
 
-// holdsWork reports whether there is a tree, or a branch that no ref keeps. After a discard that was
-// interrupted, or with an agent that went on writing, there is.
+// holdsWork reports whether there is a tree, a branch that no ref keeps, or an entry of git's that may lead
+// to commits although its tree is gone. After a discard that was interrupted, or with an agent that went on
+// writing, there is.
 func (r *Repository) holdsWork(ctx context.Context, repo *git.Repo, id string) (bool, error) {
 	found, err := repo.Lookup(ctx, trashRef(id), sandboxRef(id))
 	if err != nil {
@@ -123,7 +124,13 @@ func (r *Repository) holdsWork(ctx context.Context, repo *git.Repo, id string) (
 	if err != nil {
 		return false, err
 	}
-	return store.IsDir(r.store.SandboxTreePath(r.ID, id)) || !found[1].Missing() && !held, nil
+	registered, err := repo.Registered()
+	if err != nil {
+		return false, err
+	}
+	spec := r.sandboxSpec(id)
+	entry := !store.IsDir(store.Aside(spec.Tree)) && backend(repo).Registered(spec, registered) // else clear looks at it
+	return store.IsDir(spec.Tree) || !found[1].Missing() && !held || entry, nil
 }
 
 // giveUp keeps everything that is in the sandbox under a ref and writes down that it is discarded.

@@ -483,6 +483,25 @@ func TestAFileThatAppearsMeanwhileIsNotOverwritten(t *testing.T) {
 	}
 }
 
+func TestTwoThatInstallTheSameAtOnceDoNotTakeBackWhatTheOtherNeeds(t *testing.T) {
+	t.Parallel()
+	home, req := anInstallation(t)
+	other := req
+	req.Fault = func(_ context.Context, at string) error {
+		if at == "setup/zsh:before" {
+			mustInstall(t, other)
+		}
+		return nil
+	}
+	mustInstall(t, req)
+	if got := actions(mustInstall(t, other)); !maps.Equal(got, allOf(FileUnchanged)) {
+		t.Errorf("got %v", got)
+	}
+	other.Undo = true
+	mustInstall(t, other)
+	compareTrees(t, map[string]string{}, tree(t, home))
+}
+
 func TestUndoingGoesOnWhereAFileCannotBeRemoved(t *testing.T) {
 	t.Parallel()
 	home, req := anInstallation(t)

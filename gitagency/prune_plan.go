@@ -156,11 +156,11 @@ func (p *prunePlan) sandbox(ctx context.Context, e store.Entry[store.InvocationM
 	if err != nil {
 		return false, false, err
 	}
-	branch := p.refs[spec.Branch]
+	branch, registered := p.refs[spec.Branch], backend(p.repo).Registered(spec, p.registered)
 	switch {
 	case remains.Strange != "":
 		return true, false, &UnsafePathError{Path: remains.Strange, Why: "does not belong there"}
-	case !remains.Any() && len(beside) == 0 && branch == "" && !backend(p.repo).Registered(spec, p.registered):
+	case !remains.Any() && len(beside) == 0 && branch == "" && !registered:
 		return false, false, nil
 	}
 	if err := removable(spec.Tree); err != nil {
@@ -173,7 +173,7 @@ func (p *prunePlan) sandbox(ctx context.Context, e store.Entry[store.InvocationM
 		}
 	}
 	var looks []string
-	if remains.Tree || unheld {
+	if remains.Tree || unheld || registered && !remains.Aside {
 		looks = append(looks, spec.Tree)
 	}
 	if remains.Aside {

@@ -33,16 +33,21 @@ func (p *prunePlan) trash(ctx context.Context) error {
 	}
 	for _, t := range forgotten {
 		at, known := times[t.kept]
+		age := "its commit is of "
+		// Where nothing had to be added to it, what was kept only just now is as old as its last commit.
+		if moved, ok := p.repo.MovedAt(t.TrashRef); ok && moved.After(at) {
+			at, age = moved, "it has been there since "
+		}
 		switch {
 		case t.Reason != "":
 		case !known:
 			t.Reason = "it does not lead to a commit"
 		case p.passed(&at):
-			t.Action, t.Reason, t.TrashCommit = PruneRemove, "there is no record of it, and its commit is of "+moment(at), t.kept
+			t.Action, t.Reason, t.TrashCommit = PruneRemove, "there is no record of it, and "+age+moment(at), t.kept
 		case p.before.IsZero():
 			t.Reason = "nothing expires"
 		default:
-			t.Reason = "its commit is of " + moment(at) + ", which is not long enough ago"
+			t.Reason = age + moment(at) + ", which is not long enough ago"
 		}
 		p.things = append(p.things, t)
 	}

@@ -3,9 +3,11 @@ package gitagency
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -19,14 +21,14 @@ import (
 // and said to be so.
 func (r *Repository) runnerCommands() map[string]string {
 	commands := map[string]string{}
-	for key := range r.git.Config {
+	for _, key := range slices.Sorted(maps.Keys(r.git.Config)) {
 		name := between(key, "agency.", ".command")
 		if name == "" {
 			continue
 		}
 		setting, set, others := r.git.Config.Trusted(key)
 		for _, o := range others {
-			r.warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, untrusted)
+			r.warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, noCommand(o))
 		}
 		if set {
 			commands[name] = setting.Value

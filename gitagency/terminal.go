@@ -85,11 +85,11 @@ func terminalSettings(config git.Config, env []string) (t TerminalSettings, err 
 	return t, nil
 }
 
-// trusted is the last setting that counts for a key that may name a program: one that only the user can
-// have made, or one that names none. ignored are those that would have counted instead.
+// trusted is the last setting that counts for a key that may name a program: one with a value that only
+// the user can have made, or one that names none. ignored are those that would have counted instead.
 func trusted(settings []git.Setting, namesNone func(value string) bool) (s git.Setting, set bool, ignored []git.Setting) {
 	for _, candidate := range settings {
-		if candidate.Trusted() || namesNone != nil && namesNone(candidate.Value) {
+		if candidate.Trusted() && !candidate.Bare || namesNone != nil && namesNone(candidate.Value) {
 			s, set, ignored = candidate, true, nil
 		} else {
 			ignored = append(ignored, candidate)
@@ -148,7 +148,7 @@ func checkColor(value string) error {
 func refused(key string, settings []git.Setting) []error {
 	var errs []error
 	for _, s := range settings {
-		errs = append(errs, &SettingError{Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: untrusted}})
+		errs = append(errs, &SettingError{Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: noCommand(s)}})
 	}
 	return errs
 }

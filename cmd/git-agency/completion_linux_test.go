@@ -105,6 +105,24 @@ func TestTABInATerminalShowsWhatTheCandidatesAre(t *testing.T) {
 	}
 }
 
+func TestTABRunsNothingWhereTheToolIsMissing(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "zsh by eval"} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			l := newLosingLab(t)
+			term := l.terminal(shell)
+			l.loseTool()
+			for _, line := range []string{"git agency sta", "git -C sub agency sta", "git -c alias.agency='!touch pwned' agency sta", "git-agency sta"} {
+				if got := term.press(line + "\t"); got != line {
+					t.Errorf("%s TAB\n got %q", line, got)
+				}
+			}
+			l.mustNotHaveRun()
+		})
+	}
+}
+
 // A tool that does not exist yet may say that a word is a file.
 func TestTABInATerminalLeavesFilesToTheShell(t *testing.T) {
 	t.Parallel()

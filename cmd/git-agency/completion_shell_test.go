@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -33,6 +34,25 @@ func (l *lab) script(shell string) string {
 	path := filepath.Join(l.dir, "git-agency."+shell)
 	l.write(path, l.agency("completion", shell)+"\n")
 	return path
+}
+
+// newLosingLab is a shell lab whose tool can be lost: there is no other on its PATH.
+func newLosingLab(t *testing.T) *lab {
+	t.Helper()
+	l := newShellLab(t)
+	path := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool { return exists(filepath.Join(dir, "git-agency")) })
+	l.env = append(l.env, "PATH="+strings.Join(append([]string{l.bin}, path...), string(os.PathListSeparator)))
+	return l
+}
+
+// loseTool takes the tool away, as somebody does who removes the program and keeps its completions. The
+// repository has an alias of its name, which git runs instead.
+func (l *lab) loseTool() {
+	l.t.Helper()
+	l.git("config", "alias.agency", "!touch pwned")
+	if err := os.Remove(filepath.Join(l.bin, "git-agency")); err != nil {
+		l.t.Fatal(err)
+	}
 }
 
 // mustNotHaveRun fails the test if anything the lab is named after was taken for a command.
@@ -235,6 +255,20 @@ func TestFishCompletes(t *testing.T) {
 		}
 		if !slices.Equal(got, slices.Sorted(slices.Values(want))) || o.code != 0 || o.stderr != "" {
 			t.Errorf("%q:\n got %q, %+v\nwant %q", line, got, o, want)
+		}
+	}
+	l.mustNotHaveRun()
+}
+
+func TestFishRunsNothingWhereTheToolIsMissing(t *testing.T) {
+	t.Parallel()
+	shared(t, "fish's completion for git", []string{needs(t, "fish")}, "fish/completions/git.fish")
+	l := newLosingLab(t)
+	l.write(filepath.Join(l.dir, "home", ".config", "fish", "conf.d", "git-agency.fish"), l.agency("completion", "fish")+"\n")
+	l.loseTool()
+	for _, line := range []string{"git agency sta", "git -C sub agency sta", "git -c alias.agency='!touch pwned' agency sta", "git-agency sta"} {
+		if o := l.try(nil, "fish", "-c", "complete -C $argv[1]", line); o != (outcome{}) {
+			t.Errorf("%q: %+v", line, o)
 		}
 	}
 	l.mustNotHaveRun()

@@ -72,11 +72,17 @@ func (s *screen) Write(p []byte) (int, error) {
 			s.start()
 		}
 	}
+	n, err := len(p), error(nil)
 	if s.pager == nil {
-		return s.t.results.Write(p)
+		n, err = s.t.results.Write(p)
+	} else {
+		s.keep(p)
+		err = s.show(p)
 	}
-	s.keep(p)
-	return len(p), s.show(p)
+	if err != nil { // also of a long result, which is written before the command has ended
+		err = &outputError{err}
+	}
+	return n, err
 }
 
 // start starts the pager, if there is to be one. Without it, one can still read: so nothing that goes

@@ -56,7 +56,7 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	words, _, _ := permute(app, args, nil)
 	err := app.RunContext(ctx, words)
 	if flushErr := t.stdout.Flush(); flushErr != nil && err == nil {
-		err = &outputError{flushErr}
+		err = flushErr
 	}
 	return t.screen.end(ctx, t.report(err))
 }

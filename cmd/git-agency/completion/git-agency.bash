@@ -50,7 +50,8 @@ _git_agency ()
 
 	__git_agency_split "$cur"
 	line=(${before[@]+"${before[@]}"} "${line[0]}")
-	__git_agency_reply git ${options[@]+"${options[@]}"} agency
+	# Where the tool is missing, git would run an alias of its name; an empty one it refuses.
+	__git_agency_reply git ${options[@]+"${options[@]}"} -c alias.agency= agency
 }
 
 # __git_agency_main completes the plain word "git-agency".

@@ -40,8 +40,10 @@ function __git_agency_complete
             set expansion (command git $options config --get alias.$tokens[1] 2>/dev/null | string split -n ' ')
         end
         set tokens $expansion[2..] $tokens[2..]
-        set tool git $options agency
+        # Where the tool is missing, git would run an alias of its name; an empty one it refuses.
+        set tool git $options -c alias.agency= agency
     end
+    command -sq $tool[1]; or return
 
     # In --flag=value the shell completes the value alone.
     set -l flag (string match -r -- '^-[^=]*=' "$current"; or echo)

@@ -27,7 +27,8 @@ _git-agency () {
         tool+=($option "${${(Q)value//$nul/:}/#\~\//$HOME/}")
       done
     done
-    tool+=(agency)
+    # Where the tool is missing, git would run an alias of its name; an empty one it refuses.
+    tool+=(-c alias.agency= agency)
   fi
 
   line=("${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}")

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,11 @@ func (r *Repo) Capture(ctx context.Context, s Snapshot) (Captured, error) {
 		return Captured{}, err
 	}
 	got := Captured{Commit: head, Branch: branch}
-	parents, headTree, err := r.history(ctx, s, head, branch)
+	headTree, err := r.treeOfCommit(ctx, head)
+	if err != nil {
+		return Captured{}, err
+	}
+	parents, err := r.history(ctx, s, head, headTree, branch)
 	if err != nil {
 		return Captured{}, err
 	}
@@ -100,10 +105,10 @@ func (r *Repo) contents(ctx context.Context, in, notIn string) ([]string, error)
 	return strings.FieldsFunc(string(out), func(c rune) bool { return c == '\n' }), err
 }
 
-// captureOnto adds what has appeared in a tree since it was captured. What is missing from it means
-// nothing: somebody was removing it.
+// captureOnto adds what has appeared in a tree since it was captured, on disk, in its history or staged.
+// What is missing from it means nothing: somebody was removing it.
 func (r *Repo) captureOnto(ctx context.Context, s Snapshot) (Captured, error) {
-	before, err := r.Lookup(ctx, s.Onto+"^{tree}")
+	before, err := r.treeOfCommit(ctx, s.Onto)
 	if err != nil {
 		return Captured{}, err
 	}
@@ -111,7 +116,7 @@ func (r *Repo) captureOnto(ctx context.Context, s Snapshot) (Captured, error) {
 	if err != nil {
 		return Captured{}, err
 	}
-	parents, err := r.independent(ctx, []string{s.Onto}, []string{head, branch})
+	parents, err := r.history(ctx, s, s.Onto, before, head, branch)
 	if err != nil {
 		return Captured{}, err
 	}
@@ -120,13 +125,60 @@ func (r *Repo) captureOnto(ctx context.Context, s Snapshot) (Captured, error) {
 		return Captured{}, err
 	}
 	if s.Tree == "" {
-		work = before[0].OID
+		work = before
 	}
-	if work == before[0].OID && len(parents) == 1 {
+	staged, err := r.stagedSince(ctx, s, head, work)
+	if err != nil {
+		return Captured{}, err
+	}
+	if staged != "" {
+		commit, err := r.commitTree(ctx, s, staged, []string{cmp.Or(head, s.Onto)}, "staged when captured")
+		if err != nil {
+			return Captured{}, err
+		}
+		parents = append(parents, commit)
+	}
+	if work == before && len(parents) == 1 {
 		return Captured{Commit: s.Onto, Branch: branch}, nil
 	}
 	commit, err := r.commitTree(ctx, s, work, parents, s.Message)
 	return Captured{Commit: commit, Branch: branch, Dirty: true}, err
+}
+
+// stagedSince is what is staged, as a tree object; empty when it is on disk too, is what HEAD has, or is
+// part of the earlier capture.
+func (r *Repo) stagedSince(ctx context.Context, s Snapshot, head, work string) (string, error) {
+	onto := s.Onto
+	s.Onto, s.Tree = "", "" // the index as it is, and nothing else
+	staged, _, err := r.writeTrees(ctx, s, head)
+	if err != nil || staged == "" || staged == work {
+		return "", err
+	}
+	headTree, err := r.treeOfCommit(ctx, head)
+	if err != nil || staged == headTree {
+		return "", err
+	}
+	captured := []string{"rev-list", "--no-commit-header", "--format=%T", onto}
+	if head != "" {
+		captured = append(captured, "^"+head)
+	}
+	out, err := r.read(ctx, place{}, captured...)
+	if err != nil || slices.Contains(strings.Fields(string(out)), staged) {
+		return "", err
+	}
+	return staged, nil
+}
+
+// treeOfCommit is the tree of a commit; empty when there is no commit.
+func (r *Repo) treeOfCommit(ctx context.Context, commit string) (string, error) {
+	if commit == "" {
+		return "", nil
+	}
+	found, err := r.Lookup(ctx, commit+"^{tree}")
+	if err != nil {
+		return "", err
+	}
+	return found[0].OID, nil
 }
 
 // writeTrees writes what is staged and what is on disk as tree objects. The staged one is empty when

@@ -20,6 +20,7 @@ type Setting struct {
 	Value  string
 	Scope  string // system, global, local, worktree or command
 	Origin string // e.g. file:/home/me/.gitconfig
+	Bare   bool   // the key stands there without a value, which git takes for true
 }
 
 // Trusted: only the user can have made it, and nobody who can merely write to the repository.
@@ -42,11 +43,12 @@ func (c Config) Value(key string) string {
 	return s.Value
 }
 
-// Trusted is the last setting that only the user can have made, and those behind which anybody could be
-// who can write to the repository. What names a command is looked up like this.
+// Trusted is the last setting that only the user can have made and that has a value, and all others:
+// anybody could be behind them who can write to the repository. What names a command is looked up like
+// this.
 func (c Config) Trusted(key string) (setting Setting, ok bool, others []Setting) {
 	for _, s := range c[key] {
-		if s.Trusted() {
+		if s.Trusted() && !s.Bare {
 			setting, ok = s, true
 		} else {
 			others = append(others, s)
@@ -88,7 +90,7 @@ func parseConfig(out string) (Config, error) {
 		if fields[0] == "command" {
 			origin = strings.TrimSuffix(origin, ":") // of "command line:", which names no file
 		}
-		config[key] = append(config[key], Setting{Value: value, Scope: fields[0], Origin: origin})
+		config[key] = append(config[key], Setting{Value: value, Scope: fields[0], Origin: origin, Bare: !hasValue})
 		fields = fields[3:]
 	}
 	if len(fields) != 1 || fields[0] != "" {

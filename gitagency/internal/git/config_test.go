@@ -17,21 +17,21 @@ func TestParseConfigReadsScopeOriginKeyAndValue(t *testing.T) {
 		want Config
 	}{
 		{"", Config{}},
-		{"local\x00file:.git/config\x00agency.x\ny\x00", Config{"agency.x": {{"y", "local", "file:.git/config"}}}},
-		{"global\x00file:/a\nb\x00agency.x\n\x00", Config{"agency.x": {{"", "global", "file:/a\nb"}}}},
-		{"local\x00file:f\x00agency.flag\x00", Config{"agency.flag": {{"true", "local", "file:f"}}}},
-		{"local\x00file:f\x00agency.x\none\ntwo\n\x00", Config{"agency.x": {{"one\ntwo\n", "local", "file:f"}}}},
-		{"system\x00file:/etc\x00agency.x\n1\x00local\x00file:f\x00agency.x\n2\x00command\x00command line:\x00agency.x\n3\x00", Config{"agency.x": {{"1", "system", "file:/etc"}, {"2", "local", "file:f"}, {"3", "command", "command line"}}}},
-		{"local\x00file:f\x00agency.Pro file.changeset\nclone\x00", Config{"agency.Pro file.changeset": {{"clone", "local", "file:f"}}}},
-		{"local\x00file:\xff\x00agency.x\n\xff\x00", Config{"agency.x": {{"\xff", "local", "file:\xff"}}}},
+		{"local\x00file:.git/config\x00agency.x\ny\x00", Config{"agency.x": {{"y", "local", "file:.git/config", false}}}},
+		{"global\x00file:/a\nb\x00agency.x\n\x00", Config{"agency.x": {{"", "global", "file:/a\nb", false}}}},
+		{"local\x00file:f\x00agency.flag\x00", Config{"agency.flag": {{"true", "local", "file:f", true}}}},
+		{"local\x00file:f\x00agency.x\none\ntwo\n\x00", Config{"agency.x": {{"one\ntwo\n", "local", "file:f", false}}}},
+		{"system\x00file:/etc\x00agency.x\n1\x00local\x00file:f\x00agency.x\n2\x00command\x00command line:\x00agency.x\n3\x00", Config{"agency.x": {{"1", "system", "file:/etc", false}, {"2", "local", "file:f", false}, {"3", "command", "command line", false}}}},
+		{"local\x00file:f\x00agency.Pro file.changeset\nclone\x00", Config{"agency.Pro file.changeset": {{"clone", "local", "file:f", false}}}},
+		{"local\x00file:\xff\x00agency.x\n\xff\x00", Config{"agency.x": {{"\xff", "local", "file:\xff", false}}}},
 	} {
 		if got, err := parseConfig(c.out); err != nil || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%q: %q, %v", c.out, got, err)
+			t.Errorf("%q: %+v, %v", c.out, got, err)
 		}
 	}
 	for _, out := range []string{"x", "local\x00file:f\x00agency.x", "local\x00", "local\x00file:f\x00", "local\x00file:f\x00agency.x\ny\x00local"} {
 		if got, err := parseConfig(out); err == nil {
-			t.Errorf("%q: %q", out, got)
+			t.Errorf("%q: %+v", out, got)
 		}
 	}
 }
@@ -48,12 +48,16 @@ func FuzzParseConfig(f *testing.F) {
 		var b strings.Builder
 		for _, key := range slices.Sorted(maps.Keys(config)) {
 			for _, s := range config[key] {
-				b.WriteString(s.Scope + "\x00" + s.Origin + "\x00" + key + "\n" + s.Value + "\x00")
+				b.WriteString(s.Scope + "\x00" + s.Origin + "\x00" + key)
+				if !s.Bare {
+					b.WriteString("\n" + s.Value)
+				}
+				b.WriteString("\x00")
 			}
 		}
 		again, err := parseConfig(b.String())
 		if err != nil || !reflect.DeepEqual(again, config) {
-			t.Errorf("%q became %q, %v", config, again, err)
+			t.Errorf("%+v became %+v, %v", config, again, err)
 		}
 	})
 }
@@ -74,19 +78,19 @@ func TestOpenReadsTheSettingsOfEveryScope(t *testing.T) {
 	l.env = append(l.env, "GIT_CONFIG_PARAMETERS='agency.over'='command' 'agency.bare'")
 	global, local := "file:"+l.global, "file:.git/config"
 	want := Config{
-		"agency.lines":              {{"one\ntwo = \"three\" # four", "global", global}},
-		"agency.Pro file.changeset": {{"clone", "global", global}},
-		"checkout.workers":          {{"3", "global", global}},
-		"agency.over":               {{"global", "global", global}, {"local", "local", local}, {"command", "command", "command line"}},
-		"agency.counted":            {{"c", "command", "command line"}},
-		"agency.bare":               {{"true", "command", "command line"}},
-		"core.bare":                 {{"false", "local", local}},
-		"agency.datadir":            {{"~/data", "local", local}},
-		"agency.flag":               {{"true", "local", "file:.git/more"}},
-		"agency.empty":              {{"", "local", "file:.git/more"}},
+		"agency.lines":              {{"one\ntwo = \"three\" # four", "global", global, false}},
+		"agency.Pro file.changeset": {{"clone", "global", global, false}},
+		"checkout.workers":          {{"3", "global", global, false}},
+		"agency.over":               {{"global", "global", global, false}, {"local", "local", local, false}, {"command", "command", "command line", false}},
+		"agency.counted":            {{"c", "command", "command line", false}},
+		"agency.bare":               {{"true", "command", "command line", true}},
+		"core.bare":                 {{"false", "local", local, false}},
+		"agency.datadir":            {{"~/data", "local", local, false}},
+		"agency.flag":               {{"true", "local", "file:.git/more", true}},
+		"agency.empty":              {{"", "local", "file:.git/more", false}},
 	}
 	if got := l.open().Config; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q\nwant %q", got, want)
+		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 

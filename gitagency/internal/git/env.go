@@ -41,12 +41,13 @@ func intoFile(value string) bool {
 }
 
 // plain removes what would make git speak another language than the one asked for, or more than it
-// was asked.
+// was asked; and GIT_CONFIG, which only "git config" heeds: it would hide every setting there is, and let
+// any file pass for the user's own word.
 func plain(env []string) []string {
 	kept := make([]string, 0, len(env)+2)
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
-		if name != "LC_ALL" && name != "LANGUAGE" && (!isTrace(name) || intoFile(value)) {
+		if name != "LC_ALL" && name != "LANGUAGE" && name != "GIT_CONFIG" && (!isTrace(name) || intoFile(value)) {
 			kept = append(kept, kv)
 		}
 	}

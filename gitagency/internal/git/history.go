@@ -42,39 +42,36 @@ var underWay = []string{
 	"rebase-merge/orig-head", "rebase-merge/autostash", "rebase-apply/orig-head", "rebase-apply/autostash",
 }
 
-// history lists the commits that a capture must hold, head first, and the tree of head.
-func (r *Repo) history(ctx context.Context, s Snapshot, head, branch string) (parents []string, headTree string, err error) {
-	if head == "" {
-		return nil, "", nil
+// history lists the commits that a capture must hold: first, which has that tree, and all of the tips and
+// of what else a worktree remembers that is not in it.
+func (r *Repo) history(ctx context.Context, s Snapshot, first, tree string, tips ...string) ([]string, error) {
+	if first == "" {
+		return nil, nil
 	}
-	candidates := []string{branch}
+	candidates := tips
 	for _, name := range underWay {
 		if data, err := readSmall(r.AdminDir(s.Name), name); err == nil {
 			candidates = append(candidates, strings.Fields(string(data))...)
 		}
 	}
-	parents, err = r.independent(ctx, []string{head}, candidates)
+	parents, err := r.independent(ctx, []string{first}, candidates)
 	if err != nil {
-		return nil, "", err
-	}
-	found, err := r.Lookup(ctx, head+"^{tree}")
-	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	// Commits that were amended or reset away hang together under one parent more, out of the way.
 	kept := len(parents)
 	forgotten, err := r.independent(ctx, parents, r.logged(s))
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if len(forgotten) > kept {
-		commit, err := r.commitTree(ctx, s, found[0].OID, forgotten[kept:], "what only the log of HEAD remembered")
+		commit, err := r.commitTree(ctx, s, tree, forgotten[kept:], "what only the log of HEAD remembered")
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		parents = append(parents, commit)
 	}
-	return parents, found[0].OID, nil
+	return parents, nil
 }
 
 // logged lists the commits that HEAD of a worktree has been at, the newest first.

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -29,6 +31,22 @@ func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string,
 		refs[ref] = oid
 	}
 	return refs, nil
+}
+
+// MovedAt is when a ref was last moved, by its log; ok is false where that does not say.
+func (r *Repo) MovedAt(ref string) (at time.Time, ok bool) {
+	data, err := durable.ReadFile(r.LogPath(ref), 1<<22)
+	if err != nil {
+		return time.Time{}, false // a log is a convenience, also here
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	entry, _, _ := strings.Cut(lines[len(lines)-1], "\t") // "<old> <new> <who> <seconds> <zone>"
+	words := strings.Fields(entry)
+	if len(words) < 4 {
+		return time.Time{}, false
+	}
+	seconds, err := strconv.ParseInt(words[len(words)-2], 10, 64)
+	return time.Unix(seconds, 0), err == nil
 }
 
 // CreateRef makes a ref that must not exist yet.
@@ -100,7 +118,11 @@ func (r *Repo) RefScraps(prefix string, refs map[string]string) (map[string]stri
 		}
 		for _, e := range entries {
 			name, is := strings.CutSuffix(e.Name(), suffix)
-			if _, there := refs[prefix+name]; is && !there && e.Type().IsRegular() {
+			_, there := refs[prefix+name]
+			if _, err := os.Lstat(r.RefPath(prefix + name)); err == nil {
+				there = true // it leads nowhere, and git does not list it
+			}
+			if is && !there && e.Type().IsRegular() {
 				scraps[prefix+name] = filepath.Join(dir, e.Name())
 			}
 		}

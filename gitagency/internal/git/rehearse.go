@@ -16,7 +16,11 @@ import (
 // commit it returns exists no more, unless it was there before. Only the dates of objects that git meets
 // again are new. A tree that could only be read after a change of permissions is refused too.
 func (r *Repo) Rehearse(ctx context.Context, s Snapshot) (_ Captured, err error) {
-	dir, err := os.MkdirTemp("", "git-agency-")
+	temp, err := filepath.Abs(os.TempDir()) // git runs elsewhere
+	if err != nil {
+		return Captured{}, err
+	}
+	dir, err := os.MkdirTemp(temp, "git-agency-")
 	if err != nil {
 		return Captured{}, err
 	}
