@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -172,32 +170,6 @@ func checks() []check {
 	}
 }
 
-// outcomes says what mending makes of a finding, where that is always the same.
-var outcomes = map[string]string{
-	"data-dir-open":        "only you can look into it",
-	"moved-repository":     "records and trees come to where the repository is now",
-	"damaged-repo":         "it is written anew",
-	"stale-lock":           "the lock goes",
-	"interrupted-creation": "every trace of it goes",
-	"empty-record":         "the directory goes",
-	"moved-tree":           "the record names the new place",
-	"moved-data":           "record, tree and git know each other again",
-	"interrupted-archive":  "the rest goes; what is in no branch is kept as a ref",
-	"half-archived":        "the worktree stays as it is",
-	"missing-marker":       "it is written again",
-	"unlinked-tree":        "tree and repository are tied together again",
-	"missing-branch":       "it is made again where the tree was last",
-	"leftovers":            "the file goes",
-	"interrupted-discard":  "the rest goes; what was in it is kept as a ref",
-	"half-discarded":       "the sandbox stays as it is",
-	"copied-entry":         "this repository forgets it; the tree stays",
-	"damaged-entry":        "what can be known is written anew; an entry that was never used goes",
-	"initializing-entry":   "it is unlocked, so that git can work with it",
-	"orphan-log":           "the log goes",
-	"leftover-scratch":     "it goes",
-	"visible-markers":      "the line is added again",
-}
-
 type check struct {
 	codes []string
 	look  func(*examination, context.Context) error
@@ -325,31 +297,6 @@ func (x *examination) known(id string) bool {
 	return there || x.elsewhere[id]
 }
 
-// shellWord makes a word safe to paste into a shell, and to look at before: what would not show, or steer
-// the terminal, is spelled out.
-func shellWord(word string) string {
-	switch {
-	case word != "" && strings.Trim(word, shellSafe) == "" && word[0] != '=': // =x is a command to some shells
-		return word
-	case utf8.ValidString(word) && !strings.ContainsFunc(word, func(c rune) bool { return !unicode.IsPrint(c) }):
-		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	for _, c := range []byte(word) {
-		switch {
-		case c == '\'' || c == '\\':
-			b.WriteString(`\` + string(c))
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, `\%03o`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return "$'" + b.String() + "'"
-}
-
-const shellSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,"
-
 // owner is the id that a file in the git directory belongs to, by its name; else the name itself.
 func (x *examination) owner(rel string) string {
 	for part := rel; part != "." && part != "/"; part = filepath.Dir(part) {
@@ -365,45 +312,3 @@ func (x *examination) owner(rel string) string {
 }
 
 const idLength = len("20060102150405-0000")
-
-// dataDir looks at the directory that everything lies in.
-func (x *examination) dataDir(context.Context) error {
-	for _, name := range x.entryNames() {
-		place, ours := dataDirOf(name, x.entries[name].Path)
-		if _, there := store.Taken(place); !ours || there || x.known(name) {
-			continue
-		}
-		x.found(Finding{
-			Code: "data-dir-missing", ID: "data-dir", Path: place, AtRisk: true,
-			What: "git knows trees there, but the directory is gone: not mounted, or moved",
-			Mend: "git config --global agency.dataDir <where it is now>",
-		}, nil)
-		x.unmounted = true
-		break
-	}
-	if _, there := store.Taken(x.store.RepoDir(x.ID)); !there {
-		return nil
-	}
-	return x.openDataDir()
-}
-
-// openDataDir looks whether others can look into the data directory. One that holds more than what is
-// ours is not ours to close, and need not be: what is in it is closed.
-func (x *examination) openDataDir() error {
-	dir := x.DataDir
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	if len(entries) > 1 {
-		dir = filepath.Join(dir, "repos")
-	}
-	info, err := os.Stat(dir)
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		x.found(Finding{
-			Code: "data-dir-open", ID: "data-dir", Path: dir,
-			What: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
-		}, func(context.Context) error { return os.Chmod(dir, 0o700) })
-	}
-	return err
-}

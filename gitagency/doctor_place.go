@@ -3,6 +3,7 @@ package gitagency
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,48 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
+
+// dataDir looks at the directory that everything lies in.
+func (x *examination) dataDir(context.Context) error {
+	for _, name := range x.entryNames() {
+		place, ours := dataDirOf(name, x.entries[name].Path)
+		if _, there := store.Taken(place); !ours || there || x.known(name) {
+			continue
+		}
+		x.found(Finding{
+			Code: "data-dir-missing", ID: "data-dir", Path: place, AtRisk: true,
+			What: "git knows trees there, but the directory is gone: not mounted, or moved",
+			Mend: "git config --global agency.dataDir <where it is now>",
+		}, nil)
+		x.unmounted = true
+		break
+	}
+	if _, there := store.Taken(x.store.RepoDir(x.ID)); !there {
+		return nil
+	}
+	return x.openDataDir()
+}
+
+// openDataDir looks whether others can look into the data directory. One that holds more than what is
+// ours is not ours to close, and need not be: what is in it is closed.
+func (x *examination) openDataDir() error {
+	dir := x.DataDir
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 1 {
+		dir = filepath.Join(dir, "repos")
+	}
+	info, err := os.Stat(dir)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		x.found(Finding{
+			Code: "data-dir-open", ID: "data-dir", Path: dir,
+			What: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
+		}, func(context.Context) error { return os.Chmod(dir, 0o700) })
+	}
+	return err
+}
 
 // movedRepository looks for records of this repository under the name it had elsewhere. Records name a
 // repository by its path; what ties them to it all the same are the ids that git knows here.
