@@ -129,6 +129,7 @@ type installation struct {
 	path  string
 	found installedState
 	data  []byte   // what it will hold, without the mark
+	owner string   // the installation it belongs to
 	dirs  []string // to be made first, the outermost first
 }
 
@@ -144,7 +145,7 @@ func (req InstallRequest) install(ctx context.Context) (Installed, error) {
 		if !bytes.HasSuffix(data, []byte("\n")) {
 			data = append(bytes.Clone(data), '\n')
 		}
-		i := installation{place: p, path: req.path(p), data: data}
+		i := installation{place: p, path: req.path(p), data: data, owner: ownerOf(req.Prefix)}
 		var err error
 		if i.found, err = stateOf(i.path, p.comment); err != nil {
 			return Installed{}, err
@@ -211,7 +212,11 @@ func (i installation) put(tx *undo.Tx) error {
 	case now.there != i.found.there || !bytes.Equal(now.raw, i.found.raw):
 		return &ForeignFileError{Path: i.path, Why: "somebody else has just written it"}
 	}
-	content := marked(i.data, i.place.comment, made)
+	owner := i.owner
+	if i.found.there && i.found.owner != "" {
+		owner = i.found.owner // who brought it first
+	}
+	content := marked(i.data, i.place.comment, made, owner)
 	tx.Undo("write "+i.path, func(context.Context) error {
 		now, err := stateOf(i.path, i.place.comment)
 		switch {
@@ -249,6 +254,9 @@ func (req InstallRequest) uninstall(ctx context.Context) (Installed, error) {
 				return err
 			case found.foreign != "":
 				file.Action, file.Why = FileLeft, found.foreign
+				return nil
+			case found.owner != ownerOf(req.Prefix) && !isInside(file.Path, req.Prefix):
+				file.Action, file.Why = FileLeft, others
 				return nil
 			case !req.DryRun:
 				if err := durable.Remove(file.Path); err != nil {

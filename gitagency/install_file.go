@@ -25,6 +25,7 @@ type installedState struct {
 	mode    fs.FileMode
 	data    []byte // without the mark
 	made    int    // how many directories above it were made for it
+	owner   string // which installation it belongs to
 }
 
 // installedLimit is more than any file of ours holds.
@@ -48,36 +49,45 @@ func stateOf(path, comment string) (installedState, error) {
 	if err != nil {
 		return installedState{}, err
 	}
-	data, made, foreign := readMark(raw, comment)
-	return installedState{there: true, raw: raw, mode: fi.Mode().Perm(), data: data, made: made, foreign: foreign}, nil
+	s := readMark(raw, comment)
+	s.there, s.raw, s.mode = true, raw, fi.Mode().Perm()
+	return s, nil
 }
 
 const (
 	notOurs = "it was not installed by 'git agency setup'"
+	others  = "it belongs to another installation"
 	edited  = "it was changed since 'git agency setup' installed it"
 )
 
 // marked adds the line by which a file is known to be ours, and unchanged. It is the last line, because
 // some readers want the first for themselves.
-func marked(data []byte, comment string, made int) []byte {
-	return fmt.Appendf(bytes.Clone(data), "%s Installed by 'git agency setup'; --undo removes it. directories=%d sha256=%x\n", comment, made, sha256.Sum256(data))
+func marked(data []byte, comment string, made int, owner string) []byte {
+	return fmt.Appendf(bytes.Clone(data), "%s Installed by 'git agency setup'; --undo removes it. directories=%d for=%s sha256=%x\n", comment, made, owner, sha256.Sum256(data))
 }
 
-var markLine = regexp.MustCompile(`^(\S+) Installed by 'git agency setup'; --undo removes it\. directories=([0-9]{1,2}) sha256=([0-9a-f]{64})$`)
+var markLine = regexp.MustCompile(`^(\S+) Installed by 'git agency setup'; --undo removes it\. directories=([0-9]{1,2}) for=([0-9a-f]{16}) sha256=([0-9a-f]{64})$`)
+
+// ownerOf names an installation by its prefix. A file in a directory of the user's serves all of them, and
+// goes with the one that brought it.
+func ownerOf(prefix string) string {
+	sum := sha256.Sum256([]byte(filepath.Clean(prefix)))
+	return fmt.Sprintf("%x", sum[:8])
+}
 
 // readMark takes the mark off the content of a file.
-func readMark(raw []byte, comment string) (data []byte, made int, foreign string) {
+func readMark(raw []byte, comment string) installedState {
 	end := bytes.LastIndexByte(bytes.TrimSuffix(raw, []byte("\n")), '\n') + 1
 	m := markLine.FindSubmatch(bytes.TrimSuffix(raw[end:], []byte("\n")))
 	if m == nil || string(m[1]) != comment {
-		return raw, 0, notOurs
+		return installedState{data: raw, foreign: notOurs}
 	}
-	data = raw[:end]
-	if fmt.Sprintf("%x", sha256.Sum256(data)) != string(m[3]) {
-		return data, 0, edited
+	data := raw[:end]
+	if fmt.Sprintf("%x", sha256.Sum256(data)) != string(m[4]) {
+		return installedState{data: data, foreign: edited}
 	}
-	made, _ = strconv.Atoi(string(m[2])) // two digits are a number
-	return data, made, ""
+	made, _ := strconv.Atoi(string(m[2])) // two digits are a number
+	return installedState{data: data, made: made, owner: string(m[3])}
 }
 
 // leftovers lists what a killed writer of a file left beside it.

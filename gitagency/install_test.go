@@ -314,14 +314,14 @@ var inTheWay = map[string]func(t *testing.T, path string){
 	"a file of somebody else's": func(t *testing.T, path string) { put(t, path, "# theirs\n") },
 	"an empty file":             func(t *testing.T, path string) { put(t, path, "") },
 	"a file of ours that was edited": func(t *testing.T, path string) {
-		put(t, path, "# edited\n"+string(marked([]byte("# ours\n"), "#", 0)))
+		put(t, path, "# edited\n"+string(marked([]byte("# ours\n"), "#", 0, ownerOf("/x"))))
 	},
 	"a file that only claims to be ours": func(t *testing.T, path string) {
-		put(t, path, strings.Replace(string(marked([]byte("# ours\n"), "#", 0)), "# ours", "# theirs", 1))
+		put(t, path, strings.Replace(string(marked([]byte("# ours\n"), "#", 0, ownerOf("/x"))), "# ours", "# theirs", 1))
 	},
 	"a huge file": func(t *testing.T, path string) { put(t, path, strings.Repeat("#\n", installedLimit)) },
 	"a link to a file of ours": func(t *testing.T, path string) {
-		put(t, path+".real", string(marked([]byte("# ours\n"), "#", 0)))
+		put(t, path+".real", string(marked([]byte("# ours\n"), "#", 0, ownerOf("/x"))))
 		if err := os.Symlink(path+".real", path); err != nil {
 			t.Fatal(err)
 		}
@@ -556,16 +556,16 @@ func FuzzAMarkIsBelievedOnlyOnWhatItWasMadeFor(f *testing.F) {
 			data = append(bytes.Clone(data), '\n')
 		}
 		for _, comment := range []string{"#", `.\"`} {
-			raw := marked(data, comment, made)
-			got, gotMade, foreign := readMark(raw, comment)
-			if !bytes.Equal(got, data) || gotMade != made || foreign != "" {
-				t.Fatalf("%q came back as %q, %d, %q", raw, got, gotMade, foreign)
+			raw := marked(data, comment, made, ownerOf("/x"))
+			got := readMark(raw, comment)
+			if !bytes.Equal(got.data, data) || got.made != made || got.owner != ownerOf("/x") || got.foreign != "" {
+				t.Fatalf("%q came back as %+v", raw, got)
 			}
 			if at < 0 || at >= len(data) || data[at] == change {
 				continue
 			}
 			raw[at] = change
-			if _, _, foreign := readMark(raw, comment); foreign == "" {
+			if readMark(raw, comment).foreign == "" {
 				t.Fatalf("%q is believed", raw)
 			}
 		}
