@@ -98,7 +98,7 @@ func (k Key) setting(name string, config git.Config, env []string) (s Setting, i
 	found, set := config.Last(canonical(name))
 	if k.command {
 		var others []git.Setting
-		found, set, others = trusted(config[canonical(name)], k.none)
+		found, set, others = config.Trusted(canonical(name), k.none)
 		for _, o := range others {
 			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: noCommand(o)})
 		}

@@ -90,12 +90,12 @@ func (r *Repository) examine(ctx context.Context) ([]Finding, string, error) {
 // Fix mends everything that was found under one id and returns what that was. It finishes or undoes
 // what was interrupted and never loses work: what it takes away, a ref keeps.
 func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
+	mended := []Finding{}
 	repo, unlock, err := r.lock(ctx)
 	if err != nil {
-		return nil, err
+		return mended, err
 	}
 	defer unlock()
-	mended := []Finding{}
 	// One at a time, and then look again: mending one thing often mends the next, or uncovers it.
 	for {
 		x := &examination{Repository: r, repo: repo}
@@ -103,7 +103,7 @@ func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 		next, ok := x.next(id, mended)
 		switch {
 		case !ok && lookErr != nil && len(mended) == 0:
-			return nil, lookErr
+			return mended, lookErr
 		case ok && next.mend == nil:
 			return mended, &FindingError{next}
 		case ok:
@@ -113,7 +113,7 @@ func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 			mended = append(mended, next)
 			continue
 		case len(mended) == 0:
-			return nil, r.nothingWrong(id)
+			return mended, r.nothingWrong(id)
 		case lookErr != nil:
 			r.warn("not everything could be looked at: %v", lookErr)
 		}
@@ -137,7 +137,7 @@ func (x *examination) next(id string, mended []Finding) (Finding, bool) {
 				continue
 			}
 			if slices.ContainsFunc(mended, f.same) {
-				f.mend = nil
+				f.mend = func(context.Context) error { return errStillThere }
 			}
 			return f, true
 		}
@@ -145,10 +145,13 @@ func (x *examination) next(id string, mended []Finding) (Finding, bool) {
 	return Finding{}, false
 }
 
-// nothingWrong is the answer to an id under which nothing was found.
+// errStillThere is a finding that was mended and is found again.
+var errStillThere = errors.New("it was mended, and is there again")
+
+// nothingWrong is the answer to an id under which nothing was found: no error, if there is such an id.
 func (r *Repository) nothingWrong(id string) error {
 	if _, there := store.Taken(r.store.InvocationDir(r.ID, id), r.store.WorktreeDir(r.ID, id)); there && ids.Valid(id) {
-		return &HealthyError{ID: id}
+		return nil
 	}
 	return &NotFoundError{Kind: "finding", Query: id}
 }
@@ -208,11 +211,6 @@ func (x *examination) look(ctx context.Context) error {
 	var errs []error
 	for _, c := range checks() {
 		errs = append(errs, c.look(x, ctx))
-		for _, f := range x.findings {
-			if !slices.Contains(FindingCodes(), f.Code) {
-				return fmt.Errorf("doctor found %q, which it does not know", f.Code)
-			}
-		}
 	}
 	return errors.Join(errs...)
 }
@@ -279,7 +277,7 @@ func (x *examination) resolve(ctx context.Context) error {
 	return nil
 }
 
-// found adds a finding. With a mend, that is what --fix does; without one, command is what to type.
+// found adds a finding. With a mend, that is what --fix does; without one, f.Mend is what to type.
 func (x *examination) found(f Finding, mend func(context.Context) error) {
 	f.mend = mend
 	if f.Mend == "" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,7 +76,7 @@ func (x *examination) orphanLogs(ctx context.Context) error {
 		case err != nil:
 			f.AtRisk, mend = true, nil
 			f.What += " and cannot be looked into: " + err.Error()
-			f.Mend = "mv " + shellWord(f.Path) + " <elsewhere>"
+			f.Mend = "mv " + shellWord(f.Path) + " ."
 		case x.undecided(ref):
 			// A discard that had not begun to remove anything. What it captured is still where it was.
 		case len(only) > 0:
@@ -99,7 +98,7 @@ func (x *examination) undecided(ref string) bool {
 	})
 }
 
-// gitEntries looks at the linked worktrees that are nobody's but the user's.
+// gitEntries looks at what git keeps of linked worktrees.
 func (x *examination) gitEntries(context.Context) error {
 	half := func(e git.Entry) bool { return len(e.Flaws) > 0 || e.Locked && e.LockReason == "initializing" }
 	evidence := []string{}
@@ -139,9 +138,9 @@ func (x *examination) damaged(e git.Entry, f Finding) {
 		x.found(f, func(context.Context) error { return x.repo.RepairEntry(e) })
 		return // and then what is left to do
 	}
-	f.Mend = "git worktree repair <its tree>"
+	f.Mend = "git worktree repair TREE"
 	if slices.Contains(beyond, "HEAD") {
-		f.Mend = "echo ref: refs/heads/<its branch> > " + shellWord(filepath.Join(f.Path, "HEAD"))
+		f.Mend = "echo ref: refs/heads/BRANCH > " + shellWord(filepath.Join(f.Path, "HEAD"))
 	}
 	x.found(f, nil)
 }
@@ -205,27 +204,25 @@ func (x *examination) scratch(context.Context) error {
 	if x.unsettled {
 		return nil
 	}
-	entries, err := os.ReadDir(x.lockDir())
-	if err != nil && !os.IsNotExist(err) {
+	scraps, err := x.repo.Scraps()
+	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "removed-") && !strings.HasPrefix(e.Name(), "capture-") {
-			continue
-		}
-		path := filepath.Join(x.lockDir(), e.Name())
-		x.found(Finding{Code: "leftover-scratch", ID: x.owner("agency/" + e.Name()), Path: path, What: "what a command that was killed needed for a moment"},
+	for _, path := range scraps {
+		x.found(Finding{Code: "leftover-scratch", ID: x.owner(x.relative(path)), Path: path, What: "what a command that was killed needed for a moment"},
 			func(context.Context) error { return durable.RemoveTree(path) })
 	}
-	for _, dir := range []string{filepath.Join(x.CommonDir, "info"), x.store.RepoDir(x.ID), x.store.InvocationDir(x.ID, ""), x.store.SandboxDir(x.ID, ""), x.store.WorktreeDir(x.ID, "")} {
-		temps, err := durable.Temps(dir)
-		if err != nil {
-			return err
-		}
-		for _, path := range temps {
-			x.found(Finding{Code: "leftover-scratch", ID: x.owner(x.relative(path)), Path: path, along: true, What: "a file that was being written when somebody was killed"},
-				func(context.Context) error { return durable.RemoveTree(path) })
-		}
+	temps, err := x.store.Temps(x.ID)
+	if err != nil {
+		return err
+	}
+	excluding, err := durable.Temps(filepath.Join(x.CommonDir, "info"))
+	if err != nil {
+		return err
+	}
+	for _, path := range append(temps, excluding...) {
+		x.found(Finding{Code: "leftover-scratch", ID: x.owner(x.relative(path)), Path: path, along: true, What: "a file that was being written when somebody was killed"},
+			func(context.Context) error { return durable.RemoveTree(path) })
 	}
 	return nil
 }

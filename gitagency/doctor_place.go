@@ -23,7 +23,7 @@ func (x *examination) dataDir(context.Context) error {
 		x.found(Finding{
 			Code: "data-dir-missing", ID: "data-dir", Path: place, AtRisk: true,
 			What: "git knows trees there, but the directory is gone: not mounted, or moved",
-			Mend: "git config --global agency.dataDir <where it is now>",
+			Mend: "git config --global agency.dataDir DIR",
 		}, nil)
 		x.unmounted = true
 		break

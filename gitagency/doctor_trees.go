@@ -140,8 +140,8 @@ func (x *examination) missingTree(s subject, command, outcome string, mend func(
 	}
 	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, What: "the tree is gone; what was committed is on its branch", Outcome: outcome}
 	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
-		f.What, f.AtRisk = around+" is not there: not mounted, perhaps", true
-		f.Mend, f.Outcome, mend = "mount it; or, if it is gone for good: "+command, "", nil
+		f.What, f.AtRisk = around+" is not there: not mounted, perhaps; if it is gone for good, type '"+command+"'", true
+		f.Mend, f.Outcome, mend = "mount "+shellWord(around), "", nil
 	} else if end := mend; elsewhere {
 		mend = func(ctx context.Context) error { // what is there does not know of it: somebody only wrote that
 			if err := x.repo.PointAt(s.id, s.tree); err != nil {
@@ -210,7 +210,7 @@ func (x *examination) wholeTree(ctx context.Context, s subject, outcome string, 
 	case err != nil || elsewhere != "":
 		x.found(Finding{
 			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "what is there belongs to another repository, " + elsewhere,
-			Mend: "mv " + shellWord(s.tree) + " <elsewhere>",
+			Mend: "mv " + shellWord(s.tree) + " " + shellWord(s.tree+".foreign"),
 		}, nil)
 	case !here || !registered || len(entry.Flaws) > 0 || !onePlace(entry.Path, s.tree):
 		x.found(Finding{Code: "unlinked-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "tree and repository do not know each other any more"},
@@ -228,8 +228,8 @@ func (x *examination) belongs(ctx context.Context, s subject) bool {
 func (x *examination) missingBranch(ctx context.Context, s subject, outcome string, end func(context.Context) error) {
 	f := Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, What: "its branch " + short(s.branch) + " is gone"}
 	mend := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
-	if !s.ours { // what a person does to branches of his own is for him to know
-		f.Mend, mend = "git branch "+shellWord(short(s.branch))+" <commit>", nil
+	if !s.ours { // what people do to branches of their own is theirs to know
+		f.Mend, mend = "git branch "+shellWord(short(s.branch))+" COMMIT", nil
 	} else if _, err := x.lastKnown(ctx, s); is[*NoCommitError](err) {
 		f.Code, f.Path, f.Outcome, mend = "foreign-record", s.home, outcome, end
 		f.What = "neither its branch nor its commits are in this repository; it belongs to one that was here before"

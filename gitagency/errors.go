@@ -216,11 +216,6 @@ func (e *FindingError) Error() string {
 	return fmt.Sprintf("%s: %s (%s)", e.Finding.ID, e.Finding.What, e.Finding.Code)
 }
 
-// HealthyError is an id under which nothing is wrong.
-type HealthyError struct{ ID string }
-
-func (e *HealthyError) Error() string { return "nothing is wrong with " + e.ID }
-
 // CorruptEntryError is an entry of git's own that keeps git from working with any worktree.
 type CorruptEntryError struct {
 	Path string

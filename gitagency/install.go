@@ -156,6 +156,7 @@ func (req InstallRequest) install(ctx context.Context) (Installed, error) {
 			action = FileUnchanged
 		case i.found.there && i.found.foreign != "":
 			foreign = append(foreign, &ForeignFileError{Path: i.path, Why: i.found.foreign})
+			result.Files = append(result.Files, InstalledFile{Kind: p.kind, Path: i.path, Action: FileLeft, Why: i.found.foreign})
 			continue
 		case i.found.there:
 			action = FileReplaced
@@ -169,6 +170,9 @@ func (req InstallRequest) install(ctx context.Context) (Installed, error) {
 		if action != FileUnchanged {
 			todo = append(todo, i)
 		}
+	}
+	if len(foreign) > 0 && req.DryRun {
+		return result, errors.Join(foreign...)
 	}
 	if len(foreign) > 0 {
 		return Installed{}, errors.Join(foreign...)

@@ -90,7 +90,7 @@ func (r *Repository) warnElsewhere() {
 	if _, there := store.Taken(r.store.RepoDir(r.ID)); there {
 		return
 	}
-	r.wonder.Do(func() {
+	r.warned.Do(func() {
 		entries, err := r.git.Entries()
 		if err != nil {
 			return // who only lists is not told what else is wrong

@@ -15,6 +15,10 @@ import (
 type PruneRequest struct {
 	Expire string // what ended before that moment; "" is agency.pruneAfter, else two weeks ago
 	DryRun bool   // only say what would be done
+
+	// Begin hears, before anything is done, which moment was meant: git reads almost anything as one. The
+	// zero time means that nothing expires.
+	Begin func(before time.Time)
 }
 
 // Pruned is one thing that prune looked at, and what it did with it.
@@ -55,8 +59,11 @@ func (r *Repository) Prune(ctx context.Context, req PruneRequest) ([]Pruned, err
 	if err != nil {
 		return nil, err
 	}
+	if req.Begin != nil {
+		req.Begin(expiry.before)
+	}
 	plan := prunePlan{r: r, repo: r.git, expiring: expiry}
-	look := plan.foreign // not even a lock is made where nobody of ours has ever been
+	look := plan.untouched // not even a lock is made where nobody of ours has ever been
 	if _, used := store.Taken(r.lockDir(), r.store.RepoDir(r.ID)); used {
 		repo, unlock, err := r.lock(ctx)
 		if err != nil {
@@ -94,7 +101,7 @@ type expiring struct {
 
 func (r *Repository) expiring(ctx context.Context, text string) (expiring, error) {
 	now := time.Now() // git's words for moments are of the real clock
-	at, err := r.Expiry(ctx, text)
+	at, err := r.expiry(ctx, text)
 	return expiring{before: at, all: !at.Before(now)}, err
 }
 

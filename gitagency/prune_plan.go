@@ -64,9 +64,9 @@ func (p *prunePlan) everything(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// foreign looks at a repository nobody of ours has been to. It may have refs of ours all the same: a
+// untouched looks at a repository nobody of ours has been to. It may have refs of ours all the same: a
 // mirror gets them with all the others.
-func (p *prunePlan) foreign(ctx context.Context) (err error) {
+func (p *prunePlan) untouched(ctx context.Context) (err error) {
 	if p.refs, err = p.repo.Refs(ctx, trashRef("")); err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ type Repository struct {
 	here        string // the directory the caller means by "here"
 	opts        Options
 	quarantined bool
-	wonder      sync.Once // why there are no records, aloud
+	warned      sync.Once // that there are records elsewhere
 }
 
 // Open finds the repository that git itself would use, in the environment the caller received.

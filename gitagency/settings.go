@@ -26,7 +26,7 @@ func (r *Repository) runnerCommands() map[string]string {
 		if name == "" {
 			continue
 		}
-		setting, set, others := r.git.Config.Trusted(key)
+		setting, set, others := r.git.Config.Trusted(key, nil)
 		for _, o := range others {
 			r.warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, noCommand(o))
 		}
@@ -114,9 +114,9 @@ const (
 	wantExpiry        = "a moment such as 2.weeks.ago or 2026-01-28, now, or never"
 )
 
-// Expiry is the moment before which things that ended may go; the zero time when none may. A text of ""
+// expiry is the moment before which things that ended may go; the zero time when none may. A text of ""
 // means agency.pruneAfter, else two weeks.
-func (r *Repository) Expiry(ctx context.Context, text string) (time.Time, error) {
+func (r *Repository) expiry(ctx context.Context, text string) (time.Time, error) {
 	var setting git.Setting
 	set := false
 	if text == "" {

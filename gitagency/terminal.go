@@ -54,8 +54,8 @@ func terminalSettings(config git.Config, env []string) (t TerminalSettings, err 
 		t.ColorInPager = yes
 	}
 
-	own, ownSet, ownIgnored := trusted(config["pager.agency"], isPaging)
-	core, coreSet, coreIgnored := trusted(config["core.pager"], isNoPager)
+	own, ownSet, ownIgnored := config.Trusted("pager.agency", isPaging)
+	core, coreSet, coreIgnored := config.Trusted("core.pager", isNoPager)
 	page, isBool := parseBool(own.Value)
 	switch {
 	case ownSet && isBool && !page:
@@ -83,19 +83,6 @@ func terminalSettings(config git.Config, env []string) (t TerminalSettings, err 
 		t.Pager = ""
 	}
 	return t, nil
-}
-
-// trusted is the last setting that counts for a key that may name a program: one with a value that only
-// the user can have made, or one that names none. ignored are those that would have counted instead.
-func trusted(settings []git.Setting, namesNone func(value string) bool) (s git.Setting, set bool, ignored []git.Setting) {
-	for _, candidate := range settings {
-		if candidate.Trusted() && !candidate.Bare || namesNone != nil && namesNone(candidate.Value) {
-			s, set, ignored = candidate, true, nil
-		} else {
-			ignored = append(ignored, candidate)
-		}
-	}
-	return s, set, ignored
 }
 
 // isPaging: whether to page is everybody's to say, by which program is not.

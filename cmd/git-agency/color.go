@@ -144,6 +144,10 @@ func (t *tool) checkColorFlag(c *cli.Context) error {
 }
 
 // warn says something that is not an error.
+func (t *tool) hint(message string) {
+	fmt.Fprintf(t.stderr, "%s %s\n", t.prefix("hint:"), printable(message))
+}
+
 func (t *tool) warn(message string) {
 	fmt.Fprintf(t.stderr, "%s %s\n", t.prefix("warning:"), printable(message))
 }

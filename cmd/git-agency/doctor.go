@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -47,29 +48,26 @@ looked at; 3 nothing was found under that id; 4 there are findings, or one that 
 
 func (t *tool) fix(c *cli.Context, repo *gitagency.Repository) error {
 	mended, fixErr := repo.Fix(c.Context, c.String("fix"))
-	for _, f := range mended {
-		fmt.Fprintf(t.stderr, "mended %s of %s: %s\n", f.Code, oneLine(f.ID), oneLine(f.Outcome))
-	}
 	var err error
 	switch {
 	case c.Bool("json"):
 		err = t.printJSON(map[string]any{"mended": mended})
 	case c.Bool("porcelain"):
 		err = list(t, c, mended, findingFields, nil, nil)
+	case len(mended) == 0 && fixErr == nil:
+		err = t.printLine("nothing is wrong with " + oneLine(c.String("fix")))
+	default:
+		for _, f := range mended {
+			err = errors.Join(err, t.printLine(fmt.Sprintf("mended %s of %s: %s", f.Code, oneLine(f.ID), oneLine(f.Outcome))))
+		}
 	}
-	if fixErr != nil {
-		return fixErr
-	}
-	return err
+	return errors.Join(fixErr, err)
 }
 
 func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	d, lookErr := repo.Diagnose(c.Context)
-	parts, err := t.installedParts(c.Context)
-	if err != nil {
-		return err
-	}
-	d.Machine = append(d.Machine, parts...)
+	d.Machine = append(d.Machine, t.installedParts(c.Context)...)
+	var err error
 	if d.Busy != "" {
 		t.warn(oneLine(d.Busy) + " is changing the repository; what it is at was not looked at")
 	}
@@ -106,12 +104,15 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, everything bool) error {
 			return err
 		}
 	}
-	if len(d.Findings) == 0 && everything {
-		if _, err := fmt.Fprintln(t.stdout, "nothing is wrong"); err != nil {
-			return err
-		}
+	text := "\n"
+	switch {
+	case len(d.Findings) > 0 || !everything:
+	case d.Busy != "":
+		text = "nothing is wrong with what could be looked at\n\n"
+	default:
+		text = "nothing is wrong\n\n"
 	}
-	if _, err := fmt.Fprintln(t.stdout); err != nil {
+	if _, err := t.stdout.WriteString(text); err != nil {
 		return err
 	}
 	fields := []field{} // not a table: of these the last part is what one wants to read whole

@@ -484,6 +484,9 @@ func TestDoctorNamesEveryIllnessAndMendsItOrSaysWhoCan(t *testing.T) {
 			if f.AtRisk != ill.risk || !filepath.IsAbs(f.Path) || f.What == "" {
 				t.Errorf("it is %+v", f)
 			}
+			if o := l.try(nil, "sh", "-n", "-c", f.Mend); o.code != 0 || strings.Contains(f.Mend, "<") {
+				t.Errorf("no shell would take %q: %s", f.Mend, o.stderr)
+			}
 			if d := diff(before, withoutObjects(l.world())); d != "" {
 				t.Errorf("looking changed the world:\n%s", d)
 			}
@@ -502,7 +505,7 @@ func TestDoctorNamesEveryIllnessAndMendsItOrSaysWhoCan(t *testing.T) {
 			if f.Mend != "git agency doctor --fix "+id {
 				t.Errorf("the mend is %q", f.Mend)
 			}
-			if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 0 || !strings.Contains(o.stderr, "mended "+ill.code) {
+			if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 0 || !strings.Contains(o.stdout, "mended "+ill.code) {
 				t.Fatalf("--fix ended with %d: %s", o.code, o.stderr)
 			}
 			l.cure(ill.code)

@@ -40,10 +40,11 @@ Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75
 			if err != nil {
 				return err
 			}
-			if err := t.sayExpiry(c, repo); err != nil {
-				return err
+			req := gitagency.PruneRequest{Expire: c.String("expire"), DryRun: c.Bool("dry-run")}
+			if !c.Bool("json") && !c.Bool("porcelain") {
+				req.Begin = t.sayExpiry
 			}
-			pruned, failed := repo.Prune(c.Context, gitagency.PruneRequest{Expire: c.String("expire"), DryRun: c.Bool("dry-run")})
+			pruned, failed := repo.Prune(c.Context, req)
 			if pruned == nil {
 				return failed
 			}
@@ -55,21 +56,13 @@ Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75
 	}
 }
 
-// sayExpiry says which moment was meant, to people: git reads almost anything as one.
-func (t *tool) sayExpiry(c *cli.Context, repo *gitagency.Repository) error {
-	if c.Bool("json") || c.Bool("porcelain") {
-		return nil
-	}
-	at, err := repo.Expiry(c.Context, c.String("expire"))
-	switch {
-	case err != nil:
-		return err
-	case at.IsZero():
+// sayExpiry says which moment was meant.
+func (t *tool) sayExpiry(before time.Time) {
+	if before.IsZero() {
 		fmt.Fprintln(t.stderr, "nothing expires")
-	default:
-		fmt.Fprintf(t.stderr, "what ended before %s may go\n", at.Format(time.RFC3339))
+		return
 	}
-	return nil
+	fmt.Fprintf(t.stderr, "what ended before %s may go\n", before.Format(time.RFC3339))
 }
 
 // prunedFields is a thing that was pruned, or not, for scripts.
@@ -115,10 +108,10 @@ func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
 		return err
 	}
 	if gone {
-		fmt.Fprintln(t.stderr, "hint: until git collects it, 'git branch <name> <commit>' brings back what a removed ref kept")
+		t.hint("until git collects it, 'git branch <name> <commit>' brings back what a removed ref kept")
 	}
 	if broken {
-		fmt.Fprintln(t.stderr, "hint: 'git agency doctor' says what is broken, and how to mend it")
+		t.hint("'git agency doctor' says what is broken, and how to mend it")
 	}
 	return nil
 }

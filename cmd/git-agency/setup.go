@@ -24,7 +24,8 @@ directory 'share' beside the program's 'bin', and in a home directory where bash
 files of the user's. All of them or none; twice is fine. A file that is not ours is neither
 overwritten nor removed. Says what is left to do.
 
-Exit status: 0 done, or nothing to do; 1 failed, nothing changed; 129 usage.`,
+Exit status: 0 done, or nothing to do; 1 failed: nothing was installed, or not all could be undone; 129
+usage.`,
 		Flags: jsonFlag(
 			&cli.StringFlag{Name: "prefix", Usage: "install below `DIR` and nowhere else", DefaultText: "beside the program"},
 			&cli.BoolFlag{Name: "undo", Usage: "take away what was installed"},
@@ -60,11 +61,12 @@ Exit status: 0 done, or nothing to do; 1 failed, nothing changed; 129 usage.`,
 				}{installed, hints}))
 			}
 			t.saySetup(installed)
-			if err := t.stdout.Flush(); err != nil { // hints come last
-				return err
+			if flushErr := t.stdout.Flush(); flushErr != nil { // hints come last
+				return errors.Join(err, &outputError{flushErr})
 			}
 			for _, h := range hints {
-				fmt.Fprintf(t.stderr, "hint: %s; put this line into %s:\nhint:   %s\n", h.What, h.File, printable(h.Line))
+				t.hint(h.What + "; put this line into " + h.File + ":")
+				t.hint("  " + h.Line)
 			}
 			return err
 		},
@@ -89,15 +91,15 @@ func (t *tool) installRequest(prefix string) (req gitagency.InstallRequest, err 
 }
 
 // installedParts says of the manual and the completions whether they are there.
-func (t *tool) installedParts(ctx context.Context) ([]gitagency.Capability, error) {
+func (t *tool) installedParts(ctx context.Context) []gitagency.Capability {
 	req, err := t.installRequest("")
-	if err != nil {
-		return nil, err
+	var would gitagency.Installed
+	if err == nil {
+		req.DryRun = true
+		would, err = gitagency.Install(ctx, req)
 	}
-	req.DryRun = true
-	would, err := gitagency.Install(ctx, req)
 	if err != nil && len(would.Files) == 0 {
-		return nil, err
+		return []gitagency.Capability{{Name: "manual", State: gitagency.CapabilityUnknown, Detail: err.Error()}}
 	}
 	var parts []gitagency.Capability
 	for _, f := range would.Files {
@@ -111,12 +113,12 @@ func (t *tool) installedParts(ctx context.Context) ([]gitagency.Capability, erro
 		case gitagency.FileReplaced:
 			part.Detail = f.Path + " is of another version; 'git agency setup' renews it"
 		case gitagency.FileLeft:
-			part.Detail = f.Path + ": " + f.Why
+			part.State, part.Detail = gitagency.CapabilityUnknown, f.Path+": "+f.Why
 		case gitagency.FileWritten, gitagency.FileRemoved, gitagency.FileAbsent:
 		}
 		parts = append(parts, part)
 	}
-	return parts, nil
+	return parts
 }
 
 // setupError is an installation that failed; what to do about it has nothing to do with a repository.

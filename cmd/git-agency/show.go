@@ -34,13 +34,13 @@ Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is b
 			if err != nil {
 				return err
 			}
-			return one(t, c, inv, porcelain, details)
+			return one(t, c, inv, porcelain, t.details)
 		},
 	}
 }
 
 // details is an invocation for a person who looks at one.
-func details(i gitagency.Invocation) []field {
+func (t *tool) details(i gitagency.Invocation) []field {
 	p := i.Primitives
 	return []field{
 		{"invocation", i.ID, false},
@@ -54,7 +54,7 @@ func details(i gitagency.Invocation) []field {
 		{"status", i.Status, true},
 		{"landing", i.Landing, true},
 		{"kept", i.TrashRef, true},
-		{"started", i.StartedAt.Format(time.RFC3339) + " (" + ago(time.Now(), i.StartedAt) + ")", true},
+		{"started", i.StartedAt.Format(time.RFC3339) + " (" + ago(t.now(), i.StartedAt) + ")", true},
 		{"changeset", p.Changeset, true},
 		{"platform", p.Platform, true},
 		{"isolation", p.Isolation, true},

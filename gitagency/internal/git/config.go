@@ -43,13 +43,13 @@ func (c Config) Value(key string) string {
 	return s.Value
 }
 
-// Trusted is the last setting that only the user can have made and that has a value, and all others:
-// anybody could be behind them who can write to the repository. What names a command is looked up like
-// this.
-func (c Config) Trusted(key string) (setting Setting, ok bool, others []Setting) {
+// Trusted is the last setting that counts for a key that may name a program: one with a value that only the
+// user can have made, or one that is harmless whoever made it; harmless may be nil. others are those that
+// would have counted instead: anybody could be behind them who can write to the repository.
+func (c Config) Trusted(key string, harmless func(value string) bool) (setting Setting, ok bool, others []Setting) {
 	for _, s := range c[key] {
-		if s.Trusted() && !s.Bare {
-			setting, ok = s, true
+		if s.Trusted() && !s.Bare || harmless != nil && harmless(s.Value) {
+			setting, ok, others = s, true, nil
 		} else {
 			others = append(others, s)
 		}

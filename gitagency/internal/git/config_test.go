@@ -116,14 +116,14 @@ func TestACommandIsTakenOnlyFromWhereARepositoryCannotReach(t *testing.T) {
 	l.git("config", "agency.mine.command", "local")
 	l.git("config", "agency.theirs.command", "local")
 	config := l.open().Config
-	if got, ok, others := config.Trusted("agency.mine.command"); !ok || got.Value != "global" || len(others) != 1 || others[0].Value != "local" {
+	if got, ok, others := config.Trusted("agency.mine.command", nil); !ok || got.Value != "global" || len(others) != 1 || others[0].Value != "local" {
 		t.Errorf("got %+v, %v, %+v", got, ok, others)
 	}
-	if got, ok, others := config.Trusted("agency.theirs.command"); ok || len(others) != 1 {
+	if got, ok, others := config.Trusted("agency.theirs.command", nil); ok || len(others) != 1 {
 		t.Errorf("got %+v, %v, %+v", got, ok, others)
 	}
 	l.env = append(l.env, "GIT_CONFIG_PARAMETERS='agency.mine.command'='command'")
-	if got, ok, _ := l.open().Config.Trusted("agency.mine.command"); !ok || got.Value != "command" {
+	if got, ok, _ := l.open().Config.Trusted("agency.mine.command", nil); !ok || got.Value != "command" {
 		t.Errorf("got %+v, %v", got, ok)
 	}
 }

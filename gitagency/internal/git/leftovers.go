@@ -24,7 +24,7 @@ func (r *Repo) AtWork(trees, evidence []string) (who string) {
 		return name == "git" || strings.HasPrefix(name, "git-") && !strings.HasPrefix(name, "git-agency") // ours are seen by their lock
 	})
 	if !ok {
-		return "a git, perhaps,"
+		return "for all that can be told, a git"
 	}
 	var dirs []fs.FileInfo
 	for _, dir := range append([]string{r.CommonDir, r.TopLevel}, trees...) {

@@ -92,7 +92,7 @@ func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 	if there, err := r.refExists(ctx, ref); err != nil || there {
 		return err
 	}
-	log := filepath.Join(r.CommonDir, "logs", filepath.FromSlash(ref))
+	log := r.LogPath(ref)
 	if err := os.Remove(log); err != nil && !nothingThere(err) {
 		return err
 	}
@@ -110,7 +110,7 @@ func (r *Repo) RefScraps(prefix string, refs map[string]string) (map[string]stri
 	scraps := map[string]string{}
 	for dir, suffix := range map[string]string{
 		r.RefPath(prefix): ".lock",
-		filepath.Join(r.CommonDir, "logs", filepath.FromSlash(prefix)): "",
+		r.LogPath(prefix): "",
 	} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !nothingThere(err) {

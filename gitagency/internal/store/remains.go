@@ -63,7 +63,7 @@ func Leftovers(dir string) ([]string, error) {
 // nobody is at it any more.
 func (s Store) Temps(repoID string) ([]string, error) {
 	var all []string
-	for _, dir := range []string{s.RepoDir(repoID), s.InvocationDir(repoID, ""), s.SandboxDir(repoID, "")} {
+	for _, dir := range []string{s.RepoDir(repoID), s.InvocationDir(repoID, ""), s.SandboxDir(repoID, ""), s.WorktreeDir(repoID, "")} {
 		temps, err := durable.Temps(dir)
 		if err != nil {
 			return nil, err
