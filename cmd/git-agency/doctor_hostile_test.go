@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -36,7 +37,7 @@ var hostilities = map[string]hostile{
 		meta = strings.NewReplacer(sweepWorktree, deadID, filepath.Join(w.records(), "worktrees", sweepWorktree, "tree"), victim, `"present"`, `"archived"`).Replace(meta)
 		w.write(filepath.Join(w.records(), "worktrees", deadID, "meta.json"), meta)
 		return deadID
-	}, 1},
+	}, 0}, // nothing is wrong with it
 }
 
 func TestAMendLeavesAloneWhatIsNotItsOwn(t *testing.T) {
@@ -115,6 +116,7 @@ func TestWhatDoctorSaysHoldsOnItsLines(t *testing.T) {
 	}
 	findings, _, _ := strings.Cut(o.stdout, "\n\n")
 	lines := strings.Split(findings, "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "  then  the lock goes" }) // of the one that can be mended
 	if len(lines) != 2*4 {
 		t.Errorf("two findings are %d lines:\n%s", len(lines), findings)
 	}
