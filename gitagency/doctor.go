@@ -96,6 +96,7 @@ func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 		return mended, err
 	}
 	defer unlock()
+	id = r.spelledOut(id)
 	// One at a time, and then look again: mending one thing often mends the next, or uncovers it.
 	for {
 		x := &examination{Repository: r, repo: repo}
@@ -119,6 +120,18 @@ func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 		}
 		return mended, nil
 	}
+}
+
+// spelledOut is the id that a prefix or a name stands for, where it stands for one; a broken one has no
+// other name than its id.
+func (r *Repository) spelledOut(id string) string {
+	if i, err := r.Invocation(id); err == nil {
+		return i.ID
+	}
+	if w, err := r.Worktree(id); err == nil && id != "" {
+		return w.ID
+	}
+	return id
 }
 
 // next is the finding to mend next. What was mended and is found again was not mended.

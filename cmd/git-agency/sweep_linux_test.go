@@ -112,7 +112,14 @@ func TestADiscardKilledAtAnyChangeOfTheDiskLosesNothingAndIsFinishedByTheNext(t 
 		if state := l.state(discardSweep); state != "whole" {
 			t.Fatalf("%s: the invocation is %q", point, state)
 		}
-		l.cure(point)
+		if found := l.findings(); len(found) > 0 {
+			if o := l.try(nil, "git-agency", "doctor", "--fix", sweepID); o.code != 0 {
+				t.Fatalf("%s: --fix ended with %d for %+v\n%s", point, o.code, found, o.stderr)
+			}
+			if left := l.findings(); len(left) > 0 {
+				t.Fatalf("%s: after --fix there is still %+v", point, left)
+			}
+		}
 		// Done, or never happened: then the sandbox is as it was.
 		if l.agency("ls", "--json") != "[]" {
 			if l.git("-C", tree, "status", "--porcelain") != status || l.git("for-each-ref", trash) != "" {
