@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -332,10 +333,11 @@ func (x *examination) leftovers(home string) []string {
 // checkedOutElsewhere reports whether somebody works on the branch of a sandbox that has ended. Then it
 // stays, and rightly.
 func (x *examination) checkedOutElsewhere(s subject) bool {
+	worktrees := []git.Worktree{{Path: x.CommonDir, Branch: x.repo.MainBranch()}}
 	for _, e := range x.entries {
-		if e.Branch == s.branch && e.Name != s.id && e.Path != s.tree && store.IsDir(e.Path) {
-			return true
+		if e.Name != s.id {
+			worktrees = append(worktrees, e.Worktree)
 		}
 	}
-	return x.repo.MainBranch() == s.branch
+	return elsewhere(worktrees, s.spec()) != ""
 }
