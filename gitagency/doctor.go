@@ -294,7 +294,7 @@ func (x *examination) resolve(ctx context.Context) error {
 func (x *examination) found(f Finding, mend func(context.Context) error) {
 	f.mend = mend
 	if f.Mend == "" {
-		f.Mend = "git agency doctor --fix " + shellWord(f.ID)
+		f.Mend = "git agency doctor --fix " + ShellWord(f.ID)
 	}
 	if f.Outcome == "" && mend != nil {
 		f.Outcome = outcomes[f.Code]

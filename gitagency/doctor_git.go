@@ -76,13 +76,13 @@ func (x *examination) orphanLogs(ctx context.Context) error {
 		case err != nil:
 			f.AtRisk, mend = true, nil
 			f.What += " and cannot be looked into: " + err.Error()
-			f.Mend = "mv " + shellWord(f.Path) + " ."
+			f.Mend = "mv " + ShellWord(f.Path) + " ."
 		case x.undecided(ref):
 			// A discard that had not begun to remove anything. What it captured is still where it was.
 		case len(only) > 0:
 			f.AtRisk, mend = true, nil
 			f.What += " and names commits that nothing else holds"
-			f.Mend = fmt.Sprintf("git update-ref %s %s", shellWord(ref), only[0])
+			f.Mend = fmt.Sprintf("git update-ref %s %s", ShellWord(ref), only[0])
 		}
 		x.found(f, mend)
 	}
@@ -140,7 +140,7 @@ func (x *examination) damaged(e git.Entry, f Finding) {
 	}
 	f.Mend = "git worktree repair TREE"
 	if slices.Contains(beyond, "HEAD") {
-		f.Mend = "echo ref: refs/heads/BRANCH > " + shellWord(filepath.Join(f.Path, "HEAD"))
+		f.Mend = "echo ref: refs/heads/BRANCH > " + ShellWord(filepath.Join(f.Path, "HEAD"))
 	}
 	x.found(f, nil)
 }
@@ -172,10 +172,10 @@ func (x *examination) strays(ctx context.Context) error {
 			f.Code, f.What = "copied-entry", "its tree belongs to "+elsewhere+"; this repository is a copy of that one"
 			x.found(f, func(context.Context) error { return x.repo.RemoveAdmin(name) })
 		case ours && (store.Store{Root: place}).Records(x.ID, name):
-			x.warn("%s is on record in another data directory; 'AGENCY_DATA_DIR=%s git agency doctor' looks there", name, shellWord(place))
+			x.warn("%s is on record in another data directory; 'AGENCY_DATA_DIR=%s git agency doctor' looks there", name, ShellWord(place))
 		case store.IsDir(e.Path) && ours:
 			f.Code, f.AtRisk, f.What = "other-data-dir", true, "its tree is in another data directory, "+place
-			f.Mend = "AGENCY_DATA_DIR=" + shellWord(place) + " git agency doctor"
+			f.Mend = "AGENCY_DATA_DIR=" + ShellWord(place) + " git agency doctor"
 			x.found(f, nil)
 		}
 	}

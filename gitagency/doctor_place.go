@@ -237,7 +237,7 @@ func (x *examination) unclaimedMarkers(context.Context) error {
 		}
 		x.found(Finding{
 			Code: "unclaimed-marker", ID: guard.Dir, Path: guard.Integration.Path(w.Path), What: "an integration worktree that there is no record of",
-			Mend: "git agency worktree adopt " + shellWord(w.Path),
+			Mend: "git agency worktree adopt " + ShellWord(w.Path),
 		}, nil)
 	}
 	return nil

@@ -114,11 +114,11 @@ func (x *examination) unreadable(s subject, reason store.Reason, detail, outcome
 	}
 	f := Finding{Code: code, ID: s.id, Path: s.home, What: detail, Outcome: outcome, AtRisk: store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree)) || x.refs[s.branch] != ""}
 	if meta, closed := store.Closed(s.home); closed { // what it says may be all right
-		f.Mend, f.Outcome, mend = "chmod u+rwx "+shellWord(s.home), "", nil
+		f.Mend, f.Outcome, mend = "chmod u+rwx "+ShellWord(s.home), "", nil
 		if fi, err := os.Lstat(meta); err == nil && fi.Mode().Perm()&0o400 == 0 {
-			f.Mend = "chmod u+rw " + shellWord(meta)
+			f.Mend = "chmod u+rw " + ShellWord(meta)
 		} else if err == nil { // whoever owns it may
-			f.Mend = fmt.Sprintf("sudo chown %d %s", os.Geteuid(), shellWord(meta))
+			f.Mend = fmt.Sprintf("sudo chown %d %s", os.Geteuid(), ShellWord(meta))
 		}
 	}
 	x.found(f, mend)
@@ -131,7 +131,7 @@ func (x *examination) missingTree(s subject, command, outcome string, mend func(
 	if here, _, err := x.tied(to, s.id); elsewhere && here && err == nil {
 		x.found(Finding{
 			Code: "moved-tree", ID: s.id, Path: s.tree, What: "the tree was moved to " + to, AtRisk: true,
-			Mend: "mkdir -p " + shellWord(filepath.Dir(s.tree)) + " && git worktree move " + shellWord(to) + " " + shellWord(s.tree),
+			Mend: "mkdir -p " + ShellWord(filepath.Dir(s.tree)) + " && git worktree move " + ShellWord(to) + " " + ShellWord(s.tree),
 		}, nil)
 		return
 	}
@@ -142,7 +142,7 @@ func (x *examination) missingTree(s subject, command, outcome string, mend func(
 	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, What: "the tree is gone; what was committed is on its branch", Outcome: outcome}
 	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
 		f.What, f.AtRisk = around+" is not there: not mounted, perhaps; if it is gone for good, type '"+command+"'", true
-		f.Mend, f.Outcome, mend = "mount "+shellWord(around), "", nil
+		f.Mend, f.Outcome, mend = "mount "+ShellWord(around), "", nil
 	} else if end := mend; elsewhere {
 		mend = func(ctx context.Context) error { // what is there does not know of it: somebody only wrote that
 			if err := x.repo.PointAt(s.id, s.tree); err != nil {
@@ -156,10 +156,10 @@ func (x *examination) missingTree(s subject, command, outcome string, mend func(
 
 // linkedTree is a link where a tree should be. Nothing is done through a link: it could lead anywhere.
 func (x *examination) linkedTree(s subject, to string) {
-	f := Finding{Code: "foreign-tree", ID: s.id, Path: s.tree, What: "there is a link, to " + to + ", which is not its tree", Mend: "rm " + shellWord(s.tree)}
+	f := Finding{Code: "foreign-tree", ID: s.id, Path: s.tree, What: "there is a link, to " + to + ", which is not its tree", Mend: "rm " + ShellWord(s.tree)}
 	if here, _, err := x.tied(to, s.id); err == nil && here {
 		f.Code, f.AtRisk, f.What = "moved-tree", true, "the tree was moved to "+to+", and a link left for it"
-		f.Mend += " && mv " + shellWord(to) + " " + shellWord(s.tree)
+		f.Mend += " && mv " + ShellWord(to) + " " + ShellWord(s.tree)
 	}
 	x.found(f, nil)
 }
@@ -211,7 +211,7 @@ func (x *examination) wholeTree(ctx context.Context, s subject, outcome string, 
 	case err != nil || elsewhere != "":
 		x.found(Finding{
 			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "what is there belongs to another repository, " + elsewhere,
-			Mend: "mv " + shellWord(s.tree) + " " + shellWord(s.tree+".foreign"),
+			Mend: "mv " + ShellWord(s.tree) + " " + ShellWord(s.tree+".foreign"),
 		}, nil)
 	case !here || !registered || len(entry.Flaws) > 0 || !onePlace(entry.Path, s.tree):
 		x.found(Finding{Code: "unlinked-tree", ID: s.id, Path: s.tree, AtRisk: true, What: "tree and repository do not know each other any more"},
@@ -230,7 +230,7 @@ func (x *examination) missingBranch(ctx context.Context, s subject, outcome stri
 	f := Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, What: "its branch " + short(s.branch) + " is gone"}
 	mend := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
 	if !s.ours { // what people do to branches of their own is theirs to know
-		f.Mend, mend = "git branch "+shellWord(short(s.branch))+" COMMIT", nil
+		f.Mend, mend = "git branch "+ShellWord(short(s.branch))+" COMMIT", nil
 	} else if _, err := x.lastKnown(ctx, s); is[*NoCommitError](err) {
 		f.Code, f.Path, f.Outcome, mend = "foreign-record", s.home, outcome, end
 		f.What = "neither its branch nor its commits are in this repository; it belongs to one that was here before"
@@ -249,7 +249,7 @@ func (x *examination) markers(s subject) {
 		path := guard.Integration.Path(s.tree)
 		x.found(Finding{
 			Code: "wrong-marker", ID: s.id, Path: path, What: "a sandbox that says it is an integration worktree",
-			Mend: "rm " + shellWord(path),
+			Mend: "rm " + ShellWord(path),
 		}, nil)
 	}
 }

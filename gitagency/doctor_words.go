@@ -33,9 +33,9 @@ var outcomes = map[string]string{
 	"visible-markers":      "the line is added again",
 }
 
-// shellWord makes a word safe to paste into a shell, and to look at before: what would not show, or steer
+// ShellWord makes a word safe to paste into a shell, and to look at before: what would not show, or steer
 // the terminal, is spelled out.
-func shellWord(word string) string {
+func ShellWord(word string) string {
 	switch {
 	case word != "" && strings.Trim(word, shellSafe) == "" && word[0] != '=': // =x is a command to some shells
 		return word

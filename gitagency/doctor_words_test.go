@@ -22,7 +22,7 @@ func TestAWordToPasteIsWhatItWasAndShows(t *testing.T) {
 		"\xff":              `$'\377'`,
 		"\u202eevil":        `$'\342\200\256evil'`,
 	} {
-		if got := shellWord(word); got != want {
+		if got := ShellWord(word); got != want {
 			t.Errorf("%q is %s, want %s", word, got, want)
 		}
 	}
@@ -38,7 +38,7 @@ func FuzzShellWord(f *testing.F) {
 		if strings.Contains(word, "\x00") {
 			return // not in any path
 		}
-		quoted := shellWord(word)
+		quoted := ShellWord(word)
 		if strings.ContainsAny(quoted, "\n\r\x1b\x7f") {
 			t.Errorf("%q does not show as it is", quoted)
 		}

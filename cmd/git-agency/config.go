@@ -20,10 +20,7 @@ A value that does not count is listed too, with the reason, and warned of.
 Exit status: 0, whatever is found; 129 usage.`,
 		Flags: listing(),
 		Action: func(c *cli.Context) error {
-			if _, err := arguments(c, 0, 0); err != nil {
-				return err
-			}
-			if err := checkFormat(c); err != nil {
+			if err := checkListing(c); err != nil {
 				return err
 			}
 			settings, err := gitagency.Settings(c.Context, t.opts)

@@ -28,10 +28,7 @@ looked at; 3 nothing was found under that id; 4 there are findings, or one that 
 5 something is in the way of looking at all; 75 locked; 129 usage.`,
 		Flags: changing(listing(&cli.StringFlag{Name: "fix", Usage: "mend what was found under `ID`"})...),
 		Action: func(c *cli.Context) error {
-			if _, err := arguments(c, 0, 0); err != nil {
-				return err
-			}
-			if err := checkFormat(c); err != nil {
+			if err := checkListing(c); err != nil {
 				return err
 			}
 			repo, err := t.open(c)

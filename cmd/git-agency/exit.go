@@ -118,7 +118,7 @@ func hints(err error) []string {
 	case errors.As(err, &unmarked) && unmarked.Worktree != "":
 		return []string{
 			"agents only start from a worktree that is marked as a person's own",
-			fmt.Sprintf("if this one is yours, mark it again with 'git agency worktree adopt %s'", quote(unmarked.Path)),
+			fmt.Sprintf("if this one is yours, mark it again with 'git agency worktree adopt %s'", gitagency.ShellWord(unmarked.Path)),
 		}
 	case errors.As(err, &unmarked):
 		return []string{
@@ -143,11 +143,11 @@ func hints(err error) []string {
 	case errors.As(err, &nested):
 		hints := []string{"push or move away what is worth keeping there, then remove it and try again:"}
 		for _, path := range nested.Paths {
-			hints = append(hints, "  rm -rf "+quote(path))
+			hints = append(hints, "  rm -rf "+gitagency.ShellWord(path))
 		}
 		return hints
 	case errors.As(err, &moved):
-		return []string{fmt.Sprintf("move it back with 'git worktree move %s %s'", quote(moved.To), quote(moved.From))}
+		return []string{fmt.Sprintf("move it back with 'git worktree move %s %s'", gitagency.ShellWord(moved.To), gitagency.ShellWord(moved.From))}
 	case is[*outputError](err):
 		return []string{"what was created is shown by 'git agency ls' and 'git agency worktree ls'"}
 	case errors.As(err, &corrupt):
@@ -162,7 +162,7 @@ func hints(err error) []string {
 	case errors.As(err, &live):
 		return []string{"discard them first, or archive the worktree anyway with --force; they stay as they are"}
 	case errors.As(err, &workedIn):
-		return []string{"take away what is worth keeping, remove it with 'rm -rf " + quote(workedIn.Path) + "', and try again"}
+		return []string{"take away what is worth keeping, remove it with 'rm -rf " + gitagency.ShellWord(workedIn.Path) + "', and try again"}
 	case is[*gitagency.ForeignFileError](err):
 		return []string{"move it away and try again, or install elsewhere with --prefix"}
 	case is[*gitagency.DirtyError](err):
@@ -195,9 +195,4 @@ func brokenHints(b *gitagency.BrokenError) []string {
 func is[E error](err error) bool {
 	var target E
 	return errors.As(err, &target)
-}
-
-// quote makes a word safe to paste into a shell.
-func quote(word string) string {
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

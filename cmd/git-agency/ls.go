@@ -26,10 +26,7 @@ Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 			&cli.StringFlag{Name: "format", Usage: "print `FORMAT` for each, with its %(fields) filled in"},
 		),
 		Action: func(c *cli.Context) error {
-			if _, err := arguments(c, 0, 0); err != nil {
-				return err
-			}
-			if err := checkFormat(c); err != nil {
+			if err := checkListing(c); err != nil {
 				return err
 			}
 			format, err := parseFormat(c.String("format"))

@@ -31,6 +31,14 @@ func listing(flags ...cli.Flag) []cli.Flag {
 		&cli.BoolFlag{Name: "z", Usage: "with --porcelain, end lines with NUL instead of newline"})
 }
 
+// checkListing is for what takes no arguments, only a format.
+func checkListing(c *cli.Context) error {
+	if _, err := arguments(c, 0, 0); err != nil {
+		return err
+	}
+	return checkFormat(c)
+}
+
 // checkFormat refuses flags that contradict each other.
 func checkFormat(c *cli.Context) error {
 	switch {

@@ -30,10 +30,7 @@ Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75
 			&cli.StringFlag{Name: "expire", Usage: "remove what ended before `WHEN`", DefaultText: "agency.pruneAfter, else 2.weeks.ago"},
 		)...),
 		Action: func(c *cli.Context) error {
-			if _, err := arguments(c, 0, 0); err != nil {
-				return err
-			}
-			if err := checkFormat(c); err != nil {
+			if err := checkListing(c); err != nil {
 				return err
 			}
 			repo, err := t.open(c)

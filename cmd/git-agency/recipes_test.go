@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency"
 )
 
 // examples lists the code blocks of a document.
@@ -181,7 +183,7 @@ func runSession(t *testing.T, lines []string) {
 		t.Fatalf("there are only %d commands in %q", len(steps), lines)
 	}
 	const end = "==== the end of a command"
-	script := "set -e\nPATH=" + quote(filepath.Dir(agent)) + ":$PATH\n"
+	script := "set -e\nPATH=" + gitagency.ShellWord(filepath.Dir(agent)) + ":$PATH\n"
 	for _, s := range steps {
 		moment, dice := "12:05:00", `\xb7\xc9`
 		switch {

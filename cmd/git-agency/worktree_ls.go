@@ -17,10 +17,7 @@ func (t *tool) worktreeLsCommand() *cli.Command {
 Exit status: 0, whatever is found.`,
 		Flags: listing(&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are archived or broken"}),
 		Action: func(c *cli.Context) error {
-			if _, err := arguments(c, 0, 0); err != nil {
-				return err
-			}
-			if err := checkFormat(c); err != nil {
+			if err := checkListing(c); err != nil {
 				return err
 			}
 			repo, err := t.open(c)
