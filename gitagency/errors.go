@@ -25,6 +25,8 @@ type (
 	AmbiguousError = store.AmbiguousError
 	// NestedRepositoryError: repositories inside a tree would be lost with it.
 	NestedRepositoryError = git.NestedError
+	// ConfinementError: a path leads out of a sandbox, or is called what nothing in one may be called.
+	ConfinementError = guard.ConfinementError
 )
 
 // ErrQuarantine refuses to change a repository from a hook that receives a push: git forbids moving
@@ -71,6 +73,20 @@ func (e *NotIntegrationError) Error() string {
 		return fmt.Sprintf("worktree %q has lost its marker, %s", e.Worktree, guard.Integration.Path(e.Path))
 	}
 	return fmt.Sprintf("%s is not in an integration worktree", e.Path)
+}
+
+// NotSandboxError is a tree in which nothing may run: it does not carry the sandbox marker, or carries the
+// other one.
+type NotSandboxError struct {
+	Path        string
+	Integration bool
+}
+
+func (e *NotSandboxError) Error() string {
+	if e.Integration {
+		return fmt.Sprintf("%s carries the marker of an integration worktree, %s", e.Path, guard.Integration.Path(e.Path))
+	}
+	return fmt.Sprintf("%s does not carry the marker of a sandbox, %s", e.Path, guard.Sandbox.Path(e.Path))
 }
 
 // OverlapError is a tree that would touch another one.

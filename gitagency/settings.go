@@ -2,6 +2,7 @@ package gitagency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -93,15 +94,39 @@ func (r *Repository) lockTimeout() (time.Duration, error) {
 	if r.opts.LockTimeout != nil {
 		return *r.opts.LockTimeout, nil
 	}
-	setting, set := r.git.Config.Last("agency.locktimeout")
+	return r.duration("agency.lockTimeout", defaultLockTimeout, ParseDuration)
+}
+
+// What a timeout is when nobody says otherwise.
+const (
+	DefaultOperationTimeout = 10 * time.Minute // of one command, one upload, one snapshot
+	DefaultRunTimeout       = time.Hour        // of an agent at work, from its start to its end
+)
+
+// OperationTimeout is how long one thing done in a sandbox may take: agency.operationTimeout, else
+// DefaultOperationTimeout. Negative is for ever.
+func (r *Repository) OperationTimeout() (time.Duration, error) {
+	return r.duration("agency.operationTimeout", DefaultOperationTimeout, ParseTimeout)
+}
+
+// RunTimeout is how long an agent may be at work: agency.runTimeout, else DefaultRunTimeout. Negative is
+// for ever.
+func (r *Repository) RunTimeout() (time.Duration, error) {
+	return r.duration("agency.runTimeout", DefaultRunTimeout, ParseTimeout)
+}
+
+// duration is a setting that parse understands.
+func (r *Repository) duration(key string, otherwise time.Duration, parse func(string) (time.Duration, error)) (time.Duration, error) {
+	setting, set := r.git.Config.Last(canonical(key))
 	if !set {
-		return defaultLockTimeout, nil
+		return otherwise, nil
 	}
-	d, err := ParseDuration(setting.Value)
-	if err != nil {
-		return 0, misconfigured("agency.lockTimeout", setting, wantDuration)
+	d, err := parse(setting.Value)
+	var invalid *InvalidError
+	if errors.As(err, &invalid) {
+		return 0, misconfigured(key, setting, invalid.Want)
 	}
-	return d, nil
+	return d, err
 }
 
 // misconfigured is a bad value together with the file it stands in.
@@ -155,6 +180,17 @@ func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
 		return 0, &InvalidError{What: "duration", Value: s, Want: wantDuration}
+	}
+	return d, nil
+}
+
+const wantTimeout = "a duration such as 90s or 10m, or -1 for ever"
+
+// ParseTimeout reads a duration in which something has to happen, so that zero is none; -1 is for ever.
+func ParseTimeout(s string) (time.Duration, error) {
+	d, err := ParseDuration(s)
+	if err != nil || d == 0 {
+		return 0, &InvalidError{What: "timeout", Value: s, Want: wantTimeout}
 	}
 	return d, nil
 }

@@ -65,7 +65,8 @@ func exitCode(err error) int {
 	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err):
 		return exitBroken
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
-		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err):
+		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err), is[*gitagency.NotSandboxError](err),
+		is[*gitagency.ConfinementError](err):
 		return exitRefused
 	}
 	return exitFailed

@@ -65,7 +65,7 @@ func Acquire(ctx context.Context, req Request) (*Lock, error) {
 		if err != nil {
 			return nil, fmt.Errorf("acquire lock: %w", err)
 		}
-		if err := w.lock(ctx, f); err != nil {
+		if err := w.lock(ctx, f, unix.LOCK_EX); err != nil {
 			return nil, err
 		}
 		current, err := isCurrent(f, path)
@@ -277,9 +277,9 @@ func (w *wait) stop() {
 	w.expired.Stop()
 }
 
-// lock locks f. When it fails it has closed f, or will as soon as the kernel lets go of it.
-func (w *wait) lock(ctx context.Context, f *os.File) error {
-	err := flock(f, unix.LOCK_EX|unix.LOCK_NB)
+// lock locks f, in the way that how says. When it fails it has closed f, or will as soon as the kernel lets go of it.
+func (w *wait) lock(ctx context.Context, f *os.File, how int) error {
+	err := flock(f, how|unix.LOCK_NB)
 	switch {
 	case err == nil:
 		return nil
@@ -296,7 +296,7 @@ func (w *wait) lock(ctx context.Context, f *os.File) error {
 	won := make(chan error)
 	gone := make(chan struct{})
 	go func() {
-		err := flock(f, unix.LOCK_EX)
+		err := flock(f, how)
 		select {
 		case won <- err:
 		case <-gone:
