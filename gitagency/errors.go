@@ -8,6 +8,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -25,6 +26,8 @@ type (
 	AmbiguousError = store.AmbiguousError
 	// NestedRepositoryError: repositories inside a tree would be lost with it.
 	NestedRepositoryError = git.NestedError
+	// CannotRunError: a command is not there, or cannot be executed.
+	CannotRunError = proc.CannotRunError
 	// ConfinementError: a path leads out of a sandbox, or is called what nothing in one may be called.
 	ConfinementError = guard.ConfinementError
 )
@@ -32,6 +35,18 @@ type (
 // ErrQuarantine refuses to change a repository from a hook that receives a push: git forbids moving
 // refs there, and what it received may still be thrown away.
 var ErrQuarantine = errors.New("a push is being received; nothing can be changed before it is accepted")
+
+// ErrStopped is a command that was ended because somebody wants its sandbox to go.
+var ErrStopped = errors.New("the command was ended, because its sandbox is being discarded")
+
+// SetupError is a command that never ran, because what it needs around it could not be set up.
+type SetupError struct {
+	ID  string
+	Err error
+}
+
+func (e *SetupError) Error() string { return fmt.Sprintf("set up sandbox %s: %v", e.ID, e.Err) }
+func (e *SetupError) Unwrap() error { return e.Err }
 
 // InvalidError is a value that no state of the world could make right.
 type InvalidError struct {

@@ -319,6 +319,14 @@ func undiscarded(a *asked) ([]candidate, error) {
 	})
 }
 
+// withSandbox are the invocations in which something can be done.
+func withSandbox(a *asked) ([]candidate, error) {
+	return listInvocations(a, func(i gitagency.Invocation) bool {
+		_, err := i.Path()
+		return err == nil
+	})
+}
+
 func listInvocations(a *asked, wanted func(gitagency.Invocation) bool) ([]candidate, error) {
 	repo, err := a.open()
 	if err != nil {

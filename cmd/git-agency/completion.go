@@ -59,6 +59,7 @@ var argumentKinds = map[string][]kind{
 	"ls":                {},
 	"show":              {invocations},
 	"path":              {invocations},
+	"exec":              {withSandbox},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},
@@ -74,10 +75,13 @@ var argumentKinds = map[string][]kind{
 var flagKinds = map[string]kind{
 	"--changeset":    primitive("changeset"),
 	"--color":        oneOf("always", "auto", "never"),
+	"--cwd":          directories,
+	"--env":          text,
 	"--expire":       text,
 	"--fix":          broken,
 	"--format":       text,
 	"--from":         commits,
+	"--grace":        text,
 	"--isolation":    primitive("isolation"),
 	"--lock-timeout": text,
 	"--mode":         oneOf("headed", "headless"),
@@ -88,5 +92,6 @@ var flagKinds = map[string]kind{
 	"--profile":      profiles,
 	"--runner":       text,
 	"--software":     primitive("software"),
+	"--timeout":      text,
 	"--worktree":     presentWorktrees,
 }

@@ -350,6 +350,7 @@ var succeeding = map[string][]string{
 	"ls":              {},
 	"show":            {sweepID},
 	"path":            {sweepID},
+	"exec":            {sweepID, "--", "true"},
 	"discard":         {sweepID},
 	"doctor":          {},
 	"prune":           {"--expire", "now"},

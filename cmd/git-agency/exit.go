@@ -17,6 +17,7 @@ const (
 	exitBroken   = 4
 	exitRefused  = 5
 	exitLocked   = 75
+	exitSetup    = 125
 	exitFatal    = 128
 	exitUsage    = 129
 )
@@ -34,6 +35,10 @@ func (t *tool) report(err error) int {
 		return 0
 	}
 	code := exitCode(err)
+	var child *childError
+	if errors.As(err, &child) && child.err == nil {
+		return code // it has spoken for itself
+	}
 	severity := "error"
 	if code == exitFatal {
 		severity = "fatal"
@@ -51,7 +56,10 @@ func (t *tool) report(err error) int {
 
 func exitCode(err error) int {
 	var interrupted interruptedError
+	var child *childError
 	switch {
+	case errors.As(err, &child):
+		return child.code
 	case errors.As(err, &interrupted):
 		return 128 + int(interrupted.signal)
 	case is[*usageError](err), is[*gitagency.InvalidError](err):
@@ -60,6 +68,8 @@ func exitCode(err error) int {
 		return exitFatal
 	case is[*gitagency.LockTimeoutError](err):
 		return exitLocked
+	case is[*gitagency.SetupError](err):
+		return exitSetup
 	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
 		return exitNotFound
 	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err):
@@ -94,6 +104,7 @@ func hints(err error) []string {
 		workedIn  *gitagency.WorkedInError
 		finding   *gitagency.FindingError
 		findings  *findingsError
+		noSandbox *gitagency.NotSandboxError
 	)
 	switch {
 	case errors.As(err, &finding):
@@ -126,6 +137,13 @@ func hints(err error) []string {
 			"name a worktree (see 'git agency worktree ls'), or make this one an integration worktree with 'git agency worktree adopt',",
 			"or make a new one with 'git agency worktree create <name>'",
 		}
+	case errors.As(err, &noSandbox) && noSandbox.Integration:
+		return []string{
+			"nothing ever runs in a tree that is marked as a person's own",
+			"if it is none, 'git agency doctor' says how that marker goes",
+		}
+	case errors.As(err, &noSandbox):
+		return []string{"nothing runs in a tree that is not marked as a sandbox; 'git agency doctor' says how it gets its marker back"}
 	case is[*gitagency.SandboxError](err):
 		return []string{"name an integration worktree; 'git agency worktree ls' lists them"}
 	case errors.As(err, &overlap):

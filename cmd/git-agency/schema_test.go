@@ -38,6 +38,13 @@ var jsonOutputs = []jsonOutput{
 	{"git agency start", "invocation.json", false, every([]string{"payments", "--name", "日本 é", "--runner", "claude", "--mode", "headed"})},
 	{"git agency worktree create", "worktree.json", false, every([]string{"another"}, []string{"third", "--from", "HEAD^0"})},
 	{"git agency worktree adopt", "worktree.json", false, every([]string{"--name", "main-one"})},
+	{"git agency exec", "executed.json", false, func(c *jsonCast) [][]string {
+		return [][]string{
+			{c.live, "--", "sh", "-c", `printf "out\377"; echo err >&2; exit 3`},
+			{c.live, "--timeout", "1ms", "--grace", "0", "--", "sleep", "1000"},
+			{c.live, "--", "no-such-program"},
+		}
+	}},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
 	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},
@@ -115,7 +122,11 @@ func TestJSONIsWhatItsSchemaSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, line := range output.lines(c) {
-			argv := slices.Concat(strings.Fields(output.command), line, []string{"--json"})
+			at := len(line) // behind a -- it would belong to somebody else
+			if i := slices.Index(line, "--"); i >= 0 {
+				at = i
+			}
+			argv := slices.Concat(strings.Fields(output.command), line[:at], []string{"--json"}, line[at:])
 			out := c.try(nil, argv...)
 			document, err := jsonschema.UnmarshalJSON(strings.NewReader(out.stdout))
 			if err != nil {

@@ -22,6 +22,7 @@ type tool struct {
 	stderr io.Writer
 	opts   gitagency.Options
 	args   []string
+	child  []string              // what stands behind --, for a command that runs another
 	repo   *gitagency.Repository // once it is open
 
 	results, messages io.Writer // where stdout and stderr lead to when there is no pager
@@ -53,7 +54,8 @@ func (t *tool) run(ctx context.Context, args []string) int {
 		return 0
 	}
 	app := t.app()
-	words, _, _ := permute(app, args, nil)
+	words, child, _ := permute(app, args, runsAnother)
+	t.child = child
 	err := app.RunContext(ctx, words)
 	if flushErr := t.stdout.Flush(); flushErr != nil && err == nil {
 		err = flushErr

@@ -53,3 +53,36 @@ func plain(env []string) []string {
 	}
 	return kept
 }
+
+// Elsewhere is an environment without what ties git to the repository and the work at hand: a git that is
+// started with it finds the repository it stands in. What says who the user is and how the user's git is
+// configured stays.
+func Elsewhere(env []string) []string {
+	kept := make([]string, 0, len(env))
+	for _, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); !ties(name) {
+			kept = append(kept, kv)
+		}
+	}
+	return kept
+}
+
+// ties knows what "git rev-parse --local-env-vars" lists, and what else points at a place or belongs to one
+// command: where to look for repositories, settings given by -c, the transaction a hook is part of.
+func ties(name string) bool {
+	switch name {
+	case "GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX",
+		"GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "GIT_GRAFT_FILE",
+		"GIT_SHALLOW_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE", "GIT_NAMESPACE", "GIT_INTERNAL_SUPER_PREFIX",
+		"GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM", "GIT_ATTR_SOURCE", "GIT_REFLOG_ACTION",
+		"GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS",
+		"GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_PUSH_OPTION_COUNT":
+		return true
+	}
+	for _, p := range []string{"GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_", "GIT_PUSH_OPTION_"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+const execName = "exec"
+
+// runsAnother reports whether what stands behind -- is the command line of another program.
+func runsAnother(c *cli.Command) bool { return c.Name == execName }
+
+func (t *tool) execCommand() *cli.Command {
+	return &cli.Command{
+		Name:      execName,
+		Usage:     "run a command in a sandbox",
+		UsageText: "git agency exec <id> [--cwd <dir>] [--timeout <t>] [--grace <t>] [--env <name>[=<value>]]... [--stdin] [--json] -- <command> [<argument>...]",
+		Description: `Runs the command in the sandbox, with no shell in between, and returns when it has ended together
+with everything it started, also what went into the background. It reads nothing, unless --stdin says
+so; at a terminal it then gets a terminal of its own.
+
+Exit status: that of the command, 128+n when signal n killed it; 124 it timed out; 125 it could not be
+set up and never ran; 126 it cannot be executed; 127 it was not found; before anything ran: 1 failed,
+or the sandbox has ended; 3 no such invocation; 4 broken; 5 not a sandbox, or a directory outside of
+it; 75 locked; 129 usage; 130, 143 interrupted.`,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "cwd", Usage: "begin in `DIR`, relative to the sandbox or inside of it"},
+			&cli.StringFlag{Name: "timeout", Usage: "end the command after `DURATION` (-1: never)", DefaultText: "agency.operationTimeout, else 10m; never with a terminal"},
+			&cli.StringFlag{Name: "grace", Usage: "leave `DURATION` between SIGTERM and SIGKILL (0: none)", DefaultText: "5s"},
+			&cli.StringSliceFlag{Name: "env", Usage: "set the variable `NAME=VALUE`, or NAME to what it is here; may be repeated"},
+			&cli.BoolFlag{Name: "stdin", Usage: "pass standard input on"},
+		}, jsonFlag()...),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, -1)
+			if err != nil {
+				return err
+			}
+			opts, err := t.execOptions(c, args[1:])
+			if err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			sandbox, err := repo.Sandbox(args[0])
+			if err != nil {
+				return err
+			}
+			res, err := sandbox.Exec(c.Context, opts)
+			return t.sayExec(c, opts, res, err)
+		},
+	}
+}
+
+func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOptions, error) {
+	none := gitagency.ExecOptions{}
+	switch {
+	case len(further) > 0:
+		return none, asUsage(c, fmt.Errorf("unexpected argument %q; the command comes after --", further[0]))
+	case len(t.child) == 0:
+		return none, asUsage(c, errors.New("no command given; it comes after --"))
+	}
+	opts := gitagency.ExecOptions{Argv: t.child, Cwd: c.String("cwd")}
+	var err error
+	if c.IsSet("timeout") {
+		if opts.Timeout, err = gitagency.ParseTimeout(c.String("timeout")); err != nil {
+			return none, asUsage(c, fmt.Errorf("--timeout: %w", err))
+		}
+	}
+	if c.IsSet("grace") {
+		opts.Grace, err = time.ParseDuration(c.String("grace"))
+		if err != nil || opts.Grace < 0 {
+			return none, asUsage(c, fmt.Errorf("--grace: invalid duration %q: want one such as 5s, or 0", c.String("grace")))
+		}
+		if opts.Grace == 0 {
+			opts.Grace = -1
+		}
+	}
+	if opts.Env, err = variables(c); err != nil {
+		return none, err
+	}
+	if c.Bool("stdin") {
+		opts.Stdin = os.Stdin
+	}
+	if !c.Bool("json") {
+		opts.Stdout, opts.Stderr = t.results, t.messages
+		opts.Terminal = c.Bool("stdin") && term.IsTerminal(int(os.Stdin.Fd()))
+	}
+	return opts, nil
+}
+
+// variables reads --env, where a name alone stands for the variable as it is here.
+func variables(c *cli.Context) ([]string, error) {
+	var env []string
+	for _, word := range c.StringSlice("env") {
+		name, _, given := strings.Cut(word, "=")
+		value, here := os.LookupEnv(name)
+		switch {
+		case name == "":
+			return nil, asUsage(c, fmt.Errorf("--env %q names no variable", word))
+		case given:
+			env = append(env, word)
+		case !here:
+			return nil, asUsage(c, fmt.Errorf("--env %s: there is no such variable here; give it a value with --env %s=…", name, name))
+		default:
+			env = append(env, name+"="+value)
+		}
+	}
+	return env, nil
+}
+
+// childError is a command of the user's that did not end with 0. Without an error it has said itself
+// what there is to say.
+type childError struct {
+	code int
+	err  error
+}
+
+func (e *childError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *childError) Unwrap() error { return e.err }
+
+// execOutput is a result as JSON. What is not text is also there byte for byte.
+type execOutput struct {
+	ExitCode     int    `json:"exit_code"`
+	Stdout       string `json:"stdout"`
+	StdoutBase64 string `json:"stdout_base64,omitempty"`
+	Stderr       string `json:"stderr"`
+	StderrBase64 string `json:"stderr_base64,omitempty"`
+	Truncated    bool   `json:"truncated"`
+	DurationMS   int64  `json:"duration_ms"`
+	TimedOut     bool   `json:"timed_out"`
+	Signal       string `json:"signal"`
+	LeftRunning  int    `json:"left_running"`
+	ContainedBy  string `json:"contained_by"`
+}
+
+func (t *tool) sayExec(c *cli.Context, opts gitagency.ExecOptions, res gitagency.ExecResult, err error) error {
+	var cannot *gitagency.CannotRunError
+	ran := err == nil || errors.As(err, &cannot) || errors.Is(err, gitagency.ErrStopped)
+	if ran && c.Bool("json") {
+		if err := t.printJSON(execOutput{
+			ExitCode: res.ExitCode, Stdout: res.Stdout, StdoutBase64: unlessText(res.Stdout),
+			Stderr: res.Stderr, StderrBase64: unlessText(res.Stderr), Truncated: res.Truncated,
+			DurationMS: res.Duration.Milliseconds(), TimedOut: res.TimedOut, Signal: res.Signal,
+			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy,
+		}); err != nil {
+			return err
+		}
+	}
+	if res.LeftRunning > 0 {
+		t.warn(fmt.Sprintf("ended %s that the command left running", counted(res.LeftRunning, "process", "processes")))
+	}
+	switch {
+	case !ran:
+		return err
+	case res.TimedOut:
+		err = fmt.Errorf("%s timed out, and was ended after %s", opts.Argv[0], res.Duration.Round(10*time.Millisecond))
+	case err == nil && res.ExitCode == 0:
+		return nil
+	}
+	return &childError{code: res.ExitCode, err: err}
+}
+
+// unlessText encodes what JSON cannot hold as it is.
+func unlessText(s string) string {
+	if utf8.ValidString(s) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(s))
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,274 @@
+package proc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Task is a program that is run together with everything it starts, however far that goes away from it:
+// when Run returns, none of it is left. A supervisor process stands between us and the program and outlives
+// us by an instant, so that this also holds when we are killed.
+type Task struct {
+	Argv []string // required; a name is looked up on the PATH of Env, in directories with absolute names
+	Dir  *os.File // required: an open directory, in which the program begins
+	Env  []string // all of the program's environment
+
+	// What is a *os.File is the program's own; anything else is copied through a pipe, in a goroutine that
+	// nobody waits for if it is the input. Nil is nothing at all.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+
+	// Terminal makes Stdin, which must be a terminal, the one that controls the program.
+	Terminal bool
+
+	// Hold is kept open for as long as anything of the program is left.
+	Hold []*os.File
+
+	// Label is seen by whoever lists processes.
+	Label string
+
+	// Grace is the time between SIGTERM and SIGKILL for what does not end by itself.
+	Grace time.Duration
+
+	within []Containment // for tests: only these are tried
+}
+
+// Containment is how everything that a program starts is held together.
+type Containment string
+
+// The ways to contain, the best first.
+const (
+	// PIDNamespace: the supervisor is process 1 of a namespace, with which the kernel ends everything.
+	PIDNamespace Containment = "pid-namespace"
+	// Subreaper: the supervisor inherits what loses its parent, and looks for it until there is none. A
+	// program that kills its supervisor on purpose gets away.
+	Subreaper Containment = "subreaper"
+	// ProcessGroup: what the program starts, unless it leaves the group. Where there is nothing better.
+	ProcessGroup Containment = "process-group"
+)
+
+// Ending is how a task ended.
+type Ending struct {
+	Exit      int            // the exit status of the program; 128+n when signal n killed it
+	Signal    syscall.Signal // that n, else 0
+	Leftovers int            // processes that the program left behind when it ended by itself
+	Stopped   bool           // it was ended by somebody who sent SIGTERM to its supervisor
+	Contained Containment
+}
+
+// CannotRunError is a program that is not there (127) or cannot be executed (126), in the terms of env(1).
+type CannotRunError struct {
+	Program string
+	Code    int
+	Err     error
+}
+
+func (e *CannotRunError) Error() string { return fmt.Sprintf("%s: %v", e.Program, e.Err) }
+func (e *CannotRunError) Unwrap() error { return e.Err }
+
+// Run runs the task to its end. When ctx ends first, everything gets SIGTERM and, after the grace, SIGKILL,
+// and the error wraps context.Cause; what became of the program is returned all the same. Other errors
+// mean that it never ran: a *CannotRunError, else a *NotStartedError.
+func (t Task) Run(ctx context.Context) (Ending, error) {
+	if len(t.Argv) == 0 || t.Dir == nil {
+		return Ending{}, &NotStartedError{errors.New("no program named, or nowhere to run it")}
+	}
+	ways := t.within
+	if ways == nil {
+		ways = containments()
+	}
+	var refusals []error
+	for _, way := range ways {
+		if err := context.Cause(ctx); err != nil {
+			return Ending{}, &NotStartedError{err}
+		}
+		ending, err := t.run(ctx, way)
+		var refused *refusedError
+		if !errors.As(err, &refused) {
+			return ending, err
+		}
+		refusals = append(refusals, refused)
+	}
+	return Ending{}, &NotStartedError{errors.Join(refusals...)}
+}
+
+// refusedError is a containment that this machine does not give; nothing has been run.
+type refusedError struct {
+	way Containment
+	err error
+}
+
+func (e *refusedError) Error() string { return fmt.Sprintf("%s: %v", e.way, e.err) }
+
+// order is what the supervisor is told to do, and answer what it says became of that, each one JSON
+// document. After the order, one further byte asks it to end everything in an orderly way; the end of the
+// connection means that nobody waits any more.
+type order struct {
+	Argv     []string      `json:"argv"`
+	Env      []string      `json:"env"`
+	Dir      string        `json:"dir"` // by name; it must be the open one
+	Terminal bool          `json:"terminal"`
+	Grace    time.Duration `json:"grace"`
+	Way      Containment   `json:"way"`
+}
+
+type answer struct {
+	Refused   string              `json:"refused,omitempty"` // why there is no such containment
+	Cannot    string              `json:"cannot,omitempty"`  // why the program cannot be run
+	Code      int                 `json:"code,omitempty"`    // 126 or 127, with Cannot
+	Failed    string              `json:"failed,omitempty"`  // what else went wrong before it ran
+	Running   bool                `json:"running,omitempty"`
+	Ended     bool                `json:"ended,omitempty"`  // the supervisor was asked to end it
+	Status    *syscall.WaitStatus `json:"status,omitempty"` // of the program, once it has ended
+	Leftovers int                 `json:"leftovers,omitempty"`
+}
+
+// The descriptors of a supervisor beyond the three that it hands on.
+const (
+	orderFD = 3
+	dirFD   = 4
+)
+
+func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return Ending{}, &NotStartedError{err}
+	}
+	defer ours.Close()
+	pipes, err := t.connect()
+	if err != nil {
+		return Ending{}, &NotStartedError{errors.Join(err, theirs.Close())}
+	}
+	cmd := &exec.Cmd{
+		Path: self(), Args: []string{SupervisorName, t.Label}, Env: []string{}, Dir: "/",
+		Stdin: pipes.child[0], Stdout: pipes.child[1], Stderr: pipes.child[2],
+		ExtraFiles:  slices.Concat([]*os.File{theirs, t.Dir}, t.Hold),
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	err = way.ask(cmd.SysProcAttr)
+	if err == nil {
+		err = cmd.Start()
+	}
+	_ = theirs.Close()
+	pipes.handOver()
+	if err != nil {
+		pipes.abandon()
+		return Ending{}, &refusedError{way, err}
+	}
+
+	order, err := json.Marshal(order{Argv: t.Argv, Env: t.Env, Dir: t.Dir.Name(), Terminal: t.Terminal, Grace: t.Grace, Way: way})
+	if err == nil {
+		_, err = ours.Write(order) // a supervisor that is gone already has said why, or is missed below
+	}
+	finished := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { t.watch(ctx, cmd.Process, ours, finished) })
+	last, readErr := readAnswers(ours, pipes.begin)
+	waitErr := cmd.Wait() // when it is gone, all is gone
+	close(finished)
+	watching.Wait()
+	copyErr := pipes.finish()
+	return t.judge(ctx, way, last, cmd.ProcessState, errors.Join(err, readErr, ignoreExit(waitErr)), copyErr)
+}
+
+// watch asks the supervisor to end everything once ctx has ended. One that does not within any reason is
+// killed; it is in a better position to do that to the others, so it gets more time than they do.
+func (t Task) watch(ctx context.Context, supervisor *os.Process, control *os.File, finished <-chan struct{}) {
+	select {
+	case <-finished:
+		return
+	case <-ctx.Done():
+	}
+	_, _ = control.Write([]byte{0}) // an error means that it is ending anyway
+	timer := time.NewTimer(t.Grace + 10*time.Second)
+	defer timer.Stop()
+	select {
+	case <-finished:
+	case <-timer.C:
+		_ = supervisor.Kill()
+	}
+}
+
+// judge puts together what is known of how a task ended.
+func (t Task) judge(ctx context.Context, way Containment, last answer, supervisor *os.ProcessState, runErr, copyErr error) (Ending, error) {
+	ending := Ending{Contained: way, Leftovers: last.Leftovers}
+	switch {
+	case last.Refused != "":
+		return Ending{}, &refusedError{way, errors.New(last.Refused)}
+	case last.Cannot != "":
+		return ending, &CannotRunError{Program: t.Argv[0], Code: last.Code, Err: errors.New(last.Cannot)}
+	case last.Failed != "":
+		return ending, &NotStartedError{errors.New(last.Failed)}
+	case last.Status != nil && last.Status.Signaled():
+		ending.Signal = last.Status.Signal()
+		ending.Exit = 128 + int(ending.Signal)
+	case last.Status != nil:
+		ending.Exit = last.Status.ExitStatus()
+	default: // the supervisor was killed, and with it everything else
+		ending.Signal = syscall.SIGKILL
+		if ws, ok := supervisor.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			ending.Signal = ws.Signal()
+		}
+		ending.Exit = 128 + int(ending.Signal)
+	}
+	if cause := context.Cause(ctx); cause != nil && (last.Ended || last.Status == nil) {
+		return ending, errors.Join(cause, copyErr)
+	}
+	ending.Stopped = last.Ended
+	if last.Status == nil && runErr != nil {
+		copyErr = errors.Join(runErr, copyErr)
+	}
+	return ending, copyErr
+}
+
+// readAnswers reads until the supervisor has no more to say, and returns all of it in one.
+func readAnswers(from io.Reader, running func()) (all answer, err error) {
+	decoder := json.NewDecoder(from)
+	for {
+		before := all.Running
+		if err := decoder.Decode(&all); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+				return all, nil
+			}
+			return all, err
+		}
+		if all.Running && !before {
+			running()
+		}
+	}
+}
+
+// ignoreExit: how a supervisor exits says nothing.
+func ignoreExit(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil
+	}
+	return err
+}
+
+func socketPair() (ours, theirs *os.File, err error) {
+	syscall.ForkLock.RLock() // nobody else's child shall get these
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "supervisor"), os.NewFile(uintptr(fds[1]), "supervised"), nil
+}
+
+// SupervisorName is what a supervisor calls itself where processes are listed.
+const SupervisorName = "git-agency-supervisor"
