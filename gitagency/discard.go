@@ -18,6 +18,7 @@ type Discarded struct {
 	Commit   string `json:"trash_commit"` // what it points at
 	Already  bool   `json:"already"`      // it was discarded before
 	Undone   bool   `json:"undone"`       // it was an interrupted creation; nothing of it is left, not even a record
+	Commands int    `json:"commands"`     // how many commands still ran in it, and were ended
 }
 
 // Discard ends an invocation: its tree and its branch go, its record and a ref to everything that
@@ -69,11 +70,19 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 		return Discarded{}, err
 	}
 	already, how := ended(entry.Record), store.Discarded
-	since := time.Now()
-	if already { // nobody knows when the one that was interrupted began
-		since, how = time.Time{}, entry.Record.Landing
+	if already {
+		how = entry.Record.Landing
 	} else if err := r.checkNotMoved(repo, entry.ID, r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 		return Discarded{}, err // one that is gone has no claim on its name any more
+	}
+	vacated, commands, err := r.vacate(ctx, entry.ID)
+	if err != nil {
+		return Discarded{}, err
+	}
+	defer vacated.Close()
+	since := time.Now()
+	if already { // nobody knows when the one that was interrupted began
+		since = time.Time{}
 	}
 	keeps, err := r.holdsWork(ctx, repo, entry.ID)
 	if err != nil {
@@ -92,7 +101,7 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	if err != nil {
 		return Discarded{}, &CleanupError{Kind: "invocation", ID: entry.ID, Done: how, Err: err}
 	}
-	d := Discarded{ID: entry.ID, Commit: commit, Already: already}
+	d := Discarded{ID: entry.ID, Commit: commit, Already: already, Commands: commands}
 	if commit != "" {
 		d.TrashRef = trashRef(entry.ID)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -47,6 +48,16 @@ type SetupError struct {
 
 func (e *SetupError) Error() string { return fmt.Sprintf("set up sandbox %s: %v", e.ID, e.Err) }
 func (e *SetupError) Unwrap() error { return e.Err }
+
+// BusyError is a sandbox in which somebody is still at work.
+type BusyError struct {
+	ID     string
+	Waited time.Duration
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("somebody is still at work in sandbox %s; gave up after %s", e.ID, e.Waited.Round(10*time.Millisecond))
+}
 
 // InvalidError is a value that no state of the world could make right.
 type InvalidError struct {

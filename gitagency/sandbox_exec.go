@@ -103,7 +103,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	task := proc.Task{
 		Argv: opts.Argv, Dir: dir, Env: s.environment(opts.Env, site.worktree, path),
 		Stdin: opts.Stdin, Stdout: opts.Stdout, Stderr: opts.Stderr,
-		Hold: []*os.File{site.occupied}, Label: s.ID, Grace: max(opts.Grace, 0),
+		Hold: []*os.File{site.occupied}, Label: s.repo.store.InvocationDir(s.repo.ID, s.ID), Grace: max(opts.Grace, 0),
 	}
 	if opts.Grace == 0 {
 		task.Grace = DefaultGrace

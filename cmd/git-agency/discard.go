@@ -17,6 +17,7 @@ func (t *tool) discardCommand() *cli.Command {
 		Description: `Removes the sandbox and its branch. Everything that was in it, committed, uncommitted and
 untracked, is kept as refs/agency/trash/<id>; files that git ignores are not. Discarding twice is
 fine, and finishes what was interrupted. Of an interrupted 'start' (full id), every trace goes.
+Commands of 'exec' that still run in it are ended first.
 
 Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 129 usage.`,
 		Flags: changing(jsonFlag()...),
@@ -54,6 +55,9 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 }
 
 func (t *tool) sayDiscarded(d gitagency.Discarded) {
+	if d.Commands > 0 {
+		fmt.Fprintf(t.stderr, "ended %s that still ran in %s\n", counted(d.Commands, "command", "commands"), d.ID)
+	}
 	switch {
 	case d.Undone:
 		fmt.Fprintf(t.stderr, "undid the interrupted creation of %s\n", d.ID)

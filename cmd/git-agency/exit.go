@@ -66,7 +66,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case is[*gitagency.NoRepositoryError](err), is[*gitagency.GitTooOldError](err):
 		return exitFatal
-	case is[*gitagency.LockTimeoutError](err):
+	case is[*gitagency.LockTimeoutError](err), is[*gitagency.BusyError](err):
 		return exitLocked
 	case is[*gitagency.SetupError](err):
 		return exitSetup

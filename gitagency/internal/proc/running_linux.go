@@ -46,6 +46,20 @@ func Running(named func(name string) bool) (processes []Process, ok bool) {
 	return processes, len(entries) > 0
 }
 
+// Supervisors lists the supervisors of tasks with that label, by their pids.
+func Supervisors(label string) []int {
+	var pids []int
+	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range found {
+		dir := filepath.Dir(name)
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err == nil && slices.Equal(words(dir, "cmdline"), []string{supervisorName, label}) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // Reaches reports whether a process stands in one of these directories or below, or one of the paths, as
 // it would read them, leads there. Directories are compared by what they are: what is mounted twice, or
 // seen from another namespace, has other names.

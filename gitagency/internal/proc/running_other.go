@@ -7,5 +7,8 @@ import "io/fs"
 // Running cannot be told on this system.
 func Running(func(name string) bool) ([]Process, bool) { return nil, false }
 
+// Supervisors cannot be found on this system.
+func Supervisors(string) []int { return nil }
+
 // Reaches cannot be told on this system.
 func (Process) Reaches([]fs.FileInfo, ...string) bool { return true }

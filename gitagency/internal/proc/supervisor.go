@@ -17,7 +17,7 @@ import (
 // can therefore run tasks with no other program at hand; for that, it has to look at the name before
 // anything else happens.
 func init() {
-	if len(os.Args) != 2 || os.Args[0] != SupervisorName {
+	if len(os.Args) != 2 || os.Args[0] != supervisorName {
 		return
 	}
 	runtime.LockOSThread() // what a thread gives up of its powers, the program must be started by
@@ -224,6 +224,10 @@ func (s supervisor) oversee(requests <-chan struct{}, asked <-chan os.Signal) {
 			end()
 		case <-asked:
 			s.say(answer{Ended: true})
+			if ending { // for the second time: somebody has waited long enough
+				s.sayEnded(ended)
+				s.order.Way.finish(s.program, empty)
+			}
 			end()
 		case <-late:
 			s.sayEnded(ended)

@@ -33,7 +33,7 @@ type Task struct {
 	// Hold is kept open for as long as anything of the program is left.
 	Hold []*os.File
 
-	// Label is seen by whoever lists processes.
+	// Label is seen by whoever lists processes, and found by Supervisors.
 	Label string
 
 	// Grace is the time between SIGTERM and SIGKILL for what does not end by itself.
@@ -149,7 +149,7 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 		return Ending{}, &NotStartedError{errors.Join(err, theirs.Close())}
 	}
 	cmd := &exec.Cmd{
-		Path: self(), Args: []string{SupervisorName, t.Label}, Env: []string{}, Dir: "/",
+		Path: self(), Args: []string{supervisorName, t.Label}, Env: []string{}, Dir: "/",
 		Stdin: pipes.child[0], Stdout: pipes.child[1], Stderr: pipes.child[2],
 		ExtraFiles:  slices.Concat([]*os.File{theirs, t.Dir}, t.Hold),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
@@ -270,5 +270,14 @@ func socketPair() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "supervisor"), os.NewFile(uintptr(fds[1]), "supervised"), nil
 }
 
-// SupervisorName is what a supervisor calls itself where processes are listed.
-const SupervisorName = "git-agency-supervisor"
+// supervisorName is what a supervisor calls itself where processes are listed.
+const supervisorName = "git-agency-supervisor"
+
+// Stop asks the supervisor of a task to end it: in an orderly way, and when asked again, at once. That it
+// is gone already is fine.
+func Stop(supervisor int) error {
+	if err := syscall.Kill(supervisor, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
