@@ -177,13 +177,22 @@ var ownVariables = []string{"AGENCY_INVOCATION_ID", "AGENCY_SANDBOX", "AGENCY_WO
 
 // environment is that of the caller, without what would lead git elsewhere.
 func (s *Sandbox) environment(further []string, worktree, dir string) []string {
-	env := slices.DeleteFunc(git.Elsewhere(s.repo.opts.Env), func(kv string) bool {
+	env := slices.DeleteFunc(git.Elsewhere(s.repo.opts.Env), func(kv string) bool { return strings.HasPrefix(kv, "OLDPWD=") })
+	env = append(append(env, "PWD="+dir), further...)
+	env = append(env, "AGENCY_INVOCATION_ID="+s.ID, "AGENCY_SANDBOX="+s.tree, "AGENCY_WORKTREE="+worktree)
+	// Of a variable that is there twice some programs take the first, some the last.
+	last := map[string]int{}
+	for i, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
-		return name == "PWD" || name == "OLDPWD" || slices.Contains(ownVariables, name)
-	})
-	env = append(env, "PWD="+dir)
-	env = append(env, further...)
-	return append(env, "AGENCY_INVOCATION_ID="+s.ID, "AGENCY_SANDBOX="+s.tree, "AGENCY_WORKTREE="+worktree)
+		last[name] = i
+	}
+	unique := env[:0]
+	for i, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); last[name] == i {
+			unique = append(unique, kv)
+		}
+	}
+	return unique
 }
 
 // recordExec adds the command to the history of the invocation. Values of variables are nobody's business.

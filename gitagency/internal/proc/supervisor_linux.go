@@ -70,12 +70,11 @@ func (c Containment) settle() error {
 
 // signal sends a signal to everything that came of the program, and says to how many.
 func (c Containment) signal(_ int, sig syscall.Signal) int {
+	found := hunt{ours: map[int]bool{}, others: map[int]bool{}}.look()
 	if c == PIDNamespace {
-		reached := len(living())
 		_ = syscall.Kill(-1, sig) // process 1 is not meant; that there is nobody is fine
-		return reached
+		return len(found)
 	}
-	found := descendants()
 	for _, pid := range found {
 		_ = syscall.Kill(pid, sig) // one that is gone is fine
 	}
@@ -88,68 +87,108 @@ func (c Containment) finish(program int, empty <-chan struct{}) {
 	if c == PIDNamespace {
 		os.Exit(0)
 	}
-	// Something that forks faster than we kill is stopped first. Each round finds what the one before it
-	// could not know of; in the end there is nobody left who could fork.
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		if c.signal(program, syscall.SIGSTOP) > 0 {
-			c.signal(program, syscall.SIGKILL)
+	// Whatever forks is stopped before anything is killed, look after look, until a look finds nobody new:
+	// then nobody is left who could fork. What runs away by forking and exiting is always a child of ours,
+	// and those are found fastest.
+	for {
+		h := hunt{ours: map[int]bool{}, others: map[int]bool{}}
+		for calm := 0; calm < 2; calm++ {
+			for _, pid := range h.look() {
+				_ = syscall.Kill(pid, syscall.SIGSTOP) // one that is gone is fine, here and below
+				calm = 0
+			}
+			for range 20 {
+				for _, pid := range children() {
+					if !h.ours[pid] {
+						_ = syscall.Kill(pid, syscall.SIGKILL)
+					}
+				}
+			}
+		}
+		for pid := range h.ours {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		select {
 		case <-empty:
 			return
-		case <-time.After(pause):
+		case <-time.After(time.Millisecond):
 		}
 	}
 }
 
-// leave: when nobody is left, there is nothing to do.
-func (c Containment) leave(int) {}
+// hunt looks for what came of us. Nobody is looked at twice: a look must take less time than what it looks
+// for needs to multiply.
+type hunt struct{ ours, others map[int]bool }
 
-// living lists the processes of our pid namespace but for us.
-func living() []int {
-	var pids []int
-	for pid := range parents() {
-		if pid != os.Getpid() {
-			pids = append(pids, pid)
+// look lists the processes that came of us since the last look.
+func (h hunt) look() []int {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // what could be read is better than nothing
+	parent := map[int]int{}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err == nil && pid != os.Getpid() && !h.ours[pid] && !h.others[pid] {
+			if above, alive := parentOf(pid); alive {
+				parent[pid] = above
+			}
 		}
 	}
-	return pids
-}
-
-// descendants lists the processes that came of us.
-func descendants() []int {
-	parent := parents()
-	var pids []int
+	var found []int
 	for pid := range parent {
-		for above, steps := pid, 0; above > 1 && steps <= len(parent); steps++ {
-			if above = parent[above]; above == os.Getpid() {
+		above, steps := parent[pid], 0
+		for above > 1 && above != os.Getpid() && !h.ours[above] && steps <= len(parent) {
+			above, steps = parent[above], steps+1
+		}
+		if above == os.Getpid() || h.ours[above] {
+			found = append(found, pid)
+		} else {
+			h.others[pid] = true
+		}
+	}
+	for _, pid := range found {
+		h.ours[pid] = true
+	}
+	return found
+}
+
+// children lists our own, also those that were left to us. An older kernel does not tell.
+func children() []int {
+	var pids []int
+	lists, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, list := range lists {
+		data, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, field := range strings.Fields(string(data)) {
+			if pid, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, pid)
-				break
 			}
 		}
 	}
 	return pids
 }
 
-// parents says of every process that is not a zombie which one is its parent.
-func parents() map[int]int {
-	parent := map[int]int{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-		if err != nil || len(fields) < 2 || ended(string(data)) {
-			continue
-		}
-		if ppid, err := strconv.Atoi(fields[1]); err == nil {
-			parent[pid] = ppid
-		}
+// leave: when nobody is left, there is nothing to do.
+func (c Containment) leave(int) {}
+
+// parentOf is the parent of a process that is not a zombie.
+func parentOf(pid int) (parent int, alive bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil || ended(string(stat)) {
+		return 0, false
 	}
-	return parent
+	// pid (name) state parent …; the name may hold anything.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(fields) < 2 {
+		return 0, false
+	}
+	parent, err = strconv.Atoi(fields[1])
+	return parent, err == nil
 }
 
 // closeOnExec keeps from the program every descriptor but the three that it is given, also those that

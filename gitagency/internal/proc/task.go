@@ -171,7 +171,7 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 	}
 	finished := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { t.watch(ctx, cmd.Process, ours, finished) })
+	watching.Go(func() { t.watch(ctx, way, cmd.Process, ours, finished) })
 	last, readErr := readAnswers(ours, pipes.begin)
 	waitErr := cmd.Wait() // when it is gone, all is gone
 	close(finished)
@@ -181,14 +181,17 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 }
 
 // watch asks the supervisor to end everything once ctx has ended. One that does not within any reason is
-// killed; it is in a better position to do that to the others, so it gets more time than they do.
-func (t Task) watch(ctx context.Context, supervisor *os.Process, control *os.File, finished <-chan struct{}) {
+// killed, if the kernel then does its work; else it is the only one who can, however long it takes.
+func (t Task) watch(ctx context.Context, way Containment, supervisor *os.Process, control *os.File, finished <-chan struct{}) {
 	select {
 	case <-finished:
 		return
 	case <-ctx.Done():
 	}
 	_, _ = control.Write([]byte{0}) // an error means that it is ending anyway
+	if way != PIDNamespace {
+		return
+	}
 	timer := time.NewTimer(t.Grace + 10*time.Second)
 	defer timer.Stop()
 	select {

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// ways are machines that contain commands differently: the one we are on, and one that gives out no
+// namespaces.
+var ways = map[string][]string{
+	"pid-namespace": nil,
+	"subreaper": {
+		"unshare", "--user", "--map-root-user", "sh", "-c",
+		`echo 0 >/proc/sys/user/max_user_namespaces && echo 0 >/proc/sys/user/max_pid_namespaces && exec "$@"`, "sh",
+	},
+}
+
+// execLab is a lab with a sandbox, in which commands are contained in one of the ways.
+type execLab struct {
+	*lab
+	way, id, tree string
+}
+
+func eachWay(t *testing.T, test func(l *execLab)) {
+	t.Helper()
+	for way := range ways {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			l := &execLab{lab: newLab(t), way: way}
+			l.agency("worktree", "create", "wt")
+			l.id = l.agency("start", "wt")
+			l.tree = l.agency("path", l.id)
+			test(l)
+		})
+	}
+}
+
+// exec prepares "git-agency exec <id> <args>".
+func (l *execLab) exec(args ...string) *exec.Cmd {
+	argv := append(append([]string{}, ways[l.way]...), filepath.Join(l.bin, "git-agency"), "exec", l.id)
+	argv = append(argv, args...)
+	cmd := exec.CommandContext(l.t.Context(), argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = l.repo, l.env
+	return cmd
+}
+
+// mark is a word by which processes of a test are known, wherever they went.
+func (l *execLab) mark() string {
+	return fmt.Sprintf("1000.%d%09d", os.Getpid(), time.Now().UnixNano()%1e9)
+}
+
+// marked lists the processes that have a word in their command line.
+func marked(t *testing.T, mark string) []string {
+	t.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, name := range names {
+		if data, err := os.ReadFile(name); err == nil && bytes.Contains(data, []byte(mark)) {
+			found = append(found, strings.ReplaceAll(string(data), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// Whatever a command does, exec ends, nothing is left of it, and the next one works.
+func TestExecOutlivesEveryCommandAndNoCommandOutlivesExec(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script string // $1 is a mark
+		flags  []string
+		code   int
+	}{
+		"ignores SIGTERM":              {`trap "" TERM; sleep $1; sleep $1`, []string{"--timeout", "100ms", "--grace", "50ms"}, 124},
+		"ignores everything it can":    {`trap "" HUP INT QUIT TERM USR1 USR2 ALRM PIPE; sleep $1; sleep $1`, []string{"--timeout", "100ms", "--grace", "0"}, 124},
+		"forks for ever":               {`while :; do sleep $1 & done`, []string{"--timeout", "200ms", "--grace", "50ms"}, 124},
+		"multiplies":                   {`f() { test $1 -gt 7 || { f $(($1 + 1)) & f $(($1 + 1)) & }; sleep $mark; }; mark=$1; f 0`, []string{"--timeout", "20ms", "--grace", "0"}, 124},
+		"runs away":                    {`perl -e '$SIG{TERM} = "IGNORE"; while (1) { exit if fork }' $1`, []string{"--grace", "50ms"}, 0},
+		"becomes a daemon":             {`(setsid sh -c 'cd /; sleep $0; sleep $0' $1 <&- >&- 2>&- &) &`, []string{"--grace", "50ms"}, 0},
+		"daemon that ignores SIGTERM":  {`(setsid sh -c 'trap "" TERM HUP; touch up; sleep $0; sleep $0' $1 <&- >&- 2>&- &) & while ! test -e up; do :; done`, []string{"--grace", "50ms"}, 0},
+		"closes its descriptors":       {`exec <&- >&- 2>&-; sleep $1`, []string{"--timeout", "100ms", "--grace", "50ms"}, 124},
+		"stops itself":                 {`sleep $1 & kill -STOP $$`, []string{"--timeout", "100ms", "--grace", "50ms"}, 124},
+		"leaves the terminal's group":  {`setsid setsid sleep $1 & exit 5`, []string{"--grace", "50ms"}, 5},
+		"is killed with children left": {`setsid sleep $1 & kill -9 $$`, []string{"--grace", "50ms"}, 137},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			eachWay(t, func(l *execLab) {
+				mark := l.mark()
+				cmd := l.exec(append(c.flags, "--json", "--", "sh", "-c", c.script, "sh", mark)...)
+				out, err := cmd.Output()
+				var exit *exec.ExitError
+				if err != nil && !errors.As(err, &exit) {
+					l.t.Fatal(err)
+				}
+				var res execOutput
+				if err := json.Unmarshal(out, &res); err != nil {
+					l.t.Fatalf("%v: %s", err, out)
+				}
+				if got := cmd.ProcessState.ExitCode(); got != c.code || res.ExitCode != c.code || res.ContainedBy != l.way {
+					l.t.Errorf("ended with %d, %+v", got, res)
+				}
+				if left := marked(l.t, mark); len(left) > 0 {
+					l.t.Errorf("still there: %q", left)
+				}
+				if out, err := l.exec("--", "echo", "next").Output(); err != nil || string(out) != "next\n" {
+					l.t.Errorf("the next: %q, %v", out, err)
+				}
+			})
+		})
+	}
+}
+
+// begin starts a command that says when it runs, with a daemon that ignores what it can.
+func (l *execLab) begin(mark string, flags ...string) *exec.Cmd {
+	l.t.Helper()
+	script := `(setsid sh -c 'trap "" HUP INT TERM; echo daemon >begun; sleep $0; sleep $0' $1 &) &
+trap "" HUP; while ! test -s begun; do :; done; touch running; sleep $1`
+	cmd := l.exec(append(flags, "--", "sh", "-c", script, "sh", mark)...)
+	if err := cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	if !waitFor(filepath.Join(l.tree, "running")) {
+		l.t.Fatal("it does not begin")
+	}
+	return cmd
+}
+
+func TestNothingOutlivesAToolThatIsKilled(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(l *execLab) {
+		mark := l.mark()
+		cmd := l.begin(mark, "--grace", "1h")
+		if err := cmd.Process.Kill(); err != nil {
+			l.t.Fatal(err)
+		}
+		_ = cmd.Wait() // it was killed
+		if !waitUntil(func() bool { return len(marked(l.t, mark)) == 0 }) {
+			l.t.Errorf("still there: %q", marked(l.t, mark))
+		}
+		// Nobody is at work there any more.
+		if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 || strings.Contains(o.stderr, "still ran") {
+			l.t.Errorf("got %+v", o)
+		}
+	})
+}
+
+func TestASignalToTheToolEndsEverything(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(l *execLab) {
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+			mark := l.mark()
+			cmd := l.begin(mark, "--grace", "50ms")
+			if err := cmd.Process.Signal(sig); err != nil {
+				l.t.Fatal(err)
+			}
+			_ = cmd.Wait() // its code says how
+			if got := cmd.ProcessState.ExitCode(); got != 128+int(sig) {
+				l.t.Errorf("%v: ended with %d", sig, got)
+			}
+			if left := marked(l.t, mark); len(left) > 0 {
+				l.t.Errorf("%v: still there: %q", sig, left)
+			}
+			for _, name := range []string{"running", "begun"} {
+				if err := os.Remove(filepath.Join(l.tree, name)); err != nil {
+					l.t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// A gigabyte, of which a result keeps a little, must not need a gigabyte of memory.
+func TestExecKeepsTheBeginningOfALotOfOutput(t *testing.T) {
+	t.Parallel()
+	l := &execLab{lab: newLab(t), way: "pid-namespace"}
+	l.agency("worktree", "create", "wt")
+	l.id = l.agency("start", "wt")
+	cmd := l.exec("--json", "--", "sh", "-c", "yes 0123456 | head -c 1073741824; echo done >&2")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var res execOutput
+	if err := json.Unmarshal(out, &res); err != nil {
+		t.Fatal(err)
+	}
+	if !res.Truncated || len(res.Stdout) != gitagency.CaptureLimit || res.Stderr != "done\n" || res.Stdout[:8] != "0123456\n" {
+		t.Errorf("got %d bytes, truncated: %v, and %q", len(res.Stdout), res.Truncated, res.Stderr)
+	}
+	if peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; peak > 300<<10 {
+		t.Errorf("it needed %d MiB", peak>>10)
+	}
+}
+
+// Streamed output goes past the tool: it must not be what a program waits for.
+func TestExecStreamsAndAReaderThatLeavesIsNoticed(t *testing.T) {
+	t.Parallel()
+	l := &execLab{lab: newLab(t), way: "pid-namespace"}
+	l.agency("worktree", "create", "wt")
+	l.id = l.agency("start", "wt")
+	cmd := l.exec("--", "yes")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(stdout, make([]byte, 4)); err != nil {
+		t.Error(err)
+	}
+	if err := stdout.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait() // its code says how
+	if got := cmd.ProcessState.ExitCode(); got != 128+int(syscall.SIGPIPE) {
+		t.Errorf("ended with %d", got)
+	}
+}
+
+func TestFiftyCommandsRunAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	const many = 50
+	for name, oneEach := range map[string]bool{"in one sandbox": false, "in a sandbox each": true} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			l := &execLab{lab: newLab(t), way: "pid-namespace"}
+			l.agency("worktree", "create", "wt")
+			ids := []string{l.agency("start", "wt")}
+			for oneEach && len(ids) < many {
+				ids = append(ids, l.agency("start", "wt"))
+			}
+			// All of them run before any of them ends.
+			gate := filepath.Join(l.dir, "gate")
+			var all sync.WaitGroup
+			for i := range many {
+				id := ids[i%len(ids)]
+				all.Go(func() {
+					script := fmt.Sprintf(`echo %d >file-%d; touch %s/up-%d; while ! test -e %s; do sleep 0.05; done; echo out %d; exit %d`, i, i, l.dir, i, gate, i, i)
+					o := l.try(nil, "git-agency", "exec", id, "--", "sh", "-c", script)
+					if o.code != i || o.stdout != fmt.Sprintf("out %d\n", i) || o.stderr != "" {
+						t.Errorf("%d: got %+v", i, o)
+					}
+				})
+			}
+			for i := range many {
+				if !waitFor(filepath.Join(l.dir, fmt.Sprintf("up-%d", i))) {
+					t.Errorf("%d does not run", i)
+				}
+			}
+			l.write(gate, "")
+			all.Wait()
+			lines := 0
+			for i := range many {
+				if tree := l.agency("path", ids[i%len(ids)]); l.read(filepath.Join(tree, fmt.Sprintf("file-%d", i))) != fmt.Sprintf("%d\n", i) {
+					t.Errorf("what %d wrote is not there", i)
+				}
+			}
+			histories, err := filepath.Glob(filepath.Join(l.data, "repos", "*", "invocations", "*", "events.jsonl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range histories {
+				for line := range strings.Lines(l.read(h)) {
+					if lines++; !json.Valid([]byte(line)) {
+						t.Errorf("the history has a line %q", line)
+					}
+				}
+			}
+			if lines != many {
+				t.Errorf("the history has %d lines", lines)
+			}
+		})
+	}
+}
