@@ -461,24 +461,24 @@ func TestAProgramMayCloseItsTerminalAndOpenItAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := sitDown(t, 24, 80)
-			var out bytes.Buffer
-			terminal := p.open(&out)
-			cmd := p.runOn(terminal, "sh", "-c", `echo one; trap 'exec >/dev/tty; echo two; exit 3' USR1
-				exec >"$1.new" 2>&1 <&-; mv "$1.new" "$1"; while :; do sleep 0.01; done`, "sh", filepath.Join(t.TempDir(), "closed"))
-			closed := cmd.Args[len(cmd.Args)-1]
+			terminal := p.open(p.desk)
+			closed := filepath.Join(t.TempDir(), "closed")
+			cmd := p.runOn(terminal, "sh", "-c", `echo one; trap 'exec >/dev/tty </dev/tty; echo two; read line; exit 3' USR1
+				exec >"$1.new" 2>&1 <&-; mv "$1.new" "$1"; while :; do sleep 0.01; done`, "sh", closed)
 			if alone {
 				must(t, terminal.Slave.Close())
 			}
 			terminal.Relay()
 			eventually(t, func() bool { _, err := os.Stat(closed); return err == nil })
 			must(t, cmd.Process.Signal(unix.SIGUSR1))
+			p.awaits("two\r\n")
+			p.types("\r")
 			if err := cmd.Wait(); exitCode(cmd.ProcessState) != 3 {
 				t.Error(err)
 			}
 			must(t, terminal.Close())
-			if out.String() != "one\r\ntwo\r\n" {
-				t.Errorf("got %q", &out)
-			}
+			p.awaits("one\r\ntwo\r\n\r\n") // the last is the echo
+			p.requireRestored()
 		})
 	}
 }
@@ -507,9 +507,17 @@ func TestAfterAHangUpNobodyReadsAndTheProgramIsHungUpInTurn(t *testing.T) {
 func TestAProgramThatGoesOnWritingDoesNotKeepUsFromClosing(t *testing.T) {
 	t.Parallel()
 	p := sitDown(t, 24, 80)
-	terminal := p.open(io.Discard)
+	writes := make(chan struct{}, 1)
+	terminal := p.open(writer(func(p []byte) (int, error) {
+		select {
+		case writes <- struct{}{}:
+		default:
+		}
+		return len(p), nil
+	}))
 	cmd := p.runOn(terminal, "yes")
 	terminal.Relay()
+	<-writes
 	must(t, terminal.Close())
 	p.requireRestored()
 	_ = cmd.Wait()
