@@ -1,0 +1,557 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// person sits at a terminal.
+type person struct {
+	t      *testing.T
+	screen *os.File // what is written here is typed
+	desk   *os.File // where programs find their terminal
+	before unix.Termios
+
+	mu   sync.Mutex
+	seen bytes.Buffer
+	grew chan struct{} // somebody may want to look again
+}
+
+func sitDown(t *testing.T, rows, columns uint16) *person {
+	t.Helper()
+	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("there are no pseudo terminals here: %v", err)
+	}
+	t.Cleanup(func() { _ = screen.Close() }) // some hang up first
+	p := &person{t: t, screen: screen, grew: make(chan struct{}, 1)}
+	p.resize(rows, columns)
+	must(t, control(screen, func(fd int) error {
+		number, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
+		if err != nil {
+			return err
+		}
+		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+			return err
+		}
+		name := "/dev/pts/" + strconv.FormatUint(uint64(number), 10)
+		desk, err := unix.Open(name, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		p.desk = os.NewFile(uintptr(desk), name)
+		return err
+	}))
+	t.Cleanup(func() { _ = p.desk.Close() })
+	p.before = p.modes()
+	p.before.Cc[unix.VERASE] = 8 // not what a new terminal has by itself
+	p.set(p.before)
+	go p.watch()
+	return p
+}
+
+func (p *person) modes() (modes unix.Termios) {
+	p.t.Helper()
+	must(p.t, control(p.screen, func(fd int) error {
+		m, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err == nil {
+			modes = *m
+		}
+		return err
+	}))
+	return modes
+}
+
+func (p *person) set(modes unix.Termios) {
+	p.t.Helper()
+	must(p.t, control(p.screen, func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, &modes) }))
+}
+
+func (p *person) resize(rows, columns uint16) {
+	p.t.Helper()
+	size := unix.Winsize{Row: rows, Col: columns}
+	must(p.t, control(p.screen, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) }))
+}
+
+func (p *person) types(keys string) {
+	p.t.Helper()
+	_, err := p.screen.WriteString(keys)
+	must(p.t, err)
+}
+
+func (p *person) watch() {
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := p.screen.Read(buffer)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		p.seen.Write(buffer[:n])
+		p.mu.Unlock()
+		select {
+		case p.grew <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (p *person) sees() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen.String()
+}
+
+// awaits waits until a text has appeared.
+func (p *person) awaits(text string) {
+	p.t.Helper()
+	for deadline := time.After(30 * time.Second); !strings.Contains(p.sees(), text); {
+		select {
+		case <-p.grew:
+		case <-deadline:
+			p.t.Fatalf("%q does not appear:\n%q", text, p.sees())
+		}
+	}
+}
+
+// eventually waits for what nobody tells us of.
+func eventually(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come")
+		}
+	}
+}
+
+// finds reads what was typed and nobody has taken yet.
+func (p *person) finds() string {
+	p.t.Helper()
+	ready := []unix.PollFd{{Fd: int32(p.desk.Fd()), Events: unix.POLLIN}}
+	if n, err := unix.Poll(ready, 10_000); n != 1 {
+		p.t.Fatalf("nothing is there: %v", err)
+	}
+	buffer := make([]byte, 4096)
+	n, err := p.desk.Read(buffer)
+	must(p.t, err)
+	return string(buffer[:n])
+}
+
+func (p *person) requireRestored() {
+	p.t.Helper()
+	if now := p.modes(); now != p.before {
+		p.t.Errorf("the terminal was %+v and is %+v", p.before, now)
+	}
+}
+
+// A tool at the terminal is this test binary, under this word.
+const toolWord = "tool-at-a-terminal"
+
+// run starts a tool in the person's session, which runs a program on a terminal of its own.
+func (p *person) run(argv ...string) *exec.Cmd {
+	p.t.Helper()
+	self, err := os.Executable()
+	must(p.t, err)
+	return p.start(append([]string{self, toolWord}, argv...)...)
+}
+
+// start starts a program as the first of the person's session.
+func (p *person) start(argv ...string) *exec.Cmd {
+	p.t.Helper()
+	cmd := exec.CommandContext(p.t.Context(), argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.desk, p.desk, p.desk
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	must(p.t, cmd.Start())
+	p.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// requireEnd waits for a tool, and for its program to have ended like this.
+func (p *person) requireEnd(tool *exec.Cmd, code int) {
+	p.t.Helper()
+	p.awaits("ended ")
+	must(p.t, tool.Wait())
+	p.awaits(fmt.Sprintf("ended %d\r\n", code))
+	p.requireRestored()
+}
+
+func init() { // before there are tests, as this is none
+	if len(os.Args) > 2 && os.Args[1] == toolWord {
+		os.Exit(tool(os.Args[2:]))
+	}
+}
+
+func tool(argv []string) int {
+	terminal, err := OpenTerminal(os.Stdin, os.Stdout)
+	if err != nil {
+		fmt.Println("refused:", errors.Is(err, ErrBackground), err)
+		return 1
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	err = startOn(terminal, cmd)
+	if err == nil {
+		terminal.Relay()
+		_ = cmd.Wait() // it may fail
+	}
+	err = errors.Join(err, terminal.Close(), terminal.Close())
+	if err != nil {
+		fmt.Println("failed:", err)
+		return 1
+	}
+	fmt.Println("ended", exitCode(cmd.ProcessState))
+	return 0
+}
+
+func startOn(terminal *Terminal, cmd *exec.Cmd) error {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal.Slave, terminal.Slave, terminal.Slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	return cmd.Start()
+}
+
+// open makes a terminal for a program of the test itself, which is not in the person's session.
+func (p *person) open(out io.Writer) *Terminal {
+	p.t.Helper()
+	terminal, err := OpenTerminal(p.desk, out)
+	must(p.t, err)
+	p.t.Cleanup(func() { _ = terminal.Close() }) // some have good reason to fail
+	return terminal
+}
+
+// runOn starts a program of the test itself.
+func (p *person) runOn(terminal *Terminal, argv ...string) *exec.Cmd {
+	p.t.Helper()
+	cmd := exec.CommandContext(p.t.Context(), argv[0], argv[1:]...)
+	must(p.t, startOn(terminal, cmd))
+	p.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+func TestAProgramHasATerminalOfItsOwnThatLooksLikeThePersons(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 33, 77)
+	stty := exec.CommandContext(t.Context(), "stty", "-g")
+	stty.Stdin = p.desk
+	modes, err := stty.Output()
+	must(t, err)
+	tool := p.run("sh", "-c", `test -t 0 && test -t 1 && test -t 2 && tty && stty size && stty -g && echo mine >/dev/tty`)
+	p.requireEnd(tool, 0)
+	lines := strings.Split(p.sees(), "\r\n")
+	if len(lines) != 6 || !strings.HasPrefix(lines[0], "/dev/pts/") || lines[0] == p.desk.Name() ||
+		lines[1] != "33 77" || lines[2]+"\n" != string(modes) || lines[3] != "mine" {
+		t.Errorf("on %s with %q: %q", p.desk.Name(), modes, lines)
+	}
+}
+
+func TestAProgramLearnsTheNewSizeOfThePersonsTerminal(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	tool := p.run("sh", "-c", `sleep 600 & trap 'stty size; kill $!; exit 4' WINCH; echo ready; wait`)
+	p.awaits("ready")
+	p.resize(50, 132)
+	p.awaits("50 132")
+	p.requireEnd(tool, 4)
+}
+
+func TestCtrlCIsForTheProgramAndNotForUs(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	tool := p.run("sh", "-c", "echo ready; exec sleep 600")
+	p.awaits("ready")
+	p.types("\x03")
+	p.requireEnd(tool, 130)
+}
+
+func TestAShellInsideHasJobControl(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	tool := p.run("env", "-i", "PATH="+os.Getenv("PATH"), "PS1=what? ", "sh", "-i")
+	p.awaits("what? ")
+	p.types("sh -c 'echo u\"\"p; exec sleep 600'\r")
+	p.awaits("up\r\n")
+	p.types("\x1a")
+	p.awaits("Stopped")
+	p.types("kill -KILL %1; fg; exit 7\r")
+	p.requireEnd(tool, 7)
+	if seen := p.sees(); strings.Contains(seen, "job control") {
+		t.Errorf("%q", seen)
+	}
+}
+
+func TestAllThatAProgramWritesArrivesInOrder(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	p.requireEnd(p.run("seq", "150000"), 0)
+	var want strings.Builder
+	for i := 1; i <= 150000; i++ {
+		fmt.Fprintf(&want, "%d\r\n", i)
+	}
+	want.WriteString("ended 0\r\n")
+	if got := p.sees(); got != want.String() {
+		t.Errorf("of %d bytes %d arrived, which end in %q", want.Len(), len(got), got[max(0, len(got)-100):])
+	}
+}
+
+func TestAllThatIsTypedArrivesInOrder(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	file := filepath.Join(t.TempDir(), "typed")
+	var text strings.Builder // every byte there is, also those that a terminal makes something of
+	for i := range 300_000 {
+		text.WriteByte(byte(i + i>>8))
+	}
+	tool := p.run("sh", "-c", `stty raw -echo; echo ready; head -c "$1" >"$2"`, "sh", strconv.Itoa(text.Len()), file)
+	p.awaits("ready")
+	p.types(text.String())
+	p.requireEnd(tool, 0)
+	got, err := os.ReadFile(file)
+	must(t, err)
+	if string(got) != text.String() {
+		t.Errorf("of %d bytes %d arrived, or others", text.Len(), len(got))
+	}
+}
+
+func TestWhatIsTypedForTheNextProgramStaysThere(t *testing.T) {
+	t.Parallel()
+	for name, relay := range map[string]bool{"before anything is relayed": false, "after the end": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := sitDown(t, 24, 80)
+			terminal := p.open(io.Discard)
+			if relay {
+				terminal.Relay()
+				must(t, p.runOn(terminal, "true").Wait())
+				must(t, terminal.Close())
+			}
+			p.types("ls\n")
+			must(t, terminal.Close())
+			must(t, terminal.Close())
+			if got := p.finds(); got != "ls\n" {
+				t.Errorf("found %q", got)
+			}
+			p.requireRestored()
+		})
+	}
+}
+
+func TestWhoeverWaitsForKeysStopsAtOnceForClose(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	terminal := p.open(io.Discard)
+	terminal.Relay()
+	must(t, p.runOn(terminal, "true").Wait())
+	must(t, terminal.Close())
+	select {
+	case <-terminal.relayed:
+	default:
+		t.Error("the keyboard is still read")
+	}
+}
+
+func TestNobodyElsesTerminalIsMadeNonBlocking(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	terminal := p.open(io.Discard)
+	terminal.Relay()
+	flags, err := unix.FcntlInt(p.desk.Fd(), unix.F_GETFL, 0)
+	must(t, err)
+	if flags&unix.O_NONBLOCK != 0 {
+		t.Error("whoever shares the terminal no longer waits for input")
+	}
+	must(t, terminal.Close())
+}
+
+func TestInTheBackgroundThereIsNoKeyboard(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	self, err := os.Executable()
+	must(t, err)
+	shell := p.start("sh", "-c", `set -m; "$@" & wait; echo done`, "sh", self, toolWord, "true")
+	p.awaits("done\r\n")
+	must(t, shell.Wait())
+	if got := p.sees(); !strings.Contains(got, "refused: true ") || !strings.Contains(got, ErrBackground.Error()) {
+		t.Errorf("%q", got)
+	}
+	p.requireRestored()
+}
+
+func TestWhatIsNoTerminalIsRefused(t *testing.T) {
+	t.Parallel()
+	null, err := os.Open(os.DevNull)
+	must(t, err)
+	defer null.Close()
+	if _, err := OpenTerminal(null, io.Discard); !errors.Is(err, unix.ENOTTY) || !strings.Contains(err.Error(), os.DevNull) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A stopped tool loses the terminal to the shell, which sets modes of its own.
+func TestATerminalIsRawAgainWhenWeAreContinued(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	tool := p.run("sh", "-c", "echo ready; exec sleep 600")
+	p.awaits("ready")
+	raw := p.modes()
+	must(t, tool.Process.Signal(unix.SIGSTOP))
+	must(t, unix.Waitid(unix.P_PID, tool.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil))
+	p.set(p.before)
+	p.resize(10, 40)
+	must(t, tool.Process.Signal(unix.SIGCONT))
+	eventually(t, func() bool { return p.modes() == raw })
+	p.types("\x03")
+	p.requireEnd(tool, 130)
+}
+
+func TestAShellCanStopUsAndBringUsBack(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip(err)
+	}
+	self, err := os.Executable()
+	must(t, err)
+	p := sitDown(t, 24, 80)
+	shell := p.start("env", "-i", "PATH="+os.Getenv("PATH"), "PS1=what? ", bash, "--norc", "--noprofile", "--noediting", "-i")
+	p.awaits("what? ")
+	p.types(self + " " + toolWord + " sh -c 'echo \"tool=$PPID.\"; exec cat'\r")
+	p.awaits(".\r\n")
+	_, after, _ := strings.Cut(p.sees(), "\ntool=")
+	number, _, _ := strings.Cut(after, ".")
+	pid, err := strconv.Atoi(number)
+	must(t, err)
+	must(t, unix.Kill(pid, unix.SIGTSTP))
+	p.awaits("Stopped")
+	p.types("echo bet\"\"ween\r")
+	p.awaits("between\r\n")
+	p.types("bg\r") // whoever wants the keyboard is stopped there
+	eventually(t, func() bool { p.types("jobs -l\r"); return strings.Contains(p.sees(), "(tty ") })
+	p.types("echo sti\"\"ll\r")
+	p.awaits("still\r\n")
+	raw := func() bool { return p.modes().Lflag&(unix.ISIG|unix.ICANON) == 0 }
+	p.types("fg\r")
+	eventually(t, raw)
+	p.types("\x03")
+	p.awaits("ended 130\r\n")
+	p.types("exit 5\r")
+	_ = shell.Wait()
+	if exitCode(shell.ProcessState) != 5 {
+		t.Errorf("the shell ended with %v:\n%q", shell.ProcessState, p.sees())
+	}
+	p.requireRestored()
+}
+
+func TestAProgramMayCloseItsTerminalAndOpenItAgain(t *testing.T) {
+	t.Parallel()
+	for name, alone := range map[string]bool{"that we hold open": false, "that nobody holds open": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := sitDown(t, 24, 80)
+			terminal := p.open(p.desk)
+			closed := filepath.Join(t.TempDir(), "closed")
+			cmd := p.runOn(terminal, "sh", "-c", `echo one; trap 'exec >/dev/tty </dev/tty; echo two; read line; exit 3' USR1
+				exec >"$1.new" 2>&1 <&-; mv "$1.new" "$1"; while :; do sleep 0.01; done`, "sh", closed)
+			if alone {
+				must(t, terminal.Slave.Close())
+			}
+			terminal.Relay()
+			eventually(t, func() bool { _, err := os.Stat(closed); return err == nil })
+			must(t, cmd.Process.Signal(unix.SIGUSR1))
+			p.awaits("two\r\n")
+			p.types("\r")
+			if err := cmd.Wait(); exitCode(cmd.ProcessState) != 3 {
+				t.Error(err)
+			}
+			must(t, terminal.Close())
+			p.awaits("one\r\ntwo\r\n\r\n") // the last is the echo
+			p.requireRestored()
+		})
+	}
+}
+
+func TestAfterAHangUpNobodyReadsAndTheProgramIsHungUpInTurn(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	terminal := p.open(io.Discard)
+	cmd := p.runOn(terminal, "sleep", "600")
+	terminal.Relay()
+	must(t, p.screen.Close())
+	select {
+	case <-terminal.relayed:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the keyboard is still read")
+	}
+	if err := terminal.Close(); !errors.Is(err, unix.EIO) {
+		t.Errorf("a terminal that is gone was restored: %v", err)
+	}
+	_ = cmd.Wait()
+	if code := exitCode(cmd.ProcessState); code != 128+int(unix.SIGHUP) {
+		t.Errorf("the program ended with %d", code)
+	}
+}
+
+func TestAProgramThatGoesOnWritingDoesNotKeepUsFromClosing(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	writes := make(chan struct{}, 1)
+	terminal := p.open(writer(func(p []byte) (int, error) {
+		select {
+		case writes <- struct{}{}:
+		default:
+		}
+		return len(p), nil
+	}))
+	cmd := p.runOn(terminal, "yes")
+	terminal.Relay()
+	<-writes
+	must(t, terminal.Close())
+	p.requireRestored()
+	_ = cmd.Wait()
+	if code := exitCode(cmd.ProcessState); code != 128+int(unix.SIGHUP) {
+		t.Errorf("the program ended with %d", code)
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+func TestAProgramNeedNotWaitForOutputThatCannotBeShown(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	full := errors.New("the screen is full")
+	terminal := p.open(writer(func([]byte) (int, error) { return 0, full }))
+	must(t, p.runOn(terminal, "seq", "100000").Wait())
+	if err := terminal.Close(); !errors.Is(err, full) {
+		t.Errorf("got %v", err)
+	}
+	p.requireRestored()
+}
+
+func TestATerminalThatTakesNothingIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	p := sitDown(t, 24, 80)
+	forever := make(chan struct{})
+	defer close(forever)
+	terminal := p.open(writer(func(p []byte) (int, error) { <-forever; return len(p), nil }))
+	terminal.patience = 10 * time.Millisecond
+	must(t, p.runOn(terminal, "echo", "hello").Wait())
+	if err := terminal.Close(); err == nil || !strings.Contains(err.Error(), "output was lost") {
+		t.Errorf("got %v", err)
+	}
+	p.requireRestored()
+}
