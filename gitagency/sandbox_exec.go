@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -115,12 +116,21 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		task.Stderr = &stderr
 	}
 	began := time.Now()
+	leave := func() error { return nil }
+	if opts.Terminal {
+		if leave, err = connectTerminal(&task); err != nil {
+			return ExecResult{}, &SetupError{ID: s.ID, Err: err}
+		}
+	}
 	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if timeout > 0 {
 		bounded, cancel = context.WithTimeoutCause(ctx, timeout, errTimedOut)
 	}
 	defer cancel()
 	ending, err := task.Run(bounded)
+	if leaveErr := leave(); leaveErr != nil {
+		s.repo.warn("terminal: %v", leaveErr)
+	}
 
 	res := ExecResult{
 		ExitCode: ending.Exit, Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.over || stderr.over,
@@ -164,6 +174,38 @@ func (o ExecOptions) check() error {
 }
 
 func hasNUL(s string) bool { return strings.ContainsRune(s, 0) }
+
+// connectTerminal gives a task a terminal of its own, behind the one that is its input, and says how to
+// leave it when the task has ended. What of its output goes elsewhere still does.
+func connectTerminal(task *proc.Task) (leave func() error, err error) {
+	at, ok := task.Stdin.(*os.File)
+	if !ok || !isTerminal(at) {
+		return nil, errors.New("standard input is no terminal")
+	}
+	out := at
+	for _, w := range []io.Writer{task.Stderr, task.Stdout} {
+		if isTerminal(w) {
+			out = w.(*os.File)
+		}
+	}
+	terminal, err := proc.OpenTerminal(at, out)
+	if err != nil {
+		return nil, err
+	}
+	task.Stdin, task.Terminal = terminal.Slave, true
+	for _, w := range []*io.Writer{&task.Stdout, &task.Stderr} {
+		if isTerminal(*w) {
+			*w = terminal.Slave
+		}
+	}
+	terminal.Relay()
+	return terminal.Close, nil
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
 
 func (s *Sandbox) execTimeout(opts ExecOptions) (time.Duration, error) {
 	if opts.Timeout != 0 || opts.Terminal { // who sits at a terminal can see that it takes long
