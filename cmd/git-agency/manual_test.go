@@ -321,6 +321,7 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		gitagency.Worktree{},
 		gitagency.RemovedWorktree{},
 		gitagency.Discarded{},
+		gitagency.Snapshot{},
 		gitagency.Setting{},
 		gitagency.Finding{},
 		gitagency.Pruned{},

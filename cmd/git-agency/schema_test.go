@@ -38,6 +38,7 @@ var jsonOutputs = []jsonOutput{
 	{"git agency start", "invocation.json", false, every([]string{"payments", "--name", "日本 é", "--runner", "claude", "--mode", "headed"})},
 	{"git agency worktree create", "worktree.json", false, every([]string{"another"}, []string{"third", "--from", "HEAD^0"})},
 	{"git agency worktree adopt", "worktree.json", false, every([]string{"--name", "main-one"})},
+	{"git agency snapshot create", "snapshot.json", false, func(c *jsonCast) [][]string { return [][]string{{c.live, "-m", "first"}, {c.live}} }},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
 	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},
