@@ -78,7 +78,8 @@ func (x *examination) orphanLogs(ctx context.Context) error {
 			f.What += " and cannot be looked into: " + err.Error()
 			f.Mend = "mv " + ShellWord(f.Path) + " ."
 		case x.undecided(ref):
-			// A discard that had not begun to remove anything. What it captured is still where it was.
+			// A discard that had not begun to remove anything, or a snapshot that did not come to be. What it
+			// captured was still where it was.
 		case len(only) > 0:
 			f.AtRisk, mend = true, nil
 			f.What += " and names commits that nothing else holds"
@@ -89,10 +90,11 @@ func (x *examination) orphanLogs(ctx context.Context) error {
 	return nil
 }
 
-// undecided reports whether a ref is one that keeps what goes, of something that has not gone.
+// undecided reports whether a ref is one that keeps what goes, of something that has not gone, or a
+// snapshot that nobody was told of.
 func (x *examination) undecided(ref string) bool {
 	return slices.ContainsFunc(x.invocations, func(e store.Entry[store.InvocationMeta]) bool {
-		return ref == trashRef(e.ID) && e.Broken == store.Whole && !ended(e.Record)
+		return e.Broken == store.Whole && (ref == trashRef(e.ID) && !ended(e.Record) || snapshotNumber(e.ID, ref) > 0)
 	}) || slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
 		return ref == trashRef(e.ID) && e.Broken == store.Whole && e.Record.State == store.Present
 	})

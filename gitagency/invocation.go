@@ -86,7 +86,7 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 // answers to its full id only.
 func (r *Repository) Invocation(query string) (Invocation, error) {
 	r.warnElsewhere()
-	entries, err := r.store.Invocations(r.ID, r.busy)
+	entries, err := r.store.InvocationsLike(r.ID, query, r.busy)
 	if err != nil {
 		return Invocation{}, err
 	}
@@ -103,9 +103,9 @@ func (r *Repository) Invocation(query string) (Invocation, error) {
 	if err != nil {
 		return Invocation{}, err
 	}
-	names, err := r.worktreeNames()
-	if err != nil {
-		return Invocation{}, err
+	names := map[string]string{}
+	if id := e.Record.IntegrationWorktreeID; ids.Valid(id) { // it is a word in a file, and becomes a path
+		names[id] = r.store.Worktree(r.ID, id, nil).Record.Name
 	}
 	return invocation(e, names), nil
 }

@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,11 +34,19 @@ type Pruned struct {
 	Path         string `json:"path"`          // the directory of the record, or the leftover
 	DryRun       bool   `json:"dry_run"`       // nothing was done, this is what would be
 
+	Snapshots []PrunedSnapshot `json:"snapshots"` // of its sandbox, in their order; they go when the thing is removed
+
 	entry    store.Entry[store.InvocationMeta] // of an invocation
 	worktree Worktree
 	kept     string // what the trash ref keeps
 	left     bool   // there is something left of the sandbox
 	scrap    string // a ref of which only remains are left
+}
+
+// PrunedSnapshot is a snapshot of a sandbox, and the ref that keeps it, or kept it.
+type PrunedSnapshot struct {
+	Ref    string `json:"ref"`
+	Commit string `json:"commit"`
 }
 
 // What prune does with a thing.
@@ -48,7 +57,7 @@ const (
 )
 
 // Prune removes what is provably finished, and says why it keeps what it keeps: invocations that were
-// landed or discarded long enough ago, with the refs that keep their work; what is left of sandboxes that
+// landed or discarded long enough ago, with the refs that keep their work and their snapshots; what is left of sandboxes that
 // ended; refs that keep the work of what is forgotten; and what killed processes left behind. All is
 // planned before anything is touched, and the plan is what is carried out, or with DryRun only returned.
 //
@@ -78,7 +87,7 @@ func (r *Repository) Prune(ctx context.Context, req PruneRequest) ([]Pruned, err
 
 	things := []Pruned{}
 	for _, t := range plan.things {
-		t.DryRun = req.DryRun
+		t.DryRun, t.Snapshots = req.DryRun, append([]PrunedSnapshot{}, t.Snapshots...) // none is an empty list
 		if !req.DryRun {
 			if err := context.Cause(ctx); err != nil {
 				return things, errors.Join(append(plan.failed, err)...)
@@ -123,20 +132,37 @@ func (r *Repository) prune(ctx context.Context, repo *git.Repo, t *Pruned) error
 		}
 		return nil
 	}
-	remove := step{"leftover", func() error { return durable.RemoveTree(t.Path) }}
+	steps := []step{{"leftover", func() error { return durable.RemoveTree(t.Path) }}}
 	switch {
 	case t.Kind == "trash":
-		remove = step{"trash", func() error { return repo.RemoveRef(ctx, t.TrashRef, t.kept) }}
+		steps = r.forgetting(ctx, repo, t)
 	case t.scrap != "":
-		remove = step{"scrap", func() error { return repo.SweepRef(ctx, t.scrap) }}
+		steps = []step{{"scrap", func() error { return repo.SweepRef(ctx, t.scrap) }}}
 	}
-	if err := r.forward(ctx, "prune", []step{remove}); err != nil {
-		return fmt.Errorf("prune %s: %w", t.TrashRef+t.Path, err) // it has the one or the other
+	if err := r.forward(ctx, "prune", steps); err != nil {
+		return fmt.Errorf("prune %s: %w", cmp.Or(t.TrashRef, t.Path, t.ID), err)
 	}
 	return nil
 }
 
-// pruneInvocation takes away what is left of the sandbox, as a discard would, then the ref, then the
+// forgetting are the steps that take away the refs of a thing, each at what the plan saw.
+func (r *Repository) forgetting(ctx context.Context, repo *git.Repo, t *Pruned) []step {
+	return []step{
+		{"snapshots", func() error {
+			refs := t.refs()
+			delete(refs, trashRef(t.ID))
+			return repo.RemoveRefs(ctx, snapshotRefs(t.ID), refs)
+		}},
+		{"trash", func() error {
+			if t.kept == "" {
+				return repo.SweepRef(ctx, trashRef(t.ID)) // of an earlier attempt
+			}
+			return repo.RemoveRef(ctx, trashRef(t.ID), t.kept)
+		}},
+	}
+}
+
+// pruneInvocation takes away what is left of the sandbox, as a discard would, then the refs, then the
 // record: whatever stops it, there is a record to go on from. What is found in the sandbox against the
 // plan is kept, and all that keeps it.
 func (r *Repository) pruneInvocation(ctx context.Context, repo *git.Repo, t *Pruned) error {
@@ -156,15 +182,8 @@ func (r *Repository) pruneInvocation(ctx context.Context, repo *git.Repo, t *Pru
 		t.Action, t.Reason, t.TrashCommit = PruneKeep, workedIn, ""
 		return nil
 	}
-	err := r.forward(ctx, "prune", []step{
-		{"trash", func() error {
-			if t.kept == "" {
-				return repo.SweepRef(ctx, trashRef(t.ID)) // of an earlier attempt
-			}
-			return repo.RemoveRef(ctx, trashRef(t.ID), t.kept)
-		}},
-		{"record", func() error { return r.store.RemoveInvocation(r.ID, t.ID) }},
-	})
+	err := r.forward(ctx, "prune", append(r.forgetting(ctx, repo, t),
+		step{"record", func() error { return r.store.RemoveInvocation(r.ID, t.ID) }}))
 	return r.unpruned(t, err)
 }
 

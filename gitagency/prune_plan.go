@@ -1,11 +1,14 @@
 package gitagency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
@@ -23,10 +26,11 @@ type prunePlan struct {
 	things []Pruned
 	failed []error // what could not be looked at; it is kept
 
-	known      bool              // there are records of the repository
-	refs       map[string]string // refs that keep work, and branches of ours
-	registered map[string]string // what git has of linked worktrees
-	checkedOut []git.Worktree    // asked for when it matters
+	known      bool                        // there are records of the repository
+	refs       map[string]string           // refs that keep work, and branches of ours
+	snapshots  map[string][]PrunedSnapshot // by id
+	registered map[string]string           // what git has of linked worktrees
+	checkedOut []git.Worktree              // asked for when it matters
 }
 
 const workedIn = "it was worked in after it ended"
@@ -35,7 +39,7 @@ const workedIn = "it was worked in after it ended"
 func (p *prunePlan) everything(ctx context.Context) error {
 	var err error
 	p.known = p.r.store.Knows(p.r.ID)
-	if p.refs, err = p.repo.Refs(ctx, trashRef(""), heads+branchRoot+"/"); err != nil {
+	if err := p.list(ctx, heads+branchRoot+"/"); err != nil {
 		return err
 	}
 	if p.registered, err = p.repo.Registered(); err != nil {
@@ -66,11 +70,31 @@ func (p *prunePlan) everything(ctx context.Context) error {
 
 // untouched looks at a repository nobody of ours has been to. It may have refs of ours all the same: a
 // mirror gets them with all the others.
-func (p *prunePlan) untouched(ctx context.Context) (err error) {
-	if p.refs, err = p.repo.Refs(ctx, trashRef("")); err != nil {
+func (p *prunePlan) untouched(ctx context.Context) error {
+	if err := p.list(ctx); err != nil {
 		return err
 	}
 	return p.trash(ctx)
+}
+
+// list lists the refs that keep something, and more.
+func (p *prunePlan) list(ctx context.Context, more ...string) (err error) {
+	if p.refs, err = p.repo.Refs(ctx, append(more, trashRef(""), snapshotRoot)...); err != nil {
+		return err
+	}
+	p.snapshots = map[string][]PrunedSnapshot{}
+	for ref, commit := range p.refs {
+		if name, is := strings.CutPrefix(ref, snapshotRoot); is {
+			id, _, _ := strings.Cut(name, "/")
+			p.snapshots[id] = append(p.snapshots[id], PrunedSnapshot{ref, commit})
+		}
+	}
+	for id, snapshots := range p.snapshots {
+		slices.SortFunc(snapshots, func(a, b PrunedSnapshot) int {
+			return cmp.Or(cmp.Compare(snapshotNumber(id, a.Ref), snapshotNumber(id, b.Ref)), strings.Compare(a.Ref, b.Ref))
+		})
+	}
+	return nil
 }
 
 func (p *prunePlan) invocation(ctx context.Context, e store.Entry[store.InvocationMeta]) {
@@ -87,8 +111,9 @@ func (p *prunePlan) invocation(ctx context.Context, e store.Entry[store.Invocati
 	p.things = append(p.things, t)
 }
 
-// keeps says what ref keeps the work of a thing.
+// keeps says what refs keep the work of a thing.
 func (p *prunePlan) keeps(t *Pruned) {
+	t.Snapshots = p.snapshots[t.ID]
 	if t.kept = p.refs[trashRef(t.ID)]; t.kept != "" {
 		t.TrashRef = trashRef(t.ID)
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -16,14 +17,14 @@ import (
 func (p *prunePlan) trash(ctx context.Context) error {
 	var forgotten []Pruned
 	var commits []string
-	for _, ref := range slices.Sorted(maps.Keys(p.refs)) {
-		id, is := strings.CutPrefix(ref, trashRef(""))
-		if !is || p.spokenOf(id) {
+	for _, id := range p.keepers() {
+		if p.spokenOf(id) {
 			continue
 		}
-		t := Pruned{Kind: "trash", ID: id, Action: PruneKeep, TrashRef: ref, kept: p.refs[ref]}
+		t := Pruned{Kind: "trash", ID: id, Action: PruneKeep}
+		p.keeps(&t)
 		if t.Reason = p.claim(id); t.Reason == "" {
-			commits = append(commits, t.kept)
+			commits = slices.AppendSeq(commits, maps.Values(t.refs()))
 		}
 		forgotten = append(forgotten, t)
 	}
@@ -32,12 +33,7 @@ func (p *prunePlan) trash(ctx context.Context) error {
 		return err
 	}
 	for _, t := range forgotten {
-		at, known := times[t.kept]
-		age := "its commit is of "
-		// Where nothing had to be added to it, what was kept only just now is as old as its last commit.
-		if moved, ok := p.repo.MovedAt(t.TrashRef); ok && moved.After(at) {
-			at, age = moved, "it has been there since "
-		}
+		at, age, known := p.keptSince(t, times)
 		switch {
 		case t.Reason != "":
 		case !known:
@@ -52,6 +48,50 @@ func (p *prunePlan) trash(ctx context.Context) error {
 		p.things = append(p.things, t)
 	}
 	return nil
+}
+
+// keepers lists the ids that refs keep something of.
+func (p *prunePlan) keepers() []string {
+	found := slices.Collect(maps.Keys(p.snapshots))
+	for ref := range p.refs {
+		if id, is := strings.CutPrefix(ref, trashRef("")); is {
+			found = append(found, id)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// refs are the refs of a thing, and where they are.
+func (t *Pruned) refs() map[string]string {
+	refs := map[string]string{}
+	if t.kept != "" {
+		refs[t.TrashRef] = t.kept
+	}
+	for _, s := range t.Snapshots {
+		refs[s.Ref] = s.Commit
+	}
+	return refs
+}
+
+// keptSince is when the last of the refs of a thing came to be, and how that is known; known is false when
+// one of them does not lead to a commit.
+func (p *prunePlan) keptSince(t Pruned, times map[string]time.Time) (since time.Time, age string, known bool) {
+	for ref, commit := range t.refs() {
+		at, committed := times[commit]
+		if !committed {
+			return since, age, false
+		}
+		how := "its commit is of "
+		// Where nothing had to be added to it, what was kept only just now is as old as its last commit.
+		if moved, ok := p.repo.MovedAt(ref); ok && moved.After(at) {
+			at, how = moved, "it has been there since "
+		}
+		if at.After(since) || at.Equal(since) && how > age {
+			since, age = at, how
+		}
+	}
+	return since, age, true
 }
 
 // spokenOf reports whether an id has anything but its ref.
@@ -109,13 +149,19 @@ func (p *prunePlan) leftovers() error {
 		}
 		p.things = append(p.things, t)
 	}
-	refs, err := p.repo.RefScraps(trashRef(""), p.refs)
-	if err != nil {
-		return err
-	}
-	for _, ref := range slices.Sorted(maps.Keys(refs)) {
-		if id := strings.TrimPrefix(ref, trashRef("")); ids.Valid(id) && !p.spokenOf(id) {
-			p.things = append(p.things, Pruned{Kind: "leftover", ID: id, Action: PruneRemove, Reason: "a git that was killed left it", Path: refs[ref], scrap: ref})
+	for _, root := range []string{snapshotRoot, trashRef("")} {
+		refs, err := p.repo.RefScraps(root, p.refs)
+		if err != nil {
+			return err
+		}
+		for _, ref := range slices.Sorted(maps.Keys(refs)) {
+			id := strings.TrimPrefix(ref, root)
+			if root == snapshotRoot {
+				id, _, _ = strings.Cut(id, "/")
+			}
+			if ids.Valid(id) && !p.spokenOf(id) {
+				p.things = append(p.things, Pruned{Kind: "leftover", ID: id, Action: PruneRemove, Reason: "a git that was killed left it", Path: refs[ref], scrap: ref})
+			}
 		}
 	}
 	return nil

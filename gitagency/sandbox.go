@@ -39,6 +39,7 @@ func (s *Sandbox) WorkDir() string { return s.tree }
 type site struct {
 	*guard.Tree
 	worktree string   // the id of the integration worktree it belongs to
+	base     string   // the commit it started from
 	occupied *os.File // a process that works in the sandbox keeps this open
 }
 
@@ -72,7 +73,7 @@ func (s *Sandbox) open(ctx context.Context) (_ *site, err error) {
 	if err := checkSandbox(tree); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
-	return &site{Tree: tree, worktree: inv.WorktreeID, occupied: occupied}, nil
+	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, occupied: occupied}, nil
 }
 
 func (s *site) close() error { return errors.Join(s.Close(), s.occupied.Close()) }

@@ -312,18 +312,18 @@ func invocations(a *asked) ([]candidate, error) {
 	return listInvocations(a, func(gitagency.Invocation) bool { return true })
 }
 
-// undiscarded are the invocations that can still be discarded, but those on the line already.
-func undiscarded(a *asked) ([]candidate, error) {
-	return listInvocations(a, func(i gitagency.Invocation) bool {
-		return (i.Broken || i.Landing != "discarded") && !slices.Contains(a.args, i.ID)
-	})
-}
-
-// withSandbox are the invocations in which something can be done.
+// withSandbox are the invocations that one can work in.
 func withSandbox(a *asked) ([]candidate, error) {
 	return listInvocations(a, func(i gitagency.Invocation) bool {
 		_, err := i.Path()
 		return err == nil
+	})
+}
+
+// undiscarded are the invocations that can still be discarded, but those on the line already.
+func undiscarded(a *asked) ([]candidate, error) {
+	return listInvocations(a, func(i gitagency.Invocation) bool {
+		return (i.Broken || i.Landing != "discarded") && !slices.Contains(a.args, i.ID)
 	})
 }
 

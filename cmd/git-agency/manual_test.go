@@ -322,9 +322,11 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		gitagency.Worktree{},
 		gitagency.RemovedWorktree{},
 		gitagency.Discarded{},
+		gitagency.Snapshot{},
 		gitagency.Setting{},
 		gitagency.Finding{},
 		gitagency.Pruned{},
+		gitagency.PrunedSnapshot{},
 		gitagency.Diagnosis{},
 		gitagency.Capability{},
 		gitagency.Installed{},
@@ -362,7 +364,7 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		"an invocation":           porcelain(gitagency.Invocation{}),
 		"an integration worktree": worktreeFields(gitagency.Worktree{}),
 		"a finding":               findingFields(gitagency.Finding{}),
-		"a thing that was pruned": prunedFields(gitagency.Pruned{}),
+		"a thing that was pruned": prunedFields(gitagency.Pruned{Snapshots: make([]gitagency.PrunedSnapshot, 1)}),
 		"a setting":               settingFields(gitagency.Setting{}),
 	} {
 		var keys []string

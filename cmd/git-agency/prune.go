@@ -17,7 +17,7 @@ func (t *tool) pruneCommand() *cli.Command {
 		Usage:     "remove what is finished, and say why the rest is kept",
 		UsageText: "git agency prune [-n | --dry-run] [--expire <when>] [--json | --porcelain [-z]]",
 		Description: `Removes invocations that were landed or discarded long enough ago, with the refs that keep their
-work; what is left of the sandboxes of those that ended; refs that keep the work of what there is no
+work, and their snapshots; what is left of the sandboxes of those that ended; refs that keep the work of what there is no
 record of any more; and what killed processes left behind. Everything else is kept, and why is said.
 What somebody wrote into a sandbox after it ended is kept first, and then stays as long as all else.
 
@@ -68,7 +68,7 @@ func prunedFields(p gitagency.Pruned) []field {
 	if p.DryRun {
 		dry = "true"
 	}
-	return []field{
+	fields := []field{
 		{"action", p.Action, false},
 		{"kind", p.Kind, false},
 		{"id", p.ID, true},
@@ -79,6 +79,10 @@ func prunedFields(p gitagency.Pruned) []field {
 		{"broken", p.BrokenReason, true},
 		{"dry-run", dry, true},
 	}
+	for _, s := range p.Snapshots {
+		fields = append(fields, field{"snapshot", s.Commit + " " + s.Ref, false})
+	}
+	return fields
 }
 
 // sayPruned says of each thing, on a line of its own, what became of it and why.
@@ -86,16 +90,20 @@ func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
 	gone, broken := false, false
 	for _, p := range pruned {
 		thing := p.Kind + " " + p.ID
-		switch p.Kind {
-		case "trash":
+		switch {
+		case p.Kind == "trash" && p.TrashRef == "":
+			thing = "snapshots of " + p.ID
+		case p.Kind == "trash":
 			thing = p.TrashRef
-		case "leftover":
+		case p.Kind == "leftover":
 			thing = p.Path
 		}
 		if p.TrashCommit != "" {
 			thing += " (was " + short(p.TrashCommit) + ")"
 		}
-		gone, broken = gone || p.TrashCommit != "" && !p.DryRun, broken || p.BrokenReason != ""
+		thing += withSnapshots(p)
+		went := p.Action == gitagency.PruneRemove && !p.DryRun && (p.TrashCommit != "" || len(p.Snapshots) > 0)
+		gone, broken = gone || went, broken || p.BrokenReason != ""
 		line := fmt.Sprintf("%s %s: %s", done(p), thing, p.Reason)
 		if err := t.printLine(strings.ReplaceAll(printable(line), "\n", `\n`)); err != nil {
 			return err
@@ -111,6 +119,21 @@ func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
 		t.hint("'git agency doctor' says what is broken, and how to mend it")
 	}
 	return nil
+}
+
+// withSnapshots says which snapshots go with a thing. Who has the last one has those before it.
+func withSnapshots(p gitagency.Pruned) string {
+	if len(p.Snapshots) == 0 || p.Action != gitagency.PruneRemove {
+		return ""
+	}
+	last := short(p.Snapshots[len(p.Snapshots)-1].Commit)
+	switch {
+	case p.Kind == "trash" && p.TrashRef == "":
+		return " (the last was " + last + ")"
+	case len(p.Snapshots) == 1:
+		return " with its snapshot (" + last + ")"
+	}
+	return fmt.Sprintf(" with its %d snapshots (the last was %s)", len(p.Snapshots), last)
 }
 
 // done is what became of a thing, or what would.

@@ -38,15 +38,23 @@ func newPruneLab(t *testing.T) *lab {
 		l.write(filepath.Join(tree, "sub", "untracked"), id+"\n")
 		l.write(filepath.Join(tree, "readme"), "changed\n")
 	}
+	l.snapshotsOf("--create-reflog", pruneActive+"/1", pruneOld+"/1", pruneOld+"/2", pruneHalf+"/1", pruneYoung+"/1")
 	l.discardAs(pruneOld, "", 0)
 	l.discardAs(pruneHalf, "TEST_FAULT=discard/tree:before=kill", -1)
 	if o := l.try([]string{"TEST_FAULT=discard/tree:before=kill"}, "git-agency", "discard", pruneYoung); o.code != -1 {
 		t.Fatal(o.stderr)
 	}
 	l.git("update-ref", "refs/agency/trash/"+pruneStray, "HEAD")
+	l.snapshotsOf("--no-deref", pruneStray+"/1", pruneStray+"/2") // no log says since when
 	l.write(filepath.Join(l.repoData(), "invocations", ".tmp-"+pruneTemp, "events.jsonl"), "{}\n")
 	l.write(filepath.Join(l.repoData(), ".tmp-repo.json-1"), "{")
 	return l
+}
+
+// snapshotsOf makes refs of snapshots, whatever they hold.
+func (l *lab) snapshotsOf(option string, names ...string) {
+	l.t.Helper()
+	l.must(append([]string{"sh", "-c", `option=$1; shift; printf 'create refs/agency/snapshots/%s HEAD\n' "$@" | git update-ref "$option" --stdin`, "sh", option}, names...)...)
 }
 
 // at is the moment an id of the tests names.
@@ -147,6 +155,9 @@ func (l *lab) undisturbed() string {
 			l.t.Fatalf("of %s %q is kept", file, kept)
 		}
 	}
+	if kept := strings.Fields(l.git("for-each-ref", "--format=%(refname:lstrip=3)", "refs/agency/snapshots")); !slices.Equal(kept, []string{pruneActive + "/1", pruneYoung + "/1"}) {
+		l.t.Fatalf("of snapshots %q is kept", kept)
+	}
 	after := l.world()
 	// What changed is what was pruned, and nothing else: above all not the sandbox that is worked in.
 	ofThePruned := regexp.MustCompile(`(?m)^[+-] "(repo/\.git/objects/|repo/\.git/packed-refs|repo/\.git/ORIG_HEAD|data/repos/\w+/\.tmp-|[^"]*(` +
@@ -176,7 +187,7 @@ func TestAPruneThatFailsOrIsInterruptedAtAnyStepIsFinishedByTheNext(t *testing.T
 	t.Parallel()
 	l := newPruneLab(t)
 	want, points, restore := l.undisturbed(), l.prunePoints(), l.save()
-	for _, step := range []string{"discard/tree:after", "prune/trash:before", "prune/record:after", "prune/leftover:before"} {
+	for _, step := range []string{"discard/tree:after", "prune/snapshots:before", "prune/trash:before", "prune/record:after", "prune/leftover:before"} {
 		if !slices.Contains(points, step) {
 			t.Fatalf("no step %s in %q", step, points)
 		}
@@ -325,10 +336,16 @@ func TestADryRunSaysExactlyWhatTheRealRunDoes(t *testing.T) {
 		"in review":            {"keep", func(l *lab) { l.edit(id, `"discarded"`, `"review"`) }},
 		"no date":              {"clean", func(l *lab) { l.edit(id, `"finished_at"`, `"never_mind"`) }},
 		"a date to come":       {"clean", func(l *lab) { l.edit(id, `"finished_at": "2026`, `"finished_at": "2126`) }},
-		"a corrupt record":     {"keep", func(l *lab) { l.edit(id, `"schema_version": "1.0"`, `"schema_version": "9.0"`) }},
-		"a record of another":  {"keep", func(l *lab) { l.edit(id, `"invocation_id": "`+id, `"invocation_id": "`+pruneOld) }},
-		"no record":            {"keep", func(l *lab) { l.must("rm", filepath.Join(l.repoData(), "invocations", id, "meta.json")) }},
-		"an archived worktree": {"remove", func(l *lab) { l.agency("worktree", "rm", "wt", "--force") }},
+		"a snapshot half made": {"remove", func(l *lab) {
+			l.write(filepath.Join(l.repo, ".git", "refs", "agency", "snapshots", id, "2.lock"), "")
+			l.write(filepath.Join(l.repo, ".git", "logs", "refs", "agency", "snapshots", id, "3"), "")
+			l.write(filepath.Join(l.repo, ".git", "logs", "refs", "agency", "snapshots", pruneTemp, "1"), "")
+		}},
+		"only snapshots are left of a stray": {"remove", func(l *lab) { l.git("update-ref", "-d", "refs/agency/trash/"+pruneStray) }},
+		"a corrupt record":                   {"keep", func(l *lab) { l.edit(id, `"schema_version": "1.0"`, `"schema_version": "9.0"`) }},
+		"a record of another":                {"keep", func(l *lab) { l.edit(id, `"invocation_id": "`+id, `"invocation_id": "`+pruneOld) }},
+		"no record":                          {"keep", func(l *lab) { l.must("rm", filepath.Join(l.repoData(), "invocations", id, "meta.json")) }},
+		"an archived worktree":               {"remove", func(l *lab) { l.agency("worktree", "rm", "wt", "--force") }},
 		"an archiving that was interrupted": {"remove", func(l *lab) {
 			if o := l.try([]string{"TEST_FAULT=worktree rm/registration:before=kill"}, "git-agency", "worktree", "rm", "wt", "--force"); o.code != -1 {
 				l.t.Fatal(o.stderr)

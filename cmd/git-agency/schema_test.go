@@ -45,6 +45,7 @@ var jsonOutputs = []jsonOutput{
 			{c.live, "--", "no-such-program"},
 		}
 	}},
+	{"git agency snapshot create", "snapshot.json", false, func(c *jsonCast) [][]string { return [][]string{{c.live, "-m", "first"}, {c.live}} }},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
 	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},

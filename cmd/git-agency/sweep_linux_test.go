@@ -131,6 +131,21 @@ func TestADiscardKilledAtAnyChangeOfTheDiskLosesNothingAndIsFinishedByTheNext(t 
 	}
 }
 
+func TestASnapshotKilledAtAnyChangeOfTheDiskIsNoneOrWholeAndDoesNotHinderTheNext(t *testing.T) {
+	t.Parallel()
+	l, _ := newDiscardLab(t)
+	before, restore := withoutObjects(l.world()), l.save()
+	for n := 1; ; n += *stride {
+		done, last := l.killed(n, snapshotSweep.argv...)
+		if done {
+			t.Logf("%d kill points", n-1)
+			return
+		}
+		l.checkSnapshot(strconv.Itoa(n)+", before "+last, before, n%2 == 0)
+		restore()
+	}
+}
+
 // What a record promises must be on the disk before the record is, and the record before its id is
 // printed. A power cut is not a kill: only what was synced survives it.
 func TestNothingIsRecordedBeforeItIsDurable(t *testing.T) {

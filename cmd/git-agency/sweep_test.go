@@ -116,7 +116,7 @@ func (l *lab) points(s sweep) []string {
 	}
 	restore()
 	points := strings.Fields(strings.ReplaceAll(l.read(steps), " ", "_"))
-	if len(points) < 6 {
+	if len(points) < 4 {
 		l.t.Fatalf("only %q", points)
 	}
 	for i, p := range points {
@@ -424,6 +424,65 @@ func (l *lab) checkDiscarded(point, tree, outside string) {
 	}
 	if fsck := l.try(nil, "git", "fsck", "--no-dangling"); fsck.code != 0 {
 		l.t.Errorf("%s: git fsck: %s", point, fsck.stderr)
+	}
+}
+
+var snapshotSweep = sweep{verb: "snapshot", argv: []string{"git-agency", "snapshot", "create", sweepID}, list: []string{"ls", "--all", "--json"}}
+
+func TestASnapshotThatFailsOrIsKilledAtAnyStepIsNoneOrWholeAndDoesNotHinderTheNext(t *testing.T) {
+	t.Parallel()
+	l, _ := newDiscardLab(t)
+	points := l.points(snapshotSweep)
+	if want := []string{"snapshot/capture:before", "snapshot/capture:after", "snapshot/ref:before", "snapshot/ref:after"}; !slices.Equal(points, want) {
+		t.Fatalf("the steps are %q", points)
+	}
+	before, restore := withoutObjects(l.world()), l.save()
+	for _, point := range points {
+		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), snapshotSweep.argv...)
+		if o.code != 1 || o.stdout != "" || !strings.Contains(o.stderr, "failed on purpose at "+point) || strings.Contains(o.stderr, "clean-up") {
+			t.Errorf("%s: ended with %d\n%s%s", point, o.code, o.stdout, o.stderr)
+		}
+		if d := diff(before, withoutObjects(l.world())); d != "" {
+			t.Fatalf("%s: the world changed:\n%s", point, d)
+		}
+		if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), snapshotSweep.argv...); o.code != -1 {
+			t.Fatalf("%s: ended with %d\n%s", point, o.code, o.stderr)
+		}
+		l.checkSnapshot(point, before, true)
+		restore()
+	}
+}
+
+// checkSnapshot is what must hold after a snapshot was killed: the sandbox is as it was, there is none or
+// one that is whole, doctor can mend what is left, and so can the next snapshot by itself.
+func (l *lab) checkSnapshot(point, before string, mend bool) {
+	l.t.Helper()
+	const refs = "refs/agency/snapshots/" + sweepID
+	if o := l.try(nil, "git", "for-each-ref", refs); o.code != 0 || o.stderr != "" {
+		l.t.Fatalf("%s: the refs cannot be read: %s", point, o.stderr)
+	}
+	if found := l.findings(); len(found) > 0 && mend {
+		if o := l.try(nil, "git-agency", "doctor", "--fix", sweepID); o.code != 0 {
+			l.t.Fatalf("%s: --fix ended with %d for %+v\n%s", point, o.code, found, o.stderr)
+		}
+	}
+	commit := l.must(snapshotSweep.argv...)
+	// It is the one that was killed, if that came to be, or else the first.
+	if got := l.git("for-each-ref", "--format=%(objectname) %(refname)", refs); got != commit+" "+refs+"/1" {
+		l.t.Fatalf("%s: %s, but there is %q", point, commit, got)
+	}
+	if got := l.git("ls-tree", "-r", "--name-only", commit); got != "committed\nreadme\nrun.sh\nstaged\nsub/deep/two\nsub/one\nsub/untracked" {
+		l.t.Fatalf("%s: it holds %q", point, got)
+	}
+	if found := l.findings(); len(found) > 0 {
+		l.t.Fatalf("%s: there is still %+v", point, found)
+	}
+	if fsck := l.try(nil, "git", "fsck", "--no-dangling"); fsck.code != 0 {
+		l.t.Errorf("%s: git fsck: %s", point, fsck.stderr)
+	}
+	ofSnapshots := regexp.MustCompile(`(?m)^[+-] "(repo/\.git/(logs/)?refs/agency/snapshots/|data/repos/\w+/invocations/` + sweepID + `/events.jsonl).*\n`)
+	if rest := ofSnapshots.ReplaceAllString(diff(before, withoutObjects(l.world())), ""); rest != "" {
+		l.t.Fatalf("%s: something else changed:\n%s", point, rest)
 	}
 }
 

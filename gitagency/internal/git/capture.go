@@ -21,6 +21,8 @@ type Snapshot struct {
 	Omit    string   // a top-level name that is never captured
 	Message string   // of the commit, if one is needed
 	Author  Identity // of that commit
+
+	asIs bool // the tree goes on being worked in: not even what cannot be read is made readable
 }
 
 // Identity is who a commit is by.

@@ -36,9 +36,17 @@ func (l *lab) snapshot(w Registration) Snapshot {
 	}
 }
 
-// capture captures and checks what must hold of every capture: nothing in the worktree, in its entry
-// or on any ref is different afterwards, and nothing is left beside.
+// capture captures and checks what must hold of every capture.
 func (l *lab) capture(repo *Repo, s Snapshot) Captured {
+	l.t.Helper()
+	var got Captured
+	l.requireUntouched(repo, s, func() (err error) { got, err = repo.Capture(l.t.Context(), s); return err })
+	return got
+}
+
+// requireUntouched checks that nothing in the worktree, in its entry or on any ref is different after do,
+// and that nothing is left beside.
+func (l *lab) requireUntouched(repo *Repo, s Snapshot, do func() error) {
 	l.t.Helper()
 	look := func() map[string]string {
 		paths := []string{repo.AdminDir(s.Name)}
@@ -50,13 +58,11 @@ func (l *lab) capture(repo *Repo, s Snapshot) Captured {
 		return seen
 	}
 	before := look()
-	var got Captured
 	var err error
-	within(l.t, "Capture", func() { got, err = repo.Capture(l.t.Context(), s) })
+	within(l.t, "it", func() { err = do() })
 	l.must(err)
 	requireSame(l.t, "afterwards", look(), before)
 	l.requireNothingBeside(repo)
-	return got
 }
 
 func (l *lab) requireNothingBeside(repo *Repo) {

@@ -48,13 +48,7 @@ func (r *Repo) history(ctx context.Context, s Snapshot, first, tree string, tips
 	if first == "" {
 		return nil, nil
 	}
-	candidates := tips
-	for _, name := range underWay {
-		if data, err := readSmall(r.AdminDir(s.Name), name); err == nil {
-			candidates = append(candidates, strings.Fields(string(data))...)
-		}
-	}
-	parents, err := r.independent(ctx, []string{first}, candidates)
+	parents, err := r.independent(ctx, []string{first}, append(tips, r.pending(s)...))
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +66,17 @@ func (r *Repo) history(ctx context.Context, s Snapshot, first, tree string, tips
 		parents = append(parents, commit)
 	}
 	return parents, nil
+}
+
+// pending lists what a merge or rebase under way still needs.
+func (r *Repo) pending(s Snapshot) []string {
+	var commits []string
+	for _, name := range underWay {
+		if data, err := readSmall(r.AdminDir(s.Name), name); err == nil {
+			commits = append(commits, strings.Fields(string(data))...)
+		}
+	}
+	return commits
 }
 
 // logged lists the commits that HEAD of a worktree has been at, the newest first.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,27 +105,61 @@ func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 	return nil
 }
 
-// RefScraps lists the refs directly below a prefix that are not there, but of which a killed git left a
-// lock or a log, and where; refs are those that are there.
+// RemoveRefs is RemoveRef of all that is below a prefix that is nobody else's, in one git: refs says what is
+// there, and where each has to be.
+func (r *Repo) RemoveRefs(ctx context.Context, prefix string, refs map[string]string) error {
+	all := place{}
+	for _, ref := range slices.Sorted(maps.Keys(refs)) {
+		if err := os.Remove(r.RefPath(ref) + ".lock"); err != nil && !nothingThere(err) {
+			return err
+		}
+		all.stdin += fmt.Sprintf("option no-deref\x00delete %s\x00%s\x00", ref, refs[ref])
+	}
+	if all.stdin != "" {
+		if _, err := r.change(ctx, all, "update-ref", "-z", "--stdin"); err != nil {
+			return err
+		}
+	}
+	scraps, err := r.RefScraps(prefix, nil)
+	if err != nil {
+		return err
+	}
+	for ref := range scraps {
+		if err := r.SweepRef(ctx, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RefScraps lists the refs below a prefix that are not there, but of which a killed git left a lock or a
+// log, and where; refs are those that are there.
 func (r *Repo) RefScraps(prefix string, refs map[string]string) (map[string]string, error) {
 	scraps := map[string]string{}
-	for dir, suffix := range map[string]string{
+	for root, suffix := range map[string]string{
 		r.RefPath(prefix): ".lock",
 		r.LogPath(prefix): "",
 	} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !nothingThere(err) {
-			return nil, err
-		}
-		for _, e := range entries {
-			name, is := strings.CutSuffix(e.Name(), suffix)
-			_, there := refs[prefix+name]
-			if _, err := os.Lstat(r.RefPath(prefix + name)); err == nil {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil && nothingThere(err) {
+				return nil
+			}
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			name, is := strings.CutSuffix(strings.TrimPrefix(path, root+"/"), suffix)
+			ref := prefix + filepath.ToSlash(name)
+			_, there := refs[ref]
+			if _, err := os.Lstat(r.RefPath(ref)); err == nil {
 				there = true // it leads nowhere, and git does not list it
 			}
-			if is && !there && e.Type().IsRegular() {
-				scraps[prefix+name] = filepath.Join(dir, e.Name())
+			if is && !there {
+				scraps[ref] = path
 			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return scraps, nil

@@ -322,11 +322,12 @@ func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
 	requireSame(t, "where nothing ever was", look(), map[string]string{})
 	l.must(repo.CreateRef(t.Context(), "refs/agency/trash/whole", l.git("rev-parse", "HEAD"), "test"))
 	locked, logged := filepath.Join(repo.CommonDir, "refs/agency/trash/locked.lock"), filepath.Join(repo.CommonDir, "logs/refs/agency/trash/logged")
-	for _, path := range []string{locked, logged, filepath.Join(repo.CommonDir, "refs/agency/trash/whole.lock")} {
+	deeper := filepath.Join(repo.CommonDir, "refs/agency/trash/deeper/down.lock")
+	for _, path := range []string{locked, logged, deeper, filepath.Join(repo.CommonDir, "refs/agency/trash/whole.lock")} {
 		l.put(filepath.Dir(path), filepath.Base(path), "")
 	}
 	l.must(os.Mkdir(filepath.Join(repo.CommonDir, "logs/refs/agency/trash/deep"), 0o755))
-	want := map[string]string{"refs/agency/trash/locked": locked, "refs/agency/trash/logged": logged}
+	want := map[string]string{"refs/agency/trash/locked": locked, "refs/agency/trash/logged": logged, "refs/agency/trash/deeper/down": deeper}
 	requireSame(t, "scraps", look(), want)
 	for ref := range want {
 		l.must(repo.SweepRef(t.Context(), ref))
@@ -335,4 +336,53 @@ func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
 	if log := l.log("refs/agency/trash/whole"); log == "" {
 		t.Error("the log of another is gone")
 	}
+}
+
+func TestRefsBelowAPrefixGoTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	head := l.git("rev-parse", "HEAD")
+	const prefix = "refs/agency/snapshots/x/"
+	arrange := func() map[string]string {
+		t.Helper()
+		for _, name := range []string{"1", "2", "10", "deep/er"} {
+			l.must(repo.CreateRef(t.Context(), prefix+name, head, "test"))
+		}
+		l.git("pack-refs", "--all")
+		l.must(repo.CreateRef(t.Context(), prefix+"11", head, "test"))
+		l.git("symbolic-ref", prefix+"12", "refs/heads/main")
+		for _, path := range []string{"refs/agency/snapshots/x/2.lock", "refs/agency/snapshots/x/13.lock", "logs/refs/agency/snapshots/x/14"} {
+			l.put(repo.CommonDir, path, "")
+		}
+		refs, err := repo.Refs(t.Context(), prefix)
+		l.must(err)
+		return refs
+	}
+	l.must(repo.CreateRef(t.Context(), "refs/agency/snapshots/xy/1", head, "test"))
+	refs := arrange()
+	if len(refs) != 6 {
+		t.Fatalf("%v", refs)
+	}
+
+	// One of them is not where it was any more.
+	refs[prefix+"10"] = l.git("commit-tree", "-m", "another", "main^{tree}")
+	if err := repo.RemoveRefs(t.Context(), prefix, refs); err == nil {
+		t.Error("a ref went that had been moved")
+	}
+	if now, err := repo.Refs(t.Context(), prefix); err != nil || len(now) != 6 {
+		t.Errorf("%v, %v", now, err)
+	}
+
+	refs[prefix+"10"] = head
+	l.must(repo.RemoveRefs(t.Context(), prefix, refs))
+	if got := l.git("for-each-ref", "--format=%(refname)"); got != "refs/agency/snapshots/xy/1\nrefs/heads/main" {
+		t.Errorf("left: %s", got)
+	}
+	for _, root := range []string{repo.RefPath(prefix), repo.LogPath(prefix)} {
+		if exists(root) {
+			t.Errorf("%s is left: %v", root, states(t, root))
+		}
+	}
+	l.must(repo.RemoveRefs(t.Context(), prefix, nil)) // they are gone already
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
-	"github.com/git-agency/git-agency/gitagency/internal/ids"
 )
 
 // Repos lists the repositories that there are records of, by the names of their directories. One whose
@@ -39,17 +38,7 @@ func (s Store) Repos() ([]RepoRecord, error) {
 
 // IDs lists the ids that have a directory of a kind: "worktrees", "invocations" or "sandboxes".
 func (s Store) IDs(repoID, kind string) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(s.RepoDir(repoID), kind))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	var found []string
-	for _, e := range entries {
-		if ids.Valid(e.Name()) {
-			found = append(found, e.Name())
-		}
-	}
-	return found, nil
+	return idsIn(filepath.Join(s.RepoDir(repoID), kind), "")
 }
 
 // Relocate moves everything that is kept for one repository to the name it has now. Paths in the

@@ -44,8 +44,15 @@ type Entry[T any] struct {
 // Invocations yields every invocation of a repository, also the broken ones, the oldest first.
 // busy says whether the repository lock is held; it is asked only when it matters.
 func (s Store) Invocations(repoID string, busy func() bool) ([]Entry[InvocationMeta], error) {
+	return s.InvocationsLike(repoID, "", busy)
+}
+
+// InvocationsLike is Invocations of which only those count whose ids begin like that. The records of others
+// are not even opened, and for a full id no directory is listed: finding one among thousands costs no more
+// than finding one.
+func (s Store) InvocationsLike(repoID, prefix string, busy func() bool) ([]Entry[InvocationMeta], error) {
 	return scan(
-		[]string{s.InvocationDir(repoID, ""), s.SandboxDir(repoID, "")},
+		[]string{s.InvocationDir(repoID, ""), s.SandboxDir(repoID, "")}, prefix,
 		func(id string) Entry[InvocationMeta] { return s.Invocation(repoID, id, busy) })
 }
 
@@ -70,7 +77,7 @@ func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationM
 
 // Worktrees yields every integration worktree of a repository, also the broken ones, the oldest first.
 func (s Store) Worktrees(repoID string, busy func() bool) ([]Entry[WorktreeMeta], error) {
-	return scan([]string{s.WorktreeDir(repoID, "")},
+	return scan([]string{s.WorktreeDir(repoID, "")}, "",
 		func(id string) Entry[WorktreeMeta] { return s.Worktree(repoID, id, busy) })
 }
 
@@ -101,18 +108,14 @@ type record interface {
 
 // scan collects the ids named by the directories and looks at each, several at once: with a
 // thousand of them the disk, not the processor, is what one waits for.
-func scan[T record](dirs []string, look func(id string) Entry[T]) ([]Entry[T], error) {
+func scan[T record](dirs []string, prefix string, look func(id string) Entry[T]) ([]Entry[T], error) {
 	var names []string
 	for _, dir := range dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		found, err := idsIn(dir, prefix)
+		if err != nil {
 			return nil, err
 		}
-		for _, e := range entries {
-			if ids.Valid(e.Name()) {
-				names = append(names, e.Name())
-			}
-		}
+		names = append(names, found...)
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -141,6 +144,28 @@ func scan[T record](dirs []string, look func(id string) Entry[T]) ([]Entry[T], e
 		return strings.Compare(a.ID, b.ID)
 	})
 	return entries, nil
+}
+
+// idsIn lists the ids in a directory that begin like that.
+func idsIn(dir, prefix string) ([]string, error) {
+	if ids.Valid(prefix) { // no id begins with another
+		_, err := os.Lstat(filepath.Join(dir, prefix))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return []string{prefix}, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var found []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) && ids.Valid(e.Name()) {
+			found = append(found, e.Name())
+		}
+	}
+	return found, nil
 }
 
 // startOf is when an entry began; what has no readable record still has an id that says so.

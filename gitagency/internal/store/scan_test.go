@@ -367,3 +367,38 @@ func TestAnEndedInvocationIsWholeAlsoAfterTheDataDirectoryMoved(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyWhatBeginsLikeThatIsLookedAt(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for n := range 3 {
+		add(t, s, id(n))
+	}
+	must(t, os.RemoveAll(s.InvocationDir(repoID, id(2)))) // only a tree
+	empty := "20270128120500-0000"
+	must(t, s.EnsureInvocationDir(repoID, empty))
+	for prefix, want := range map[string][]string{
+		"":                        {id(0), id(1), id(2)}, // the empty one may be about to be filled
+		"2026":                    {id(0), id(1), id(2)},
+		id(1)[:14]:                {id(1)},
+		id(1):                     {id(1)},
+		id(2):                     {id(2)},
+		id(4):                     nil,
+		empty:                     nil,
+		"2027":                    nil,
+		"x":                       nil,
+		"../invocations/" + id(1): nil,
+		id(1) + "/":               nil,
+	} {
+		asked := 0
+		got, err := s.InvocationsLike(repoID, prefix, func() bool { asked++; return true })
+		must(t, err)
+		if !slices.Equal(idsOf(got), want) {
+			t.Errorf("%q: %q; want %q", prefix, idsOf(got), want)
+		}
+		// Looking at the empty one is what makes one ask.
+		if looked := strings.HasPrefix(empty, prefix); (asked > 0) != looked {
+			t.Errorf("%q: the empty one was looked at: %v; want %v", prefix, asked > 0, looked)
+		}
+	}
+}

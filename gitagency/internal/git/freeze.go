@@ -1,0 +1,92 @@
+package git
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+)
+
+// What a frozen state says of itself besides its tree, as trailers of its message.
+const (
+	headTrailer  = "Agency-Head"  // the commit that HEAD was at
+	indexTrailer = "Agency-Index" // the tree that was staged; absent in the middle of a merge
+)
+
+// Freeze writes the state of a worktree that goes on as a commit, and changes nothing in it. The tree is
+// what is on disk: tracked, staged and untracked files, not the ignored ones. Its first parent is the
+// state it follows, else the base; so the first parents are the history of the worktree as it was taken.
+// Further parents hold what that does not: HEAD, the branch where that is elsewhere, what a merge or rebase
+// under way needs, and what was staged where neither HEAD nor the disk has it. When all of that is as it
+// was, previous is returned.
+func (r *Repo) Freeze(ctx context.Context, s Snapshot, previous string) (commit string, err error) {
+	s.asIs = true
+	head, branch, err := r.tips(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	found, err := r.Lookup(ctx, previous+"^{commit}", s.Base+"^{commit}", head+"^{tree}")
+	if err != nil {
+		return "", err
+	}
+	first, headTree := cmp.Or(found[0].OID, found[1].OID, head), found[2].OID
+	if first == "" {
+		return "", fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)
+	}
+	staged, work, err := r.writeTrees(ctx, s, head)
+	if err != nil {
+		return "", err
+	}
+	parents, err := r.independent(ctx, []string{first}, append([]string{head, branch}, r.pending(s)...))
+	if err != nil {
+		return "", err
+	}
+	if first == previous && len(parents) == 1 {
+		same, err := r.frozen(ctx, previous, work, head, staged)
+		if err != nil || same {
+			return previous, err
+		}
+	}
+	if staged != "" && staged != headTree && staged != work {
+		held, err := r.commitTree(ctx, s, staged, parentsOf(head), "staged when captured")
+		if err != nil {
+			return "", err
+		}
+		parents = append(parents, held)
+	}
+	s.Message += fmt.Sprintf("\n%s: %s", headTrailer, head)
+	if staged != "" {
+		s.Message += fmt.Sprintf("\n%s: %s", indexTrailer, staged)
+	}
+	return r.commitTree(ctx, s, work, parents, s.Message)
+}
+
+// frozen reports whether a commit is the state with this tree, HEAD and index.
+func (r *Repo) frozen(ctx context.Context, commit, tree, head, staged string) (bool, error) {
+	out, err := r.read(ctx, place{}, "rev-list", "--no-walk", "--no-commit-header", "--format=%T%n%B", commit)
+	if err != nil {
+		return false, err
+	}
+	had, message, _ := strings.Cut(string(out), "\n")
+	return had == tree && trailer(message, headTrailer) == head && trailer(message, indexTrailer) == staged, nil
+}
+
+// trailer is what the last paragraph of a message says under a key. Git's own reading of it can be
+// configured, and ends at what looks like scissors in the words above it.
+func trailer(message, key string) string {
+	message = strings.TrimSpace(message)
+	for line := range strings.Lines(message[strings.LastIndex(message, "\n\n")+1:]) {
+		if value, is := strings.CutPrefix(line, key+": "); is {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// parentsOf is the list of parents of a commit on top of another, which may be none.
+func parentsOf(commit string) []string {
+	if commit == "" {
+		return nil
+	}
+	return []string{commit}
+}

@@ -1,0 +1,67 @@
+package gitagency
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+func TestFindingOneInvocationOpensNoOtherRecord(t *testing.T) {
+	t.Parallel()
+	repo, _ := machineLab(t)
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC)
+	check(repo.store.EnsureRepo(repo.ID, repo.CommonDir, now))
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	check(err)
+	defer unix.Close(watch)
+	const wanted = "20260128120503-0003"
+	for n := range 6 {
+		at := now.Add(time.Duration(n) * time.Second)
+		id := fmt.Sprintf("%s-%04x", at.Format("20060102150405"), n)
+		tree := repo.store.SandboxTreePath(repo.ID, id)
+		check(repo.store.EnsureWorktreeDir(repo.ID, id))
+		check(repo.store.EnsureInvocationDir(repo.ID, id))
+		check(os.MkdirAll(tree, 0o700))
+		check(repo.store.WriteWorktreeMeta(store.WorktreeMeta{
+			SchemaVersion: store.SchemaVersion, WorktreeID: id, RepoID: repo.ID, Name: "wt-" + id, TreePath: tree, CreatedAt: at, State: store.Present,
+		}))
+		check(repo.store.WriteInvocationMeta(repo.ID, store.InvocationMeta{
+			SchemaVersion: store.SchemaVersion, InvocationID: id, IntegrationWorktreeID: id, SandboxPath: tree,
+			SandboxBranch: "b", BaseCommit: "c", Status: "starting", StartedAt: at,
+		}))
+		for _, dir := range []string{repo.store.InvocationDir(repo.ID, id), repo.store.WorktreeDir(repo.ID, id)} {
+			if id != wanted {
+				_, err := unix.InotifyAddWatch(watch, filepath.Join(dir, "meta.json"), unix.IN_OPEN)
+				check(err)
+			}
+		}
+	}
+	opened := func() bool {
+		n, err := unix.Read(watch, make([]byte, 1<<12))
+		return n > 0 && err == nil
+	}
+	for _, query := range []string{wanted, wanted[:16], wanted[:14]} {
+		inv, err := repo.Invocation(query)
+		if err != nil || inv.ID != wanted || inv.Worktree != "wt-"+wanted {
+			t.Errorf("%s: %+v, %v", query, inv, err)
+		}
+		if opened() {
+			t.Errorf("%s: records of others were opened", query)
+		}
+	}
+	if _, err := repo.Invocations(ListRequest{}); err != nil || !opened() {
+		t.Errorf("a listing opens them all: %v", err)
+	}
+}

@@ -1,0 +1,159 @@
+package gitagency
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+// Snapshot is the state of a sandbox at one moment, as a commit that never changes. Its tree is what was on
+// disk; its first parent is the snapshot before it, or the commit the sandbox started from; what HEAD was
+// and what was staged is written in its message, and held by further parents where that is needed.
+type Snapshot struct {
+	Invocation string `json:"invocation_id"`
+	ID         string `json:"snapshot"` // the full id of the commit
+	Ref        string `json:"ref"`      // what keeps it
+	Number     int    `json:"number"`   // among those of the sandbox, from 1
+	Created    bool   `json:"created"`  // false: nothing has changed since it was taken
+}
+
+// SnapshotRequest says how to take a snapshot. The zero value is right for most.
+type SnapshotRequest struct {
+	Message string // of the commit
+}
+
+// Snapshot takes the state of the sandbox and returns the commit that holds it. When nothing has changed
+// since the last one, it is that.
+func (s *Sandbox) Snapshot(ctx context.Context) (string, error) {
+	snapshot, err := s.TakeSnapshot(ctx, SnapshotRequest{})
+	return snapshot.ID, err
+}
+
+// TakeSnapshot is Snapshot with more to say on both sides. What is in the sandbox and not ignored is in the
+// snapshot: tracked and untracked files, what is staged, and every commit that HEAD or the branch leads to.
+// Nothing in the sandbox is touched, neither files nor index, HEAD or branch, and commands may run in it
+// meanwhile. A repository inside of it is refused with a *NestedRepositoryError: no commit can hold it.
+func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snapshot, err error) {
+	if err := req.check(); err != nil {
+		return Snapshot{}, err
+	}
+	// The lock comes first: whoever ends a sandbox holds it while waiting for those who are in there to leave.
+	repo, unlock, err := s.repo.lock(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer unlock()
+	place, err := s.open(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer func() {
+		if closeErr := place.close(); closeErr != nil {
+			s.repo.warn("%s: %v", s.tree, closeErr)
+		}
+	}()
+	timeout, err := s.repo.OperationTimeout()
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if timeout > 0 {
+		var stop func()
+		ctx, stop = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took longer than %s (agency.operationTimeout)", timeout))
+		defer stop()
+	}
+	snapshot, err := s.take(ctx, repo, place.base, req.Message)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("snapshot of %s: %w", s.ID, err)
+	}
+	return snapshot, nil
+}
+
+func (req *SnapshotRequest) check() error {
+	req.Message = strings.TrimSpace(req.Message)
+	if !utf8.ValidString(req.Message) || strings.Contains(req.Message, "\x00") {
+		return &InvalidError{What: "message", Value: req.Message, Want: "text in UTF-8"}
+	}
+	return nil
+}
+
+// take is the transaction. Until the ref is there nothing has happened but that some objects were written,
+// which nobody can see.
+func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base, message string) (_ Snapshot, err error) {
+	tx := s.repo.begin("snapshot")
+	defer func() {
+		if err != nil {
+			rollback(ctx, tx)
+		}
+	}()
+	last, err := s.lastSnapshot(ctx, repo)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	snapshot := Snapshot{Invocation: s.ID, Number: last.Number + 1, Created: true}
+	snapshot.Ref = snapshotRef(s.ID, snapshot.Number)
+	if message == "" {
+		message = fmt.Sprintf("agency: snapshot %d of sandbox %s", snapshot.Number, s.ID)
+	}
+	// 1. What is there, as a commit nobody points at yet.
+	if err := tx.Step(ctx, "capture", func() error {
+		state, err := capturable(git.Snapshot{
+			Name: s.ID, Tree: s.tree, Branch: sandboxRef(s.ID), Base: base,
+			Message: fmt.Sprintf("%s\n\nAgency-Invocation: %s\nAgency-Base: %s", message, s.ID, base),
+		})
+		if err != nil {
+			return err
+		}
+		snapshot.ID, err = repo.Freeze(ctx, state, last.ID)
+		return err
+	}); err != nil {
+		return Snapshot{}, err
+	}
+	if snapshot.ID == last.ID {
+		return last, nil
+	}
+	// 2. The commit point: the ref that keeps it.
+	if err := tx.Step(ctx, "ref", func() error {
+		if err := repo.SweepRef(ctx, snapshot.Ref); err != nil { // of an attempt that was killed
+			return err
+		}
+		err := repo.CreateRef(ctx, snapshot.Ref, snapshot.ID, "agency: snapshot")
+		if !git.Refused(err) { // what git refused to make is somebody else's, and stays
+			tx.Undo("ref", func(ctx context.Context) error { return repo.RemoveRef(ctx, snapshot.Ref, snapshot.ID) })
+		}
+		if err != nil {
+			return err
+		}
+		return repo.SyncRef(snapshot.Ref) // somebody may rely on it as soon as he has its name
+	}); err != nil {
+		return Snapshot{}, err
+	}
+	tx.Commit()
+	event := snapshotEvent{s.repo.now(), "snapshot", snapshot.ID, snapshot.Ref}
+	if err := s.repo.store.AppendEvent(s.repo.ID, s.ID, event); err != nil {
+		s.repo.warn("history of %s: %v", s.ID, err)
+	}
+	return snapshot, nil
+}
+
+type snapshotEvent struct {
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Snapshot string    `json:"snapshot"`
+	Ref      string    `json:"ref"`
+}
+
+// lastSnapshot is the snapshot with the highest number; its number is 0 when there is none.
+func (s *Sandbox) lastSnapshot(ctx context.Context, repo *git.Repo) (Snapshot, error) {
+	refs, err := repo.Refs(ctx, snapshotRefs(s.ID))
+	last := Snapshot{Invocation: s.ID}
+	for ref, commit := range refs {
+		if n := snapshotNumber(s.ID, ref); n > last.Number {
+			last.ID, last.Ref, last.Number = commit, ref, n
+		}
+	}
+	return last, err
+}

@@ -1,0 +1,285 @@
+package gitagency
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// snapshotLab is a repository with a sandbox in it, opened by the library alone.
+type snapshotLab struct {
+	t    *testing.T
+	repo *Repository
+	box  *Sandbox
+	git  func(args ...string) string // in the sandbox
+}
+
+func newSnapshotLab(t *testing.T, opts Options, config ...string) *snapshotLab {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Dir = filepath.Join(root, "repo")
+	opts.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + root, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=c", "GIT_COMMITTER_EMAIL=c@example.com",
+	}
+	opts.Warn = func(message string) { t.Error(message) }
+	git := func(dir string) func(args ...string) string {
+		return func(args ...string) string {
+			t.Helper()
+			cmd := exec.CommandContext(t.Context(), "git", args...)
+			cmd.Dir, cmd.Env = dir, opts.Env
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("git %q: %v: %s", args, err, out)
+			}
+			return strings.TrimSuffix(string(out), "\n")
+		}
+	}
+	git(root)("init", "-q", "-b", "main", opts.Dir)
+	git(opts.Dir)("commit", "-q", "--allow-empty", "-m", "first")
+	for i := 0; i < len(config); i += 2 {
+		git(opts.Dir)("config", config[i], config[i+1])
+	}
+	repo, err := Open(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := repo.CreateWorktree(t.Context(), CreateWorktreeRequest{Name: "wt"}); err != nil {
+		t.Fatal(err)
+	}
+	inv, err := repo.Start(t.Context(), StartRequest{Worktree: "wt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := repo.Sandbox(inv.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &snapshotLab{t: t, repo: repo, box: box, git: git(box.WorkDir())}
+}
+
+func (l *snapshotLab) write(name, content string) {
+	l.t.Helper()
+	if err := os.WriteFile(filepath.Join(l.box.WorkDir(), name), []byte(content), 0o644); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// snapshots are the refs of the snapshots there are, with their commits.
+func (l *snapshotLab) snapshots() string {
+	l.t.Helper()
+	return l.git("for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", "refs/agency/snapshots/"+l.box.ID)
+}
+
+func TestASnapshotIsACommitThatARefKeepsAndTheHistoryNames(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC)
+	l := newSnapshotLab(t, Options{Now: func() time.Time { return now }})
+	base := l.git("rev-parse", "HEAD")
+	l.write("file", "1\n")
+	id, err := l.box.Snapshot(t.Context())
+	if err != nil || l.snapshots() != "1 "+id {
+		t.Fatalf("%q, %v: %s", id, err, l.snapshots())
+	}
+	if got := l.git("log", "-1", "--format=%an <%ae>%n%B", id); got != strings.Join([]string{
+		"git-agency <git-agency@localhost>", "agency: snapshot 1 of sandbox " + l.box.ID, "",
+		"Agency-Invocation: " + l.box.ID, "Agency-Base: " + base, "Agency-Head: " + base, "Agency-Index: " + l.git("rev-parse", base+"^{tree}"), "",
+	}, "\n") {
+		t.Errorf("%s", got)
+	}
+	l.write("file", "2\n")
+	second, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{Message: "  two\n\nSigned-off-by: x\n"})
+	if err != nil || second.Number != 2 || !second.Created || second.Ref != "refs/agency/snapshots/"+l.box.ID+"/2" || second.Invocation != l.box.ID {
+		t.Errorf("%+v, %v", second, err)
+	}
+	if got := l.git("log", "-1", "--format=%s|%P|%(trailers:key=Agency-Invocation,valueonly)", second.ID); got != "two|"+id+"|"+l.box.ID+"\n" {
+		t.Errorf("%q", got)
+	}
+	again, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{Message: "not used"})
+	if want := second; err != nil || again.Created || again.ID != want.ID || again.Ref != want.Ref || again.Number != 2 || again.Invocation != l.box.ID {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if got := l.snapshots(); got != "1 "+id+"\n2 "+second.ID {
+		t.Errorf("%s", got)
+	}
+	data, err := os.ReadFile(filepath.Join(l.repo.store.InvocationDir(l.repo.ID, l.box.ID), "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	var event map[string]string
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &event); err != nil || len(lines) != 2 ||
+		event["event"] != "snapshot" || event["snapshot"] != second.ID || event["ref"] != second.Ref || event["time"] != "2026-01-28T12:05:00Z" {
+		t.Errorf("%v: %s", err, data)
+	}
+}
+
+func TestASnapshotComesAfterTheHighestNumberWhateverElseIsThere(t *testing.T) {
+	t.Parallel()
+	l := newSnapshotLab(t, Options{})
+	refs := "refs/agency/snapshots/" + l.box.ID + "/"
+	for _, name := range []string{"2", "10", "011", "x", "20/1", "-30", "99999999999", "0"} {
+		l.git("update-ref", refs+name, "HEAD")
+	}
+	got, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{})
+	if err != nil || got.Number != 11 || got.Ref != refs+"11" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestASnapshotNeverReplacesARef(t *testing.T) {
+	t.Parallel()
+	var l *snapshotLab
+	l = newSnapshotLab(t, Options{Fault: func(_ context.Context, point string) error {
+		if point == "snapshot/ref:before" {
+			l.git("update-ref", "refs/agency/snapshots/"+l.box.ID+"/1", "HEAD")
+		}
+		return nil
+	}})
+	head := l.git("rev-parse", "HEAD")
+	if got, err := l.box.Snapshot(t.Context()); err == nil || got != "" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got := l.snapshots(); got != "1 "+head {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestASnapshotThatFailsOrIsCancelledAtAnyStepIsNone(t *testing.T) {
+	t.Parallel()
+	var act func(point string) error
+	l := newSnapshotLab(t, Options{Fault: func(_ context.Context, point string) error {
+		if act == nil {
+			return nil
+		}
+		return act(point)
+	}})
+	l.write("file", "1\n")
+	stop := errors.New("stop")
+	for _, at := range []string{"snapshot/capture:before", "snapshot/capture:after", "snapshot/ref:before", "snapshot/ref:after"} {
+		met := false
+		act = func(point string) error {
+			if point != at {
+				return nil
+			}
+			met = true
+			return stop
+		}
+		if got, err := l.box.Snapshot(t.Context()); !met || got != "" || !errors.Is(err, stop) || l.snapshots() != "" {
+			t.Errorf("%s: %q, %v: %q", at, got, err, l.snapshots())
+		}
+		if at == "snapshot/ref:after" {
+			continue // nothing is left to be cancelled
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		act = func(point string) error {
+			if point == at {
+				cancel(stop)
+			}
+			return nil
+		}
+		if got, err := l.box.Snapshot(ctx); got != "" || !errors.Is(err, stop) || l.snapshots() != "" {
+			t.Errorf("%s, cancelled: %q, %v: %q", at, got, err, l.snapshots())
+		}
+	}
+	act = nil
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASnapshotIsBoundedByTheOperationTimeout(t *testing.T) {
+	t.Parallel()
+	l := newSnapshotLab(t, Options{Fault: func(ctx context.Context, point string) error {
+		if point == "snapshot/capture:before" {
+			<-ctx.Done()
+		}
+		return nil
+	}}, "agency.operationTimeout", "50ms")
+	if _, err := l.box.Snapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than 50ms (agency.operationTimeout)") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSnapshotsRefuseWhatNothingMayRunIn(t *testing.T) {
+	t.Parallel()
+	l := newSnapshotLab(t, Options{})
+	marker := filepath.Join(l.box.WorkDir(), ".agency", "SANDBOX_MARKER")
+	if err := os.Rename(marker, marker+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.box.Snapshot(t.Context()); !is[*NotSandboxError](err) {
+		t.Errorf("without its marker: %v", err)
+	}
+	if err := os.Rename(marker+".away", marker); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(l.box.WorkDir(), "vendor", "lib", ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.box.Snapshot(t.Context()); !is[*NestedRepositoryError](err) {
+		t.Errorf("with a repository inside: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(l.box.WorkDir(), "vendor")); err != nil {
+		t.Fatal(err)
+	}
+	for _, message := range []string{"a\x00b", "\xff"} {
+		if _, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{Message: message}); !is[*InvalidError](err) {
+			t.Errorf("%q: %v", message, err)
+		}
+	}
+	if l.snapshots() != "" {
+		t.Error(l.snapshots())
+	}
+	if _, err := l.repo.Discard(t.Context(), l.box.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.box.Snapshot(t.Context()); !is[*EndedError](err) {
+		t.Errorf("after it ended: %v", err)
+	}
+}
+
+func TestSnapshotsAtTheSameTimeAreNumberedOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	l := newSnapshotLab(t, Options{})
+	const many = 6
+	taken := make([]Snapshot, many)
+	var all sync.WaitGroup
+	for i := range taken {
+		all.Go(func() {
+			l.write("file", strings.Repeat("x", i))
+			var err error
+			if taken[i], err = l.box.TakeSnapshot(t.Context(), SnapshotRequest{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	byNumber := map[int]string{}
+	for _, s := range taken {
+		if id, seen := byNumber[s.Number]; seen && id != s.ID {
+			t.Errorf("two are number %d", s.Number)
+		}
+		byNumber[s.Number] = s.ID
+	}
+	history := strings.Fields(l.git("rev-list", "--first-parent", "--reverse", byNumber[len(byNumber)]))
+	for n := 1; n <= len(byNumber); n++ {
+		if n >= len(history) || history[n] != byNumber[n] {
+			t.Fatalf("%v in %q", byNumber, history)
+		}
+	}
+	if refs := strings.Split(l.snapshots(), "\n"); len(refs) != len(byNumber) || !slices.IsSorted(refs) {
+		t.Errorf("%q", refs)
+	}
+}
