@@ -236,6 +236,7 @@ func text(*asked) ([]candidate, error) { return nil, nil }
 // These the shell completes by itself.
 var (
 	directories = byShell("directories")
+	files       = byShell("files")
 	commits     = byShell("commits")
 )
 
@@ -310,6 +311,14 @@ func listWorktrees(a *asked, brokenToo bool) ([]candidate, error) {
 // invocations are all there are: what has ended or is broken can be looked at too.
 func invocations(a *asked) ([]candidate, error) {
 	return listInvocations(a, func(gitagency.Invocation) bool { return true })
+}
+
+// withSandbox are the invocations that can be worked in.
+func withSandbox(a *asked) ([]candidate, error) {
+	return listInvocations(a, func(i gitagency.Invocation) bool {
+		_, err := i.Path()
+		return err == nil
+	})
 }
 
 // undiscarded are the invocations that can still be discarded, but those on the line already.

@@ -59,6 +59,8 @@ var argumentKinds = map[string][]kind{
 	"ls":                {},
 	"show":              {invocations},
 	"path":              {invocations},
+	"put":               {withSandbox, files, more},
+	"put --":            {withSandbox, files, more},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},
@@ -89,4 +91,5 @@ var flagKinds = map[string]kind{
 	"--runner":       text,
 	"--software":     primitive("software"),
 	"--worktree":     presentWorktrees,
+	"put --json":     files,
 }

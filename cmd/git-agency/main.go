@@ -32,6 +32,7 @@ func (t *tool) commands() []*cli.Command {
 		t.lsCommand(),
 		t.showCommand(),
 		t.pathCommand(),
+		t.putCommand(),
 		t.discardCommand(),
 		t.doctorCommand(),
 		t.pruneCommand(),
