@@ -132,6 +132,10 @@ func (b *batch) add(f *File, clean string) error {
 		return nil // the top is there
 	}
 	parent, err := b.resolve(path.Dir(clean))
+	var confined *ConfinementError
+	if errors.As(err, &confined) {
+		return &ConfinementError{Path: f.Path, Why: "goes through " + quoted(confined.Path) + ", which " + confined.Why}
+	}
 	if err != nil {
 		return err
 	}
