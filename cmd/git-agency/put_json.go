@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -22,16 +23,17 @@ const mostJSON = 256 << 20
 
 // readFiles reads what --json names.
 func readFiles(c *cli.Context) ([]gitagency.File, error) {
-	in, name := c.App.Reader, c.String("json")
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, &sourceError{err}
+	text, err := interruptibly(c.Context, func() ([]byte, error) {
+		if c.String("json") == "-" {
+			return io.ReadAll(io.LimitReader(c.App.Reader, mostJSON+1))
 		}
-		defer f.Close()
-		in = f
-	}
-	text, err := io.ReadAll(io.LimitReader(in, mostJSON+1))
+		f, err := os.Open(c.String("json"))
+		if err != nil {
+			return nil, err
+		}
+		text, err := io.ReadAll(io.LimitReader(f, mostJSON+1))
+		return text, errors.Join(err, f.Close())
+	})
 	if err != nil {
 		return nil, &sourceError{err}
 	}
@@ -43,6 +45,26 @@ func readFiles(c *cli.Context) ([]gitagency.File, error) {
 		return nil, asUsage(c, fmt.Errorf("--json: %w", err))
 	}
 	return files, nil
+}
+
+// interruptibly reads, but does not wait when ctx ends: a person who is asked for input may have meant
+// something else.
+func interruptibly(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := read()
+		done <- result{text, err}
+	}()
+	select {
+	case r := <-done:
+		return r.text, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // parseFiles reads an array of objects, and is strict: a field that is misspelt would otherwise be a file with

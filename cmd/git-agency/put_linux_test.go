@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -83,6 +84,29 @@ func TestALongPutSaysHowFarItIsOnATerminal(t *testing.T) {
 	// One that is quick, and one that nobody watches, says nothing.
 	if o := l.onTerminal(80, sweepEnv, "git-agency", "put", sweepID, "readme", "new/").ends(); strings.Contains(o.stdout, "\r") && strings.Contains(o.stdout, "1/1 ") {
 		t.Errorf("%q", o.stdout)
+	}
+}
+
+func TestWhoIsAskedForInputCanLeave(t *testing.T) {
+	t.Parallel()
+	l, _, _ := newPutLab(t)
+	pipe := filepath.Join(l.dir, "home", "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := l.onTerminal(80, sweepEnv, "git-agency", "put", sweepID, "--json", pipe)
+	var writer *os.File
+	if !waitUntil(func() (reads bool) {
+		var err error
+		writer, err = os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil
+	}) {
+		t.Fatal(s.seen())
+	}
+	defer writer.Close()
+	s.insists("\x03", "interrupted")
+	if o := s.ends(); o.code != 130 {
+		t.Errorf("ended with %d: %q", o.code, o.stdout)
 	}
 }
 

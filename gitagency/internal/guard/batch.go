@@ -34,6 +34,7 @@ type batch struct {
 
 	real   map[string]string // where the directories that were named lead
 	absent map[string]bool   // those of them that are still to be made
+	links  map[string]string // those that are links, by where the link is
 }
 
 // node is a name in a batch.
@@ -78,12 +79,22 @@ func (n *node) walk(yield func(*node) bool) bool {
 	return true
 }
 
+// find is the node at a path below; nil when there is none.
+func (n *node) find(path string) *node {
+	for name := range strings.SplitSeq(path, "/") {
+		if n = n.children[name]; n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
 // newBatch checks the names of files, and that nothing in the batch is in the way of something else. The
 // tree is only looked at for where directories lead.
 func (t *Tree) newBatch(files []File) (*batch, error) {
 	b := &batch{
 		tree: t, top: &node{name: ".", path: ".", given: ".", dir: true, children: map[string]*node{}},
-		real: map[string]string{}, absent: map[string]bool{},
+		real: map[string]string{}, absent: map[string]bool{}, links: map[string]string{},
 	}
 	paths := make([]string, len(files))
 	for i := range files { // one bad name, and not even the others are looked up
@@ -95,6 +106,11 @@ func (t *Tree) newBatch(files []File) (*batch, error) {
 	for i := range files {
 		if err := b.add(&files[i], paths[i]); err != nil {
 			return nil, err
+		}
+	}
+	for at, dir := range b.links {
+		if n := b.top.find(at); n != nil {
+			return nil, &fs.PathError{Op: "put", Path: n.given, Err: errors.New("takes the place of a link that leads to others of them, " + dir)}
 		}
 	}
 	for n := range b.top.all {
@@ -235,6 +251,7 @@ func (b *batch) resolve(dir string) (string, error) {
 		case err != nil:
 			return "", plainly("look at", dir, err)
 		case fi.Mode()&fs.ModeSymlink != 0:
+			b.links[real] = dir
 			if real, err = b.follow(dir, real); err != nil {
 				return "", err
 			}

@@ -60,7 +60,7 @@ func (p *putting) placeIn(ctx context.Context, tx *undo.Tx, n *node, at, fresh *
 					return err
 				}
 				if err := at.move(name, old); err != nil {
-					return err
+					return plainly("replace", child.path, err)
 				}
 			}
 			return fresh.move(name, at)

@@ -229,16 +229,18 @@ func TestABatchMustNotBeInItsOwnWay(t *testing.T) {
 	link(t, "d", tree.Path, "l")
 	before := state(t, tree.Path)
 	for name, files := range map[string][]File{
-		"twice":                             {text("a", ""), text("a", "")},
-		"twice, spelt differently":          {text("a/b", ""), text("./a//b", "")},
-		"twice, by a link":                  {text("l/x", ""), text("d/x", "")},
-		"a file and its child":              {text("a", ""), text("a/b", "")},
-		"a child and its parent":            {text("a/b", ""), text("a", "")},
-		"a directory and a file":            {{Path: "a", Mode: fs.ModeDir}, text("a", "")},
-		"a file and a directory":            {text("a", ""), {Path: "a", Mode: fs.ModeDir}},
-		"a link and what is below it":       {symlink("a", "d"), text("a/b", "")},
-		"what is below a link and it":       {text("a/b", ""), symlink("a", "d")},
-		"a link in place of a link of ours": {symlink("l", "d"), symlink("l", "d")},
+		"twice":                                     {text("a", ""), text("a", "")},
+		"twice, spelt differently":                  {text("a/b", ""), text("./a//b", "")},
+		"twice, by a link":                          {text("l/x", ""), text("d/x", "")},
+		"a file and its child":                      {text("a", ""), text("a/b", "")},
+		"a child and its parent":                    {text("a/b", ""), text("a", "")},
+		"a directory and a file":                    {{Path: "a", Mode: fs.ModeDir}, text("a", "")},
+		"a file and a directory":                    {text("a", ""), {Path: "a", Mode: fs.ModeDir}},
+		"a link and what is below it":               {symlink("a", "d"), text("a/b", "")},
+		"what is below a link and it":               {text("a/b", ""), symlink("a", "d")},
+		"what is below a link and what replaces it": {text("l/x", ""), text("l", "")},
+		"what replaces a link and what is below it": {text("l", ""), text("l/x", "")},
+		"a link in place of a link of ours":         {symlink("l", "d"), symlink("l", "d")},
 	} {
 		if err := put(t, tree, files...); err == nil {
 			t.Errorf("%s was put", name)
@@ -432,6 +434,16 @@ func TestUndoingAKilledPutKeepsWhatWasDoneSince(t *testing.T) {
 	}
 }
 
+func TestThereIsNothingToRecoverWhereNothingWasPut(t *testing.T) {
+	t.Parallel()
+	tree, _ := newTree(t)
+	must(t, tree.Recover(t.Context()))
+	must(t, os.RemoveAll(filepath.Join(tree.Path, Dir)))
+	must(t, tree.Recover(t.Context()))
+	write(t, "", tree.Path, Dir)
+	must(t, tree.Recover(t.Context()))
+}
+
 func TestAPutThatLivesIsNotTakenForDead(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
@@ -574,6 +586,7 @@ func FuzzPut(f *testing.F) {
 	f.Add("d/l>..\nd/l/../x", 0)
 	f.Add("out/x\nin/y\nin/>", 0)
 	f.Add("file\nfile/x\nd/\nd", 1)
+	f.Add("t\nin/y\nin", 0)
 	f.Add("in/l>../../x\n./d//file\npipe\n.g\u200cit", 0)
 	f.Fuzz(func(t *testing.T, batch string, fail int) {
 		if len(batch) > 300 {

@@ -23,16 +23,16 @@ import (
 // could not do: it moves and removes files inside, by names that may be used.
 func (t *Tree) Recover(ctx context.Context) error {
 	p := &putting{tree: t}
-	if err := p.openAgency(); err != nil {
-		return err
-	}
-	stages, err := p.stages()
-	if err == nil && len(stages) > 0 {
-		if err = p.lock(ctx); err == nil {
-			err = p.recover(ctx)
+	err := p.openAgency()
+	if err == nil {
+		var stages []string
+		if stages, err = p.stages(); len(stages) > 0 && err == nil {
+			if err = p.lock(ctx); err == nil {
+				err = p.recover(ctx)
+			}
 		}
 	}
-	return errors.Join(err, p.close())
+	return errors.Join(unlessGone(err), p.close()) // without .agency nothing was ever put
 }
 
 // takeBack undoes what was placed so far.
