@@ -109,7 +109,11 @@ func (t *Tree) newBatch(files []File) (*batch, error) {
 		}
 	}
 	for at, dir := range b.links {
-		if n := b.top.find(at); n != nil {
+		n := b.top.find(at)
+		if n != nil && n.dir {
+			return nil, &fs.PathError{Op: "enter", Path: n.given, Err: syscall.ENOTDIR}
+		}
+		if n != nil {
 			return nil, &fs.PathError{Op: "put", Path: n.given, Err: errors.New("takes the place of a link that leads to others of them, " + dir)}
 		}
 	}
