@@ -313,6 +313,16 @@ type ForeignFileError struct {
 
 func (e *ForeignFileError) Error() string { return fmt.Sprintf("%s is in the way: %s", e.Path, e.Why) }
 
+// OverdueError is something in a sandbox that took longer than it may, and was taken back.
+type OverdueError struct {
+	What    string // the command
+	Timeout time.Duration
+}
+
+func (e *OverdueError) Error() string {
+	return fmt.Sprintf("%s took longer than %s; nothing of it was kept", e.What, e.Timeout)
+}
+
 // is reports whether an error of type E is in the chain.
 func is[E error](err error) bool {
 	var target E

@@ -94,6 +94,10 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, err
 	}
 	defer site.close()
+	// What a killed put left is taken back first; one that is under way is nobody's business here.
+	if err := site.Recover(ctx, 0); err != nil && !is[*LockTimeoutError](err) {
+		return ExecResult{}, err
+	}
 	dir, path, err := site.Directory(opts.Cwd)
 	if err != nil {
 		return ExecResult{}, fmt.Errorf("working directory: %w", err)

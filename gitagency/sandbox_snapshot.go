@@ -56,14 +56,13 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 			s.repo.warn("%s: %v", s.tree, closeErr)
 		}
 	}()
-	timeout, err := s.repo.OperationTimeout()
+	ctx, cancel, err := s.bounded(ctx, "snapshot")
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if timeout > 0 {
-		var stop func()
-		ctx, stop = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took longer than %s (agency.operationTimeout)", timeout))
-		defer stop()
+	defer cancel()
+	if err := place.Recover(ctx, -1); err != nil { // what is half put is no state
+		return Snapshot{}, err
 	}
 	snapshot, err := s.take(ctx, repo, place.base, req.Message)
 	if err != nil {

@@ -8,8 +8,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // vacate ends the commands that run in a sandbox, waits for whoever else is at work there, and lets nobody
@@ -45,6 +47,24 @@ func (r *Repository) vacate(ctx context.Context, id string) (held *os.File, comm
 			return nil, len(asked), &BusyError{ID: id, Waited: time.Since(began)}
 		}
 	}
+}
+
+// settle takes back what a killed put left half done in a sandbox that is about to be captured: what it had
+// set aside lies where no capture looks.
+func (r *Repository) settle(ctx context.Context, id string) error {
+	path := r.store.SandboxTreePath(r.ID, id)
+	if !store.IsDir(path) {
+		return nil
+	}
+	tree, err := guard.OpenTree(path)
+	if err != nil {
+		return err
+	}
+	timeout, err := r.lockTimeout()
+	if err == nil {
+		err = tree.Recover(ctx, timeout)
+	}
+	return errors.Join(err, tree.Close())
 }
 
 // Teardown ends the sandbox as Discard does: its commands are ended, everything that was in it is kept

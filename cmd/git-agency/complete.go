@@ -236,6 +236,7 @@ func text(*asked) ([]candidate, error) { return nil, nil }
 // These the shell completes by itself.
 var (
 	directories = byShell("directories")
+	files       = byShell("files")
 	commits     = byShell("commits")
 )
 

@@ -60,6 +60,9 @@ var argumentKinds = map[string][]kind{
 	"show":              {invocations},
 	"path":              {invocations},
 	"exec":              {withSandbox},
+	"exec --":           {withSandbox, files, more},
+	"put":               {withSandbox, files, more},
+	"put --":            {withSandbox, files, more},
 	"snapshot create":   {withSandbox},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
@@ -96,4 +99,5 @@ var flagKinds = map[string]kind{
 	"--software":     primitive("software"),
 	"--timeout":      text,
 	"--worktree":     presentWorktrees,
+	"put --json":     files,
 }

@@ -115,6 +115,7 @@ func TestAFullDiskLeavesTheWorldAsItWas(t *testing.T) {
 			if failures < 10 {
 				t.Errorf("it failed only %d times before there was room", failures)
 			}
+			l.putOnAFullDisk(filler, o.line())
 			l.discardOnAFullDisk(filler, o.line())
 			return
 		}
@@ -128,6 +129,30 @@ func TestAFullDiskLeavesTheWorldAsItWas(t *testing.T) {
 		if room > 500 {
 			t.Fatalf("still no room: %s", o.stderr)
 		}
+	}
+}
+
+// putOnAFullDisk: half a put is none.
+func (l *lab) putOnAFullDisk(filler, id string) {
+	l.t.Helper()
+	failures := 0
+	for room := 0; ; room += 5 {
+		l.fill(filler, room)
+		before := l.world()
+		o := l.try(nil, "git-agency", "put", id, "readme", "sub", "big", "new/")
+		if o.code == 0 {
+			break
+		}
+		failures++
+		if o.code != 1 || strings.Contains(o.stderr, "clean-up") || !strings.Contains(o.stderr, "the disk is full") {
+			l.t.Errorf("with room for %d blocks: ended with %d: %s", room, o.code, o.stderr)
+		}
+		if d := diff(before, l.world()); d != "" || room > 500 {
+			l.t.Fatalf("with room for %d blocks the world changed:\n%s", room, d)
+		}
+	}
+	if failures < 3 {
+		l.t.Errorf("it failed only %d times before there was room", failures)
 	}
 }
 

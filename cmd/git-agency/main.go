@@ -33,6 +33,7 @@ func (t *tool) commands() []*cli.Command {
 		t.showCommand(),
 		t.pathCommand(),
 		t.execCommand(),
+		t.putCommand(),
 		t.snapshotCommand(),
 		t.discardCommand(),
 		t.doctorCommand(),

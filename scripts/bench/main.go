@@ -33,10 +33,10 @@ var errBroken = errors.New("a promise is broken")
 func main() {
 	tool := flag.String("tool", "", "the git-agency to measure, a `path` (required)")
 	rounds := flag.Int("rounds", 1, "measure `N` times as many rounds")
-	only := flag.String("only", "", "measure only `trees` or listings")
+	only := flag.String("only", "", "measure only `trees`, sandboxes or listings")
 	verbose := flag.Bool("v", false, "also print every single measurement")
 	flag.Parse()
-	if *tool == "" || *rounds < 1 || flag.NArg() > 0 || !slices.Contains([]string{"", "trees", "listings"}, *only) {
+	if *tool == "" || *rounds < 1 || flag.NArg() > 0 || !slices.Contains([]string{"", "trees", "sandboxes", "listings"}, *only) {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -87,7 +87,7 @@ func (b *bench) measure(ctx context.Context) error {
 	for _, group := range []struct {
 		name     string
 		contests func(context.Context) ([]contest, bool, error)
-	}{{"trees", b.trees}, {"listings", b.listings}} {
+	}{{"trees", b.trees}, {"sandboxes", b.sandboxes}, {"listings", b.listings}} {
 		if b.only != "" && b.only != group.name {
 			continue
 		}
@@ -139,6 +139,25 @@ func (b *bench) trees(ctx context.Context) (_ []contest, sound bool, err error) 
 		},
 		{what: "discard, 200 files", rounds: 10, base: small.remove, tool: small.discard},
 		{what: "discard, 10,000 files", rounds: 6, base: large.remove, tool: large.discard},
+	}, true, nil
+}
+
+// sandboxes is what is done in one.
+func (b *bench) sandboxes(ctx context.Context) (_ []contest, sound bool, err error) {
+	files, err := b.newUploads(ctx, 10_000)
+	if err != nil {
+		return nil, false, err
+	}
+	const program = "/bin/true" // nothing else, so that all the time is ours
+	return []contest{
+		{
+			what: "exec " + program, rounds: 40, promise: promise{extra: 15 * time.Millisecond},
+			baseName: "alone", base: b.timed(program, files.dir), tool: b.timed(b.tool, files.dir, "exec", files.sandboxes[0], "--", program),
+		},
+		{
+			what: "put, 10,000 files", rounds: 10, promise: promise{ratio: 2},
+			baseName: "cp -r", base: files.copy, tool: files.put, check: files.check,
+		},
 	}, true, nil
 }
 

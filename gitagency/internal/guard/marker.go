@@ -30,20 +30,21 @@ func (m Marker) Path(tree string) string { return filepath.Join(tree, Dir, m.Nam
 // In reports whether the tree carries the marker: a regular file in a real directory. A symlink on
 // the way means no.
 func (m Marker) In(tree string) (bool, error) {
-	for _, path := range []string{filepath.Join(tree, Dir), m.Path(tree)} {
-		fi, err := os.Lstat(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-			return false, nil
-		case err != nil:
-			return false, err
-		case path == m.Path(tree):
+	return m.in(func(name string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(tree, name)) })
+}
+
+func (m Marker) in(lstat func(name string) (fs.FileInfo, error)) (bool, error) {
+	dir, err := lstat(Dir)
+	if err == nil && dir.IsDir() {
+		var fi fs.FileInfo
+		if fi, err = lstat(filepath.Join(Dir, m.Name)); err == nil {
 			return fi.Mode().IsRegular(), nil
-		case !fi.IsDir():
-			return false, nil
 		}
 	}
-	return false, nil
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		err = nil
+	}
+	return false, err
 }
 
 // Write puts the marker into a tree, exclusively, or leaves nothing, and reports whether it made the

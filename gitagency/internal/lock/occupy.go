@@ -44,3 +44,11 @@ func lockDir(ctx context.Context, dir string, timeout time.Duration, how int) (*
 	}
 	return f, nil
 }
+
+// ClearOpen is Clear for a directory that is open already, by a handle that nothing else is locked by. When it
+// fails it has closed the handle, or will as soon as the kernel lets go of it.
+func ClearOpen(ctx context.Context, dir *os.File, timeout time.Duration) error {
+	w := newWait(Request{Timeout: timeout})
+	defer w.stop()
+	return w.lock(ctx, dir, unix.LOCK_EX)
+}

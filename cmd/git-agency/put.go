@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) putCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "put",
+		Usage: "copy files into a sandbox, all or nothing",
+		UsageText: `git agency put <id> <src>... <dest>
+   or: git agency put <id> --json (-|<file>)`,
+		Description: `Copies files and directories into the sandbox, as cp -r would: into <dest> if that is a directory or
+ends in a slash, or if there are several; else the one <src> becomes <dest>. <dest> is relative to the
+sandbox, or an absolute path in it; '.' is its top. Permissions are kept, links are copied as links, and
+what is there already is replaced. If anything fails, nothing was copied.
+
+Names that lead out of the sandbox, .git and .agency in any spelling, and names that hide something are
+refused, and so are links that lead out, and whatever is neither file nor directory nor link.
+
+Exit status: 0 copied; 1 failed, nothing changed; 3 no such invocation; 4 broken; 5 refused for
+safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
+		Flags: changing(&cli.StringFlag{
+			Name: "json", Usage: "read `FILE`, or standard input for -: [{\"path\", \"content\" or \"content_base64\", \"mode\"}]",
+		}),
+		Action: func(c *cli.Context) error {
+			least, most := 3, -1
+			if c.IsSet("json") {
+				least, most = 1, 1
+			}
+			args, err := arguments(c, least, most)
+			if err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			sandbox, err := repo.Sandbox(args[0])
+			if err != nil {
+				return err
+			}
+			var files []gitagency.File
+			if c.IsSet("json") {
+				files, err = readFiles(c)
+			} else {
+				files, err = copies(c.Context, sandbox, args[1:len(args)-1], args[len(args)-1])
+			}
+			if err != nil {
+				return err
+			}
+			return t.put(c.Context, sandbox, files)
+		},
+	}
+}
+
+// put uploads and says so.
+func (t *tool) put(ctx context.Context, sandbox *gitagency.Sandbox, files []gitagency.File) error {
+	progress, end := t.progress("putting files")
+	err := sandbox.Upload(ctx, gitagency.UploadRequest{Files: files, Progress: progress})
+	end()
+	if err != nil {
+		return withLinkHint(err, files)
+	}
+	n := 0
+	for _, f := range files {
+		if !f.Mode.IsDir() {
+			n++
+		}
+	}
+	fmt.Fprintf(t.stderr, "put %s into %s\n", count(n, "file"), sandbox.ID)
+	return nil
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// copies are the files that copying sources to a destination in the sandbox makes.
+func copies(ctx context.Context, sandbox *gitagency.Sandbox, sources []string, dest string) ([]gitagency.File, error) {
+	inside, isDir, err := sandbox.Locate(ctx, dest)
+	if err != nil {
+		return nil, err
+	}
+	into := isDir || len(sources) > 1 || strings.HasSuffix(dest, "/") || strings.HasSuffix(dest, "/.")
+	var files []gitagency.File
+	for _, source := range sources {
+		to := inside
+		if base := filepath.Base(source); into && !wholly(source, base) {
+			to = path.Join(inside, base)
+		}
+		if files, err = walk(ctx, sandbox, source, to, files); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// wholly reports whether a source stands for what is in it, as in "put <id> . dir", and not for a directory
+// of some name.
+func wholly(source, base string) bool {
+	return base == "." || base == ".." || base == "/" || strings.HasSuffix(source, "/.") || strings.HasSuffix(source, "/..")
+}
+
+// walk adds a source, and everything below it. Nothing is opened before all of it was looked at: a source may lie in the sandbox.
+func walk(ctx context.Context, sandbox *gitagency.Sandbox, source, to string, files []gitagency.File) ([]gitagency.File, error) {
+	if err := checkSource(sandbox, source); err != nil {
+		return nil, err
+	}
+	err := filepath.WalkDir(source, func(name string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(source, name)
+		if err != nil {
+			return err
+		}
+		file := gitagency.File{Path: path.Join(to, below), Mode: info.Mode().Type() | info.Mode().Perm()}
+		switch file.Mode.Type() {
+		case 0:
+			file.Open = func() (io.ReadCloser, error) { return openSource(name) }
+		case fs.ModeSymlink:
+			target, err := os.Readlink(name)
+			if err != nil {
+				return err
+			}
+			file.Content = []byte(target)
+		}
+		files = append(files, file)
+		return nil
+	})
+	if err != nil {
+		return nil, &sourceError{err}
+	}
+	return files, nil
+}
+
+// checkSource refuses to copy a sandbox into itself.
+func checkSource(sandbox *gitagency.Sandbox, source string) error {
+	full, err := filepath.Abs(source)
+	if err == nil {
+		full, err = filepath.EvalSymlinks(full)
+	}
+	if err != nil {
+		return nil // what is wrong with it shows when it is read
+	}
+	if tree := sandbox.WorkDir(); full == tree || full == "/" || strings.HasPrefix(tree, full+"/") {
+		return fmt.Errorf("%s contains the sandbox that it would be put into", source)
+	}
+	return nil
+}
+
+// openSource opens a file to read from. What has become a link or a pipe since it was listed is none.
+func openSource(name string) (io.ReadCloser, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, &sourceError{err}
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("is no regular file any more")}
+	}
+	if err != nil {
+		return nil, &sourceError{errors.Join(err, f.Close())}
+	}
+	return f, nil
+}
+
+// sourceError is something that could not be read, and is none of the sandbox's business.
+type sourceError struct{ err error }
+
+func (e *sourceError) Error() string { return e.err.Error() }
+func (e *sourceError) Unwrap() error { return e.err }
+
+// linkError is a link that was refused.
+type linkError struct{ err error }
+
+func (e *linkError) Error() string { return e.err.Error() }
+func (e *linkError) Unwrap() error { return e.err }
+
+func withLinkHint(err error, files []gitagency.File) error {
+	var confined *gitagency.ConfinementError
+	if errors.As(err, &confined) {
+		for _, f := range files {
+			if f.Path == confined.Path && f.Mode.Type() == fs.ModeSymlink {
+				return &linkError{err}
+			}
+		}
+	}
+	return err
+}

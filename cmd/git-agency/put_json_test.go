@@ -1,0 +1,127 @@
+package main
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+const putSchema = "put.json"
+
+// putInputs are texts for put --json, and what the error about each must name; empty for none.
+var putInputs = []struct{ text, problem string }{
+	{`[]`, ""},
+	{` [ {"path":"a","content":""} ] ` + "\n", ""},
+	{`[{"path":"a","content":"é\u00e9\ud83d\ude00 \\ud800","mode":"0755"},{"content_base64":"AP8=","path":"b","mode":"600"}]`, ""},
+	{``, "array"},
+	{`{}`, "array"},
+	{`null`, "array"},
+	{`"x"`, "array"},
+	{`[`, "too early"},
+	{`[1]`, "item 1"},
+	{`[{"path":"a","content":""},null]`, "item 2"},
+	{`[{"path":"a","content":""} {"path":"b","content":""}]`, "item 2"},
+	{`[{"path":"a","content":""},]`, "item 2"},
+	{`[{"path":"a","content":""}]x`, "behind"},
+	{`[{"path":"a","content":""}][]`, "behind"},
+	{`[{"content":""}]`, "path"},
+	{`[{"path":"a"}]`, "content_base64"},
+	{`[{"path":"a","content":"x","content_base64":""}]`, "exclude"},
+	{`[{"path":"a","content_base64":"?"}]`, "content_base64"},
+	{`[{"path":"a","content_base64":"AP9="}]`, "content_base64"},
+	{`[{"path":"a","content":7}]`, "content"},
+	{`[{"path":"a","content":null}]`, "content"},
+	{`[{"path":["a"],"content":""}]`, "path"},
+	{`[{"path":"a","content":"","contents":""}]`, "contents"},
+	{`[{"Path":"a","content":""}]`, "Path"},
+	{`[{"path":"a","path":"b","content":""}]`, "twice"},
+	{`[{"path":"a","content":"","mode":"755x"}]`, "mode"},
+	{`[{"path":"a","content":"","mode":755}]`, "mode"},
+	{`[{"path":"a","content":"","mode":"4755"}]`, "0777"},
+	{`[{"path":"a","content":"","mode":"01755"}]`, "0777"},
+	{`[{"path":"a","content":"","mode":"0000"}]`, "0777"},
+	{`[{"path":"a","content":"","mode":"-644"}]`, "mode"},
+	{`[{"path":"a","content":"","mode":""}]`, "mode"},
+	{"[{\"path\":\"a\",\"content\":\"\xff\"}]", "UTF-8"},
+	{`[{"path":"a","content":"\ud800"}]`, "half a character"},
+	{`[{"path":"a","content":"\ud800\u0041"}]`, "half a character"},
+	{`[{"path":"a","content":"x\udc00"}]`, "half a character"},
+}
+
+func TestWhatPutReadsIsTakenLiterallyOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	for _, c := range putInputs {
+		files, err := parseFiles([]byte(c.text))
+		switch {
+		case c.problem == "" && err != nil:
+			t.Errorf("%s: %v", c.text, err)
+		case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)):
+			t.Errorf("%s: %v, %v", c.text, files, err)
+		}
+	}
+	files, err := parseFiles([]byte(putInputs[2].text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := files[0]; a.Path != "a" || string(a.Content) != `éé😀 \ud800` || a.Mode != 0o755 {
+		t.Errorf("%+v", a)
+	}
+	if b := files[1]; b.Path != "b" || string(b.Content) != "\x00\xff" || b.Mode != fs.FileMode(0o600) {
+		t.Errorf("%+v", b)
+	}
+}
+
+// The schema and the reader may differ only in what no schema can say.
+func TestWhatPutReadsIsWhatItsSchemaSays(t *testing.T) {
+	t.Parallel()
+	schema, err := jsonschema.NewCompiler().Compile(filepath.Join("schema", putSchema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range putInputs {
+		document, err := jsonschema.UnmarshalJSON(strings.NewReader(c.text))
+		things, many := document.([]any)
+		valid := err == nil && many
+		for _, thing := range things {
+			valid = valid && schema.Validate(thing) == nil
+		}
+		beyond := strings.Contains("behind twice content_base64 half a character UTF-8", c.problem) || strings.Contains(c.text, "0000")
+		if valid != (c.problem == "") && !(valid && beyond) {
+			t.Errorf("%s: the schema says %v", c.text, valid)
+		}
+	}
+}
+
+// FuzzPutJSON holds what is accepted against the schema.
+func FuzzPutJSON(f *testing.F) {
+	schema, err := jsonschema.NewCompiler().Compile(filepath.Join("schema", putSchema))
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, c := range putInputs {
+		f.Add(c.text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		files, err := parseFiles([]byte(text))
+		if err != nil {
+			return
+		}
+		document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		things, many := document.([]any)
+		if err != nil || !many || len(things) != len(files) {
+			t.Fatalf("%q: %v", text, err)
+		}
+		for i, thing := range things {
+			if err := schema.Validate(thing); err != nil {
+				t.Errorf("%q: %v", text, err)
+			}
+			object, _ := thing.(map[string]any)
+			if content, plain := object["content"]; object["path"] != files[i].Path || plain && content != string(files[i].Content) {
+				t.Errorf("%q was read as %+v", text, files[i])
+			}
+		}
+	})
+}

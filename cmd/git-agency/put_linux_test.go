@@ -1,0 +1,125 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The tool is killed at every single change of the disk. The next put leaves all of the first, or nothing.
+func TestAPutKilledAtAnyChangeOfTheDiskHappenedOrDidNot(t *testing.T) {
+	t.Parallel()
+	l, tree, _ := newPutLab(t)
+	source := filepath.Join(l.dir, "home", "source")
+	for _, name := range []string{"readme", "sub/one", "sub/new", "fresh/a", "fresh/b/c"} {
+		l.write(filepath.Join(source, name), "new\n")
+	}
+	if err := os.Chmod(filepath.Join(source, "fresh", "b"), 0o500); err != nil {
+		t.Fatal(err)
+	}
+	first := []string{"git-agency", "put", sweepID, source + "/.", "."}
+	next := []string{"git-agency", "put", sweepID, source + "/readme", "next"}
+	files := func() string {
+		t.Helper()
+		text, err := worldOf(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	restore := l.save()
+	l.must(next...)
+	without := files()
+	restore()
+	l.must(first...)
+	l.must(next...)
+	with := files()
+	restore()
+	undone, done := 0, 0
+	for n := 1; ; n++ {
+		ended, last := l.killed(n, first...)
+		if ended {
+			break
+		}
+		l.must(next...)
+		switch files() {
+		case without:
+			undone++
+		case with:
+			done++
+		default:
+			t.Fatalf("%d, before %s: neither nor:\n%s", n, last, diff(without, files()))
+		}
+		restore()
+	}
+	t.Logf("%d times undone, %d times done", undone, done)
+	if undone < 10 || done == 0 {
+		t.Errorf("the sweep missed the states it is for: %d, %d", undone, done)
+	}
+}
+
+func TestALongPutSaysHowFarItIsOnATerminal(t *testing.T) {
+	t.Parallel()
+	l, _, _ := newPutLab(t)
+	wait := filepath.Join(l.dir, "home", "wait")
+	env := append(slices.Clone(sweepEnv), "TEST_FAULT=put/stage:before=wait", "TEST_WAIT="+wait)
+	s := l.onTerminal(80, env, "git-agency", "put", sweepID, "readme", "sub", "new/")
+	if !waitFor(wait) {
+		t.Fatal(s.seen())
+	}
+	time.Sleep(progressAfter) // it began before; now it has taken that long
+	if err := os.Remove(wait); err != nil {
+		t.Fatal(err)
+	}
+	o := s.ends()
+	line := "\rputting files: 1/3"
+	if want := line + "\r" + strings.Repeat(" ", len(line)-1) + "\rput 3 files into " + sweepID + "\n"; o.code != 0 || o.stdout != want {
+		t.Errorf("ended with %d: %q", o.code, o.stdout)
+	}
+	// One that is quick, and one that nobody watches, says nothing.
+	if o := l.onTerminal(80, sweepEnv, "git-agency", "put", sweepID, "readme", "new/").ends(); strings.Contains(o.stdout, "\r") && strings.Contains(o.stdout, "1/1 ") {
+		t.Errorf("%q", o.stdout)
+	}
+}
+
+func TestWhoIsAskedForInputCanLeave(t *testing.T) {
+	t.Parallel()
+	l, _, _ := newPutLab(t)
+	pipe := filepath.Join(l.dir, "home", "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := l.onTerminal(80, sweepEnv, "git-agency", "put", sweepID, "--json", pipe)
+	var writer *os.File
+	if !waitUntil(func() (reads bool) {
+		var err error
+		writer, err = os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil
+	}) {
+		t.Fatal(s.seen())
+	}
+	defer writer.Close()
+	s.insists("\x03", "interrupted")
+	if o := s.ends(); o.code != 130 {
+		t.Errorf("ended with %d: %q", o.code, o.stdout)
+	}
+}
+
+func TestASourceThatCannotBeReadIsSaidAndNothingIsPut(t *testing.T) {
+	t.Parallel()
+	l, _, _ := newPutLab(t)
+	before := l.world()
+	mem := "/proc/" + strconv.Itoa(os.Getpid()) + "/mem" // a regular file that nobody can read from its beginning
+	o := l.try(nil, "git-agency", "put", sweepID, "readme", mem, "new/")
+	if o.code != 1 || !strings.Contains(o.stderr, "mem: ") || strings.Contains(o.stderr, "hint") {
+		t.Errorf("ended with %d: %s", o.code, o.stderr)
+	}
+	if d := diff(before, l.world()); d != "" {
+		t.Errorf("the world changed:\n%s", d)
+	}
+}

@@ -1,0 +1,126 @@
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// hostileNames are paths that nothing in a tree may have. The tests of commands use the same table.
+func hostileNames(t testing.TB) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "testdata", "hostile_names.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table []struct{ Name, Why string }
+	if err := json.Unmarshal(text, &table); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range table {
+		names = append(names, row.Name)
+	}
+	return append(names, "a\xffb", ".g\xc0it", "\xed\xa0\x80") // what JSON cannot hold
+}
+
+func TestHostileNamesAreRefused(t *testing.T) {
+	t.Parallel()
+	names := hostileNames(t)
+	if len(names) < 60 {
+		t.Errorf("only %d", len(names))
+	}
+	for _, name := range names {
+		err := CheckPath(name)
+		var confined *ConfinementError
+		if !errors.As(err, &confined) || confined.Path != name {
+			t.Errorf("%q: %v", name, err)
+			continue
+		}
+		text := err.Error()
+		if !strings.Contains(text, "path confinement") {
+			t.Errorf("%q: %v", name, err)
+		}
+		if strings.ContainsFunc(text, unseen) || !utf8.ValidString(text) {
+			t.Errorf("%q: the error steers the terminal: %q", name, text)
+		}
+		if utf8.ValidString(name) && !strings.ContainsFunc(name, unseen) && !strings.Contains(text, name) {
+			t.Errorf("%q is not in %q", name, text)
+		}
+	}
+}
+
+func TestOrdinaryNamesAreAllowed(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"a": "a", "a/b": "a/b", "./a//b": "a/b", "a/": "a", ".": ".", "./": ".", "a/.": "a",
+		".gitignore": ".gitignore", ".github/workflows/x.yml": ".github/workflows/x.yml", ".gitattributes": ".gitattributes",
+		".gitmodules": ".gitmodules", "agency": "agency", "git": "git", ".agencyrc": ".agencyrc", "x.git": "x.git",
+		"naïve.txt": "naïve.txt", "nai\u0308ve.txt": "nai\u0308ve.txt", "日本語/ファイル": "日本語/ファイル", "🎉.md": "🎉.md", "❤\ufe0f": "❤\ufe0f",
+		"a b": "a b", " a": " a", "-x": "-x", "--help": "--help", "...x": "...x", "..x": "..x", ".x": ".x", "x..y": "x..y",
+		"aux.c": "aux.c", "NUL": "NUL", "a:b": "a:b", "git~": "git~", "git~x": "git~x", "a~1": "a~1", "agency~": "agency~",
+		"*": "*", "$(x)": "$(x)", "%s": "%s", `"`: `"`, "'": "'", "AC／DC": "AC／DC", ".git-blame-ignore-revs": ".git-blame-ignore-revs",
+		strings.Repeat("n", 255): strings.Repeat("n", 255), "node_modules/.bin/x": "node_modules/.bin/x",
+	} {
+		if got, err := cleanPath(name); err != nil || got != want {
+			t.Errorf("%q: %q, %v", name, got, err)
+		}
+	}
+}
+
+// FuzzCheckPath holds what is accepted against rules that are written down in another way.
+func FuzzCheckPath(f *testing.F) {
+	for _, name := range hostileNames(f) {
+		f.Add(name)
+		f.Add("a/" + name + "/b")
+	}
+	f.Add("naïve/🎉 x.txt")
+	f.Fuzz(func(t *testing.T, name string) {
+		clean, err := cleanPath(name)
+		if err != nil {
+			var confined *ConfinementError
+			if !errors.As(err, &confined) || confined.Path != name || strings.ContainsFunc(err.Error(), unicode.IsControl) {
+				t.Errorf("%q: %v", name, err)
+			}
+			return
+		}
+		if joined := filepath.Join("/top", name); joined != "/top" && !strings.HasPrefix(joined, "/top/") {
+			t.Errorf("%q leads to %q", name, joined)
+		}
+		if again, err := cleanPath(clean); err != nil || again != clean || clean != path.Clean(name) || !filepath.IsLocal(clean) {
+			t.Errorf("%q became %q, and that %q, %v", name, clean, again, err)
+		}
+		if len(name) > 1024 || !utf8.ValidString(name) || strings.ContainsAny(name, "\\\x00\x7f\n\u202e\u200b") {
+			t.Errorf("%q was accepted", name)
+		}
+		for part := range strings.SplitSeq(name, "/") {
+			// What is left of a component when everything that is not a letter, digit, dot, tilde or colon is
+			// taken away must not be more of a reserved name than the component itself is.
+			if bare := letters(part); bare == ".git" || bare == ".agency" || bare == "git~1" || bare == "agency~1" {
+				t.Errorf("%q: %q looks like %q", name, part, bare)
+			}
+			if len(part) > 255 || part == ".." || len(part) > 1 && strings.HasSuffix(part, ".") {
+				t.Errorf("%q was accepted", name)
+			}
+		}
+	})
+}
+
+// letters is what a component looks like to a careless reader: marks and what cannot be seen are gone.
+func letters(part string) string {
+	part, _, _ = strings.Cut(norm.NFKC.String(part), ":")
+	part = strings.ToLower(strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || unicode.Is(unicode.Variation_Selector, r) {
+			return -1
+		}
+		return r
+	}, part))
+	return strings.TrimRight(part, ". ")
+}

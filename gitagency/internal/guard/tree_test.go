@@ -1,0 +1,171 @@
+package guard
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// newTree is a tree with a sandbox marker in it, and a directory outside with a file that nobody may touch.
+func newTree(t *testing.T) (_ *Tree, outside string) {
+	t.Helper()
+	dir := tempDir(t)
+	outside = mkdir(t, dir, "outside")
+	write(t, "secret", outside, "file")
+	top := mkdir(t, dir, "tree")
+	_, err := Sandbox.Write(top)
+	must(t, err)
+	tree, err := OpenTree(top)
+	must(t, err)
+	t.Cleanup(func() { must(t, tree.Close()) })
+	return tree, outside
+}
+
+func isConfined(err error) bool {
+	var confined *ConfinementError
+	return errors.As(err, &confined)
+}
+
+func TestATreeIsNotOpenedThroughALink(t *testing.T) {
+	t.Parallel()
+	dir := tempDir(t)
+	mkdir(t, dir, "real", "sub")
+	link(t, "real", dir, "link")
+	for _, path := range []string{"link", "link/sub", "real/../real"} {
+		if tree, err := OpenTree(dir + "/" + path); !isConfined(err) {
+			t.Errorf("%s: %v, %v", path, tree, err)
+		}
+	}
+	if _, err := OpenTree(filepath.Join(dir, "nowhere")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestAnOpenTreeCarriesItsMarkerWhateverItsNameLeadsTo(t *testing.T) {
+	t.Parallel()
+	tree, _ := newTree(t)
+	must(t, os.Rename(tree.Path, tree.Path+".moved"))
+	mkdir(t, tree.Path)
+	ours, err := tree.Carries(Sandbox)
+	theirs, otherErr := tree.Carries(Integration)
+	if !ours || theirs || err != nil || otherErr != nil {
+		t.Errorf("%v %v, %v %v", ours, err, theirs, otherErr)
+	}
+	must(t, os.RemoveAll(filepath.Join(tree.Path+".moved", Dir)))
+	link(t, "elsewhere", tree.Path+".moved", Dir)
+	if ours, err := tree.Carries(Sandbox); ours || err != nil {
+		t.Errorf("through a link: %v, %v", ours, err)
+	}
+}
+
+func TestADirectoryOfATreeIsEnteredOnlyInside(t *testing.T) {
+	t.Parallel()
+	tree, outside := newTree(t)
+	mkdir(t, tree.Path, "a", "b c")
+	write(t, "x", tree.Path, "file")
+	fifo(t, tree.Path, "pipe")
+	link(t, "a", tree.Path, "inner")
+	link(t, tree.Path+"/a", tree.Path, "absolute")
+	link(t, outside, tree.Path, "out")
+	link(t, "../outside", tree.Path, "a", "up")
+	link(t, "nowhere", tree.Path, "dangling")
+	link(t, "loop", tree.Path, "loop")
+	link(t, ".agency", tree.Path, "hidden")
+	other := link(t, tree.Path, outside, "back")
+
+	for path, want := range map[string]string{
+		"": "", ".": "", "a": "/a", "a/b c/": "/a/b c", "./a//b c": "/a/b c", "inner/b c": "/a/b c", "absolute": "/a",
+		tree.Path: "", tree.Path + "/": "", tree.Path + "/a": "/a", tree.Path + "//a": "/a", other: "", other + "/a": "/a",
+	} {
+		dir, at, err := tree.Directory(path)
+		if err != nil || at != tree.Path+want {
+			t.Errorf("%q: %q, %v", path, at, err)
+			continue
+		}
+		here, err := dir.Stat()
+		must(t, err)
+		there, err := os.Stat(at)
+		must(t, err)
+		if !os.SameFile(here, there) {
+			t.Errorf("%q: the handle is of another directory", path)
+		}
+		must(t, dir.Close())
+	}
+	for _, path := range append(hostileNames(t),
+		"out", "out/x", "a/up", "dangling", "dangling/x", "loop", "hidden", "hidden/x", "inner/../..",
+		outside, tree.Path+"/..", tree.Path+"/../outside", tree.Path+"/a/../..", tree.Path+"x", "/", "/etc", other+"/../outside",
+		tree.Path+"/.agency", tree.Path+"/.GIT", other+"/.agency", outside+"\x00", tree.Path+"/a\nb",
+	) {
+		if path == "" {
+			continue // the top
+		}
+		if dir, at, err := tree.Directory(path); !isConfined(err) {
+			t.Errorf("%q: %v, %q, %v", path, dir, at, err)
+		}
+	}
+	for path, want := range map[string]error{
+		"missing": syscall.ENOENT, "a/missing/x": syscall.ENOENT, "file": syscall.ENOTDIR, "file/x": syscall.ENOTDIR, "pipe": syscall.ENOTDIR,
+		tree.Path + "/missing": syscall.ENOENT,
+	} {
+		_, _, err := tree.Directory(path)
+		if isConfined(err) || !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
+func TestOnlyARegularFileWithOneNameIsRead(t *testing.T) {
+	t.Parallel()
+	tree, outside := newTree(t)
+	write(t, "x", tree.Path, "a", "file")
+	link(t, "a", tree.Path, "inner")
+	link(t, filepath.Join(outside, "file"), tree.Path, "out")
+	fifo(t, tree.Path, "pipe")
+	must(t, os.Link(filepath.Join(outside, "file"), filepath.Join(tree.Path, "hard")))
+	for _, path := range []string{"a/file", "inner/file", tree.Path + "/a/file"} {
+		f, err := tree.OpenRegular(path)
+		must(t, err)
+		if text, err := io.ReadAll(f); string(text) != "x" || err != nil {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+		must(t, f.Close())
+	}
+	for _, path := range []string{"out", "pipe", "hard", "../outside/file", ".agency/SANDBOX_MARKER"} {
+		if f, err := tree.OpenRegular(path); !isConfined(err) {
+			t.Errorf("%s: %v, %v", path, f, err)
+		}
+	}
+	for path, want := range map[string]error{"missing": syscall.ENOENT, "a": syscall.EISDIR, "a/file/x": syscall.ENOTDIR} {
+		if _, err := tree.OpenRegular(path); !errors.Is(err, want) || isConfined(err) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestAPathIsLocatedWhetherOrNotItExists(t *testing.T) {
+	t.Parallel()
+	tree, outside := newTree(t)
+	mkdir(t, tree.Path, "a")
+	write(t, "x", tree.Path, "file")
+	link(t, "a", tree.Path, "inner")
+	link(t, outside, tree.Path, "out")
+	for path, want := range map[string]struct {
+		inside string
+		dir    bool
+	}{
+		".": {".", true}, "a/": {"a", true}, "inner": {"a", true}, "inner/new/x": {"a/new/x", false},
+		"file": {"file", false}, tree.Path + "/new": {"new", false}, tree.Path: {".", true},
+	} {
+		if inside, dir, err := tree.Locate(path); inside != want.inside || dir != want.dir || err != nil {
+			t.Errorf("%s: %q, %v, %v", path, inside, dir, err)
+		}
+	}
+	if _, _, err := tree.Locate("out/new"); !isConfined(err) {
+		t.Error(err)
+	}
+}

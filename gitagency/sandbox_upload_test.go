@@ -1,0 +1,125 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+// uploadLab is a repository with a sandbox.
+func uploadLab(t *testing.T) *Sandbox {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "repo")
+	env := []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + root, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "AGENCY_DATA_DIR=" + filepath.Join(root, "data"),
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=c", "GIT_COMMITTER_EMAIL=c@example.com",
+	}
+	for _, argv := range [][]string{{"init", "-q", dir}, {"-C", dir, "commit", "-q", "--allow-empty", "-m", "first"}} {
+		cmd := exec.CommandContext(t.Context(), "git", argv...)
+		cmd.Env = env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	repo, err := Open(t.Context(), Options{Dir: dir, Env: env, Warn: func(m string) { t.Errorf("warned: %s", m) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := repo.CreateWorktree(t.Context(), CreateWorktreeRequest{Name: "wt"}); err != nil {
+		t.Fatal(err)
+	}
+	inv, err := repo.Start(t.Context(), StartRequest{Worktree: "wt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandbox, err := repo.Sandbox(inv.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sandbox
+}
+
+func TestFilesAreUploadedRelativeToTheSandbox(t *testing.T) {
+	t.Parallel()
+	s := uploadLab(t)
+	var seen []int
+	err := s.Upload(t.Context(), UploadRequest{
+		Files: []File{
+			{Path: "test.txt", Content: []byte("hello")},
+			{Path: "bin/run", Content: []byte("#!/bin/sh\n"), Mode: 0o755},
+			{Path: "empty", Mode: fs.ModeDir},
+			{Path: "bin/link", Content: []byte("../test.txt"), Mode: fs.ModeSymlink},
+		},
+		Progress: func(done, total int) { seen = append(seen, done, total) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(s.WorkDir(), "bin", "link")); string(text) != "hello" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	if info, err := os.Stat(filepath.Join(s.WorkDir(), "bin", "run")); err != nil || info.Mode() != 0o755 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if len(seen) != 6 || seen[4] != 3 || seen[5] != 3 {
+		t.Errorf("progress was %v", seen)
+	}
+	events, err := os.ReadFile(filepath.Join(s.repo.store.InvocationDir(s.repo.ID, s.ID), "events.jsonl"))
+	if err != nil || !strings.HasSuffix(string(events), `"event":"put","files":3}`+"\n") {
+		t.Errorf("%q, %v", events, err)
+	}
+	if err := s.UploadFiles(t.Context(), nil); err != nil {
+		t.Errorf("nothing at all: %v", err)
+	}
+}
+
+func TestAnUploadThatWouldLeaveTheSandboxIsRefused(t *testing.T) {
+	t.Parallel()
+	s := uploadLab(t)
+	err := s.UploadFiles(t.Context(), []File{{Path: "first"}, {Path: "../escape.txt", Content: []byte("bad")}})
+	var confined *ConfinementError
+	if !errors.As(err, &confined) || confined.Path != "../escape.txt" || !strings.Contains(err.Error(), "path confinement") {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(s.WorkDir()); err != nil || len(entries) != 2 { // .git and .agency
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+func TestAnUploadTakesNoLongerThanItMay(t *testing.T) {
+	t.Parallel()
+	s := uploadLab(t)
+	endless := File{Path: "endless", Open: func() (io.ReadCloser, error) { r, _ := io.Pipe(); return r, nil }}
+	s.repo.git.Config["agency.operationtimeout"] = []git.Setting{{Value: "30ms"}}
+	var overdue *OverdueError
+	if err := s.UploadFiles(t.Context(), []File{{Path: "first"}, endless}); !errors.As(err, &overdue) {
+		t.Error(err)
+	}
+	// For ever is until somebody calls it off.
+	s.repo.git.Config["agency.operationtimeout"] = []git.Setting{{Value: "-1"}}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	if err := s.UploadFiles(ctx, []File{{Path: "first"}, endless}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	s.repo.git.Config["agency.operationtimeout"] = []git.Setting{{Value: "soon"}}
+	if err := s.UploadFiles(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "soon") {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(s.WorkDir()); err != nil || len(entries) != 2 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
