@@ -7,8 +7,11 @@
 //	repo, err := gitagency.Open(ctx, gitagency.Options{})
 //	wt, err := repo.CreateWorktree(ctx, gitagency.CreateWorktreeRequest{Name: "payments"})
 //	inv, err := repo.Start(ctx, gitagency.StartRequest{Worktree: "payments", Runner: "claude"})
-//	// … an agent works in inv.SandboxPath …
-//	_, err = repo.Discard(ctx, inv.ID)
+//	box, err := repo.Sandbox(inv.ID)
+//	defer box.Teardown(ctx) // what was in it is kept under a ref
+//	err = box.UploadFiles(ctx, []gitagency.File{{Path: "task.md", Content: task}})
+//	res, err := box.Exec(ctx, gitagency.ExecOptions{Argv: []string{"make", "test"}})
+//	commit, err := box.Snapshot(ctx)
 //	_, err = repo.Prune(ctx, gitagency.PruneRequest{}) // forgets what ended long ago
 //
 // Everything that changes the world is a transaction (creation.go is the one to read first): named
@@ -16,6 +19,10 @@
 // meta.json. Before it, whatever goes wrong, what this run made is taken back; after it, the thing
 // exists. A process that is killed in between leaves an intent.json that names all it may have made;
 // such an invocation is listed as broken, never repaired behind anybody's back.
+//
+// Commands run in a sandbox under a supervisor, which is the program that imports this package, started
+// again under another name: package internal/proc recognises it before main begins. Nothing that a command
+// starts outlives it, not even when this program is killed.
 //
 // All state can be read with cat, ls and git. The package neither parses, forks nor prints: git is
 // spoken to in internal/git, records are kept in internal/store, and what a person should know

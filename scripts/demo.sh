@@ -31,14 +31,18 @@ first=$(tail -n 1 "$work/first")
 second=$(tail -n 1 "$work/second")
 run git agency ls
 
-say 'The first agent works and commits; the second only leaves files lying about.'
-cd "$(git agency path "$first")"
-echo 'refunds work' >refunds
-git add refunds
-run git commit -q -m 'Add refunds'
-cd "$(git agency path "$second")"
-echo 'half an idea' >notes
-cd "$work/project"
+say 'Files go into a sandbox, commands run in it; no name leads out of it, and no process outlives its command.'
+echo 'refunds work' >"$work/refunds"
+run git agency put "$first" "$work/refunds" .
+run git agency exec "$first" -- git add refunds
+run git agency exec "$first" -- git commit -q -m 'Add refunds'
+run git agency exec "$second" -- sh -c 'echo "half an idea" >notes; sleep 1000 &'
+run git agency put "$second" "$work/refunds" ../../elsewhere || echo "(exit status $?)"
+run git agency exec "$second" --timeout 200ms -- sleep 1000 || echo "(exit status $?)"
+
+say 'The state of a sandbox as a commit, with what nobody has committed.'
+run git agency snapshot create "$second" -m 'Notes' | tee "$work/snapshot"
+run git show "$(tail -n 1 "$work/snapshot"):notes"
 
 say 'Your own trees did not notice.'
 run git -C "$tree" status --short --branch
@@ -53,6 +57,7 @@ run git agency discard "$first" "$second"
 run git show "refs/agency/trash/$second:notes"
 run git agency ls --all
 
+test "$(git show "$(tail -n 1 "$work/snapshot"):notes")" = 'half an idea'
 test "$(cat "$tree/refunds")" = 'refunds work'
 test "$(git show "refs/agency/trash/$second:notes")" = 'half an idea'
 test -z "$(git agency ls)"
