@@ -153,7 +153,9 @@ func TestTeardownNeverMindsWhatIsGoneAlready(t *testing.T) {
 		},
 		"record":        func(t *testing.T, p *place, s *gitagency.Sandbox) { must(t, os.Remove(record(p, s))) },
 		"record's home": func(t *testing.T, p *place, s *gitagency.Sandbox) { must(t, os.RemoveAll(filepath.Dir(record(p, s)))) },
-		"record, half":  func(t *testing.T, p *place, s *gitagency.Sandbox) { must(t, os.WriteFile(record(p, s), []byte(`{"sch`), 0o600)) },
+		"record, half": func(t *testing.T, p *place, s *gitagency.Sandbox) {
+			must(t, os.WriteFile(record(p, s), []byte(`{"sch`), 0o600))
+		},
 		"everything": func(t *testing.T, p *place, s *gitagency.Sandbox) {
 			must(t, os.RemoveAll(filepath.Dir(s.WorkDir())))
 			must(t, os.RemoveAll(filepath.Dir(record(p, s))))
