@@ -289,3 +289,185 @@ func TestFiftyCommandsRunAtTheSameTime(t *testing.T) {
 		})
 	}
 }
+
+// Whoever starts "git agency exec" and loses patience kills the git in front of it.
+func TestNothingOutlivesTheGitInFrontOfTheTool(t *testing.T) {
+	t.Parallel()
+	l := terminalLab(t)
+	mark := l.mark()
+	cmd := exec.CommandContext(t.Context(), "git", "agency", "exec", l.id, "--", "sh", "-c", `touch running; sleep $1`, "sh", mark)
+	cmd.Dir, cmd.Env = l.repo, l.env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !waitFor(filepath.Join(l.tree, "running")) {
+		t.Fatal("it does not begin")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if !waitUntil(func() bool { return len(marked(t, mark)) == 0 }) {
+		t.Errorf("still there: %q", marked(t, mark))
+	}
+}
+
+func TestAnInterruptedCommandStillGivesWhatItWrote(t *testing.T) {
+	t.Parallel()
+	l := terminalLab(t)
+	cmd := l.exec("--json", "--", "sh", "-c", "echo partial; touch running; exec sleep 1000")
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !waitFor(filepath.Join(l.tree, "running")) {
+		t.Fatal("it does not begin")
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its code says how
+	var res execOutput
+	if err := json.Unmarshal(stdout.Bytes(), &res); err != nil {
+		t.Fatalf("%v: %q", err, &stdout)
+	}
+	if cmd.ProcessState.ExitCode() != 143 || res.ExitCode != 143 || res.Stdout != "partial\n" || res.Error == "" {
+		t.Errorf("ended with %d: %+v", cmd.ProcessState.ExitCode(), res)
+	}
+}
+
+func TestASecondInterruptKillsAtOnce(t *testing.T) {
+	t.Parallel()
+	l := terminalLab(t)
+	cmd := l.exec("--grace", "1h", "--", "sh", "-c", `trap "touch told" TERM; touch running; while :; do sleep 0.01; done`)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		file   string
+		signal syscall.Signal
+	}{{"running", syscall.SIGINT}, {"told", syscall.SIGTERM}} {
+		if !waitFor(filepath.Join(l.tree, c.file)) {
+			t.Fatalf("no %s", c.file)
+		}
+		if err := cmd.Process.Signal(c.signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmd.Wait() // its code says how
+	if got := cmd.ProcessState.ExitCode(); got != 130 {
+		t.Errorf("ended with %d", got)
+	}
+}
+
+// A tool that is stopped, as by Ctrl-Z, keeps neither its command alive nor a discard waiting.
+func TestAStoppedToolKeepsNobody(t *testing.T) {
+	t.Parallel()
+	l := terminalLab(t)
+	mark := l.mark()
+	cmd := l.begin(mark, "--grace", "50ms")
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 || !strings.Contains(o.stderr, "ended 1 command that still ran") {
+		t.Errorf("got %+v", o)
+	}
+	if left := marked(t, mark); len(left) > 1 { // the tool itself
+		t.Errorf("still there: %q", left)
+	}
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its code says how
+	if got := cmd.ProcessState.ExitCode(); got != 143 {
+		t.Errorf("ended with %d", got)
+	}
+}
+
+// What stops a discard anyway stops it before commands are ended, who cannot be brought back.
+func TestADiscardThatIsRefusedEndsNoCommand(t *testing.T) {
+	t.Parallel()
+	l := terminalLab(t)
+	mark := l.mark()
+	cmd := l.begin(mark, "--grace", "50ms")
+	l.must("git", "init", "-q", filepath.Join(l.tree, "inner"))
+	if o := l.try(nil, "git-agency", "discard", l.id); o.code != 1 || !strings.Contains(o.stderr, "inner") {
+		t.Errorf("got %+v", o)
+	}
+	if len(marked(t, mark)) < 3 {
+		t.Error("the command was ended")
+	}
+	// Nor does one that a command in the sandbox asks for.
+	if o := l.try(nil, "git-agency", "exec", l.id, "--", "git-agency", "discard", l.id); o.code != 1 || !strings.Contains(o.stderr, "cannot discard it") {
+		t.Errorf("got %+v", o)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was told to
+}
+
+// There is always somebody inside, unless the door is shut first.
+func TestADiscardDoesNotWaitForThoseWhoComeAfterIt(t *testing.T) {
+	t.Parallel()
+	l := terminalLab(t)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			for {
+				o := l.try(nil, "git-agency", "exec", l.id, "--grace", "1s", "--", "sh", "-c", "trap '' TERM; touch running; sleep 0.2; sleep 0.2")
+				if o.code == 1 && strings.Contains(o.stderr, "was discarded") {
+					return
+				}
+			}
+		})
+	}
+	if !waitFor(filepath.Join(l.tree, "running")) {
+		t.Fatal("nothing begins")
+	}
+	if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 {
+		t.Errorf("got %+v", o)
+	}
+	all.Wait()
+}
+
+// Mending ends a sandbox too, and with it what runs there.
+func TestMendingEndsTheCommandsOfASandboxThatHasToGo(t *testing.T) {
+	t.Parallel()
+	l := terminalLab(t)
+	mark := l.mark()
+	cmd := l.begin(mark, "--grace", "50ms")
+	l.write(filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(l.tree))), "invocations", l.id, "meta.json"), "{")
+	if o := l.try(nil, "git-agency", "doctor", "--fix", l.id); o.code != 0 || !strings.Contains(o.stderr, "were ended: 1") {
+		t.Errorf("got %+v", o)
+	}
+	_ = cmd.Wait() // it was told to
+	if left := marked(t, mark); len(left) > 0 {
+		t.Errorf("still there: %q", left)
+	}
+	if got := l.git("show", "refs/agency/trash/"+l.id+":begun"); got != "daemon" {
+		t.Errorf("what it wrote is lost: %q", got)
+	}
+}
+
+func TestAnExhaustedUserCannotShakeOffASubreaper(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 { // who knows no such limit
+		rerunAsNobody(t, t.Name())
+		return
+	}
+	l := &execLab{lab: newLab(t), way: "subreaper"}
+	l.agency("worktree", "create", "wt")
+	l.id = l.agency("start", "wt")
+	mark := l.mark()
+	cmd := l.exec("--timeout", "1s", "--grace", "300ms", "--", "sh", "-c",
+		`trap "" TERM; ulimit -u 60; while :; do sleep $1 & done 2>/dev/null; while :; do sleep $1; done`, "sh", mark)
+	_ = cmd.Run() // its code says how
+	if got := cmd.ProcessState.ExitCode(); got != 124 {
+		t.Errorf("ended with %d", got)
+	}
+	if left := marked(t, mark); len(left) > 0 {
+		t.Errorf("still there: %q", left)
+	}
+}

@@ -50,7 +50,12 @@ func TestTheScriptsHoldForAnOrdinaryUserToo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("TestScripts runs as an ordinary user already")
 	}
-	// A copy that an ordinary user can reach.
+	rerunAsNobody(t, "TestScripts")
+}
+
+// rerunAsNobody runs one test of this binary again, in a copy that an ordinary user can reach.
+func rerunAsNobody(t *testing.T, test string) {
+	t.Helper()
 	house := t.TempDir()
 	home := filepath.Join(house, "cmd", "git-agency")
 	exe, err := os.Executable()
@@ -72,7 +77,7 @@ func TestTheScriptsHoldForAnOrdinaryUserToo(t *testing.T) {
 	}
 	const nobody = 65534
 	attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	if skip := rerun(t, home, attr, filepath.Join(home, "test"), "TestScripts"); skip != "" {
+	if skip := rerun(t, home, attr, filepath.Join(home, "test"), test); skip != "" {
 		t.Errorf("skipped as an ordinary user: %s", skip)
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -334,4 +336,165 @@ func TestLastWordsAreNotCutOff(t *testing.T) {
 			t.Errorf("got %+v, %v and %q", ending, err, &stdout)
 		}
 	})
+}
+
+func TestEveryByteOfAWordAndOfAVariableArrives(t *testing.T) {
+	t.Parallel()
+	var all []byte
+	for b := 1; b < 256; b++ {
+		all = append(all, byte(b))
+	}
+	root := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(root, "caf\xe9"), 0o755))
+	dir, err := os.Open(filepath.Join(root, "caf\xe9"))
+	must(t, err)
+	defer dir.Close()
+	var stdout bytes.Buffer
+	k := Task{
+		Argv: []string{"sh", "-c", `printf %s "$1" "$ALL" "$PWD"`, "sh", string(all)}, Dir: dir, Label: "test",
+		Env: []string{"PATH=" + os.Getenv("PATH"), "ALL=" + string(all)}, Stdout: &stdout,
+	}
+	if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 0 {
+		t.Fatalf("got %+v, %v", ending, err)
+	}
+	if want := string(all) + string(all) + dir.Name(); stdout.String() != want {
+		t.Errorf("got %q", &stdout)
+	}
+}
+
+func TestATaskTimesOutAlsoBeforeItHasBegun(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Containment) {
+		for _, timeout := range []time.Duration{1, 20 * time.Millisecond} {
+			k := task(t, way, `sleep 1000`)
+			k.Timeout = timeout
+			ending, err := k.Run(t.Context())
+			if !errors.Is(err, ErrTimeout) || ending.Signal != syscall.SIGTERM {
+				t.Errorf("%v: got %+v, %v", timeout, ending, err)
+			}
+		}
+	})
+}
+
+// The command has ended by itself; that what it left takes longer than the time does not change how.
+func TestATimeoutDoesNotCountForWhatWasLeft(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Containment) {
+		ready := filepath.Join(t.TempDir(), "ready")
+		must(t, syscall.Mkfifo(ready, 0o600))
+		k := task(t, way, `sh -c 'trap "" TERM; : >"$0"; while :; do sleep 0.01; done' "$1" & : <"$1"; exit 3`, ready)
+		k.Timeout, k.Grace = 700*time.Millisecond, 400*time.Millisecond // the end of it all is later than that
+		ending, err := k.Run(t.Context())
+		if err != nil || ending.Exit != 3 || ending.Leftovers == 0 {
+			t.Errorf("got %+v, %v", ending, err)
+		}
+	})
+}
+
+func TestWhoIsInAHurryDoesNotWaitForTheGrace(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Containment) {
+		hurry := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		k := task(t, way, `trap "" TERM; sleep 1000; sleep 1000`)
+		k.Grace, k.Hurry, k.Running = time.Hour, hurry, func() { cancel(); close(hurry) }
+		if _, err := k.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Somebody else has got hold of the pipe, by whatever way, and keeps it open.
+func TestATaskDoesNotWaitForAStrangerWhoHoldsItsOutput(t *testing.T) {
+	t.Parallel()
+	var stdout bytes.Buffer
+	k := task(t, Subreaper, `echo said; echo /proc/$$/fd/1 >"$1"; cat "$2"`, filepath.Join(t.TempDir(), "where"), filepath.Join(t.TempDir(), "go"))
+	where, on := k.Argv[4], k.Argv[5]
+	must(t, syscall.Mkfifo(where, 0o600))
+	must(t, syscall.Mkfifo(on, 0o600))
+	k.Stdout = &stdout
+	go func() {
+		name, err := os.ReadFile(where)
+		if err != nil {
+			return
+		}
+		held, err := os.OpenFile(strings.TrimSpace(string(name)), os.O_WRONLY, 0)
+		if err == nil {
+			t.Cleanup(func() { _ = held.Close() })
+		}
+		_ = os.WriteFile(on, nil, 0)
+	}()
+	if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 0 || stdout.String() != "said\n" {
+		t.Errorf("got %+v, %v and %q", ending, err, &stdout)
+	}
+}
+
+func TestOutputThatCannotBePassedOnIsSaidAndTheProgramHasRun(t *testing.T) {
+	t.Parallel()
+	full := errors.New("no room")
+	k := task(t, PIDNamespace, `touch "$1"; echo some; exit 2`, filepath.Join(t.TempDir(), "ran"))
+	k.Stdout = failing{full}
+	ending, err := k.Run(t.Context())
+	var output *OutputError
+	if !errors.As(err, &output) || !errors.Is(err, full) || ending.Contained != PIDNamespace {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	if _, err := os.Stat(k.Argv[4]); err != nil {
+		t.Error(err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// A program that asks to be traced stops at its first instruction until somebody lets it go on.
+func TestAProgramThatAsksToBeTracedRunsOn(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Containment) {
+		k := task(t, way, "")
+		k.Argv = []string{"perl", "-e", `syscall(101, 0, 0, 0, 0); exec "sh", "-c", "exit 3"`} // PTRACE_TRACEME
+		if runtime.GOARCH != "amd64" {
+			t.Skip("skipped: the number of ptrace is another one here")
+		}
+		if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 3 {
+			t.Errorf("got %+v, %v", ending, err)
+		}
+	})
+}
+
+func TestAStoppedSupervisorIsWoken(t *testing.T) {
+	t.Parallel()
+	k := task(t, Subreaper, `kill -STOP $PPID; exec sleep 1000`)
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := alive(t, &k)
+	k.Running = cancel
+	if _, err := k.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	gone()
+}
+
+func TestAKilledSupervisorIsNotPassedOverInSilence(t *testing.T) {
+	t.Parallel()
+	k := task(t, Subreaper, `kill -9 $PPID; exec sleep 0`)
+	if ending, err := k.Run(t.Context()); !errors.Is(err, ErrLost) || ending.Exit != 137 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+}
+
+// Nobody but who holds the label of a task open is taken for its supervisor.
+func TestAProcessThatOnlyCallsItselfASupervisorIsNone(t *testing.T) {
+	t.Parallel()
+	label := filepath.Join(t.TempDir(), "fifo")
+	must(t, syscall.Mkfifo(label, 0o600))
+	cat, err := exec.LookPath("cat")
+	must(t, err)
+	impostor := &exec.Cmd{Path: cat, Args: []string{supervisorName, label}} // which waits for somebody to write
+	must(t, impostor.Start())
+	if found := Supervisors(label); len(found) != 0 {
+		t.Errorf("found %v", found)
+	}
+	must(t, os.WriteFile(label, nil, 0))
+	must(t, impostor.Wait())
 }
