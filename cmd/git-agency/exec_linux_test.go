@@ -461,8 +461,14 @@ func TestAnExhaustedUserCannotShakeOffASubreaper(t *testing.T) {
 	l.agency("worktree", "create", "wt")
 	l.id = l.agency("start", "wt")
 	mark := l.mark()
-	cmd := l.exec("--timeout", "1s", "--grace", "300ms", "--", "sh", "-c",
-		`trap "" TERM; ulimit -u 60; while :; do sleep $1 & done 2>/dev/null; while :; do sleep $1; done`, "sh", mark)
+	cmd := l.exec("--timeout", "1s", "--grace", "1s", "--", "perl", "-e", `
+$SIG{TERM} = "IGNORE";
+while (1) {
+	my $pid = fork;
+	if (!defined $pid) { select undef, undef, undef, 0.001 } # no more to be had, but perhaps soon
+	elsif ($pid == 0) { $SIG{TERM} = "IGNORE"; exec "sleep", $ARGV[0] }
+}`, mark)
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `ulimit -u 50; exec "$@"`, "sh"}, cmd.Args...)
 	_ = cmd.Run() // its code says how
 	if got := cmd.ProcessState.ExitCode(); got != 124 {
 		t.Errorf("ended with %d", got)
