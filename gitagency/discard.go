@@ -75,13 +75,16 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	} else if err := r.checkNotMoved(repo, entry.ID, r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 		return Discarded{}, err // one that is gone has no claim on its name any more
 	}
-	vacated, commands, err := r.vacate(ctx, entry.ID)
-	if err != nil {
-		return Discarded{}, err
-	}
-	defer vacated.Close()
-	if err := r.settle(ctx, entry.ID); err != nil {
+	if err := r.mayVacate(ctx, repo, r.snapshot(entry)); err != nil {
 		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
+	}
+	vacant, err := r.vacate(ctx, entry.ID)
+	if err != nil {
+		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
+	}
+	defer vacant.close()
+	if err := r.settle(ctx, entry.ID); err != nil {
+		r.warn("what a killed put left in %s: %v", entry.ID, err)
 	}
 	since := time.Now()
 	if already { // nobody knows when the one that was interrupted began
@@ -104,7 +107,7 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	if err != nil {
 		return Discarded{}, &CleanupError{Kind: "invocation", ID: entry.ID, Done: how, Err: err}
 	}
-	d := Discarded{ID: entry.ID, Commit: commit, Already: already, Commands: commands}
+	d := Discarded{ID: entry.ID, Commit: commit, Already: already, Commands: vacant.commands}
 	if commit != "" {
 		d.TrashRef = trashRef(entry.ID)
 	}
@@ -238,7 +241,12 @@ func (r *Repository) renew(id string) error {
 
 // note adds to the history of an invocation what a ref keeps of it now.
 func (r *Repository) note(id, event, commit string) {
-	if err := r.store.AppendEvent(r.ID, id, discardEvent{r.now(), event, trashRef(id), commit}); err != nil {
+	r.record(id, discardEvent{r.now(), event, trashRef(id), commit})
+}
+
+// record adds a line to the history of an invocation. What is done is done, also if that cannot be written.
+func (r *Repository) record(id string, event any) {
+	if err := r.store.AppendEvent(r.ID, id, event); err != nil {
 		r.warn("history of %s: %v", id, err)
 	}
 }

@@ -118,7 +118,20 @@ func (x *examination) salvage(ctx context.Context, s subject, why string) error 
 		Name: s.id, Tree: s.tree, Branch: s.branch, Base: s.base,
 		Message: fmt.Sprintf("agency: what was in sandbox %s, whose record was lost\n\n%s\n%s", s.id, why, store.Remnant(s.home)),
 	}
-	var err error
+	if err := x.mayVacate(ctx, x.repo, snapshot); err != nil {
+		return err
+	}
+	vacant, err := x.vacate(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	defer vacant.close()
+	if vacant.commands > 0 {
+		x.warn("commands that ran in %s were ended: %d", s.id, vacant.commands)
+	}
+	if err := x.settle(ctx, s.id); err != nil {
+		x.warn("what a killed put left in %s: %v", s.id, err)
+	}
 	if snapshot.Onto, err = x.kept(ctx, x.repo, s.id); err != nil {
 		return err
 	}

@@ -29,6 +29,8 @@ type (
 	NestedRepositoryError = git.NestedError
 	// CannotRunError: a command is not there, or cannot be executed.
 	CannotRunError = proc.CannotRunError
+	// OutputError: what a command wrote could not be passed on.
+	OutputError = proc.OutputError
 	// ConfinementError: a path leads out of a sandbox, or is called what nothing in one may be called.
 	ConfinementError = guard.ConfinementError
 )
@@ -37,8 +39,14 @@ type (
 // refs there, and what it received may still be thrown away.
 var ErrQuarantine = errors.New("a push is being received; nothing can be changed before it is accepted")
 
-// ErrStopped is a command that was ended because somebody wants its sandbox to go.
-var ErrStopped = errors.New("the command was ended, because its sandbox is being discarded")
+var (
+	// ErrStopped is a command that was told to end from outside, as by a discard of its sandbox.
+	ErrStopped = errors.New("the command was told to end, as when its sandbox is discarded")
+	// ErrLost is a command of which something may still run.
+	ErrLost = proc.ErrLost
+	// ErrBackground is a terminal that cannot be read from, because we are not in its foreground.
+	ErrBackground = proc.ErrBackground
+)
 
 // SetupError is a command that never ran, because what it needs around it could not be set up.
 type SetupError struct {
@@ -51,12 +59,31 @@ func (e *SetupError) Unwrap() error { return e.Err }
 
 // BusyError is a sandbox in which somebody is still at work.
 type BusyError struct {
-	ID     string
-	Waited time.Duration
+	ID      string
+	Waited  time.Duration
+	Holders []string // what can be told of them
 }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("somebody is still at work in sandbox %s; gave up after %s", e.ID, e.Waited.Round(10*time.Millisecond))
+	who := "somebody"
+	if len(e.Holders) > 0 {
+		who = strings.Join(e.Holders, ", ")
+	}
+	return fmt.Sprintf("%s is still at work in sandbox %s; gave up after %s", who, e.ID, e.Waited.Round(10*time.Millisecond))
+}
+
+// InsideError is a sandbox in which commands run, and which a command in a sandbox wants to end: those that
+// run elsewhere cannot be seen from there.
+type InsideError struct {
+	ID     string
+	Inside string // the sandbox that the command runs in
+}
+
+func (e *InsideError) Error() string {
+	if e.ID == e.Inside {
+		return fmt.Sprintf("a command in sandbox %s cannot discard it", e.ID)
+	}
+	return fmt.Sprintf("commands run in sandbox %s, and cannot be ended from inside of sandbox %s", e.ID, e.Inside)
 }
 
 // InvalidError is a value that no state of the world could make right.

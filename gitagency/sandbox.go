@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Sandbox is the tree of one invocation as a place to work in: commands run in it, files are put into it,
@@ -35,6 +37,36 @@ func (r *Repository) Sandbox(query string) (*Sandbox, error) {
 // WorkDir is the absolute path of the sandbox.
 func (s *Sandbox) WorkDir() string { return s.tree }
 
+// Teardown ends the sandbox as Discard does: its commands are ended, everything that was in it is kept
+// under a ref, and it goes. Doing it again is fine, and so is that some or all of it is gone already.
+func (s *Sandbox) Teardown(ctx context.Context) error {
+	_, err := s.repo.Discard(ctx, s.ID)
+	if is[*BrokenError](err) { // a part is missing; the rest is kept, and goes too
+		if _, err := s.repo.Fix(ctx, s.ID); err != nil && !is[*NotFoundError](err) {
+			return err
+		}
+		_, err = s.repo.Discard(ctx, s.ID)
+	}
+	if is[*NotFoundError](err) || is[*EndedError](err) {
+		return nil
+	}
+	return err
+}
+
+// bounded limits something that is done in the sandbox to the time that it may take.
+func (s *Sandbox) bounded(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {
+	timeout, err := s.repo.OperationTimeout()
+	if err != nil {
+		return nil, nil, err
+	}
+	if timeout < 0 {
+		ctx, cancel := context.WithCancel(ctx)
+		return ctx, cancel, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &OverdueError{What: what, Timeout: timeout})
+	return ctx, cancel, nil
+}
+
 // site is a sandbox that is being worked in: for as long as it is open, nobody removes it.
 type site struct {
 	*guard.Tree
@@ -49,10 +81,12 @@ func (s *Sandbox) open(ctx context.Context) (_ *site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	home := s.repo.store.InvocationDir(s.repo.ID, s.ID)
-	occupied, err := lock.Occupy(ctx, home, timeout)
+	occupied, err := s.enter(ctx, timeout)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &NotFoundError{Kind: "invocation", Query: s.ID}
+	}
+	if is[*LockTimeoutError](err) {
+		return nil, &BusyError{ID: s.ID, Waited: timeout, Holders: proc.Holders(s.repo.store.SandboxDir(s.repo.ID, s.ID))}
 	}
 	if err != nil {
 		return nil, err
@@ -76,7 +110,29 @@ func (s *Sandbox) open(ctx context.Context) (_ *site, err error) {
 	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, occupied: occupied}, nil
 }
 
-func (s *site) close() error { return errors.Join(s.Close(), s.occupied.Close()) }
+// enter goes in by the door, which is shut while somebody ends the sandbox.
+func (s *Sandbox) enter(ctx context.Context, timeout time.Duration) (*os.File, error) {
+	door, err := lock.Occupy(ctx, s.repo.store.SandboxDir(s.repo.ID, s.ID), timeout)
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // what became of it, the record says
+		return nil, err
+	}
+	occupied, err := lock.Occupy(ctx, s.repo.store.InvocationDir(s.repo.ID, s.ID), timeout)
+	if door != nil {
+		err = errors.Join(err, door.Close())
+	}
+	return occupied, err
+}
+
+// handOver leaves the sandbox to whoever has inherited the lock.
+func (s *site) handOver() { _ = s.occupied.Close() }
+
+func (s *site) close() error {
+	err := s.occupied.Close()
+	if errors.Is(err, os.ErrClosed) {
+		err = nil // handed over
+	}
+	return errors.Join(s.Close(), err)
+}
 
 // checkSandbox refuses to work in a tree that does not say it is a sandbox, or that says it is a person's.
 func checkSandbox(tree *guard.Tree) error {

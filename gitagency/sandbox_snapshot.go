@@ -131,10 +131,7 @@ func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base, message string
 		return Snapshot{}, err
 	}
 	tx.Commit()
-	event := snapshotEvent{s.repo.now(), "snapshot", snapshot.ID, snapshot.Ref}
-	if err := s.repo.store.AppendEvent(s.repo.ID, s.ID, event); err != nil {
-		s.repo.warn("history of %s: %v", s.ID, err)
-	}
+	s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", snapshot.ID, snapshot.Ref})
 	return snapshot, nil
 }
 

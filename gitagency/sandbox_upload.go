@@ -54,9 +54,7 @@ func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
 			event.Files++
 		}
 	}
-	if err := s.repo.store.AppendEvent(s.repo.ID, s.ID, event); err != nil {
-		s.repo.warn("history of %s: %v", s.ID, err)
-	}
+	s.repo.record(s.ID, event)
 	return nil
 }
 
@@ -77,18 +75,4 @@ func (s *Sandbox) Locate(ctx context.Context, path string) (inside string, isDir
 		return "", false, errors.Join(err, site.close())
 	}
 	return inside, isDir, site.close()
-}
-
-// bounded limits something that is done in the sandbox to the time that it may take.
-func (s *Sandbox) bounded(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {
-	timeout, err := s.repo.OperationTimeout()
-	if err != nil {
-		return nil, nil, err
-	}
-	if timeout < 0 {
-		ctx, cancel := context.WithCancel(ctx)
-		return ctx, cancel, nil
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &OverdueError{What: what, Timeout: timeout})
-	return ctx, cancel, nil
 }

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -33,13 +37,13 @@ Exit status: that of the command, 128+n when signal n killed it; 124 it timed ou
 set up and never ran; 126 it cannot be executed; 127 it was not found; before anything ran: 1 failed,
 or the sandbox has ended; 3 no such invocation; 4 broken; 5 not a sandbox, or a directory outside of
 it; 75 locked; 129 usage; 130, 143 interrupted.`,
-		Flags: append([]cli.Flag{
+		Flags: changing(append([]cli.Flag{
 			&cli.StringFlag{Name: "cwd", Usage: "begin in `DIR`, relative to the sandbox or inside of it"},
 			&cli.StringFlag{Name: "timeout", Usage: "end the command after `DURATION` (-1: never)", DefaultText: "agency.operationTimeout, else 10m; never with a terminal"},
 			&cli.StringFlag{Name: "grace", Usage: "leave `DURATION` between SIGTERM and SIGKILL (0: none)", DefaultText: "5s"},
-			&cli.StringSliceFlag{Name: "env", Usage: "set the variable `NAME=VALUE`, or NAME to what it is here; may be repeated"},
+			&cli.GenericFlag{Name: "env", Value: &words{}, Usage: "set the variable `NAME=VALUE`, or NAME to what it is here; may be repeated"},
 			&cli.BoolFlag{Name: "stdin", Usage: "pass standard input on"},
-		}, jsonFlag()...),
+		}, jsonFlag()...)...),
 		Action: func(c *cli.Context) error {
 			args, err := arguments(c, 1, -1)
 			if err != nil {
@@ -57,11 +61,27 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			if err != nil {
 				return err
 			}
-			res, err := sandbox.Exec(c.Context, opts)
+			ctx, stop := withParent(c.Context)
+			defer stop()
+			defer context.AfterFunc(ctx, func() { t.sayWaiting(opts) })()
+			res, err := sandbox.Exec(ctx, opts)
 			return t.sayExec(c, opts, res, err)
 		},
 	}
 }
+
+// sayWaiting tells a person who has interrupted us why we are still there.
+func (t *tool) sayWaiting(opts gitagency.ExecOptions) {
+	if opts.Grace >= 0 && term.IsTerminal(int(os.Stderr.Fd())) {
+		fmt.Fprintf(t.stderr, "waiting at most %s for it to end; interrupt again to kill it\n", cmp.Or(opts.Grace, gitagency.DefaultGrace))
+	}
+}
+
+// words is a flag that may be repeated, and takes what it is given as it is.
+type words struct{ given []string }
+
+func (w *words) Set(word string) error { w.given = append(w.given, word); return nil }
+func (w *words) String() string        { return strings.Join(w.given, " ") }
 
 func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOptions, error) {
 	none := gitagency.ExecOptions{}
@@ -71,7 +91,7 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 	case len(t.child) == 0:
 		return none, asUsage(c, errors.New("no command given; it comes after --"))
 	}
-	opts := gitagency.ExecOptions{Argv: t.child, Cwd: c.String("cwd")}
+	opts := gitagency.ExecOptions{Argv: t.child, Cwd: c.String("cwd"), Hurry: t.hurry}
 	var err error
 	if c.IsSet("timeout") {
 		if opts.Timeout, err = gitagency.ParseTimeout(c.String("timeout")); err != nil {
@@ -90,20 +110,27 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 	if opts.Env, err = variables(c); err != nil {
 		return none, err
 	}
-	if c.Bool("stdin") {
-		opts.Stdin = os.Stdin
+	atTerminal := term.IsTerminal(int(os.Stdin.Fd()))
+	switch {
+	case c.Bool("stdin"):
+		opts.Stdin, opts.Terminal = os.Stdin, atTerminal
+	case atTerminal && len(t.child) == 1 && slices.Contains(interactive, filepath.Base(t.child[0])):
+		t.hint(t.child[0] + " reads nothing; add --stdin to talk to it")
 	}
 	if !c.Bool("json") {
 		opts.Stdout, opts.Stderr = t.results, t.messages
-		opts.Terminal = c.Bool("stdin") && term.IsTerminal(int(os.Stdin.Fd()))
 	}
 	return opts, nil
 }
 
+// interactive are programs that without an argument do nothing but talk to a person.
+var interactive = []string{"sh", "bash", "zsh", "fish", "dash", "python", "python3", "node", "irb"}
+
 // variables reads --env, where a name alone stands for the variable as it is here.
 func variables(c *cli.Context) ([]string, error) {
 	var env []string
-	for _, word := range c.StringSlice("env") {
+	given, _ := c.Generic("env").(*words)
+	for _, word := range given.given {
 		name, _, given := strings.Cut(word, "=")
 		value, here := os.LookupEnv(name)
 		switch {
@@ -149,18 +176,31 @@ type execOutput struct {
 	Signal       string `json:"signal"`
 	LeftRunning  int    `json:"left_running"`
 	ContainedBy  string `json:"contained_by"`
+	Error        string `json:"error"`
 }
 
 func (t *tool) sayExec(c *cli.Context, opts gitagency.ExecOptions, res gitagency.ExecResult, err error) error {
-	var cannot *gitagency.CannotRunError
-	ran := err == nil || errors.As(err, &cannot) || errors.Is(err, gitagency.ErrStopped)
-	if ran && c.Bool("json") {
-		if err := t.printJSON(execOutput{
+	if res.ContainedBy == "" {
+		return err // nothing was run
+	}
+	var interrupted interruptedError
+	switch {
+	case errors.As(err, &interrupted):
+		res.ExitCode = exitCode(err)
+	case err != nil && res.ExitCode == 0: // it ended well, and still something went wrong
+		res.ExitCode = exitFailed
+	}
+	if c.Bool("json") {
+		out := execOutput{
 			ExitCode: res.ExitCode, Stdout: res.Stdout, StdoutBase64: unlessText(res.Stdout),
 			Stderr: res.Stderr, StderrBase64: unlessText(res.Stderr), Truncated: res.Truncated,
 			DurationMS: res.Duration.Milliseconds(), TimedOut: res.TimedOut, Signal: res.Signal,
 			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy,
-		}); err != nil {
+		}
+		if err != nil {
+			out.Error = err.Error()
+		}
+		if err := t.printLarge(out); err != nil {
 			return err
 		}
 	}
@@ -168,9 +208,7 @@ func (t *tool) sayExec(c *cli.Context, opts gitagency.ExecOptions, res gitagency
 		t.warn(fmt.Sprintf("ended %s that the command left running", counted(res.LeftRunning, "process", "processes")))
 	}
 	switch {
-	case !ran:
-		return err
-	case res.TimedOut:
+	case res.TimedOut && err == nil:
 		err = fmt.Errorf("%s timed out, and was ended after %s", opts.Argv[0], res.Duration.Round(10*time.Millisecond))
 	case err == nil && res.ExitCode == 0:
 		return nil

@@ -162,6 +162,12 @@ func hints(err error) []string {
 		return []string{fmt.Sprintf("rename it with 'git branch -m %s <new name>'", inTheWay.Branch)}
 	case errors.As(err, &nameTaken):
 		return []string{"choose another name, or archive that one with 'git agency worktree rm " + nameTaken.ID + "'"}
+	case is[*gitagency.BusyError](err):
+		return []string{"wait longer with --lock-timeout 5m, or end what is at work there first"}
+	case is[*gitagency.InsideError](err):
+		return []string{"discard it from outside"}
+	case errors.Is(err, gitagency.ErrBackground):
+		return []string{"a command that reads from a terminal has to be in its foreground: type 'fg', or leave out --stdin"}
 	case is[*gitagency.LockTimeoutError](err):
 		return []string{"wait longer with --lock-timeout 5m, or for ever with --lock-timeout -1"}
 	case errors.As(err, &nested):

@@ -52,28 +52,33 @@ func main() {
 
 // run is main with the options that only a test binary fills.
 func run(args []string, opts gitagency.Options) int {
-	ctx, stop := interruptible(context.Background())
+	ctx, again, stop := interruptible(context.Background())
 	defer stop()
-	return newTool(os.Stdout, os.Stderr, opts).run(ctx, args)
+	t := newTool(os.Stdout, os.Stderr, opts)
+	t.hurry = again
+	return t.run(ctx, args)
 }
 
-// interruptible ends the context on the first signal that asks us to go, with the signal as cause.
-// Further ones are ignored: what is being rolled back then is worth more than a second.
-func interruptible(parent context.Context) (context.Context, func()) {
+// interruptible ends the context on the first signal that asks us to go, with the signal as cause, and
+// closes again on the next. What is being rolled back then is worth more than a second; only who waits for
+// somebody else's program heeds it. Signals that we were told to ignore, as by nohup, stay ignored.
+func interruptible(parent context.Context) (ctx context.Context, again <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	go func() {
-		select {
-		case s := <-signals:
-			if sig, ok := s.(syscall.Signal); ok {
-				cancel(interruptedError{sig})
-			}
-		case <-ctx.Done():
+	signals, second := make(chan os.Signal, 1), make(chan struct{})
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
 		}
+	}
+	go func() {
+		if sig, ok := (<-signals).(syscall.Signal); ok {
+			cancel(interruptedError{sig})
+		}
+		<-signals
+		close(second)
 	}()
 	// Signals stay ours to the end: one that comes when all is done must not look like a failure.
-	return ctx, func() { cancel(nil) }
+	return ctx, second, func() { cancel(nil) }
 }
 
 // version is set by the linker; a binary made by "go install" knows its own.

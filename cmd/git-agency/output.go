@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -57,6 +60,61 @@ func (t *tool) printJSON(v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// printLarge is printJSON for a flat object with strings so long that one does not want them in memory a few
+// more times, as escaped and indented copies.
+func (t *tool) printLarge(v any) error {
+	object, kind := reflect.ValueOf(v), reflect.TypeOf(v)
+	before := "{\n"
+	for i := range kind.NumField() {
+		name, option, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+		if option == "omitempty" && object.Field(i).IsZero() {
+			continue
+		}
+		fmt.Fprintf(t.stdout, "%s  %q: ", before, name)
+		before = ",\n"
+		if text, ok := object.Field(i).Interface().(string); ok {
+			if err := writeJSONString(t.stdout, text); err != nil {
+				return err
+			}
+			continue
+		}
+		data, err := json.Marshal(object.Field(i).Interface())
+		if err != nil {
+			return err
+		}
+		if _, err := t.stdout.Write(data); err != nil {
+			return err
+		}
+	}
+	_, err := t.stdout.WriteString("\n}\n")
+	return err
+}
+
+// writeJSONString writes a string piece by piece, cut between characters.
+func writeJSONString(w *bufio.Writer, text string) error {
+	const piece = 32 << 10
+	if err := w.WriteByte('"'); err != nil {
+		return err
+	}
+	for len(text) > 0 {
+		end := min(len(text), piece)
+		for back := 0; end < len(text) && back < utf8.UTFMax && !utf8.RuneStart(text[end]); back++ {
+			end--
+		}
+		var quoted bytes.Buffer
+		enc := json.NewEncoder(&quoted)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(text[:end]); err != nil {
+			return err
+		}
+		if _, err := w.Write(quoted.Bytes()[1 : quoted.Len()-2]); err != nil { // without quotes and newline
+			return err
+		}
+		text = text[end:]
+	}
+	return w.WriteByte('"')
 }
 
 // printLine prints one value alone on a line, verbatim: it is meant to be used, not read.

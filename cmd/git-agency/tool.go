@@ -24,6 +24,7 @@ type tool struct {
 	opts   gitagency.Options
 	args   []string
 	child  []string              // what stands behind --, for a command that runs another
+	hurry  <-chan struct{}       // closed when we were interrupted for the second time
 	repo   *gitagency.Repository // once it is open
 
 	results, messages io.Writer // where stdout and stderr lead to when there is no pager

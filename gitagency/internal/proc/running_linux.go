@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,18 +47,45 @@ func Running(named func(name string) bool) (processes []Process, ok bool) {
 	return processes, len(entries) > 0
 }
 
-// Supervisors lists the supervisors of tasks with that label, by their pids.
+// Supervisors lists the supervisors of tasks that have a directory for a label and hold it open, by their
+// pids. Anybody may call a process like that; nobody holds a directory open that is not theirs to enter.
 func Supervisors(label string) []int {
 	var pids []int
 	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range found {
 		dir := filepath.Dir(name)
 		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err == nil && slices.Equal(words(dir, "cmdline"), []string{supervisorName, label}) {
+		if err == nil && slices.Equal(words(dir, "cmdline"), []string{supervisorName, label}) && holds(dir, label) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+// Holders says who has a file open, as far as that can be told.
+func Holders(path string) []string {
+	var holders []string
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range processes {
+		if pid := filepath.Base(dir); pid != strconv.Itoa(os.Getpid()) && holds(dir, path) {
+			holders = append(holders, fmt.Sprintf("pid %s (%s)", pid, strings.Join(words(dir, "cmdline"), " ")))
+		}
+	}
+	return holders
+}
+
+// holds reports whether a process has a file open, also one that has been removed meanwhile.
+func holds(process, path string) bool {
+	file, err := os.Stat(path)
+	descriptors, _ := filepath.Glob(filepath.Join(process, "fd", "*"))
+	return slices.ContainsFunc(descriptors, func(name string) bool {
+		if err != nil {
+			gone, err := os.Readlink(name)
+			return err == nil && gone == path+" (deleted)"
+		}
+		fi, err := os.Stat(name)
+		return err == nil && os.SameFile(fi, file)
+	})
 }
 
 // Reaches reports whether a process stands in one of these directories or below, or one of the paths, as

@@ -10,5 +10,8 @@ func Running(func(name string) bool) ([]Process, bool) { return nil, false }
 // Supervisors cannot be found on this system.
 func Supervisors(string) []int { return nil }
 
+// Holders cannot be told on this system.
+func Holders(string) []string { return nil }
+
 // Reaches cannot be told on this system.
 func (Process) Reaches([]fs.FileInfo, ...string) bool { return true }

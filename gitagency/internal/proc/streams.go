@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 )
 
 // streams connect a program with what it reads and writes.
@@ -84,10 +85,11 @@ func (s *streams) sink(w io.Writer) (*os.File, error) {
 	s.passed, s.ends = append(s.passed, write), append(s.ends, read)
 	s.copied = append(s.copied, func() {
 		s.copies.Go(func() {
-			_, err := io.Copy(w, read)
-			s.mu.Lock()
-			s.err = errors.Join(s.err, err)
-			s.mu.Unlock()
+			if _, err := io.Copy(w, read); !errors.Is(err, os.ErrDeadlineExceeded) {
+				s.mu.Lock()
+				s.err = errors.Join(s.err, err)
+				s.mu.Unlock()
+			}
 			_ = read.Close() // a program that goes on writing shall hear of it
 		})
 	})
@@ -124,14 +126,27 @@ func (s *streams) abandon() {
 	}
 }
 
-// finish waits until all that was written is copied. Nobody is left who could write more.
+// finish waits until all that was written is copied. Of the program nobody is left who could write more;
+// somebody else may have got hold of a pipe, or the other side may take nothing, and neither is waited for.
 func (s *streams) finish() error {
+	const enough = time.Second // for what a pipe holds
 	if s.copied != nil {
 		s.abandon()
 	}
 	if s.input != nil {
 		_ = s.input.Close()
 	}
-	s.copies.Wait()
+	for _, f := range s.ends {
+		_ = f.SetReadDeadline(time.Now().Add(enough)) // one that is closed already has come to its end
+	}
+	done := make(chan struct{})
+	go func() { s.copies.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(5 * enough):
+		return errors.New("whoever gets the output takes nothing")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.err
 }

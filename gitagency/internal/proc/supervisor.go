@@ -14,8 +14,8 @@ import (
 )
 
 // A supervisor is this very program, started again under a name of its own. Whoever imports the package
-// can therefore run tasks with no other program at hand; for that, it has to look at the name before
-// anything else happens.
+// can therefore run tasks with no other program at hand. What packages do that begin before this one, they
+// do in supervisors too.
 func init() {
 	if len(os.Args) != 2 || os.Args[0] != supervisorName {
 		return
@@ -32,6 +32,12 @@ type supervisor struct {
 }
 
 func (s supervisor) run() {
+	// A signal that is ignored would be ignored by the program too, so those that people and programs send
+	// are taken and dropped, but for the one that asks us to end.
+	dropped, asked := make(chan os.Signal, 1), make(chan os.Signal, 2)
+	signal.Notify(asked, syscall.SIGTERM)
+	signal.Notify(dropped, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGXCPU, syscall.SIGXFSZ)
 	if closeOnExec() != nil {
 		return // without a word: whoever waits for one will know
 	}
@@ -39,18 +45,11 @@ func (s supervisor) run() {
 	if decoder.Decode(&s.order) != nil {
 		return
 	}
-	// A signal that is ignored would be ignored by the program too, so all are taken and dropped, but for
-	// those that cannot be and the one that asks us to end.
-	dropped, asked := make(chan os.Signal, 1), make(chan os.Signal, 1)
-	signal.Notify(dropped, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
-		syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE)
-	signal.Notify(asked, syscall.SIGTERM)
-
 	if err := s.order.Way.enter(); err != nil {
 		s.say(answer{Refused: err.Error()})
 		return
 	}
-	if err := stand(s.order.Dir); err != nil {
+	if err := stand(string(s.order.Dir)); err != nil {
 		s.say(answer{Failed: err.Error()})
 		return
 	}
@@ -58,16 +57,18 @@ func (s supervisor) run() {
 		s.say(answer{Refused: err.Error()})
 		return
 	}
+	gatherThreads()
 	if cannot := s.start(); cannot != nil {
 		s.say(*cannot)
 		return
 	}
-	if err := letGo(); err != nil {
-		s.say(answer{Failed: err.Error()})
-		return
+	// Who reads or writes at the other end must notice when the program has closed its streams.
+	for fd := range 3 {
+		_ = syscall.Close(streamFD + fd)
 	}
 	s.say(answer{Running: true})
 	s.oversee(s.requests(decoder.Buffered()), asked)
+	s.say(answer{Gone: true})
 }
 
 // say tells whoever waits. When nobody does, that is noticed elsewhere.
@@ -93,38 +94,57 @@ func stand(dir string) error {
 	return nil
 }
 
+// gatherThreads makes the threads that we may come to need: when a program has used up all the processes
+// that its user may have, no more are to be had, and that is when we are needed.
+func gatherThreads() {
+	const enough = 8
+	ready, leave := make(chan struct{}), make(chan struct{})
+	for range enough {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread() // one that ended locked would take its thread with it
+			ready <- struct{}{}
+			<-leave
+		}()
+	}
+	for range enough {
+		<-ready
+	}
+	close(leave)
+}
+
 // start starts the program, or says why that cannot be.
 func (s *supervisor) start() *answer {
-	path, err := locate(s.order.Env, s.order.Argv[0])
+	argv, env := inWords(s.order.Argv), inWords(s.order.Env)
+	path, err := locate(env, argv[0])
 	if err == nil {
-		attr := &syscall.ProcAttr{Env: s.order.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}}
+		attr := &syscall.ProcAttr{Env: env, Files: []uintptr{streamFD, streamFD + 1, streamFD + 2}, Sys: &syscall.SysProcAttr{Setsid: true}}
 		if s.order.Terminal {
 			attr.Sys.Setctty, attr.Sys.Ctty = true, 0
 		}
-		s.program, err = syscall.ForkExec(path, s.order.Argv, attr)
+		s.program, err = syscall.ForkExec(path, argv, attr)
 	}
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOTTY):
 		return &answer{Failed: err.Error()}
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, errNotOnPath) || errors.Is(err, os.ErrNotExist):
 		return &answer{Cannot: err.Error(), Code: 127}
 	}
 	return &answer{Cannot: err.Error(), Code: 126}
 }
 
+var errNotOnPath = errors.New("not found on PATH")
+
 // locate finds a program as env(1) would, with two differences: directories on PATH with relative names
 // are passed over, as they mean whatever somebody puts where we stand; and no shell is ever asked to make
 // sense of a file that the kernel does not execute.
 func locate(env []string, program string) (string, error) {
-	if program == "" {
-		return "", syscall.ENOENT
-	}
 	if strings.Contains(program, "/") {
 		return program, nil
 	}
-	found := error(syscall.ENOENT)
+	found := errNotOnPath
 	for _, dir := range filepath.SplitList(Variable(env, "PATH")) {
 		if !filepath.IsAbs(dir) {
 			continue
@@ -140,21 +160,6 @@ func locate(env []string, program string) (string, error) {
 		}
 	}
 	return "", found
-}
-
-// letGo closes the program's streams on our side: who reads or writes at the other end must notice when
-// the program has closed them, and nothing of ours belongs there.
-func letGo() error {
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	for fd := range 3 {
-		if err := duplicate(int(null.Fd()), fd); err != nil {
-			return err
-		}
-	}
-	return null.Close()
 }
 
 // requests is closed when nobody waits for us any more, and sent to when everything shall end.
@@ -183,31 +188,50 @@ func (s supervisor) requests(buffered io.Reader) <-chan struct{} {
 const patience = 500 * time.Millisecond
 
 // oversee waits until the program and everything that came of it is gone, and sees to it that this
-// happens: SIGTERM to all when the program has ended or somebody wants it to, SIGKILL when that did not help.
+// happens: SIGTERM to all when the program has ended, its time is up or somebody wants it to end; SIGKILL
+// when that did not help, or somebody wants it a second time.
 func (s supervisor) oversee(requests <-chan struct{}, asked <-chan os.Signal) {
-	ended, empty := make(chan death, 1), make(chan struct{})
-	go s.reap(ended, empty)
+	children := children{program: s.program, ended: make(chan death, 1), stopped: make(chan stop), empty: make(chan struct{})}
+	go children.reap()
 
-	var late, settled <-chan time.Time
-	ending := false
+	var due, settled, late <-chan time.Time
+	if s.order.Timeout > 0 {
+		due = time.After(s.order.Timeout)
+	}
+	ended, ending := false, false // the program; everything
 	end := func() (left int) {
-		if ending {
-			return 0
-		}
 		ending = true
-		if s.order.Grace <= 0 {
-			left = s.order.Way.signal(s.program, syscall.SIGKILL)
-		} else {
-			left = s.order.Way.signal(s.program, syscall.SIGTERM)
-			s.order.Way.signal(s.program, syscall.SIGCONT) // what is stopped would never hear of it
-		}
 		late = time.After(s.order.Grace)
+		if s.order.Grace <= 0 {
+			return s.order.Way.signal(s.program, syscall.SIGKILL)
+		}
+		left = s.order.Way.signal(s.program, syscall.SIGTERM)
+		s.order.Way.signal(s.program, syscall.SIGCONT) // what is stopped would never hear of it
 		return left
+	}
+	finish := func() {
+		if d, is := children.death(); is && !ended {
+			s.say(answer{Status: &d.status})
+			ended = true
+		}
+		s.order.Way.finish(s.program, children.empty)
+		late = nil
+	}
+	wanted := func(why answer) {
+		if !ended { // how it ended by itself is not changed by what comes after
+			s.say(why)
+		}
+		if ending {
+			finish()
+			return
+		}
+		end()
 	}
 	for {
 		select {
-		case d := <-ended:
+		case d := <-children.ended:
 			s.say(answer{Status: &d.status})
+			ended, due = true, nil
 			if !d.alone && !ending {
 				settled = time.After(min(s.order.Grace, patience))
 			}
@@ -215,39 +239,37 @@ func (s supervisor) oversee(requests <-chan struct{}, asked <-chan os.Signal) {
 			if !ending {
 				s.say(answer{Leftovers: end()})
 			}
+		case <-due:
+			due = nil
+			wanted(answer{Ended: true, TimedOut: true})
 		case _, somebody := <-requests:
 			if !somebody {
-				s.order.Way.finish(s.program, empty)
+				s.order.Way.finish(s.program, children.empty)
 				return
 			}
-			s.say(answer{Ended: true})
-			end()
+			wanted(answer{Ended: true})
 		case <-asked:
-			s.say(answer{Ended: true})
-			if ending { // for the second time: somebody has waited long enough
-				s.sayEnded(ended)
-				s.order.Way.finish(s.program, empty)
-			}
-			end()
+			wanted(answer{Ended: true})
 		case <-late:
-			s.sayEnded(ended)
-			s.order.Way.finish(s.program, empty)
-			late = nil
-		case <-empty:
-			s.sayEnded(ended)
+			finish()
+		case stop := <-children.stopped:
+			letGo(stop)
+		case <-children.empty:
+			if d, is := children.death(); is && !ended {
+				s.say(answer{Status: &d.status})
+			}
 			s.order.Way.leave(s.program)
 			return
 		}
 	}
 }
 
-// sayEnded passes on how the program ended, if that is known and was not said yet.
-func (s supervisor) sayEnded(ended <-chan death) {
-	select {
-	case d := <-ended:
-		s.say(answer{Status: &d.status})
-	default:
-	}
+// children are ours to wait for: the program, and what others left to us.
+type children struct {
+	program int
+	ended   chan death
+	stopped chan stop
+	empty   chan struct{} // closed when there are none
 }
 
 // death is how the program ended, and whether it was the last.
@@ -256,30 +278,53 @@ type death struct {
 	alone  bool
 }
 
-// reap collects every child, also those that others left to us, until there is none.
-func (s supervisor) reap(ended chan<- death, empty chan<- struct{}) {
-	defer close(empty)
+// stop is a child that has stopped and waits for us, because it wants to be traced by its parent.
+type stop struct {
+	pid    int
+	signal syscall.Signal
+}
+
+// death is how the program ended, if that is known and nobody has heard of it.
+func (c children) death() (death, bool) {
+	select {
+	case d := <-c.ended:
+		return d, true
+	default:
+		return death{}, false
+	}
+}
+
+// reap collects every child until there is none.
+func (c children) reap() {
+	defer close(c.empty)
 	var program *death
-	for {
+	for drained := 0; ; drained++ {
 		var status syscall.WaitStatus
 		how := 0
 		if program != nil {
 			how = syscall.WNOHANG // only to see whether anybody is left
 		}
 		pid, err := syscall.Wait4(-1, &status, how, nil)
-		if errors.Is(err, syscall.EINTR) || program != nil && pid > 0 {
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err == nil && pid > 0 && status.Stopped() {
+			c.stopped <- stop{pid, status.StopSignal()}
+			continue
+		}
+		if program != nil && pid > 0 && drained < 1000 { // some leave more behind than anybody could count
 			continue
 		}
 		if program != nil {
 			program.alone = err != nil
-			ended <- *program
+			c.ended <- *program
 			program = nil
 		}
 		switch {
 		case err != nil:
 			return
-		case pid == s.program:
-			program = &death{status: status}
+		case pid == c.program:
+			program, drained = &death{status: status}, 0
 		}
 	}
 }

@@ -89,8 +89,11 @@ func (c Containment) finish(program int, empty <-chan struct{}) {
 	}
 	// Whatever forks is stopped before anything is killed, look after look, until a look finds nobody new:
 	// then nobody is left who could fork. What runs away by forking and exiting is always a child of ours,
-	// and those are found fastest.
-	for {
+	// and those are found fastest. What runs as another user, as under sudo, is not ours to kill; it is
+	// waited for, but not for ever.
+	const patience = 10 * time.Second
+	pause := time.Millisecond
+	for began := time.Now(); ; {
 		h := hunt{ours: map[int]bool{}, others: map[int]bool{}}
 		for calm := 0; calm < 2; calm++ {
 			for _, pid := range h.look() {
@@ -98,20 +101,27 @@ func (c Containment) finish(program int, empty <-chan struct{}) {
 				calm = 0
 			}
 			for range 20 {
-				for _, pid := range children() {
+				for _, pid := range ownChildren() {
 					if !h.ours[pid] {
 						_ = syscall.Kill(pid, syscall.SIGKILL)
 					}
 				}
 			}
 		}
+		pause = min(2*pause, 100*time.Millisecond)
 		for pid := range h.ours {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+			if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.EPERM) {
+				pause = time.Millisecond
+				began = time.Now()
+			}
 		}
 		select {
 		case <-empty:
 			return
-		case <-time.After(time.Millisecond):
+		case <-time.After(pause):
+		}
+		if len(h.ours) > 0 && time.Since(began) > patience {
+			os.Exit(1) // without a word that all is gone
 		}
 	}
 }
@@ -155,8 +165,8 @@ func (h hunt) look() []int {
 	return found
 }
 
-// children lists our own, also those that were left to us. An older kernel does not tell.
-func children() []int {
+// ownChildren lists our own, also those that were left to us. An older kernel does not tell.
+func ownChildren() []int {
 	var pids []int
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, list := range lists {
@@ -207,4 +217,10 @@ func closeOnExec() error {
 	return err
 }
 
-func duplicate(from, to int) error { return os.NewSyscallError("dup3", unix.Dup3(from, to, 0)) }
+// letGo lets a child go on that wants to be traced, without tracing it. The thread that started it asks.
+func letGo(s stop) {
+	_ = unix.PtraceDetach(s.pid)     // one that is gone is fine
+	if s.signal != syscall.SIGTRAP { // that one was only for whoever traces
+		_ = syscall.Kill(s.pid, s.signal)
+	}
+}

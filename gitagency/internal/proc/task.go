@@ -27,8 +27,12 @@ type Task struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 
-	// Terminal makes Stdin, which must be a terminal, the one that controls the program.
+	// Terminal gives the program a terminal of its own, connected to Stdin, which is the one that a person
+	// sits at, and to those of Stdout and Stderr that are terminals too.
 	Terminal bool
+
+	// Running is called once the program runs; nil is nobody.
+	Running func()
 
 	// Hold is kept open for as long as anything of the program is left.
 	Hold []*os.File
@@ -36,8 +40,14 @@ type Task struct {
 	// Label is seen by whoever lists processes, and found by Supervisors.
 	Label string
 
+	// Timeout is how long the program may run, also while we are stopped; zero or less is for ever.
+	Timeout time.Duration
+
 	// Grace is the time between SIGTERM and SIGKILL for what does not end by itself.
 	Grace time.Duration
+
+	// Hurry, once it is closed, ends a grace that has begun. Nil never does.
+	Hurry <-chan struct{}
 
 	within []Containment // for tests: only these are tried
 }
@@ -75,13 +85,35 @@ type CannotRunError struct {
 func (e *CannotRunError) Error() string { return fmt.Sprintf("%s: %v", e.Program, e.Err) }
 func (e *CannotRunError) Unwrap() error { return e.Err }
 
+// What became of a program that did not end by itself.
+var (
+	ErrTimeout = errors.New("timed out")
+	// ErrLost: the supervisor died where only it could have ended everything.
+	ErrLost = errors.New("its supervisor was killed; what it started may still run")
+)
+
+// OutputError is output that could not be passed on, of a program that ran.
+type OutputError struct{ Err error }
+
+func (e *OutputError) Error() string { return "pass output on: " + e.Err.Error() }
+func (e *OutputError) Unwrap() error { return e.Err }
+
 // Run runs the task to its end. When ctx ends first, everything gets SIGTERM and, after the grace, SIGKILL,
-// and the error wraps context.Cause; what became of the program is returned all the same. Other errors
-// mean that it never ran: a *CannotRunError, else a *NotStartedError.
+// and the error wraps context.Cause; it is ErrTimeout when the time was up. What became of the program is
+// returned with these, with ErrLost and with an *OutputError. Other errors mean that it never ran: a
+// *CannotRunError, else a *NotStartedError.
 func (t Task) Run(ctx context.Context) (Ending, error) {
 	if len(t.Argv) == 0 || t.Dir == nil {
 		return Ending{}, &NotStartedError{errors.New("no program named, or nowhere to run it")}
 	}
+	if t.Terminal {
+		return t.runAtTerminal(ctx)
+	}
+	return t.runSomehow(ctx)
+}
+
+// runSomehow runs the task in the best containment that is to be had.
+func (t Task) runSomehow(ctx context.Context) (Ending, error) {
 	ways := t.within
 	if ways == nil {
 		ways = containments()
@@ -113,10 +145,11 @@ func (e *refusedError) Error() string { return fmt.Sprintf("%s: %v", e.way, e.er
 // document. After the order, one further byte asks it to end everything in an orderly way; the end of the
 // connection means that nobody waits any more.
 type order struct {
-	Argv     []string      `json:"argv"`
-	Env      []string      `json:"env"`
-	Dir      string        `json:"dir"` // by name; it must be the open one
+	Argv     [][]byte      `json:"argv"` // words are bytes, which a JSON string need not be able to hold
+	Env      [][]byte      `json:"env"`
+	Dir      []byte        `json:"dir"` // by name; it must be the open one
 	Terminal bool          `json:"terminal"`
+	Timeout  time.Duration `json:"timeout"`
 	Grace    time.Duration `json:"grace"`
 	Way      Containment   `json:"way"`
 }
@@ -127,15 +160,19 @@ type answer struct {
 	Code      int                 `json:"code,omitempty"`    // 126 or 127, with Cannot
 	Failed    string              `json:"failed,omitempty"`  // what else went wrong before it ran
 	Running   bool                `json:"running,omitempty"`
-	Ended     bool                `json:"ended,omitempty"`  // the supervisor was asked to end it
-	Status    *syscall.WaitStatus `json:"status,omitempty"` // of the program, once it has ended
+	Ended     bool                `json:"ended,omitempty"`    // the supervisor was asked to end it
+	TimedOut  bool                `json:"timedout,omitempty"` // the time was up
+	Status    *syscall.WaitStatus `json:"status,omitempty"`   // of the program, once it has ended
 	Leftovers int                 `json:"leftovers,omitempty"`
+	Gone      bool                `json:"gone,omitempty"` // nothing is left
 }
 
-// The descriptors of a supervisor beyond the three that it hands on.
+// The descriptors of a supervisor. Its own three lead nowhere: it shares its program with whoever imports
+// this package, and what that prints when it begins is not for the ears of whoever reads the output.
 const (
-	orderFD = 3
-	dirFD   = 4
+	orderFD  = 3
+	dirFD    = 4
+	streamFD = 5 // and the two after it: what the program gets as 0, 1 and 2
 )
 
 func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
@@ -149,9 +186,9 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 		return Ending{}, &NotStartedError{errors.Join(err, theirs.Close())}
 	}
 	cmd := &exec.Cmd{
-		Path: self(), Args: []string{supervisorName, t.Label}, Env: []string{}, Dir: "/",
-		Stdin: pipes.child[0], Stdout: pipes.child[1], Stderr: pipes.child[2],
-		ExtraFiles:  slices.Concat([]*os.File{theirs, t.Dir}, t.Hold),
+		// Few threads are enough, and fewer can be refused.
+		Path: self(), Args: []string{supervisorName, t.Label}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
+		ExtraFiles:  slices.Concat([]*os.File{theirs, t.Dir}, pipes.child[:], t.Hold),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	err = way.ask(cmd.SysProcAttr)
@@ -165,14 +202,22 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 		return Ending{}, &refusedError{way, err}
 	}
 
-	order, err := json.Marshal(order{Argv: t.Argv, Env: t.Env, Dir: t.Dir.Name(), Terminal: t.Terminal, Grace: t.Grace, Way: way})
+	order, err := json.Marshal(order{
+		Argv: inBytes(t.Argv), Env: inBytes(t.Env), Dir: []byte(t.Dir.Name()),
+		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Way: way,
+	})
 	if err == nil {
 		_, err = ours.Write(order) // a supervisor that is gone already has said why, or is missed below
 	}
 	finished := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { t.watch(ctx, way, cmd.Process, ours, finished) })
-	last, readErr := readAnswers(ours, pipes.begin)
+	last, readErr := readAnswers(ours, func() {
+		pipes.begin()
+		if t.Running != nil {
+			t.Running()
+		}
+	})
 	waitErr := cmd.Wait() // when it is gone, all is gone
 	close(finished)
 	watching.Wait()
@@ -189,15 +234,23 @@ func (t Task) watch(ctx context.Context, way Containment, supervisor *os.Process
 	case <-ctx.Done():
 	}
 	_, _ = control.Write([]byte{0}) // an error means that it is ending anyway
-	if way != PIDNamespace {
-		return
-	}
-	timer := time.NewTimer(t.Grace + 10*time.Second)
+	hurry, timer, wake := t.Hurry, time.NewTimer(t.Grace+10*time.Second), time.NewTicker(100*time.Millisecond)
 	defer timer.Stop()
-	select {
-	case <-finished:
-	case <-timer.C:
-		_ = supervisor.Kill()
+	defer wake.Stop()
+	for {
+		select {
+		case <-finished:
+			return
+		case <-hurry:
+			_, _ = control.Write([]byte{0})
+			hurry = nil
+		case <-wake.C: // where the program can stop its supervisor
+			_ = supervisor.Signal(syscall.SIGCONT)
+		case <-timer.C:
+			if way == PIDNamespace {
+				_ = supervisor.Kill()
+			}
+		}
 	}
 }
 
@@ -211,6 +264,10 @@ func (t Task) judge(ctx context.Context, way Containment, last answer, superviso
 		return ending, &CannotRunError{Program: t.Argv[0], Code: last.Code, Err: errors.New(last.Cannot)}
 	case last.Failed != "":
 		return ending, &NotStartedError{errors.New(last.Failed)}
+	case !last.Running && context.Cause(ctx) != nil:
+		return ending, &NotStartedError{context.Cause(ctx)}
+	case !last.Running:
+		return ending, &NotStartedError{errors.Join(fmt.Errorf("the supervisor did not begin: %v", supervisor), runErr)}
 	case last.Status != nil && last.Status.Signaled():
 		ending.Signal = last.Status.Signal()
 		ending.Exit = 128 + int(ending.Signal)
@@ -223,14 +280,38 @@ func (t Task) judge(ctx context.Context, way Containment, last answer, superviso
 		}
 		ending.Exit = 128 + int(ending.Signal)
 	}
-	if cause := context.Cause(ctx); cause != nil && (last.Ended || last.Status == nil) {
-		return ending, errors.Join(cause, copyErr)
+	var err error
+	switch cause := context.Cause(ctx); {
+	case last.TimedOut:
+		err = ErrTimeout
+	case cause != nil && (last.Ended || last.Status == nil):
+		err = cause
+	default:
+		ending.Stopped = last.Ended
 	}
-	ending.Stopped = last.Ended
-	if last.Status == nil && runErr != nil {
-		copyErr = errors.Join(runErr, copyErr)
+	if way == Subreaper && !last.Gone {
+		err = errors.Join(err, ErrLost, runErr)
 	}
-	return ending, copyErr
+	if copyErr != nil {
+		err = errors.Join(err, &OutputError{copyErr})
+	}
+	return ending, err
+}
+
+func inBytes(words []string) [][]byte {
+	all := make([][]byte, len(words))
+	for i, w := range words {
+		all[i] = []byte(w)
+	}
+	return all
+}
+
+func inWords(all [][]byte) []string {
+	words := make([]string, len(all))
+	for i, b := range all {
+		words[i] = string(b)
+	}
+	return words
 }
 
 // readAnswers reads until the supervisor has no more to say, and returns all of it in one.
@@ -279,8 +360,10 @@ const supervisorName = "git-agency-supervisor"
 // Stop asks the supervisor of a task to end it: in an orderly way, and when asked again, at once. That it
 // is gone already is fine.
 func Stop(supervisor int) error {
-	if err := syscall.Kill(supervisor, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return err
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // it may have been stopped
+		if err := syscall.Kill(supervisor, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
 	}
 	return nil
 }

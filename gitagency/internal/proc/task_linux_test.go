@@ -283,7 +283,10 @@ func TestWhoIsAskedToStopDoesInAnOrderlyWayAndThenAtOnce(t *testing.T) {
 			ready := filepath.Join(t.TempDir(), "ready")
 			must(t, syscall.Mkfifo(ready, 0o600))
 			k := task(t, way, `if test -z "$2"; then trap "" TERM; fi; : >"$1"; while :; do sleep 1000; done`, ready, c.trap)
-			k.Label = ready // nobody else has that
+			k.Label = t.TempDir() // nobody else has that
+			hold, err := os.Open(k.Label)
+			must(t, err)
+			k.Hold = []*os.File{hold}
 			gone := alive(t, &k)
 			go func() {
 				f, err := os.Open(ready)

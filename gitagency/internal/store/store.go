@@ -214,11 +214,19 @@ func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(eventsPath(s.InvocationDir(repoID, invocationID)), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(eventsPath(s.InvocationDir(repoID, invocationID)), os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(line) // one write: lines of two writers never mix
+	// One write, so that lines of two writers never mix; and not behind half a line that a full disk left.
+	last := []byte{'\n'}
+	if fi, err := f.Stat(); err == nil && fi.Size() > 0 {
+		_, _ = f.ReadAt(last, fi.Size()-1) // what cannot be read is taken for whole
+	}
+	if last[0] != '\n' {
+		line = append([]byte{'\n'}, line...)
+	}
+	_, err = f.Write(line)
 	return errors.Join(err, f.Close())
 }
 
