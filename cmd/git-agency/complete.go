@@ -196,11 +196,10 @@ func (a *asked) flags() []candidate {
 			name := f.Names()[0]
 			doc, documented := f.(cli.DocGenerationFlag)
 			visible, canHide := f.(cli.VisibleFlag)
-			slice, canRepeat := f.(cli.DocGenerationSliceFlag)
 			again := slices.ContainsFunc(a.given, func(word string) bool { return named(f, word) })
 			switch {
 			case canHide && !visible.IsVisible():
-			case again && (!canRepeat || !slice.IsSliceFlag()):
+			case again && !repeatable(f):
 			case name == "version" && len(a.levels) > 1: // it is about the program, not about a command
 			case slices.ContainsFunc(found, func(c candidate) bool { return c.value == dashed(name) }):
 			case documented:
@@ -211,6 +210,15 @@ func (a *asked) flags() []candidate {
 		}
 	}
 	return found
+}
+
+func repeatable(f cli.Flag) bool {
+	if generic, ok := f.(*cli.GenericFlag); ok {
+		_, ok := generic.Value.(*words)
+		return ok
+	}
+	slice, ok := f.(cli.DocGenerationSliceFlag)
+	return ok && slice.IsSliceFlag()
 }
 
 // named reports whether a word of the line is this flag.

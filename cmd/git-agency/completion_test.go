@@ -217,6 +217,9 @@ func TestCompletionOffersVariablesByNameOnly(t *testing.T) {
 	if !strings.Contains("\n"+o.stdout, "\nPATH\n") || strings.Contains(o.stdout, "=") {
 		t.Errorf("%+v", o)
 	}
+	if o := l.ask("exec", "--env", "A=1", "--json", "-"); !strings.Contains(o.stdout, "--env\t") || strings.Contains(o.stdout, "--json\t") {
+		t.Errorf("a second one: %+v", o)
+	}
 }
 
 func TestCompletionOffersEveryCommandAndEveryFlag(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 
 // awaited is what the manual tells already and the tool does not have yet: whole commands, or flags of
 // those that are there. What has arrived must be taken off the list.
-var awaited = map[string][]string{"git agency exec": {"lock-timeout"}}
+var awaited = map[string][]string{}
 
 // isAwaited reports whether a command is not there yet as a whole.
 func isAwaited(command string) bool {
