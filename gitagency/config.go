@@ -27,8 +27,8 @@ type Key struct {
 func Keys() []Key {
 	keys := []Key{
 		{Name: "agency.dataDir", Default: "$XDG_DATA_HOME/agency, else ~/.local/share/agency", Meaning: "where trees and records live; $AGENCY_DATA_DIR wins"},
-		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock: 0 is one try, -1 for ever; --lock-timeout wins", check: checkDuration},
-		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one command in a sandbox, or one 'put', may take: -1 is for ever; --timeout wins", check: checkTimeout},
+		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for whoever is discarding a sandbox: 0 is one try, -1 for ever; --lock-timeout wins", check: checkDuration},
+		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one command in a sandbox, one put or one snapshot may take: -1 is for ever; 'exec --timeout' wins", check: checkTimeout},
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may be at work in a sandbox: -1 is for ever", check: checkTimeout},
 		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes what ended before that moment; --expire wins"},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -21,7 +22,8 @@ import (
 //
 // The answer is one candidate a line, "value TAB description". It is not cut down to what begins like
 // the word at the cursor, since shells differ in what they count as a match. A line without a value
-// tells the shell what to complete by itself: "TAB files", "TAB directories" or "TAB commits".
+// tells the shell what to complete by itself: "TAB files", "TAB directories", "TAB commands" or "TAB commits".
+// One that ends in a slash goes on: no space comes behind it.
 func (t *tool) complete(ctx context.Context, words []string) {
 	if len(words) < 2 || words[0] != "--" {
 		return
@@ -67,6 +69,7 @@ type asked struct {
 	args    []string    // the arguments in front of the cursor
 	given   []string    // the flags in front of the cursor, as typed
 	pending string      // the flag whose value stands at the cursor
+	begun   string      // what of the argument or value at the cursor is typed
 	dashed  bool        // there was a "--"
 	unknown bool        // there was a word that is no command
 }
@@ -76,8 +79,9 @@ func (t *tool) candidates(ctx context.Context, app *cli.App, words []string) []c
 	line, current := words[:len(words)-1], words[len(words)-1]
 	a := &asked{ctx: ctx, tool: t, app: app, levels: []*argLevel{{cmd: &cli.Command{Flags: app.Flags, Subcommands: app.Commands}}}}
 	a.read(line)
+	a.begun = current
 	command := a.levels[len(a.levels)-1].cmd
-	switch flag, _, hasValue := strings.Cut(current, "="); {
+	switch flag, value, hasValue := strings.Cut(current, "="); {
 	case a.unknown:
 		return nil
 	case a.pending != "":
@@ -85,6 +89,7 @@ func (t *tool) candidates(ctx context.Context, app *cli.App, words []string) []c
 	case a.dashed:
 		return a.offer(a.argumentKind(" --"), "")
 	case isFlag(current) && hasValue:
+		a.begun = value
 		return a.offer(a.flagKind(flag), flag+"=")
 	case strings.HasPrefix(current, "-"):
 		return a.flags()
@@ -191,11 +196,10 @@ func (a *asked) flags() []candidate {
 			name := f.Names()[0]
 			doc, documented := f.(cli.DocGenerationFlag)
 			visible, canHide := f.(cli.VisibleFlag)
-			slice, canRepeat := f.(cli.DocGenerationSliceFlag)
 			again := slices.ContainsFunc(a.given, func(word string) bool { return named(f, word) })
 			switch {
 			case canHide && !visible.IsVisible():
-			case again && (!canRepeat || !slice.IsSliceFlag()):
+			case again && !repeatable(f):
 			case name == "version" && len(a.levels) > 1: // it is about the program, not about a command
 			case slices.ContainsFunc(found, func(c candidate) bool { return c.value == dashed(name) }):
 			case documented:
@@ -206,6 +210,15 @@ func (a *asked) flags() []candidate {
 		}
 	}
 	return found
+}
+
+func repeatable(f cli.Flag) bool {
+	if generic, ok := f.(*cli.GenericFlag); ok {
+		_, ok := generic.Value.(*words)
+		return ok
+	}
+	slice, ok := f.(cli.DocGenerationSliceFlag)
+	return ok && slice.IsSliceFlag()
 }
 
 // named reports whether a word of the line is this flag.
@@ -237,6 +250,7 @@ func text(*asked) ([]candidate, error) { return nil, nil }
 var (
 	directories = byShell("directories")
 	files       = byShell("files")
+	programs    = byShell("commands")
 	commits     = byShell("commits")
 )
 
@@ -255,6 +269,43 @@ func oneOf(values ...string) kind {
 }
 
 func primitive(name string) kind { return oneOf(gitagency.PrimitiveValues(name)...) }
+
+// variableNames are the variables that there are, but for those that come with the question.
+func variableNames(a *asked) ([]candidate, error) {
+	var names []string
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); name != "_" && name != "GIT_CONFIG_PARAMETERS" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return oneOf(slices.Compact(names)...)(a)
+}
+
+// sandboxDirectories are the directories of the sandbox that the line names, one level below what is typed.
+func sandboxDirectories(a *asked) ([]candidate, error) {
+	if len(a.args) == 0 {
+		return nil, nil
+	}
+	repo, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	sandbox, err := repo.Sandbox(a.args[0])
+	if err != nil {
+		return nil, err
+	}
+	above := a.begun[:strings.LastIndex(a.begun, "/")+1]
+	names, err := sandbox.Directories(above)
+	if err != nil {
+		return nil, err
+	}
+	var found []candidate
+	for _, name := range names {
+		found = append(found, candidate{above + name + "/", ""})
+	}
+	return found, nil
+}
 
 // commandNames are the commands below the one that the arguments name so far.
 func commandNames(a *asked) ([]candidate, error) {

@@ -42,6 +42,13 @@ var typed = []struct{ line, after string }{
 	{`git -c 'agency.a"$b.changeset=worktree' agency start --profile "a\"`, `git -c 'agency.a"$b.changeset=worktree' agency start --profile "a\"\$b"`},
 	{`git-agency start --profile=\$`, `git-agency start --profile=\$\(touch\ pwned\) `},
 
+	// A directory of a sandbox goes on, and what runs there is a program.
+	{"git agency exec 20260128120010 --cwd in\td", `git agency exec 20260128120010 --cwd in\ sandbox/deep/`},
+	{"git-agency exec 20260128120010 --cwd=in", `git-agency exec 20260128120010 --cwd=in\ sandbox/`},
+	{"git agency exec 20260128120010 -- git-agenc", "git agency exec 20260128120010 -- git-agency "},
+	{"git agency exec 20260128120010 -- readm", "git agency exec 20260128120010 -- readm"},
+	{"git agency exec 20260128120010 -- cat readm", "git agency exec 20260128120010 -- cat readme "},
+
 	// What the shell and git know themselves.
 	{"git agency worktree adopt su", "git agency worktree adopt sub/"},
 	{"git agency worktree adopt -- su", "git agency worktree adopt -- sub/"},

@@ -171,6 +171,9 @@ func TestBashCompletesHoweverTheScriptWasLoaded(t *testing.T) {
 				"git-agency start --profile ":        {`\$\(touch\ pwned\) `, "a:b ", `my\ profile `},
 				"git-agency discard 20260128120010-": {"20260128120010-6262 "},
 				"git-agency start -- ":               {""},
+				"git-agency exec 2026012812001":      {"20260128120010-6262 ", "20260128120011-6262 "},
+				"git-agency exec x -- git-agenc":     {"git-agency "},
+				"git-agency exec x -- wai":           {""}, // a word of the shell's own
 				"git-agency start --name ":           {""},
 			}
 			if tt.git {
@@ -231,6 +234,9 @@ func TestFishCompletes(t *testing.T) {
 		"git agency start --profile 'my ":                                 {"my profile"},
 		`git agency start --profile my\ `:                                 {"my profile"},
 		"git agency start --profile a:":                                   {"a:b"},
+		"git agency exec 20260128120010 --cwd in\\ sandbox/d":             {"in sandbox/deep/"},
+		"git agency exec 20260128120010 --cwd=s":                          {"--cwd=sub/"},
+		"git agency exec x -- git-agenc":                                  {"git-agency\tcommand link"},
 		"git agency start -- ":                                            nil,
 		"git agency ls ":                                                  nil,
 		"git agency worktree adopt su":                                    {"sub/"},

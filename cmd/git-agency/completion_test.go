@@ -80,6 +80,9 @@ func newCompletionLab(t *testing.T) *lab {
 			t.Fatal(err)
 		}
 	}
+	for _, dir := range []string{"in sandbox/deep/down", ".agency/hidden", "in sandbox/.git"} {
+		mkdir(t, filepath.Join(l.repoData(), "sandboxes", "20260128120010-6262", "tree", dir))
+	}
 	l.git("config", "agency.my profile.changeset", "worktree")
 	l.git("config", "agency.a:b.isolation", "none")
 	l.git("config", "agency.$(touch pwned).isolation", "none")
@@ -138,7 +141,13 @@ func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
 		{"every invocation has had a path", "path ~", liveInvocations + doneInvocation + lostInvocation},
 		{"an alias of a command is the command", "worktree list --all", "--all\talso those that are archived or broken\n--json\tprint JSON\n--porcelain\tprint blocks of 'key value' lines for scripts\n-z\twith --porcelain, end lines with NUL instead of newline\n" + colorLines + "--help\tshow help\n"},
 		{"commands run where there is a sandbox", "exec ~", liveInvocations},
-		{"behind two dashes stands a command", "exec 20260128120010-6262 -- ~", "\tfiles\n"},
+		{"behind two dashes stands a command", "exec 20260128120010-6262 -- ~", "\tcommands\n"},
+		{"it begins in a directory of the sandbox", "exec 20260128120010-6262 --cwd ~", "in sandbox/\nsub/\n"},
+		{"also behind an equals sign", "exec 20260128120010-6262 --cwd=in", "--cwd=in sandbox/\n--cwd=sub/\n"},
+		{"one level at a time", "exec 20260128120010-6262 --cwd in_sandbox/d", "in sandbox/deep/\n"},
+		{"never in one outside", "exec 20260128120010-6262 --cwd ../~", ""},
+		{"nor in one that is out of bounds", "exec 20260128120010-6262 --cwd .agency/~", ""},
+		{"nor in one of nobody knows which sandbox", "exec --cwd ~", ""},
 		{"and its arguments", "exec 20260128120010-6262 -- make -C ~", "\tfiles\n"},
 		{"what has a sandbox can be taken a snapshot of", "snapshot create ~", liveInvocations},
 		{"files go where there is a sandbox", "put ~", liveInvocations},
@@ -191,10 +200,25 @@ func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			words := strings.Split(strings.ReplaceAll(tt.line, "~", ""), " ")
+			for i := range words {
+				words[i] = strings.ReplaceAll(words[i], "_", " ")
+			}
 			if o := l.ask(words...); o != (outcome{0, tt.want, ""}) {
 				t.Errorf("%q:\n got %+v\nwant %q", words, o, tt.want)
 			}
 		})
+	}
+}
+
+func TestCompletionOffersVariablesByNameOnly(t *testing.T) {
+	t.Parallel()
+	l := &lab{t: t, repo: t.TempDir()}
+	o := l.ask("exec", "--env", "")
+	if !strings.Contains("\n"+o.stdout, "\nPATH\n") || strings.Contains(o.stdout, "=") {
+		t.Errorf("%+v", o)
+	}
+	if o := l.ask("exec", "--env", "A=1", "--json", "-"); !strings.Contains(o.stdout, "--env\t") || strings.Contains(o.stdout, "--json\t") {
+		t.Errorf("a second one: %+v", o)
 	}
 }
 

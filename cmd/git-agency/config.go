@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -20,6 +22,9 @@ A value that does not count is listed too, with the reason, and warned of.
 Exit status: 0, whatever is found; 129 usage.`,
 		Flags: listing(),
 		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return noConfigArguments(c)
+			}
 			if err := checkListing(c); err != nil {
 				return err
 			}
@@ -39,6 +44,18 @@ Exit status: 0, whatever is found; 129 usage.`,
 					return []string{s.Key, s.Value, origin(s), cmp.Or(s.Problem, s.Meaning)}
 				})
 		},
+	}
+}
+
+// noConfigArguments answers whoever wanted git's own command.
+func noConfigArguments(c *cli.Context) error {
+	words := []string{"git", "config"}
+	for _, word := range c.Args().Slice() {
+		words = append(words, gitagency.ShellWord(word))
+	}
+	return &usageError{
+		err: fmt.Errorf("unexpected argument %q", c.Args().First()), usage: c.Command.UsageText,
+		hint: "this only lists settings; to read or change one, type: " + strings.Join(words, " "),
 	}
 }
 

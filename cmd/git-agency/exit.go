@@ -26,6 +26,9 @@ const (
 type interruptedError struct{ signal syscall.Signal }
 
 func (e interruptedError) Error() string {
+	if e.signal == syscall.SIGINT {
+		return "interrupted"
+	}
 	return fmt.Sprintf("interrupted (%s)", e.signal)
 }
 
@@ -119,6 +122,8 @@ func hints(err error) []string {
 		return []string{"list the worktrees with 'git agency worktree ls --all'"}
 	case errors.As(err, &notFound):
 		return []string{"list the invocations with 'git agency ls --all'; names do not count, and broken ones need their full id"}
+	case errors.As(err, &usage) && usage.hint != "":
+		return []string{usage.hint}
 	case errors.As(err, &usage) && usage.group != "":
 		return []string{"'" + usage.group + " -h' lists the commands"}
 	case errors.As(err, &invalid) && invalid.What == "worktree name":

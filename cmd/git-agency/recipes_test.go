@@ -76,8 +76,10 @@ func TestTheHookOfTheManualKeepsSandboxesFromBeingPushed(t *testing.T) {
 		{"push", "--all", "origin"},
 		{"push", "--mirror", "origin"},
 		{"-C", sandbox, "push", "origin", "HEAD"},
+		{"-C", sandbox, "push", "origin", "HEAD:refs/heads/feature"},
+		{"push", "origin", branch + "^{commit}:refs/heads/feature"},
 	} {
-		if o := l.try(nil, append([]string{"git"}, push...)...); o.code == 0 || !strings.Contains(o.stderr, "is a sandbox; merge it first") {
+		if o := l.try(nil, append([]string{"git"}, push...)...); o.code == 0 || !strings.Contains(o.stderr, "merge it first") {
 			t.Errorf("%q ended with %d: %s", push, o.code, o.stderr)
 		}
 	}
@@ -88,12 +90,27 @@ func TestTheHookOfTheManualKeepsSandboxesFromBeingPushed(t *testing.T) {
 	// Merged work leaves, and what was pushed all the same can be taken back.
 	l.git("-C", tree, "merge", "-q", branch)
 	l.git("-C", tree, "push", "-q", "origin", "HEAD")
+	l.git("-C", sandbox, "push", "-q", "origin", "HEAD:refs/heads/feature")
 	l.git("push", "-q", "--no-verify", "origin", branch)
 	l.git("push", "-q", "origin", ":"+branch)
 	l.agency("discard", id)
 	if o := l.try(nil, "git", "push", "origin", "refs/agency/trash/"+id); o.code == 0 {
 		t.Error("discarded work was pushed")
 	}
+}
+
+func TestThePutOfTheManualCanBeRead(t *testing.T) {
+	t.Parallel()
+	for _, e := range examples(manualSource) {
+		if !strings.Contains(e, "content_base64") {
+			continue
+		}
+		if files, err := parseFiles([]byte(e)); err != nil || len(files) != 3 || files[1].Mode != 0o755 {
+			t.Errorf("%+v, %v", files, err)
+		}
+		return
+	}
+	t.Error("there is no example of what put reads")
 }
 
 func TestTheScriptOfTheManualReadsWhatLsPrints(t *testing.T) {
@@ -149,7 +166,8 @@ func TestTheFirstSessionIsWhatHappens(t *testing.T) {
 }
 
 // runSession types what stands behind "$ " and compares what comes with the lines below, where there are
-// any. The ids are those of the session, because the clock and the dice are.
+// any. The ids are those of the session, because the clock and the dice are;
+// who lists them does so a little later.
 func runSession(t *testing.T, lines []string) {
 	t.Helper()
 	if _, err := exec.LookPath("bash"); err != nil {
@@ -161,11 +179,17 @@ func runSession(t *testing.T, lines []string) {
 		t.Fatal(err)
 	}
 	l.repo = l.dir // where the session begins
-	agent := filepath.Join(l.dir, "agents", "claude")
-	l.write(agent, "#!/bin/sh\necho work >refunds && git add refunds && git commit -q -m refunds\n")
-	if err := os.Chmod(agent, 0o755); err != nil {
-		t.Fatal(err)
+	programs := filepath.Join(l.dir, "programs")
+	for name, does := range map[string]string{
+		"claude": "echo work >refunds && git add refunds && git commit -q -m refunds",
+		"make":   "echo all tests pass",
+	} {
+		l.write(filepath.Join(programs, name), "#!/bin/sh\n"+does+"\n")
+		if err := os.Chmod(filepath.Join(programs, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
+	l.write(filepath.Join(project, "TASK.md"), "Add refunds.\n")
 
 	type step struct {
 		command string
@@ -182,15 +206,14 @@ func runSession(t *testing.T, lines []string) {
 	if len(steps) < 5 {
 		t.Fatalf("there are only %d commands in %q", len(steps), lines)
 	}
+	made := regexp.MustCompile(`\b20260128(..)(..)(..)-(..)(..)\b`)
 	const end = "==== the end of a command"
-	script := "set -e\nPATH=" + gitagency.ShellWord(filepath.Dir(agent)) + ":$PATH\n"
+	script := "set -e\nPATH=" + gitagency.ShellWord(programs) + ":$PATH\n"
 	for _, s := range steps {
-		moment, dice := "12:05:00", `\xb7\xc9`
-		switch {
-		case strings.Contains(s.command, "worktree create"):
-			moment, dice = "12:00:00", `\xa3\xf2`
-		case strings.Contains(s.command, "agency ls"):
-			moment = "12:09:00"
+		moment, dice := "12:09:00", ""
+		id := made.FindStringSubmatch(strings.Join(s.shows, "\n"))
+		if id != nil && !strings.Contains(s.command, "agency ls") {
+			moment, dice = id[1]+":"+id[2]+":"+id[3], `\x`+id[4]+`\x`+id[5]
 		}
 		script += "export TEST_NOW=2026-01-28T" + moment + "Z TEST_RAND=$'" + dice + "'\n" + s.command + "\necho '" + end + "'\n"
 	}
@@ -208,6 +231,9 @@ func runSession(t *testing.T, lines []string) {
 			p := strings.ReplaceAll(line, "/home/me/.local/share/agency", l.data)
 			p = regexp.MustCompile(` {2,}`).ReplaceAllString(regexp.QuoteMeta(p), " +")
 			p = strings.NewReplacer("789abc0123", "[0-9a-f]{10}", "789abc", "[0-9a-f]+", `\.\.\.`, ".*", "…", ".*").Replace(p)
+			if strings.TrimSpace(line) == "..." {
+				p = "(?s:.*)" // what is left out
+			}
 			pattern = append(pattern, p)
 		}
 		if got := strings.TrimRight(outputs[i], "\n"); !regexp.MustCompile("^" + strings.Join(pattern, "\n") + "$").MatchString(got) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ func (t *tool) app() *cli.App {
 		CustomAppHelpTemplate:     cli.AppHelpTemplate + longHelp,
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
-		OnUsageError:              onUsageError,
+		OnUsageError:              t.onUsageError,
 		Before: func(c *cli.Context) error {
 			if c.Bool("version") && c.Args().Present() {
 				return &usageError{err: errors.New("--version takes no command"), usage: c.App.UsageText}
@@ -95,14 +96,14 @@ func (t *tool) app() *cli.App {
 			return unknownCommand(c, c.App.Commands, "git agency <command> [<options>]")
 		},
 	}
-	tame(app.Commands)
+	t.tame(app.Commands)
 	t.noticePaging(app.Commands, "")
 	return app
 }
 
-func tame(commands []*cli.Command) {
+func (t *tool) tame(commands []*cli.Command) {
 	for _, c := range commands {
-		c.OnUsageError = onUsageError
+		c.OnUsageError = t.onUsageError
 		c.HideHelpCommand = true
 		c.CustomHelpTemplate = cli.CommandHelpTemplate + longHelp
 		if len(c.Subcommands) > 0 {
@@ -112,7 +113,7 @@ func tame(commands []*cli.Command) {
 			group := c
 			c.Action = func(ctx *cli.Context) error { return unknownCommand(ctx, group.Subcommands, group.UsageText) }
 		}
-		tame(c.Subcommands)
+		t.tame(c.Subcommands)
 	}
 }
 
@@ -144,9 +145,12 @@ func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
 const lockTimeoutFlag = "lock-timeout"
 
 // changing are the flags of every command that takes the repository lock.
-func changing(flags ...cli.Flag) []cli.Flag {
+func changing(flags ...cli.Flag) []cli.Flag { return waitingFor("the repository lock", flags...) }
+
+// waitingFor are the flags of a command that may have to wait, and for what.
+func waitingFor(what string, flags ...cli.Flag) []cli.Flag {
 	return append(flags, &cli.StringFlag{
-		Name: lockTimeoutFlag, Usage: "wait at most `DURATION` for the repository lock (0: one try, -1: for ever)",
+		Name: lockTimeoutFlag, Usage: "wait at most `DURATION` for " + what + " (0: one try, -1: for ever)",
 		DefaultText: "agency.lockTimeout, else 30s",
 	})
 }
@@ -156,7 +160,7 @@ func arguments(c *cli.Context, least, most int) ([]string, error) {
 	args := c.Args().Slice()
 	switch {
 	case len(args) < least:
-		return nil, asUsage(c, errors.New("too few arguments"))
+		return nil, asUsage(c, fmt.Errorf("no %s given", cmp.Or(missing(c.Command.UsageText, len(args)), "further argument")))
 	case most >= 0 && len(args) > most:
 		return nil, asUsage(c, fmt.Errorf("unexpected argument %q", args[most]))
 	case slices.Contains(args, ""):

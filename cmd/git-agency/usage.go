@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ type usageError struct {
 	err   error
 	usage string
 	group string // whose list of commands would help
+	hint  string // what to type instead, where that is known
 }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -23,7 +25,7 @@ func asUsage(c *cli.Context, err error) error {
 	return &usageError{err: err, usage: c.Command.UsageText}
 }
 
-func onUsageError(c *cli.Context, err error, _ bool) error {
+func (t *tool) onUsageError(c *cli.Context, err error, _ bool) error {
 	const undefined, unfinished = "flag provided but not defined: -", "flag needs an argument: -"
 	usage, flags := c.App.UsageText, c.App.Flags
 	if c.Command != nil && c.Command.UsageText != "" {
@@ -34,7 +36,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 		for _, f := range flags {
 			names = append(names, f.Names()...)
 		}
-		message := fmt.Sprintf("unknown option %q", dashed(name))
+		message := fmt.Sprintf("unknown option %q", t.asTyped(name))
 		if near := nearest(name, names); near != "" {
 			message += fmt.Sprintf("; did you mean %q?", dashed(near))
 		}
@@ -44,6 +46,37 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 		err = errors.New(dashed(strings.TrimPrefix(name, "-")) + " needs a value")
 	}
 	return &usageError{err: err, usage: usage}
+}
+
+// asTyped is an option with as many dashes as it was given; the flag package forgets.
+func (t *tool) asTyped(name string) string {
+	line, _, _ := cutDashDash(t.args)
+	if slices.ContainsFunc(line, func(word string) bool { return word == "-"+name || strings.HasPrefix(word, "-"+name+"=") }) {
+		return "-" + name
+	}
+	return dashed(name)
+}
+
+// optionalPart is an innermost pair of brackets in a usage line.
+var optionalPart = regexp.MustCompile(`\[[^][]*\]`)
+
+// missing is the argument that a usage line wants behind those that were given.
+func missing(usage string, given int) string {
+	line, _, _ := strings.Cut(usage, "\n")
+	line, _, _ = strings.Cut(line, " -- ")
+	for optionalPart.MatchString(line) {
+		line = optionalPart.ReplaceAllString(line, "")
+	}
+	for word := range strings.FieldsSeq(line) {
+		if word[0] != '<' && word[0] != '(' {
+			continue
+		}
+		if given == 0 {
+			return strings.TrimSuffix(word, "...")
+		}
+		given--
+	}
+	return ""
 }
 
 func dashed(name string) string {
@@ -76,15 +109,25 @@ func noSuchCommand(word, group string, commands []*cli.Command, usage string) er
 	if near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
-	return &usageError{err: errors.New(message), usage: usage, group: group}
+	hint := ""
+	if len(commands) == 1 && looksLikeID(word) {
+		hint = fmt.Sprintf("type '%s %s %s'", group, commands[0].Name, word)
+	}
+	return &usageError{err: errors.New(message), usage: usage, group: group, hint: hint}
+}
+
+// looksLikeID reports whether a word could be an id, or the beginning of one.
+func looksLikeID(word string) bool {
+	return word[0] >= '0' && word[0] <= '9' && strings.Trim(word, "0123456789abcdef-") == ""
 }
 
 // synonyms are what git and others call our commands.
-var synonyms = map[string]string{"add": "create", "new": "create", "remove": "rm", "delete": "rm", "status": "ls", "info": "show", "gc": "prune", "fsck": "doctor", "repair": "doctor", "install": "setup"}
+var synonyms = map[string]string{"add": "create", "new": "create", "remove": "rm", "delete": "rm", "status": "ls", "info": "show", "gc": "prune", "run": "exec", "cp": "put", "copy": "put", "upload": "put", "fsck": "doctor", "repair": "doctor", "install": "setup"}
 
-// nearest is the candidate that looks most like a word, if any looks like it at all.
+// nearest is the candidate that looks most like a word, if any looks so much like it that it was meant:
+// one letter may be wrong, or two of many.
 func nearest(word string, candidates []string) string {
-	best, least := "", 3
+	best, least := "", min(max(len(word)/3, 1), 2)+1
 	for _, c := range candidates {
 		if d := distance(word, c); d < least && d < len(word) {
 			best, least = c, d

@@ -133,6 +133,16 @@ __git_agency_reply ()
 		fi
 	done < <("$@" __complete -- "${line[@]}" 2>/dev/null)
 
+	# What is run is run by no shell, so that only programs count.
+	if [[ $shell == commands && $word != */* ]]; then
+		while IFS= read -r value; do
+			if type -P -- "$value" >/dev/null; then
+				values+=("$value")
+				abouts+=("")
+			fi
+		done < <(compgen -c -- "$word" | sort -u)
+	fi
+
 	COMPREPLY=()
 	for ((i = 0; i < ${#values[@]}; i++)); do
 		value=${values[i]:from}
@@ -148,6 +158,7 @@ __git_agency_reply ()
 			;;
 		*)
 			printf -v value '%q ' "$value"
+			value=${value/%'/ '//}
 			;;
 		esac
 		COMPREPLY+=("$value")
@@ -169,6 +180,11 @@ __git_agency_reply ()
 	# Without candidates bash would offer files, also where none can be meant.
 	case $shell in
 	files)
+		;;
+	commands)
+		if [[ $word != */* ]]; then
+			compopt +o default +o bashdefault 2>/dev/null
+		fi
 		;;
 	directories)
 		compopt -o dirnames +o default +o bashdefault 2>/dev/null

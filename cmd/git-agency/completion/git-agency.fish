@@ -48,10 +48,14 @@ function __git_agency_complete
     # In --flag=value the shell completes the value alone.
     set -l flag (string match -r -- '^-[^=]*=' "$current"; or echo)
     set -l value (string sub -s (math (string length -- "$flag") + 1) -- "$current")
-    for answer in (command $tool __complete -- $tokens "$current" 2>/dev/null)
+    # An open quote cannot be undone; then the tool sees the word as it was typed.
+    set -l typed (string unescape -- "$current" 2>/dev/null; or printf '%s\n' "$current")
+    for answer in (command $tool __complete -- $tokens "$typed" 2>/dev/null)
         switch $answer
             case \tfiles
                 printf '%s\n' "$flag"(__fish_complete_path "$value")
+            case \tcommands
+                __fish_complete_command
             case \tdirectories
                 printf '%s\n' "$flag"(__fish_complete_directories "$value" '')
             case \tcommits

@@ -12,7 +12,7 @@
 # answers is evaluated.
 
 _git-agency () {
-  local -a tool line candidates match mbegin mend
+  local -a tool line candidates suffix match mbegin mend
   local option value answer about shell nul=$'\0'
 
   # Not the program that was typed, which could be anybody's: the one that is installed.
@@ -38,6 +38,9 @@ _git-agency () {
     if [[ $answer == *$'\t'* ]]; then
       about=${answer#*$'\t'}
     fi
+    if [[ $value == */ ]]; then
+      suffix=(-S '')
+    fi
     if [[ -n $value ]]; then
       # To _describe, a backslash escapes and a colon separates.
       candidates+=("${${value//\\/\\\\}//:/\\:}${about:+:${about//\\/\\\\}}")
@@ -54,6 +57,9 @@ _git-agency () {
     files)
       _files && return 0
       ;;
+    commands)
+      _command_names -e && return 0
+      ;;
     directories)
       _files -/ && return 0
       ;;
@@ -63,9 +69,9 @@ _git-agency () {
   esac
   (( $#candidates )) || return 1
   if [[ $line[-1] == -* ]]; then
-    _describe -o -V -t options option candidates
+    _describe -o -V -t options option candidates "$suffix[@]"
   else
-    _describe -V -t values 'git agency' candidates
+    _describe -V -t values 'git agency' candidates "$suffix[@]"
   fi
 }
 

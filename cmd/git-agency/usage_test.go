@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// None of these needs a repository to be refused.
+func TestACommandLineThatCannotBeMeantIsToldWhatIsWrongWithIt(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"show":                        "error: no <id> given\nusage: git agency show <id>",
+		"discard":                     "error: no <id> given\n",
+		"exec -- make":                "error: no <id> given\n",
+		"put":                         "error: no <id> given\n",
+		"put --json -":                "error: no <id> given\n",
+		"put 2026":                    "error: no <src> given\n",
+		"put 2026 file":               "error: no <dest> given\n",
+		"worktree create":             "error: no <name> given\n",
+		"completion":                  "error: no (bash|zsh|fish) given\n",
+		"exec -it 2026 -- sh":         `error: unknown option "-it"` + "\n",
+		"exec --it 2026 -- sh -it":    `error: unknown option "--it"` + "\n",
+		"start -runer=x":              `error: unknown option "-runer"; did you mean "--runner"?` + "\n",
+		"run":                         `error: "run" is not a command of git agency; did you mean "exec"?` + "\n",
+		"get":                         `error: "get" is not a command of git agency` + "\n",
+		"stop":                        `error: "stop" is not a command of git agency` + "\n",
+		"snapshot crate":              `error: "crate" is not a command of git agency snapshot; did you mean "create"?` + "\n",
+		"snapshot 20260128120500-b7c": "hint: type 'git agency snapshot create 20260128120500-b7c'\n",
+		"snapshot ls":                 "hint: 'git agency snapshot -h' lists the commands\n",
+		"config agency.x 5m":          "hint: this only lists settings; to read or change one, type: git config agency.x 5m\n",
+	} {
+		code, stdout, stderr := said(t, strings.Fields(line)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%s: ended with %d, %q and\n%swant %s", line, code, stdout, stderr, want)
+		}
+	}
+}
+
+func TestAnInterruptIsNotSaidTwice(t *testing.T) {
+	t.Parallel()
+	if got := (interruptedError{syscall.SIGINT}).Error(); got != "interrupted" {
+		t.Errorf("%q", got)
+	}
+}
