@@ -37,9 +37,9 @@ Exit status: that of the command, 128+n when signal n killed it; 124 it timed ou
 set up and never ran; 126 it cannot be executed; 127 it was not found; before anything ran: 1 failed,
 or the sandbox has ended; 3 no such invocation; 4 broken; 5 not a sandbox, or a directory outside of
 it; 75 locked; 129 usage; 130, 143 interrupted.`,
-		Flags: changing(append([]cli.Flag{
+		Flags: waitingFor("whoever is discarding the sandbox", append([]cli.Flag{
 			&cli.StringFlag{Name: "cwd", Usage: "begin in `DIR`, relative to the sandbox or inside of it"},
-			&cli.StringFlag{Name: "timeout", Usage: "end the command after `DURATION` (-1: never)", DefaultText: "agency.operationTimeout, else 10m; never with a terminal"},
+			&cli.StringFlag{Name: "timeout", Usage: "end the command after `DURATION` (-1: never)", DefaultText: "agency.operationTimeout, else 10m; never with --stdin at a terminal"},
 			&cli.StringFlag{Name: "grace", Usage: "leave `DURATION` between SIGTERM and SIGKILL (0: none)", DefaultText: "5s"},
 			&cli.GenericFlag{Name: "env", Value: &words{}, Usage: "set the variable `NAME=VALUE`, or NAME to what it is here; may be repeated"},
 			&cli.BoolFlag{Name: "stdin", Usage: "pass standard input on"},
