@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,15 +26,23 @@ func Look(env []string, program string) (string, error) {
 	case strings.Contains(program, "/"):
 		return "", fmt.Errorf("%s is neither a name nor an absolute path", program)
 	}
-	for _, dir := range filepath.SplitList(Variable(env, "PATH")) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		if path := filepath.Join(dir, program); executable(path) == nil {
+	for path := range onPath(env, program) {
+		if executable(path) == nil {
 			return path, nil
 		}
 	}
 	return "", fmt.Errorf("%s is not on PATH", program)
+}
+
+// onPath yields where a program could be, in the order of PATH.
+func onPath(env []string, program string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, dir := range filepath.SplitList(Variable(env, "PATH")) {
+			if filepath.IsAbs(dir) && !yield(filepath.Join(dir, program)) {
+				return
+			}
+		}
+	}
 }
 
 // executable says why a path is not a program that we may run.

@@ -3,9 +3,13 @@
 // What Run runs gets a session of its own, so that a Ctrl-C meant for us does not reach it behind
 // our back and so that "all of it" can be signalled at once. When a program fails or is cancelled,
 // Run returns only after its whole process group is gone: whoever cleans up afterwards does not
-// race a grandchild that still writes. What Feed starts is the other kind: a program that stands
-// between us and the terminal, and shares both the terminal and its signals with us. The package
-// knows nothing of git or of agents, and hands nothing to a shell by itself.
+// race a grandchild that still writes. What Feed starts is another kind: a program that stands
+// between us and the terminal, and shares both the terminal and its signals with us. A Task is
+// somebody else's program, which is not trusted to end: a supervisor sees to it that nothing of it is
+// left, and a Terminal of its own stands between it and the person's.
+//
+// The package knows nothing of git or of agents but the name that supervisors go by, and hands nothing
+// to a shell by itself.
 package proc
 
 import (
@@ -16,9 +20,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -136,19 +137,13 @@ func endGroup(pgid int, patience time.Duration) error {
 // allZombies reports whether only dead processes are left in a group. In a container whose first
 // process does not reap, they stay for ever; they write nothing. Without a /proc it says no.
 func allZombies(pgid int) bool {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			continue // it ended while we looked
-		}
-		// pid (comm) state ppid pgrp …; comm may hold anything, also spaces and parentheses.
-		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-		if len(fields) > 2 && fields[2] == strconv.Itoa(pgid) && fields[0] != "Z" && fields[0] != "X" {
+	all, ok := pids()
+	for _, pid := range all {
+		if s, there := statusOf(pid); there && s.group == pgid && !s.ended() {
 			return false
 		}
 	}
-	return len(stats) > 0
+	return ok
 }
 
 func exitCode(state *os.ProcessState) int {

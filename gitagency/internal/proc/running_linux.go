@@ -15,28 +15,20 @@ import (
 // Running lists the programs that run now and go by a name that is asked for, not counting this one. ok
 // says whether that can be told at all. A program that ends meanwhile may be listed or not.
 func Running(named func(name string) bool) (processes []Process, ok bool) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, false
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
+	all, ok := pids()
+	for _, pid := range all {
+		name, err := os.ReadFile(inProc(pid, "comm"))
+		if pid == os.Getpid() || err != nil || !named(strings.TrimSuffix(string(name), "\n")) {
 			continue
 		}
-		dir := filepath.Join("/proc", e.Name())
-		name, err := os.ReadFile(filepath.Join(dir, "comm"))
-		if err != nil || !named(strings.TrimSuffix(string(name), "\n")) {
+		p := Process{PID: pid, Args: words(pid, "cmdline"), Env: words(pid, "environ")}
+		if s, there := statusOf(pid); !there || s.ended() {
 			continue
 		}
-		p := Process{PID: pid, Args: words(dir, "cmdline"), Env: words(dir, "environ")}
-		if stat, err := os.ReadFile(filepath.Join(dir, "stat")); err != nil || ended(string(stat)) {
-			continue
-		}
-		if fi, err := os.Stat(dir); err == nil {
+		if fi, err := os.Stat(inProc(pid, "")); err == nil {
 			p.UID = fi.Sys().(*syscall.Stat_t).Uid
 		}
-		switch _, err := os.Stat(filepath.Join(dir, "cwd")); {
+		switch _, err := os.Stat(inProc(pid, "cwd")); {
 		case errors.Is(err, fs.ErrPermission):
 			p.Hidden = true
 		case err != nil:
@@ -44,40 +36,34 @@ func Running(named func(name string) bool) (processes []Process, ok bool) {
 		}
 		processes = append(processes, p)
 	}
-	return processes, len(entries) > 0
+	return processes, ok
 }
 
 // Supervisors lists the supervisors of tasks that have a directory for a label and hold it open, by their
 // pids. Anybody may call a process like that; nobody holds a directory open that is not theirs to enter.
 func Supervisors(label string) []int {
-	var pids []int
-	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, name := range found {
-		dir := filepath.Dir(name)
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err == nil && slices.Equal(words(dir, "cmdline"), []string{supervisorName, label}) && holds(dir, label) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+	all, _ := pids()
+	return slices.DeleteFunc(all, func(pid int) bool {
+		return !slices.Equal(words(pid, "cmdline"), []string{supervisorName, label}) || !holds(pid, label)
+	})
 }
 
 // Holders says who has a file open, as far as that can be told.
 func Holders(path string) []string {
 	var holders []string
-	processes, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range processes {
-		if pid := filepath.Base(dir); pid != strconv.Itoa(os.Getpid()) && holds(dir, path) {
-			holders = append(holders, fmt.Sprintf("pid %s (%s)", pid, strings.Join(words(dir, "cmdline"), " ")))
+	all, _ := pids()
+	for _, pid := range all {
+		if pid != os.Getpid() && holds(pid, path) {
+			holders = append(holders, fmt.Sprintf("pid %d (%s)", pid, strings.Join(words(pid, "cmdline"), " ")))
 		}
 	}
 	return holders
 }
 
 // holds reports whether a process has a file open, also one that has been removed meanwhile.
-func holds(process, path string) bool {
+func holds(pid int, path string) bool {
 	file, err := os.Stat(path)
-	descriptors, _ := filepath.Glob(filepath.Join(process, "fd", "*"))
+	descriptors, _ := filepath.Glob(inProc(pid, "fd/*"))
 	return slices.ContainsFunc(descriptors, func(name string) bool {
 		if err != nil {
 			gone, err := os.Readlink(name)
@@ -124,19 +110,4 @@ func below(path string, dirs []fs.FileInfo) bool {
 		fi = above
 	}
 	return false
-}
-
-// ended reads the state in "pid (name) state …", where a name may hold anything: a zombie changes nothing
-// any more.
-func ended(stat string) bool {
-	after := strings.TrimSpace(stat[strings.LastIndexByte(stat, ')')+1:])
-	return strings.HasPrefix(after, "Z") || strings.HasPrefix(after, "X")
-}
-
-func words(dir, name string) []string {
-	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil || len(data) == 0 {
-		return nil
-	}
-	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
 }

@@ -153,13 +153,20 @@ var stats = map[string]bool{
 func TestTheStateOfAProcessFollowsItsName(t *testing.T) {
 	t.Parallel()
 	for stat, want := range stats {
-		if got := ended(stat); got != want {
-			t.Errorf("%.40q: %v", stat, got)
+		if s, ok := parseStatus(stat + " 7 8"); (ok && s.ended()) != want {
+			t.Errorf("%.40q: %+v, %v", stat, s, ok)
 		}
 	}
 }
 
-func FuzzEnded(f *testing.F) {
+func TestAStatusNamesParentAndGroup(t *testing.T) {
+	t.Parallel()
+	if s, ok := parseStatus("12 (a) b (c)) S 34 56 78 0"); !ok || s != (status{'S', 34, 56}) {
+		t.Errorf("got %+v, %v", s, ok)
+	}
+}
+
+func FuzzParseStatus(f *testing.F) {
 	for stat := range stats {
 		f.Add(stat, "Z 1")
 	}
@@ -168,8 +175,9 @@ func FuzzEnded(f *testing.F) {
 			return
 		}
 		// Whatever the name holds, only what follows it counts.
-		if got, want := ended("1 ("+name+") "+after), ended("1 (git) "+after); got != want {
-			t.Errorf("%q with %q: %v", name, after, got)
+		got, gotOK := parseStatus("1 (" + name + ") " + after)
+		if want, wantOK := parseStatus("1 (git) " + after); got != want || gotOK != wantOK {
+			t.Errorf("%q with %q: %+v, %v", name, after, got, gotOK)
 		}
 	})
 }

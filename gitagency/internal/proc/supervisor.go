@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -58,6 +57,7 @@ func (s supervisor) run() {
 		return
 	}
 	gatherThreads()
+	s.say(answer{Starting: true})
 	if cannot := s.start(); cannot != nil {
 		s.say(*cannot)
 		return
@@ -145,11 +145,7 @@ func locate(env []string, program string) (string, error) {
 		return program, nil
 	}
 	found := errNotOnPath
-	for _, dir := range filepath.SplitList(Variable(env, "PATH")) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		path := filepath.Join(dir, program)
+	for path := range onPath(env, program) {
 		fi, err := os.Stat(path)
 		switch {
 		case err != nil || fi.IsDir():
@@ -187,6 +183,8 @@ func (s supervisor) requests(buffered io.Reader) <-chan struct{} {
 // words are just being written.
 const patience = 500 * time.Millisecond
 
+const retellEvery = 50 * time.Millisecond
+
 // oversee waits until the program and everything that came of it is gone, and sees to it that this
 // happens: SIGTERM to all when the program has ended, its time is up or somebody wants it to end; SIGKILL
 // when that did not help, or somebody wants it a second time.
@@ -194,20 +192,16 @@ func (s supervisor) oversee(requests <-chan struct{}, asked <-chan os.Signal) {
 	children := children{program: s.program, ended: make(chan death, 1), stopped: make(chan stop), empty: make(chan struct{})}
 	go children.reap()
 
-	var due, settled, late <-chan time.Time
+	var due, settled, late, retell <-chan time.Time
 	if s.order.Timeout > 0 {
 		due = time.After(s.order.Timeout)
 	}
 	ended, ending := false, false // the program; everything
+	told := newHunt()
 	end := func() (left int) {
 		ending = true
-		late = time.After(s.order.Grace)
-		if s.order.Grace <= 0 {
-			return s.order.Way.signal(s.program, syscall.SIGKILL)
-		}
-		left = s.order.Way.signal(s.program, syscall.SIGTERM)
-		s.order.Way.signal(s.program, syscall.SIGCONT) // what is stopped would never hear of it
-		return left
+		late, retell = time.After(s.order.Grace), time.After(retellEvery)
+		return s.order.Way.tell(told, s.program)
 	}
 	finish := func() {
 		if d, is := children.death(); is && !ended {
@@ -252,6 +246,9 @@ func (s supervisor) oversee(requests <-chan struct{}, asked <-chan os.Signal) {
 			wanted(answer{Ended: true})
 		case <-late:
 			finish()
+		case <-retell: // who was only just being born when the others were told
+			retell = time.After(retellEvery)
+			s.order.Way.retell(told)
 		case stop := <-children.stopped:
 			letGo(stop)
 		case <-children.empty:

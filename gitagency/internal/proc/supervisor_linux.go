@@ -68,22 +68,35 @@ func (c Containment) settle() error {
 	return os.NewSyscallError("capset", unix.Capset(&header, &none[0]))
 }
 
-// signal sends a signal to everything that came of the program, and says to how many.
-func (c Containment) signal(_ int, sig syscall.Signal) int {
-	found := hunt{ours: map[int]bool{}, others: map[int]bool{}}.look()
-	if c == PIDNamespace {
-		_ = syscall.Kill(-1, sig) // process 1 is not meant; that there is nobody is fine
-		return len(found)
+// tell asks everything that came of the program to end, and says how many that are. What is stopped would
+// never hear of it, so it is woken.
+func (c Containment) tell(h hunt, _ int) int {
+	if c != PIDNamespace {
+		return c.retell(h)
 	}
+	found := h.look()
+	_ = syscall.Kill(-1, syscall.SIGTERM) // process 1 is not meant; that there is nobody is fine
+	_ = syscall.Kill(-1, syscall.SIGCONT)
+	return len(found)
+}
+
+// retell asks those who were not there the last time. The kernel, which knows everybody in a pid namespace,
+// has missed nobody.
+func (c Containment) retell(h hunt) int {
+	if c == PIDNamespace {
+		return 0
+	}
+	found := h.look()
 	for _, pid := range found {
-		_ = syscall.Kill(pid, sig) // one that is gone is fine
+		_ = syscall.Kill(pid, syscall.SIGTERM) // one that is gone is fine
+		_ = syscall.Kill(pid, syscall.SIGCONT)
 	}
 	return len(found)
 }
 
 // finish ends everything for good. The kernel does that to a pid namespace when its first process exits,
 // which the caller is about to do.
-func (c Containment) finish(program int, empty <-chan struct{}) {
+func (c Containment) finish(_ int, empty <-chan struct{}) {
 	if c == PIDNamespace {
 		os.Exit(0)
 	}
@@ -94,7 +107,7 @@ func (c Containment) finish(program int, empty <-chan struct{}) {
 	const patience = 10 * time.Second
 	pause := time.Millisecond
 	for began := time.Now(); ; {
-		h := hunt{ours: map[int]bool{}, others: map[int]bool{}}
+		h := newHunt()
 		for calm := 0; calm < 2; calm++ {
 			for _, pid := range h.look() {
 				_ = syscall.Kill(pid, syscall.SIGSTOP) // one that is gone is fine, here and below
@@ -130,21 +143,18 @@ func (c Containment) finish(program int, empty <-chan struct{}) {
 // for needs to multiply.
 type hunt struct{ ours, others map[int]bool }
 
+func newHunt() hunt { return hunt{ours: map[int]bool{}, others: map[int]bool{}} }
+
 // look lists the processes that came of us since the last look.
 func (h hunt) look() []int {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // what could be read is better than nothing
+	all, _ := pids()
 	parent := map[int]int{}
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err == nil && pid != os.Getpid() && !h.ours[pid] && !h.others[pid] {
-			if above, alive := parentOf(pid); alive {
-				parent[pid] = above
-			}
+	for _, pid := range all {
+		if pid == os.Getpid() || h.ours[pid] || h.others[pid] {
+			continue
+		}
+		if s, there := statusOf(pid); there && !s.ended() {
+			parent[pid] = s.parent
 		}
 	}
 	var found []int
@@ -185,21 +195,6 @@ func ownChildren() []int {
 
 // leave: when nobody is left, there is nothing to do.
 func (c Containment) leave(int) {}
-
-// parentOf is the parent of a process that is not a zombie.
-func parentOf(pid int) (parent int, alive bool) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil || ended(string(stat)) {
-		return 0, false
-	}
-	// pid (name) state parent …; the name may hold anything.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 2 {
-		return 0, false
-	}
-	parent, err = strconv.Atoi(fields[1])
-	return parent, err == nil
-}
 
 // closeOnExec keeps from the program every descriptor but the three that it is given, also those that
 // whoever started us had forgotten about.

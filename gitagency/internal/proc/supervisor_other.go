@@ -24,14 +24,22 @@ func (c Containment) ask(*syscall.SysProcAttr) error { return nil }
 func (c Containment) enter() error                   { return nil }
 func (c Containment) settle() error                  { return nil }
 
-// signal reaches the process group of the program. How many that are, nobody says.
-func (c Containment) signal(program int, sig syscall.Signal) int {
-	_ = syscall.Kill(-program, sig) // a group that is gone is fine
+// hunt is not needed where nobody can be found.
+type hunt struct{}
+
+func newHunt() hunt { return hunt{} }
+
+// tell reaches the process group of the program. How many that are, nobody says.
+func (c Containment) tell(_ hunt, program int) int {
+	_ = syscall.Kill(-program, syscall.SIGTERM) // a group that is gone is fine
+	_ = syscall.Kill(-program, syscall.SIGCONT)
 	return 0
 }
 
+func (c Containment) retell(hunt) int { return 0 }
+
 func (c Containment) finish(program int, empty <-chan struct{}) {
-	c.signal(program, syscall.SIGKILL)
+	_ = syscall.Kill(-program, syscall.SIGKILL)
 	select {
 	case <-empty:
 	case <-time.After(time.Second): // what left the group is not ours to wait for
@@ -40,7 +48,7 @@ func (c Containment) finish(program int, empty <-chan struct{}) {
 }
 
 // leave ends what is left of the group: those are not our children any more, so nobody told us of them.
-func (c Containment) leave(program int) { c.signal(program, syscall.SIGKILL) }
+func (c Containment) leave(program int) { _ = syscall.Kill(-program, syscall.SIGKILL) }
 
 func closeOnExec() error {
 	for fd := 3; fd < 256; fd++ {

@@ -155,10 +155,11 @@ type order struct {
 }
 
 type answer struct {
-	Refused   string              `json:"refused,omitempty"` // why there is no such containment
-	Cannot    string              `json:"cannot,omitempty"`  // why the program cannot be run
-	Code      int                 `json:"code,omitempty"`    // 126 or 127, with Cannot
-	Failed    string              `json:"failed,omitempty"`  // what else went wrong before it ran
+	Refused   string              `json:"refused,omitempty"`  // why there is no such containment
+	Cannot    string              `json:"cannot,omitempty"`   // why the program cannot be run
+	Code      int                 `json:"code,omitempty"`     // 126 or 127, with Cannot
+	Failed    string              `json:"failed,omitempty"`   // what else went wrong before it ran
+	Starting  bool                `json:"starting,omitempty"` // from here on it may have run
 	Running   bool                `json:"running,omitempty"`
 	Ended     bool                `json:"ended,omitempty"`    // the supervisor was asked to end it
 	TimedOut  bool                `json:"timedout,omitempty"` // the time was up
@@ -228,25 +229,28 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 // watch asks the supervisor to end everything once ctx has ended. One that does not within any reason is
 // killed, if the kernel then does its work; else it is the only one who can, however long it takes.
 func (t Task) watch(ctx context.Context, way Containment, supervisor *os.Process, control *os.File, finished <-chan struct{}) {
-	select {
-	case <-finished:
-		return
-	case <-ctx.Done():
+	var wake <-chan time.Time
+	if way != PIDNamespace { // where the program can stop its supervisor
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		wake = ticker.C
 	}
-	_, _ = control.Write([]byte{0}) // an error means that it is ending anyway
-	hurry, timer, wake := t.Hurry, time.NewTimer(t.Grace+10*time.Second), time.NewTicker(100*time.Millisecond)
-	defer timer.Stop()
-	defer wake.Stop()
+	ended, hurry := ctx.Done(), (<-chan struct{})(nil)
+	var late <-chan time.Time
 	for {
 		select {
 		case <-finished:
 			return
+		case <-ended:
+			_, _ = control.Write([]byte{0}) // an error means that it is ending anyway
+			ended, hurry = nil, t.Hurry
+			late = time.After(t.Grace + 10*time.Second)
 		case <-hurry:
 			_, _ = control.Write([]byte{0})
 			hurry = nil
-		case <-wake.C: // where the program can stop its supervisor
+		case <-wake:
 			_ = supervisor.Signal(syscall.SIGCONT)
-		case <-timer.C:
+		case <-late:
 			if way == PIDNamespace {
 				_ = supervisor.Kill()
 			}
@@ -264,9 +268,9 @@ func (t Task) judge(ctx context.Context, way Containment, last answer, superviso
 		return ending, &CannotRunError{Program: t.Argv[0], Code: last.Code, Err: errors.New(last.Cannot)}
 	case last.Failed != "":
 		return ending, &NotStartedError{errors.New(last.Failed)}
-	case !last.Running && context.Cause(ctx) != nil:
+	case !last.Starting && context.Cause(ctx) != nil:
 		return ending, &NotStartedError{context.Cause(ctx)}
-	case !last.Running:
+	case !last.Starting:
 		return ending, &NotStartedError{errors.Join(fmt.Errorf("the supervisor did not begin: %v", supervisor), runErr)}
 	case last.Status != nil && last.Status.Signaled():
 		ending.Signal = last.Status.Signal()
