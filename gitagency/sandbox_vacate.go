@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
 // vacate ends the commands that run in a sandbox, waits for whoever else is at work there, and lets nobody
@@ -62,7 +63,7 @@ func (r *Repository) settle(ctx context.Context, id string) error {
 	}
 	timeout, err := r.lockTimeout()
 	if err == nil {
-		err = tree.Recover(ctx, timeout)
+		err = upload.Recover(ctx, tree, timeout)
 	}
 	return errors.Join(err, tree.Close())
 }

@@ -1,21 +1,23 @@
-package guard
+package upload
 
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 // swap exchanges a directory of a tree with links that lead out of it, or to what is hidden in it, until stop.
 func swap(t *testing.T, tree, dir, outside string, stop <-chan bool) *sync.WaitGroup {
 	t.Helper()
-	out, hidden := link(t, outside, filepath.Dir(tree), "out"), link(t, Dir, filepath.Dir(tree), "hidden")
+	out, hidden := link(t, outside, filepath.Dir(tree), "out"), link(t, guard.Dir, filepath.Dir(tree), "hidden")
 	var swapper sync.WaitGroup
 	swapper.Go(func() {
 		for {
@@ -49,7 +51,7 @@ func TestADirectorySwappedForALinkNeverLetsAnythingOut(t *testing.T) {
 	swapper := swap(t, tree.Path, dir, outside, stop)
 	done, refused, entered := 0, 0, 0
 	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
-		err := tree.Put(t.Context(), &undo.Tx{}, []File{text("d/x", "new"), text("d/sub/x", "new"), text("d/file", "new"), text("d/new/y", "new"), text("d/SANDBOX_MARKER", "new")}, nil)
+		err := Put(t.Context(), tree, &undo.Tx{}, []File{text("d/x", "new"), text("d/sub/x", "new"), text("d/file", "new"), text("d/new/y", "new"), text("d/SANDBOX_MARKER", "new")}, nil)
 		if err == nil {
 			done++
 		} else {
@@ -74,8 +76,8 @@ func TestADirectorySwappedForALinkNeverLetsAnythingOut(t *testing.T) {
 	if state(t, outside) != before {
 		t.Error("something got out")
 	}
-	must(t, tree.Recover(t.Context(), -1))
-	if got := read(t, tree.Path, Dir, Sandbox.Name); got != Sandbox.text || len(entries(t, tree.Path, Dir)) != 1 {
-		t.Errorf("the marker is %q, among %q", got, entries(t, tree.Path, Dir))
+	must(t, Recover(t.Context(), tree, -1))
+	if got := read(t, tree.Path, guard.Dir, guard.Sandbox.Name); !strings.HasPrefix(got, "# This directory is a sandbox") || len(entries(t, tree.Path, guard.Dir)) != 1 {
+		t.Errorf("the marker is %q, among %q", got, entries(t, tree.Path, guard.Dir))
 	}
 }

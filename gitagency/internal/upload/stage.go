@@ -1,4 +1,4 @@
-package guard
+package upload
 
 import (
 	"bytes"
@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"runtime"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // stageAll writes the batch into the stage. Directories are made by one; their files are written by as many
@@ -42,14 +41,13 @@ func (p *putting) stageAll(ctx context.Context) error {
 					}
 					mu.Unlock()
 				}
-				if err := j.in.close(); err != nil {
+				if err := j.in.Close(); err != nil {
 					cancel(err)
 				}
 			}
 		})
 	}
-	err := p.stageDir(ctx, p.batch.top, p.fresh, func(in *folder, nodes []*node) { jobs <- stageJob{in, nodes} })
-	if err != nil {
+	if err := p.stageDirs(ctx, func(in *guard.Folder, nodes []*node) { jobs <- stageJob{in, nodes} }); err != nil {
 		cancel(err)
 	}
 	close(jobs)
@@ -59,63 +57,81 @@ func (p *putting) stageAll(ctx context.Context) error {
 
 // stageJob is some files to write in one directory, whose handle is the job's to close.
 type stageJob struct {
-	in    *folder
+	in    *guard.Folder
 	nodes []*node
 }
 
-// stageDir makes the directories below a node, each with the permissions it will have, unless even we could
-// not write there then, and submits the files.
-func (p *putting) stageDir(ctx context.Context, n *node, at *folder, submit func(*folder, []*node)) error {
-	const most = 100 // files for one job
-	if err := context.Cause(ctx); err != nil {
-		return err
+// stageDirs makes the directories of the batch, and submits their files. However deep it goes, one directory is
+// open at a time.
+func (p *putting) stageDirs(ctx context.Context, submit func(*guard.Folder, []*node)) error {
+	for n := range p.batch.top.all {
+		if !n.dir {
+			continue
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		in, err := p.fresh.Find(n.path)
+		if err == nil {
+			err = errors.Join(stageDir(n, in, submit), in.Close())
+		}
+		if err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// stageDir makes the directories in a directory, each with the permissions it will have, unless even we could
+// not write there then, and submits the files.
+func stageDir(n *node, in *guard.Folder, submit func(*guard.Folder, []*node)) error {
+	const most = 100 // files for one job
 	var files []*node
 	for i, name := range n.names {
 		child := n.children[name]
 		if child.dir {
-			if err := p.stageChild(ctx, child, at, submit); err != nil {
+			if err := stageChild(child, in); err != nil {
 				return err
 			}
 		} else {
 			files = append(files, child)
 		}
 		if len(files) == most || len(files) > 0 && i == len(n.names)-1 {
-			again, err := openFolder(at.root, ".", at.path)
+			own, err := in.Find(".")
 			if err != nil {
 				return err
 			}
-			submit(again, files)
+			submit(own, files)
 			files = nil
 		}
 	}
 	return nil
 }
 
-func (p *putting) stageChild(ctx context.Context, n *node, at *folder, submit func(*folder, []*node)) (err error) {
-	in, err := at.make(n.name)
+func stageChild(n *node, in *guard.Folder) (err error) {
+	dir, err := in.Make(n.name)
 	if err != nil {
-		return err
+		return about("put", n.path, err)
 	}
-	defer func() { err = errors.Join(err, in.close()) }()
+	defer func() { err = errors.Join(err, dir.Close()) }()
 	if !n.narrow() {
-		if err := in.dir.Chmod(n.perm()); err != nil {
+		if err := dir.Chmod(n.perm()); err != nil {
 			return err
 		}
 	}
-	if n.identity, err = identify(in.dir.Stat()); err != nil {
-		return err
-	}
-	return p.stageDir(ctx, n, in, submit)
+	fi, err := dir.Stat()
+	n.identity = identify(fi)
+	return err
 }
 
 // stageFile writes one file or link.
-func stageFile(ctx context.Context, in *folder, n *node, buffer []byte) (err error) {
+func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte) (err error) {
 	if n.file.Mode.Type() == fs.ModeSymlink {
-		if err := in.root.Symlink(string(n.file.Content), n.name); err != nil {
-			return plainly("put", n.path, err)
+		if err := in.Symlink(string(n.file.Content), n.name); err != nil {
+			return about("put", n.path, err)
 		}
-		n.identity, err = identify(in.root.Lstat(n.name))
+		fi, err := in.Lstat(n.name)
+		n.identity = identify(fi)
 		return err
 	}
 	from := io.NopCloser(bytes.NewReader(n.file.Content))
@@ -131,20 +147,19 @@ func stageFile(ctx context.Context, in *folder, n *node, buffer []byte) (err err
 			}
 		}()
 	}
-	// That it must not block means nothing to a regular file, and keeps the runtime from trying it out.
-	to, err := in.root.OpenFile(n.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_NONBLOCK, n.perm())
+	to, err := in.Create(n.name, n.perm())
 	if err != nil {
-		return plainly("put", n.path, err)
+		return about("put", n.path, err)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
 	if err := transfer(ctx, to, from, buffer); err != nil {
 		return fmt.Errorf("put %s: %w", n.path, err)
 	}
-	fi, err := to.Stat()
-	if err == nil && fi.Mode().Perm() != n.perm() {
+	fi, err := in.Lstat(n.name)
+	if err == nil && fi.Mode.Perm() != n.perm() {
 		err = to.Chmod(n.perm())
 	}
-	n.identity, err = identify(fi, err)
+	n.identity = identify(fi)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package guard
+package upload
 
 import (
 	"errors"
@@ -8,27 +8,21 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// File is something to put into a tree.
+// File is something to put into a tree, as the library's File says it.
 type File struct {
-	Path string // relative to the top of the tree; directories on the way are made
-
-	// Content is what a file holds, or where a symbolic link leads.
+	Path    string
 	Content []byte
-
-	// Open is asked instead of Content, once and only when it is the file's turn.
-	Open func() (io.ReadCloser, error)
-
-	// Mode has the type, one of regular, fs.ModeDir and fs.ModeSymlink, and the permissions, which are set
-	// whatever the umask says. Without any they are 0644, of a directory 0755. A directory that is there
-	// already keeps its own.
-	Mode fs.FileMode
+	Open    func() (io.ReadCloser, error)
+	Mode    fs.FileMode
 }
 
 // batch is what is put at once, as the tree it makes.
 type batch struct {
-	tree  *Tree
+	tree  *guard.Tree
 	top   *node
 	nodes int // that are no directories
 
@@ -91,9 +85,9 @@ func (n *node) find(path string) *node {
 
 // newBatch checks the names of files, and that nothing in the batch is in the way of something else. The
 // tree is only looked at for where directories lead.
-func (t *Tree) newBatch(files []File) (*batch, error) {
+func newBatch(tree *guard.Tree, files []File) (*batch, error) {
 	b := &batch{
-		tree: t, top: &node{name: ".", path: ".", given: ".", dir: true, children: map[string]*node{}},
+		tree: tree, top: &node{name: ".", path: ".", given: ".", dir: true, children: map[string]*node{}},
 		real: map[string]string{}, absent: map[string]bool{}, links: map[string]string{},
 	}
 	paths := make([]string, len(files))
@@ -129,16 +123,16 @@ func (t *Tree) newBatch(files []File) (*batch, error) {
 
 // checkFile checks what can be checked of a file alone, and returns its path without what is needless.
 func checkFile(f *File) (string, error) {
-	clean, err := cleanPath(f.Path)
+	clean, err := guard.CleanPath(f.Path)
 	if err != nil {
 		return "", err
 	}
 	kind := f.Mode.Type()
 	switch {
 	case kind != 0 && kind != fs.ModeDir && kind != fs.ModeSymlink:
-		return "", &ConfinementError{Path: f.Path, Why: "is " + describe(f.Mode)}
+		return "", &guard.ConfinementError{Path: f.Path, Why: "is " + guard.Describe(f.Mode)}
 	case f.Mode&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0:
-		return "", &ConfinementError{Path: f.Path, Why: "has permissions beyond 0777"}
+		return "", &guard.ConfinementError{Path: f.Path, Why: "has permissions beyond 0777"}
 	case kind != fs.ModeDir && (clean == "." || strings.HasSuffix(f.Path, "/") || strings.HasSuffix(f.Path, "/.")):
 		return "", &fs.PathError{Op: "put", Path: f.Path, Err: syscall.EISDIR}
 	}
@@ -152,23 +146,23 @@ func (b *batch) add(f *File, clean string) error {
 		return nil // the top is there
 	}
 	parent, err := b.resolve(path.Dir(clean))
-	var confined *ConfinementError
+	var confined *guard.ConfinementError
 	if errors.As(err, &confined) {
-		return &ConfinementError{Path: f.Path, Why: "goes through " + quoted(confined.Path) + ", which " + confined.Why}
+		return &guard.ConfinementError{Path: f.Path, Why: "goes through " + guard.Quoted(confined.Path) + ", which " + confined.Why}
 	}
 	if err != nil {
 		return err
 	}
 	at := path.Join(parent, path.Base(clean))
-	if at != clean && refused(at) != "" { // by way of a link it may have become too long
-		return &ConfinementError{Path: f.Path, Why: "leads to " + quoted(at) + ", which " + refused(at)}
+	if at != clean && refusal(at) != "" { // by way of a link it may have become too long
+		return &guard.ConfinementError{Path: f.Path, Why: "leads to " + guard.Quoted(at) + ", which " + refusal(at)}
 	}
 	n := b.top
 	names := strings.Split(at, "/")
 	for i, name := range names {
 		switch {
 		case !n.dir && n.file.Mode.Type() == fs.ModeSymlink:
-			return &ConfinementError{Path: f.Path, Why: "goes through a symbolic link that is put along with it"}
+			return &guard.ConfinementError{Path: f.Path, Why: "goes through a symbolic link that is put along with it"}
 		case !n.dir:
 			return &fs.PathError{Op: "put", Path: n.given, Err: errors.New("is a file, and a directory of " + f.Path)}
 		}
@@ -200,7 +194,7 @@ func (b *batch) add(f *File, clean string) error {
 func checkLink(n *node) error {
 	target := string(n.file.Content)
 	refuse := func(why string) error {
-		return &ConfinementError{Path: n.given, Why: "is a symbolic link to " + quoted(target) + ", which " + why}
+		return &guard.ConfinementError{Path: n.given, Why: "is a symbolic link to " + guard.Quoted(target) + ", which " + why}
 	}
 	down, up := target, 0
 	for {
@@ -226,10 +220,10 @@ func checkLink(n *node) error {
 		return refuse("is empty")
 	case up > strings.Count(n.path, "/"):
 		return refuse("leads out of the sandbox")
-	case len(target) > longestPath:
-		return refuse(refused(target))
-	case down != "" && refused(down) != "":
-		return refuse(refused(down))
+	case len(target) > guard.LongestPath:
+		return refuse(refusal(target))
+	case down != "" && refusal(down) != "":
+		return refuse(refusal(down))
 	}
 	return nil
 }
@@ -248,19 +242,19 @@ func (b *batch) resolve(dir string) (string, error) {
 	}
 	real := path.Join(parent, path.Base(dir))
 	if !b.absent[parent] {
-		fi, err := b.tree.root.Lstat(real)
+		fi, err := b.tree.Lstat(real)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			b.absent[real] = true
 		case err != nil:
-			return "", plainly("look at", dir, err)
+			return "", about("look at", dir, err)
 		case fi.Mode()&fs.ModeSymlink != 0:
 			b.links[real] = dir
 			if real, err = b.follow(dir, real); err != nil {
 				return "", err
 			}
 		default:
-			if err := wantDirectory(dir, fi); err != nil {
+			if err := guard.WantDirectory(dir, fi.Mode()); err != nil {
 				return "", err
 			}
 		}
@@ -274,10 +268,10 @@ func (b *batch) resolve(dir string) (string, error) {
 // follow says where a link of the tree leads, which must be a directory in it.
 func (b *batch) follow(dir, link string) (string, error) {
 	inside, isDir, err := b.tree.Locate(link)
-	var confined *ConfinementError
+	var confined *guard.ConfinementError
 	switch {
 	case errors.As(err, &confined):
-		return "", &ConfinementError{Path: dir, Why: confined.Why}
+		return "", &guard.ConfinementError{Path: dir, Why: confined.Why}
 	case err != nil:
 		return "", err
 	case !isDir:
@@ -288,46 +282,83 @@ func (b *batch) follow(dir, link string) (string, error) {
 
 // check holds the batch against what is in the tree, and returns what would be made: everything that is not
 // a directory already.
-func (b *batch) check(n *node, at *folder, made []*node) (_ []*node, err error) {
-	for _, name := range n.names {
-		child := n.children[name]
-		fi, err := at.root.Lstat(name)
+func (b *batch) check(top *guard.Folder) (made []*node, err error) {
+	err = b.existing(top, func(_ *node, at *guard.Folder, child *node, there *guard.Info) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			for c := range child.all {
-				made = append(made, c)
-			}
-			continue
-		case err != nil:
-			return nil, plainly("look at", child.path, err)
-		}
-		if !child.dir {
-			if err := wantFile(child.path, fi); err != nil {
-				return nil, err
-			}
+		case there == nil:
+			made = slices.AppendSeq(made, child.all)
+		case !child.dir:
 			made = append(made, child)
-			continue
+			return wantFile(child.path, there.Mode)
+		default:
+			return guard.WantDirectory(child.path, there.Mode)
 		}
-		sub, err := at.enter(name)
+		return nil
+	})
+	return made, err
+}
+
+// existing visits the children of every directory of the batch that is in the tree, with what stands in their
+// place there. However deep it goes, one directory is open at a time.
+func (b *batch) existing(top *guard.Folder, visit func(n *node, at *guard.Folder, child *node, there *guard.Info) error) error {
+	queue := []*node{b.top}
+	for len(queue) > 0 {
+		n := queue[0]
+		queue = queue[1:]
+		at, err := top.Find(n.path)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		made, err = b.check(child, sub, made)
-		if err := errors.Join(err, sub.close()); err != nil {
-			return nil, err
+		for _, name := range n.names {
+			child := n.children[name]
+			fi, lookErr := at.Lstat(name)
+			there := &fi
+			if errors.Is(lookErr, fs.ErrNotExist) {
+				there, lookErr = nil, nil
+			}
+			if err = lookErr; err == nil {
+				err = visit(n, at, child, there)
+			}
+			if err != nil {
+				break
+			}
+			if there != nil && child.dir {
+				queue = append(queue, child)
+			}
+		}
+		if err := errors.Join(err, at.Close()); err != nil {
+			return err
 		}
 	}
-	return made, nil
+	return nil
 }
 
 // wantFile says what is wrong with what stands where a file is to be put. A link is replaced, like a file.
-func wantFile(path string, fi fs.FileInfo) error {
-	switch mode := fi.Mode(); {
+func wantFile(path string, mode fs.FileMode) error {
+	switch {
 	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
 		return nil
 	case mode.IsDir():
 		return &fs.PathError{Op: "put", Path: path, Err: syscall.EISDIR}
 	default:
-		return &ConfinementError{Path: path, Why: "is " + describe(mode)}
+		return &guard.ConfinementError{Path: path, Why: "is " + guard.Describe(mode)}
 	}
+}
+
+// refusal says why a path may not be used; empty when it may.
+func refusal(path string) string {
+	var confined *guard.ConfinementError
+	if errors.As(guard.CheckPath(path), &confined) {
+		return confined.Why
+	}
+	return ""
+}
+
+// about words an error about a path as the caller knows it, and not by the way it was reached.
+func about(op, path string, err error) error {
+	var inner *fs.PathError
+	if errors.As(err, &inner) {
+		return &fs.PathError{Op: op, Path: path, Err: inner.Err}
+	}
+	return err
 }
