@@ -80,9 +80,7 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 		return Discarded{}, err
 	}
 	defer vacated.Close()
-	if err := r.settle(ctx, entry.ID); err != nil {
-		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
-	}
+	r.settle(ctx, entry.ID)
 	since := time.Now()
 	if already { // nobody knows when the one that was interrupted began
 		since = time.Time{}

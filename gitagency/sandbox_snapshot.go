@@ -62,7 +62,9 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 		return Snapshot{}, err
 	}
 	defer cancel()
-	if err := upload.Recover(ctx, place.Tree, -1); err != nil { // what is half put is no state
+	if err := upload.Recover(ctx, place.Tree, -1); is[*upload.LeftError](err) {
+		s.repo.warn("sandbox %s: %v", s.ID, err)
+	} else if err != nil { // what is half put is no state
 		return Snapshot{}, err
 	}
 	snapshot, err := s.take(ctx, repo, place.base, req.Message)

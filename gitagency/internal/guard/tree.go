@@ -49,8 +49,22 @@ func OpenTree(path string) (*Tree, error) {
 // Close gives the handle back.
 func (t *Tree) Close() error { return t.root.Close() }
 
-// Carries is Marker.In for an open tree.
-func (t *Tree) Carries(m Marker) (bool, error) { return m.in(t.root.Lstat) }
+// Carries is Marker.In for an open tree. Whoever took his own permissions on the directory of the marker away
+// has not taken the marker away: he gets them back.
+func (t *Tree) Carries(m Marker) (bool, error) {
+	is, err := m.in(t.root.Lstat)
+	if !errors.Is(err, fs.ErrPermission) {
+		return is, err
+	}
+	top, topErr := t.Top()
+	if topErr != nil {
+		return false, err
+	}
+	if errors.Join(top.Widen(Dir), top.Close()) != nil {
+		return false, err
+	}
+	return m.in(t.root.Lstat)
+}
 
 // Directory opens a directory of the tree to stand in and says where that is. The path is relative to the
 // tree or an absolute one that leads into it; links on the way count for where they lead. The handle is

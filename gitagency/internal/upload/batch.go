@@ -300,12 +300,14 @@ func (b *batch) check(top *guard.Folder) (made []*node, err error) {
 
 // existing visits the children of every directory of the batch that is in the tree, with what stands in their
 // place there. However deep it goes, one directory is open at a time.
-func (b *batch) existing(top *guard.Folder, visit func(n *node, at *guard.Folder, child *node, there *guard.Info) error) error {
-	queue := []*node{b.top}
-	for len(queue) > 0 {
-		n := queue[0]
-		queue = queue[1:]
-		at, err := top.Find(n.path)
+func (b *batch) existing(top *guard.Folder, visit func(n *node, at *guard.Folder, child *node, there *guard.Info) error) (err error) {
+	c := cursor{top: top, find: (*guard.Folder).Find}
+	defer func() { err = errors.Join(err, c.close()) }()
+	stack := []*node{b.top}
+	for len(stack) > 0 {
+		n := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		at, err := c.to(n.path)
 		if err != nil {
 			return err
 		}
@@ -316,18 +318,15 @@ func (b *batch) existing(top *guard.Folder, visit func(n *node, at *guard.Folder
 			if errors.Is(lookErr, fs.ErrNotExist) {
 				there, lookErr = nil, nil
 			}
-			if err = lookErr; err == nil {
-				err = visit(n, at, child, there)
+			if lookErr != nil {
+				return lookErr
 			}
-			if err != nil {
-				break
+			if err := visit(n, at, child, there); err != nil {
+				return err
 			}
 			if there != nil && child.dir {
-				queue = append(queue, child)
+				stack = append(stack, child)
 			}
-		}
-		if err := errors.Join(err, at.Close()); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -463,64 +463,6 @@ func TestAPutThatLivesIsNotTakenForDead(t *testing.T) {
 	}
 }
 
-func identityOf(t *testing.T, path string) identity {
-	t.Helper()
-	fi, err := os.Lstat(path)
-	must(t, err)
-	st := fi.Sys().(*syscall.Stat_t)
-	return identity{Device: uint64(st.Dev), Inode: st.Ino, Modified: fi.ModTime().UnixNano()}
-}
-
-// An agent can write what we go by. It must not get us to do what it could not do itself.
-func TestAForgedStageReachesNothing(t *testing.T) {
-	t.Parallel()
-	tree, outside := newTree(t)
-	git := write(t, "gitdir: x", tree.Path, ".git")
-	secret := identityOf(t, filepath.Join(outside, "file"))
-	gitFile := identityOf(t, git)
-	marker := identityOf(t, guard.Sandbox.Path(tree.Path))
-	entry := func(path string, id identity) string {
-		return fmt.Sprintf(`{"made":[{"path":%q,"dev":%d,"ino":%d,"mtime":%d}]}`, path, id.Device, id.Inode, id.Modified)
-	}
-	link(t, outside, tree.Path, "out")
-	before, out := state(t, tree.Path), state(t, outside)
-	agency := filepath.Join(tree.Path, guard.Dir)
-	for name, forge := range map[string]func(){
-		"a path that leads up":  func() { write(t, entry("../outside/file", secret), agency, "put-x", planName) },
-		"a path through a link": func() { write(t, entry("out/file", secret), agency, "put-x", planName) },
-		"git":                   func() { write(t, entry(".git", gitFile), agency, "put-x", planName) },
-		"marker":                func() { write(t, entry(".agency/SANDBOX_MARKER", marker), agency, "put-x", planName) },
-		"a pipe":                func() { fifo(t, agency, "put-x", planName) },
-		"a link":                func() { link(t, filepath.Join(outside, "file"), agency, "put-x", planName) },
-		"nonsense":              func() { write(t, `{"made":[{"path":7}]}`, agency, "put-x", planName) },
-		"old of another name": func() {
-			write(t, "evil", agency, "put-x", asideName, ".git")
-			write(t, "evil", agency, "put-x", asideName, ".agency", "INTEGRATION_MARKER")
-			write(t, "evil", agency, "put-x", asideName, "out", "evil")
-		},
-		"old that is a link":         func() { mkdir(t, agency, "put-x"); link(t, outside, agency, "put-x", asideName) },
-		"no permissions":             func() { must(t, os.Chmod(mkdir(t, agency, "put-x"), 0)) },
-		"a plan that is a directory": func() { mkdir(t, agency, "put-x", planName) },
-	} {
-		forge()
-		if err := Recover(t.Context(), tree, -1); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		must(t, os.RemoveAll(filepath.Join(agency, "put-x")))
-		if after := state(t, tree.Path); after != before {
-			t.Fatalf("%s: the tree changed:\n%s\n%s", name, before, after)
-		}
-		if state(t, outside) != out {
-			t.Fatalf("%s: something happened outside", name)
-		}
-	}
-	link(t, outside, agency, "put-y")
-	must(t, put(t, tree, text("x", "")))
-	if state(t, outside) != out {
-		t.Error("something happened outside")
-	}
-}
-
 func TestASourceThatFailsOrHangsFailsThePut(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)

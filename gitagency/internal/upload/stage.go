@@ -63,7 +63,9 @@ type stageJob struct {
 
 // stageDirs makes the directories of the batch, and submits their files. However deep it goes, one directory is
 // open at a time.
-func (p *putting) stageDirs(ctx context.Context, submit func(*guard.Folder, []*node)) error {
+func (p *putting) stageDirs(ctx context.Context, submit func(*guard.Folder, []*node)) (err error) {
+	c := cursor{top: p.fresh, find: (*guard.Folder).Find}
+	defer func() { err = errors.Join(err, c.close()) }()
 	for n := range p.batch.top.all {
 		if !n.dir {
 			continue
@@ -71,9 +73,9 @@ func (p *putting) stageDirs(ctx context.Context, submit func(*guard.Folder, []*n
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		in, err := p.fresh.Find(n.path)
+		in, err := c.to(n.path)
 		if err == nil {
-			err = errors.Join(stageDir(n, in, submit), in.Close())
+			err = stageDir(n, in, submit)
 		}
 		if err != nil {
 			return err

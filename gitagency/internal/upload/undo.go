@@ -50,6 +50,34 @@ func (e *LeftError) Error() string {
 
 func (e *LeftError) Unwrap() error { return e.Err }
 
+// Rescue moves what killed puts had replaced, and Recover could not put back, to the top of the tree, each to a
+// directory named after its put, and says how many files and which directories that is. It is for a tree that is
+// about to go, of which everything but .agency is kept.
+func Rescue(ctx context.Context, tree *guard.Tree) (files int, dirs []string, err error) {
+	p := &putting{tree: tree}
+	defer func() { err = errors.Join(err, p.close()) }()
+	if err := p.openAgency(); err != nil {
+		return 0, nil, unlessGone(err)
+	}
+	stages, err := p.stages()
+	errs := []error{err}
+	for _, name := range stages {
+		errs = append(errs, p.inDeadStage(ctx, name, func(stage *guard.Folder) error {
+			n := replaced(stage)
+			if _, err := stage.Lstat(doneName); err == nil || n == 0 {
+				return nil
+			}
+			dir := "replaced-by-" + name
+			if err := p.top.Writable(func() error { return stage.MoveAs(asideName, p.top, dir) }); err != nil {
+				return err
+			}
+			files, dirs = files+n, append(dirs, dir)
+			return nil
+		}))
+	}
+	return files, dirs, errors.Join(errs...)
+}
+
 // takeBack undoes what was placed so far.
 func (p *putting) takeBack() error {
 	err := errors.Join(p.unmake(p.entries()), p.restore(p.aside))
@@ -153,11 +181,12 @@ func (p *putting) restore(aside *guard.Folder) error {
 // However deep it goes, one directory is open at a time.
 func eachAside(aside *guard.Folder, find func(*guard.Folder, string) (*guard.Folder, error), visit func(in *guard.Folder, dir, name string) error) error {
 	var errs []error
-	queue := []string{"."}
-	for len(queue) > 0 {
-		dir := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
-		in, err := find(aside, dir)
+	c := cursor{top: aside, find: find}
+	stack := []string{"."}
+	for len(stack) > 0 {
+		dir := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		in, err := c.to(dir)
 		if err != nil {
 			errs = append(errs, unlessGone(err))
 			continue
@@ -171,14 +200,13 @@ func eachAside(aside *guard.Folder, find func(*guard.Folder, string) (*guard.Fol
 				errs = append(errs, unlessGone(err))
 			case refusal(name) != "" || refusal(there) != "":
 			case fi.Mode.IsDir():
-				queue = append(queue, there)
+				stack = append(stack, there)
 			default:
 				errs = append(errs, visit(in, dir, name))
 			}
 		}
-		errs = append(errs, in.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.close())...)
 }
 
 // unlessGone is an error, unless it says that there is no such directory.
