@@ -118,6 +118,13 @@ func newBatch(tree *guard.Tree, files []File) (*batch, error) {
 		}
 		slices.Sort(n.names)
 	}
+	for n := range b.top.all {
+		if n.file != nil && n.file.Mode.Type() == fs.ModeSymlink {
+			if err := b.checkWay(n); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return b, nil
 }
 
@@ -189,13 +196,82 @@ func (b *batch) add(f *File, clean string) error {
 	return nil
 }
 
-// checkLink makes sure that a symbolic link stays inside: by names that may be used, and up no further than
-// the top. Going up again after going down could lead anywhere, if on the way down there is a link.
+// refuseLink says what is wrong with where a symbolic link leads.
+func refuseLink(n *node, why string) error {
+	return &guard.ConfinementError{Path: n.given, Why: "is a symbolic link to " + guard.Quoted(string(n.file.Content)) + ", which " + why}
+}
+
+// checkWay makes sure that a symbolic link stays inside on the whole way that it leads, through links of the
+// batch and of the tree.
+func (b *batch) checkWay(n *node) error {
+	const most = 40 // links, as many as the kernel follows
+	at, way := dirOf(n.path), strings.Split(string(n.file.Content), "/")
+	for links := 0; len(way) > 0; {
+		name := way[0]
+		way = way[1:]
+		switch {
+		case name == "" || name == ".":
+			continue
+		case name == ".." && len(at) == 0:
+			return refuseLink(n, "leads out of the sandbox")
+		case name == "..":
+			at = at[:len(at)-1]
+			continue
+		}
+		at = append(slices.Clip(at), name)
+		target, isLink, err := b.linkAt(strings.Join(at, "/"))
+		if err != nil {
+			return err
+		}
+		if !isLink {
+			continue
+		}
+		if links++; links > most {
+			return refuseLink(n, "leads in a circle")
+		}
+		at = at[:len(at)-1]
+		if below, inside := strings.CutPrefix(target, b.tree.Path+"/"); inside || target == b.tree.Path {
+			at, target = nil, strings.TrimPrefix(below, b.tree.Path)
+		} else if strings.HasPrefix(target, "/") {
+			return refuseLink(n, "goes through a link out of the sandbox, "+guard.Quoted(name))
+		}
+		way = append(strings.Split(target, "/"), way...)
+	}
+	if there := strings.Join(at, "/"); there != "" && refusal(there) != "" {
+		return refuseLink(n, "leads to "+guard.Quoted(there)+", which "+refusal(there))
+	}
+	return nil
+}
+
+// dirOf are the directories that a path lies in.
+func dirOf(name string) []string {
+	names := strings.Split(name, "/")
+	return names[:len(names)-1]
+}
+
+// linkAt says where the link at a path leads when all is put, and whether there is one. No link is on the way.
+func (b *batch) linkAt(at string) (target string, isLink bool, err error) {
+	if n := b.top.find(at); n != nil && !n.dir {
+		return string(n.file.Content), n.file.Mode.Type() == fs.ModeSymlink, nil
+	}
+	fi, err := b.tree.Lstat(at)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG):
+		return "", false, nil
+	case err != nil:
+		return "", false, err
+	case fi.Mode()&fs.ModeSymlink == 0:
+		return "", false, nil
+	}
+	target, err = b.tree.Readlink(at)
+	return target, true, err
+}
+
+// checkLink makes sure that a symbolic link may be what it says: by names that may be used, and up no further than
+// the top. Going up again after going down could lead anywhere, if on the way down there comes to be a link.
 func checkLink(n *node) error {
 	target := string(n.file.Content)
-	refuse := func(why string) error {
-		return &guard.ConfinementError{Path: n.given, Why: "is a symbolic link to " + guard.Quoted(target) + ", which " + why}
-	}
+	refuse := func(why string) error { return refuseLink(n, why) }
 	down, up := target, 0
 	for {
 		down = strings.TrimLeft(down, "/")
