@@ -140,7 +140,9 @@ func checkFile(f *File) (string, error) {
 		return "", &guard.ConfinementError{Path: f.Path, Why: "is " + guard.Describe(f.Mode)}
 	case f.Mode&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0:
 		return "", &guard.ConfinementError{Path: f.Path, Why: "has permissions beyond 0777"}
-	case kind != fs.ModeDir && (clean == "." || strings.HasSuffix(f.Path, "/") || strings.HasSuffix(f.Path, "/.")):
+	case kind != fs.ModeDir && clean != "." && strings.HasSuffix(f.Path, "/"):
+		return "", &guard.ConfinementError{Path: f.Path, Why: "ends like the name of a directory, and is a file"}
+	case kind != fs.ModeDir && (clean == "." || strings.HasSuffix(f.Path, "/.")):
 		return "", &fs.PathError{Op: "put", Path: f.Path, Err: syscall.EISDIR}
 	}
 	return clean, nil

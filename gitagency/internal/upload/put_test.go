@@ -194,7 +194,8 @@ func TestWhatIsInTheWayIsSaidAndLeftAlone(t *testing.T) {
 	}{
 		{text("dir", ""), syscall.EISDIR},
 		{text("dir/sub", ""), syscall.EISDIR},
-		{text("new/", ""), syscall.EISDIR},
+		{text("new/", ""), nil},
+		{text("new/.", ""), syscall.EISDIR},
 		{text(".", ""), syscall.EISDIR},
 		{text("file/x", ""), syscall.ENOTDIR},
 		{File{Path: "file", Mode: fs.ModeDir}, syscall.ENOTDIR},
