@@ -296,6 +296,24 @@ var ills = []ill{
 			w.t.Errorf("the record says %s", got)
 		}
 	}},
+	{code: "interrupted-put", risk: true, sweep: true, wreck: func(w *ward) { w.dies("put/done:before", "put", sweepID, "readme", "sub", ".") }, cured: func(w *ward) {
+		w.works()
+		if w.read(filepath.Join(w.tree, "readme")) == w.read(filepath.Join(w.repo, "readme")) {
+			w.t.Error("what was put is still there")
+		}
+	}},
+	{code: "interrupted-put", wreck: func(w *ward) { w.dies("put/stage:after", "put", sweepID, "readme", "new") }, cured: func(w *ward) {
+		w.works()
+		if exists(filepath.Join(w.tree, "new")) {
+			w.t.Error("it was put after all")
+		}
+	}},
+	{code: "interrupted-put", wreck: func(w *ward) { w.dies("put/done:after", "put", sweepID, "readme", "sub/one") }, cured: func(w *ward) {
+		w.works()
+		if w.read(filepath.Join(w.tree, "sub", "one")) != w.read(filepath.Join(w.repo, "readme")) {
+			w.t.Error("what was done did not stay")
+		}
+	}},
 	{code: "half-discarded", wreck: func(w *ward) { w.dies("discard/record:before", "discard", sweepID) }, cured: func(w *ward) { w.works() }},
 	{code: "interrupted-archive", id: sweepWorktree, risk: true, wreck: func(w *ward) {
 		w.dies("worktree rm/tree:before", "worktree", "rm", "wt", "--force")

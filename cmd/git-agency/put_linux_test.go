@@ -63,6 +63,28 @@ func TestAPutKilledAtAnyChangeOfTheDiskHappenedOrDidNot(t *testing.T) {
 	}
 }
 
+func TestDoctorDoesNotTakeAPutThatLivesForOneThatWasKilled(t *testing.T) {
+	t.Parallel()
+	l, _, _ := newPutLab(t)
+	wait := filepath.Join(l.dir, "home", "wait")
+	for _, point := range []string{"put/stage:after", "put/place readme:after"} {
+		env := append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=wait", "TEST_WAIT="+wait)
+		s := l.onTerminal(80, env, "git-agency", "put", sweepID, "readme", ".")
+		if !waitFor(wait) {
+			t.Fatal(s.seen())
+		}
+		if found := l.findings(); len(found) > 0 {
+			t.Errorf("%s: %+v", point, found)
+		}
+		if err := os.Remove(wait); err != nil {
+			t.Fatal(err)
+		}
+		if o := s.ends(); o.code != 0 {
+			t.Errorf("%s: ended with %d: %q", point, o.code, o.stdout)
+		}
+	}
+}
+
 func TestALongPutSaysHowFarItIsOnATerminal(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newPutLab(t)

@@ -50,6 +50,77 @@ func (e *LeftError) Error() string {
 
 func (e *LeftError) Unwrap() error { return e.Err }
 
+// Interrupted is a put that was killed and not undone yet.
+type Interrupted struct {
+	Stage    string // its path
+	Replaced bool   // it holds files that it had replaced
+}
+
+// Find lists what Recover would deal with. It changes nothing, and waits for nobody: while somebody puts, there is
+// nothing to be said.
+func Find(ctx context.Context, tree *guard.Tree) (found []Interrupted, err error) {
+	p := &putting{tree: tree}
+	defer func() { err = errors.Join(err, p.close()) }()
+	if p.top, err = tree.Top(); err != nil {
+		return nil, err
+	}
+	if p.agency, err = p.top.Enter(guard.Dir); err != nil {
+		return nil, unlessGone(err)
+	}
+	stages, err := p.stages()
+	if len(stages) == 0 || err != nil {
+		return nil, err
+	}
+	var alive *lock.TimeoutError
+	if err := p.lock(ctx, 0); errors.As(err, &alive) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	for _, name := range stages {
+		there := Interrupted{Stage: path.Join(tree.Path, guard.Dir, name)}
+		stage, err := p.agency.Enter(name)
+		switch {
+		case errors.Is(err, fs.ErrPermission): // it takes changing something to look into it
+			there.Replaced = true
+		case err != nil:
+			if err := unlessGone(err); err != nil {
+				return found, err
+			}
+			continue
+		default:
+			dead, err := isDead(ctx, stage)
+			if err == nil && dead {
+				_, notDone := stage.Lstat(doneName)
+				there.Replaced = notDone != nil && replaced(stage) > 0
+			}
+			if err := errors.Join(err, stage.Close()); err != nil {
+				return found, err
+			}
+			if !dead {
+				continue
+			}
+		}
+		found = append(found, there)
+	}
+	return found, nil
+}
+
+// isDead reports whether the owner of a stage is gone.
+func isDead(ctx context.Context, stage *guard.Folder) (bool, error) {
+	handle, err := stage.Handle()
+	if err != nil {
+		return false, err
+	}
+	var alive *lock.TimeoutError
+	if err := lock.ClearOpen(ctx, handle, 0); errors.As(err, &alive) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return true, handle.Close()
+}
+
 // Rescue moves what killed puts had replaced, and Recover could not put back, to the top of the tree, each to a
 // directory named after its put, and says how many files and which directories that is. It is for a tree that is
 // about to go, of which everything but .agency is kept.
