@@ -29,8 +29,14 @@ type File struct {
 
 // UploadRequest says what to put into a sandbox.
 type UploadRequest struct {
-	Files    []File                // required
-	Progress func(done, total int) // hears how many files are written, never two at a time; may be nil
+	Files    []File               // required
+	Progress func(UploadProgress) // hears how much is written, never two at a time; may be nil
+}
+
+// UploadProgress is how far an upload is.
+type UploadProgress struct {
+	Files, Total int   // how many files are written, and how many there are
+	Bytes        int64 // written so far
 }
 
 // UploadFiles puts files into the sandbox, all of them or none; see Upload.
@@ -63,7 +69,11 @@ func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
 	for i, f := range req.Files {
 		files[i] = upload.File(f)
 	}
-	if err := upload.Put(ctx, site.Tree, s.repo.begin("put"), files, req.Progress); err != nil {
+	var progress func(upload.Progress)
+	if req.Progress != nil {
+		progress = func(p upload.Progress) { req.Progress(UploadProgress(p)) }
+	}
+	if err := upload.Put(ctx, site.Tree, s.repo.begin("put"), files, progress); err != nil {
 		return fmt.Errorf("put files into %s: %w", s.ID, err)
 	}
 	event := putEvent{s.repo.now(), "put", 0}

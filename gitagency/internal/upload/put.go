@@ -40,8 +40,8 @@ const (
 // Put puts files into the tree, all of them or, when anything fails or ctx ends, none: then the tree is as it
 // was, down to the inodes. What is in the way of a file is replaced and never written to, so that a
 // link that leads out, or a second name elsewhere, does no harm. The steps of tx are its own, and rolled back
-// here, while nobody else moves anything. progress, if not nil, hears how many files are prepared.
-func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progress func(done, total int)) (err error) {
+// here, while nobody else moves anything. progress, if not nil, hears how much is prepared.
+func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progress func(Progress)) (err error) {
 	p := &putting{tree: tree, progress: progress}
 	defer func() {
 		if err != nil {
@@ -79,10 +79,16 @@ func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progr
 	return nil
 }
 
+// Progress is how far a put is, as the library's UploadProgress says it.
+type Progress struct {
+	Files, Total int
+	Bytes        int64
+}
+
 // putting is a put under way.
 type putting struct {
 	tree     *guard.Tree
-	progress func(done, total int)
+	progress func(Progress)
 
 	batch  *batch
 	top    *guard.Folder // the tree

@@ -21,7 +21,16 @@ func (p *putting) stageAll(ctx context.Context) error {
 	jobs := make(chan stageJob)
 	var workers sync.WaitGroup
 	var mu sync.Mutex
-	done := 0
+	so := Progress{Total: p.batch.nodes}
+	report := func(files int, bytes int64) {
+		if p.progress == nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		so.Files, so.Bytes = so.Files+files, so.Bytes+bytes
+		p.progress(so)
+	}
 	for range max(2, runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			buffer := make([]byte, 128<<10)
@@ -30,16 +39,11 @@ func (p *putting) stageAll(ctx context.Context) error {
 					if ctx.Err() != nil {
 						break
 					}
-					if err := stageFile(ctx, j.in, n, buffer); err != nil {
+					if err := stageFile(ctx, j.in, n, buffer, func(written int64) { report(0, written) }); err != nil {
 						cancel(err)
 						break
 					}
-					mu.Lock()
-					done++
-					if p.progress != nil {
-						p.progress(done, p.batch.nodes)
-					}
-					mu.Unlock()
+					report(1, 0)
 				}
 				if err := j.in.Close(); err != nil {
 					cancel(err)
@@ -127,7 +131,7 @@ func stageChild(n *node, in *guard.Folder) (err error) {
 }
 
 // stageFile writes one file or link.
-func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte) (err error) {
+func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte, written func(int64)) (err error) {
 	if n.file.Mode.Type() == fs.ModeSymlink {
 		if err := in.Symlink(string(n.file.Content), n.name); err != nil {
 			return about("put", n.path, err)
@@ -154,7 +158,7 @@ func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte) (e
 		return about("put", n.path, err)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	if err := transfer(ctx, to, from, buffer); err != nil {
+	if err := transfer(ctx, to, from, buffer, written); err != nil {
 		return fmt.Errorf("put %s: %w", n.path, err)
 	}
 	fi, err := in.Lstat(n.name)
@@ -166,7 +170,7 @@ func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte) (e
 }
 
 // transfer copies until the end, or until ctx ends.
-func transfer(ctx context.Context, to io.Writer, from io.Reader, buffer []byte) error {
+func transfer(ctx context.Context, to io.Writer, from io.Reader, buffer []byte, written func(int64)) error {
 	for {
 		n, err := from.Read(buffer)
 		if cause := context.Cause(ctx); cause != nil {
@@ -176,6 +180,7 @@ func transfer(ctx context.Context, to io.Writer, from io.Reader, buffer []byte) 
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return err
 			}
+			written(int64(n))
 		}
 		if err == io.EOF {
 			return nil
