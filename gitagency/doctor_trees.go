@@ -246,7 +246,13 @@ func (x *examination) markers(s subject) {
 	marked, err := s.marker.In(s.tree)
 	if err == nil && !marked {
 		x.found(Finding{Code: "missing-marker", ID: s.id, Path: s.marker.Path(s.tree), What: "the marker that says what the directory is"},
-			func(context.Context) error { _, err := s.marker.Write(s.tree); return err })
+			func(context.Context) error {
+				if s.marker == guard.Sandbox {
+					return s.marker.Restore(s.tree)
+				}
+				_, err := s.marker.Write(s.tree) // what is there is a person's
+				return err
+			})
 	}
 	if wrong, err := guard.Integration.In(s.tree); s.marker == guard.Sandbox && err == nil && wrong {
 		path := guard.Integration.Path(s.tree)

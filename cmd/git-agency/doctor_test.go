@@ -334,6 +334,16 @@ var ills = []ill{
 		w.dies("worktree rm/record:before", "worktree", "rm", "wt", "--force")
 	}, cured: func(w *ward) { w.agency("start", "wt") }},
 	{code: "missing-marker", wreck: func(w *ward) { w.remove(filepath.Join(w.tree, ".agency")) }, cured: func(w *ward) { w.works() }},
+	{code: "missing-marker", wreck: func(w *ward) { // and something is where its directory was
+		w.remove(filepath.Join(w.tree, ".agency"))
+		w.write(filepath.Join(w.tree, ".agency"), "mine\n")
+	}, cured: func(w *ward) {
+		w.works()
+		if got := w.read(filepath.Join(w.tree, "was-agency-1")); got != "mine\n" {
+			w.t.Errorf("what was there holds %q", got)
+		}
+		w.agency("exec", sweepID, "--", "true")
+	}},
 	{code: "missing-marker", id: sweepWorktree, wreck: func(w *ward) { w.remove(filepath.Join(w.worktree(), ".agency")) }, cured: func(w *ward) { w.agency("start", "wt") }},
 	{code: "wrong-marker", wreck: func(w *ward) { w.write(filepath.Join(w.tree, ".agency", "INTEGRATION_MARKER"), "") }},
 	{code: "foreign-tree", risk: true, wreck: func(w *ward) {
