@@ -83,9 +83,7 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	defer vacant.close()
-	if err := r.settle(ctx, entry.ID); err != nil {
-		r.warn("what a killed put left in %s: %v", entry.ID, err)
-	}
+	r.settle(ctx, entry.ID)
 	since := time.Now()
 	if already { // nobody knows when the one that was interrupted began
 		since = time.Time{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -12,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
 // vacancy is a sandbox in which nobody is at work, and which nobody enters before it is closed.
@@ -130,19 +132,32 @@ func (r *Repository) mayVacate(ctx context.Context, repo *git.Repo, s git.Snapsh
 }
 
 // settle takes back what a killed put left half done in a sandbox that is about to be captured: what it had
-// set aside lies where no capture looks.
-func (r *Repository) settle(ctx context.Context, id string) error {
+// set aside lies where no capture looks. Nothing that is in a sandbox keeps it from being discarded, so what
+// goes wrong is only said; files that cannot go back to where they were are moved to where they are captured.
+func (r *Repository) settle(ctx context.Context, id string) {
 	path := r.store.SandboxTreePath(r.ID, id)
 	if !store.IsDir(path) {
-		return nil
+		return
 	}
 	tree, err := guard.OpenTree(path)
 	if err != nil {
-		return err
+		r.warn("sandbox %s: %v", id, err)
+		return
 	}
 	timeout, err := r.lockTimeout()
 	if err == nil {
-		err = tree.Recover(ctx, timeout)
+		err = upload.Recover(ctx, tree, timeout)
 	}
-	return errors.Join(err, tree.Close())
+	if is[*upload.LeftError](err) {
+		r.warn("sandbox %s: %v", id, err)
+		var kept int
+		var dirs []string
+		kept, dirs, err = upload.Rescue(ctx, tree)
+		if kept > 0 {
+			r.warn("sandbox %s: files that an interrupted put replaced are kept in %s (%d)", id, strings.Join(dirs, ", "), kept)
+		}
+	}
+	if err := errors.Join(err, tree.Close()); err != nil {
+		r.warn("sandbox %s: %v", id, err)
+	}
 }

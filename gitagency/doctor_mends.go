@@ -129,9 +129,7 @@ func (x *examination) salvage(ctx context.Context, s subject, why string) error 
 	if vacant.commands > 0 {
 		x.warn("commands that ran in %s were ended: %d", s.id, vacant.commands)
 	}
-	if err := x.settle(ctx, s.id); err != nil {
-		x.warn("what a killed put left in %s: %v", s.id, err)
-	}
+	x.settle(ctx, s.id)
 	if snapshot.Onto, err = x.kept(ctx, x.repo, s.id); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package gitagency
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
 // sandboxes looks at every invocation.
@@ -38,6 +40,7 @@ func (x *examination) sandboxes(ctx context.Context) error {
 			x.endedSandbox(s, e)
 		default:
 			x.halfEnded(s, "half-discarded")
+			x.puts(ctx, s)
 			x.wholeTree(ctx, s, "it counts as discarded; its files are kept as "+trashRef(e.ID), x.discardAway(e))
 		}
 	}
@@ -243,7 +246,13 @@ func (x *examination) markers(s subject) {
 	marked, err := s.marker.In(s.tree)
 	if err == nil && !marked {
 		x.found(Finding{Code: "missing-marker", ID: s.id, Path: s.marker.Path(s.tree), What: "the marker that says what the directory is"},
-			func(context.Context) error { _, err := s.marker.Write(s.tree); return err })
+			func(context.Context) error {
+				if s.marker == guard.Sandbox {
+					return s.marker.Restore(s.tree)
+				}
+				_, err := s.marker.Write(s.tree) // what is there is a person's
+				return err
+			})
 	}
 	if wrong, err := guard.Integration.In(s.tree); s.marker == guard.Sandbox && err == nil && wrong {
 		path := guard.Integration.Path(s.tree)
@@ -252,6 +261,38 @@ func (x *examination) markers(s subject) {
 			Mend: "rm " + ShellWord(path),
 		}, nil)
 	}
+}
+
+// puts looks for puts that were killed.
+func (x *examination) puts(ctx context.Context, s subject) {
+	interrupted, err := inTree(s.tree, func(tree *guard.Tree) ([]upload.Interrupted, error) { return upload.Find(ctx, tree) })
+	if err != nil { // what is wrong with a tree that cannot be opened is said elsewhere
+		return
+	}
+	for _, put := range interrupted {
+		x.found(Finding{
+			Code: "interrupted-put", ID: s.id, Path: put.Stage, AtRisk: put.Replaced,
+			What: "files were being put into it when somebody was killed",
+		}, func(ctx context.Context) error {
+			timeout, err := x.lockTimeout()
+			if err != nil {
+				return err
+			}
+			_, err = inTree(s.tree, func(tree *guard.Tree) (bool, error) { return true, upload.Recover(ctx, tree, timeout) })
+			return err
+		})
+	}
+}
+
+// inTree does something in a tree.
+func inTree[T any](path string, do func(*guard.Tree) (T, error)) (T, error) {
+	tree, err := guard.OpenTree(path)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	result, err := do(tree)
+	return result, errors.Join(err, tree.Close())
 }
 
 // halfEnded is a ref that was to keep what goes, of something that did not go after all.

@@ -27,6 +27,7 @@ var floors = []struct {
 	{3, "gitagency", nil},
 
 	{2, "gitagency/internal/changeset", nil},
+	{2, "gitagency/internal/upload", nil},
 	{2, "gitagency/internal/confine", nil},
 	{2, "gitagency/internal/runner", nil},
 

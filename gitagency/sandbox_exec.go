@@ -16,6 +16,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
 // ExecOptions says what to run in a sandbox, and how.
@@ -92,8 +93,8 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	}
 	defer site.close()
 	// What a killed put left is taken back first; one that is under way is nobody's business here.
-	if err := site.Recover(ctx, 0); err != nil && !is[*LockTimeoutError](err) {
-		return ExecResult{}, err
+	if err := upload.Recover(ctx, site.Tree, 0); err != nil && !is[*LockTimeoutError](err) {
+		s.repo.warn("sandbox %s: %v", s.ID, err)
 	}
 	dir, path, err := site.Directory(opts.Cwd)
 	if err != nil {

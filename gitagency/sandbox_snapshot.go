@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
 // Snapshot is the state of a sandbox at one moment, as a commit that never changes. Its tree is what was on
@@ -61,7 +62,9 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 		return Snapshot{}, err
 	}
 	defer cancel()
-	if err := place.Recover(ctx, -1); err != nil { // what is half put is no state
+	if err := upload.Recover(ctx, place.Tree, -1); is[*upload.LeftError](err) {
+		s.repo.warn("sandbox %s: %v", s.ID, err)
+	} else if err != nil { // what is half put is no state
 		return Snapshot{}, err
 	}
 	snapshot, err := s.take(ctx, repo, place.base, req.Message)

@@ -4,19 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
 // File is something to put into a sandbox: a regular file, a directory or a symbolic link.
-type File = guard.File
+type File struct {
+	Path string // relative to the top of the sandbox; directories on the way are made
+
+	// Content is what a file holds, or where a symbolic link leads.
+	Content []byte
+
+	// Open is asked instead of Content, once and only when it is the file's turn.
+	Open func() (io.ReadCloser, error)
+
+	// Mode has the type, one of regular, fs.ModeDir and fs.ModeSymlink, and the permissions, which are set
+	// whatever the umask says. Without any they are 0644, of a directory 0755. A directory that is there
+	// already keeps its own.
+	Mode fs.FileMode
+}
 
 // UploadRequest says what to put into a sandbox.
 type UploadRequest struct {
-	Files    []File                // required
-	Progress func(done, total int) // hears how many files are written, never two at a time; may be nil
+	Files    []File               // required
+	Progress func(UploadProgress) // hears how much is written, never two at a time; may be nil
+}
+
+// UploadProgress is how far an upload is.
+type UploadProgress struct {
+	Files, Total int   // how many files are written, and how many there are
+	Bytes        int64 // written so far
 }
 
 // UploadFiles puts files into the sandbox, all of them or none; see Upload.
@@ -45,7 +65,15 @@ func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
 			s.repo.warn("sandbox %s: %v", s.ID, e)
 		}
 	}()
-	if err := site.Put(ctx, s.repo.begin("put"), req.Files, req.Progress); err != nil {
+	files := make([]upload.File, len(req.Files))
+	for i, f := range req.Files {
+		files[i] = upload.File(f)
+	}
+	var progress func(upload.Progress)
+	if req.Progress != nil {
+		progress = func(p upload.Progress) { req.Progress(UploadProgress(p)) }
+	}
+	if err := upload.Put(ctx, site.Tree, s.repo.begin("put"), files, progress); err != nil {
 		return fmt.Errorf("put files into %s: %w", s.ID, err)
 	}
 	event := putEvent{s.repo.now(), "put", 0}

@@ -55,7 +55,7 @@ func uploadLab(t *testing.T) *Sandbox {
 func TestFilesAreUploadedRelativeToTheSandbox(t *testing.T) {
 	t.Parallel()
 	s := uploadLab(t)
-	var seen []int
+	var last UploadProgress
 	err := s.Upload(t.Context(), UploadRequest{
 		Files: []File{
 			{Path: "test.txt", Content: []byte("hello")},
@@ -63,7 +63,7 @@ func TestFilesAreUploadedRelativeToTheSandbox(t *testing.T) {
 			{Path: "empty", Mode: fs.ModeDir},
 			{Path: "bin/link", Content: []byte("../test.txt"), Mode: fs.ModeSymlink},
 		},
-		Progress: func(done, total int) { seen = append(seen, done, total) },
+		Progress: func(p UploadProgress) { last = p },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,8 +74,8 @@ func TestFilesAreUploadedRelativeToTheSandbox(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(s.WorkDir(), "bin", "run")); err != nil || info.Mode() != 0o755 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if len(seen) != 6 || seen[4] != 3 || seen[5] != 3 {
-		t.Errorf("progress was %v", seen)
+	if last != (UploadProgress{Files: 3, Total: 3, Bytes: 15}) {
+		t.Errorf("progress ended with %+v", last)
 	}
 	events, err := os.ReadFile(filepath.Join(s.repo.store.InvocationDir(s.repo.ID, s.ID), "events.jsonl"))
 	if err != nil || !strings.HasSuffix(string(events), `"event":"put","files":3}`+"\n") {

@@ -296,6 +296,24 @@ var ills = []ill{
 			w.t.Errorf("the record says %s", got)
 		}
 	}},
+	{code: "interrupted-put", risk: true, sweep: true, wreck: func(w *ward) { w.dies("put/done:before", "put", sweepID, "readme", "sub", ".") }, cured: func(w *ward) {
+		w.works()
+		if w.read(filepath.Join(w.tree, "readme")) == w.read(filepath.Join(w.repo, "readme")) {
+			w.t.Error("what was put is still there")
+		}
+	}},
+	{code: "interrupted-put", wreck: func(w *ward) { w.dies("put/stage:after", "put", sweepID, "readme", "new") }, cured: func(w *ward) {
+		w.works()
+		if exists(filepath.Join(w.tree, "new")) {
+			w.t.Error("it was put after all")
+		}
+	}},
+	{code: "interrupted-put", wreck: func(w *ward) { w.dies("put/done:after", "put", sweepID, "readme", "sub/one") }, cured: func(w *ward) {
+		w.works()
+		if w.read(filepath.Join(w.tree, "sub", "one")) != w.read(filepath.Join(w.repo, "readme")) {
+			w.t.Error("what was done did not stay")
+		}
+	}},
 	{code: "half-discarded", wreck: func(w *ward) { w.dies("discard/record:before", "discard", sweepID) }, cured: func(w *ward) { w.works() }},
 	{code: "interrupted-archive", id: sweepWorktree, risk: true, wreck: func(w *ward) {
 		w.dies("worktree rm/tree:before", "worktree", "rm", "wt", "--force")
@@ -316,6 +334,16 @@ var ills = []ill{
 		w.dies("worktree rm/record:before", "worktree", "rm", "wt", "--force")
 	}, cured: func(w *ward) { w.agency("start", "wt") }},
 	{code: "missing-marker", wreck: func(w *ward) { w.remove(filepath.Join(w.tree, ".agency")) }, cured: func(w *ward) { w.works() }},
+	{code: "missing-marker", wreck: func(w *ward) { // and something is where its directory was
+		w.remove(filepath.Join(w.tree, ".agency"))
+		w.write(filepath.Join(w.tree, ".agency"), "mine\n")
+	}, cured: func(w *ward) {
+		w.works()
+		if got := w.read(filepath.Join(w.tree, "was-agency-1")); got != "mine\n" {
+			w.t.Errorf("what was there holds %q", got)
+		}
+		w.agency("exec", sweepID, "--", "true")
+	}},
 	{code: "missing-marker", id: sweepWorktree, wreck: func(w *ward) { w.remove(filepath.Join(w.worktree(), ".agency")) }, cured: func(w *ward) { w.agency("start", "wt") }},
 	{code: "wrong-marker", wreck: func(w *ward) { w.write(filepath.Join(w.tree, ".agency", "INTEGRATION_MARKER"), "") }},
 	{code: "foreign-tree", risk: true, wreck: func(w *ward) {

@@ -108,6 +108,7 @@ func hints(err error) []string {
 		finding   *gitagency.FindingError
 		findings  *findingsError
 		noSandbox *gitagency.NotSandboxError
+		link      *linkError
 	)
 	switch {
 	case errors.As(err, &finding):
@@ -203,17 +204,24 @@ func hints(err error) []string {
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
 	case errors.Is(err, syscall.ENOSPC):
 		return []string{"the disk is full; nothing of this attempt was kept"}
-	case is[*linkError](err):
+	case errors.As(err, &link) && link.source != "":
+		return []string{
+			"a link is put as a link, so it must be relative and stay inside of the sandbox",
+			fmt.Sprintf("to put what it leads to, name that: \"$(realpath %s)\"", gitagency.ShellWord(link.source)),
+		}
+	case errors.As(err, &link):
 		return []string{
 			"a link is put as a link, so it must be relative and stay inside of the sandbox",
 			"to put what it leads to, make a copy without links first: 'cp -rL'",
 		}
+	case is[*sourceError](err):
+		return nil // what is wrong, and with what, was said
 	case is[*gitagency.ConfinementError](err):
 		return []string{"nothing was done; paths are relative to the sandbox, and .git and .agency are out of bounds in it"}
 	case is[*gitagency.OverdueError](err):
 		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency …'"}
-	case is[*sourceError](err):
-		return nil // what is wrong, and with what, was said
+	case errors.Is(err, fs.ErrPermission) && is[*putError](err):
+		return []string{"it is the sandbox where that is not allowed; 'git agency exec <id> -- chmod u+rwx <directory>' allows it"}
 	case errors.Is(err, fs.ErrPermission) && is[*setupError](err):
 		return []string{"run it as a user who may write there, or install elsewhere with --prefix"}
 	case errors.Is(err, fs.ErrPermission):

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -33,7 +34,7 @@ refused, and so are links that lead out, and whatever is neither file nor direct
 
 Exit status: 0 copied; 1 failed, nothing changed; 3 no such invocation; 4 broken; 5 refused for
 safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: changing(&cli.StringFlag{
+		Flags: waitingFor("whoever is discarding the sandbox", &cli.StringFlag{
 			Name: "json", Usage: "read `FILE`, or standard input for -: [{\"path\", \"content\" or \"content_base64\", \"mode\"}]",
 		}),
 		Action: func(c *cli.Context) error {
@@ -53,16 +54,22 @@ safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled ba
 			if err != nil {
 				return err
 			}
-			var files []gitagency.File
 			if c.IsSet("json") {
-				files, err = readFiles(c)
-			} else {
-				files, err = copies(c.Context, sandbox, args[1:len(args)-1], args[len(args)-1])
+				files, err := readFiles(c)
+				if err != nil {
+					return err
+				}
+				return withItem(t.put(c.Context, sandbox, files), files)
 			}
-			if err != nil {
+			sources, dest := args[1:len(args)-1], args[len(args)-1]
+			if slices.Contains(sources, "-") {
+				return asUsage(c, errors.New("'-' is no file; to put what standard input says use --json -, and ./- for a file of that name"))
+			}
+			found := copied{sandbox: sandbox, sources: map[string]string{}}
+			if err := found.collect(c.Context, sources, dest); err != nil {
 				return err
 			}
-			return t.put(c.Context, sandbox, files)
+			return found.withLinkHint(t.put(c.Context, sandbox, found.files))
 		},
 	}
 }
@@ -73,7 +80,7 @@ func (t *tool) put(ctx context.Context, sandbox *gitagency.Sandbox, files []gita
 	err := sandbox.Upload(ctx, gitagency.UploadRequest{Files: files, Progress: progress})
 	end()
 	if err != nil {
-		return withLinkHint(err, files)
+		return &putError{err}
 	}
 	n := 0
 	for _, f := range files {
@@ -92,24 +99,73 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// copies are the files that copying sources to a destination in the sandbox makes.
-func copies(ctx context.Context, sandbox *gitagency.Sandbox, sources []string, dest string) ([]gitagency.File, error) {
-	inside, isDir, err := sandbox.Locate(ctx, dest)
+// copied are the files that copying makes.
+type copied struct {
+	sandbox *gitagency.Sandbox
+	files   []gitagency.File
+	sources map[string]string // the links that were named themselves, by where they go
+}
+
+// collect finds what copying sources to a destination in the sandbox makes.
+func (f *copied) collect(ctx context.Context, sources []string, dest string) error {
+	inside, isDir, err := f.sandbox.Locate(ctx, dest)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	into := isDir || len(sources) > 1 || strings.HasSuffix(dest, "/") || strings.HasSuffix(dest, "/.")
-	var files []gitagency.File
 	for _, source := range sources {
 		to := inside
 		if base := filepath.Base(source); into && !wholly(source, base) {
 			to = path.Join(inside, base)
 		}
-		if files, err = walk(ctx, sandbox, source, to, files); err != nil {
-			return nil, err
+		if err := f.named(source, to); err != nil {
+			return err
+		}
+		if err := f.walk(ctx, source, to); err != nil {
+			return err
 		}
 	}
-	return files, nil
+	return nil
+}
+
+// named looks at a source that was named. Who names a link may well mean what it leads to: one that leads to
+// nothing, or to what cannot be put, would only seem to have been put.
+func (f *copied) named(source, to string) error {
+	info, err := os.Lstat(source)
+	if err != nil {
+		return &sourceError{err}
+	}
+	if info.Mode()&fs.ModeSymlink == 0 {
+		return nil
+	}
+	f.sources[to] = source
+	switch led, err := os.Stat(source); {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP):
+		return refuseSource(source, "is a symbolic link that leads to nothing")
+	case err != nil:
+		return &sourceError{err}
+	case !led.IsDir() && !led.Mode().IsRegular():
+		return refuseSource(source, "is "+kindOf(led.Mode())+", and only files, directories and links are put")
+	}
+	return nil
+}
+
+// kindOf is what people call what is neither file nor directory.
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "no regular file"
+}
+
+// refuseSource refuses what is nothing that can be put.
+func refuseSource(source, why string) error {
+	return &sourceError{&gitagency.ConfinementError{Path: source, Why: why}}
 }
 
 // wholly reports whether a source stands for what is in it, as in "put <id> . dir", and not for a directory
@@ -118,10 +174,11 @@ func wholly(source, base string) bool {
 	return base == "." || base == ".." || base == "/" || strings.HasSuffix(source, "/.") || strings.HasSuffix(source, "/..")
 }
 
-// walk adds a source, and everything below it. Nothing is opened before all of it was looked at: a source may lie in the sandbox.
-func walk(ctx context.Context, sandbox *gitagency.Sandbox, source, to string, files []gitagency.File) ([]gitagency.File, error) {
-	if err := checkSource(sandbox, source); err != nil {
-		return nil, err
+// walk adds a source, and everything below it. Nothing is opened before all of it was looked at: a source may
+// lie in the sandbox.
+func (f *copied) walk(ctx context.Context, source, to string) error {
+	if err := checkSource(f.sandbox, source); err != nil {
+		return err
 	}
 	err := filepath.WalkDir(source, func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
@@ -148,14 +205,17 @@ func walk(ctx context.Context, sandbox *gitagency.Sandbox, source, to string, fi
 				return err
 			}
 			file.Content = []byte(target)
+		case fs.ModeDir:
+		default:
+			return refuseSource(name, "is "+kindOf(file.Mode)+", and only files, directories and links are put")
 		}
-		files = append(files, file)
+		f.files = append(f.files, file)
 		return nil
 	})
 	if err != nil {
-		return nil, &sourceError{err}
+		return &sourceError{err}
 	}
-	return files, nil
+	return nil
 }
 
 // checkSource refuses to copy a sandbox into itself.
@@ -192,21 +252,37 @@ func openSource(name string) (io.ReadCloser, error) {
 // sourceError is something that could not be read, and is none of the sandbox's business.
 type sourceError struct{ err error }
 
-func (e *sourceError) Error() string { return e.err.Error() }
+func (e *sourceError) Error() string {
+	var inner *fs.PathError
+	if errors.As(e.err, &inner) { // how it was looked at is nobody's business
+		return inner.Path + ": " + inner.Err.Error()
+	}
+	return e.err.Error()
+}
+
 func (e *sourceError) Unwrap() error { return e.err }
 
+// putError is something that went wrong in the sandbox.
+type putError struct{ err error }
+
+func (e *putError) Error() string { return e.err.Error() }
+func (e *putError) Unwrap() error { return e.err }
+
 // linkError is a link that was refused.
-type linkError struct{ err error }
+type linkError struct {
+	err    error
+	source string // empty when it was not named, but found
+}
 
 func (e *linkError) Error() string { return e.err.Error() }
 func (e *linkError) Unwrap() error { return e.err }
 
-func withLinkHint(err error, files []gitagency.File) error {
+func (f *copied) withLinkHint(err error) error {
 	var confined *gitagency.ConfinementError
 	if errors.As(err, &confined) {
-		for _, f := range files {
-			if f.Path == confined.Path && f.Mode.Type() == fs.ModeSymlink {
-				return &linkError{err}
+		for _, file := range f.files {
+			if file.Path == confined.Path && file.Mode.Type() == fs.ModeSymlink {
+				return &linkError{err, f.sources[file.Path]}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -41,6 +43,9 @@ func readFiles(c *cli.Context) ([]gitagency.File, error) {
 		return nil, asUsage(c, fmt.Errorf("--json: more than %d MiB; put files by name instead", mostJSON>>20))
 	}
 	files, err := parseFiles(text)
+	if is[*gitagency.ConfinementError](err) {
+		return nil, fmt.Errorf("--json: %w", err)
+	}
 	if err != nil {
 		return nil, asUsage(c, fmt.Errorf("--json: %w", err))
 	}
@@ -71,13 +76,110 @@ func interruptibly(ctx context.Context, read func() ([]byte, error)) ([]byte, er
 // the wrong content.
 func parseFiles(text []byte) ([]gitagency.File, error) {
 	if !utf8.Valid(text) {
-		return nil, errors.New("the text is not valid UTF-8; other bytes go into content_base64")
+		return nil, cmp.Or(brokenPath(text), errors.New("the text is not valid UTF-8; other bytes go into content_base64"))
 	}
 	if at := loneSurrogate(text); at >= 0 {
-		return nil, fmt.Errorf("at byte %d is half a character; other bytes go into content_base64", at)
+		return nil, cmp.Or(brokenPath(text), fmt.Errorf("at byte %d is half a character; other bytes go into content_base64", at))
 	}
+	return decodeFiles(text)
+}
+
+// stray stands for a byte that belongs to no character, while the path that it is in is looked for.
+const stray = 0x10ff00
+
+// brokenPath is the error about a path that is not valid UTF-8, which is refused like other bad names; nil when what
+// is not valid is elsewhere.
+func brokenPath(text []byte) error {
+	var whole []byte
+	for len(text) > 0 {
+		if loneSurrogate(text[:min(len(text), 12)]) == 0 {
+			for _, b := range encoded(rune(escapedUnit(text, 1))) {
+				whole = utf8.AppendRune(whole, stray+rune(b))
+			}
+			text = text[6:]
+			continue
+		}
+		n := wholeUnit(text)
+		if n == 0 {
+			whole = utf8.AppendRune(whole, stray+rune(text[0]))
+			n = 1
+		} else {
+			whole = append(whole, text[:n]...)
+		}
+		text = text[n:]
+	}
+	files, err := decodeFiles(whole)
+	if err != nil {
+		return nil
+	}
+	for i, f := range files {
+		var name []byte
+		for _, r := range f.Path {
+			if r >= stray && r <= stray+0xff {
+				name = append(name, byte(r-stray))
+			} else {
+				name = utf8.AppendRune(name, r)
+			}
+		}
+		if !utf8.Valid(name) {
+			return itemError(i, &gitagency.ConfinementError{Path: string(name), Why: "is not valid UTF-8"})
+		}
+	}
+	return nil
+}
+
+// wholeUnit is the length of the character or the escape at the beginning of a text; 0 when it is a byte that belongs
+// to none.
+func wholeUnit(text []byte) int {
+	r, n := utf8.DecodeRune(text)
+	switch unit := escapedUnit(text, 1); {
+	case r == utf8.RuneError && n == 1:
+		return 0
+	case r != '\\' || len(text) == 1 || text[1] >= utf8.RuneSelf:
+		return n
+	case unit < 0:
+		return 2
+	case unit >= 0xd800 && unit < 0xdc00:
+		return 12 // both halves
+	}
+	return 6
+}
+
+// encoded are the bytes that half a character would have.
+func encoded(r rune) []byte {
+	return []byte{0xe0 | byte(r>>12), 0x80 | byte(r>>6)&0x3f, 0x80 | byte(r)&0x3f}
+}
+
+// itemError says which item an error is about.
+func itemError(i int, err error) error { return fmt.Errorf("item %d: %w", i+1, err) }
+
+// withItem says of an error about a path which item that is.
+func withItem(err error, files []gitagency.File) error {
+	var confined *gitagency.ConfinementError
+	var inPath *fs.PathError
+	about := ""
+	switch {
+	case errors.As(err, &confined):
+		about = confined.Path
+	case errors.As(err, &inPath):
+		about = inPath.Path
+	default:
+		return err
+	}
+	for i, f := range slices.Backward(files) { // of what is there twice, the second is one too many
+		if f.Path == about {
+			return itemError(i, err)
+		}
+	}
+	return err
+}
+
+func decodeFiles(text []byte) ([]gitagency.File, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if err := expect(dec, '['); err != nil {
+		if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+			err = errors.New("wrap the object in [ ]")
+		}
 		return nil, fmt.Errorf("want an array of objects: %w", err)
 	}
 	files := []gitagency.File{}

@@ -18,6 +18,7 @@ var putInputs = []struct{ text, problem string }{
 	{`[{"path":"a","content":"é\u00e9\ud83d\ude00 \\ud800","mode":"0755"},{"content_base64":"AP8=","path":"b","mode":"600"}]`, ""},
 	{``, "array"},
 	{`{}`, "array"},
+	{` {"path":"a","content":""}`, "wrap the object in [ ]"},
 	{`null`, "array"},
 	{`"x"`, "array"},
 	{`[`, "too early"},
@@ -49,6 +50,10 @@ var putInputs = []struct{ text, problem string }{
 	{`[{"path":"a","content":"\ud800"}]`, "half a character"},
 	{`[{"path":"a","content":"\ud800\u0041"}]`, "half a character"},
 	{`[{"path":"a","content":"x\udc00"}]`, "half a character"},
+	{"[{\"path\":\"a\",\"content\":\"\"},{\"path\":\"b\xffc\",\"content\":\"\"}]", `item 2: path confinement: "b\xffc" is not valid UTF-8`},
+	{"[{\"content\":\"\xff\",\"path\":\"\xc3\\ud83d\\ude00\"}]", `item 1: path confinement: "\xc3😀" is not valid UTF-8`},
+	{`[{"path":"\\\ud83d\ude00\ud800","content":""}]`, `item 1: path confinement: "\\😀\xed\xa0\x80" is not valid UTF-8`},
+	{"[{\"path\":\"\xff\",\"content\":\"\"}", "UTF-8"},
 }
 
 func TestWhatPutReadsIsTakenLiterallyOrNotAtAll(t *testing.T) {
@@ -88,7 +93,7 @@ func TestWhatPutReadsIsWhatItsSchemaSays(t *testing.T) {
 		for _, thing := range things {
 			valid = valid && schema.Validate(thing) == nil
 		}
-		beyond := strings.Contains("behind twice content_base64 half a character UTF-8", c.problem) || strings.Contains(c.text, "0000")
+		beyond := strings.Contains("behind twice content_base64 half a character UTF-8", c.problem) || strings.Contains(c.problem, "confinement") || strings.Contains(c.text, "0000")
 		if valid != (c.problem == "") && !(valid && beyond) {
 			t.Errorf("%s: the schema says %v", c.text, valid)
 		}

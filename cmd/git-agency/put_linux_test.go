@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency"
 )
 
 // The tool is killed at every single change of the disk. The next put leaves all of the first, or nothing.
@@ -63,27 +65,60 @@ func TestAPutKilledAtAnyChangeOfTheDiskHappenedOrDidNot(t *testing.T) {
 	}
 }
 
-func TestALongPutSaysHowFarItIsOnATerminal(t *testing.T) {
+func TestDoctorDoesNotTakeAPutThatLivesForOneThatWasKilled(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newPutLab(t)
 	wait := filepath.Join(l.dir, "home", "wait")
-	env := append(slices.Clone(sweepEnv), "TEST_FAULT=put/stage:before=wait", "TEST_WAIT="+wait)
-	s := l.onTerminal(80, env, "git-agency", "put", sweepID, "readme", "sub", "new/")
-	if !waitFor(wait) {
-		t.Fatal(s.seen())
+	for _, point := range []string{"put/stage:after", "put/place readme:after"} {
+		env := append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=wait", "TEST_WAIT="+wait)
+		s := l.onTerminal(80, env, "git-agency", "put", sweepID, "readme", ".")
+		if !waitFor(wait) {
+			t.Fatal(s.seen())
+		}
+		if found := l.findings(); len(found) > 0 {
+			t.Errorf("%s: %+v", point, found)
+		}
+		if err := os.Remove(wait); err != nil {
+			t.Fatal(err)
+		}
+		if o := s.ends(); o.code != 0 {
+			t.Errorf("%s: ended with %d: %q", point, o.code, o.stdout)
+		}
 	}
-	time.Sleep(progressAfter) // it began before; now it has taken that long
-	if err := os.Remove(wait); err != nil {
-		t.Fatal(err)
+}
+
+func TestALongPutSaysHowFarItIsOnATerminal(t *testing.T) {
+	t.Parallel()
+	l, _, _ := newPutLab(t)
+	big := filepath.Join(l.dir, "home", "big")
+	l.write(big, strings.Repeat("0123456789abcde\n", 3<<16)) // 3 MiB
+	// put runs on a terminal, where every look at the clock finds that some time has passed.
+	put := func(passes time.Duration) string {
+		t.Helper()
+		master, slave := openTerminal(t, 80)
+		s := &session{t: t, keyboard: master, grew: make(chan struct{}, 1), ended: make(chan struct{})}
+		go s.watch()
+		tool := newTool(slave, slave, gitagency.Options{Dir: l.repo, Env: l.env})
+		var now time.Time
+		tool.clock = func() time.Time { now = now.Add(passes); return now }
+		code := tool.run(t.Context(), []string{"git-agency", "put", sweepID, big, "new/"})
+		if err := slave.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-s.ended
+		if code != 0 {
+			t.Errorf("ended with %d", code)
+		}
+		return s.seen()
 	}
-	o := s.ends()
-	line := "\rputting files: 1/3"
-	if want := line + "\r" + strings.Repeat(" ", len(line)-1) + "\rput 3 files into " + sweepID + "\n"; o.code != 0 || o.stdout != want {
-		t.Errorf("ended with %d: %q", o.code, o.stdout)
+	done := "put 1 file into " + sweepID + "\n"
+	line := "\rputting files: 1/1, 3 MiB"
+	got := put(time.Second)
+	if want := line + "\r" + strings.Repeat(" ", len(line)-1) + "\r" + done; !strings.HasSuffix(got, want) || !strings.Contains(got, "\rputting files: 0/1, 2 MiB\r") {
+		t.Errorf("shown was %q", got)
 	}
-	// One that is quick, and one that nobody watches, says nothing.
-	if o := l.onTerminal(80, sweepEnv, "git-agency", "put", sweepID, "readme", "new/").ends(); strings.Contains(o.stdout, "\r") && strings.Contains(o.stdout, "1/1 ") {
-		t.Errorf("%q", o.stdout)
+	if got := put(time.Millisecond); got != done {
+		t.Errorf("of one that is quick, shown was %q", got)
 	}
 }
 

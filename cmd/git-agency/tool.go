@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -33,12 +34,13 @@ type tool struct {
 	color             string // the last --color or --no-color
 	badColor          error
 
+	clock    func() time.Time // for what is shown while people wait
 	look     func() (look, error)
 	settings func() (gitagency.TerminalSettings, error)
 }
 
 func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
-	t := &tool{ctx: context.Background(), stderr: stderr, opts: opts, results: stdout, messages: stderr}
+	t := &tool{ctx: context.Background(), stderr: stderr, opts: opts, results: stdout, messages: stderr, clock: time.Now}
 	t.screen = &screen{t: t}
 	t.stdout = bufio.NewWriter(t.screen)
 	t.look, t.settings = sync.OnceValues(t.decideLook), sync.OnceValues(t.readSettings)

@@ -80,6 +80,39 @@ func (m Marker) Write(tree string) (madeDir bool, err error) {
 	return madeDir, fmt.Errorf("write marker: %w", err)
 }
 
+// Restore is Write for a tree in which others work, and may have put something else where the directory of the
+// marker should be. That is moved out of the way, to a name of its own.
+func (m Marker) Restore(path string) error {
+	tree, err := OpenTree(path)
+	if err != nil {
+		return fmt.Errorf("write marker: %w", err)
+	}
+	top, err := tree.Top()
+	if err == nil {
+		if fi, lookErr := top.Lstat(Dir); lookErr == nil && !fi.Mode.IsDir() {
+			err = top.Writable(func() error { return moveAway(top, Dir) })
+		}
+		err = errors.Join(err, top.Close())
+	}
+	if err := errors.Join(err, tree.Close()); err != nil {
+		return fmt.Errorf("write marker: %w", err)
+	}
+	_, err = m.Write(path)
+	return err
+}
+
+// moveAway gives something in a folder a name that nothing has.
+func moveAway(in *Folder, name string) error {
+	for n := 1; ; n++ {
+		as := fmt.Sprintf("was-%s-%d", name[1:], n)
+		if _, err := in.Lstat(as); errors.Is(err, fs.ErrNotExist) {
+			return in.MoveAs(name, in, as)
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
 // Remove takes the marker away, and its directory if nothing else lives there.
 func (m Marker) Remove(tree string) error {
 	root, err := os.OpenRoot(tree)

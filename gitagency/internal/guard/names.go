@@ -18,11 +18,11 @@ type ConfinementError struct {
 }
 
 func (e *ConfinementError) Error() string {
-	return "path confinement: " + quoted(e.Path) + " " + e.Why
+	return "path confinement: " + Quoted(e.Path) + " " + e.Why
 }
 
-// quoted is a path as it is, unless that would steer a terminal or hide what it says.
-func quoted(path string) string {
+// Quoted is a path as it is, unless that would steer a terminal or hide what it says.
+func Quoted(path string) string {
 	if utf8.ValidString(path) && !strings.ContainsFunc(path, unseen) {
 		return `"` + path + `"`
 	}
@@ -31,8 +31,8 @@ func quoted(path string) string {
 
 // What names are made of, as file systems and the programs that have to deal with them can take it.
 const (
+	LongestPath = 1024
 	longestName = 255
-	longestPath = 1024
 )
 
 // reserved are the names that nobody but git and this tool may use, in any directory: git runs what it
@@ -46,12 +46,12 @@ var reserved = []string{".git", Dir}
 // What file systems other than this one take for another name is refused along with it: a tree is
 // checked out again elsewhere.
 func CheckPath(path string) error {
-	_, err := cleanPath(path)
+	_, err := CleanPath(path)
 	return err
 }
 
-// cleanPath is CheckPath that returns the path without "." and needless slashes.
-func cleanPath(name string) (string, error) {
+// CleanPath is CheckPath that returns the path without "." and needless slashes.
+func CleanPath(name string) (string, error) {
 	if why := refused(name); why != "" {
 		return "", &ConfinementError{Path: name, Why: why}
 	}
@@ -63,8 +63,8 @@ func refused(name string) string {
 	switch {
 	case name == "":
 		return "is empty"
-	case len(name) > longestPath:
-		return fmt.Sprintf("is longer than %d bytes", longestPath)
+	case len(name) > LongestPath:
+		return fmt.Sprintf("is longer than %d bytes", LongestPath)
 	case name[0] == '/':
 		return "is absolute"
 	case !utf8.ValidString(name):

@@ -69,7 +69,7 @@ func TestOrdinaryNamesAreAllowed(t *testing.T) {
 		"*": "*", "$(x)": "$(x)", "%s": "%s", `"`: `"`, "'": "'", "AC／DC": "AC／DC", ".git-blame-ignore-revs": ".git-blame-ignore-revs",
 		strings.Repeat("n", 255): strings.Repeat("n", 255), "node_modules/.bin/x": "node_modules/.bin/x",
 	} {
-		if got, err := cleanPath(name); err != nil || got != want {
+		if got, err := CleanPath(name); err != nil || got != want {
 			t.Errorf("%q: %q, %v", name, got, err)
 		}
 	}
@@ -83,7 +83,7 @@ func FuzzCheckPath(f *testing.F) {
 	}
 	f.Add("naïve/🎉 x.txt")
 	f.Fuzz(func(t *testing.T, name string) {
-		clean, err := cleanPath(name)
+		clean, err := CleanPath(name)
 		if err != nil {
 			var confined *ConfinementError
 			if !errors.As(err, &confined) || confined.Path != name || strings.ContainsFunc(err.Error(), unicode.IsControl) {
@@ -94,7 +94,7 @@ func FuzzCheckPath(f *testing.F) {
 		if joined := filepath.Join("/top", name); joined != "/top" && !strings.HasPrefix(joined, "/top/") {
 			t.Errorf("%q leads to %q", name, joined)
 		}
-		if again, err := cleanPath(clean); err != nil || again != clean || clean != path.Clean(name) || !filepath.IsLocal(clean) {
+		if again, err := CleanPath(clean); err != nil || again != clean || clean != path.Clean(name) || !filepath.IsLocal(clean) {
 			t.Errorf("%q became %q, and that %q, %v", name, clean, again, err)
 		}
 		if len(name) > 1024 || !utf8.ValidString(name) || strings.ContainsAny(name, "\\\x00\x7f\n\u202e\u200b") {

@@ -1,9 +1,8 @@
 // Package guard answers where a path really leads and whether two trees touch, by any spelling:
 // symlinks, "..", letter case, bind mounts. It reads and writes the markers that say what a directory is.
 // It has the one policy about names that others choose, CheckPath, and is the one way into a tree that
-// others write in as well: Tree, which reaches nothing outside and puts files in all or nothing. It never
-// creates, moves or deletes anything but those markers and what was put, and knows nothing of invocations
-// or git.
+// others write in as well: Tree, and Folder in it, which reach nothing outside. Of itself it creates and deletes
+// nothing but those markers, and it knows nothing of invocations or git.
 package guard
 
 import (

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,16 +20,28 @@ type Tree struct {
 
 // OpenTree opens a directory, which must not be a link to one.
 func OpenTree(path string) (*Tree, error) {
+	before, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
 	real, err := Resolve(path)
 	if err != nil {
 		return nil, err
 	}
 	if real != path {
-		return nil, &ConfinementError{Path: path, Why: "leads to " + quoted(real)}
+		return nil, &ConfinementError{Path: path, Why: "leads to " + Quoted(real)}
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return nil, err
+	}
+	// A link may have taken its place meanwhile, for example one to another sandbox.
+	after, err := root.Stat(".")
+	if err == nil && !os.SameFile(before, after) {
+		err = &ConfinementError{Path: path, Why: "was replaced at this moment"}
+	}
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
 	}
 	return &Tree{Path: path, root: root}, nil
 }
@@ -38,8 +49,22 @@ func OpenTree(path string) (*Tree, error) {
 // Close gives the handle back.
 func (t *Tree) Close() error { return t.root.Close() }
 
-// Carries is Marker.In for an open tree.
-func (t *Tree) Carries(m Marker) (bool, error) { return m.in(t.root.Lstat) }
+// Carries is Marker.In for an open tree. Whoever took his own permissions on the directory of the marker away
+// has not taken the marker away: he gets them back.
+func (t *Tree) Carries(m Marker) (bool, error) {
+	is, err := m.in(t.root.Lstat)
+	if !errors.Is(err, fs.ErrPermission) {
+		return is, err
+	}
+	top, topErr := t.Top()
+	if topErr != nil {
+		return false, err
+	}
+	if errors.Join(top.Widen(Dir), top.Close()) != nil {
+		return false, err
+	}
+	return m.in(t.root.Lstat)
+}
 
 // Directory opens a directory of the tree to stand in and says where that is. The path is relative to the
 // tree or an absolute one that leads into it; links on the way count for where they lead. The handle is
@@ -56,36 +81,6 @@ func (t *Tree) Directory(path string) (*os.File, string, error) {
 	return dir, filepath.Join(t.Path, inside), nil
 }
 
-// OpenRegular opens a file of the tree for reading. It must be a regular file that has no other name: what
-// is also linked elsewhere may be somebody's secret, and anything else could keep a reader waiting.
-func (t *Tree) OpenRegular(path string) (_ *os.File, err error) {
-	inside, err := t.inside(path)
-	if err != nil {
-		return nil, err
-	}
-	f, err := t.root.OpenFile(inside, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, plainly("open", path, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close())
-		}
-	}()
-	fi, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case fi.IsDir():
-		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
-	case !fi.Mode().IsRegular():
-		return nil, &ConfinementError{Path: path, Why: "is " + describe(fi.Mode())}
-	case links(fi) != 1:
-		return nil, &ConfinementError{Path: path, Why: "is a hard link, and may be a file of elsewhere"}
-	}
-	return f, nil
-}
-
 // Locate says where a path leads, relative to the top of the tree, and whether a directory is there. The
 // path is one that Directory would take, but need not exist.
 func (t *Tree) Locate(path string) (inside string, isDir bool, err error) {
@@ -100,6 +95,24 @@ func (t *Tree) Locate(path string) (inside string, isDir bool, err error) {
 		return "", false, plainly("look at", path, err)
 	}
 	return inside, fi.IsDir(), nil
+}
+
+// Lstat looks at something in the tree. Links on the way to it are followed as far as they stay inside.
+func (t *Tree) Lstat(path string) (fs.FileInfo, error) {
+	fi, err := t.root.Lstat(path)
+	if err != nil {
+		return nil, plainly("look at", path, err)
+	}
+	return fi, nil
+}
+
+// Readlink says where a symbolic link in the tree leads.
+func (t *Tree) Readlink(path string) (string, error) {
+	target, err := t.root.Readlink(path)
+	if err != nil {
+		return "", plainly("look at", path, err)
+	}
+	return target, nil
 }
 
 // inside is where a path leads, relative to the tree, by names that may be used in it.
@@ -134,103 +147,25 @@ func (t *Tree) inside(path string) (string, error) {
 	}
 	inside := strings.TrimPrefix(real, t.Path+"/")
 	if why := refused(inside); why != "" {
-		return "", &ConfinementError{Path: path, Why: "leads to " + quoted(inside) + ", which " + why}
+		return "", &ConfinementError{Path: path, Why: "leads to " + Quoted(inside) + ", which " + why}
 	}
 	return inside, nil
 }
 
-// folder is an open directory of a tree. It was reached without following any link, so that it is where
-// its path says, and names in it are single ones.
-type folder struct {
-	root *os.Root
-	dir  *os.File // the same
-	path string   // relative to the tree
-}
-
-// top opens the tree itself as a folder.
-func (t *Tree) top() (*folder, error) { return openFolder(t.root, ".", ".") }
-
-func openFolder(parent *os.Root, name, path string) (_ *folder, err error) {
-	root, err := parent.OpenRoot(name)
-	if err != nil {
-		return nil, plainly("enter", path, err)
-	}
-	dir, err := root.OpenFile(".", os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, errors.Join(plainly("enter", path, err), root.Close())
-	}
-	return &folder{root: root, dir: dir, path: path}, nil
-}
-
-// enter opens a directory of the folder.
-func (f *folder) enter(name string) (*folder, error) {
-	there := path.Join(f.path, name)
-	before, err := f.root.Lstat(name)
-	if err != nil {
-		return nil, plainly("enter", there, err)
-	}
-	if err := wantDirectory(there, before); err != nil {
-		return nil, err
-	}
-	sub, err := openFolder(f.root, name, there)
-	if err != nil {
-		return nil, err
-	}
-	// The open follows links inside of the tree, if one took the place of the directory just now.
-	after, err := sub.dir.Stat()
-	if err == nil && !os.SameFile(before, after) {
-		err = &ConfinementError{Path: there, Why: "was replaced at this moment"}
-	}
-	if err != nil {
-		return nil, errors.Join(err, sub.close())
-	}
-	return sub, nil
-}
-
-// find opens a folder further down.
-func (f *folder) find(path string) (*folder, error) {
-	at, err := openFolder(f.root, ".", f.path)
-	if err != nil || path == "." {
-		return at, err
-	}
-	for name := range strings.SplitSeq(path, "/") {
-		next, err := at.enter(name)
-		if err := errors.Join(err, at.close()); err != nil {
-			if next != nil {
-				err = errors.Join(err, next.close())
-			}
-			return nil, err
-		}
-		at = next
-	}
-	return at, nil
-}
-
-// move renames what is in one folder into another. os.Root can only do so within itself, and follows links
-// on the way.
-func (f *folder) move(name string, to *folder) error {
-	if err := unix.Renameat(int(f.dir.Fd()), name, int(to.dir.Fd()), name); err != nil {
-		return &fs.PathError{Op: "move", Path: path.Join(to.path, name), Err: err}
-	}
-	return nil
-}
-
-func (f *folder) close() error { return errors.Join(f.root.Close(), f.dir.Close()) }
-
-// wantDirectory says what is wrong with what stands where a directory should be.
-func wantDirectory(path string, fi fs.FileInfo) error {
-	switch mode := fi.Mode(); {
+// WantDirectory says what is wrong with what stands where a directory should be.
+func WantDirectory(path string, mode fs.FileMode) error {
+	switch {
 	case mode.IsDir():
 		return nil
 	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
 		return &fs.PathError{Op: "enter", Path: path, Err: syscall.ENOTDIR}
 	default:
-		return &ConfinementError{Path: path, Why: "is " + describe(mode)}
+		return &ConfinementError{Path: path, Why: "is " + Describe(mode)}
 	}
 }
 
-// describe is what people call a file that is none.
-func describe(mode fs.FileMode) string {
+// Describe is what people call a file that is none.
+func Describe(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
 		return "a named pipe"
@@ -244,13 +179,6 @@ func describe(mode fs.FileMode) string {
 		return "a directory"
 	}
 	return "no regular file"
-}
-
-func links(fi fs.FileInfo) uint64 {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Nlink)
-	}
-	return 0
 }
 
 // plainly words an error about a path as the caller knows it, without the handles it was reached by.

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -115,34 +114,6 @@ func TestADirectoryOfATreeIsEnteredOnlyInside(t *testing.T) {
 		_, _, err := tree.Directory(path)
 		if isConfined(err) || !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v", path, err)
-		}
-	}
-}
-
-func TestOnlyARegularFileWithOneNameIsRead(t *testing.T) {
-	t.Parallel()
-	tree, outside := newTree(t)
-	write(t, "x", tree.Path, "a", "file")
-	link(t, "a", tree.Path, "inner")
-	link(t, filepath.Join(outside, "file"), tree.Path, "out")
-	fifo(t, tree.Path, "pipe")
-	must(t, os.Link(filepath.Join(outside, "file"), filepath.Join(tree.Path, "hard")))
-	for _, path := range []string{"a/file", "inner/file", tree.Path + "/a/file"} {
-		f, err := tree.OpenRegular(path)
-		must(t, err)
-		if text, err := io.ReadAll(f); string(text) != "x" || err != nil {
-			t.Errorf("%s: %q, %v", path, text, err)
-		}
-		must(t, f.Close())
-	}
-	for _, path := range []string{"out", "pipe", "hard", "../outside/file", ".agency/SANDBOX_MARKER"} {
-		if f, err := tree.OpenRegular(path); !isConfined(err) {
-			t.Errorf("%s: %v, %v", path, f, err)
-		}
-	}
-	for path, want := range map[string]error{"missing": syscall.ENOENT, "a": syscall.EISDIR, "a/file/x": syscall.ENOTDIR} {
-		if _, err := tree.OpenRegular(path); !errors.Is(err, want) || isConfined(err) {
-			t.Errorf("%s: %v", path, err)
 		}
 	}
 }

@@ -1,4 +1,7 @@
-package guard
+// Package upload puts files into a tree that others write in as well, all of them or none, and takes back what
+// puts that were killed left half done. What may be put where is the business of guard, through which alone it
+// reaches the tree; it knows nothing of invocations or git.
+package upload
 
 import (
 	"context"
@@ -6,14 +9,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
@@ -38,9 +40,9 @@ const (
 // Put puts files into the tree, all of them or, when anything fails or ctx ends, none: then the tree is as it
 // was, down to the inodes. What is in the way of a file is replaced and never written to, so that a
 // link that leads out, or a second name elsewhere, does no harm. The steps of tx are its own, and rolled back
-// here, while nobody else moves anything. progress, if not nil, hears how many files are prepared.
-func (t *Tree) Put(ctx context.Context, tx *undo.Tx, files []File, progress func(done, total int)) (err error) {
-	p := &putting{tree: t, progress: progress}
+// here, while nobody else moves anything. progress, if not nil, hears how much is prepared.
+func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progress func(Progress)) (err error) {
+	p := &putting{tree: tree, progress: progress}
 	defer func() {
 		if err != nil {
 			tx.Rollback(context.WithoutCancel(ctx)) // what fails there was logged
@@ -77,32 +79,38 @@ func (t *Tree) Put(ctx context.Context, tx *undo.Tx, files []File, progress func
 	return nil
 }
 
+// Progress is how far a put is, as the library's UploadProgress says it.
+type Progress struct {
+	Files, Total int
+	Bytes        int64
+}
+
 // putting is a put under way.
 type putting struct {
-	tree     *Tree
-	progress func(done, total int)
+	tree     *guard.Tree
+	progress func(Progress)
 
 	batch  *batch
-	top    *folder  // the tree
-	agency *folder  // its .agency
-	locked *os.File // holds the lock on that
+	top    *guard.Folder // the tree
+	agency *guard.Folder // its .agency
+	locked *os.File      // holds the lock on that
 
-	name  string   // of the stage
-	stage *folder  // nil when there is none
-	alive *os.File // holds the lock on the stage
-	fresh *folder  // stage/new
-	aside *folder  // stage/old
+	name  string        // of the stage
+	stage *guard.Folder // nil when there is none
+	alive *os.File      // holds the lock on the stage
+	fresh *guard.Folder // stage/new
+	aside *guard.Folder // stage/old
 
-	made []*node            // what moving makes
-	held map[string]*folder // where something was moved to, by path: the path may lead elsewhere when it is to be taken back
-	kept bool               // the stage holds something that could not be put back
+	made []*node                  // what moving makes
+	held map[string]*guard.Folder // where something was moved to, by path: the path may lead elsewhere when it is to be taken back
+	kept bool                     // the stage holds something that could not be put back
 }
 
 func (p *putting) close() error {
 	var errs []error
-	for _, f := range slices.AppendSeq([]*folder{p.fresh, p.aside, p.stage, p.agency, p.top}, maps.Values(p.held)) {
+	for _, f := range slices.AppendSeq([]*guard.Folder{p.fresh, p.aside, p.stage, p.agency, p.top}, maps.Values(p.held)) {
 		if f != nil {
-			errs = append(errs, f.close())
+			errs = append(errs, f.Close())
 		}
 	}
 	for _, f := range []*os.File{p.alive, p.locked} {
@@ -114,27 +122,27 @@ func (p *putting) close() error {
 }
 
 func (p *putting) check(files []File) (err error) {
-	if p.batch, err = p.tree.newBatch(files); err != nil {
+	if p.batch, err = newBatch(p.tree, files); err != nil {
 		return err
 	}
 	if err := p.openAgency(); err != nil {
 		return err
 	}
-	_, err = p.batch.check(p.batch.top, p.top, nil)
+	_, err = p.batch.check(p.top)
 	return err
 }
 
 func (p *putting) openAgency() (err error) {
-	if p.top, err = p.tree.top(); err != nil {
+	if p.top, err = p.tree.Top(); err != nil {
 		return err
 	}
-	p.agency, err = p.top.enter(Dir)
+	p.agency, err = p.top.Force(guard.Dir)
 	return err
 }
 
 // lock waits until nobody else moves anything in the tree.
 func (p *putting) lock(ctx context.Context, timeout time.Duration) error {
-	dir, err := p.agency.root.Open(".")
+	dir, err := p.agency.Handle()
 	if err != nil {
 		return err
 	}
@@ -151,24 +159,23 @@ func (p *putting) unlock() error {
 	return err
 }
 
+// recoverOthers is recover for one who has work of his own: what he cannot undo is in nobody's way, and whoever
+// calls Recover hears of it.
+func (p *putting) recoverOthers(ctx context.Context) { _ = p.recover(ctx) }
+
 func (p *putting) open(ctx context.Context, tx *undo.Tx) error {
 	if err := p.lock(ctx, -1); err != nil {
 		return err
 	}
-	if err := p.recover(ctx); err != nil {
-		return err
-	}
+	p.recoverOthers(ctx)
 	name := stagePrefix + strings.ToLower(rand.Text()[:16])
-	if err := p.agency.root.Mkdir(name, 0o700); err != nil {
-		return plainly("make", path.Join(Dir, name), err)
-	}
 	p.name = name
 	tx.Undo("stage", func(context.Context) error { return p.removeStage() })
 	var err error
-	if p.stage, err = p.agency.enter(name); err != nil {
+	if p.stage, err = p.agency.Make(name); err != nil {
 		return err
 	}
-	if p.alive, err = p.stage.root.Open("."); err != nil {
+	if p.alive, err = p.stage.Handle(); err != nil {
 		return err
 	}
 	if err := lock.ClearOpen(ctx, p.alive, 0); err != nil {
@@ -177,21 +184,13 @@ func (p *putting) open(ctx context.Context, tx *undo.Tx) error {
 	}
 	for _, sub := range []struct {
 		name string
-		to   **folder
+		to   **guard.Folder
 	}{{freshName, &p.fresh}, {asideName, &p.aside}} {
-		if *sub.to, err = p.stage.make(sub.name); err != nil {
+		if *sub.to, err = p.stage.Make(sub.name); err != nil {
 			return err
 		}
 	}
 	return p.unlock()
-}
-
-// make makes a directory and opens it.
-func (f *folder) make(name string) (*folder, error) {
-	if err := f.root.Mkdir(name, 0o700); err != nil {
-		return nil, plainly("make", path.Join(f.path, name), err)
-	}
-	return f.enter(name)
 }
 
 // removeStage removes the stage, unless it holds what should be elsewhere.
@@ -199,37 +198,7 @@ func (p *putting) removeStage() error {
 	if p.kept {
 		return nil
 	}
-	return removeAll(p.agency, p.name)
-}
-
-// removeAll removes a directory of a folder, also where somebody took his own permissions away.
-func removeAll(f *folder, name string) error {
-	err := f.root.RemoveAll(name)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	if err := widen(f, name); err != nil {
-		return err
-	}
-	return f.root.RemoveAll(name)
-}
-
-// widen lets the owner into a directory and all below it.
-func widen(f *folder, name string) error {
-	if err := f.root.Chmod(name, 0o700); err != nil {
-		return err
-	}
-	sub, err := f.enter(name)
-	if err != nil {
-		return err
-	}
-	entries, err := sub.dir.ReadDir(-1)
-	for _, e := range entries {
-		if e.IsDir() {
-			err = errors.Join(err, widen(sub, e.Name()))
-		}
-	}
-	return errors.Join(err, sub.close())
+	return p.agency.RemoveAll(p.name)
 }
 
 // plan writes down what will be made.
@@ -237,11 +206,12 @@ func (p *putting) plan(ctx context.Context) error {
 	if err := p.lock(ctx, -1); err != nil {
 		return err
 	}
-	if err := p.recover(ctx); err != nil {
+	p.recoverOthers(ctx)
+	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	var err error
-	if p.made, err = p.batch.check(p.batch.top, p.top, nil); err != nil {
+	if p.made, err = p.batch.check(p.top); err != nil {
 		return err
 	}
 	data, err := json.Marshal(planFile{p.entries()})
@@ -249,11 +219,16 @@ func (p *putting) plan(ctx context.Context) error {
 		return err
 	}
 	const temporary = planName + ".tmp"
-	if err := p.stage.root.WriteFile(temporary, data, 0o600); err != nil {
-		return plainly("write", path.Join(p.stage.path, planName), err)
+	f, err := p.stage.Create(temporary, 0o600)
+	if err != nil {
+		return err
 	}
-	return p.stage.root.Rename(temporary, planName)
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return p.stage.MoveAs(temporary, p.stage, planName)
 }
 
 // done is the point from which on the put has happened.
-func (p *putting) done() error { return p.stage.root.Rename(planName, doneName) }
+func (p *putting) done() error { return p.stage.MoveAs(planName, p.stage, doneName) }

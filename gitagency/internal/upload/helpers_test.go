@@ -1,0 +1,97 @@
+package upload
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tempDir is t.TempDir without symlinks on the way.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	return dir
+}
+
+func mkdir(t *testing.T, parts ...string) string {
+	t.Helper()
+	dir := filepath.Join(parts...)
+	must(t, os.MkdirAll(dir, 0o755))
+	return dir
+}
+
+func link(t *testing.T, target string, parts ...string) string {
+	t.Helper()
+	path := filepath.Join(parts...)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.Symlink(target, path))
+	return path
+}
+
+func write(t *testing.T, content string, parts ...string) string {
+	t.Helper()
+	path := filepath.Join(parts...)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(content), 0o644))
+	return path
+}
+
+func fifo(t *testing.T, parts ...string) string {
+	t.Helper()
+	path := filepath.Join(parts...)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, syscall.Mkfifo(path, 0o644))
+	return path
+}
+
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
+
+// newTree is a tree with a sandbox marker in it, and a directory outside with a file that nobody may touch.
+func newTree(t *testing.T) (_ *guard.Tree, outside string) {
+	t.Helper()
+	dir := tempDir(t)
+	outside = mkdir(t, dir, "outside")
+	write(t, "secret", outside, "file")
+	top := mkdir(t, dir, "tree")
+	_, err := guard.Sandbox.Write(top)
+	must(t, err)
+	tree, err := guard.OpenTree(top)
+	must(t, err)
+	t.Cleanup(func() { must(t, tree.Close()) })
+	return tree, outside
+}
+
+func isConfined(err error) bool {
+	var confined *guard.ConfinementError
+	return errors.As(err, &confined)
+}
+
+// hostileNames are paths that nothing in a tree may have. The tests of commands use the same table.
+func hostileNames(t testing.TB) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "testdata", "hostile_names.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table []struct{ Name, Why string }
+	if err := json.Unmarshal(text, &table); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range table {
+		names = append(names, row.Name)
+	}
+	return append(names, "a\xffb", ".g\xc0it", "\xed\xa0\x80") // what JSON cannot hold
+}

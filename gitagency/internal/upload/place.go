@@ -1,0 +1,125 @@
+package upload
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
+)
+
+// place moves everything from the stage to where it belongs.
+func (p *putting) place(ctx context.Context, tx *undo.Tx) error {
+	err := p.batch.existing(p.top, func(n *node, at *guard.Folder, child *node, there *guard.Info) error {
+		if there != nil && child.dir {
+			return nil
+		}
+		return tx.Step(ctx, "place "+child.path, func() error { return p.placeOne(n, at, child, there) })
+	})
+	if err != nil {
+		return err
+	}
+	// A directory that its owner may not write in could not have been moved.
+	for i := len(p.made) - 1; i >= 0; i-- {
+		if n := p.made[i]; n.narrow() {
+			if err := p.chmod(n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *putting) chmod(n *node) error {
+	at, err := p.top.Find(n.path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(at.Chmod(n.perm()), at.Close())
+}
+
+// placeOne moves a child of a directory that is there already.
+func (p *putting) placeOne(n *node, at *guard.Folder, child *node, there *guard.Info) error {
+	if err := p.hold(at); err != nil {
+		return err
+	}
+	if there != nil {
+		if err := wantFile(child.path, there.Mode); err != nil {
+			return err
+		}
+		old, err := p.asideFor(n.path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(at.Move(child.name, old), old.Close()); err != nil {
+			return about("replace", child.path, err)
+		}
+	}
+	fresh, err := p.fresh.Find(n.path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(fresh.Move(child.name, at), fresh.Close()); err != nil {
+		return about("put", child.path, err)
+	}
+	return nil
+}
+
+// asideFor opens the directory for what is replaced in another, and makes it if need be.
+func (p *putting) asideFor(dir string) (*guard.Folder, error) {
+	old, err := p.aside.Find(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return old, err
+	}
+	above, err := p.asideFor(path.Dir(dir))
+	if err != nil {
+		return nil, err
+	}
+	old, err = above.Make(path.Base(dir))
+	return old, errors.Join(err, above.Close())
+}
+
+// hold keeps a directory open until the end, by a descriptor of its own, unless there are very many already.
+func (p *putting) hold(f *guard.Folder) error {
+	if p.held[f.Path] != nil || len(p.held) >= mostHeld() {
+		return nil
+	}
+	own, err := f.Find(".")
+	if err != nil {
+		return err
+	}
+	if p.held == nil {
+		p.held = map[string]*guard.Folder{}
+	}
+	p.held[f.Path] = own
+	return nil
+}
+
+// mostHeld is how many directories may stay open: as many as leave enough for everything else that is done
+// in this process, and at most some hundred.
+func mostHeld() int {
+	const most, reserve = 400, 128
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 2*most+reserve {
+		return most
+	}
+	return max(0, int(limit.Cur)-reserve) / 2
+}
+
+// find opens a directory of the tree, if need be from where it was when something was moved there.
+func (p *putting) find(dir string) (*guard.Folder, error) {
+	for up := dir; up != "."; up = path.Dir(up) {
+		if held := p.held[up]; held != nil {
+			if up == dir {
+				return held.Find(".")
+			}
+			return held.Find(strings.TrimPrefix(dir, up+"/"))
+		}
+	}
+	return p.top.Find(dir)
+}

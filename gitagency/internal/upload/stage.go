@@ -1,0 +1,192 @@
+package upload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"runtime"
+	"sync"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// stageAll writes the batch into the stage. Directories are made by one; their files are written by as many
+// as there are processors.
+func (p *putting) stageAll(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	jobs := make(chan stageJob)
+	var workers sync.WaitGroup
+	var mu sync.Mutex
+	so := Progress{Total: p.batch.nodes}
+	report := func(files int, bytes int64) {
+		if p.progress == nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		so.Files, so.Bytes = so.Files+files, so.Bytes+bytes
+		p.progress(so)
+	}
+	for range max(2, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			buffer := make([]byte, 128<<10)
+			for j := range jobs {
+				for _, n := range j.nodes {
+					if ctx.Err() != nil {
+						break
+					}
+					if err := stageFile(ctx, j.in, n, buffer, func(written int64) { report(0, written) }); err != nil {
+						cancel(err)
+						break
+					}
+					report(1, 0)
+				}
+				if err := j.in.Close(); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	if err := p.stageDirs(ctx, func(in *guard.Folder, nodes []*node) { jobs <- stageJob{in, nodes} }); err != nil {
+		cancel(err)
+	}
+	close(jobs)
+	workers.Wait()
+	return context.Cause(ctx)
+}
+
+// stageJob is some files to write in one directory, whose handle is the job's to close.
+type stageJob struct {
+	in    *guard.Folder
+	nodes []*node
+}
+
+// stageDirs makes the directories of the batch, and submits their files. However deep it goes, one directory is
+// open at a time.
+func (p *putting) stageDirs(ctx context.Context, submit func(*guard.Folder, []*node)) (err error) {
+	c := cursor{top: p.fresh, find: (*guard.Folder).Find}
+	defer func() { err = errors.Join(err, c.close()) }()
+	for n := range p.batch.top.all {
+		if !n.dir {
+			continue
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		in, err := c.to(n.path)
+		if err == nil {
+			err = stageDir(n, in, submit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stageDir makes the directories in a directory, each with the permissions it will have, unless even we could
+// not write there then, and submits the files.
+func stageDir(n *node, in *guard.Folder, submit func(*guard.Folder, []*node)) error {
+	const most = 100 // files for one job
+	var files []*node
+	for i, name := range n.names {
+		child := n.children[name]
+		if child.dir {
+			if err := stageChild(child, in); err != nil {
+				return err
+			}
+		} else {
+			files = append(files, child)
+		}
+		if len(files) == most || len(files) > 0 && i == len(n.names)-1 {
+			own, err := in.Find(".")
+			if err != nil {
+				return err
+			}
+			submit(own, files)
+			files = nil
+		}
+	}
+	return nil
+}
+
+func stageChild(n *node, in *guard.Folder) (err error) {
+	dir, err := in.Make(n.name)
+	if err != nil {
+		return about("put", n.path, err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if !n.narrow() {
+		if err := dir.Chmod(n.perm()); err != nil {
+			return err
+		}
+	}
+	fi, err := dir.Stat()
+	n.identity = identify(fi)
+	return err
+}
+
+// stageFile writes one file or link.
+func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte, written func(int64)) (err error) {
+	if n.file.Mode.Type() == fs.ModeSymlink {
+		if err := in.Symlink(string(n.file.Content), n.name); err != nil {
+			return about("put", n.path, err)
+		}
+		fi, err := in.Lstat(n.name)
+		n.identity = identify(fi)
+		return err
+	}
+	from := io.NopCloser(bytes.NewReader(n.file.Content))
+	if n.file.Open != nil {
+		if from, err = n.file.Open(); err != nil {
+			return fmt.Errorf("put %s: %w", n.path, err)
+		}
+		// Whatever it reads from, it does not wait for that for ever.
+		stop := context.AfterFunc(ctx, func() { _ = from.Close() })
+		defer func() {
+			if stop() {
+				err = errors.Join(err, from.Close())
+			}
+		}()
+	}
+	to, err := in.Create(n.name, n.perm())
+	if err != nil {
+		return about("put", n.path, err)
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if err := transfer(ctx, to, from, buffer, written); err != nil {
+		return fmt.Errorf("put %s: %w", n.path, err)
+	}
+	fi, err := in.Lstat(n.name)
+	if err == nil && fi.Mode.Perm() != n.perm() {
+		err = to.Chmod(n.perm())
+	}
+	n.identity = identify(fi)
+	return err
+}
+
+// transfer copies until the end, or until ctx ends.
+func transfer(ctx context.Context, to io.Writer, from io.Reader, buffer []byte, written func(int64)) error {
+	for {
+		n, err := from.Read(buffer)
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		if n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return err
+			}
+			written(int64(n))
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

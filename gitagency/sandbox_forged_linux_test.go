@@ -1,0 +1,100 @@
+package gitagency
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// asNobody runs a test once more as an ordinary user, if we are root.
+func asNobody(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	const nobody = 65534
+	dir := t.TempDir()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Were it written here, a process that is forked meanwhile could keep it from being run.
+	if out, err := exec.CommandContext(t.Context(), "cp", exe, filepath.Join(dir, "test")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	exe = filepath.Join(dir, "test")
+	tmp := filepath.Join(dir, "tmp")
+	for _, err := range []error{
+		os.Chmod(exe, 0o755), os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody), os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir, cmd.Env = tmp, append(os.Environ(), "TMPDIR="+tmp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Whatever an agent leaves where puts are prepared, its sandbox can be entered and goes.
+func TestNothingInAnAgencyDirectoryKeepsASandboxFromGoing(t *testing.T) {
+	t.Parallel()
+	asNobody(t)
+	first := uploadLab(t)
+	for name, script := range map[string]string{
+		"a stage with a pipe":      `mkdir put-x; mkfifo put-x/old`,
+		"a pipe":                   `cd ..; rm -r .agency; mkfifo .agency`,
+		"a file":                   `cd ..; rm -r .agency; echo x >.agency`,
+		"closed":                   `mkdir put-x; chmod 000 .`,
+		"a closed stage":           `mkdir put-x; chmod 000 put-x`,
+		"closed below":             `mkdir -p put-x/old/d; chmod 000 put-x/old/d`,
+		"a closed plan":            `mkdir put-x; echo {} >put-x/plan.json; chmod 000 put-x/plan.json`,
+		"a read-only directory":    `mkdir -p put-x/old/d ../d; echo x >put-x/old/d/f; chmod 555 ../d`,
+		"a directory that is shut": `mkdir -p put-x/old/d ../d; echo x >put-x/old/d/f; chmod 000 ../d`,
+	} {
+		inv, err := first.repo.Start(t.Context(), StartRequest{Worktree: "wt"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := first.repo.Sandbox(inv.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.repo.opts.Warn = func(m string) {
+			if name != "a directory that is shut" {
+				t.Errorf("%s: warned: %s", name, m)
+			}
+		}
+		agency := filepath.Join(s.WorkDir(), ".agency")
+		if out, err := exec.CommandContext(t.Context(), "sh", "-c", "cd "+agency+" && "+script).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
+		if !strings.HasPrefix(script, "cd ..") { // without its marker it is none
+			if res, err := s.Exec(t.Context(), ExecOptions{Argv: []string{"true"}}); err != nil || res.ExitCode != 0 {
+				t.Errorf("%s: exec: %+v, %v", name, res, err)
+			}
+			if _, err := s.TakeSnapshot(t.Context(), SnapshotRequest{}); err != nil && name != "a directory that is shut" {
+				t.Errorf("%s: snapshot: %v", name, err)
+			}
+		}
+		if err := s.Teardown(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Lstat(s.WorkDir()); !os.IsNotExist(err) {
+			t.Errorf("%s: the sandbox is still there: %v", name, err)
+		}
+		if !strings.Contains(name, "directory") {
+			continue
+		}
+		list := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "-C", filepath.Dir(first.repo.CommonDir), "ls-tree", "-r", "--name-only", trashRef(s.ID))
+		if out, err := list.Output(); err != nil || !strings.Contains(string(out), "d/f\n") {
+			t.Errorf("%s: kept %q, %v", name, out, err)
+		}
+	}
+}
