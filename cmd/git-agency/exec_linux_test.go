@@ -477,3 +477,31 @@ while (1) {
 		t.Errorf("still there: %q", left)
 	}
 }
+
+// A shell lets what it starts in the background ignore interrupts, and still somebody may send one on
+// purpose; a hang-up that is ignored, as under nohup, is meant to be.
+func TestAnInterruptCountsInTheBackgroundAndAHangUpDoesNotUnderNohup(t *testing.T) {
+	t.Parallel()
+	for ignored, want := range map[string]int{"INT": 130, "HUP": 3} {
+		l := terminalLab(t)
+		cmd := l.exec("--", "sh", "-c", `touch running; while ! test -e on; do sleep 0.01; done; exit 3`)
+		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `trap "" ` + ignored + `; exec "$@"`, "sh"}, cmd.Args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if !waitFor(filepath.Join(l.tree, "running")) {
+			t.Fatal("it does not begin")
+		}
+		sig := map[string]syscall.Signal{"INT": syscall.SIGINT, "HUP": syscall.SIGHUP}[ignored]
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if ignored == "HUP" {
+			l.write(filepath.Join(l.tree, "on"), "")
+		}
+		_ = cmd.Wait() // its code says how
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%s: ended with %d", ignored, got)
+		}
+	}
+}

@@ -61,15 +61,15 @@ func run(args []string, opts gitagency.Options) int {
 
 // interruptible ends the context on the first signal that asks us to go, with the signal as cause, and
 // closes again on the next. What is being rolled back then is worth more than a second; only who waits for
-// somebody else's program heeds it. Signals that we were told to ignore, as by nohup, stay ignored.
+// somebody else's program heeds it. A hang-up that we were told to ignore, as by nohup, stays ignored; an
+// interrupt does not, because shells let everything in the background ignore that.
 func interruptible(parent context.Context) (ctx context.Context, again <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, second := make(chan os.Signal, 1), make(chan struct{})
-	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
 	}
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	go func() {
 		if sig, ok := (<-signals).(syscall.Signal); ok {
 			cancel(interruptedError{sig})
