@@ -92,7 +92,8 @@ func (f *Folder) Make(name string) (*Folder, error) {
 	return f.Enter(name)
 }
 
-// Create makes a file to write to.
+// Create makes a file to write to. Nothing that is there already is ever opened for that: it may have another name
+// outside.
 func (f *Folder) Create(name string, perm fs.FileMode) (*os.File, error) {
 	return f.open("make", name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, uint32(perm.Perm()))
 }
@@ -144,6 +145,15 @@ func (f *Folder) Lstat(name string) (Info, error) {
 	var st unix.Stat_t
 	err := f.do("look at", name, func(dir int) error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return info(&st), err
+}
+
+// StatOf looks at a file that is open.
+func StatOf(file *os.File) (Info, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return Info{}, &fs.PathError{Op: "look at", Path: file.Name(), Err: err}
+	}
+	return info(&st), nil
 }
 
 // Stat looks at the folder itself.

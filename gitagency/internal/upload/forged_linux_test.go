@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 // poorly runs a test once more in a process of its own, which has few descriptors and, if we are root, is an
@@ -204,5 +206,38 @@ func TestManyAndDeepDirectoriesDoNotExhaustDescriptors(t *testing.T) {
 	}
 	if left := entries(t, tree.Path, guard.Dir); !slices.Equal(left, []string{guard.Sandbox.Name}) {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// While a put prepares, whoever is in the tree can get at its stage.
+func TestNothingThatIsThereIsWrittenToInAStage(t *testing.T) {
+	t.Parallel()
+	tree, outside := newTree(t)
+	before := state(t, outside)
+	plant := func(name string) {
+		stages, err := filepath.Glob(filepath.Join(tree.Path, guard.Dir, stagePrefix+"*"))
+		must(t, err)
+		must(t, os.Link(filepath.Join(outside, "file"), filepath.Join(stages[0], name)))
+	}
+	tx := &undo.Tx{Fault: func(_ context.Context, at string) error {
+		if at == "plan:before" {
+			plant(planName + ".tmp")
+			plant(planName)
+			plant(doneName)
+		}
+		return nil
+	}}
+	must(t, Put(t.Context(), tree, tx, []File{text("a", "1")}, nil))
+	tx = &undo.Tx{Fault: func(_ context.Context, at string) error {
+		if at == "stage:before" {
+			plant(freshName + "/a")
+		}
+		return nil
+	}}
+	if err := Put(t.Context(), tree, tx, []File{text("a", "2")}, nil); !errors.Is(err, fs.ErrExist) {
+		t.Error(err)
+	}
+	if read(t, tree.Path, "a") != "1" || state(t, outside) != before {
+		t.Error("something outside was written to")
 	}
 }

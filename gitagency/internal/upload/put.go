@@ -168,7 +168,7 @@ func (p *putting) open(ctx context.Context, tx *undo.Tx) error {
 		return err
 	}
 	p.recoverOthers(ctx)
-	name := stagePrefix + strings.ToLower(rand.Text()[:16])
+	name := stagePrefix + randomName()
 	p.name = name
 	tx.Undo("stage", func(context.Context) error { return p.removeStage() })
 	var err error
@@ -192,6 +192,8 @@ func (p *putting) open(ctx context.Context, tx *undo.Tx) error {
 	}
 	return p.unlock()
 }
+
+func randomName() string { return strings.ToLower(rand.Text()[:16]) }
 
 // removeStage removes the stage, unless it holds what should be elsewhere.
 func (p *putting) removeStage() error {
@@ -218,7 +220,7 @@ func (p *putting) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const temporary = planName + ".tmp"
+	temporary := planName + "." + randomName() // one that nobody has taken before us
 	f, err := p.stage.Create(temporary, 0o600)
 	if err != nil {
 		return err
