@@ -25,16 +25,29 @@ import (
 // When files cannot be put back it is a *LeftError.
 func Recover(ctx context.Context, tree *guard.Tree, timeout time.Duration) error {
 	p := &putting{tree: tree}
-	err := p.openAgency()
-	if err == nil {
-		var stages []string
-		if stages, err = p.stages(); len(stages) > 0 && err == nil {
-			if err = p.lock(ctx, timeout); err == nil {
-				err = p.recover(ctx)
-			}
+	if err := p.openAgency(); err != nil {
+		return errors.Join(unlessGone(err), p.close()) // without .agency nothing was ever put
+	}
+	stages, err := p.stages()
+	if len(stages) > 0 && err == nil {
+		if err = p.lock(ctx, timeout); err == nil {
+			err = p.recover(ctx)
 		}
 	}
-	return errors.Join(unlessGone(err), p.close()) // without .agency nothing was ever put
+	return errors.Join(err, p.close())
+}
+
+// Quiesce is Recover after which nobody moves anything until release is called, which is never nil: what is in the
+// tree meanwhile holds every put wholly or not at all. That is so with a *LeftError too, but for what it says.
+func Quiesce(ctx context.Context, tree *guard.Tree, timeout time.Duration) (release func() error, err error) {
+	p := &putting{tree: tree}
+	if err := p.openAgency(); err != nil {
+		return p.close, unlessGone(err) // without .agency nobody can put
+	}
+	if err := p.lock(ctx, timeout); err != nil {
+		return p.close, err
+	}
+	return p.close, p.recover(ctx)
 }
 
 // LeftError is a put that was killed and cannot be undone, not all of it.
@@ -77,33 +90,28 @@ func Find(ctx context.Context, tree *guard.Tree) (found []Interrupted, err error
 	} else if err != nil {
 		return nil, err
 	}
+	var errs []error
 	for _, name := range stages {
 		there := Interrupted{Stage: path.Join(tree.Path, guard.Dir, name)}
 		stage, err := p.agency.Enter(name)
-		switch {
-		case errors.Is(err, fs.ErrPermission): // it takes changing something to look into it
+		if errors.Is(err, fs.ErrPermission) { // it takes changing something to look into it
 			there.Replaced = true
-		case err != nil:
-			if err := unlessGone(err); err != nil {
-				return found, err
-			}
+			found = append(found, there)
 			continue
-		default:
-			dead, err := isDead(ctx, stage)
-			if err == nil && dead {
-				_, notDone := stage.Lstat(doneName)
-				there.Replaced = notDone != nil && replaced(stage) > 0
-			}
-			if err := errors.Join(err, stage.Close()); err != nil {
-				return found, err
-			}
-			if !dead {
-				continue
-			}
 		}
-		found = append(found, there)
+		if err != nil {
+			errs = append(errs, unlessGone(err))
+			continue
+		}
+		dead, err := isDead(ctx, stage)
+		if err == nil && dead {
+			_, notDone := stage.Lstat(doneName)
+			there.Replaced = notDone != nil && replaced(stage) > 0
+			found = append(found, there)
+		}
+		errs = append(errs, err, stage.Close())
 	}
-	return found, nil
+	return found, errors.Join(errs...)
 }
 
 // isDead reports whether the owner of a stage is gone.
@@ -383,7 +391,7 @@ func readPlan(stage *guard.Folder) ([]madeEntry, error) {
 	const most = 256 << 20
 	f, err := stage.Read(planName)
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) {
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // that is a socket
 			err = nil
 		}
 		return nil, unlessGone(err)
