@@ -25,16 +25,18 @@ import (
 //	.agency/put-<random>/new/…       what is put, as the tree it will be; whole directories move at once
 //	.agency/put-<random>/old/…       what it takes the place of, at the paths it had
 //	.agency/put-<random>/plan.json   what moving makes; from then on there is something to take back
-//	.agency/put-<random>/done.json   the same, when all of it is in its place
+//	.agency/gone-<random>            the whole stage, when all of it is in its place or taken back
+//
+// What is gone holds nothing that anybody needs, in whichever order it is removed.
 //
 // Whoever puts holds a lock on its stage, by which a living one is told from one that was killed; and one
 // on .agency for as long as things move, so that two never do at once.
 const (
 	stagePrefix = "put-"
+	gonePrefix  = "gone-"
 	freshName   = "new"
 	asideName   = "old"
 	planName    = "plan.json"
-	doneName    = "done.json"
 )
 
 // Put puts files into the tree, all of them or, when anything fails or ctx ends, none: then the tree is as it
@@ -71,7 +73,7 @@ func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progr
 		return err
 	}
 	// 6. The commit point.
-	if err := tx.Step(ctx, "done", p.done); err != nil {
+	if err := tx.Step(ctx, "done", func() error { return p.done(tx) }); err != nil {
 		return err
 	}
 	tx.Commit()
@@ -200,7 +202,19 @@ func (p *putting) removeStage() error {
 	if p.kept {
 		return nil
 	}
-	return p.agency.RemoveAll(p.name)
+	return p.remove(p.name)
+}
+
+// remove removes a stage that nobody needs any more, and says so first: whoever comes upon half of it restores
+// nothing from there.
+func (p *putting) remove(name string) error {
+	if !strings.HasPrefix(name, gonePrefix) {
+		gone := gonePrefix + randomName()
+		if p.agency.MoveAs(name, p.agency, gone) == nil {
+			name = gone
+		}
+	}
+	return p.agency.RemoveAll(name)
 }
 
 // plan writes down what will be made.
@@ -233,4 +247,15 @@ func (p *putting) plan(ctx context.Context) error {
 }
 
 // done is the point from which on the put has happened.
-func (p *putting) done() error { return p.stage.MoveAs(planName, p.stage, doneName) }
+func (p *putting) done(tx *undo.Tx) error {
+	name, gone := p.name, gonePrefix+randomName()
+	if err := p.agency.MoveAs(name, p.agency, gone); err != nil {
+		return err
+	}
+	p.name = gone
+	tx.Undo("done", func(context.Context) error {
+		p.name = name
+		return p.agency.MoveAs(gone, p.agency, name)
+	})
+	return nil
+}

@@ -452,6 +452,30 @@ func TestAPutKilledAtAnyStepIsUndoneByTheNext(t *testing.T) {
 	}
 }
 
+// Whoever has put something may be killed again while it clears up.
+func TestNothingIsRestoredFromAPutThatWasDone(t *testing.T) {
+	t.Parallel()
+	tree, files := crowded(t)
+	killedPut(t, tree, files, "done:after")
+	stage := filepath.Join(tree.Path, guard.Dir, entries(t, tree.Path, guard.Dir)[1])
+	for _, name := range entries(t, stage) {
+		if name != asideName {
+			must(t, os.RemoveAll(filepath.Join(stage, name)))
+		}
+	}
+	must(t, os.Remove(filepath.Join(tree.Path, "a")))
+	if found, err := Find(t.Context(), tree); err != nil || len(found) != 1 || found[0].Replaced {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if n, dirs, err := Rescue(t.Context(), tree); n != 0 || len(dirs) != 0 || err != nil {
+		t.Errorf("%d, %q, %v", n, dirs, err)
+	}
+	must(t, Recover(t.Context(), tree, -1))
+	if exists(filepath.Join(tree.Path, "a")) || exists(stage) || read(t, tree.Path, "d", "b") != "new b" {
+		t.Errorf("left: %q", entries(t, tree.Path))
+	}
+}
+
 func TestUndoingAKilledPutKeepsWhatWasDoneSince(t *testing.T) {
 	t.Parallel()
 	tree, files := crowded(t)

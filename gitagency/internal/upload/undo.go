@@ -95,7 +95,7 @@ func Find(ctx context.Context, tree *guard.Tree) (found []Interrupted, err error
 		there := Interrupted{Stage: path.Join(tree.Path, guard.Dir, name)}
 		stage, err := p.agency.Enter(name)
 		if errors.Is(err, fs.ErrPermission) { // it takes changing something to look into it
-			there.Replaced = true
+			there.Replaced = !strings.HasPrefix(name, gonePrefix)
 			found = append(found, there)
 			continue
 		}
@@ -105,8 +105,7 @@ func Find(ctx context.Context, tree *guard.Tree) (found []Interrupted, err error
 		}
 		dead, err := isDead(ctx, stage)
 		if err == nil && dead {
-			_, notDone := stage.Lstat(doneName)
-			there.Replaced = notDone != nil && replaced(stage) > 0
+			there.Replaced = !strings.HasPrefix(name, gonePrefix) && replaced(stage) > 0
 			found = append(found, there)
 		}
 		errs = append(errs, err, stage.Close())
@@ -141,9 +140,12 @@ func Rescue(ctx context.Context, tree *guard.Tree) (files int, dirs []string, er
 	stages, err := p.stages()
 	errs := []error{err}
 	for _, name := range stages {
+		if strings.HasPrefix(name, gonePrefix) {
+			continue
+		}
 		errs = append(errs, p.inDeadStage(ctx, name, func(stage *guard.Folder) error {
 			n := replaced(stage)
-			if _, err := stage.Lstat(doneName); err == nil || n == 0 {
+			if n == 0 {
 				return nil
 			}
 			dir := "replaced-by-" + name
@@ -297,12 +299,12 @@ func unlessGone(err error) error {
 	return err
 }
 
-// stages are the names of all stages there are, those of the living too.
+// stages are the names of all stages there are, those of the living and those that are gone too.
 func (p *putting) stages() ([]string, error) {
 	names, err := p.agency.Names()
 	var found []string
 	for _, name := range names {
-		if !strings.HasPrefix(name, stagePrefix) {
+		if !strings.HasPrefix(name, stagePrefix) && !strings.HasPrefix(name, gonePrefix) {
 			continue
 		}
 		if fi, err := p.agency.Lstat(name); err == nil && fi.Mode.IsDir() {
@@ -351,12 +353,12 @@ func (p *putting) inDeadStage(ctx context.Context, name string, do func(stage *g
 }
 
 func (p *putting) recoverStage(stage *guard.Folder, name string) error {
-	if _, err := stage.Lstat(doneName); errors.Is(err, fs.ErrNotExist) {
+	if !strings.HasPrefix(name, gonePrefix) {
 		if err := p.undoStage(stage); err != nil {
 			return &LeftError{Stage: path.Join(p.tree.Path, stage.Path), Files: replaced(stage), Err: err}
 		}
 	}
-	return p.agency.RemoveAll(name)
+	return p.remove(name)
 }
 
 // undoStage takes back what a plan says was made, and puts back what it replaced.
