@@ -240,3 +240,42 @@ func TestNothingThatIsThereIsWrittenToInAStage(t *testing.T) {
 		t.Error("something outside was written to")
 	}
 }
+
+// Who is called off does not go on to the end of a plan that somebody wrote; and one that is too long is none.
+func TestAForgedPlanKeepsNobodyBusy(t *testing.T) {
+	t.Parallel()
+	tree, _ := newTree(t)
+	stage := filepath.Join(tree.Path, guard.Dir, "put-x")
+	entry := `{"path":"a/b","dev":1,"ino":2},`
+	plan := `{"made":[` + strings.Repeat(entry, 20000) + `{"path":"a","dev":1,"ino":2}]}`
+	write(t, plan, stage, planName)
+	ctx := &endsAfter{Context: t.Context(), most: 30000} // while it is followed
+	if err := Recover(ctx, tree, -1); !errors.Is(err, context.Canceled) || !exists(stage) {
+		t.Error(err)
+	}
+	must(t, Recover(t.Context(), tree, -1))
+	if exists(stage) {
+		t.Error("the stage is still there")
+	}
+	mine := write(t, "mine", tree.Path, "mine")
+	id := identityOf(t, mine)
+	last := fmt.Sprintf(`{"path":"mine","dev":%d,"ino":%d,"mtime":%d}]}`, id.Device, id.Inode, id.Modified)
+	write(t, `{"made":[`+strings.Repeat(" ", largestPlan)+last, stage, planName)
+	must(t, Recover(t.Context(), tree, -1))
+	if !exists(mine) || exists(stage) {
+		t.Error("a plan that nobody can have written was followed")
+	}
+}
+
+// endsAfter is a context that ends when it was looked at often enough.
+type endsAfter struct {
+	context.Context
+	most, looks int
+}
+
+func (c *endsAfter) Err() error {
+	if c.looks++; c.looks > c.most {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}

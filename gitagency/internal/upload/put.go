@@ -68,7 +68,7 @@ func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progr
 		return err
 	}
 	// 5. It moves into place.
-	tx.Undo("place", func(context.Context) error { return p.takeBack() })
+	tx.Undo("place", p.takeBack)
 	if err := p.place(ctx, tx); err != nil {
 		return err
 	}
@@ -103,14 +103,16 @@ type putting struct {
 	fresh *guard.Folder // stage/new
 	aside *guard.Folder // stage/old
 
-	made []*node                  // what moving makes
-	held map[string]*guard.Folder // where something was moved to, by path: the path may lead elsewhere when it is to be taken back
-	kept bool                     // the stage holds something that could not be put back
+	made    []*node                  // what moving makes
+	held    map[string]*guard.Folder // where something was moved to, by path: the path may lead elsewhere when it is to be taken back
+	last    *guard.Folder            // what at has opened last
+	lastDir string
+	kept    bool // the stage holds something that could not be put back
 }
 
 func (p *putting) close() error {
 	var errs []error
-	for _, f := range slices.AppendSeq([]*guard.Folder{p.fresh, p.aside, p.stage, p.agency, p.top}, maps.Values(p.held)) {
+	for _, f := range slices.AppendSeq([]*guard.Folder{p.fresh, p.aside, p.stage, p.agency, p.top, p.last}, maps.Values(p.held)) {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -233,6 +235,9 @@ func (p *putting) plan(ctx context.Context) error {
 	data, err := json.Marshal(planFile{p.entries()})
 	if err != nil {
 		return err
+	}
+	if len(data) > largestPlan {
+		return fmt.Errorf("too many to put at once: %d files and directories", len(p.made))
 	}
 	temporary := planName + "." + randomName() // one that nobody has taken before us
 	f, err := p.stage.Create(temporary, 0o600)
