@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +50,13 @@ func (p *putting) placeOne(n *node, at *guard.Folder, child *node, there *guard.
 	if err := p.hold(at); err != nil {
 		return err
 	}
+	if _, known := p.touched[at.Path]; !known {
+		fi, err := at.Stat()
+		if err != nil {
+			return err
+		}
+		p.touched[at.Path] = identify(fi)
+	}
 	if there != nil {
 		if err := wantFile(child.path, there.Mode); err != nil {
 			return err
@@ -82,6 +91,23 @@ func (p *putting) asideFor(dir string) (*guard.Folder, error) {
 	}
 	old, err = above.Make(path.Base(dir))
 	return old, errors.Join(err, above.Close())
+}
+
+// settled makes sure that every directory that something was moved to is still where it was: what is in one that was
+// moved away meanwhile, maybe out of the tree, has not been put where it should be.
+func (p *putting) settled() error {
+	c := cursor{top: p.top, find: (*guard.Folder).Find}
+	for _, dir := range slices.Sorted(maps.Keys(p.touched)) {
+		at, err := c.to(dir)
+		var fi guard.Info
+		if err == nil {
+			fi, err = at.Stat()
+		}
+		if err != nil || identify(fi) != p.touched[dir] {
+			return errors.Join(&fs.PathError{Op: "put", Path: dir, Err: errors.New("was moved while files were put there")}, c.close())
+		}
+	}
+	return c.close()
 }
 
 // hold keeps a directory open until the end, by a descriptor of its own, unless there are very many already.

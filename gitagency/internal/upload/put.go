@@ -44,7 +44,7 @@ const (
 // link that leads out, or a second name elsewhere, does no harm. The steps of tx are its own, and rolled back
 // here, while nobody else moves anything. progress, if not nil, hears how much is prepared.
 func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progress func(Progress)) (err error) {
-	p := &putting{tree: tree, progress: progress}
+	p := &putting{tree: tree, progress: progress, touched: map[string]identity{}}
 	defer func() {
 		if err != nil {
 			tx.Rollback(context.WithoutCancel(ctx)) // what fails there was logged
@@ -104,6 +104,7 @@ type putting struct {
 	aside *guard.Folder // stage/old
 
 	made    []*node                  // what moving makes
+	touched map[string]identity      // where something was moved to, by path
 	held    map[string]*guard.Folder // where something was moved to, by path: the path may lead elsewhere when it is to be taken back
 	last    *guard.Folder            // what at has opened last
 	lastDir string
@@ -253,6 +254,9 @@ func (p *putting) plan(ctx context.Context) error {
 
 // done is the point from which on the put has happened.
 func (p *putting) done(tx *undo.Tx) error {
+	if err := p.settled(); err != nil {
+		return err
+	}
 	name, gone := p.name, gonePrefix+randomName()
 	if err := p.agency.MoveAs(name, p.agency, gone); err != nil {
 		return err

@@ -408,6 +408,34 @@ func TestAPutIsTakenBackFromWhereverItsDirectoriesWent(t *testing.T) {
 	}
 }
 
+// What was moved away while files were put there, and may be out of the tree, was not put.
+func TestAPutIntoADirectoryThatIsMovedAwayIsNone(t *testing.T) {
+	t.Parallel()
+	for name, instead := range map[string]func(d string) error{
+		"nothing":   func(string) error { return nil },
+		"a link":    func(d string) error { return os.Symlink("../outside", d) },
+		"a new one": func(d string) error { return os.MkdirAll(filepath.Join(d, "e"), 0o755) },
+	} {
+		tree, files := crowded(t)
+		d, away := filepath.Join(tree.Path, "d"), filepath.Join(path.Dir(tree.Path), "away")
+		before := state(t, path.Dir(tree.Path))
+		tx := &undo.Tx{Log: func(err error) { t.Errorf("%s: %v", name, err) }, Fault: func(_ context.Context, at string) error {
+			if at != "done:before" {
+				return nil
+			}
+			return errors.Join(os.Rename(d, away), instead(d))
+		}}
+		if err := Put(t.Context(), tree, tx, files, nil); err == nil || isConfined(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		must(t, os.RemoveAll(d))
+		must(t, os.Rename(away, d))
+		if after := state(t, path.Dir(tree.Path)); after != before {
+			t.Errorf("%s: the tree changed:\n%s\n%s", name, before, after)
+		}
+	}
+}
+
 // killedPut puts until a point, at which everything stops: nothing is rolled back, and only what the kernel
 // does when a process dies still happens.
 func killedPut(t *testing.T, tree *guard.Tree, files []File, point string) {
