@@ -122,6 +122,29 @@ func (f *Folder) Symlink(target, name string) error {
 // Move renames what is in the folder into another.
 func (f *Folder) Move(name string, to *Folder) error { return f.MoveAs(name, to, name) }
 
+// MoveNew is Move that replaces nothing.
+func (f *Folder) MoveNew(name string, to *Folder) error {
+	return f.do("move", name, func(dir int) error { return moveNew(dir, name, int(to.dir.Fd())) })
+}
+
+// Exchange has two of the same name, in this folder and another, change places at once. The error is
+// errors.ErrUnsupported or EINVAL where that cannot be done.
+func (f *Folder) Exchange(name string, with *Folder) error {
+	return f.do("exchange", name, func(dir int) error { return exchange(dir, name, int(with.dir.Fd())) })
+}
+
+// renameNew is moveNew where the kernel has no such thing: somebody may be quicker.
+func renameNew(from int, name string, to int) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(to, name, &st, unix.AT_SYMLINK_NOFOLLOW); !errors.Is(err, unix.ENOENT) {
+		if err == nil {
+			err = unix.EEXIST
+		}
+		return err
+	}
+	return unix.Renameat(from, name, to, name)
+}
+
 // MoveAs is Move that also gives it another name.
 func (f *Folder) MoveAs(name string, to *Folder, as string) error {
 	return f.do("move", name, func(dir int) error { return unix.Renameat(dir, name, int(to.dir.Fd()), as) })

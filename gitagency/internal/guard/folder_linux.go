@@ -22,3 +22,15 @@ func chmodAt(dir int, name string, perm uint32) (err error) {
 	}
 	return err
 }
+
+func moveNew(from int, name string, to int) error {
+	err := unix.Renameat2(from, name, to, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // not every file system can
+		return renameNew(from, name, to)
+	}
+	return err
+}
+
+func exchange(a int, name string, b int) error {
+	return unix.Renameat2(a, name, b, name, unix.RENAME_EXCHANGE)
+}

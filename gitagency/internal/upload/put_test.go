@@ -436,6 +436,29 @@ func TestAPutIntoADirectoryThatIsMovedAwayIsNone(t *testing.T) {
 	}
 }
 
+// What comes to be in the way after it was looked at is neither replaced nor set aside.
+func TestWhatComesInTheWayAtTheLastMomentStays(t *testing.T) {
+	t.Parallel()
+	for point, mine := range map[string]string{"place z:before": "z", "place d/new:before": "d/new", "place a:before": "a/mine"} {
+		tree, files := crowded(t)
+		tx := &undo.Tx{Log: func(err error) { t.Errorf("%s: %v", point, err) }, Fault: func(_ context.Context, at string) error {
+			if at == point {
+				if mine == "a/mine" {
+					must(t, os.Remove(filepath.Join(tree.Path, "a")))
+				}
+				write(t, "mine", tree.Path, mine)
+			}
+			return nil
+		}}
+		if err := Put(t.Context(), tree, tx, files, nil); err == nil {
+			t.Errorf("%s: it was put", point)
+		}
+		if read(t, tree.Path, mine) != "mine" || read(t, tree.Path, "d", "b") != "old b" || len(entries(t, tree.Path, guard.Dir)) != 1 {
+			t.Errorf("%s: %q", point, entries(t, tree.Path))
+		}
+	}
+}
+
 // killedPut puts until a point, at which everything stops: nothing is rolled back, and only what the kernel
 // does when a process dies still happens.
 func killedPut(t *testing.T, tree *guard.Tree, files []File, point string) {
