@@ -3,11 +3,14 @@ package gitagency
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
@@ -62,16 +65,49 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 		return Snapshot{}, err
 	}
 	defer cancel()
-	if err := upload.Recover(ctx, place.Tree, -1); is[*upload.LeftError](err) {
-		s.repo.warn("sandbox %s: %v", s.ID, err)
-	} else if err != nil { // what is half put is no state
+	resume, err := s.quiesce(ctx, place)
+	if err != nil {
 		return Snapshot{}, err
 	}
+	defer resume()
 	snapshot, err := s.take(ctx, repo, place.base, req.Message)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("snapshot of %s: %w", s.ID, err)
 	}
 	return snapshot, nil
+}
+
+// quiesce takes back what killed puts left and holds off the others until resume: what is half put is no state.
+//
+// It is called with the repository locked, and never the other way round: whoever discards a sandbox has that lock
+// while it waits for puts. So it waits only for a moment, however long one would wait for the repository: whoever
+// is in the sandbox can keep puts off for as long as it likes, and shall not keep everybody else from the repository.
+func (s *Sandbox) quiesce(ctx context.Context, place *site) (resume func(), err error) {
+	const most = 5 * time.Second
+	timeout, err := s.repo.lockTimeout()
+	if err != nil {
+		return nil, err
+	}
+	if timeout < 0 || timeout > most {
+		timeout = most
+	}
+	release, err := upload.Quiesce(ctx, place.Tree, timeout)
+	resume = func() {
+		if err := release(); err != nil {
+			s.repo.warn("%s: %v", s.tree, err)
+		}
+	}
+	switch {
+	case is[*upload.LeftError](err):
+		s.repo.warn("sandbox %s: %v", s.ID, err)
+	case is[*LockTimeoutError](err):
+		resume()
+		return nil, &BusyError{ID: s.ID, Waited: timeout, Holders: proc.Holders(filepath.Join(s.tree, guard.Dir))}
+	case err != nil:
+		resume()
+		return nil, err
+	}
+	return resume, nil
 }
 
 func (req *SnapshotRequest) check() error {

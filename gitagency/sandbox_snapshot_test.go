@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
 // snapshotLab is a repository with a sandbox in it, opened by the library alone.
@@ -281,5 +285,79 @@ func TestSnapshotsAtTheSameTimeAreNumberedOneAfterTheOther(t *testing.T) {
 	}
 	if refs := strings.Split(l.snapshots(), "\n"); len(refs) != len(byNumber) || !slices.IsSorted(refs) {
 		t.Errorf("%q", refs)
+	}
+}
+
+// While a state is taken no put moves anything, and while one moves things no state is taken.
+func TestASnapshotHoldsEveryPutWhollyOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	var l *snapshotLab
+	l = newSnapshotLab(t, Options{Fault: func(ctx context.Context, point string) error {
+		if point != "snapshot/capture:before" {
+			return nil
+		}
+		if f, err := lock.Clear(ctx, filepath.Join(l.box.WorkDir(), guard.Dir), 0); !is[*LockTimeoutError](err) {
+			t.Errorf("puts can go on: %v", errors.Join(err, f.Close()))
+		}
+		return nil
+	}})
+	batch := func(content string) (files []File) {
+		for i := range 200 {
+			files = append(files, File{Path: fmt.Sprintf("d%d/f%d", i%7, i), Content: []byte(content)})
+		}
+		return files
+	}
+	var putters sync.WaitGroup
+	stop := make(chan bool)
+	for _, content := range []string{"one", "two"} {
+		putters.Go(func() {
+			for {
+				if err := l.box.UploadFiles(t.Context(), batch(content)); err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for range 8 {
+		commit, err := l.box.Snapshot(t.Context())
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		blobs := map[string]int{}
+		for line := range strings.Lines(l.git("ls-tree", "-r", commit)) {
+			blobs[strings.Fields(line)[2]]++
+		}
+		if len(blobs) > 1 {
+			t.Errorf("puts are mixed: %v", blobs)
+		}
+	}
+	close(stop)
+	putters.Wait()
+}
+
+// Whoever is in a sandbox can keep puts off, and with them snapshots; not the whole repository.
+func TestASnapshotDoesNotWaitForEverForWhoeverPuts(t *testing.T) {
+	t.Parallel()
+	once := time.Duration(0)
+	l := newSnapshotLab(t, Options{LockTimeout: &once})
+	held, err := lock.Clear(t.Context(), filepath.Join(l.box.WorkDir(), guard.Dir), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.box.Snapshot(t.Context()); !is[*BusyError](err) {
+		t.Error(err)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -66,6 +66,7 @@ safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled ba
 				return asUsage(c, errors.New("'-' is no file; to put what standard input says use --json -, and ./- for a file of that name"))
 			}
 			found := copied{sandbox: sandbox, sources: map[string]string{}}
+			defer found.close()
 			if err := found.collect(c.Context, sources, dest); err != nil {
 				return err
 			}
@@ -103,6 +104,7 @@ func count(n int, noun string) string {
 type copied struct {
 	sandbox *gitagency.Sandbox
 	files   []gitagency.File
+	roots   []*os.Root        // what they are read from
 	sources map[string]string // the links that were named themselves, by where they go
 }
 
@@ -180,27 +182,20 @@ func (f *copied) walk(ctx context.Context, source, to string) error {
 	if err := checkSource(f.sandbox, source); err != nil {
 		return err
 	}
-	err := filepath.WalkDir(source, func(name string, d fs.DirEntry, err error) error {
-		if err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
+	below, err := f.below(source)
+	if err != nil {
+		return &sourceError{err}
+	}
+	err = below.walk(func(name, rel string, info fs.FileInfo) error {
+		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		below, err := filepath.Rel(source, name)
-		if err != nil {
-			return err
-		}
-		file := gitagency.File{Path: path.Join(to, below), Mode: info.Mode().Type() | info.Mode().Perm()}
+		file := gitagency.File{Path: path.Join(to, rel), Mode: info.Mode().Type() | info.Mode().Perm()}
 		switch file.Mode.Type() {
 		case 0:
-			file.Open = func() (io.ReadCloser, error) { return openSource(name) }
+			file.Open = func() (io.ReadCloser, error) { return below.open(name, rel, info) }
 		case fs.ModeSymlink:
-			target, err := os.Readlink(name)
+			target, err := below.readlink(name, rel)
 			if err != nil {
 				return err
 			}
@@ -218,6 +213,106 @@ func (f *copied) walk(ctx context.Context, source, to string) error {
 	return nil
 }
 
+// below opens a source that is a directory, to be read from without leaving it. Whoever writes there may put a link
+// in the place of what was listed, and shall not get us to copy what he cannot read himself.
+func (f *copied) below(source string) (*sourceTree, error) {
+	info, err := os.Lstat(source)
+	if err != nil || !info.IsDir() {
+		return &sourceTree{source: source, info: info}, err
+	}
+	root, err := os.OpenRoot(source)
+	if err != nil {
+		return nil, err
+	}
+	f.roots = append(f.roots, root)
+	if now, err := root.Stat("."); err != nil || !os.SameFile(info, now) {
+		return nil, errors.Join(err, changed(source))
+	}
+	return &sourceTree{source, info, root}, nil
+}
+
+// close gives back what was opened to be copied from.
+func (f *copied) close() {
+	for _, root := range f.roots {
+		_ = root.Close() // nothing was written there
+	}
+}
+
+// sourceTree is a source, and everything below it.
+type sourceTree struct {
+	source string
+	info   fs.FileInfo
+	root   *os.Root // nil when it is no directory
+}
+
+// walk visits all of it, by its name, as people know it, and its path from the source.
+func (t *sourceTree) walk(visit func(name, rel string, info fs.FileInfo) error) error {
+	if t.root == nil {
+		return visit(t.source, ".", t.info)
+	}
+	return fs.WalkDir(t.root.FS(), ".", func(rel string, _ fs.DirEntry, err error) error {
+		name := t.source
+		if rel != "." {
+			name = filepath.Join(t.source, rel)
+		}
+		if err != nil {
+			return calling(name, err)
+		}
+		info, err := t.root.Lstat(rel)
+		if err != nil {
+			return calling(name, err)
+		}
+		return visit(name, rel, info)
+	})
+}
+
+func (t *sourceTree) readlink(name, rel string) (string, error) {
+	if t.root == nil {
+		return os.Readlink(name)
+	}
+	target, err := t.root.Readlink(rel)
+	return target, calling(name, err)
+}
+
+// open opens a file to read from. What has become something else since it was listed is not read.
+func (t *sourceTree) open(name, rel string, listed fs.FileInfo) (_ io.ReadCloser, err error) {
+	const flags = os.O_RDONLY | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	var f *os.File
+	if t.root == nil {
+		f, err = os.OpenFile(name, flags, 0)
+	} else {
+		f, err = t.root.OpenFile(rel, flags, 0)
+	}
+	if err != nil {
+		return nil, &sourceError{calling(name, err)}
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("is no regular file any more")}
+	case !os.SameFile(info, listed):
+		err = changed(name)
+	}
+	if err != nil {
+		return nil, &sourceError{errors.Join(err, f.Close())}
+	}
+	return f, nil
+}
+
+func changed(name string) error {
+	return &fs.PathError{Op: "read", Path: name, Err: errors.New("is something else than it was a moment ago")}
+}
+
+// calling has an error speak of a file by the name that people know.
+func calling(name string, err error) error {
+	var inner *fs.PathError
+	if errors.As(err, &inner) {
+		return &fs.PathError{Op: inner.Op, Path: name, Err: inner.Err}
+	}
+	return err
+}
+
 // checkSource refuses to copy a sandbox into itself.
 func checkSource(sandbox *gitagency.Sandbox, source string) error {
 	full, err := filepath.Abs(source)
@@ -231,22 +326,6 @@ func checkSource(sandbox *gitagency.Sandbox, source string) error {
 		return fmt.Errorf("%s contains the sandbox that it would be put into", source)
 	}
 	return nil
-}
-
-// openSource opens a file to read from. What has become a link or a pipe since it was listed is none.
-func openSource(name string) (io.ReadCloser, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, &sourceError{err}
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("is no regular file any more")}
-	}
-	if err != nil {
-		return nil, &sourceError{errors.Join(err, f.Close())}
-	}
-	return f, nil
 }
 
 // sourceError is something that could not be read, and is none of the sandbox's business.

@@ -188,3 +188,53 @@ func TestAnInterruptedPutIsTakenBack(t *testing.T) {
 		}
 	}
 }
+
+// Whoever writes in a source swaps what is in it for a link, while it is listed or before it is read.
+func TestNothingOutsideOfASourceIsRead(t *testing.T) {
+	t.Parallel()
+	for name, swapWhen := range map[string]string{"while it is listed": "sub", "before it is read": ""} {
+		dir := t.TempDir()
+		source, sub, secret := filepath.Join(dir, "source"), filepath.Join(dir, "source", "sub"), filepath.Join(dir, "secret")
+		for _, d := range []string{sub, secret} {
+			if err := errors.Join(os.MkdirAll(d, 0o755), os.WriteFile(filepath.Join(d, "file"), []byte(d), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		swap := func() error { return errors.Join(os.Rename(sub, filepath.Join(dir, "away")), os.Symlink(secret, sub)) }
+		found := copied{}
+		defer found.close()
+		tree, err := found.below(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = tree.walk(func(name, rel string, info fs.FileInfo) error {
+			if rel == swapWhen {
+				return swap()
+			}
+			if !info.Mode().IsRegular() {
+				return nil
+			}
+			if err := swap(); err != nil {
+				return err
+			}
+			f, err := tree.open(name, rel, info)
+			if err == nil {
+				t.Errorf("%s: %s was read", name, rel)
+				err = f.Close()
+			}
+			return err
+		})
+		if !strings.Contains(fmt.Sprint(err), sub) {
+			t.Errorf("%s: %v", name, err)
+		}
+		// The same name, and another file.
+		tree = &sourceTree{source: secret}
+		listed, err := os.Lstat(filepath.Join(dir, "away", "file"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tree.open(filepath.Join(secret, "file"), ".", listed); err == nil || exitCode(err) != 1 {
+			t.Errorf("%s: another file: %v", name, err)
+		}
+	}
+}

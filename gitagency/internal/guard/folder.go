@@ -92,7 +92,8 @@ func (f *Folder) Make(name string) (*Folder, error) {
 	return f.Enter(name)
 }
 
-// Create makes a file to write to.
+// Create makes a file to write to. Nothing that is there already is ever opened for that: it may have another name
+// outside.
 func (f *Folder) Create(name string, perm fs.FileMode) (*os.File, error) {
 	return f.open("make", name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, uint32(perm.Perm()))
 }
@@ -121,6 +122,29 @@ func (f *Folder) Symlink(target, name string) error {
 // Move renames what is in the folder into another.
 func (f *Folder) Move(name string, to *Folder) error { return f.MoveAs(name, to, name) }
 
+// MoveNew is Move that replaces nothing.
+func (f *Folder) MoveNew(name string, to *Folder) error {
+	return f.do("move", name, func(dir int) error { return moveNew(dir, name, int(to.dir.Fd())) })
+}
+
+// Exchange has two of the same name, in this folder and another, change places at once. The error is
+// errors.ErrUnsupported or EINVAL where that cannot be done.
+func (f *Folder) Exchange(name string, with *Folder) error {
+	return f.do("exchange", name, func(dir int) error { return exchange(dir, name, int(with.dir.Fd())) })
+}
+
+// renameNew is moveNew where the kernel has no such thing: somebody may be quicker.
+func renameNew(from int, name string, to int) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(to, name, &st, unix.AT_SYMLINK_NOFOLLOW); !errors.Is(err, unix.ENOENT) {
+		if err == nil {
+			err = unix.EEXIST
+		}
+		return err
+	}
+	return unix.Renameat(from, name, to, name)
+}
+
 // MoveAs is Move that also gives it another name.
 func (f *Folder) MoveAs(name string, to *Folder, as string) error {
 	return f.do("move", name, func(dir int) error { return unix.Renameat(dir, name, int(to.dir.Fd()), as) })
@@ -144,6 +168,15 @@ func (f *Folder) Lstat(name string) (Info, error) {
 	var st unix.Stat_t
 	err := f.do("look at", name, func(dir int) error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return info(&st), err
+}
+
+// StatOf looks at a file that is open.
+func StatOf(file *os.File) (Info, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return Info{}, &fs.PathError{Op: "look at", Path: file.Name(), Err: err}
+	}
+	return info(&st), nil
 }
 
 // Stat looks at the folder itself.

@@ -8,3 +8,7 @@ import "golang.org/x/sys/unix"
 func chmodAt(dir int, name string, perm uint32) error {
 	return unix.Fchmodat(dir, name, perm, unix.AT_SYMLINK_NOFOLLOW)
 }
+
+func moveNew(from int, name string, to int) error { return renameNew(from, name, to) }
+
+func exchange(int, string, int) error { return unix.ENOSYS }

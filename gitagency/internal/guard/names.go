@@ -23,7 +23,7 @@ func (e *ConfinementError) Error() string {
 
 // Quoted is a path as it is, unless that would steer a terminal or hide what it says.
 func Quoted(path string) string {
-	if utf8.ValidString(path) && !strings.ContainsFunc(path, unseen) {
+	if utf8.ValidString(path) && !hides(path) {
 		return `"` + path + `"`
 	}
 	return fmt.Sprintf("%q", path)
@@ -71,7 +71,7 @@ func refused(name string) string {
 		return "is not valid UTF-8"
 	case strings.Contains(name, `\`):
 		return "contains a backslash"
-	case strings.ContainsFunc(name, unseen):
+	case hides(name):
 		return "contains characters that cannot be seen"
 	}
 	for component := range strings.SplitSeq(name, "/") {
@@ -84,7 +84,7 @@ func refused(name string) string {
 
 func refusedComponent(name string) string {
 	switch {
-	case name == "" || name == ".":
+	case name == "" || name == "." || name == "…": // of which no file system makes two dots
 		return ""
 	case name == "..":
 		return `contains ".."`
@@ -122,6 +122,33 @@ func plain(name string) bool {
 		}
 	}
 	return true
+}
+
+// hides reports whether something in a path steers what shows it or is not shown, other than where scripts and
+// emoji need it: a joiner or non-joiner between characters that are not ASCII, and the tags behind a black flag.
+// What is compared with reserved names is without them in any case.
+func hides(path string) bool {
+	const nonJoiner, joiner, flag, firstTag, lastTag = 0x200c, 0x200d, 0x1f3f4, 0xe0020, 0xe007f
+	before, tagged := rune(0), false
+	for at, r := range path {
+		switch {
+		case r == flag:
+			tagged = true
+		case tagged && firstTag <= r && r <= lastTag:
+			tagged = r != lastTag
+		case r == joiner || r == nonJoiner:
+			next, _ := utf8.DecodeRuneInString(path[at+utf8.RuneLen(r):])
+			if before < utf8.RuneSelf || next < utf8.RuneSelf || unseen(before) || unseen(next) || next == utf8.RuneError {
+				return true
+			}
+		case unseen(r):
+			return true
+		default:
+			tagged = false
+		}
+		before = r
+	}
+	return false
 }
 
 // unseen are characters that steer what shows them, or are not shown at all.

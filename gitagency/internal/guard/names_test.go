@@ -59,6 +59,7 @@ func TestHostileNamesAreRefused(t *testing.T) {
 
 func TestOrdinaryNamesAreAllowed(t *testing.T) {
 	t.Parallel()
+	const scotland = "🏴\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
 	for name, want := range map[string]string{
 		"a": "a", "a/b": "a/b", "./a//b": "a/b", "a/": "a", ".": ".", "./": ".", "a/.": "a",
 		".gitignore": ".gitignore", ".github/workflows/x.yml": ".github/workflows/x.yml", ".gitattributes": ".gitattributes",
@@ -67,10 +68,26 @@ func TestOrdinaryNamesAreAllowed(t *testing.T) {
 		"a b": "a b", " a": " a", "-x": "-x", "--help": "--help", "...x": "...x", "..x": "..x", ".x": ".x", "x..y": "x..y",
 		"aux.c": "aux.c", "NUL": "NUL", "a:b": "a:b", "git~": "git~", "git~x": "git~x", "a~1": "a~1", "agency~": "agency~",
 		"*": "*", "$(x)": "$(x)", "%s": "%s", `"`: `"`, "'": "'", "AC／DC": "AC／DC", ".git-blame-ignore-revs": ".git-blame-ignore-revs",
+		"می\u200cخواهم.txt": "می\u200cخواهم.txt", "क्\u200dष": "क्\u200dष", "👩\u200d💻.md": "👩\u200d💻.md", "🏳\ufe0f\u200d🌈": "🏳\ufe0f\u200d🌈",
+		scotland: scotland, scotland + "/x": scotland + "/x", "…": "…", "a/…": "a/…",
 		strings.Repeat("n", 255): strings.Repeat("n", 255), "node_modules/.bin/x": "node_modules/.bin/x",
 	} {
 		if got, err := CleanPath(name); err != nil || got != want {
 			t.Errorf("%q: %q, %v", name, got, err)
+		}
+	}
+}
+
+// What some scripts need is no way to hide anything, or to be taken for something else.
+func TestJoinersAndTagsDisguiseNothing(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		".g\u200cit", ".\u200dgit", ".git\u200c", "\u200c.git", "．ｇ\u200cｉｔ", "．ｇ\u200dｉｔ", "．ａ\u200cｇency", "．\u200cgit",
+		"a\u200dé", "é\u200da", "é\u200d", "é\u200d/é", "\u200dé", "é\u200d\u200dé", "é\u200c\u202eé", "\u200d",
+		"\U000e0067", "x\U000e0067", "🏴x\U000e0067", "🏴\U000e0067\U000e007f\U000e0067", "🏴\U000e0001", "‥", "a/‥/b", "….", "‥\ufe0f",
+	} {
+		if err := CheckPath(name); !isConfined(err) {
+			t.Errorf("%q: %v", name, err)
 		}
 	}
 }

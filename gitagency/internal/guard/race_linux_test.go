@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,5 +54,28 @@ func TestATreeThatIsSwappedForALinkIsNeverAnotherOne(t *testing.T) {
 	t.Logf("%d opened, %d refused", opened, refused)
 	if opened == 0 || refused == 0 {
 		t.Error("nothing was raced")
+	}
+}
+
+// What was a directory a moment ago may be a second name of a file outside.
+func TestOnlyADirectoryIsOpenedUp(t *testing.T) {
+	t.Parallel()
+	tree, outside := newTree(t)
+	secret := filepath.Join(outside, "file")
+	must(t, os.Chmod(secret, 0o444))
+	must(t, os.Link(secret, filepath.Join(tree.Path, "hard")))
+	mkdir(t, tree.Path, "d")
+	must(t, os.Chmod(filepath.Join(tree.Path, "d"), 0))
+	top := topOf(t, tree)
+	if err := chmodAt(int(top.dir.Fd()), "hard", 0o700); !errors.Is(err, syscall.ENOTDIR) {
+		t.Error(err)
+	}
+	must(t, chmodAt(int(top.dir.Fd()), "d", 0o700))
+	fi, err := os.Stat(secret)
+	must(t, err)
+	d, err := os.Stat(filepath.Join(tree.Path, "d"))
+	must(t, err)
+	if fi.Mode() != 0o444 || d.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", fi.Mode(), d.Mode())
 	}
 }

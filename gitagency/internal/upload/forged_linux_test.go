@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 // poorly runs a test once more in a process of its own, which has few descriptors and, if we are root, is an
@@ -205,4 +207,75 @@ func TestManyAndDeepDirectoriesDoNotExhaustDescriptors(t *testing.T) {
 	if left := entries(t, tree.Path, guard.Dir); !slices.Equal(left, []string{guard.Sandbox.Name}) {
 		t.Errorf("left: %q", left)
 	}
+}
+
+// While a put prepares, whoever is in the tree can get at its stage.
+func TestNothingThatIsThereIsWrittenToInAStage(t *testing.T) {
+	t.Parallel()
+	tree, outside := newTree(t)
+	before := state(t, outside)
+	plant := func(name string) {
+		stages, err := filepath.Glob(filepath.Join(tree.Path, guard.Dir, stagePrefix+"*"))
+		must(t, err)
+		must(t, os.Link(filepath.Join(outside, "file"), filepath.Join(stages[0], name)))
+	}
+	tx := &undo.Tx{Fault: func(_ context.Context, at string) error {
+		if at == "plan:before" {
+			plant(planName + ".tmp")
+			plant(planName)
+		}
+		return nil
+	}}
+	must(t, Put(t.Context(), tree, tx, []File{text("a", "1")}, nil))
+	tx = &undo.Tx{Fault: func(_ context.Context, at string) error {
+		if at == "stage:before" {
+			plant(freshName + "/a")
+		}
+		return nil
+	}}
+	if err := Put(t.Context(), tree, tx, []File{text("a", "2")}, nil); !errors.Is(err, fs.ErrExist) {
+		t.Error(err)
+	}
+	if read(t, tree.Path, "a") != "1" || state(t, outside) != before {
+		t.Error("something outside was written to")
+	}
+}
+
+// Who is called off does not go on to the end of a plan that somebody wrote; and one that is too long is none.
+func TestAForgedPlanKeepsNobodyBusy(t *testing.T) {
+	t.Parallel()
+	tree, _ := newTree(t)
+	stage := filepath.Join(tree.Path, guard.Dir, "put-x")
+	entry := `{"path":"a/b","dev":1,"ino":2},`
+	plan := `{"made":[` + strings.Repeat(entry, 20000) + `{"path":"a","dev":1,"ino":2}]}`
+	write(t, plan, stage, planName)
+	ctx := &endsAfter{Context: t.Context(), most: 30000} // while it is followed
+	if err := Recover(ctx, tree, -1); !errors.Is(err, context.Canceled) || !exists(stage) {
+		t.Error(err)
+	}
+	must(t, Recover(t.Context(), tree, -1))
+	if exists(stage) {
+		t.Error("the stage is still there")
+	}
+	mine := write(t, "mine", tree.Path, "mine")
+	id := identityOf(t, mine)
+	last := fmt.Sprintf(`{"path":"mine","dev":%d,"ino":%d,"mtime":%d}]}`, id.Device, id.Inode, id.Modified)
+	write(t, `{"made":[`+strings.Repeat(" ", largestPlan)+last, stage, planName)
+	must(t, Recover(t.Context(), tree, -1))
+	if !exists(mine) || exists(stage) {
+		t.Error("a plan that nobody can have written was followed")
+	}
+}
+
+// endsAfter is a context that ends when it was looked at often enough.
+type endsAfter struct {
+	context.Context
+	most, looks int
+}
+
+func (c *endsAfter) Err() error {
+	if c.looks++; c.looks > c.most {
+		return context.Canceled
+	}
+	return c.Context.Err()
 }

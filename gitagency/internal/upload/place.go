@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -48,26 +51,78 @@ func (p *putting) placeOne(n *node, at *guard.Folder, child *node, there *guard.
 	if err := p.hold(at); err != nil {
 		return err
 	}
-	if there != nil {
-		if err := wantFile(child.path, there.Mode); err != nil {
-			return err
-		}
-		old, err := p.asideFor(n.path)
+	if _, known := p.touched[at.Path]; !known {
+		fi, err := at.Stat()
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(at.Move(child.name, old), old.Close()); err != nil {
-			return about("replace", child.path, err)
-		}
+		p.touched[at.Path] = identify(fi)
 	}
 	fresh, err := p.fresh.Find(n.path)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(fresh.Move(child.name, at), fresh.Close()); err != nil {
+	if there == nil {
+		if err := errors.Join(fresh.MoveNew(child.name, at), fresh.Close()); err != nil {
+			return about("put", child.path, err)
+		}
+		return nil
+	}
+	old, err := p.asideFor(n.path)
+	if err == nil {
+		err = errors.Join(replace(fresh, old, at, child, there), old.Close())
+	}
+	return errors.Join(err, fresh.Close())
+}
+
+// replace puts a file in the place of another, which is set aside. There is no moment without one where the kernel
+// can exchange them: the new one lies where the other will be set aside, and whoever is killed before they change
+// places leaves nothing to be put back, since something is there.
+func replace(fresh, old, at *guard.Folder, child *node, there *guard.Info) error {
+	if err := wantFile(child.path, there.Mode); err != nil {
+		return err
+	}
+	if err := fresh.MoveNew(child.name, old); err != nil {
+		return about("put", child.path, err)
+	}
+	err := at.Exchange(child.name, old)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		return replaceSlowly(fresh, old, at, child)
+	}
+	if err != nil {
+		return errors.Join(about("replace", child.path, err), old.Move(child.name, fresh))
+	}
+	if err := wantAside(old, child); err != nil {
+		return errors.Join(err, at.Exchange(child.name, old), old.Move(child.name, fresh))
+	}
+	return nil
+}
+
+// replaceSlowly is replace from where the new one lies aside, by one move after the other.
+func replaceSlowly(fresh, old, at *guard.Folder, child *node) error {
+	err := old.Move(child.name, fresh)
+	if err == nil {
+		err = at.Move(child.name, old)
+	}
+	if err != nil {
+		return about("replace", child.path, err)
+	}
+	if err := wantAside(old, child); err != nil {
+		return errors.Join(err, old.MoveNew(child.name, at))
+	}
+	if err := fresh.MoveNew(child.name, at); err != nil {
 		return about("put", child.path, err)
 	}
 	return nil
+}
+
+// wantAside is wantFile for what was set aside: it may be something else by now than when it was looked at.
+func wantAside(old *guard.Folder, child *node) error {
+	fi, err := old.Lstat(child.name)
+	if err != nil {
+		return err
+	}
+	return wantFile(child.path, fi.Mode)
 }
 
 // asideFor opens the directory for what is replaced in another, and makes it if need be.
@@ -82,6 +137,23 @@ func (p *putting) asideFor(dir string) (*guard.Folder, error) {
 	}
 	old, err = above.Make(path.Base(dir))
 	return old, errors.Join(err, above.Close())
+}
+
+// settled makes sure that every directory that something was moved to is still where it was: what is in one that was
+// moved away meanwhile, maybe out of the tree, has not been put where it should be.
+func (p *putting) settled() error {
+	c := cursor{top: p.top, find: (*guard.Folder).Find}
+	for _, dir := range slices.Sorted(maps.Keys(p.touched)) {
+		at, err := c.to(dir)
+		var fi guard.Info
+		if err == nil {
+			fi, err = at.Stat()
+		}
+		if err != nil || identify(fi) != p.touched[dir] {
+			return errors.Join(&fs.PathError{Op: "put", Path: dir, Err: errors.New("was moved while files were put there")}, c.close())
+		}
+	}
+	return c.close()
 }
 
 // hold keeps a directory open until the end, by a descriptor of its own, unless there are very many already.

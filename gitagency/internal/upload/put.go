@@ -25,16 +25,18 @@ import (
 //	.agency/put-<random>/new/…       what is put, as the tree it will be; whole directories move at once
 //	.agency/put-<random>/old/…       what it takes the place of, at the paths it had
 //	.agency/put-<random>/plan.json   what moving makes; from then on there is something to take back
-//	.agency/put-<random>/done.json   the same, when all of it is in its place
+//	.agency/gone-<random>            the whole stage, when all of it is in its place or taken back
+//
+// What is gone holds nothing that anybody needs, in whichever order it is removed.
 //
 // Whoever puts holds a lock on its stage, by which a living one is told from one that was killed; and one
 // on .agency for as long as things move, so that two never do at once.
 const (
 	stagePrefix = "put-"
+	gonePrefix  = "gone-"
 	freshName   = "new"
 	asideName   = "old"
 	planName    = "plan.json"
-	doneName    = "done.json"
 )
 
 // Put puts files into the tree, all of them or, when anything fails or ctx ends, none: then the tree is as it
@@ -42,7 +44,7 @@ const (
 // link that leads out, or a second name elsewhere, does no harm. The steps of tx are its own, and rolled back
 // here, while nobody else moves anything. progress, if not nil, hears how much is prepared.
 func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progress func(Progress)) (err error) {
-	p := &putting{tree: tree, progress: progress}
+	p := &putting{tree: tree, progress: progress, touched: map[string]identity{}}
 	defer func() {
 		if err != nil {
 			tx.Rollback(context.WithoutCancel(ctx)) // what fails there was logged
@@ -66,12 +68,12 @@ func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progr
 		return err
 	}
 	// 5. It moves into place.
-	tx.Undo("place", func(context.Context) error { return p.takeBack() })
+	tx.Undo("place", p.takeBack)
 	if err := p.place(ctx, tx); err != nil {
 		return err
 	}
 	// 6. The commit point.
-	if err := tx.Step(ctx, "done", p.done); err != nil {
+	if err := tx.Step(ctx, "done", func() error { return p.done(tx) }); err != nil {
 		return err
 	}
 	tx.Commit()
@@ -101,14 +103,17 @@ type putting struct {
 	fresh *guard.Folder // stage/new
 	aside *guard.Folder // stage/old
 
-	made []*node                  // what moving makes
-	held map[string]*guard.Folder // where something was moved to, by path: the path may lead elsewhere when it is to be taken back
-	kept bool                     // the stage holds something that could not be put back
+	made    []*node                  // what moving makes
+	touched map[string]identity      // where something was moved to, by path
+	held    map[string]*guard.Folder // where something was moved to, by path: the path may lead elsewhere when it is to be taken back
+	last    *guard.Folder            // what at has opened last
+	lastDir string
+	kept    bool // the stage holds something that could not be put back
 }
 
 func (p *putting) close() error {
 	var errs []error
-	for _, f := range slices.AppendSeq([]*guard.Folder{p.fresh, p.aside, p.stage, p.agency, p.top}, maps.Values(p.held)) {
+	for _, f := range slices.AppendSeq([]*guard.Folder{p.fresh, p.aside, p.stage, p.agency, p.top, p.last}, maps.Values(p.held)) {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -168,7 +173,7 @@ func (p *putting) open(ctx context.Context, tx *undo.Tx) error {
 		return err
 	}
 	p.recoverOthers(ctx)
-	name := stagePrefix + strings.ToLower(rand.Text()[:16])
+	name := stagePrefix + randomName()
 	p.name = name
 	tx.Undo("stage", func(context.Context) error { return p.removeStage() })
 	var err error
@@ -193,12 +198,26 @@ func (p *putting) open(ctx context.Context, tx *undo.Tx) error {
 	return p.unlock()
 }
 
+func randomName() string { return strings.ToLower(rand.Text()[:16]) }
+
 // removeStage removes the stage, unless it holds what should be elsewhere.
 func (p *putting) removeStage() error {
 	if p.kept {
 		return nil
 	}
-	return p.agency.RemoveAll(p.name)
+	return p.remove(p.name)
+}
+
+// remove removes a stage that nobody needs any more, and says so first: whoever comes upon half of it restores
+// nothing from there.
+func (p *putting) remove(name string) error {
+	if !strings.HasPrefix(name, gonePrefix) {
+		gone := gonePrefix + randomName()
+		if p.agency.MoveAs(name, p.agency, gone) == nil {
+			name = gone
+		}
+	}
+	return p.agency.RemoveAll(name)
 }
 
 // plan writes down what will be made.
@@ -218,7 +237,10 @@ func (p *putting) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const temporary = planName + ".tmp"
+	if len(data) > largestPlan {
+		return fmt.Errorf("too many to put at once: %d files and directories", len(p.made))
+	}
+	temporary := planName + "." + randomName() // one that nobody has taken before us
 	f, err := p.stage.Create(temporary, 0o600)
 	if err != nil {
 		return err
@@ -231,4 +253,18 @@ func (p *putting) plan(ctx context.Context) error {
 }
 
 // done is the point from which on the put has happened.
-func (p *putting) done() error { return p.stage.MoveAs(planName, p.stage, doneName) }
+func (p *putting) done(tx *undo.Tx) error {
+	if err := p.settled(); err != nil {
+		return err
+	}
+	name, gone := p.name, gonePrefix+randomName()
+	if err := p.agency.MoveAs(name, p.agency, gone); err != nil {
+		return err
+	}
+	p.name = gone
+	tx.Undo("done", func(context.Context) error {
+		p.name = name
+		return p.agency.MoveAs(gone, p.agency, name)
+	})
+	return nil
+}

@@ -408,6 +408,57 @@ func TestAPutIsTakenBackFromWhereverItsDirectoriesWent(t *testing.T) {
 	}
 }
 
+// What was moved away while files were put there, and may be out of the tree, was not put.
+func TestAPutIntoADirectoryThatIsMovedAwayIsNone(t *testing.T) {
+	t.Parallel()
+	for name, instead := range map[string]func(d string) error{
+		"nothing":   func(string) error { return nil },
+		"a link":    func(d string) error { return os.Symlink("../outside", d) },
+		"a new one": func(d string) error { return os.MkdirAll(filepath.Join(d, "e"), 0o755) },
+	} {
+		tree, files := crowded(t)
+		d, away := filepath.Join(tree.Path, "d"), filepath.Join(path.Dir(tree.Path), "away")
+		before := state(t, path.Dir(tree.Path))
+		tx := &undo.Tx{Log: func(err error) { t.Errorf("%s: %v", name, err) }, Fault: func(_ context.Context, at string) error {
+			if at != "done:before" {
+				return nil
+			}
+			return errors.Join(os.Rename(d, away), instead(d))
+		}}
+		if err := Put(t.Context(), tree, tx, files, nil); err == nil || isConfined(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		must(t, os.RemoveAll(d))
+		must(t, os.Rename(away, d))
+		if after := state(t, path.Dir(tree.Path)); after != before {
+			t.Errorf("%s: the tree changed:\n%s\n%s", name, before, after)
+		}
+	}
+}
+
+// What comes to be in the way after it was looked at is neither replaced nor set aside.
+func TestWhatComesInTheWayAtTheLastMomentStays(t *testing.T) {
+	t.Parallel()
+	for point, mine := range map[string]string{"place z:before": "z", "place d/new:before": "d/new", "place a:before": "a/mine"} {
+		tree, files := crowded(t)
+		tx := &undo.Tx{Log: func(err error) { t.Errorf("%s: %v", point, err) }, Fault: func(_ context.Context, at string) error {
+			if at == point {
+				if mine == "a/mine" {
+					must(t, os.Remove(filepath.Join(tree.Path, "a")))
+				}
+				write(t, "mine", tree.Path, mine)
+			}
+			return nil
+		}}
+		if err := Put(t.Context(), tree, tx, files, nil); err == nil {
+			t.Errorf("%s: it was put", point)
+		}
+		if read(t, tree.Path, mine) != "mine" || read(t, tree.Path, "d", "b") != "old b" || len(entries(t, tree.Path, guard.Dir)) != 1 {
+			t.Errorf("%s: %q", point, entries(t, tree.Path))
+		}
+	}
+}
+
 // killedPut puts until a point, at which everything stops: nothing is rolled back, and only what the kernel
 // does when a process dies still happens.
 func killedPut(t *testing.T, tree *guard.Tree, files []File, point string) {
@@ -449,6 +500,30 @@ func TestAPutKilledAtAnyStepIsUndoneByTheNext(t *testing.T) {
 	must(t, Recover(t.Context(), tree, -1))
 	if read(t, tree.Path, "a") != "new a" || read(t, tree.Path, "d", "new", "x") != "x" || len(entries(t, tree.Path, guard.Dir)) != 1 {
 		t.Error("what was done did not stay")
+	}
+}
+
+// Whoever has put something may be killed again while it clears up.
+func TestNothingIsRestoredFromAPutThatWasDone(t *testing.T) {
+	t.Parallel()
+	tree, files := crowded(t)
+	killedPut(t, tree, files, "done:after")
+	stage := filepath.Join(tree.Path, guard.Dir, entries(t, tree.Path, guard.Dir)[1])
+	for _, name := range entries(t, stage) {
+		if name != asideName {
+			must(t, os.RemoveAll(filepath.Join(stage, name)))
+		}
+	}
+	must(t, os.Remove(filepath.Join(tree.Path, "a")))
+	if found, err := Find(t.Context(), tree); err != nil || len(found) != 1 || found[0].Replaced {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if n, dirs, err := Rescue(t.Context(), tree); n != 0 || len(dirs) != 0 || err != nil {
+		t.Errorf("%d, %q, %v", n, dirs, err)
+	}
+	must(t, Recover(t.Context(), tree, -1))
+	if exists(filepath.Join(tree.Path, "a")) || exists(stage) || read(t, tree.Path, "d", "b") != "new b" {
+		t.Errorf("left: %q", entries(t, tree.Path))
 	}
 }
 

@@ -81,3 +81,29 @@ func TestADirectorySwappedForALinkNeverLetsAnythingOut(t *testing.T) {
 		t.Errorf("the marker is %q, among %q", got, entries(t, tree.Path, guard.Dir))
 	}
 }
+
+func TestAFileThatIsReplacedIsThereAtEveryMoment(t *testing.T) {
+	t.Parallel()
+	tree, _ := newTree(t)
+	name := write(t, "old", tree.Path, "a")
+	stop := make(chan bool)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for {
+			if _, err := os.Lstat(name); err != nil {
+				t.Error(err)
+				return
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	for range 100 {
+		must(t, put(t, tree, text("a", "new")))
+	}
+	close(stop)
+	reader.Wait()
+}

@@ -161,7 +161,7 @@ func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte, wr
 	if err := transfer(ctx, to, from, buffer, written); err != nil {
 		return fmt.Errorf("put %s: %w", n.path, err)
 	}
-	fi, err := in.Lstat(n.name)
+	fi, err := guard.StatOf(to) // what has come to go by its name is not ours
 	if err == nil && fi.Mode.Perm() != n.perm() {
 		err = to.Chmod(n.perm())
 	}

@@ -25,16 +25,29 @@ import (
 // When files cannot be put back it is a *LeftError.
 func Recover(ctx context.Context, tree *guard.Tree, timeout time.Duration) error {
 	p := &putting{tree: tree}
-	err := p.openAgency()
-	if err == nil {
-		var stages []string
-		if stages, err = p.stages(); len(stages) > 0 && err == nil {
-			if err = p.lock(ctx, timeout); err == nil {
-				err = p.recover(ctx)
-			}
+	if err := p.openAgency(); err != nil {
+		return errors.Join(unlessGone(err), p.close()) // without .agency nothing was ever put
+	}
+	stages, err := p.stages()
+	if len(stages) > 0 && err == nil {
+		if err = p.lock(ctx, timeout); err == nil {
+			err = p.recover(ctx)
 		}
 	}
-	return errors.Join(unlessGone(err), p.close()) // without .agency nothing was ever put
+	return errors.Join(err, p.close())
+}
+
+// Quiesce is Recover after which nobody moves anything until release is called, which is never nil: what is in the
+// tree meanwhile holds every put wholly or not at all. That is so with a *LeftError too, but for what it says.
+func Quiesce(ctx context.Context, tree *guard.Tree, timeout time.Duration) (release func() error, err error) {
+	p := &putting{tree: tree}
+	if err := p.openAgency(); err != nil {
+		return p.close, unlessGone(err) // without .agency nobody can put
+	}
+	if err := p.lock(ctx, timeout); err != nil {
+		return p.close, err
+	}
+	return p.close, p.recover(ctx)
 }
 
 // LeftError is a put that was killed and cannot be undone, not all of it.
@@ -77,33 +90,27 @@ func Find(ctx context.Context, tree *guard.Tree) (found []Interrupted, err error
 	} else if err != nil {
 		return nil, err
 	}
+	var errs []error
 	for _, name := range stages {
 		there := Interrupted{Stage: path.Join(tree.Path, guard.Dir, name)}
 		stage, err := p.agency.Enter(name)
-		switch {
-		case errors.Is(err, fs.ErrPermission): // it takes changing something to look into it
-			there.Replaced = true
-		case err != nil:
-			if err := unlessGone(err); err != nil {
-				return found, err
-			}
+		if errors.Is(err, fs.ErrPermission) { // it takes changing something to look into it
+			there.Replaced = !strings.HasPrefix(name, gonePrefix)
+			found = append(found, there)
 			continue
-		default:
-			dead, err := isDead(ctx, stage)
-			if err == nil && dead {
-				_, notDone := stage.Lstat(doneName)
-				there.Replaced = notDone != nil && replaced(stage) > 0
-			}
-			if err := errors.Join(err, stage.Close()); err != nil {
-				return found, err
-			}
-			if !dead {
-				continue
-			}
 		}
-		found = append(found, there)
+		if err != nil {
+			errs = append(errs, unlessGone(err))
+			continue
+		}
+		dead, err := isDead(ctx, stage)
+		if err == nil && dead {
+			there.Replaced = !strings.HasPrefix(name, gonePrefix) && replaced(ctx, stage) > 0
+			found = append(found, there)
+		}
+		errs = append(errs, err, stage.Close())
 	}
-	return found, nil
+	return found, errors.Join(errs...)
 }
 
 // isDead reports whether the owner of a stage is gone.
@@ -133,9 +140,12 @@ func Rescue(ctx context.Context, tree *guard.Tree) (files int, dirs []string, er
 	stages, err := p.stages()
 	errs := []error{err}
 	for _, name := range stages {
+		if strings.HasPrefix(name, gonePrefix) {
+			continue
+		}
 		errs = append(errs, p.inDeadStage(ctx, name, func(stage *guard.Folder) error {
-			n := replaced(stage)
-			if _, err := stage.Lstat(doneName); err == nil || n == 0 {
+			n := replaced(ctx, stage)
+			if n == 0 {
 				return nil
 			}
 			dir := "replaced-by-" + name
@@ -150,8 +160,8 @@ func Rescue(ctx context.Context, tree *guard.Tree) (files int, dirs []string, er
 }
 
 // takeBack undoes what was placed so far.
-func (p *putting) takeBack() error {
-	err := errors.Join(p.unmake(p.entries()), p.restore(p.aside))
+func (p *putting) takeBack(ctx context.Context) error {
+	err := errors.Join(p.unmake(ctx, p.entries()), p.restore(ctx, p.aside))
 	p.kept = err != nil
 	return err
 }
@@ -164,6 +174,10 @@ func (p *putting) entries() []madeEntry {
 	}
 	return made
 }
+
+// largestPlan is more than some hundred thousand files need. Whoever works in the tree can write plans as well, and
+// shall not keep those busy who read them.
+const largestPlan = 32 << 20
 
 // planFile is plan.json.
 type planFile struct {
@@ -196,8 +210,11 @@ func identify(fi guard.Info) identity {
 
 // unmake removes what was made, the last first, as far as it is still that. Directories in which there is
 // something else stay.
-func (p *putting) unmake(made []madeEntry) error {
+func (p *putting) unmake(ctx context.Context, made []madeEntry) error {
 	for _, e := range made {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
 		if e.Narrow {
 			// What cannot be opened up cannot be emptied either, and is told then.
 			_ = p.ifThere(e, func(in *guard.Folder, name string) error { return in.Widen(name) })
@@ -205,6 +222,9 @@ func (p *putting) unmake(made []madeEntry) error {
 	}
 	var errs []error
 	for _, e := range slices.Backward(made) {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
 		errs = append(errs, p.ifThere(e, func(in *guard.Folder, name string) error {
 			err := in.Writable(func() error { return in.Remove(name) })
 			if err != nil && !errors.Is(err, fs.ErrNotExist) && !(e.Dir && notEmpty(err)) {
@@ -219,14 +239,30 @@ func (p *putting) unmake(made []madeEntry) error {
 // ifThere does something to what was made, if it is still there.
 func (p *putting) ifThere(e madeEntry, do func(in *guard.Folder, name string) error) error {
 	dir, name := path.Split(e.Path)
-	in, err := p.find(path.Clean(dir))
+	in, err := p.at(path.Clean(dir))
 	if err != nil {
 		return unlessGone(err) // it never got there, or somebody else has taken it away
 	}
 	if fi, err := in.Lstat(name); err == nil && identify(fi) == e.identity {
-		return errors.Join(do(in, name), in.Close())
+		return do(in, name)
 	}
-	return in.Close()
+	return nil
+}
+
+// at is find that keeps what it opened until the next: one entry after the other is in the same directory.
+func (p *putting) at(dir string) (*guard.Folder, error) {
+	if p.last != nil && p.lastDir == dir {
+		return p.last, nil
+	}
+	next, err := p.find(dir)
+	if err != nil {
+		return nil, err
+	}
+	if p.last != nil {
+		err = p.last.Close()
+	}
+	p.last, p.lastDir = next, dir
+	return next, err
 }
 
 func notEmpty(err error) bool {
@@ -235,22 +271,22 @@ func notEmpty(err error) bool {
 
 // restore puts back what was replaced, where nothing else is now. What has no directory any more would be gone as
 // well if nothing had ever been put.
-func (p *putting) restore(aside *guard.Folder) error {
-	return eachAside(aside, (*guard.Folder).FindForce, func(in *guard.Folder, dir, name string) error {
-		at, err := p.find(dir)
+func (p *putting) restore(ctx context.Context, aside *guard.Folder) error {
+	return eachAside(ctx, aside, (*guard.Folder).FindForce, func(in *guard.Folder, dir, name string) error {
+		at, err := p.at(dir)
 		if err != nil {
 			return unlessGone(err)
 		}
 		if _, err = at.Lstat(name); errors.Is(err, fs.ErrNotExist) {
 			err = at.Writable(func() error { return in.Writable(func() error { return in.Move(name, at) }) })
 		}
-		return errors.Join(unlessGone(err), at.Close())
+		return unlessGone(err)
 	})
 }
 
 // eachAside visits everything that was replaced. What nobody could have put, by its name or its depth, was not.
 // However deep it goes, one directory is open at a time.
-func eachAside(aside *guard.Folder, find func(*guard.Folder, string) (*guard.Folder, error), visit func(in *guard.Folder, dir, name string) error) error {
+func eachAside(ctx context.Context, aside *guard.Folder, find func(*guard.Folder, string) (*guard.Folder, error), visit func(in *guard.Folder, dir, name string) error) error {
 	var errs []error
 	c := cursor{top: aside, find: find}
 	stack := []string{"."}
@@ -265,6 +301,9 @@ func eachAside(aside *guard.Folder, find func(*guard.Folder, string) (*guard.Fol
 		names, err := in.Names()
 		errs = append(errs, err)
 		for _, name := range names {
+			if err := context.Cause(ctx); err != nil {
+				return errors.Join(err, c.close())
+			}
 			fi, err := in.Lstat(name)
 			switch there := path.Join(dir, name); {
 			case err != nil:
@@ -289,12 +328,12 @@ func unlessGone(err error) error {
 	return err
 }
 
-// stages are the names of all stages there are, those of the living too.
+// stages are the names of all stages there are, those of the living and those that are gone too.
 func (p *putting) stages() ([]string, error) {
 	names, err := p.agency.Names()
 	var found []string
 	for _, name := range names {
-		if !strings.HasPrefix(name, stagePrefix) {
+		if !strings.HasPrefix(name, stagePrefix) && !strings.HasPrefix(name, gonePrefix) {
 			continue
 		}
 		if fi, err := p.agency.Lstat(name); err == nil && fi.Mode.IsDir() {
@@ -316,7 +355,7 @@ func (p *putting) recover(ctx context.Context) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		errs = append(errs, p.inDeadStage(ctx, name, func(stage *guard.Folder) error { return p.recoverStage(stage, name) }))
+		errs = append(errs, p.inDeadStage(ctx, name, func(stage *guard.Folder) error { return p.recoverStage(ctx, stage, name) }))
 	}
 	return errors.Join(errs...)
 }
@@ -342,65 +381,101 @@ func (p *putting) inDeadStage(ctx context.Context, name string, do func(stage *g
 	return do(stage)
 }
 
-func (p *putting) recoverStage(stage *guard.Folder, name string) error {
-	if _, err := stage.Lstat(doneName); errors.Is(err, fs.ErrNotExist) {
-		if err := p.undoStage(stage); err != nil {
-			return &LeftError{Stage: path.Join(p.tree.Path, stage.Path), Files: replaced(stage), Err: err}
+func (p *putting) recoverStage(ctx context.Context, stage *guard.Folder, name string) error {
+	if !strings.HasPrefix(name, gonePrefix) {
+		err := p.undoStage(ctx, stage)
+		if cause := context.Cause(ctx); cause != nil {
+			return cause // whoever comes next goes on
+		}
+		if err != nil {
+			return &LeftError{Stage: path.Join(p.tree.Path, stage.Path), Files: replaced(ctx, stage), Err: err}
 		}
 	}
-	return p.agency.RemoveAll(name)
+	return p.remove(name)
 }
 
 // undoStage takes back what a plan says was made, and puts back what it replaced.
-func (p *putting) undoStage(stage *guard.Folder) error {
-	made, err := readPlan(stage)
+func (p *putting) undoStage(ctx context.Context, stage *guard.Folder) error {
+	made, err := readPlan(ctx, stage)
 	if err != nil {
 		return err
 	}
-	err = p.unmake(made)
+	err = p.unmake(ctx, made)
 	aside, enterErr := stage.Force(asideName)
 	if enterErr != nil { // it did not get that far
 		return errors.Join(err, unlessGone(enterErr))
 	}
-	return errors.Join(err, p.restore(aside), aside.Close())
+	return errors.Join(err, p.restore(ctx, aside), aside.Close())
 }
 
 // replaced counts the files that a stage holds, of those that were replaced.
-func replaced(stage *guard.Folder) (n int) {
+func replaced(ctx context.Context, stage *guard.Folder) (n int) {
 	aside, err := stage.Enter(asideName)
 	if err != nil {
 		return 0
 	}
 	defer aside.Close()
-	_ = eachAside(aside, (*guard.Folder).Find, func(*guard.Folder, string, string) error { n++; return nil }) // as far as one can see
+	_ = eachAside(ctx, aside, (*guard.Folder).Find, func(*guard.Folder, string, string) error { n++; return nil }) // as far as one can see
 	return n
 }
 
 // readPlan reads what a killed put was to make; nothing when it was killed before it knew. What does not
 // read like a plan, or names what nobody puts, was not written by us, and tells us nothing; nor does what we
 // cannot read.
-func readPlan(stage *guard.Folder) ([]madeEntry, error) {
-	const most = 256 << 20
+func readPlan(ctx context.Context, stage *guard.Folder) ([]madeEntry, error) {
 	f, err := stage.Read(planName)
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) {
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // that is a socket
 			err = nil
 		}
 		return nil, unlessGone(err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
+	made, err := decodePlan(ctx, io.LimitReader(f, largestPlan))
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
+	var failed *fs.PathError
+	if errors.As(err, &failed) { // it could not be read
 		return nil, err
 	}
-	var plan planFile
-	if len(data) > most || json.Unmarshal(data, &plan) != nil {
+	if err != nil {
 		return nil, nil
 	}
-	for _, e := range plan.Made {
-		if clean, err := guard.CleanPath(e.Path); err != nil || clean != e.Path || clean == "." {
-			return nil, nil
+	return made, nil
+}
+
+// decodePlan reads a plan entry by entry, so that what is no plan costs no more than what it is up to there.
+func decodePlan(ctx context.Context, from io.Reader) (made []madeEntry, err error) {
+	forged := errors.New("no plan")
+	decoder := json.NewDecoder(from)
+	decoder.DisallowUnknownFields()
+	for _, want := range []json.Token{json.Delim('{'), "made", json.Delim('[')} {
+		if token, err := decoder.Token(); err != nil {
+			return nil, err
+		} else if token != want {
+			return nil, forged
 		}
 	}
-	return plan.Made, nil
+	for decoder.More() {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		var e madeEntry
+		if err := decoder.Decode(&e); err != nil {
+			return nil, err
+		}
+		if clean, err := guard.CleanPath(e.Path); err != nil || clean != e.Path || clean == "." {
+			return nil, forged
+		}
+		made = append(made, e)
+	}
+	for _, want := range []json.Token{json.Delim(']'), json.Delim('}')} { // or it was longer than any may be
+		if token, err := decoder.Token(); err != nil {
+			return nil, err
+		} else if token != want {
+			return nil, forged
+		}
+	}
+	return made, nil
 }
