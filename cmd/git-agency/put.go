@@ -89,15 +89,8 @@ func (t *tool) put(ctx context.Context, sandbox *gitagency.Sandbox, files []gita
 			n++
 		}
 	}
-	fmt.Fprintf(t.stderr, "put %s into %s\n", count(n, "file"), sandbox.ID)
+	fmt.Fprintf(t.stderr, "put %s into %s\n", counted(n, "file", "files"), sandbox.ID)
 	return nil
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // copied are the files that copying makes.
