@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +23,9 @@ func TestMain(m *testing.M) {
 		"git-agency": func() { os.Exit(run(os.Args, testOptions())) },
 	}
 	addPlatformCommands(commands)
+	if commands[filepath.Base(os.Args[0])] == nil { // the tests themselves, from which no command shall inherit nohup
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	testscript.Main(m, commands)
 }
 

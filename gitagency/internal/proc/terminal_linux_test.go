@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -484,6 +485,7 @@ func TestAProgramMayCloseItsTerminalAndOpenItAgain(t *testing.T) {
 }
 
 func TestAfterAHangUpNobodyReadsAndTheProgramIsHungUpInTurn(t *testing.T) {
+	heedHangUps()
 	t.Parallel()
 	p := sitDown(t, 24, 80)
 	terminal := p.open(io.Discard)
@@ -505,6 +507,7 @@ func TestAfterAHangUpNobodyReadsAndTheProgramIsHungUpInTurn(t *testing.T) {
 }
 
 func TestAProgramThatGoesOnWritingDoesNotKeepUsFromClosing(t *testing.T) {
+	heedHangUps()
 	t.Parallel()
 	p := sitDown(t, 24, 80)
 	writes := make(chan struct{}, 1)
@@ -555,3 +558,7 @@ func TestATerminalThatTakesNothingIsLeftAlone(t *testing.T) {
 	}
 	p.requireRestored()
 }
+
+// heedHangUps lets the programs of a test begin with hang-ups not ignored, also under nohup: what a signal
+// is caught by does not survive an exec, that it is ignored does.
+func heedHangUps() { signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) }
