@@ -53,11 +53,7 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			if err != nil {
 				return err
 			}
-			repo, err := t.open(c)
-			if err != nil {
-				return err
-			}
-			sandbox, err := repo.Sandbox(args[0])
+			sandbox, err := t.sandbox(c, args[0])
 			if err != nil {
 				return err
 			}

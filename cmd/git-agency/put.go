@@ -46,11 +46,7 @@ safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled ba
 			if err != nil {
 				return err
 			}
-			repo, err := t.open(c)
-			if err != nil {
-				return err
-			}
-			sandbox, err := repo.Sandbox(args[0])
+			sandbox, err := t.sandbox(c, args[0])
 			if err != nil {
 				return err
 			}

@@ -28,11 +28,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			repo, err := t.open(c)
-			if err != nil {
-				return err
-			}
-			sandbox, err := repo.Sandbox(args[0])
+			sandbox, err := t.sandbox(c, args[0])
 			if err != nil {
 				return err
 			}

@@ -144,6 +144,15 @@ func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
 	return repo, nil
 }
 
+// sandbox opens the repository and finds a sandbox in it.
+func (t *tool) sandbox(c *cli.Context, id string) (*gitagency.Sandbox, error) {
+	repo, err := t.open(c)
+	if err != nil {
+		return nil, err
+	}
+	return repo.Sandbox(id)
+}
+
 const lockTimeoutFlag = "lock-timeout"
 
 // changing are the flags of every command that takes the repository lock.
