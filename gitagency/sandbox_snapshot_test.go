@@ -345,8 +345,8 @@ func TestASnapshotHoldsEveryPutWhollyOrNotAtAll(t *testing.T) {
 // Whoever is in a sandbox can keep puts off, and with them snapshots; not the whole repository.
 func TestASnapshotDoesNotWaitForEverForWhoeverPuts(t *testing.T) {
 	t.Parallel()
-	once := time.Duration(0)
-	l := newSnapshotLab(t, Options{LockTimeout: &once})
+	soon := 2 * time.Second // not at once: a program that another test starts meanwhile has our lock until its exec
+	l := newSnapshotLab(t, Options{LockTimeout: &soon})
 	held, err := lock.Clear(t.Context(), filepath.Join(l.box.WorkDir(), guard.Dir), 0)
 	if err != nil {
 		t.Fatal(err)

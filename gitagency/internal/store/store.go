@@ -218,7 +218,14 @@ func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 	if err != nil {
 		return err
 	}
-	// One write, so that lines of two writers never mix; and not behind half a line that a full disk left.
+	// One after the other, so that lines never mix; and none behind half a line that a full disk left, which
+	// is what somebody else's line looks like while it is being written.
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return errors.Join(&os.PathError{Op: "flock", Path: f.Name(), Err: err}, f.Close())
+	}
 	last := []byte{'\n'}
 	if fi, err := f.Stat(); err == nil && fi.Size() > 0 {
 		_, _ = f.ReadAt(last, fi.Size()-1) // what cannot be read is taken for whole

@@ -280,7 +280,7 @@ func TestEventsAreWholeLinesWhoeverWritesThem(t *testing.T) {
 	var wg sync.WaitGroup
 	for n := range 50 {
 		wg.Go(func() {
-			if err := s.AppendEvent(repoID, invID, event{n, strings.Repeat("line\n", n), at(n)}); err != nil {
+			if err := s.AppendEvent(repoID, invID, event{n, strings.Repeat("line\n", 100*n), at(n)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -291,7 +291,7 @@ func TestEventsAreWholeLinesWhoeverWritesThem(t *testing.T) {
 	found := map[int]bool{}
 	for line := range strings.Lines(string(data)) {
 		var e event
-		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Text != strings.Repeat("line\n", e.N) {
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Text != strings.Repeat("line\n", 100*e.N) {
 			t.Errorf("%q: %v", line, err)
 		}
 		found[e.N] = true
