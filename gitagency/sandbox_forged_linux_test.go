@@ -46,7 +46,7 @@ func asNobody(t *testing.T) {
 func TestNothingInAnAgencyDirectoryKeepsASandboxFromGoing(t *testing.T) {
 	t.Parallel()
 	asNobody(t)
-	first := uploadLab(t)
+	first := newLab(t, Options{}).box
 	for name, script := range map[string]string{
 		"a stage with a pipe":      `mkdir put-x; mkfifo put-x/old`,
 		"a pipe":                   `cd ..; rm -r .agency; mkfifo .agency`,

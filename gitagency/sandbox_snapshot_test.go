@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,70 +17,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
-// snapshotLab is a repository with a sandbox in it, opened by the library alone.
-type snapshotLab struct {
-	t    *testing.T
-	repo *Repository
-	box  *Sandbox
-	git  func(args ...string) string // in the sandbox
-}
-
-func newSnapshotLab(t *testing.T, opts Options, config ...string) *snapshotLab {
-	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts.Dir = filepath.Join(root, "repo")
-	opts.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + root, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=c", "GIT_COMMITTER_EMAIL=c@example.com",
-	}
-	opts.Warn = func(message string) { t.Error(message) }
-	git := func(dir string) func(args ...string) string {
-		return func(args ...string) string {
-			t.Helper()
-			cmd := exec.CommandContext(t.Context(), "git", args...)
-			cmd.Dir, cmd.Env = dir, opts.Env
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("git %q: %v: %s", args, err, out)
-			}
-			return strings.TrimSuffix(string(out), "\n")
-		}
-	}
-	git(root)("init", "-q", "-b", "main", opts.Dir)
-	git(opts.Dir)("commit", "-q", "--allow-empty", "-m", "first")
-	for i := 0; i < len(config); i += 2 {
-		git(opts.Dir)("config", config[i], config[i+1])
-	}
-	repo, err := Open(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := repo.CreateWorktree(t.Context(), CreateWorktreeRequest{Name: "wt"}); err != nil {
-		t.Fatal(err)
-	}
-	inv, err := repo.Start(t.Context(), StartRequest{Worktree: "wt"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	box, err := repo.Sandbox(inv.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &snapshotLab{t: t, repo: repo, box: box, git: git(box.WorkDir())}
-}
-
-func (l *snapshotLab) write(name, content string) {
-	l.t.Helper()
-	if err := os.WriteFile(filepath.Join(l.box.WorkDir(), name), []byte(content), 0o644); err != nil {
-		l.t.Fatal(err)
-	}
-}
-
 // snapshots are the refs of the snapshots there are, with their commits.
-func (l *snapshotLab) snapshots() string {
+func (l *lab) snapshots() string {
 	l.t.Helper()
 	return l.git("for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", "refs/agency/snapshots/"+l.box.ID)
 }
@@ -89,7 +26,7 @@ func (l *snapshotLab) snapshots() string {
 func TestASnapshotIsACommitThatARefKeepsAndTheHistoryNames(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC)
-	l := newSnapshotLab(t, Options{Now: func() time.Time { return now }})
+	l := newLab(t, Options{Now: func() time.Time { return now }})
 	base := l.git("rev-parse", "HEAD")
 	l.write("file", "1\n")
 	id, err := l.box.Snapshot(t.Context())
@@ -131,7 +68,7 @@ func TestASnapshotIsACommitThatARefKeepsAndTheHistoryNames(t *testing.T) {
 
 func TestASnapshotComesAfterTheHighestNumberWhateverElseIsThere(t *testing.T) {
 	t.Parallel()
-	l := newSnapshotLab(t, Options{})
+	l := newLab(t, Options{})
 	refs := "refs/agency/snapshots/" + l.box.ID + "/"
 	for _, name := range []string{"2", "10", "011", "x", "20/1", "-30", "99999999999", "0"} {
 		l.git("update-ref", refs+name, "HEAD")
@@ -144,8 +81,8 @@ func TestASnapshotComesAfterTheHighestNumberWhateverElseIsThere(t *testing.T) {
 
 func TestASnapshotNeverReplacesARef(t *testing.T) {
 	t.Parallel()
-	var l *snapshotLab
-	l = newSnapshotLab(t, Options{Fault: func(_ context.Context, point string) error {
+	var l *lab
+	l = newLab(t, Options{Fault: func(_ context.Context, point string) error {
 		if point == "snapshot/ref:before" {
 			l.git("update-ref", "refs/agency/snapshots/"+l.box.ID+"/1", "HEAD")
 		}
@@ -163,7 +100,7 @@ func TestASnapshotNeverReplacesARef(t *testing.T) {
 func TestASnapshotThatFailsOrIsCancelledAtAnyStepIsNone(t *testing.T) {
 	t.Parallel()
 	var act func(point string) error
-	l := newSnapshotLab(t, Options{Fault: func(_ context.Context, point string) error {
+	l := newLab(t, Options{Fault: func(_ context.Context, point string) error {
 		if act == nil {
 			return nil
 		}
@@ -205,7 +142,7 @@ func TestASnapshotThatFailsOrIsCancelledAtAnyStepIsNone(t *testing.T) {
 
 func TestASnapshotIsBoundedByTheOperationTimeout(t *testing.T) {
 	t.Parallel()
-	l := newSnapshotLab(t, Options{Fault: func(ctx context.Context, point string) error {
+	l := newLab(t, Options{Fault: func(ctx context.Context, point string) error {
 		if point == "snapshot/capture:before" {
 			<-ctx.Done()
 		}
@@ -218,7 +155,7 @@ func TestASnapshotIsBoundedByTheOperationTimeout(t *testing.T) {
 
 func TestSnapshotsRefuseWhatNothingMayRunIn(t *testing.T) {
 	t.Parallel()
-	l := newSnapshotLab(t, Options{})
+	l := newLab(t, Options{})
 	marker := filepath.Join(l.box.WorkDir(), ".agency", "SANDBOX_MARKER")
 	if err := os.Rename(marker, marker+".away"); err != nil {
 		t.Fatal(err)
@@ -256,7 +193,7 @@ func TestSnapshotsRefuseWhatNothingMayRunIn(t *testing.T) {
 
 func TestSnapshotsAtTheSameTimeAreNumberedOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	l := newSnapshotLab(t, Options{})
+	l := newLab(t, Options{})
 	const many = 6
 	taken := make([]Snapshot, many)
 	var all sync.WaitGroup
@@ -291,8 +228,8 @@ func TestSnapshotsAtTheSameTimeAreNumberedOneAfterTheOther(t *testing.T) {
 // While a state is taken no put moves anything, and while one moves things no state is taken.
 func TestASnapshotHoldsEveryPutWhollyOrNotAtAll(t *testing.T) {
 	t.Parallel()
-	var l *snapshotLab
-	l = newSnapshotLab(t, Options{Fault: func(ctx context.Context, point string) error {
+	var l *lab
+	l = newLab(t, Options{Fault: func(ctx context.Context, point string) error {
 		if point != "snapshot/capture:before" {
 			return nil
 		}
@@ -346,7 +283,7 @@ func TestASnapshotHoldsEveryPutWhollyOrNotAtAll(t *testing.T) {
 func TestASnapshotDoesNotWaitForEverForWhoeverPuts(t *testing.T) {
 	t.Parallel()
 	soon := 2 * time.Second // not at once: a program that another test starts meanwhile has our lock until its exec
-	l := newSnapshotLab(t, Options{LockTimeout: &soon})
+	l := newLab(t, Options{LockTimeout: &soon})
 	held, err := lock.Clear(t.Context(), filepath.Join(l.box.WorkDir(), guard.Dir), 0)
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,46 +14,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// uploadLab is a repository with a sandbox.
-func uploadLab(t *testing.T) *Sandbox {
-	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(root, "repo")
-	env := []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + root, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "AGENCY_DATA_DIR=" + filepath.Join(root, "data"),
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=c", "GIT_COMMITTER_EMAIL=c@example.com",
-	}
-	for _, argv := range [][]string{{"init", "-q", dir}, {"-C", dir, "commit", "-q", "--allow-empty", "-m", "first"}} {
-		cmd := exec.CommandContext(t.Context(), "git", argv...)
-		cmd.Env = env
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	repo, err := Open(t.Context(), Options{Dir: dir, Env: env, Warn: func(m string) { t.Errorf("warned: %s", m) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := repo.CreateWorktree(t.Context(), CreateWorktreeRequest{Name: "wt"}); err != nil {
-		t.Fatal(err)
-	}
-	inv, err := repo.Start(t.Context(), StartRequest{Worktree: "wt"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sandbox, err := repo.Sandbox(inv.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sandbox
-}
-
 func TestFilesAreUploadedRelativeToTheSandbox(t *testing.T) {
 	t.Parallel()
-	s := uploadLab(t)
+	s := newLab(t, Options{}).box
 	var last UploadProgress
 	err := s.Upload(t.Context(), UploadRequest{
 		Files: []File{
@@ -88,7 +50,7 @@ func TestFilesAreUploadedRelativeToTheSandbox(t *testing.T) {
 
 func TestAnUploadThatWouldLeaveTheSandboxIsRefused(t *testing.T) {
 	t.Parallel()
-	s := uploadLab(t)
+	s := newLab(t, Options{}).box
 	err := s.UploadFiles(t.Context(), []File{{Path: "first"}, {Path: "../escape.txt", Content: []byte("bad")}})
 	var confined *ConfinementError
 	if !errors.As(err, &confined) || confined.Path != "../escape.txt" || !strings.Contains(err.Error(), "path confinement") {
@@ -101,7 +63,7 @@ func TestAnUploadThatWouldLeaveTheSandboxIsRefused(t *testing.T) {
 
 func TestAnUploadTakesNoLongerThanItMay(t *testing.T) {
 	t.Parallel()
-	s := uploadLab(t)
+	s := newLab(t, Options{}).box
 	endless := File{Path: "endless", Open: func() (io.ReadCloser, error) { r, _ := io.Pipe(); return r, nil }}
 	s.repo.git.Config["agency.operationtimeout"] = []git.Setting{{Value: "30ms"}}
 	var overdue *OverdueError
