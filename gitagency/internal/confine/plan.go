@@ -1,0 +1,48 @@
+package confine
+
+// Plan is everything that is built around the commands of one sandbox. It is a value: drawing it touches
+// nothing, and whoever builds it decides nothing. All paths are absolute and without symbolic links.
+type Plan struct {
+	// Hostname is what the machine is called inside.
+	Hostname string `json:"hostname"`
+
+	Network Network `json:"network"`
+
+	// Private directories are empty at first, writable, and gone with the last command.
+	Private []string `json:"private"`
+
+	// Hidden files and directories are there, empty, and cannot be written.
+	Hidden []string `json:"hidden"`
+
+	// Kept is what stays to be seen below something that is private or hidden, as it is and read-only.
+	Kept []string `json:"kept"`
+
+	// Writable is what can be written: the thing itself.
+	Writable []string `json:"writable"`
+
+	// Layers can be written too, in a layer of the sandbox's own: the thing itself stays as it is.
+	Layers []Layer `json:"layers"`
+
+	// Fixed is what cannot be written, replaced or removed although it lies in something writable.
+	Fixed []string `json:"fixed"`
+
+	// LandlockABI is what the ruleset is written for; the kernel must know it.
+	LandlockABI int `json:"landlock_abi"`
+}
+
+// Layer is a directory under which a layer of the sandbox's own lies.
+type Layer struct {
+	Path  string `json:"path"`  // the directory that is seen through it, and where it is mounted
+	Upper string `json:"upper"` // where what is written goes
+	Work  string `json:"work"`  // the kernel's own; on the file system of Upper
+}
+
+// Network is what a sandbox reaches of the network.
+type Network string
+
+// The networks there are.
+const (
+	HostNetwork Network = "host"     // all that the machine reaches
+	NoNetwork   Network = "loopback" // nothing but itself
+	ProxiedOnly Network = "proxy"    // itself, and what the proxy lets through
+)
