@@ -1,0 +1,12 @@
+//go:build linux && !amd64 && !arm64
+
+package confine
+
+import (
+	"errors"
+	"runtime"
+)
+
+func machine() (architecture, error) {
+	return architecture{}, errors.New("the numbers of the system calls of " + runtime.GOARCH + " are not known here")
+}
