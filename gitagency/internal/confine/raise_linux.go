@@ -371,6 +371,9 @@ func (s *site) seal() error {
 func (s *site) fix(fixtures []wall) error {
 	for _, f := range fixtures {
 		there, err := s.with(at(unix.AT_FDCWD, f.path))
+		if f.kind == held && errors.Is(err, unix.ENOENT) {
+			continue // it was held for something that is not there
+		}
 		tree := -1
 		if err == nil {
 			tree, err = s.with(clone(there, "", unix.AT_RECURSIVE))

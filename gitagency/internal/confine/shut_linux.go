@@ -9,9 +9,14 @@ import (
 )
 
 // Shut takes from the calling thread, and from what it starts, every power that is left inside the walls
-// of p. The caller has locked itself to its thread and lets it end afterwards. Nothing of it can be undone;
-// when it fails, nothing may be run.
+// of p. The caller has locked itself to its thread, which is not the first of the process, and lets it end
+// afterwards. Nothing of it can be undone; when it fails, nothing may be run.
 func Shut(p Plan) error {
+	if unix.Gettid() == unix.Getpid() {
+		// It is the one whose powers decide who may look into the process, and it never ends before the
+		// others.
+		return errors.New("the first thread of a process cannot be shut in")
+	}
 	if p.LandlockABI < 2 {
 		return fmt.Errorf("landlock ABI %d: 2 is the least that lets files be moved between directories", p.LandlockABI)
 	}

@@ -49,8 +49,6 @@ func arrange(p Plan) (walls, fixtures []wall, err error) {
 	add(writable, p.Writable)
 	for _, l := range p.Layers {
 		walls = append(walls, wall{kind: layered, path: l.Path, layer: l})
-	}
-	for _, l := range p.Layers {
 		for _, path := range []string{l.Upper, l.Work} {
 			if err := plain(path); err != nil {
 				return nil, nil, fmt.Errorf("layer of %s: %w", l.Path, err)
@@ -82,34 +80,40 @@ func arrange(p Plan) (walls, fixtures []wall, err error) {
 		around = append(around, len(arranged))
 		arranged = append(arranged, w)
 	}
-	fixtures, err = fixtureOrder(arranged, p.Fixed)
+	fixtures, err = fasten(arranged, p.Fixed)
 	return arranged, fixtures, err
 }
 
-// fixtureOrder gives what is fixed, and what must be held for that. A mount point cannot be moved or removed, but a
-// directory above it can, and then another be put in its place: each of them, up to the wall around them,
-// becomes a mount point too.
-func fixtureOrder(walls []wall, paths []string) (fixtures []wall, err error) {
-	for _, f := range paths {
+// fasten gives what is fixed, and what must be held so that walls stay where they are. A mount point can
+// be neither moved nor removed, but the directory it is in can, and something else be put in its place:
+// where that could be done, every directory up to the next wall becomes a mount point too.
+func fasten(walls []wall, fix []string) (fixtures []wall, err error) {
+	hold := func(p string, around wall) {
+		if around.kind != writable && around.kind != layered || p == around.path {
+			return
+		}
+		for dir := path.Dir(p); dir != around.path; dir = path.Dir(dir) {
+			fixtures = append(fixtures, wall{kind: held, path: dir, under: -1})
+		}
+	}
+	for _, w := range walls {
+		if w.under >= 0 {
+			hold(w.path, walls[w.under])
+		}
+	}
+	for _, f := range fix {
 		if err := plain(f); err != nil {
 			return nil, fmt.Errorf("fixed: %w", err)
 		}
 		fixtures = append(fixtures, wall{kind: fixed, path: f, under: -1})
-		around := wall{kind: kept, path: "/"}
-		for _, w := range walls {
+		for _, w := range slices.Backward(walls) { // of those around it the last is the nearest
 			if within(f, w.path) {
-				around = w // the last one is the nearest
+				hold(f, w)
+				break
 			}
-		}
-		if around.kind == kept || around.kind == hidden || around.path == f {
-			continue
-		}
-		for dir := path.Dir(f); dir != around.path; dir = path.Dir(dir) {
-			fixtures = append(fixtures, wall{kind: held, path: dir, under: -1})
 		}
 	}
 	slices.SortStableFunc(fixtures, byPath)
-	// One that is to be held and is fixed anyway comes after, on top.
 	return slices.Compact(fixtures), nil
 }
 
