@@ -144,6 +144,9 @@ func (s *site) fetch() (err error) {
 		// Reading and writing a device does not need a mount that can be written, changing its
 		// permissions does: root's are those of the whole machine.
 		fd, err := s.with(clone(unix.AT_FDCWD, "/dev/"+device, 0))
+		if errors.Is(err, unix.ENOENT) {
+			continue // some containers have fewer
+		}
 		if err == nil {
 			err = set(fd, 0, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
 		}
@@ -214,7 +217,7 @@ func (s *site) dev() (err error) {
 		return err
 	}
 
-	dev, err := s.with(mount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "64k"))
+	dev, err := s.with(mount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "64k"))
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -145,6 +146,7 @@ func TestWhatIsPrivateBeginsEmptyAndIsGoneInTheEnd(t *testing.T) {
 	shutIn(t, p)
 	requireErrno(t, "kept", os.WriteFile(filepath.Join(dir, "tmp/kept"), nil, 0o600), unix.EROFS)
 	requireErrno(t, "hidden", os.WriteFile(filepath.Join(dir, "tmp/hidden/new"), nil, 0o600), unix.EROFS)
+	requireErrno(t, "move what others are in", unix.Rename(filepath.Join(dir, "tmp/deep"), filepath.Join(dir, "tmp/other")), unix.EBUSY)
 	for _, name := range []string{"tmp/new", "run/new", "tmp/deep/new"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Error(err)
@@ -420,9 +422,10 @@ func TestDevicesAreFew(t *testing.T) {
 		t.Error(err)
 	}
 	key := byte('x')
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(slave), unix.TIOCSTI, uintptr(unsafePointer(&key)))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(slave), unix.TIOCSTI, uintptr(unsafe.Pointer(&key)))
 	requireErrno(t, "TIOCSTI", errno, unix.EPERM)
-	_, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(slave), 1<<32|unix.TIOCSTI, uintptr(unsafePointer(&key)))
+	disguised := uint64(1)<<32 | unix.TIOCSTI // the kernel looks at the lower half only
+	_, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(slave), uintptr(disguised), uintptr(unsafe.Pointer(&key)))
 	requireErrno(t, "TIOCSTI in disguise", errno, unix.EPERM)
 }
 
@@ -503,6 +506,68 @@ func TestWallsThatCannotBeRaisedAreNamed(t *testing.T) {
 			return // by then there is no going on
 		}
 	}
+}
+
+// A plan such as most will be.
+func TestTheWallsOfAnOrdinarySandbox(t *testing.T) {
+	if outside(t) {
+		dir, p := ordinary(t)
+		enclosed(t, dir, p)
+		return
+	}
+	began := time.Now()
+	dir, p := walledIn(t)
+	raised := time.Now()
+	shutIn(t, p)
+	fmt.Printf("%s %d %d\n", tookWords, raised.Sub(began).Microseconds(), time.Since(raised).Microseconds())
+	if got := list(t, "/run") + list(t, "/var/tmp") + list(t, "/root"); got != "" {
+		t.Errorf("got %s", got)
+	}
+	for _, name := range []string{"/tmp/new", "/run/new", filepath.Join(dir, "sandbox/tree/new"), filepath.Join(dir, "repo/.git/new")} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+const tookWords = "raised and shut in µs:"
+
+func ordinary(t testing.TB) (string, Plan) {
+	t.Helper()
+	dir := house(t, "repo/.git/config=old", "repo/file=seen", "sandbox/tree/.git=gitdir", "sandbox/walls/git/upper/", "sandbox/walls/git/work/", "home/.ssh/key=s3cret", "home/.config/git/config=seen", "home/.netrc=s3cret")
+	t.Cleanup(func() { emptyWork(t, filepath.Join(dir, "sandbox/walls/git/work")) })
+	return dir, Plan{
+		Hostname: "sandbox",
+		Network:  NoNetwork,
+		Private:  []string{"/tmp", "/run", "/var/tmp"},
+		Hidden:   append(in(dir, "sandbox", "home", "home/.ssh"), "/root", "/home", "/mnt", "/media", "/srv", "/var/log"),
+		Kept:     in(dir, "home/.config/git"),
+		Writable: in(dir, "sandbox/tree"),
+		Layers:   []Layer{{dir + "/repo/.git", dir + "/sandbox/walls/git/upper", dir + "/sandbox/walls/git/work"}},
+		Fixed:    in(dir, "sandbox/tree/.git"),
+	}
+}
+
+func BenchmarkWalls(b *testing.B) {
+	dir, p := ordinary(b)
+	var raise, shut []float64
+	for b.Loop() {
+		cmd := exec.CommandContext(b.Context(), "/proc/self/exe", "-test.run=^TestTheWallsOfAnOrdinarySandbox$")
+		cmd.Env = append(os.Environ(), inside+"=yes")
+		if err := enclose(cmd, dir, p); err != nil {
+			b.Fatal(err)
+		}
+		out, err := cmd.CombinedOutput()
+		var r, s float64
+		if _, scanErr := fmt.Sscanf(string(out), tookWords+" %f %f", &r, &s); err != nil || scanErr != nil {
+			b.Fatalf("%v, %v: %s", err, scanErr, out)
+		}
+		raise, shut = append(raise, r), append(shut, s)
+	}
+	slices.Sort(raise)
+	slices.Sort(shut)
+	b.ReportMetric(raise[len(raise)/2], "µs/raise")
+	b.ReportMetric(shut[len(shut)/2], "µs/shut")
 }
 
 func TestNobodyElseRaisesWalls(t *testing.T) {
@@ -588,7 +653,7 @@ func walledIn(t *testing.T) (dir string, p Plan) {
 }
 
 // house makes files, directories and links in a directory of their own.
-func house(t *testing.T, what ...string) string {
+func house(t testing.TB, what ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, w := range what {
@@ -647,7 +712,7 @@ func picture(t *testing.T, dir string) string {
 
 // emptyWork lets what the kernel left in a work directory be removed: a directory without any permission,
 // and in it what stands for something that is gone.
-func emptyWork(t *testing.T, work string) {
+func emptyWork(t testing.TB, work string) {
 	t.Helper()
 	if err := os.Chmod(filepath.Join(work, "work"), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)

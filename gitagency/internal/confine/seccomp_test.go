@@ -141,7 +141,7 @@ func TestArgumentsDecideWhereTheyCan(t *testing.T) {
 		{"socket", [6]uint64{10, 2, 17}, false},
 		{"socket", [6]uint64{16, 3, 0}, false},
 		{"socket", [6]uint64{16, 3, 9}, true},
-		{"socket", [6]uint64{16, 3, high | 0}, false},
+		{"socket", [6]uint64{16, 3, high}, false},
 		{"socket", [6]uint64{0}, true},
 		{"socket", [6]uint64{17, 3}, true},
 		{"socket", [6]uint64{38, 5}, true},

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,8 +26,6 @@ func shutIn(t *testing.T, p Plan) {
 		t.Fatal(err)
 	}
 }
-
-func unsafePointer(b *byte) unsafe.Pointer { return unsafe.Pointer(b) }
 
 func TestNoPowerIsLeft(t *testing.T) {
 	if outside(t) {
@@ -130,6 +127,9 @@ func TestTheKernelIsNotAskedForMore(t *testing.T) {
 		requireErrno(t, what, err, unix.EPERM)
 	}
 	requireErrno(t, "clone3", raw(unix.SYS_CLONE3, 0, 0, 0), unix.ENOSYS)
+	if runtime.GOARCH == "amd64" {
+		requireErrno(t, "x32", raw(1<<30|unix.SYS_GETPID, 0, 0, 0), unix.EPERM)
+	}
 	requireErrno(t, "openat2", second(at(unix.AT_FDCWD, "/")), unix.ENOSYS)
 	for _, kind := range [][3]int{{unix.AF_UNIX, unix.SOCK_STREAM, 0}, {unix.AF_INET, unix.SOCK_STREAM, 0}, {unix.AF_INET6, unix.SOCK_DGRAM, 0}, {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}} {
 		fd, err := unix.Socket(kind[0], kind[1]|unix.SOCK_CLOEXEC, kind[2])

@@ -89,7 +89,7 @@ func arrange(p Plan) (walls, fixtures []wall, err error) {
 // where that could be done, every directory up to the next wall becomes a mount point too.
 func fasten(walls []wall, fix []string) (fixtures []wall, err error) {
 	hold := func(p string, around wall) {
-		if around.kind != writable && around.kind != layered || p == around.path {
+		if around.kind == hidden || around.kind == kept || p == around.path {
 			return
 		}
 		for dir := path.Dir(p); dir != around.path; dir = path.Dir(dir) {

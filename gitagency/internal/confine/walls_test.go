@@ -25,7 +25,7 @@ func TestWallsArePutUpFromTheOutside(t *testing.T) {
 		{Plan{Fixed: []string{"/etc/x/y"}}, "; fixed /etc/x/y"},
 		{Plan{Writable: []string{"/w"}, Fixed: []string{"/w/.git", "/w/a/b/.git", "/w/a/c"}}, "writable /w; fixed /w/.git, held /w/a, held /w/a/b, fixed /w/a/b/.git, fixed /w/a/c"},
 		{Plan{Writable: []string{"/w"}, Hidden: []string{"/w/a/b/secret"}}, "writable /w, hidden /w/a/b/secret in /w; held /w/a, held /w/a/b"},
-		{Plan{Private: []string{"/w"}, Writable: []string{"/w/a/b"}, Fixed: []string{"/w/a/b"}}, "private /w, writable /w/a/b in /w; fixed /w/a/b"},
+		{Plan{Private: []string{"/w"}, Writable: []string{"/w/a/b"}, Fixed: []string{"/w/a/b"}}, "private /w, writable /w/a/b in /w; held /w/a, fixed /w/a/b"},
 	} {
 		walls, fixtures, err := arrange(c.plan)
 		if err != nil {
