@@ -91,6 +91,9 @@ func bans() []ban {
 			unless("mknodat", "S_ISUID", all(without(2, setUID))),
 			unless("open", "S_ISUID", all(without(1, create)), all(without(2, setUID))),
 			unless("openat", "S_ISUID", all(without(2, create)), all(without(3, setUID))),
+
+			// It makes a device, one that says in a layer that something is gone.
+			unless("renameat2", "RENAME_WHITEOUT", all(without(4, 4))),
 		},
 	)
 }

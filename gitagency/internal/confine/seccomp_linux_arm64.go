@@ -2,6 +2,7 @@ package confine
 
 import "golang.org/x/sys/unix"
 
+// machine is what this one is: the numbers of all calls that are banned and that it has.
 func machine() (architecture, error) {
 	return architecture{
 		audit: unix.AUDIT_ARCH_AARCH64,
@@ -49,6 +50,7 @@ func machine() (architecture, error) {
 			"quotactl":          unix.SYS_QUOTACTL,
 			"quotactl_fd":       unix.SYS_QUOTACTL_FD,
 			"reboot":            unix.SYS_REBOOT,
+			"renameat2":         unix.SYS_RENAMEAT2,
 			"request_key":       unix.SYS_REQUEST_KEY,
 			"setdomainname":     unix.SYS_SETDOMAINNAME,
 			"sethostname":       unix.SYS_SETHOSTNAME,

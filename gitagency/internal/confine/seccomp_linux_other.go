@@ -7,6 +7,7 @@ import (
 	"runtime"
 )
 
+// machine says that nothing is known about this one.
 func machine() (architecture, error) {
 	return architecture{}, errors.New("the numbers of the system calls of " + runtime.GOARCH + " are not known here")
 }

@@ -166,6 +166,8 @@ func TestArgumentsDecideWhereTheyCan(t *testing.T) {
 		{"openat", [6]uint64{0, 0, 0o100, 0xffff}, true},
 		{"openat", [6]uint64{0, 0, 0o20200002, 0o4700}, true}, // O_TMPFILE
 		{"openat", [6]uint64{0, 0, 0o100, 0o777}, false},
+		{"renameat2", [6]uint64{0, 0, 0, 0, 3}, false},
+		{"renameat2", [6]uint64{0, 0, 0, 0, 4}, true},
 	} {
 		want := uint32(doAllow)
 		if c.refused {

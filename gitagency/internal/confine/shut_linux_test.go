@@ -199,6 +199,8 @@ func TestLandlockAllowsWhatIsPlannedOnly(t *testing.T) {
 			}
 		}
 	}
+	requireErrno(t, "whiteout", unix.Renameat2(unix.AT_FDCWD, name("tree/b/file"), unix.AT_FDCWD, name("tree/b/gone"), unix.RENAME_WHITEOUT), unix.EPERM)
+
 	// Sockets inside reach each other.
 	server, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	path := &unix.SockaddrUnix{Name: name("socket/s")}
