@@ -194,20 +194,20 @@ func (r Request) check() error {
 	switch {
 	case !guard.Contains(r.Tree, r.GitFile):
 		return fmt.Errorf("draw walls: %s is not in %s", r.GitFile, r.Tree)
-	case within(r.Tree, r.Layers), within(r.Layers, r.Tree):
+	case holds(r.Tree, r.Layers), holds(r.Layers, r.Tree):
 		return fmt.Errorf("draw walls: layers in %s would touch %s", r.Layers, r.Tree)
-	case within(r.Tree, r.GitDir), within(r.GitDir, r.Tree):
+	case holds(r.Tree, r.GitDir), holds(r.GitDir, r.Tree):
 		return fmt.Errorf("draw walls: the git directory %s touches %s", r.GitDir, r.Tree)
-	case within(r.Tree, r.DataDir):
+	case holds(r.Tree, r.DataDir):
 		return fmt.Errorf("draw walls: the data directory %s is in %s", r.DataDir, r.Tree)
-	case within(r.GitDir, r.DataDir), within(r.GitDir, r.Layers):
+	case holds(r.GitDir, r.DataDir), holds(r.GitDir, r.Layers):
 		return fmt.Errorf("draw walls: the data directory %s is in the git directory %s", r.DataDir, r.GitDir)
 	}
 	return nil
 }
 
-// within reports whether a path is a directory or lies below it.
-func within(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
+// holds reports whether a path is a directory or lies below it.
+func holds(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
 
 // drawing is a plan in the making.
 type drawing struct {
@@ -248,7 +248,7 @@ func (d *drawing) own() error {
 	d.mark(d.Tree, Writable, false)
 	d.mark(d.GitDir, Layered, false)
 	d.mark(d.DataDir, Hidden, false)
-	if !within(d.DataDir, d.Layers) { // who can write there writes to the lower side of everything
+	if !holds(d.DataDir, d.Layers) { // who can write there writes to the lower side of everything
 		d.mark(d.Layers, Hidden, false)
 	}
 	// Somebody may have mounted what is to be protected into the sandbox.
@@ -264,10 +264,10 @@ func (d *drawing) own() error {
 func (d *drawing) private() error {
 	for _, dir := range []string{"/tmp", "/var/tmp", "/run", "/var/run", d.RuntimeDir} {
 		e := d.look(dir)
-		if e.Kind != Directory || e.Path == "/" || kernels(e.Path) || within(d.Tree, e.Path) || within(d.GitDir, e.Path) {
+		if e.Kind != Directory || e.Path == "/" || kernels(e.Path) || holds(d.Tree, e.Path) || holds(d.GitDir, e.Path) {
 			continue
 		}
-		if dir == d.RuntimeDir && within(e.Path, d.home()) {
+		if dir == d.RuntimeDir && holds(e.Path, d.home()) {
 			continue // a home in which everything is left, is still a home
 		}
 		d.mark(e.Path, Private, true)
@@ -280,11 +280,11 @@ func (d *drawing) hide() error {
 	for _, path := range d.Policy.Hide {
 		e := d.look(path)
 		switch {
-		case e.Kind == Absent || within(d.DataDir, e.Path) && !within(d.Tree, e.Path):
+		case e.Kind == Absent || holds(d.DataDir, e.Path) && !holds(d.Tree, e.Path):
 			continue
 		case e.Path == "/" || e.Kind == Device || kernels(e.Path):
 			return &RefusedError{Key: HideKey, Path: path, Why: "nothing works without it"}
-		case within(d.Tree, e.Path), within(d.GitDir, e.Path):
+		case holds(d.Tree, e.Path), holds(d.GitDir, e.Path):
 			return &RefusedError{Key: HideKey, Path: path, Why: "it is part of the sandbox"}
 		case d.marks[e.Path].sight == Private:
 			continue
@@ -338,10 +338,15 @@ func (d *drawing) grant(path, value string) (Entry, error) {
 		return refuse("it belongs to the kernel", "")
 	case e.Path == "/":
 		return refuse("it is everything", below)
-	case d.home() != "" && within(e.Path, d.home()):
+	case d.home() != "" && holds(e.Path, d.home()):
 		return refuse("your home directory decides what your programs do", below)
 	case d.marks[e.Path].sight == Private:
 		return refuse("every sandbox has one of its own", below)
+	}
+	for _, path := range d.Policy.Secrets {
+		if secret := d.look(path); secret.Kind != Absent && holds(secret.Path, e.Path) {
+			return refuse("it is hidden, because there are secrets in it", "grant another directory")
+		}
 	}
 	protected := append([]string{d.GitDir, d.DataDir, d.Layers, d.Tree}, d.Integration...)
 	for _, place := range append([]string{e.Path}, d.files.Mounts(e.Path)...) {
@@ -368,14 +373,18 @@ func (d *drawing) role(path string) string {
 	return "an integration worktree"
 }
 
-// touches finds the first of the others that a path touches.
-func (d *drawing) touches(path string, others []string) (string, guard.Relation) {
+// touches finds which of the others a path touches, and rather the one that it is.
+func (d *drawing) touches(path string, others []string) (which string, how guard.Relation) {
 	for _, other := range others {
-		if rel := d.files.Touch(path, other); rel != guard.Apart {
-			return other, rel
+		rel := d.files.Touch(path, other)
+		if rel == guard.Same || rel != guard.Apart && how == guard.Apart {
+			which, how = other, rel
+		}
+		if rel == guard.Same {
+			break
 		}
 	}
-	return "", guard.Apart
+	return which, how
 }
 
 // unlayerable says why a layer cannot be put on something.
@@ -401,7 +410,7 @@ func (d *drawing) read() error {
 			continue
 		case d.marks[e.Path].sight == Private:
 			return &RefusedError{Key: ReadKey, Path: path, Why: "every sandbox has one of its own", Remedy: "grant something below it"}
-		case within(d.DataDir, e.Path) && !within(d.Tree, e.Path), within(d.Layers, e.Path):
+		case holds(d.DataDir, e.Path) && !holds(d.Tree, e.Path), holds(d.Layers, e.Path):
 			return &RefusedError{Key: ReadKey, Path: path, Why: "it is in the data directory, where other sandboxes are", Remedy: "copy it elsewhere, or into the sandbox with 'git agency put'"}
 		}
 		d.mark(e.Path, KeptSight, false)
@@ -418,15 +427,15 @@ func (d *drawing) secrets() error {
 	}
 	for _, path := range d.AgentSockets {
 		e := d.look(path)
-		dir := e.Path
+		dir := e
 		if e.Kind != Directory {
-			dir = filepath.Dir(e.Path)
+			dir = d.look(filepath.Dir(path))
 		}
 		// Others appear beside it: it is the directory that has to go, unless there is more in it.
 		switch {
-		case !filepath.IsAbs(path), kernels(dir):
-		case !d.common(dir) && d.look(dir).Kind == Directory:
-			d.mark(dir, Hidden, true)
+		case kernels(e.Path) || kernels(dir.Path):
+		case dir.Kind == Directory && !d.common(dir.Path):
+			d.mark(dir.Path, Hidden, true)
 		case e.Kind == Socket || e.Kind == File:
 			d.mark(e.Path, Hidden, true)
 		}
@@ -440,11 +449,11 @@ func (d *drawing) secret(path string) error {
 		return nil // as who has no history links it to /dev/null
 	}
 	for _, needed := range []string{d.Tree, d.GitDir, d.home()} {
-		if needed != "" && within(e.Path, needed) {
+		if needed != "" && holds(e.Path, needed) {
 			return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s leads to %s, which cannot be hidden", path, e.Path), Remedy: "make it a file or directory of its own"}
 		}
 	}
-	if !within(d.Tree, e.Path) && !within(d.GitDir, e.Path) { // a repository may well have a file of that name
+	if !holds(d.Tree, e.Path) && !holds(d.GitDir, e.Path) { // a repository may well have a file of that name
 		d.mark(e.Path, Hidden, true)
 	}
 	return nil
@@ -456,11 +465,11 @@ func (d *drawing) common(dir string) bool {
 		return true
 	}
 	for _, place := range slices.Concat([]string{d.home(), d.Tree, d.GitDir}, d.Integration, d.Path, d.Keep) {
-		if place != "" && (within(dir, place) || within(dir, d.look(place).Path)) {
+		if place != "" && (holds(dir, place) || holds(dir, d.look(place).Path)) {
 			return true
 		}
 	}
-	return within(d.Tree, dir) || within(d.GitDir, dir)
+	return holds(d.Tree, dir) || holds(d.GitDir, dir)
 }
 
 // caches marks what tools keep for the next time.
@@ -468,7 +477,7 @@ func (d *drawing) caches() error {
 	protected := append([]string{d.GitDir, d.DataDir, d.Layers, d.Tree}, d.Integration...)
 	for _, path := range d.Policy.Caches {
 		e := d.look(path)
-		if e.Kind != Directory || e.Path == "/" || d.home() != "" && within(e.Path, d.home()) || kernels(e.Path) {
+		if e.Kind != Directory || e.Path == "/" || d.home() != "" && holds(e.Path, d.home()) || kernels(e.Path) {
 			continue
 		}
 		if _, rel := d.touches(e.Path, protected); rel == guard.Apart && d.unlayerable(e) == "" {
@@ -557,7 +566,7 @@ func (d *drawing) home() string {
 
 // kernels are the directories that are made anew in every sandbox, or have to be as they are.
 func kernels(path string) bool {
-	return within("/proc", path) || within("/sys", path) || within("/dev", path)
+	return holds("/proc", path) || holds("/sys", path) || holds("/dev", path)
 }
 
 // At says how a path appears, which is without symbolic links.
@@ -567,7 +576,7 @@ func (p Plan) At(path string) Sight {
 	}
 	sight, depth := Seen, -1
 	p.each(func(place string, s Sight) {
-		if within(place, path) && len(place) > depth {
+		if holds(place, path) && len(place) > depth {
 			sight, depth = s, len(place)
 		}
 	})
