@@ -76,22 +76,34 @@ func readPolicy(config git.Config, env, homes []string) (policy, error) {
 	for _, c := range p.caches {
 		p.Caches = append(p.Caches, c.path)
 	}
-	var err error
-	if p.Read, err = grantedPaths(config, readKey, home, false); err != nil {
-		return policy{}, err
-	}
-	if p.Hide, err = grantedPaths(config, hideKey, home, false); err != nil {
-		return policy{}, err
-	}
-	grants, err := grantedPaths(config, writeKey, home, true)
+	reads, err := grants(config, readKey, home)
 	if err != nil {
 		return policy{}, err
 	}
-	for _, g := range grants {
-		if path, private := strings.CutPrefix(g, privatePrefix); private {
-			p.Private = append(p.Private, path)
+	hides, err := grants(config, hideKey, home)
+	if err != nil {
+		return policy{}, err
+	}
+	writes, err := grants(config, writeKey, home)
+	if err != nil {
+		return policy{}, err
+	}
+	for _, g := range writes {
+		if g.private {
+			p.Private = append(p.Private, g.path)
 		} else {
-			p.Write = append(p.Write, g)
+			p.Write = append(p.Write, g.path)
+		}
+	}
+	for _, g := range reads {
+		p.Read = append(p.Read, g.path)
+	}
+	for _, g := range hides {
+		p.Hide = append(p.Hide, g.path)
+	}
+	for _, g := range append(reads, writes...) {
+		if g.redirected(p.Write) {
+			return policy{}, misconfigured(g.key, g.setting, "a path that commands in sandboxes cannot lead elsewhere")
 		}
 	}
 	for _, s := range listed(config, envKey) {
@@ -124,50 +136,74 @@ func listed(config git.Config, key string) []git.Setting {
 const (
 	wantPath     = "an absolute path, or one that begins with ~/"
 	wantGrant    = "an absolute path, or one that begins with ~/; after private: to be written in the sandbox alone"
-	wantThere    = "something that exists"
 	wantVariable = "the name of a variable, or how names begin and then a *"
 )
 
-// grantedPaths are the values of a key, and where they lead. What is to be written has to be there.
-func grantedPaths(config git.Config, key, home string, written bool) ([]string, error) {
-	var found []string
+// grant is a path that was set, and where it leads.
+type grant struct {
+	key     string
+	setting git.Setting
+	named   string // absolute
+	path    string // without symbolic links
+	private bool
+}
+
+// grants are the values of a key. What is to be written has to be there; of the others only what is.
+func grants(config git.Config, key, home string) ([]grant, error) {
+	var found []grant
 	for _, s := range listed(config, key) {
-		prefix, value := "", s.Value
-		if rest, private := strings.CutPrefix(value, privatePrefix); private && written {
-			prefix, value = privatePrefix, rest
+		value, private := s.Value, false
+		if key == writeKey {
+			value, private = strings.CutPrefix(value, privatePrefix)
 		}
-		path := expandHome(value, home)
-		if checkPath(path) != nil {
-			want := wantPath
-			if written {
-				want = wantGrant
-			}
-			return nil, misconfigured(key, s, want)
+		if err := checkPlace(key, s.Value, home); err != nil {
+			return nil, misconfigured(key, s, wanted(key))
 		}
-		resolved, err := guard.Resolve(path)
+		named := expandHome(value, home)
+		path, err := guard.Resolve(named)
 		if err == nil {
-			_, err = os.Lstat(resolved)
+			_, err = os.Lstat(path)
 		}
 		switch {
 		case err == nil:
-			found = append(found, prefix+resolved)
-		case written:
-			return nil, misconfigured(key, s, wantThere)
+			found = append(found, grant{key, s, named, path, private})
+		case key == writeKey:
+			return nil, misconfigured(key, s, "something that exists")
 		}
 	}
 	return found, nil
 }
 
+// redirected reports whether the path goes through something that can be written and leads out of it: then
+// whoever writes there decides what is granted.
+func (g grant) redirected(writable []string) bool {
+	holds := func(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
+	for dir := filepath.Dir(g.named); dir != "/"; dir = filepath.Dir(dir) {
+		at := resolved(dir)
+		if slices.ContainsFunc(writable, func(w string) bool { return holds(w, at) && !holds(w, g.path) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // checkPlace checks a value of a key that names paths, without looking whether it is there.
 func checkPlace(key, value, home string) error {
-	want := wantPath
+	path := value
 	if key == writeKey {
-		value, want = strings.TrimPrefix(value, privatePrefix), wantGrant
+		path = strings.TrimPrefix(path, privatePrefix)
 	}
-	if value == "" || checkPath(expandHome(value, home)) == nil {
+	if value == "" || checkPath(expandHome(path, home)) == nil {
 		return nil
 	}
-	return &InvalidError{What: "path", Value: value, Want: want}
+	return &InvalidError{What: "path", Value: value, Want: wanted(key)}
+}
+
+func wanted(key string) string {
+	if key == writeKey {
+		return wantGrant
+	}
+	return wantPath
 }
 
 // checkVariables also takes the empty value, which forgets those before it.
