@@ -535,54 +535,54 @@ func TestWhatWouldBreakAWallIsRefused(t *testing.T) {
 		"no such outputs":      {ask: func(r *Request) { r.Outputs = "some" }, want: `outputs "some" mean nothing`},
 		"outputs to no host":   {ask: func(r *Request) { r.Outputs = "hosts:" }, want: `outputs "hosts:" mean nothing`},
 		"outputs not said":     {ask: func(r *Request) { r.Outputs = "" }, want: `outputs "" mean nothing`},
-		"to write everything":  {ask: toWrite("/"), want: `agency.sandbox.write "/": it is everything`},
-		"to write the home":    {ask: toWrite("/home/me"), want: "your home directory"},
-		"to write all homes":   {ask: toWrite("/home"), want: "your home directory"},
-		"to write nothing":     {ask: toWrite("/home/me/gone"), want: "there is nothing; create it"},
-		"to write nowhere":     {ask: toWrite("data"), want: "there is nothing"},
-		"to write /tmp":        {ask: toWrite("/tmp"), want: "every sandbox has one of its own"},
-		"to write /run":        {ask: toWrite("/var/run"), want: "every sandbox has one of its own"},
-		"to write /proc":       {ask: toWrite("/proc/sys"), want: "it belongs to the kernel"},
-		"to write /sys":        {ask: toWrite("/sys"), want: "it belongs to the kernel"},
-		"to write a device":    {ask: toWrite("/dev/null"), want: "it belongs to the kernel"},
-		"the integration tree": {ask: toWrite("/home/me/project"), want: "it is /home/me/project, an integration worktree"},
-		"part of it":           {ask: toWrite("/home/me/project/src"), want: "it lies inside /home/me/project, an integration worktree"},
-		"the git directory":    {ask: toWrite("/home/me/project/.git"), want: "it is /home/me/project/.git, the git directory"},
-		"the data directory":   {ask: toWrite(data), want: "it is " + data + ", the data directory"},
-		"around it":            {ask: toWrite("/home/me/.local"), want: "it contains " + data + ", the data directory"},
-		"another sandbox":      {ask: toWrite(data + "/repos/r/sandboxes/other/tree"), want: "it lies inside " + data},
+		"to write everything":  {ask: askWrite("/"), want: `agency.sandbox.write "/": it is everything`},
+		"to write the home":    {ask: askWrite("/home/me"), want: "your home directory"},
+		"to write all homes":   {ask: askWrite("/home"), want: "your home directory"},
+		"to write nothing":     {ask: askWrite("/home/me/gone"), want: "there is nothing; create it"},
+		"to write nowhere":     {ask: askWrite("data"), want: "there is nothing"},
+		"to write /tmp":        {ask: askWrite("/tmp"), want: "every sandbox has one of its own"},
+		"to write /run":        {ask: askWrite("/var/run"), want: "every sandbox has one of its own"},
+		"to write /proc":       {ask: askWrite("/proc/sys"), want: "it belongs to the kernel"},
+		"to write /sys":        {ask: askWrite("/sys"), want: "it belongs to the kernel"},
+		"to write a device":    {ask: askWrite("/dev/null"), want: "it belongs to the kernel"},
+		"the integration tree": {ask: askWrite("/home/me/project"), want: "it is /home/me/project, an integration worktree"},
+		"part of it":           {ask: askWrite("/home/me/project/src"), want: "it lies inside /home/me/project, an integration worktree"},
+		"the git directory":    {ask: askWrite("/home/me/project/.git"), want: "it is /home/me/project/.git, the git directory"},
+		"the data directory":   {ask: askWrite(data), want: "it is " + data + ", the data directory"},
+		"around it":            {ask: askWrite("/home/me/.local"), want: "it contains " + data + ", the data directory"},
+		"another sandbox":      {ask: askWrite(data + "/repos/r/sandboxes/other/tree"), want: "it lies inside " + data},
 		"the layers":           {disk: usual + "/srv/layers/x/", ask: func(r *Request) { r.Layers, r.Policy.Write = "/srv/layers", []string{"/srv/layers/x"} }, want: "the data directory"},
-		"by way of a link":     {disk: usual + "/srv/link -> /home/me/project/src", ask: toWrite("/srv/link"), want: "it lies inside /home/me/project"},
-		"by way of a bind":     {disk: usual + "/srv/bind/", alias: [2]string{"/srv/bind", "/home/me/project"}, ask: toWrite("/srv/bind"), want: "it is /home/me/project, an integration worktree"},
+		"by way of a link":     {disk: usual + "/srv/link -> /home/me/project/src", ask: askWrite("/srv/link"), want: "it lies inside /home/me/project"},
+		"by way of a bind":     {disk: usual + "/srv/bind/", alias: [2]string{"/srv/bind", "/home/me/project"}, ask: askWrite("/srv/bind"), want: "it is /home/me/project, an integration worktree"},
 		"by way of a bind below": {
 			disk: usual + "/srv/all/bind/ mounted", alias: [2]string{"/srv/all/bind", "/home/me/project/src"},
-			ask: toWrite("/srv/all"), want: "/srv/all/bind, which is mounted there, lies inside /home/me/project, an integration worktree",
+			ask: askWrite("/srv/all"), want: "/srv/all/bind, which is mounted there, lies inside /home/me/project, an integration worktree",
 		},
 		"by way of a bind in the sandbox": {
 			disk: usual + box + "/tree/bind/ mounted", alias: [2]string{box + "/tree/bind", "/home/me/project"},
 			want: "which is mounted in the sandbox, is /home/me/project",
 		},
-		"to write a secret":         {ask: toWrite("/home/me/.ssh"), want: "there are secrets in it"},
-		"to write in a secret":      {disk: usual + "/home/me/.ssh/x/", ask: toWrite("/home/me/.ssh/x"), want: "there are secrets in it"},
-		"a secret by way of a link": {disk: usual + "/srv/link -> /home/me/.ssh", ask: toWrite("/srv/link"), want: "there are secrets in it"},
+		"to write a secret":         {ask: askWrite("/home/me/.ssh"), want: "there are secrets in it"},
+		"to write in a secret":      {disk: usual + "/home/me/.ssh/x/", ask: askWrite("/home/me/.ssh/x"), want: "there are secrets in it"},
+		"a secret by way of a link": {disk: usual + "/srv/link -> /home/me/.ssh", ask: askWrite("/srv/link"), want: "there are secrets in it"},
 
-		"a layer on the integration tree":  {ask: toLayer("/home/me/project"), want: `agency.sandbox.write "private:/home/me/project": it is /home/me/project`},
-		"a layer on the data directory":    {ask: toLayer(data), want: "the data directory"},
-		"a layer on the home":              {ask: toLayer("/home/me"), want: "your home directory"},
-		"a layer on nothing":               {ask: toLayer("/gone"), want: "there is nothing"},
-		"a layer on a file":                {disk: usual + "/home/me/file", ask: toLayer("/home/me/file"), want: "only a directory can have a layer"},
-		"a layer on somebody else's":       {disk: usual + "/srv/theirs/ of 7", ask: toLayer("/srv/theirs"), want: "belongs to another user"},
-		"a layer where something is below": {disk: usual + "/srv/all/x/ mounted", ask: toLayer("/srv/all"), want: "something is mounted: /srv/all/x"},
-		"a layer on /tmp":                  {ask: toLayer("/tmp"), want: "every sandbox has one of its own"},
+		"a layer on the integration tree":  {ask: askLayer("/home/me/project"), want: `agency.sandbox.write "private:/home/me/project": it is /home/me/project`},
+		"a layer on the data directory":    {ask: askLayer(data), want: "the data directory"},
+		"a layer on the home":              {ask: askLayer("/home/me"), want: "your home directory"},
+		"a layer on nothing":               {ask: askLayer("/gone"), want: "there is nothing"},
+		"a layer on a file":                {disk: usual + "/home/me/file", ask: askLayer("/home/me/file"), want: "only a directory can have a layer"},
+		"a layer on somebody else's":       {disk: usual + "/srv/theirs/ of 7", ask: askLayer("/srv/theirs"), want: "belongs to another user"},
+		"a layer where something is below": {disk: usual + "/srv/all/x/ mounted", ask: askLayer("/srv/all"), want: "something is mounted: /srv/all/x"},
+		"a layer on /tmp":                  {ask: askLayer("/tmp"), want: "every sandbox has one of its own"},
 
-		"to read /tmp":                {ask: toRead("/tmp"), want: `agency.sandbox.read "/tmp": every sandbox has one of its own`},
-		"to read the data directory":  {ask: toRead(data), want: "where other sandboxes are"},
-		"to read another sandbox":     {ask: toRead(data + "/repos/r/sandboxes/other/tree"), want: "where other sandboxes are"},
-		"to read one by a link":       {disk: usual + "/srv/link -> " + data + "/repos", ask: toRead("/srv/link"), want: "where other sandboxes are"},
-		"to hide everything":          {ask: toHide("/"), want: `agency.sandbox.hide "/": nothing works without it`},
-		"to hide /proc":               {ask: toHide("/proc"), want: "nothing works without it"},
-		"to hide the sandbox":         {ask: toHide(box + "/tree"), want: "part of the sandbox"},
-		"to hide the git directory":   {ask: toHide("/home/me/project/.git"), want: "part of the sandbox"},
+		"to read /tmp":                {ask: askRead("/tmp"), want: `agency.sandbox.read "/tmp": every sandbox has one of its own`},
+		"to read the data directory":  {ask: askRead(data), want: "where other sandboxes are"},
+		"to read another sandbox":     {ask: askRead(data + "/repos/r/sandboxes/other/tree"), want: "where other sandboxes are"},
+		"to read one by a link":       {disk: usual + "/srv/link -> " + data + "/repos", ask: askRead("/srv/link"), want: "where other sandboxes are"},
+		"to hide everything":          {ask: askHide("/"), want: `agency.sandbox.hide "/": nothing works without it`},
+		"to hide /proc":               {ask: askHide("/proc"), want: "nothing works without it"},
+		"to hide the sandbox":         {ask: askHide(box + "/tree"), want: "part of the sandbox"},
+		"to hide the git directory":   {ask: askHide("/home/me/project/.git"), want: "part of the sandbox"},
 		"a secret that is everything": {disk: strings.Replace(usual, "/home/me/.ssh/", "/home/me/.ssh -> /home", 1), want: "hidden-secrets: /home/me/.ssh leads to /home, which cannot be hidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -615,19 +615,19 @@ func TestWhatWouldBreakAWallIsRefused(t *testing.T) {
 	}
 }
 
-func toWrite(path string) func(*Request) {
+func askWrite(path string) func(*Request) {
 	return func(r *Request) { r.Policy.Write = []string{path} }
 }
 
-func toLayer(path string) func(*Request) {
+func askLayer(path string) func(*Request) {
 	return func(r *Request) { r.Policy.Private = []string{path} }
 }
 
-func toRead(path string) func(*Request) {
+func askRead(path string) func(*Request) {
 	return func(r *Request) { r.Policy.Read = []string{path} }
 }
 
-func toHide(path string) func(*Request) {
+func askHide(path string) func(*Request) {
 	return func(r *Request) { r.Policy.Hide = []string{path} }
 }
 
