@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
@@ -150,6 +151,9 @@ func Draw(r Request, m Machine) (Plan, error) {
 	plan := Plan{
 		Hostname: cmp.Or(r.Hostname, "localhost"), Network: network,
 		Fixed: []string{r.GitFile}, LandlockABI: min(m.LandlockABI, NewestABI),
+	}
+	if err := d.text(); err != nil {
+		return Plan{}, err
 	}
 	d.fill(&plan)
 	return plan, nil
@@ -494,6 +498,21 @@ func (d *drawing) keep() error {
 	for _, path := range needed {
 		if e := d.look(path); e.Kind == Directory || e.Kind == File {
 			d.mark(e.Path, KeptSight, true)
+		}
+	}
+	return nil
+}
+
+// text refuses paths that cannot be written down: a plan is sent as text, and what is hidden under a garbled
+// name is not hidden.
+func (d *drawing) text() error {
+	for path, m := range d.marks {
+		switch {
+		case utf8.ValidString(path):
+		case m.auto && (m.sight == KeptSight || m.sight == Layered):
+			delete(d.marks, path)
+		default:
+			return &RefusedError{Wall: readOnlyRoot, Why: fmt.Sprintf("the path %q is not valid UTF-8", path), Remedy: "give it another name"}
 		}
 	}
 	return nil

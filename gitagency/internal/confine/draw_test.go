@@ -463,6 +463,12 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 			ask:  func(r *Request) { r.Policy.Caches = append(r.Policy.Caches, "/tmp/cache") },
 			want: `+ layered /tmp/cache`,
 		},
+		"what has a name in garbled letters is not kept, and has no layer": {
+			disk: usual + "/tmp/\xff/bin/\n/home/me/\xff/",
+			ask: func(r *Request) {
+				r.Path, r.Policy.Caches = []string{"/tmp/\xff/bin"}, append(r.Policy.Caches, "/home/me/\xff")
+			},
+		},
 		"layers outside of the data directory are hidden": {
 			disk: usual + "/srv/layers/",
 			ask:  func(r *Request) { r.Layers = "/srv/layers" },
@@ -583,6 +589,7 @@ func TestWhatWouldBreakAWallIsRefused(t *testing.T) {
 		"to hide /proc":               {ask: askHide("/proc"), want: "nothing works without it"},
 		"to hide the sandbox":         {ask: askHide(box + "/tree"), want: "part of the sandbox"},
 		"to hide the git directory":   {ask: askHide("/home/me/project/.git"), want: "part of the sandbox"},
+		"a secret in garbled letters": {disk: usual + "/home/me/\xff/", ask: func(r *Request) { r.Policy.Secrets = []string{"/home/me/\xff"} }, want: `"/home/me/\xff" is not valid UTF-8`},
 		"a secret that is everything": {disk: strings.Replace(usual, "/home/me/.ssh/", "/home/me/.ssh -> /home", 1), want: "hidden-secrets: /home/me/.ssh leads to /home, which cannot be hidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
