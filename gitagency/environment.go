@@ -73,10 +73,9 @@ func (e walledEnvironment) passes(name string) bool {
 func (e walledEnvironment) path(value string) string {
 	var dirs []string
 	for _, dir := range filepath.SplitList(value) {
-		switch real := resolved(dir); {
-		case !filepath.IsAbs(dir) || e.plan.Sees(filepath.Clean(dir)):
+		if !filepath.IsAbs(dir) || e.plan.Sees(filepath.Clean(dir)) {
 			dirs = append(dirs, dir)
-		case real != "" && e.plan.Sees(real):
+		} else if real := resolved(dir); real != "" && e.plan.Sees(real) {
 			dirs = append(dirs, real)
 		}
 	}

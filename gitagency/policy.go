@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/user"
@@ -47,7 +48,7 @@ type policy struct {
 // cache is where a tool keeps things for the next time.
 type cache struct {
 	variable string // that can tell it another place; may be empty
-	path     string // without symbolic links
+	path     string // without symbolic links, as far as it is there
 	there    bool
 }
 
@@ -408,6 +409,9 @@ var toolCaches = []struct {
 func findCaches(env []string) []cache {
 	var found []cache
 	home := proc.Variable(env, "HOME")
+	if filepath.IsAbs(home) {
+		home = cmp.Or(resolved(home), home)
+	}
 	for _, t := range toolCaches {
 		var dirs []string
 		if t.variable != "" {
@@ -425,10 +429,11 @@ func findCaches(env []string) []cache {
 				parts = []string{""}
 			}
 			for _, part := range parts {
-				if path := resolved(filepath.Join(dir, part)); path != "" {
-					_, err := os.Lstat(path)
-					found = append(found, cache{t.variable, path, err == nil})
+				c := cache{variable: t.variable, path: filepath.Join(dir, part)}
+				if _, err := os.Stat(c.path); err == nil {
+					c.path, c.there = resolved(c.path), true
 				}
+				found = append(found, c)
 			}
 		}
 	}

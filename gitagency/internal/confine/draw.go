@@ -141,7 +141,7 @@ func Draw(r Request, m Machine) (Plan, error) {
 	if err := r.check(); err != nil {
 		return Plan{}, err
 	}
-	d := drawing{Request: r, files: m.Files, uid: m.UID, marks: map[string]mark{}}
+	d := drawing{Request: r, files: m.Files, uid: m.UID, marks: map[string]mark{}, known: map[string]Entry{}}
 	// What comes first is what a path is; later ones of the same path do not count.
 	for _, step := range []func() error{d.own, d.private, d.hide, d.layers, d.write, d.read, d.secrets, d.caches, d.keep} {
 		if err := step(); err != nil {
@@ -219,6 +219,7 @@ type drawing struct {
 	files Files
 	uid   int
 	marks map[string]mark
+	known map[string]Entry // what was looked up
 }
 
 // mark is what becomes of a path.
@@ -484,7 +485,9 @@ func (d *drawing) caches() error {
 		if e.Kind != Directory || e.Path == "/" || d.home() != "" && holds(e.Path, d.home()) || kernels(e.Path) {
 			continue
 		}
-		if _, rel := d.touches(e.Path, protected); rel == guard.Apart && d.unlayerable(e) == "" {
+		// By name is enough: a layer changes nothing below it, whatever other names that has.
+		touching := func(place string) bool { return holds(place, e.Path) || holds(e.Path, place) }
+		if !slices.ContainsFunc(protected, touching) && d.unlayerable(e) == "" {
 			d.mark(e.Path, Layered, true)
 		}
 	}
@@ -573,7 +576,12 @@ func (d *drawing) look(path string) Entry {
 	if !filepath.IsAbs(path) {
 		return Entry{}
 	}
-	return d.files.Look(path)
+	e, known := d.known[path]
+	if !known {
+		e = d.files.Look(path)
+		d.known[path] = e
+	}
+	return e
 }
 
 func (d *drawing) home() string {

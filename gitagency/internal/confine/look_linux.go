@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -24,20 +25,33 @@ func Look() Machine {
 	return m
 }
 
+// realFiles reads the list of mounts once: a plan asks for much.
 func realFiles() Files {
-	return Files{Look: look, Touch: touch, Mounts: guard.MountedBelow}
+	all := sync.OnceValue(func() []string { return guard.MountedBelow("/") })
+	return Files{Look: look, Touch: touch, Mounts: func(dir string) []string {
+		var below []string
+		for _, point := range all() {
+			if guard.Contains(dir, point) {
+				below = append(below, point)
+			}
+		}
+		return below
+	}}
 }
 
 func look(path string) Entry {
+	if _, err := os.Stat(path); err != nil { // as with most of what could be there; links that lead nowhere are nothing too
+		return Entry{Path: path}
+	}
 	resolved, err := guard.Resolve(path)
 	if err != nil {
 		return Entry{Path: path}
 	}
-	e := Entry{Path: resolved}
 	fi, err := os.Lstat(resolved)
 	if err != nil {
-		return e
+		return Entry{Path: path}
 	}
+	e := Entry{Path: resolved, Kind: Device}
 	switch fi.Mode().Type() {
 	case fs.ModeDir:
 		e.Kind = Directory
@@ -45,8 +59,6 @@ func look(path string) Entry {
 		e.Kind = File
 	case fs.ModeSocket:
 		e.Kind = Socket
-	default:
-		e.Kind = Device
 	}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		e.Owner = int(st.Uid)
