@@ -2,7 +2,9 @@ package gitagency
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // policyName is what stands between the dots of the keys that say what walls leave open. No profile and no
@@ -102,6 +105,11 @@ func readPolicy(config git.Config, env, homes []string) (policy, error) {
 	for _, g := range hides {
 		p.Hide = append(p.Hide, g.path)
 	}
+	for _, g := range writes {
+		if marked := markedAround(g.path); marked != "" {
+			return policy{}, misconfigured(g.key, g.setting, "a path outside of "+marked+", where work is integrated or another sandbox is")
+		}
+	}
 	for _, g := range append(reads, writes...) {
 		if g.redirected(p.Write) {
 			return policy{}, misconfigured(g.key, g.setting, "a path that commands in sandboxes cannot lead elsewhere")
@@ -119,6 +127,71 @@ func readPolicy(config git.Config, env, homes []string) (policy, error) {
 // draws fills in what of a request for walls does not depend on the sandbox.
 func (p policy) draws(req *confine.Request) {
 	req.Home, req.RuntimeDir, req.AgentSockets, req.Path, req.Policy = p.home, p.runtimeDir, p.agentSockets, p.path, p.Policy
+}
+
+// integrationTrees lists the trees that people work in: of this repository all, whether or not they were
+// adopted, and of others, when something besides the sandbox can be written, those on record.
+func (r *Repository) integrationTrees(p policy) ([]string, error) {
+	var trees []string
+	if filepath.Base(r.CommonDir) == ".git" {
+		trees = append(trees, filepath.Dir(r.CommonDir))
+	}
+	if tree := r.git.Config.Value("core.worktree"); tree != "" {
+		if !filepath.IsAbs(tree) {
+			tree = filepath.Join(r.CommonDir, tree)
+		}
+		trees = append(trees, tree)
+	}
+	entries, err := r.git.Entries()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.Path != "" && !guard.Contains(r.DataDir, e.Path) { // there it is a sandbox, or on record
+			trees = append(trees, e.Path)
+		}
+	}
+	repos := []string{r.ID}
+	if len(p.Write)+len(p.Private) > 0 {
+		found, err := os.ReadDir(r.store.RepoDir(""))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, f := range found {
+			repos = append(repos, f.Name())
+		}
+	}
+	for _, repo := range repos {
+		worktrees, err := r.store.Worktrees(repo, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range worktrees {
+			if w.Record.State != store.Archived {
+				trees = append(trees, w.Tree)
+			}
+		}
+	}
+	for i, tree := range trees {
+		trees[i] = cmp.Or(resolved(tree), filepath.Clean(tree))
+	}
+	slices.Sort(trees)
+	return slices.Compact(trees), nil
+}
+
+// markedAround is the tree of somebody's that a path is or lies in; empty when there is none. Markers that
+// cannot be read are there.
+func markedAround(path string) string {
+	for dir := path; ; dir = filepath.Dir(dir) {
+		for _, m := range []guard.Marker{guard.Integration, guard.Sandbox} {
+			if marked, err := m.In(dir); marked || err != nil {
+				return dir
+			}
+		}
+		if dir == "/" {
+			return ""
+		}
+	}
 }
 
 // listed is every value of a key that counts.

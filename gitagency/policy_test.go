@@ -278,3 +278,48 @@ func TestAPolicyIsDrawnOnARealHome(t *testing.T) {
 		t.Errorf("writing the repository: %v", err)
 	}
 }
+
+func TestTreesThatPeopleWorkInAreKnown(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	root := filepath.Dir(l.repo.opts.Dir)
+	l.git("worktree", "add", "-q", "--detach", filepath.Join(root, "linked"))
+	theirs := l.repo.store.WorktreeDir("0123456789abcdef", "20260101000000-0000")
+	if err := os.MkdirAll(theirs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	record := `{"schema_version":"1.0","worktree_id":"20260101000000-0000","name":"theirs","repo_id":"0123456789abcdef","tree_path":"/theirs","created_at":"2026-01-01T00:00:00Z","state":"present"}`
+	if err := os.WriteFile(filepath.Join(theirs, "meta.json"), []byte(record), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own, err := l.repo.Worktree("wt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{own.TreePath, filepath.Join(root, "linked"), l.repo.opts.Dir}
+	slices.Sort(want)
+	if got, err := l.repo.integrationTrees(policy{}); err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q: %v", got, want, err)
+	}
+	want = append(want, "/theirs")
+	slices.Sort(want)
+	if got, err := l.repo.integrationTrees(policy{Policy: confine.Policy{Write: []string{"/x"}}}); err != nil || !slices.Equal(got, want) {
+		t.Errorf("with something to write: got %q, want %q: %v", got, want, err)
+	}
+}
+
+func TestNothingInATreeWithAMarkerIsGranted(t *testing.T) {
+	t.Parallel()
+	home, env := policyLab(t, "a/.agency/INTEGRATION_MARKER", "a/src/", "b/.agency/SANDBOX_MARKER", "c/")
+	for path, refused := range map[string]bool{"a": true, "a/src": true, "b": true, "c": false} {
+		for _, value := range []string{"~/" + path, "private:~/" + path} {
+			_, err := readPolicy(settingsOf(writeKey, value), env, nil)
+			if is[*InvalidError](err) != refused {
+				t.Errorf("%s: %v", value, err)
+			}
+			if refused && !strings.Contains(err.Error(), "outside of "+home+"/"+path[:1]) {
+				t.Error(err)
+			}
+		}
+	}
+}
