@@ -120,6 +120,9 @@ func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primit
 // checkProfile refuses a profile that does not exist, and one with a key that means nothing: a wall that
 // is misspelt is a wall that is not there.
 func (r *Repository) checkProfile(profile string) error {
+	if err := reservedName(profile); err != nil {
+		return err
+	}
 	known := false
 	for key, settings := range r.git.Config {
 		name, of := strings.CutPrefix(key, "agency."+profile+".")
