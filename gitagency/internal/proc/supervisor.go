@@ -122,11 +122,21 @@ func (s *supervisor) start() *answer {
 		if s.order.Terminal {
 			attr.Sys.Setctty, attr.Sys.Ctty = true, 0
 		}
-		s.program, err = syscall.ForkExec(path, argv, attr)
+		if s.order.CgroupFD > 0 {
+			s.order.Limits.Cgroup = os.NewFile(uintptr(s.order.CgroupFD), "cgroup.procs")
+		}
+		if s.order.Limits.asked() {
+			s.program, err = startLimited(path, argv, attr, s.order.Way, s.order.Limits)
+		} else {
+			s.program, err = syscall.ForkExec(path, argv, attr)
+		}
 	}
+	var limit *limitError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &limit):
+		return &answer{Failed: err.Error()}
 	case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOTTY):
 		return &answer{Failed: err.Error()}
 	case errors.Is(err, errNotOnPath) || errors.Is(err, os.ErrNotExist):

@@ -49,6 +49,9 @@ type Task struct {
 	// Hurry, once it is closed, ends a grace that has begun. Nil never does.
 	Hurry <-chan struct{}
 
+	// Limits bound the program. One that cannot be set keeps it from running.
+	Limits Limits
+
 	within []Containment // for tests: only these are tried
 }
 
@@ -152,6 +155,8 @@ type order struct {
 	Timeout  time.Duration `json:"timeout"`
 	Grace    time.Duration `json:"grace"`
 	Way      Containment   `json:"way"`
+	Limits   Limits        `json:"limits"`
+	CgroupFD int           `json:"cgroup_fd,omitempty"` // where Limits.Cgroup is open
 }
 
 type answer struct {
@@ -189,7 +194,7 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 	cmd := &exec.Cmd{
 		// Few threads are enough, and fewer can be refused.
 		Path: self(), Args: []string{supervisorName, t.Label}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
-		ExtraFiles:  slices.Concat([]*os.File{theirs, t.Dir}, pipes.child[:], t.Hold),
+		ExtraFiles:  slices.Concat([]*os.File{theirs, t.Dir}, pipes.child[:], t.Hold, t.Limits.files()),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	err = way.ask(cmd.SysProcAttr)
@@ -203,10 +208,14 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 		return Ending{}, &refusedError{way, err}
 	}
 
-	order, err := json.Marshal(order{
+	what := order{
 		Argv: inBytes(t.Argv), Env: inBytes(t.Env), Dir: []byte(t.Dir.Name()),
-		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Way: way,
-	})
+		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Way: way, Limits: t.Limits,
+	}
+	if t.Limits.Cgroup != nil {
+		what.CgroupFD = streamFD + len(pipes.child) + len(t.Hold)
+	}
+	order, err := json.Marshal(what)
 	if err == nil {
 		_, err = ours.Write(order) // a supervisor that is gone already has said why, or is missed below
 	}
