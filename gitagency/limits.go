@@ -164,3 +164,14 @@ func (b bounds) close() {
 		b.warn("remove its cgroup: %v", err)
 	}
 }
+
+// enforcers are the limits for the history of an invocation, but for that of time.
+func enforcers(limits []EnforcedLimit) map[string]string {
+	by := map[string]string{}
+	for _, l := range limits {
+		if l.Limit != TimeoutLimit {
+			by[l.Limit.Key()] = string(l.By)
+		}
+	}
+	return by
+}

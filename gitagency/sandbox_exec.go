@@ -240,7 +240,7 @@ func (s *Sandbox) recordExec(opts ExecOptions, dir string, res ExecResult) {
 	}
 	s.repo.record(s.ID, execEvent{
 		Time: s.repo.now(), Event: "exec", Argv: opts.Argv, Cwd: cwd, Duration: res.Duration.Milliseconds(),
-		ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut, ContainedBy: res.ContainedBy,
+		ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut, ContainedBy: res.ContainedBy, Limits: enforcers(res.Limits),
 	})
 }
 
@@ -254,4 +254,6 @@ type execEvent struct {
 	Signal      string    `json:"signal"`
 	TimedOut    bool      `json:"timed_out"`
 	ContainedBy string    `json:"contained_by"`
+
+	Limits map[string]string `json:"limits,omitempty"` // and what enforced each; that of time is always there, and not told
 }

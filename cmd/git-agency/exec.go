@@ -26,9 +26,11 @@ func runsAnother(c *cli.Command) bool { return c.Name == execName }
 
 func (t *tool) execCommand() *cli.Command {
 	return &cli.Command{
-		Name:      execName,
-		Usage:     "run a command in a sandbox",
-		UsageText: "git agency exec <id> [--cwd <dir>] [--timeout <t>] [--grace <t>] [--env <name>[=<value>]]... [--stdin] [--memory <size>] [--processes <n>] [--file-size <size>] [--nice <n>] [--best-effort-limits] [--json] -- <command> [<argument>...]",
+		Name:  execName,
+		Usage: "run a command in a sandbox",
+		UsageText: `git agency exec <id> [--cwd <dir>] [--timeout <t>] [--grace <t>] [--env <name>[=<value>]]...
+                       [--stdin] [--memory <size>] [--processes <n>] [--file-size <size>]
+                       [--nice <n>] [--best-effort-limits] [--json] -- <command> [<argument>...]`,
 		Description: `Runs the command in the sandbox, with no shell in between, and returns when it has ended together
 with everything it started, also what went into the background. It reads nothing, unless --stdin says
 so; at a terminal it then gets a terminal of its own. Limits may be tighter than those that the

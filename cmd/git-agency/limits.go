@@ -80,15 +80,6 @@ type limitOutput struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// limitNames are the limits as JSON calls them, here and in the record.
-var limitNames = map[gitagency.LimitKind]string{
-	gitagency.MemoryLimit:   "memory",
-	gitagency.ProcessLimit:  "processes",
-	gitagency.FileSizeLimit: "file_size",
-	gitagency.TimeoutLimit:  "timeout_ms",
-	gitagency.NiceLimit:     "nice",
-}
-
 func limitOutputs(limits []gitagency.EnforcedLimit) map[string]limitOutput {
 	out := map[string]limitOutput{}
 	for _, l := range limits {
@@ -96,7 +87,7 @@ func limitOutputs(limits []gitagency.EnforcedLimit) map[string]limitOutput {
 		if l.Limit == gitagency.TimeoutLimit {
 			value = int64((time.Duration(value) + time.Millisecond - 1) / time.Millisecond)
 		}
-		out[limitNames[l.Limit]] = limitOutput{Value: value, By: string(l.By), Detail: l.Detail}
+		out[l.Limit.Key()] = limitOutput{Value: value, By: string(l.By), Detail: l.Detail}
 	}
 	return out
 }

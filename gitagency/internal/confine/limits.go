@@ -49,6 +49,11 @@ func (k LimitKind) String() string {
 	return [limitKinds]string{"memory", "processes", "file-size", "timeout", "nice"}[k]
 }
 
+// Key is what the limit is called in records.
+func (k LimitKind) Key() string {
+	return [limitKinds]string{"memory", "processes", "file_size", "timeout_ms", "nice"}[k]
+}
+
 // Text is a value of this limit as people write it.
 func (k LimitKind) Text(value int64) string {
 	switch k {
