@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -8,10 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // cgroupTree is directories that pass for cgroups: files appear when one is made, and go with it. The
@@ -256,33 +260,23 @@ func TestWhatAKilledToolLeftIsSweptUpAndNothingThatIsInUse(t *testing.T) {
 	}
 }
 
-// The kernel's own, as far as this machine has any: a process is put there and is gone with it, and many who
-// come and go at the same time never take the place from each other.
-func TestRealCgroupsHoldAProcessAndGoWithIt(t *testing.T) {
+// The kernel's own, as far as this machine has any: a command is put there from inside of its namespaces and is
+// gone with it, and many who come and go at the same time never take the place from each other. Which
+// controller it is makes no difference to that.
+func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root has cgroups of its own everywhere")
+	controller, handedOver := os.LookupEnv("TEST_CGROUP_CONTROLLER")
+	if os.Geteuid() != 0 && !handedOver {
+		return // root hands one over, and runs this again
+	}
+	if !handedOver {
+		controller = someController(t)
+		handOver(t, controller)
 	}
 	kernel := realCgroups()
-	top, own, err := kernel.locate()
-	if err != nil {
-		t.Skipf("no cgroups: %v", err)
-	}
-	has, err := words(own, "cgroup.controllers")
-	if err != nil || len(has) == 0 {
-		t.Skipf("no controllers in %s: %v", own, err)
-	}
-	before, _ := words(top, "cgroup.subtree_control")
-	controller := has[0]
-	if len(before) > 0 {
-		controller = before[0]
-	}
 	found, err := findCgroups(kernel, controller)
 	if err != nil {
-		t.Skipf("none to be had: %v", err)
-	}
-	if len(before) == 0 {
-		t.Cleanup(func() { _ = kernel.set(top, "cgroup.subtree_control", "-"+controller) })
+		t.Fatal(err)
 	}
 	sandbox := "test-" + strconv.Itoa(os.Getpid())
 	g, err := found.Enter(sandbox, CgroupLimits{}, CgroupLimits{})
@@ -296,9 +290,21 @@ func TestRealCgroupsHoldAProcessAndGoWithIt(t *testing.T) {
 	if _, err := g.Procs.WriteString(strconv.Itoa(sleep.Process.Pid)); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(sleep.Process.Pid), "cgroup"))
-	if err != nil || !strings.Contains(string(data), cgroupPrefix+sandbox+"/1\n") {
-		t.Errorf("it is in %s, %v", data, err)
+	dir, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var out bytes.Buffer
+	task := proc.Task{
+		Argv: []string{"sh", "-c", "cat /proc/self/cgroup; grep ^0:: /proc/1/cgroup; (sleep 1000 &)"}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
+		Stdout: &out, Label: "test", Limits: proc.Limits{Cgroup: g.Procs}, Hold: []*os.File{g.Hold},
+	}
+	if ending, err := task.Run(t.Context()); err != nil || ending.Exit != 0 {
+		t.Fatalf("got %+v, %v", ending, err)
+	}
+	if in := cgroupPrefix + sandbox + "/1\n"; strings.Count(out.String(), in) != 1 || strings.HasSuffix(out.String(), in) {
+		t.Errorf("the command and its supervisor were in\n%s", &out)
 	}
 
 	var all sync.WaitGroup
@@ -322,7 +328,7 @@ func TestRealCgroupsHoldAProcessAndGoWithIt(t *testing.T) {
 		t.Error(err)
 	}
 	if err := sleep.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("the process: %v", err)
+		t.Errorf("what was still in it: %v", err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; { // what was killed is gone in an instant
 		removeCgroups(kernel, sandbox)
@@ -333,6 +339,79 @@ func TestRealCgroupsHoldAProcessAndGoWithIt(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("left: %q", left)
 		}
+	}
+}
+
+// someController is one that cgroups can be made with here.
+func someController(t *testing.T) string {
+	t.Helper()
+	kernel := realCgroups()
+	top, own, err := kernel.locate()
+	if err != nil {
+		t.Skipf("skipped: no cgroups: %v", err)
+	}
+	has, err := words(own, "cgroup.controllers")
+	if err != nil || len(has) == 0 {
+		t.Skipf("skipped: no controllers in %s: %v", own, err)
+	}
+	before, _ := words(top, "cgroup.subtree_control")
+	if _, err := findCgroups(kernel, has[0]); err != nil {
+		t.Skipf("skipped: none to be had: %v", err)
+	}
+	if len(before) == 0 {
+		t.Cleanup(func() { _ = kernel.set(top, "cgroup.subtree_control", "-"+has[0]) })
+	}
+	return has[0]
+}
+
+// handOver does what systemd does for a user, and runs the test again as that user in there.
+func handOver(t *testing.T, controller string) {
+	t.Helper()
+	const nobody = 65534
+	kernel := realCgroups()
+	found, err := findCgroups(kernel, controller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slice := filepath.Join(found.parent, cgroupPrefix+"handed-over-"+strconv.Itoa(os.Getpid()))
+	scope := filepath.Join(slice, "scope")
+	for _, dir := range []string{slice, scope} {
+		if err := kernel.mkdir(dir); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := kernel.rmdir(dir); err != nil {
+				t.Errorf("%s: %v", dir, err)
+			}
+		})
+		for _, file := range []string{"", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"} {
+			if err := os.Chown(filepath.Join(dir, file), nobody, nobody); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	inside, err := os.Open(scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inside.Close()
+
+	house := t.TempDir()
+	tmp, exe := filepath.Join(house, "tmp"), filepath.Join(house, "test")
+	if out, err := exec.CommandContext(t.Context(), "cp", "/proc/"+strconv.Itoa(os.Getpid())+"/exe", exe).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chown(tmp, nobody, nobody), os.Chmod(house, 0o755), os.Chmod(filepath.Dir(house), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.v", "-test.run=^"+t.Name()+"$")
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), "TMPDIR="+tmp, "TEST_CGROUP_CONTROLLER="+controller)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
+		UseCgroupFD: true, CgroupFD: int(inside.Fd()),
+	}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("as an ordinary user: %v\n%s", err, out)
 	}
 }
 
