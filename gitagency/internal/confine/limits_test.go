@@ -79,9 +79,9 @@ func TestLimitsMayOnlyBecomeTighter(t *testing.T) {
 }
 
 var (
-	noCgroup = errors.New("no cgroup")
-	noRlimit = errors.New("no rlimits")
-	notApart = errors.New("not counted")
+	errNoCgroup = errors.New("no cgroup")
+	errNoRlimit = errors.New("no rlimits")
+	errNotApart = errors.New("not counted")
 )
 
 func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
@@ -93,27 +93,27 @@ func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
 		plan    LimitPlan
 	}{
 		"with cgroups": {
-			LimitMachine{Counted: notApart},
+			LimitMachine{Counted: errNotApart},
 			"cgroup cgroup rlimit supervisor supervisor",
 			LimitPlan{CgroupMemory: 1 << 30, CgroupProcesses: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
 		"for an ordinary user without": {
-			LimitMachine{MemoryCgroup: noCgroup, ProcessCgroup: noCgroup},
+			LimitMachine{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup},
 			"!rlimit rlimit rlimit supervisor supervisor",
 			LimitPlan{Data: 1 << 30, Processes: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
 		"for root without": {
-			LimitMachine{MemoryCgroup: noCgroup, ProcessCgroup: noCgroup, Counted: notApart},
+			LimitMachine{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, Counted: errNotApart},
 			"!rlimit !not enforced rlimit supervisor supervisor",
 			LimitPlan{Data: 1 << 30, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
 		"with a cgroup for memory alone": {
-			LimitMachine{ProcessCgroup: noCgroup},
+			LimitMachine{ProcessCgroup: errNoCgroup},
 			"cgroup rlimit rlimit supervisor supervisor",
 			LimitPlan{CgroupMemory: 1 << 30, Processes: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
 		"with nothing": {
-			LimitMachine{noCgroup, noCgroup, noRlimit, notApart},
+			LimitMachine{errNoCgroup, errNoCgroup, errNoRlimit, errNotApart},
 			"!not enforced !not enforced !not enforced supervisor !not enforced",
 			LimitPlan{Timeout: time.Minute},
 		},
@@ -156,7 +156,7 @@ func asText(p LimitPlan) string {
 
 func TestBestEffortWithACommandDoesNotLoosenWhatTheSandboxWasMadeWith(t *testing.T) {
 	t.Parallel()
-	machine := LimitMachine{MemoryCgroup: noCgroup, ProcessCgroup: noCgroup, Counted: notApart}
+	machine := LimitMachine{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, Counted: errNotApart}
 	asked := Limits{Memory: 1 << 20, Processes: 5, BestEffort: true}
 	if _, err := (Limits{}).Narrow(asked).Plan(machine); err != nil {
 		t.Errorf("its own: %v", err)
