@@ -25,6 +25,8 @@ type Limits struct {
 	// Cgroup is the cgroup.procs, open for writing, of the cgroup that the program is put into. Its
 	// supervisor stays where it is, and so is not what is killed when there is no more memory.
 	Cgroup *os.File `json:"-"`
+
+	others int // how many threads are counted with the program's that are other supervisors'
 }
 
 // asked reports whether there is anything to set.

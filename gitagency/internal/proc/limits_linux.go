@@ -91,7 +91,7 @@ func (l Limits) bind(pid int) error {
 	}
 	processes := int64(l.Processes)
 	if processes > 0 {
-		processes += int64(supervisorThreads())
+		processes += int64(l.others + threads(os.Getpid()))
 	}
 	for _, r := range []struct {
 		what  string
@@ -131,14 +131,13 @@ func beNice(pid, niceness int) error {
 	return unix.Setpriority(unix.PRIO_PROCESS, pid, niceness)
 }
 
-// supervisorThreads is how many of what the kernel counts in our user namespace are us: this supervisor,
-// process 1, and the other supervisors that process 1 has started.
-func supervisorThreads() int {
-	count := threads(os.Getpid())
-	if os.Getpid() == 1 {
-		return count
+// otherSupervisors is how many of what the kernel counts in our user namespace are threads of process 1, which
+// is one of us, and of the other supervisors that it has started. A thread that is shut in cannot see this.
+func otherSupervisors() int {
+	count := 0
+	if os.Getpid() != 1 {
+		count += threads(1)
 	}
-	count += threads(1)
 	us, err := os.Stat(self())
 	all, _ := pids()
 	for _, pid := range all {

@@ -125,6 +125,9 @@ func (s *supervisor) start() *answer {
 		if s.order.CgroupFD > 0 {
 			s.order.Limits.Cgroup = os.NewFile(uintptr(s.order.CgroupFD), "cgroup.procs")
 		}
+		if s.order.Limits.Processes > 0 {
+			s.order.Limits.others = otherSupervisors()
+		}
 		if s.order.Limits.asked() {
 			s.program, err = startLimited(path, argv, attr, s.order.Way, s.order.Limits)
 		} else {
