@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
@@ -62,6 +63,7 @@ func (r *Repository) vacate(ctx context.Context, id string) (v vacancy, err erro
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return v, err
 	}
+	confine.RemoveCgroups(id) // which a command left whose tool was killed
 	return v, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
@@ -31,6 +32,8 @@ type (
 	CannotRunError = proc.CannotRunError
 	// OutputError: what a command wrote could not be passed on.
 	OutputError = proc.OutputError
+	// UnenforceableError: this machine has nothing to enforce a limit with.
+	UnenforceableError = confine.UnenforceableError
 	// ConfinementError: a path leads out of a sandbox, or is called what nothing in one may be called.
 	ConfinementError = guard.ConfinementError
 )

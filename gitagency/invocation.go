@@ -23,6 +23,7 @@ type Invocation struct {
 	TrashRef      string     `json:"trash_ref,omitempty"` // where the work of one that was discarded is kept
 	StartedAt     time.Time  `json:"started_at"`
 	Primitives    Primitives `json:"primitives"`
+	Limits        LimitsMade `json:"limits"`
 	Broken        bool       `json:"broken"`
 	BrokenReason  string     `json:"broken_reason"`
 
@@ -127,7 +128,7 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 	i := Invocation{
 		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: worktrees[m.IntegrationWorktreeID],
 		SandboxPath: e.Tree, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, Runner: m.Runner, Mode: m.Mode,
-		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives,
+		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits,
 		Broken: e.Broken != store.Whole, BrokenReason: string(e.Broken), entry: e,
 	}
 	if m.Landing == store.Discarded {

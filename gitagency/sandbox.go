@@ -72,6 +72,7 @@ type site struct {
 	*guard.Tree
 	worktree string   // the id of the integration worktree it belongs to
 	base     string   // the commit it started from
+	limits   Limits   // what its commands may use
 	occupied *os.File // a process that works in the sandbox keeps this open
 }
 
@@ -107,7 +108,7 @@ func (s *Sandbox) open(ctx context.Context) (_ *site, err error) {
 	if err := checkSandbox(tree); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
-	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, occupied: occupied}, nil
+	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, limits: limitsMade(inv.Limits), occupied: occupied}, nil
 }
 
 // enter goes in by the door, which is shut while somebody ends the sandbox.

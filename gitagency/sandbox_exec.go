@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,6 +39,10 @@ type ExecOptions struct {
 	// Timeout bounds the command: zero is OperationTimeout, or none with a terminal; negative is none.
 	Timeout time.Duration
 
+	// Limits are further ones, for this command: they may be tighter than those of the sandbox, and not
+	// wider. Limits.Timeout does not count; Timeout does, and is bound by that of the sandbox.
+	Limits Limits
+
 	// Grace is the time between SIGTERM and SIGKILL: zero is DefaultGrace, negative is none.
 	Grace time.Duration
 
@@ -62,9 +65,10 @@ type ExecResult struct {
 	Truncated   bool          // there was more than the capture holds
 	Duration    time.Duration // until everything it started was gone too
 	TimedOut    bool
-	Signal      string // such as SIGKILL; empty when no signal killed it
-	LeftRunning int    // how many processes it had left running, which were then ended
-	ContainedBy string // how nothing of it could get away: "pid-namespace", else "subreaper", else "process-group"
+	Signal      string          // such as SIGKILL; empty when no signal killed it
+	LeftRunning int             // how many processes it had left running, which were then ended
+	Limits      []EnforcedLimit // what bounded it
+	ContainedBy string          // how nothing of it could get away: "pid-namespace", else "subreaper", else "process-group"
 }
 
 // The exit codes that are not the command's own.
@@ -75,6 +79,9 @@ const (
 
 // Exec runs a command in the sandbox and returns when it has ended together with everything it started,
 // also what became a daemon. A command that fails or times out is not an error.
+//
+// A limit that is wider than that of the sandbox is an *InvalidError; one that cannot be enforced here, or
+// anything else that could not be set up, is a *SetupError.
 //
 // These errors come with a result: a *CannotRunError; ErrStopped, when somebody wants the sandbox to go;
 // the cause of ctx, when that ended first; an *OutputError, when what the command wrote could not be passed
@@ -102,14 +109,20 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	}
 	defer dir.Close()
 
+	bounds, err := s.bound(ctx, opts, site.limits, timeout)
+	if err != nil {
+		return ExecResult{}, err
+	}
+	defer bounds.close()
+
 	var stdout, stderr capture
 	task := proc.Task{
 		Argv: opts.Argv, Dir: dir, Env: s.environment(opts.Env, site.worktree, path),
 		Stdin: opts.Stdin, Stdout: opts.Stdout, Stderr: opts.Stderr, Terminal: opts.Terminal,
 		// From then on the supervisor alone is in the sandbox: we may be stopped, and nobody shall wait for us.
-		Hold: []*os.File{site.occupied}, Running: site.handOver,
+		Hold: append(bounds.hold, site.occupied), Running: site.handOver,
 		Label:   s.repo.store.InvocationDir(s.repo.ID, s.ID),
-		Timeout: timeout, Grace: opts.grace(), Hurry: opts.Hurry,
+		Timeout: bounds.timeout, Grace: opts.grace(), Hurry: opts.Hurry, Limits: bounds.program,
 	}
 	if task.Stdout == nil {
 		task.Stdout = &stdout
@@ -126,7 +139,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, &SetupError{ID: s.ID, Err: err}
 	}
 	res, err := result(ending, err)
-	res.Duration = time.Since(began)
+	res.Duration, res.Limits = time.Since(began), bounds.enforced
 	res.Stdout, res.Stderr, res.Truncated = stdout.text(), stderr.text(), stdout.over || stderr.over
 	s.recordExec(opts, path, res)
 	return res, err
@@ -227,7 +240,7 @@ func (s *Sandbox) recordExec(opts ExecOptions, dir string, res ExecResult) {
 	}
 	s.repo.record(s.ID, execEvent{
 		Time: s.repo.now(), Event: "exec", Argv: opts.Argv, Cwd: cwd, Duration: res.Duration.Milliseconds(),
-		ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut, ContainedBy: res.ContainedBy,
+		ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut, ContainedBy: res.ContainedBy, Limits: enforcers(res.Limits),
 	})
 }
 
@@ -241,4 +254,6 @@ type execEvent struct {
 	Signal      string    `json:"signal"`
 	TimedOut    bool      `json:"timed_out"`
 	ContainedBy string    `json:"contained_by"`
+
+	Limits map[string]string `json:"limits,omitempty"` // and what enforced each; that of time is always there, and not told
 }

@@ -21,6 +21,7 @@ type StartRequest struct {
 	Mode       string     // "headed" or "headless", the default; recorded, not used
 	Primitives Primitives // what is empty comes from the profile, then from the defaults
 	Profile    string     // settings agency.<profile>.* in git config
+	Limits     Limits     // what its commands may use at most
 }
 
 // Start creates an invocation and its sandbox, all of it or nothing. It runs nothing in it.
@@ -29,6 +30,10 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 		return Invocation{}, err
 	}
 	prims, err := r.choosePrimitives(req.Primitives, req.Profile)
+	if err != nil {
+		return Invocation{}, err
+	}
+	limits, err := r.chooseLimits(ctx, req.Limits)
 	if err != nil {
 		return Invocation{}, err
 	}
@@ -89,7 +94,7 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 			return r.store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
 				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: short(sandboxRef(id)),
-				BaseCommit: commit, Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, Primitives: prims,
+				BaseCommit: commit, Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, Primitives: prims, Limits: limits,
 			})
 		},
 	})

@@ -26,12 +26,15 @@ func runsAnother(c *cli.Command) bool { return c.Name == execName }
 
 func (t *tool) execCommand() *cli.Command {
 	return &cli.Command{
-		Name:      execName,
-		Usage:     "run a command in a sandbox",
-		UsageText: "git agency exec <id> [--cwd <dir>] [--timeout <t>] [--grace <t>] [--env <name>[=<value>]]... [--stdin] [--json] -- <command> [<argument>...]",
+		Name:  execName,
+		Usage: "run a command in a sandbox",
+		UsageText: `git agency exec <id> [--cwd <dir>] [--timeout <t>] [--grace <t>] [--env <name>[=<value>]]...
+                       [--stdin] [--memory <size>] [--processes <n>] [--file-size <size>]
+                       [--nice <n>] [--best-effort-limits] [--json] -- <command> [<argument>...]`,
 		Description: `Runs the command in the sandbox, with no shell in between, and returns when it has ended together
 with everything it started, also what went into the background. It reads nothing, unless --stdin says
-so; at a terminal it then gets a terminal of its own.
+so; at a terminal it then gets a terminal of its own. Limits may be tighter than those that the
+sandbox was started with, and not wider.
 
 Exit status: that of the command, 128+n when signal n killed it; 124 it timed out; 125 it could not be
 set up and never ran; 126 it cannot be executed; 127 it was not found; before anything ran: 1 failed,
@@ -43,7 +46,7 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			&cli.StringFlag{Name: "grace", Usage: "leave `DURATION` between SIGTERM and SIGKILL (0: none)", DefaultText: "5s"},
 			&cli.GenericFlag{Name: "env", Value: &words{}, Usage: "set the variable `NAME=VALUE`, or NAME to what it is here; may be repeated"},
 			&cli.BoolFlag{Name: "stdin", Usage: "pass standard input on"},
-		}, jsonFlag()...)...),
+		}, append(limitFlags(), jsonFlag()...)...)...),
 		Action: func(c *cli.Context) error {
 			args, err := arguments(c, 1, -1)
 			if err != nil {
@@ -104,6 +107,9 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 		}
 	}
 	if opts.Env, err = variables(c); err != nil {
+		return none, err
+	}
+	if opts.Limits, err = limits(c); err != nil {
 		return none, err
 	}
 	atTerminal := term.IsTerminal(int(os.Stdin.Fd()))
@@ -172,7 +178,10 @@ type execOutput struct {
 	Signal       string `json:"signal"`
 	LeftRunning  int    `json:"left_running"`
 	ContainedBy  string `json:"contained_by"`
-	Error        string `json:"error"`
+
+	Limits map[string]limitOutput `json:"limits"`
+
+	Error string `json:"error"`
 }
 
 func (t *tool) sayExec(c *cli.Context, opts gitagency.ExecOptions, res gitagency.ExecResult, err error) error {
@@ -191,7 +200,7 @@ func (t *tool) sayExec(c *cli.Context, opts gitagency.ExecOptions, res gitagency
 			ExitCode: res.ExitCode, Stdout: res.Stdout, StdoutBase64: unlessText(res.Stdout),
 			Stderr: res.Stderr, StderrBase64: unlessText(res.Stderr), Truncated: res.Truncated,
 			DurationMS: res.Duration.Milliseconds(), TimedOut: res.TimedOut, Signal: res.Signal,
-			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy,
+			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy, Limits: limitOutputs(res.Limits),
 		}
 		if err != nil {
 			out.Error = err.Error()
@@ -199,6 +208,9 @@ func (t *tool) sayExec(c *cli.Context, opts gitagency.ExecOptions, res gitagency
 		if err := t.printLarge(out); err != nil {
 			return err
 		}
+	}
+	if !c.Bool("json") {
+		t.warnOfLimits(res.Limits)
 	}
 	if res.LeftRunning > 0 {
 		t.warn(fmt.Sprintf("ended %s that the command left running", counted(res.LeftRunning, "process", "processes")))

@@ -163,6 +163,11 @@ func hints(err error) []string {
 		return []string{fmt.Sprintf("rename it with 'git branch -m %s <new name>'", inTheWay.Branch)}
 	case errors.As(err, &nameTaken):
 		return []string{"choose another name, or archive that one with 'git agency worktree rm " + nameTaken.ID + "'"}
+	case is[*gitagency.UnenforceableError](err):
+		return []string{
+			"with --best-effort-limits it is done all the same, and said what does not hold",
+			"for limits that a sandbox was started with, that has to have been given to 'git agency start'",
+		}
 	case is[*gitagency.BusyError](err):
 		return []string{"wait longer with --lock-timeout 5m, or end what is at work there first"}
 	case is[*gitagency.InsideError](err):

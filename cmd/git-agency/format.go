@@ -36,8 +36,22 @@ var atoms = []struct {
 	{"primitives.isolation", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Isolation }},
 	{"primitives.outputs", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Outputs }},
 	{"primitives.software", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Software }},
+	{"limits.memory", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(i.Limits.Memory) }},
+	{"limits.processes", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(int64(i.Limits.Processes)) }},
+	{"limits.file_size", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(i.Limits.FileSize) }},
+	{"limits.timeout_ms", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(i.Limits.TimeoutMS) }},
+	{"limits.nice", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(int64(i.Limits.Nice)) }},
+	{"limits.best_effort", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Limits.BestEffort) }},
 	{"broken", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Broken) }},
 	{"broken_reason", func(i gitagency.Invocation, _ time.Time) string { return i.BrokenReason }},
+}
+
+// unlessZero: a limit that there is not is none, and not one of zero.
+func unlessZero(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 func atomNames() []string {

@@ -23,6 +23,7 @@ func full() gitagency.Invocation {
 		Runner: "claude", Mode: "headless", Status: "starting", Landing: "discarded", TrashRef: "refs/agency/trash/20260128120500-b7c9",
 		StartedAt:  time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC),
 		Primitives: gitagency.Primitives{Changeset: "worktree", Platform: "local", Isolation: "os", Outputs: "none", Software: "host"},
+		Limits:     gitagency.LimitsMade{Memory: 1 << 30, Processes: 50, FileSize: 1 << 20, TimeoutMS: 60000, Nice: 5, BestEffort: true},
 		Broken:     true, BrokenReason: "missing-tree",
 	}
 }

@@ -112,7 +112,7 @@ func TestTheManualHasTheSectionsPeopleLookFor(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES",
-		"EXIT STATUS", "EXAMPLES", "SECURITY", "TROUBLE", "SEE ALSO",
+		"EXIT STATUS", "EXAMPLES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO",
 	}
 	var got []string
 	for _, b := range parseManual(manualSource) {

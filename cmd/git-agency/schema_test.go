@@ -35,7 +35,8 @@ var jsonOutputs = []jsonOutput{
 	}},
 	{"git agency config", "setting.json", true, every([]string{})},
 	{"git agency version", "version.json", false, every([]string{})},
-	{"git agency start", "invocation.json", false, every([]string{"payments", "--name", "日本 é", "--runner", "claude", "--mode", "headed"})},
+	{"git agency start", "invocation.json", false, every([]string{"payments", "--name", "日本 é", "--runner", "claude", "--mode", "headed"},
+		[]string{"payments", "--memory", "1g", "--processes", "50", "--file-size", "1m", "--timeout", "1h", "--nice", "3", "--best-effort-limits"})},
 	{"git agency worktree create", "worktree.json", false, every([]string{"another"}, []string{"third", "--from", "HEAD^0"})},
 	{"git agency worktree adopt", "worktree.json", false, every([]string{"--name", "main-one"})},
 	{"git agency exec", "executed.json", false, func(c *jsonCast) [][]string {
@@ -43,6 +44,7 @@ var jsonOutputs = []jsonOutput{
 			{c.live, "--", "sh", "-c", `printf "out\377"; echo err >&2; exit 3`},
 			{c.live, "--timeout", "1ms", "--grace", "0", "--", "sleep", "1000"},
 			{c.live, "--", "no-such-program"},
+			{c.live, "--memory", "1g", "--processes", "50", "--file-size", "1m", "--nice", "3", "--best-effort-limits", "--", "true"},
 		}
 	}},
 	{"git agency snapshot create", "snapshot.json", false, func(c *jsonCast) [][]string { return [][]string{{c.live, "-m", "first"}, {c.live}} }},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -41,6 +42,12 @@ func TestScripts(t *testing.T) {
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
 				return os.Geteuid() == 0, nil
+			}
+			if cond == "memory-cgroup" { // there may be one for whoever runs this
+				return slices.ContainsFunc([]string{"", "unified"}, func(mount string) bool {
+					data, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", mount, "cgroup.controllers"))
+					return err == nil && slices.Contains(strings.Fields(string(data)), "memory")
+				}), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -42,7 +43,7 @@ Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is b
 // details is an invocation for a person who looks at one.
 func (t *tool) details(i gitagency.Invocation) []field {
 	p := i.Primitives
-	return []field{
+	return slices.Concat([]field{
 		{"invocation", i.ID, false},
 		{"name", i.Name, true},
 		{"worktree", joined(i.Worktree, i.WorktreeID), true},
@@ -60,8 +61,9 @@ func (t *tool) details(i gitagency.Invocation) []field {
 		{"isolation", p.Isolation, true},
 		{"outputs", p.Outputs, true},
 		{"software", p.Software, true},
+	}, limitDetails(i.Limits), []field{
 		{"broken", i.BrokenReason, true},
-	}
+	})
 }
 
 // there is the path of a sandbox, unless it has gone on purpose.

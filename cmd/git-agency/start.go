@@ -13,15 +13,18 @@ func (t *tool) startCommand() *cli.Command {
 		Usage: "create a sandbox and print its invocation id",
 		UsageText: `git agency start [<wt>] [--name <label>] [--runner <runner>] [--mode headed|headless]
                         [--profile <profile>] [--changeset <c>] [--platform <p>]
-                        [--isolation <i>] [--outputs <o>] [--software <s>]`,
+                        [--isolation <i>] [--outputs <o>] [--software <s>]
+                        [--memory <size>] [--processes <n>] [--file-size <size>]
+                        [--timeout <t>] [--nice <n>] [--best-effort-limits]`,
 		Description: `Makes a tree of its own and a branch agency/sandbox-<id> of its own, both from the branch of the
 integration worktree <wt>, which is not touched. Nothing is run. If anything fails, nothing was made.
+What its commands may use at most is recorded too; a limit that cannot be enforced here is refused.
 <wt> is a name, an id or a unique prefix of one; without it, the worktree that holds the current
 directory.
 
 Exit status: 0 created; 1 failed, nothing changed; 3 no such worktree; 4 broken; 5 refused for
 safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: changing(jsonFlag(
+		Flags: changing(jsonFlag(append([]cli.Flag{
 			&cli.StringFlag{Name: "name", Usage: "a `LABEL` for people; need not be unique"},
 			&cli.StringFlag{Name: "runner", Usage: "record which `RUNNER` the sandbox is for"},
 			&cli.StringFlag{Name: "mode", Usage: "record the `MODE`: headed or headless", DefaultText: "headless"},
@@ -31,12 +34,21 @@ safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 			&cli.StringFlag{Name: "isolation", Usage: "what walls it in: `KIND`", DefaultText: defaults.Isolation},
 			&cli.StringFlag{Name: "outputs", Usage: "what it may reach: `POLICY`", DefaultText: defaults.Outputs},
 			&cli.StringFlag{Name: "software", Usage: "what it finds installed: `ROOT`", DefaultText: defaults.Software},
-		)...),
+			&cli.StringFlag{Name: "timeout", Usage: "end each command after `DURATION`"},
+		}, limitFlags()...)...)...),
 		Action: func(c *cli.Context) error {
 			query, err := optional(c)
 			if err != nil {
 				return err
 			}
+			limits, err := limits(c)
+			if err != nil {
+				return err
+			}
+			if err := flagValue(c, "timeout", &limits.Timeout, gitagency.ParseTimeout); err != nil {
+				return err
+			}
+			limits.Timeout = max(limits.Timeout, 0)
 			repo, err := t.open(c)
 			if err != nil {
 				return err
@@ -47,6 +59,7 @@ safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 				Runner:   c.String("runner"),
 				Mode:     c.String("mode"),
 				Profile:  c.String("profile"),
+				Limits:   limits,
 				Primitives: gitagency.Primitives{
 					Changeset: c.String("changeset"),
 					Platform:  c.String("platform"),

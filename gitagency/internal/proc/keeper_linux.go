@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"slices"
 	"sync"
 	"syscall"
@@ -44,7 +45,7 @@ func keep(b Builder) {
 		return
 	}
 	k := &keeper{builder: b, plan: first.Walls, events: make(chan func(), 16), leases: map[*net.UnixConn]bool{}, nets: map[string]*os.File{}}
-	k.family.init()
+	k.family.beside = map[int]bool{}
 	door, err := k.raise()
 	if err != nil {
 		_ = send(lease, reply{Refused: err.Error()})
@@ -55,7 +56,9 @@ func keep(b Builder) {
 		return
 	}
 	k.leases[lease] = true
-	go k.family.reap(func(f func()) { k.events <- f })
+	some := make(chan os.Signal, 1)
+	signal.Notify(some, syscall.SIGCHLD)
+	go k.family.reap(some, func(f func()) { k.events <- f })
 	go k.serve(lease)
 	go k.admit(door)
 	for {
@@ -168,7 +171,7 @@ func (k *keeper) run(fds []int) {
 func (k *keeper) sit(fds []int, asked <-chan os.Signal) {
 	s := supervisor{
 		control: os.NewFile(uintptr(fds[0]), "control"), dir: os.NewFile(uintptr(fds[1]), "dir"), streams: [3]int(fds[2:5]),
-		shut: func() error { return k.builder.Shut(k.plan) },
+		shut: func() error { return k.builder.Shut(k.plan) }, at: func(n int) int { return fds[n] },
 	}
 	defer closeAll(fds[5:])
 	defer s.dir.Close()
@@ -229,6 +232,7 @@ const planFD = streamFD + 3
 // inside is a supervisor in a room.
 func inside(b Builder) supervisor {
 	s := inherited()
+	s.at = func(n int) int { return orderFD + n + 1 } // the plan is in between
 	s.shut = func() error {
 		plan, err := io.ReadAll(io.NewSectionReader(os.NewFile(planFD, "plan"), 0, maxMessage))
 		if err != nil {
@@ -338,13 +342,10 @@ func (k *keeper) leave(int) {}
 
 // family is who the keeper waits for: the program in the seat and what it left, and the supervisors of others.
 type family struct {
-	mu        sync.Mutex
-	born      *sync.Cond
-	births    int  // how many there have been
-	none      bool // we have no children at all
-	set       *children
-	dead      *death // how the program in the seat ended, until somebody is told
-	apartPIDs map[int]bool
+	mu     sync.Mutex
+	set    *children
+	dead   *death // how the program in the seat ended, until somebody is told
+	beside map[int]bool
 }
 
 // kinship is what a child is to the keeper.
@@ -354,11 +355,6 @@ const (
 	inSeat kinship = iota
 	beside
 )
-
-func (f *family) init() {
-	f.born = sync.NewCond(&f.mu)
-	f.apartPIDs = map[int]bool{}
-}
 
 // start starts a child, so that it is known for what it is before it can have ended.
 func (f *family) start(as kinship, start func() (int, error)) (*children, int, error) {
@@ -371,13 +367,10 @@ func (f *family) start(as kinship, start func() (int, error)) (*children, int, e
 	set := newChildren()
 	set.program = pid
 	if as == beside {
-		f.apartPIDs[pid] = true
+		f.beside[pid] = true
 	} else {
 		f.set = set
 	}
-	f.births++
-	f.none = false
-	f.born.Broadcast()
 	return set, pid, nil
 }
 
@@ -389,8 +382,8 @@ func (f *family) others() []int {
 }
 
 func (f *family) othersLocked() []int {
-	pids := make([]int, 0, len(f.apartPIDs))
-	for pid := range f.apartPIDs {
+	pids := make([]int, 0, len(f.beside))
+	for pid := range f.beside {
 		pids = append(pids, pid)
 	}
 	return pids
@@ -403,43 +396,34 @@ func (f *family) alone(do func(others []int)) {
 	do(f.othersLocked())
 }
 
-// reap collects every child, for as long as there is a room, and tells of those who matter.
-func (f *family) reap(tell func(func())) {
+// reap collects every child, for as long as there is a room, and tells of those who matter. It never waits
+// for one, because it would take from a start what only that may hear of.
+func (f *family) reap(some <-chan os.Signal, tell func(func())) {
 	const many = 1000 // some leave more behind than anybody could count
-	for {
-		f.collect(0)
+	for range some {
+		f.mu.Lock()
 		var err error
 		for range many {
 			var pid int
-			if pid, err = f.collect(syscall.WNOHANG); err != nil || pid == 0 {
+			if pid, err = f.collect(); err != nil || pid == 0 {
 				break
 			}
 		}
-		f.mu.Lock()
 		f.settle(err != nil)
-		for err != nil && f.none {
-			f.born.Wait()
-		}
 		f.mu.Unlock()
 		tell(func() {}) // whoever waits for the last to go, looks again
 	}
 }
 
-// collect waits for one child.
-func (f *family) collect(how int) (int, error) {
-	f.mu.Lock()
-	births := f.births
-	f.mu.Unlock()
+// collect hears of one child. Without any, it is an error.
+func (f *family) collect() (int, error) {
 	var status syscall.WaitStatus
-	pid, err := syscall.Wait4(-1, &status, how, nil)
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 	switch {
-	case errors.Is(err, syscall.EINTR), err != nil && births != f.births:
+	case errors.Is(err, syscall.EINTR):
 		return 1, nil // look again
-	case err != nil:
-		f.none = true
-	case pid > 0 && status.Stopped():
+	case err != nil || pid == 0:
+	case status.Stopped():
 		if set := f.set; set != nil {
 			go func() {
 				select {
@@ -448,10 +432,10 @@ func (f *family) collect(how int) (int, error) {
 				}
 			}()
 		}
-	case pid > 0 && f.set != nil && pid == f.set.program:
+	case f.set != nil && pid == f.set.program:
 		f.dead = &death{status: status}
 	default:
-		delete(f.apartPIDs, pid)
+		delete(f.beside, pid)
 	}
 	return pid, err
 }
@@ -463,8 +447,8 @@ func (f *family) settle(childless bool) {
 		return
 	}
 	empty := childless
-	if !empty && len(f.apartPIDs) > 0 {
-		empty = !slices.ContainsFunc(ownChildren(), func(pid int) bool { return !f.apartPIDs[pid] })
+	if !empty && len(f.beside) > 0 {
+		empty = !slices.ContainsFunc(ownChildren(), func(pid int) bool { return !f.beside[pid] })
 	}
 	if f.dead != nil {
 		f.dead.alone = empty

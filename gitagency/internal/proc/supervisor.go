@@ -53,8 +53,9 @@ const (
 // supervisor is what stands above one program.
 type supervisor struct {
 	control *os.File
-	dir     *os.File // where the program begins
-	streams [3]int   // what it gets as 0, 1 and 2; as numbers, for an os.File may change how others wait for them
+	dir     *os.File      // where the program begins
+	streams [3]int        // what it gets as 0, 1 and 2; as numbers, for an os.File may change how others wait for them
+	at      func(int) int // which descriptor is the n-th that was handed over
 	order   order
 	shut    func() error // walls around the program; nil is none
 	thread  chan func()  // does what only the thread that started the program can, if there are walls
@@ -63,7 +64,7 @@ type supervisor struct {
 
 // inherited is a supervisor of what was handed down to this process.
 func inherited() supervisor {
-	s := supervisor{control: os.NewFile(orderFD, "control"), dir: os.NewFile(dirFD, "dir")}
+	s := supervisor{control: os.NewFile(orderFD, "control"), dir: os.NewFile(dirFD, "dir"), at: func(n int) int { return orderFD + n }}
 	for i := range s.streams {
 		s.streams[i] = streamFD + i
 	}
@@ -190,31 +191,50 @@ func (s *supervisor) start(by func(start func() (int, error)) (int, error)) *ans
 		if s.order.Terminal {
 			attr.Sys.Setctty, attr.Sys.Ctty = true, 0
 		}
+		fork := func() (int, error) { return syscall.ForkExec(path, argv, attr) }
+		if limits := s.limits(); limits.asked() {
+			fork = func() (int, error) { return startLimited(path, argv, attr, s.order.Way, limits) }
+		}
 		s.program, err = by(func() (pid int, err error) {
 			if s.shut == nil {
-				return syscall.ForkExec(path, argv, attr)
+				return fork()
 			}
 			s.thread = make(chan func())
 			go onThreadOfItsOwn(s.thread)
 			s.onThread(func() {
 				if unwalled = s.shut(); unwalled == nil {
-					pid, err = syscall.ForkExec(path, argv, attr)
+					pid, err = fork()
 				}
 			})
 			return pid, errors.Join(err, unwalled)
 		})
 	}
+	var limit *limitError
 	switch {
 	case err == nil:
 		return nil
 	case unwalled != nil:
 		return &answer{Failed: unwalled.Error()}
+	case errors.As(err, &limit):
+		return &answer{Failed: err.Error()}
 	case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOTTY):
 		return &answer{Failed: err.Error()}
 	case errors.Is(err, errNotOnPath) || errors.Is(err, os.ErrNotExist):
 		return &answer{Cannot: err.Error(), Code: 127}
 	}
 	return &answer{Cannot: err.Error(), Code: 126}
+}
+
+// limits are those that were ordered, with what has to be known before anything is shut in.
+func (s *supervisor) limits() Limits {
+	l := s.order.Limits
+	if s.order.CgroupAt > 0 {
+		l.Cgroup = os.NewFile(uintptr(s.at(s.order.CgroupAt)), "cgroup.procs")
+	}
+	if l.Processes > 0 {
+		l.others = otherSupervisors()
+	}
+	return l
 }
 
 // onThreadOfItsOwn does things on a thread that nobody else gets, before or after: what it gave up, it gave

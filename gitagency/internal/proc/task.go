@@ -49,6 +49,9 @@ type Task struct {
 	// Hurry, once it is closed, ends a grace that has begun. Nil never does.
 	Hurry <-chan struct{}
 
+	// Limits bound the program. One that cannot be set keeps it from running.
+	Limits Limits
+
 	within []Containment // for tests: only these are tried
 	room   *Room         // nil is none
 }
@@ -156,6 +159,8 @@ type order struct {
 	Timeout  time.Duration `json:"timeout"`
 	Grace    time.Duration `json:"grace"`
 	Way      Containment   `json:"way"`
+	Limits   Limits        `json:"limits"`
+	CgroupAt int           `json:"cgroup_at,omitempty"` // which of the descriptors that were handed over it is
 }
 
 type answer struct {
@@ -190,7 +195,8 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 	if err != nil {
 		return Ending{}, &NotStartedError{errors.Join(err, theirs.Close())}
 	}
-	above, err := t.handOver(way, slices.Concat([]*os.File{theirs, t.Dir}, pipes.child[:], t.Hold))
+	files := slices.Concat([]*os.File{theirs, t.Dir}, pipes.child[:], t.Hold, t.Limits.files())
+	above, err := t.handOver(way, files)
 	_ = theirs.Close()
 	pipes.handOver()
 	if err != nil {
@@ -198,10 +204,14 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 		return Ending{}, err
 	}
 
-	order, err := json.Marshal(order{
+	what := order{
 		Argv: inBytes(t.Argv), Env: inBytes(t.Env), Dir: []byte(t.Dir.Name()),
-		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Way: way,
-	})
+		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Way: way, Limits: t.Limits,
+	}
+	if t.Limits.Cgroup != nil {
+		what.CgroupAt = len(files) - 1
+	}
+	order, err := json.Marshal(what)
 	if err == nil {
 		_, err = ours.Write(order) // a supervisor that is gone already has said why, or is missed below
 	}

@@ -20,6 +20,7 @@ type InvocationMeta struct {
 	Status                string     `json:"status"`
 	StartedAt             time.Time  `json:"started_at"`
 	Primitives            Primitives `json:"primitives"`
+	Limits                Limits     `json:"limits,omitzero"`
 
 	// Written by later commands.
 	Landing    string     `json:"landing,omitempty"`
@@ -33,6 +34,16 @@ type Primitives struct {
 	Isolation string `json:"isolation"`
 	Outputs   string `json:"outputs"`
 	Software  string `json:"software"`
+}
+
+// Limits are what the commands of a sandbox may use at most; what is zero is not bound.
+type Limits struct {
+	Memory     int64 `json:"memory,omitempty"`     // bytes, of all of them together
+	Processes  int   `json:"processes,omitempty"`  // and threads
+	FileSize   int64 `json:"file_size,omitempty"`  // bytes
+	TimeoutMS  int64 `json:"timeout_ms,omitempty"` // of each
+	Nice       int   `json:"nice,omitempty"`       // the least
+	BestEffort bool  `json:"best_effort,omitempty"`
 }
 
 // WorktreeMeta is the record of an integration worktree.

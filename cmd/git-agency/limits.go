@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// limitFlags are those of start and exec alike, but for --timeout, which means more to exec.
+func limitFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "memory", Usage: "let all processes together use at most `SIZE`, such as 512m or 2g"},
+		&cli.StringFlag{Name: "processes", Usage: "let there be at most `NUMBER` processes and threads at a time"},
+		&cli.StringFlag{Name: "file-size", Usage: "let no file grow beyond `SIZE`"},
+		&cli.StringFlag{Name: "nice", Usage: "run at this `NICENESS` at least, 1 to 19"},
+		&cli.BoolFlag{Name: "best-effort-limits", Usage: "where a limit cannot be enforced, say so instead of refusing"},
+	}
+}
+
+// limits reads limitFlags.
+func limits(c *cli.Context) (gitagency.Limits, error) {
+	l := gitagency.Limits{BestEffort: c.Bool("best-effort-limits")}
+	for _, read := range []func() error{
+		func() error { return flagValue(c, "memory", &l.Memory, gitagency.ParseSize) },
+		func() error { return flagValue(c, "processes", &l.Processes, gitagency.ParseProcesses) },
+		func() error { return flagValue(c, "file-size", &l.FileSize, gitagency.ParseSize) },
+		func() error { return flagValue(c, "nice", &l.Nice, gitagency.ParseNice) },
+	} {
+		if err := read(); err != nil {
+			return gitagency.Limits{}, err
+		}
+	}
+	return l, nil
+}
+
+// flagValue reads a flag that was given.
+func flagValue[T any](c *cli.Context, name string, into *T, parse func(string) (T, error)) error {
+	if !c.IsSet(name) {
+		return nil
+	}
+	value, err := parse(c.String(name))
+	if err != nil {
+		return asUsage(c, fmt.Errorf("--%s: %w", name, err))
+	}
+	*into = value
+	return nil
+}
+
+// limitDetails are the limits of a sandbox for a person who looks at it.
+func limitDetails(l gitagency.LimitsMade) []field {
+	text := func(value int64, as func(int64) string) string {
+		if value == 0 {
+			return ""
+		}
+		return as(value)
+	}
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	bestEffort := ""
+	if l.BestEffort {
+		bestEffort = "best effort"
+	}
+	return []field{
+		{"memory", text(l.Memory, gitagency.FormatSize), true},
+		{"processes", text(int64(l.Processes), number), true},
+		{"file size", text(l.FileSize, gitagency.FormatSize), true},
+		{"timeout", text(l.TimeoutMS, func(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }), true},
+		{"nice", text(int64(l.Nice), number), true},
+		{"limits", bestEffort, true},
+	}
+}
+
+// limitOutput is how a limit was enforced, as JSON.
+type limitOutput struct {
+	Value  int64  `json:"value"`
+	By     string `json:"by"`
+	Detail string `json:"detail,omitempty"`
+}
+
+func limitOutputs(limits []gitagency.EnforcedLimit) map[string]limitOutput {
+	out := map[string]limitOutput{}
+	for _, l := range limits {
+		value := l.Value
+		if l.Limit == gitagency.TimeoutLimit {
+			value = int64((time.Duration(value) + time.Millisecond - 1) / time.Millisecond)
+		}
+		out[l.Limit.Key()] = limitOutput{Value: value, By: string(l.By), Detail: l.Detail}
+	}
+	return out
+}
+
+// warnOfLimits says which limits a command ran without, or not wholly with.
+func (t *tool) warnOfLimits(limits []gitagency.EnforcedLimit) {
+	for _, l := range limits {
+		if l.Detail != "" {
+			t.warn(fmt.Sprintf("%s %s did not hold, or not in full: %s", l.Limit, l.Limit.Text(l.Value), l.Detail))
+		}
+	}
+}

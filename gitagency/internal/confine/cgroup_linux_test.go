@@ -1,0 +1,431 @@
+package confine
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// cgroupTree is directories that pass for cgroups: files appear when one is made, and go with it. The
+// controllers that one hands on are those that are in it.
+type cgroupTree struct {
+	t   *testing.T
+	top string
+	cgroupKernel
+}
+
+func newCgroupTree(t *testing.T, own string) *cgroupTree {
+	t.Helper()
+	dir := t.TempDir()
+	tree := &cgroupTree{t: t, top: filepath.Join(dir, "cgroup")}
+	tree.cgroupKernel = cgroupKernel{
+		cgroup: filepath.Join(dir, "self"), mountinfo: filepath.Join(dir, "mountinfo"),
+		mkdir: tree.make, set: tree.tell, rmdir: tree.remove,
+	}
+	tree.write(tree.cgroup, "4:memory:/elsewhere\n0::"+own+"\n")
+	tree.write(tree.mountinfo, "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"+
+		"41 31 0:38 / "+tree.top+" rw,relatime shared:9 - cgroup2 cgroup2 rw\n")
+	return tree
+}
+
+func (c *cgroupTree) write(path, text string) {
+	c.t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// add makes one by hand: with these controllers, which it hands on as far as is said.
+func (c *cgroupTree) add(path, controllers, handsOn string) {
+	c.t.Helper()
+	for file, text := range map[string]string{"cgroup.procs": "", "cgroup.controllers": controllers, "cgroup.subtree_control": handsOn} {
+		c.write(filepath.Join(c.top, path, file), text)
+	}
+}
+
+func (c *cgroupTree) read(path string) string {
+	c.t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.top, path))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(data)
+}
+
+func (c *cgroupTree) make(path string) error {
+	handsOn, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cgroup.subtree_control"))
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return err
+	}
+	files := map[string]string{"cgroup.procs": "", "cgroup.kill": "", "cgroup.subtree_control": "", "cgroup.controllers": string(handsOn)}
+	for _, controller := range strings.Fields(files["cgroup.controllers"]) {
+		files[controller+".max"] = "max"
+	}
+	for name, text := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(path, name), []byte(text), 0o644))
+	}
+	return err
+}
+
+func (c *cgroupTree) tell(dir, file, value string) error {
+	path := filepath.Join(dir, file)
+	was, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if controller, ok := strings.CutPrefix(value, "+"); ok {
+		if procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); err != nil || len(procs) > 0 {
+			return errors.Join(err, unix.EBUSY)
+		}
+		value = string(was) + " " + controller
+	}
+	return os.WriteFile(path, []byte(value), 0o644)
+}
+
+func (c *cgroupTree) remove(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			return unix.EBUSY
+		}
+	}
+	if data, err := os.ReadFile(filepath.Join(path, "cgroup.procs")); err != nil || len(data) > 0 {
+		return errors.Join(err, unix.EBUSY)
+	}
+	return os.RemoveAll(path)
+}
+
+func TestCgroupsAreMadeBelowTheNearestOneThatHandsOnWhatIsNeeded(t *testing.T) {
+	t.Parallel()
+	const app = "/user.slice/user@1000.service/app.slice"
+	for name, c := range map[string]struct {
+		own     string
+		prepare func(*cgroupTree)
+		parent  string // "" when there is none
+		offers  string
+		why     string
+	}{
+		"in a session of a desktop": {
+			app + "/terminal.scope", func(c *cgroupTree) {
+				c.add("", "cpu memory pids", "cpu memory pids")
+				c.add(app, "cpu memory pids", "memory pids")
+				c.add(app+"/terminal.scope", "memory pids", "")
+				c.busy(app + "/terminal.scope")
+			}, app, "memory pids", "",
+		},
+		"where it has only to be said": {
+			app, func(c *cgroupTree) { c.add(app, "memory", "") }, app, "memory", "",
+		},
+		"where more is to be had further up": {
+			app + "/terminal.scope", func(c *cgroupTree) {
+				c.add(app, "memory pids", "memory pids")
+				c.add(app+"/terminal.scope", "memory", "memory")
+			}, app, "memory pids", "",
+		},
+		"without controllers": {
+			"/", func(c *cgroupTree) { c.add("", "hugetlb", "") }, "", "", "has no memory controller",
+		},
+		"where processes are beside": {
+			"/", func(c *cgroupTree) { c.add("", "memory pids", ""); c.busy("") }, "", "", "holds processes",
+		},
+		"out of sight": {
+			"/../other", func(c *cgroupTree) { c.add("", "memory pids", "memory pids") }, "", "", "can be seen",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree := newCgroupTree(t, c.own)
+			c.prepare(tree)
+			found, err := findCgroups(tree.cgroupKernel, memoryController, pidsController)
+			if c.parent == "" {
+				if err == nil || !strings.Contains(err.Error(), c.why) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("got %+v, %v", found, err)
+				}
+				return
+			}
+			if err != nil || found.parent != filepath.Join(tree.top, c.parent) || strings.Join(found.offered, " ") != c.offers {
+				t.Errorf("got %+v, %v", found, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(found.parent, cgroupPrefix+"*")); len(left) > 0 {
+				t.Errorf("looking left %q", left)
+			}
+		})
+	}
+}
+
+// busy puts processes into a cgroup.
+func (c *cgroupTree) busy(path string) {
+	c.t.Helper()
+	c.write(filepath.Join(c.top, path, "cgroup.procs"), "1\n2\n")
+}
+
+func TestACommandIsBoundByItselfAndByItsSandbox(t *testing.T) {
+	t.Parallel()
+	tree := newCgroupTree(t, "/")
+	tree.add("", "memory pids", "memory pids")
+	found, err := findCgroups(tree.cgroupKernel, memoryController, pidsController)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := CgroupLimits{Memory: 1000, Processes: 50}
+	first, err := found.Enter("x", whole, CgroupLimits{Memory: 10, Processes: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := found.Enter("x", whole, whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"git-agency-x/memory.max": "1000", "git-agency-x/pids.max": "50", "git-agency-x/1/memory.max": "10", "git-agency-x/1/pids.max": "5",
+		"git-agency-x/2/memory.max": "1000",
+	} {
+		if got := tree.read(file); got != want {
+			t.Errorf("%s: %q", file, got)
+		}
+	}
+	if _, err := second.Procs.WriteString("17"); err != nil {
+		t.Fatal(err)
+	}
+	if got := tree.read("git-agency-x/2/cgroup.procs"); got != "17" {
+		t.Errorf("it holds %q", got)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(tree.top, "git-agency-x/2")); err != nil {
+		t.Errorf("it went with the other: %v", err)
+	}
+	tree.write(filepath.Join(tree.top, "git-agency-x/2/cgroup.procs"), "") // it has ended
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(tree.top, "git-agency-x")); !os.IsNotExist(err) {
+		t.Errorf("the last one left it: %v", err)
+	}
+}
+
+func TestWhatAKilledToolLeftIsSweptUpAndNothingThatIsInUse(t *testing.T) {
+	t.Parallel()
+	tree := newCgroupTree(t, "/a/b")
+	tree.add("", "pids", "pids")
+	tree.add("a", "pids", "pids")
+	tree.add("a/b", "", "")
+	found, err := findCgroups(tree.cgroupKernel, pidsController)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed, err := found.Enter("x", CgroupLimits{}, CgroupLimits{Processes: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(killed.Hold.Close(), killed.Procs.Close()); err != nil { // as when it is killed
+		t.Fatal(err)
+	}
+	inUse, err := found.Enter("x", CgroupLimits{}, CgroupLimits{Processes: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inUse.dir != killed.dir {
+		t.Errorf("%s was not swept up", killed.dir)
+	}
+	removeCgroups(tree.cgroupKernel, "x")
+	if _, err := os.Stat(inUse.dir); err != nil {
+		t.Errorf("one in use was swept up: %v", err)
+	}
+	if err := errors.Join(inUse.Hold.Close(), inUse.Procs.Close()); err != nil {
+		t.Fatal(err)
+	}
+	removeCgroups(tree.cgroupKernel, "x")
+	if _, err := os.Stat(filepath.Dir(inUse.dir)); !os.IsNotExist(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+// The kernel's own, as far as this machine has any: a command is put there from inside of its namespaces and is
+// gone with it, and many who come and go at the same time never take the place from each other. Which
+// controller it is makes no difference to that.
+func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
+	t.Parallel()
+	controller, handedOver := os.LookupEnv("TEST_CGROUP_CONTROLLER")
+	if os.Geteuid() != 0 && !handedOver {
+		return // root hands one over, and runs this again
+	}
+	if !handedOver {
+		controller = someController(t)
+		handOver(t, controller)
+	}
+	kernel := realCgroups()
+	found, err := findCgroups(kernel, controller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandbox := "test-" + strconv.Itoa(os.Getpid())
+	g, err := found.Enter(sandbox, CgroupLimits{}, CgroupLimits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sleep := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Procs.WriteString(strconv.Itoa(sleep.Process.Pid)); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var out bytes.Buffer
+	task := proc.Task{
+		Argv: []string{"sh", "-c", "cat /proc/self/cgroup; grep ^0:: /proc/1/cgroup; (sleep 1000 &)"}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
+		Stdout: &out, Label: "test", Limits: proc.Limits{Cgroup: g.Procs}, Hold: []*os.File{g.Hold},
+	}
+	if ending, err := task.Run(t.Context()); err != nil || ending.Exit != 0 {
+		t.Fatalf("got %+v, %v", ending, err)
+	}
+	if in := cgroupPrefix + sandbox + "/1\n"; strings.Count(out.String(), in) != 1 || strings.HasSuffix(out.String(), in) {
+		t.Errorf("the command and its supervisor were in\n%s", &out)
+	}
+
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 25 {
+				other, err := found.Enter(sandbox+"-b", CgroupLimits{}, CgroupLimits{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := other.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := sleep.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("what was still in it: %v", err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; { // what was killed is gone in an instant
+		removeCgroups(kernel, sandbox)
+		left, _ := filepath.Glob(filepath.Join(found.parent, cgroupPrefix+sandbox+"*"))
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left: %q", left)
+		}
+	}
+}
+
+// someController is one that cgroups can be made with here.
+func someController(t *testing.T) string {
+	t.Helper()
+	kernel := realCgroups()
+	top, own, err := kernel.locate()
+	if err != nil {
+		t.Skipf("skipped: no cgroups: %v", err)
+	}
+	has, err := words(own, "cgroup.controllers")
+	if err != nil || len(has) == 0 {
+		t.Skipf("skipped: no controllers in %s: %v", own, err)
+	}
+	before, _ := words(top, "cgroup.subtree_control")
+	if _, err := findCgroups(kernel, has[0]); err != nil {
+		t.Skipf("skipped: none to be had: %v", err)
+	}
+	if len(before) == 0 {
+		t.Cleanup(func() { _ = kernel.set(top, "cgroup.subtree_control", "-"+has[0]) })
+	}
+	return has[0]
+}
+
+// handOver does what systemd does for a user, and runs the test again as that user in there.
+func handOver(t *testing.T, controller string) {
+	t.Helper()
+	const nobody = 65534
+	kernel := realCgroups()
+	found, err := findCgroups(kernel, controller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slice := filepath.Join(found.parent, cgroupPrefix+"handed-over-"+strconv.Itoa(os.Getpid()))
+	scope := filepath.Join(slice, "scope")
+	for _, dir := range []string{slice, scope} {
+		if err := kernel.mkdir(dir); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := kernel.rmdir(dir); err != nil {
+				t.Errorf("%s: %v", dir, err)
+			}
+		})
+		for _, file := range []string{"", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"} {
+			if err := os.Chown(filepath.Join(dir, file), nobody, nobody); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	inside, err := os.Open(scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inside.Close()
+
+	house := t.TempDir()
+	tmp, exe := filepath.Join(house, "tmp"), filepath.Join(house, "test")
+	if out, err := exec.CommandContext(t.Context(), "cp", "/proc/"+strconv.Itoa(os.Getpid())+"/exe", exe).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chown(tmp, nobody, nobody), os.Chmod(house, 0o755), os.Chmod(filepath.Dir(house), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.v", "-test.run=^"+t.Name()+"$")
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), "TMPDIR="+tmp, "TEST_CGROUP_CONTROLLER="+controller)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential:  &syscall.Credential{Uid: nobody, Gid: nobody},
+		UseCgroupFD: true, CgroupFD: int(inside.Fd()),
+	}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("as an ordinary user: %v\n%s", err, out)
+	}
+}
+
+func TestWhatAnAdministratorForbidsIsSaid(t *testing.T) {
+	t.Parallel()
+	if err := tracing([]byte("3\n"), nil); err == nil || !strings.Contains(err.Error(), "ptrace_scope") {
+		t.Errorf("got %v", err)
+	}
+	if err := errors.Join(tracing([]byte("1\n"), nil), tracing(nil, os.ErrNotExist)); err != nil {
+		t.Errorf("got %v", err)
+	}
+	for release, want := range map[string][2]int{"6.18.44-fc": {6, 18}, "5.14": {5, 14}, "": {}} {
+		if major, minor := kernelVersion(release); [2]int{major, minor} != want {
+			t.Errorf("%q is %d.%d", release, major, minor)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSizesAreReadAsPeopleWriteThem(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{
+		"1": 1, "1048576": 1 << 20, "4k": 4096, "4K": 4096, "512m": 512 << 20, "512MiB": 512 << 20, "512mb": 512 << 20,
+		"2g": 2 << 30, "1.5GiB": 3 << 29, "0.5k": 512, "1t": 1 << 40, "100b": 100, "9223372036854775807": math.MaxInt64,
+		"0.1k": 102, "007": 7,
+	} {
+		if got, err := ParseSize(text); err != nil || got != want {
+			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{
+		"", "0", "0m", "-1", "-1m", "+1", "m", "1x", "1mm", "1kib2", "1 m", " 1", "1.5", "1..5k", ".5k", "5.k", "1e9", "0x10",
+		"9223372036854775808", "8388608t", "99999999999999999999999999999999999t", "1ib", "1i", "max", "none", "0.0001k", "1_000", "١k",
+	} {
+		if got, err := ParseSize(text); !errors.Is(err, ErrSize) {
+			t.Errorf("%q is %d, %v", text, got, err)
+		}
+	}
+}
+
+func FuzzParseSize(f *testing.F) {
+	for _, text := range []string{"512m", "1.5GiB", "0", "9223372036854775807", "-1"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		size, err := ParseSize(text)
+		if err != nil {
+			return
+		}
+		if again, err := ParseSize(FormatSize(size)); size <= 0 || err != nil || again != size {
+			t.Errorf("%q is %d, which is written %q and read as %d, %v", text, size, FormatSize(size), again, err)
+		}
+	})
+}
+
+func TestLimitsMayOnlyBecomeTighter(t *testing.T) {
+	t.Parallel()
+	recorded := Limits{Memory: 512 << 20, Processes: 64, FileSize: 1 << 30, Timeout: time.Hour, Nice: 5}
+	for name, c := range map[string]struct {
+		asked Limits
+		wider string // what the refusal says
+	}{
+		"nothing":             {Limits{}, ""},
+		"the same":            {recorded, ""},
+		"less of everything":  {Limits{Memory: 1, Processes: 1, FileSize: 1, Timeout: 1, Nice: 19}, ""},
+		"more memory":         {Limits{Memory: 1 << 30}, "at most 512MiB"},
+		"more processes":      {Limits{Processes: 65}, "at most 64"},
+		"larger files":        {Limits{FileSize: 1<<30 + 1}, "at most 1GiB"},
+		"more time":           {Limits{Timeout: 2 * time.Hour}, "at most 1h0m0s"},
+		"all the time":        {Limits{Timeout: -1}, "at most 1h0m0s"},
+		"to be less nice":     {Limits{Nice: 4}, "at least 5"},
+		"best effort and all": {Limits{Memory: 1, BestEffort: true}, ""},
+	} {
+		err := c.asked.Within(recorded)
+		var wider *WiderError
+		if c.wider == "" && err != nil || c.wider != "" && (!errors.As(err, &wider) || wider.Want() != c.wider) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if err := c.asked.Within(Limits{}); err != nil {
+			t.Errorf("%s, where nothing is recorded: %v", name, err)
+		}
+	}
+	got := recorded.Narrow(Limits{Memory: 1 << 20, Nice: 10})
+	if want := (Limits{Memory: 1 << 20, Processes: 64, FileSize: 1 << 30, Timeout: time.Hour, Nice: 10}); got != want {
+		t.Errorf("got %+v", got)
+	}
+}
+
+var (
+	errNoCgroup = errors.New("no cgroup")
+	errNoRlimit = errors.New("no rlimits")
+	errNotApart = errors.New("not counted")
+)
+
+func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
+	t.Parallel()
+	all := Limits{Memory: 1 << 30, Processes: 10, FileSize: 1 << 20, Timeout: time.Minute, Nice: 3}
+	for name, c := range map[string]struct {
+		machine LimitMachine
+		by      string // in the order of LimitKinds, with best effort; a ! is what would be refused without
+		plan    LimitPlan
+	}{
+		"with cgroups": {
+			LimitMachine{Counted: errNotApart},
+			"cgroup cgroup rlimit supervisor supervisor",
+			LimitPlan{CgroupMemory: 1 << 30, CgroupProcesses: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
+		},
+		"for an ordinary user without": {
+			LimitMachine{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup},
+			"!rlimit rlimit rlimit supervisor supervisor",
+			LimitPlan{Data: 1 << 30, Processes: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
+		},
+		"for root without": {
+			LimitMachine{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, Counted: errNotApart},
+			"!rlimit !not enforced rlimit supervisor supervisor",
+			LimitPlan{Data: 1 << 30, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
+		},
+		"with a cgroup for memory alone": {
+			LimitMachine{ProcessCgroup: errNoCgroup},
+			"cgroup rlimit rlimit supervisor supervisor",
+			LimitPlan{CgroupMemory: 1 << 30, Processes: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
+		},
+		"with nothing": {
+			LimitMachine{errNoCgroup, errNoCgroup, errNoRlimit, errNotApart},
+			"!not enforced !not enforced !not enforced supervisor !not enforced",
+			LimitPlan{Timeout: time.Minute},
+		},
+	} {
+		lenient := all
+		lenient.BestEffort = true
+		plan, err := lenient.Plan(c.machine)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		var by []string
+		refused := 0
+		for _, e := range plan.Enforced {
+			mark := ""
+			if e.Detail != "" {
+				mark = "!"
+				refused++
+			}
+			by = append(by, mark+string(e.By))
+		}
+		if got := strings.Join(by, " "); got != c.by {
+			t.Errorf("%s: enforced by %q", name, got)
+		}
+		plan.Enforced = nil
+		if got, want := asText(plan), asText(c.plan); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+		_, err = all.Plan(c.machine)
+		var unenforceable *UnenforceableError
+		if refused > 0 && (!errors.As(err, &unenforceable) || len(unenforceable.Limits) != refused) || refused == 0 && err != nil {
+			t.Errorf("%s, without best effort: %v", name, err)
+		}
+	}
+}
+
+func asText(p LimitPlan) string {
+	p.Enforced = nil
+	return fmt.Sprintf("%+v", p)
+}
+
+func TestBestEffortWithACommandDoesNotLoosenWhatTheSandboxWasMadeWith(t *testing.T) {
+	t.Parallel()
+	machine := LimitMachine{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, Counted: errNotApart}
+	asked := Limits{Memory: 1 << 20, Processes: 5, BestEffort: true}
+	if _, err := (Limits{}).Narrow(asked).Plan(machine); err != nil {
+		t.Errorf("its own: %v", err)
+	}
+	_, err := Limits{Memory: 1 << 30}.Narrow(asked).Plan(machine)
+	var unenforceable *UnenforceableError
+	if !errors.As(err, &unenforceable) || len(unenforceable.Limits) != 1 || unenforceable.Limits[0].Limit != MemoryLimit {
+		t.Errorf("that of the sandbox: %v", err)
+	}
+	if _, err := (Limits{Memory: 1 << 30, BestEffort: true}).Narrow(Limits{Processes: 5}).Plan(machine); err != nil {
+		t.Errorf("of a sandbox that was made so: %v", err)
+	}
+}
+
+func TestLimitsThatMeanNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, l := range []Limits{{Memory: -1}, {Processes: -1}, {FileSize: -1}, {Nice: -1}, {Nice: 20}, {Timeout: -1}} {
+		var bad *BadLimitError
+		if _, err := l.Plan(LimitMachine{}); !errors.As(err, &bad) {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+}

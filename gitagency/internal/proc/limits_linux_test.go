@@ -1,0 +1,186 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAProgramIsBoundBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Containment) {
+		var out bytes.Buffer
+		k := task(t, way, "ulimit -f; ulimit -d; ulimit -Hd; nice; exit 3")
+		k.Stdout, k.Limits = &out, Limits{FileSize: 64 << 10, Data: 256 << 20, Nice: 7}
+		ending, err := k.Run(t.Context())
+		if err != nil || ending.Exit != 3 {
+			t.Fatalf("got %+v, %v", ending, err)
+		}
+		if got := out.String(); got != "128\n262144\n262144\n7\n" { // in the units of sh
+			t.Errorf("it saw %q", got)
+		}
+	})
+}
+
+func TestNobodyTracesAProgramThatIsBound(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Containment) {
+		var out bytes.Buffer
+		k := task(t, way, "grep TracerPid /proc/self/status /proc/$$/status; kill -TRAP $$")
+		k.Stdout, k.Limits = &out, Limits{Nice: 1}
+		ending, err := k.Run(t.Context())
+		if err != nil || ending.Signal != unix.SIGTRAP || strings.Count(out.String(), ":\t0\n") != 2 {
+			t.Errorf("got %+v, %v: %s", ending, err, &out)
+		}
+	})
+}
+
+func TestAFileThatGrowsTooLargeEndsTheProgram(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Containment) {
+		k := task(t, way, "exec dd if=/dev/zero of=file bs=1024 count=100")
+		k.Limits = Limits{FileSize: 10 << 10}
+		ending, err := k.Run(t.Context())
+		if err != nil || ending.Signal != unix.SIGXFSZ {
+			t.Errorf("got %+v, %v", ending, err)
+		}
+		if fi, err := os.Stat(filepath.Join(k.Dir.Name(), "file")); err != nil || fi.Size() != 10<<10 {
+			t.Errorf("it wrote %v, %v", fi.Size(), err)
+		}
+	})
+}
+
+func TestALimitIsNeverRaised(t *testing.T) {
+	t.Parallel()
+	var was unix.Rlimit
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	pid := cmd.Process.Pid
+	must(t, Limits{FileSize: 1000, Nice: 5}.bind(pid))
+	must(t, Limits{FileSize: 2000, Nice: 3}.bind(pid))
+	must(t, unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &was))
+	if nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid); err != nil || nice != 20-5 || was != (unix.Rlimit{Cur: 1000, Max: 1000}) {
+		t.Errorf("niceness %d, %v; files %+v", 20-nice, err, was)
+	}
+}
+
+func TestAProgramThatIsBoundAndCannotBeRunIsReportedAsAnyOther(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Containment) {
+		for code, program := range map[int]string{127: "/no/such/program", 126: "/etc/passwd"} {
+			k := task(t, way, "")
+			k.Argv, k.Limits = []string{program}, Limits{FileSize: 1 << 20}
+			_, err := k.Run(t.Context())
+			var cannot *CannotRunError
+			if !errors.As(err, &cannot) || cannot.Code != code {
+				t.Errorf("%s: got %v", program, err)
+			}
+		}
+	})
+}
+
+func TestAProgramIsPutIntoItsCgroupAndItsSupervisorIsNot(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Containment) {
+		procs, err := os.Create(filepath.Join(t.TempDir(), "cgroup.procs")) // one that the kernel has no part in
+		must(t, err)
+		defer procs.Close()
+		var out bytes.Buffer
+		k := task(t, way, "echo $$; ls /proc/self/fd | wc -l")
+		k.Stdout, k.Limits = &out, Limits{Cgroup: procs}
+		if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 0 {
+			t.Fatalf("got %+v, %v", ending, err)
+		}
+		put, err := os.ReadFile(procs.Name())
+		if pid, fds, _ := strings.Cut(out.String(), "\n"); err != nil || string(put) != pid || fds != "4\n" {
+			t.Errorf("%q was put there, %v; the program was %s and had %s", put, err, pid, fds)
+		}
+	})
+}
+
+func TestALimitThatCannotBeSetKeepsTheProgramFromRunning(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Containment) {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		must(t, err)
+		defer full.Close()
+		k := task(t, way, "echo ran > ran")
+		k.Limits = Limits{Cgroup: full}
+		_, err = k.Run(t.Context())
+		var never *NotStartedError
+		if !errors.As(err, &never) || !strings.Contains(err.Error(), "cgroup") {
+			t.Errorf("got %v", err)
+		}
+		if _, err := os.Stat(filepath.Join(k.Dir.Name(), "ran")); err == nil {
+			t.Error("it ran")
+		}
+	})
+}
+
+func TestProcessesAreCountedInASandboxByItself(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Parallel()
+		againAsNobody(t)
+		return
+	}
+	// Those that the user runs elsewhere do not count.
+	for range 20 {
+		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+		must(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	}
+	const most = 10
+	var out, errs bytes.Buffer
+	k := task(t, PIDNamespace, `n=0; while [ $n -lt 40 ]; do n=$((n+1)); echo $n > tried; sleep 1000 & done`)
+	k.Stdout, k.Stderr, k.Limits = &out, &errs, Limits{Processes: most}
+	ending, err := k.Run(t.Context())
+	if err != nil || ending.Exit == 0 || !strings.Contains(errs.String(), "fork") {
+		t.Fatalf("got %+v, %v: %s", ending, err, &errs)
+	}
+	tried, err := os.ReadFile(filepath.Join(k.Dir.Name(), "tried"))
+	must(t, err)
+	// The shell, and each that was tried but for the last.
+	if got := strings.TrimSpace(string(tried)); got != "10" {
+		t.Errorf("it failed at %s: %s", got, &errs)
+	}
+
+	k = task(t, Subreaper, "exit 0")
+	k.Limits = Limits{Processes: most}
+	var never *NotStartedError
+	if _, err := k.Run(t.Context()); !errors.As(err, &never) {
+		t.Errorf("where they are not counted apart: %v", err)
+	}
+}
+
+// againAsNobody runs the test again as an ordinary user.
+func againAsNobody(t *testing.T) {
+	t.Helper()
+	const nobody = 65534
+	dir := t.TempDir()
+	for p := dir; p != filepath.Clean(os.TempDir()); p = filepath.Dir(p) {
+		must(t, os.Chmod(p, 0o755))
+	}
+	exe := filepath.Join(dir, "test")
+	own, err := os.Executable()
+	must(t, err)
+	if out, err := exec.CommandContext(t.Context(), "cp", own, exe).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	tmp := filepath.Join(dir, "tmp")
+	must(t, os.Mkdir(tmp, 0o700))
+	must(t, os.Chown(tmp, nobody, nobody))
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), "TMPDIR="+tmp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("as an ordinary user: %v\n%s", err, out)
+	}
+}
