@@ -23,6 +23,11 @@ type Plan struct {
 	// Layers can be written too, in a layer of the sandbox's own: the thing itself stays as it is.
 	Layers []Layer `json:"layers"`
 
+	// Volatile layers are not written out to the disk when the last command ends, for which the kernel
+	// would write out everything that waits for that disk. Whoever wants this takes what matters out of
+	// them: when the machine itself fails, they may hold less than was written.
+	Volatile bool `json:"volatile,omitempty"`
+
 	// Fixed is what cannot be written, replaced or removed although it lies in something writable.
 	Fixed []string `json:"fixed"`
 

@@ -24,7 +24,7 @@ func Raise(p Plan) error {
 	if err != nil {
 		return err
 	}
-	s := site{}
+	s := site{volatile: p.Volatile}
 	defer s.leave()
 	defer unix.Umask(unix.Umask(0o022)) // of the places that are made for walls
 	for _, w := range walls {
@@ -53,11 +53,12 @@ func Raise(p Plan) error {
 
 // site is where walls are being raised.
 type site struct {
-	walls   []raised
-	blank   int            // a file system with an empty "file" and an empty "dir"
-	devices map[string]int // of the machine
-	procfs  int
-	open    []int // to be closed in the end
+	walls    []raised
+	volatile bool           // of layers
+	blank    int            // a file system with an empty "file" and an empty "dir"
+	devices  map[string]int // of the machine
+	procfs   int
+	open     []int // to be closed in the end
 }
 
 // raised is a wall in the making.
@@ -174,11 +175,30 @@ func (s *site) overlay(lower int, l Layer) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", l.Work, err)
 	}
+	// By this the kernel knows a layer that was volatile, and refuses to use it again: it cannot tell
+	// whether the machine failed meanwhile. Who planned it can.
+	for _, mark := range []struct {
+		name string
+		how  int
+	}{
+		{"work/incompat/volatile/dirty", 0},
+		{"work/incompat/volatile", unix.AT_REMOVEDIR},
+		{"work/incompat", unix.AT_REMOVEDIR},
+	} {
+		if err := unix.Unlinkat(work, mark.name, mark.how); err != nil && !errors.Is(err, unix.ENOENT) {
+			return -1, fmt.Errorf("%s/%s: %w", l.Work, mark.name, err)
+		}
+	}
 	name := func(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
-	return s.with(mount("overlay", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV,
+	options := []string{
 		"userxattr", "",
 		"index", "on", // then the kernel refuses to use one layer twice
-		"lowerdir", name(lower), "upperdir", name(upper), "workdir", name(work)))
+		"lowerdir", name(lower), "upperdir", name(upper), "workdir", name(work),
+	}
+	if s.volatile {
+		options = append(options, "volatile", "")
+	}
+	return s.with(mount("overlay", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, options...))
 }
 
 // freeze makes everything read-only.

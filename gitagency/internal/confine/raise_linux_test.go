@@ -20,6 +20,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 func TestNothingOfTheMachineCanBeChanged(t *testing.T) {
@@ -196,6 +198,30 @@ func TestALayerTakesWhatIsWritten(t *testing.T) {
 	}
 	if got := list(t, git+"/objects") + "; " + list(t, git+"/refs"); got != "two; one" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestAVolatileLayerCanBeUsedAgain(t *testing.T) {
+	if outside(t) {
+		dir := house(t, "dir/file=0", "upper/", "work/")
+		t.Cleanup(func() { emptyWork(t, filepath.Join(dir, "work")) })
+		for i, volatile := range []bool{true, true, false, false, true} {
+			enclosed(t, dir, Plan{Volatile: volatile, Layers: []Layer{{dir + "/dir", dir + "/upper", dir + "/work"}}})
+			if got, want := read(t, dir, "dir/file", "upper/file"), "0 0"+strings.Repeat("1", i+1); got != want {
+				t.Errorf("after %d: %s instead of %s", i, got, want)
+			}
+		}
+		return
+	}
+	dir, p := walledIn(t)
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), "volatile,") != p.Volatile {
+		t.Errorf("%v: %s", err, mounts)
+	}
+	shutIn(t, p)
+	file := filepath.Join(dir, "dir/file")
+	if err := os.WriteFile(file, []byte(read(t, dir, "dir/file")+"1"), 0o600); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -710,11 +736,11 @@ func picture(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// emptyWork lets what the kernel left in a work directory be removed: a directory without any permission,
-// and in it what stands for something that is gone.
+// emptyWork removes what the kernel left in a work directory: directories without any permission, and in
+// them what stands for something that is gone.
 func emptyWork(t testing.TB, work string) {
 	t.Helper()
-	if err := os.Chmod(filepath.Join(work, "work"), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.RemoveTree(filepath.Join(work, "work")); err != nil {
 		t.Error(err)
 	}
 }
