@@ -123,7 +123,7 @@ const (
 	// OldestABI is the first Landlock that lets files be renamed from one directory to another.
 	OldestABI = 2
 	// NewestABI is the last one that rulesets are written for.
-	NewestABI = 7
+	NewestABI = 9
 	// scopesABI is the first one that keeps abstract sockets apart.
 	scopesABI = 6
 )

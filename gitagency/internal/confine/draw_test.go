@@ -753,6 +753,11 @@ func promised(t *testing.T, r Request, m Machine, p Plan) {
 			t.Errorf("%s is %s", unseen, p.At(unseen))
 		}
 	}
+	for _, path := range p.Kept {
+		if holds(r.DataDir, path) {
+			t.Errorf("%s is kept", path)
+		}
+	}
 	for _, tree := range r.Integration {
 		if s := p.At(tree + "/file"); s == Writable || s == Layered || s == Private {
 			t.Errorf("integration tree %s is %s", tree, s)
