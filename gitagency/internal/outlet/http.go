@@ -66,12 +66,15 @@ func (s *serving) http(ctx context.Context, client side, in *bufio.Reader) {
 func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, upstream net.Conn, req request) {
 	proceed(client)
 	defer upstream.Close()
-	breakOff := func() {
+	defer context.AfterFunc(ctx, func() {
 		reset(upstream)
 		reset(client)
-	}
-	defer context.AfterFunc(ctx, breakOff)()
-	w := watchFor(s.limits.Idle, breakOff)
+	})()
+	w := watchFor(s.limits.Idle, func() {
+		// Whoever waits for the client lets go, before the server's side is broken off: after that it is told.
+		client.SetDeadline(time.Unix(1, 0))
+		reset(upstream)
+	})
 	defer w.stop()
 
 	// The body goes up while the answer may already come down. A body that breaks off must not look like a whole
