@@ -362,9 +362,11 @@ func (r request) sendBody(dst io.Writer, in *bufio.Reader, w *watch) (readErr, w
 	return readErr, writeErr
 }
 
-// sendChunks passes chunks on in a spelling of its own, so that nobody can read another end into them. Extensions
-// and fields after the body are left out.
+// sendChunks passes chunks on in a spelling of its own, so that nobody can read another end into them: what has come
+// of one is a chunk. Extensions and fields after the body are left out.
 func sendChunks(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr error) {
+	const before, after = len("8000\r\n"), len("\r\n")
+	buf := make([]byte, bufferSize)
 	for {
 		line, err := chunkLine(in)
 		if err != nil {
@@ -372,29 +374,30 @@ func sendChunks(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr er
 		}
 		digits, _, _ := strings.Cut(line, ";")
 		digits = strings.TrimRight(digits, " \t")
-		size, err := strconv.ParseUint(digits, 16, 63)
+		left, err := strconv.ParseUint(digits, 16, 63)
 		if err != nil || strings.Trim(digits, "0123456789abcdefABCDEF") != "" || len(digits) > 16 {
 			return badRequest("a chunk begins with its size"), nil
 		}
-		if size == 0 {
+		if left == 0 {
 			break
 		}
-		if _, err := fmt.Fprintf(dst, "%x\r\n", size); err != nil {
-			return nil, err
-		}
-		rest := &io.LimitedReader{R: in, N: int64(size)}
-		readErr, writeErr := pump(dst, rest, w)
-		switch {
-		case readErr != nil || writeErr != nil:
-			return readErr, writeErr
-		case rest.N > 0:
-			return io.ErrUnexpectedEOF, nil
+		for left > 0 {
+			n, err := in.Read(buf[before:][:min(left, uint64(len(buf)-before-after))])
+			if err != nil {
+				return err, nil // the end is one too early
+			}
+			w.alive()
+			left -= uint64(n)
+			size := strconv.FormatInt(int64(n), 16) + "\r\n"
+			copy(buf[before-len(size):], size)
+			copy(buf[before+n:], "\r\n")
+			if _, err := dst.Write(buf[before-len(size) : before+n+after]); err != nil {
+				return nil, err
+			}
+			w.alive()
 		}
 		if line, err := chunkLine(in); err != nil || line != "" {
 			return badRequest("a chunk ends with its size"), nil
-		}
-		if _, err := io.WriteString(dst, "\r\n"); err != nil {
-			return nil, err
 		}
 	}
 	for range 100 {

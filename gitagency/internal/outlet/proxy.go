@@ -15,7 +15,7 @@ import (
 // Proxy is a way out to some hosts. It must not be changed while it serves.
 type Proxy struct {
 	Rules  Rules        // required: what may be reached
-	Denied func(Denial) // told of what was refused, before the program that asked; never twice at once; may be nil
+	Denied func(Denial) // told of what was refused, before the program that asked is, and never twice at once; may be nil
 	Limits Limits
 
 	// Resolve looks a name up and Dial connects to an address; nil means as this machine does.

@@ -582,58 +582,6 @@ func TestMoreConnectionsThanAllowedWaitTheirTurn(t *testing.T) {
 	}
 }
 
-func TestWhoTakesTooLongIsCutOff(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "a.example:*")
-	w.raw("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(io.Discard, conn) })
-	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
-	w.proxy.Limits = Limits{HeadTime: 50 * time.Millisecond, Idle: 100 * time.Millisecond}
-	w.serve()
-	for begun, want := range map[string]int{
-		"":                                     0,
-		"G":                                    408,
-		"GET http://a.example/ HTTP/1.1\r\nA:": 408,
-		"\x05":                                 0,
-		"\x05\x01":                             0,
-	} {
-		if got := w.say(begun); status(got) != want {
-			t.Errorf("%q: %q", begun, got)
-		}
-	}
-	if got := w.say("\x05\x01\x00\x05\x01"); got != "\x05\x00" {
-		t.Errorf("%q", got)
-	}
-	_, in := w.tunnel("a.example:1")
-	if _, err := in.ReadByte(); err == nil || stopped(err) {
-		t.Errorf("a silent tunnel: %v", err)
-	}
-	if got := w.say("GET http://a.example:1/ HTTP/1.1\r\n\r\n"); status(got) != 502 {
-		t.Errorf("a silent server: %q", got)
-	}
-}
-
-// What moves is not idle, however long it takes altogether.
-func TestWhoSaysALittleNowAndThenIsNotCutOff(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "a.example:*")
-	const idle, steps = 500 * time.Millisecond, 12
-	w.raw("8.8.8.8:1", func(conn *net.TCPConn) {
-		tick := time.NewTicker(idle / 8)
-		defer tick.Stop()
-		for range steps {
-			<-tick.C
-			io.WriteString(conn, ".")
-		}
-	})
-	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
-	w.proxy.Limits.Idle = idle
-	w.serve()
-	_, in := w.tunnel("a.example:1")
-	if got, err := io.ReadAll(in); err != nil || len(got) != steps {
-		t.Errorf("%q, %v", got, err)
-	}
-}
-
 // Not parallel: it counts what runs.
 func TestNothingIsLeftWhenTheContextEnds(t *testing.T) {
 	w := newWorld(t, "a.example:*")
