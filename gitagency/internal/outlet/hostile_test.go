@@ -48,6 +48,7 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 		"CONNECT :443 HTTP/1.1\r\n\r\n":                                                 400,
 		"CONNECT a.example:443:80 HTTP/1.1\r\n\r\n":                                     400,
 		"CONNECT user@a.example:443 HTTP/1.1\r\n\r\n":                                   400,
+		"CONNECT user:pass@evil.example:443 HTTP/1.1\r\n\r\n":                           400,
 		"CONNECT [a.example]:443 HTTP/1.1\r\n\r\n":                                      400,
 		"CONNECT a.example%00.evil:443 HTTP/1.1\r\n\r\n":                                400,
 		"CONNECT a.example:443 HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello":              400,
@@ -154,6 +155,9 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 	for _, d := range w.wasDenied() {
 		if strings.ContainsFunc(d.Target+d.Allow, func(c rune) bool { return c <= ' ' || c > '~' }) || strings.ContainsAny(d.Reason, "\r\n\x00") {
 			t.Errorf("not fit to be printed: %#v", d)
+		}
+		if strings.Contains(d.Target, "@") {
+			t.Errorf("a password is on record: %s", d.Target)
 		}
 	}
 }

@@ -95,6 +95,27 @@ func TestARefusalSaysWhatWouldAllowIt(t *testing.T) {
 	}
 }
 
+// A client that is still sending would take a connection that is closed on it for a failure, and read no answer.
+func TestARefusalArrivesThoughTheBodyIsNotRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a.example").serve()
+	conn := w.connect()
+	io.WriteString(conn, "POST http://b.example/ HTTP/1.1\r\nContent-Length: 900000\r\n\r\n")
+	in := bufio.NewReader(conn)
+	if _, err := in.Peek(1); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	for range 9 {
+		if _, err := conn.Write(make([]byte, 100_000)); err != nil && time.Since(start) < lingering/2 {
+			t.Fatal(err)
+		}
+	}
+	if got, err := io.ReadAll(in); err != nil || status(string(got)) != 403 || !strings.HasSuffix(string(got), "b.example\n") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestASOCKSClientIsToldWhatHappened(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example,b.example,c.example,9.8.7.6:1,[2606:4700::1]:1")
@@ -587,7 +608,12 @@ func TestNothingIsLeftWhenTheContextEnds(t *testing.T) {
 	w := newWorld(t, "a.example:*")
 	w.raw("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
-	w.answers["slow.a.example"] = nil
+	release := make(chan struct{})
+	w.raw("8.8.8.8:3", func(conn *net.TCPConn) { // does not mind that its client has gone
+		io.Copy(io.Discard, conn)
+		<-release
+	})
+	t.Cleanup(func() { close(release) })
 	dialling := make(chan struct{})
 	w.proxy.Dial = func(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 		if addr.Port() != 2 {
@@ -607,7 +633,9 @@ func TestNothingIsLeftWhenTheContextEnds(t *testing.T) {
 		half := w.connect()
 		io.WriteString(half, "GET http://")
 		_, socks := w.socks("a.example", 1)
-		conns = append(conns, tunnel, request, silent, half, socks)
+		ended, _ := w.tunnel("a.example:3")
+		ended.CloseWrite()
+		conns = append(conns, tunnel, request, silent, half, socks, ended)
 	}
 	dials := w.connect()
 	io.WriteString(dials, "CONNECT a.example:2 HTTP/1.1\r\n\r\n")

@@ -34,7 +34,7 @@ func relay(ctx context.Context, a, b side, idle time.Duration) {
 	}
 	defer b.Close()
 	defer a.Close()
-	defer context.AfterFunc(ctx, breakOff)()
+	defer onEnd(ctx, breakOff)()
 	w := watchFor(idle, breakOff)
 	defer w.stop()
 
@@ -82,14 +82,24 @@ func pump(dst io.Writer, src io.Reader, w *watch) (readErr, writeErr error) {
 type watch struct {
 	limit atomic.Int64
 	timer *time.Timer
+
+	acting  sync.Mutex
+	stopped bool
 }
 
 func watchFor(limit time.Duration, act func()) *watch {
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}
-	w := &watch{timer: time.AfterFunc(limit, act)}
+	w := &watch{}
 	w.limit.Store(int64(limit))
+	w.timer = time.AfterFunc(limit, func() {
+		w.acting.Lock()
+		defer w.acting.Unlock()
+		if !w.stopped {
+			act()
+		}
+	})
 	return w
 }
 
@@ -100,7 +110,13 @@ func (w *watch) shorten(limit time.Duration) {
 	w.alive()
 }
 
-func (w *watch) stop() { w.timer.Stop() }
+// stop ends the watch. Nothing is done any more when it returns.
+func (w *watch) stop() {
+	w.timer.Stop()
+	w.acting.Lock()
+	defer w.acting.Unlock()
+	w.stopped = true
+}
 
 // closeWrite says that nothing more comes. A connection that cannot say so is closed: a peer that waits for an end
 // would wait for ever.

@@ -18,7 +18,7 @@ func serve(ctx context.Context, l net.Listener, most int, handle func(context.Co
 	defer handlers.Wait()
 	defer cancel()
 	defer l.Close()
-	defer context.AfterFunc(ctx, func() { l.Close() })()
+	defer onEnd(ctx, func() { l.Close() })()
 
 	slots := make(chan struct{}, most)
 	pause := time.Millisecond
@@ -48,9 +48,24 @@ func serve(ctx context.Context, l net.Listener, most int, handle func(context.Co
 		handlers.Go(func() {
 			defer func() { <-slots }()
 			defer conn.Close()
-			defer context.AfterFunc(ctx, func() { conn.Close() })()
+			defer onEnd(ctx, func() { conn.Close() })()
 			handle(ctx, conn)
 		})
+	}
+}
+
+// onEnd does something when ctx ends. What it returns takes that back, or waits for it to be done: nothing of it runs
+// after that.
+func onEnd(ctx context.Context, act func()) (stop func()) {
+	done := make(chan struct{})
+	takeBack := context.AfterFunc(ctx, func() {
+		defer close(done)
+		act()
+	})
+	return func() {
+		if !takeBack() {
+			<-done
+		}
 	}
 }
 

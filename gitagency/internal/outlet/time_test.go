@@ -31,7 +31,9 @@ func (p pipes) Addr() net.Addr { return nil }
 func (p pipes) dial(text string) net.Conn {
 	here, there := net.Pipe()
 	p <- there
-	io.WriteString(here, text)
+	if text != "" {
+		io.WriteString(here, text)
+	}
 	return here
 }
 
@@ -163,6 +165,29 @@ func TestAServerThatDoesNotMindThatItsClientHasGoneIsCutOffSooner(t *testing.T) 
 		start := time.Now()
 		go relay(context.Background(), side{halfway{a}, a}, side{halfway{b}, b}, 0)
 		if _, err := server.Read(make([]byte, 1)); err == nil || time.Since(start) != afterEnd {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+	})
+}
+
+func TestServingEndsWhenTheLastHandlerHas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := make(pipes)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			done <- serve(ctx, l, 9, func(ctx context.Context, _ net.Conn) {
+				<-ctx.Done()
+				time.Sleep(time.Hour)
+			})
+		}()
+		l.dial("")
+		synctest.Wait()
+		start := time.Now()
+		cancel()
+		close(l)
+		if err := <-done; err != nil || time.Since(start) != time.Hour {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 	})
