@@ -10,10 +10,12 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -98,8 +100,14 @@ func (w *world) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error)
 	if !known {
 		return nil, errors.New("nothing is there")
 	}
+	if real == refused {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
 	return dialTCP(ctx, netip.MustParseAddrPort(real))
 }
+
+// refused is where a machine is, but no server. A real port without one could be another test's in a moment.
+const refused = "refused"
 
 // serve starts the proxy.
 func (w *world) serve() *world {
