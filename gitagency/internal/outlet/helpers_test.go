@@ -49,6 +49,8 @@ type world struct {
 	addr  string // of the proxy
 	stop  func() // ends the proxy and waits for it
 
+	listener net.Listener // of the proxy
+
 	mu      sync.Mutex
 	answers map[string][][]string // of a name: one list after the other, the last again and again
 	servers map[string]string     // address:port in the world, and where it really is
@@ -116,7 +118,7 @@ func (w *world) serve() *world {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.addr = l.Addr().String()
+	w.listener, w.addr = l, l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.proxy.Serve(ctx, l) }()
