@@ -10,10 +10,12 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -46,6 +48,8 @@ type world struct {
 	proxy Proxy
 	addr  string // of the proxy
 	stop  func() // ends the proxy and waits for it
+
+	listener net.Listener // of the proxy
 
 	mu      sync.Mutex
 	answers map[string][][]string // of a name: one list after the other, the last again and again
@@ -98,8 +102,14 @@ func (w *world) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error)
 	if !known {
 		return nil, errors.New("nothing is there")
 	}
+	if real == refused {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
 	return dialTCP(ctx, netip.MustParseAddrPort(real))
 }
+
+// refused is where a machine is, but no server. A real port without one could be another test's in a moment.
+const refused = "refused"
 
 // serve starts the proxy.
 func (w *world) serve() *world {
@@ -108,7 +118,7 @@ func (w *world) serve() *world {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.addr = l.Addr().String()
+	w.listener, w.addr = l, l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.proxy.Serve(ctx, l) }()

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -119,12 +120,7 @@ func TestARefusalArrivesThoughTheBodyIsNotRead(t *testing.T) {
 func TestASOCKSClientIsToldWhatHappened(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example,b.example,c.example,9.8.7.6:1,[2606:4700::1]:1")
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close()
-	w.place("8.8.8.8:80", dead.Addr().String())
+	w.place("8.8.8.8:80", refused)
 	w.raw("9.8.7.6:1", func(*net.TCPConn) {})
 	w.raw("[2606:4700::1]:1", func(*net.TCPConn) {})
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
@@ -454,7 +450,9 @@ func TestOneSideOfATunnelMayEndBeforeTheOther(t *testing.T) {
 		data, _ := io.ReadAll(conn)
 		fmt.Fprintf(conn, "%d bytes", len(data))
 	})
+	listened := make(chan struct{})
 	w.raw("8.8.8.8:2", func(conn *net.TCPConn) { // says all, then listens
+		defer close(listened)
 		io.WriteString(conn, "welcome")
 		conn.CloseWrite()
 		data, _ := io.ReadAll(conn)
@@ -478,6 +476,7 @@ func TestOneSideOfATunnelMayEndBeforeTheOther(t *testing.T) {
 	}
 	conn.Write(big)
 	conn.CloseWrite()
+	wait(t, listened)
 	code, socks := w.socks("a.example", 1)
 	if code != socksDone {
 		t.Fatal(code)
@@ -647,8 +646,8 @@ func TestNothingIsLeftWhenTheContextEnds(t *testing.T) {
 			t.Error("a connection is open still")
 		}
 	}
-	if _, err := net.Dial("tcp", w.addr); err == nil {
-		t.Error("the listener is open still")
+	if _, err := w.listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is open still: %v", err)
 	}
 	// The servers of the test end in their own time; of the proxy nothing is there the moment Serve returns.
 	stacks := make([]byte, 1<<20)
