@@ -19,8 +19,7 @@ type walledEnvironment struct {
 	policy policy       // as for the plan
 	plan   confine.Plan // required
 
-	proxy  string   // the address of the proxy inside; used with confine.ProxiedOnly
-	direct []string // what is reached without the proxy; nil is the sandbox itself
+	proxied []string // what tells programs of the proxy
 }
 
 // list is the environment, each variable once.
@@ -47,7 +46,7 @@ func (e walledEnvironment) list() []string {
 	}
 	env = append(env, "TMPDIR=/tmp")
 	env = append(env, e.standIns()...)
-	env = append(env, e.proxied()...)
+	env = append(env, e.proxied...)
 	return lastOnly(append(env, e.further...))
 }
 
@@ -115,27 +114,6 @@ func (e walledEnvironment) usable(c cache) bool {
 		return true
 	}
 	return c.there && e.plan.Sees(c.path) && (c.variable != "XDG_CACHE_HOME" || slices.Contains(e.policy.Read, c.path))
-}
-
-// proxied tells programs of the proxy, in all the ways there are.
-func (e walledEnvironment) proxied() []string {
-	if e.plan.Network != confine.ProxiedOnly {
-		return nil
-	}
-	direct := e.direct
-	if direct == nil {
-		direct = []string{"localhost", "127.0.0.1", "::1"}
-	}
-	var env []string
-	for _, v := range []struct{ name, value string }{
-		{"HTTP_PROXY", "http://" + e.proxy},
-		{"HTTPS_PROXY", "http://" + e.proxy},
-		{"ALL_PROXY", "socks5h://" + e.proxy},
-		{"NO_PROXY", strings.Join(direct, ",")},
-	} {
-		env = append(env, v.name+"="+v.value, strings.ToLower(v.name)+"="+v.value)
-	}
-	return env
 }
 
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}

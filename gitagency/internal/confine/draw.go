@@ -176,6 +176,12 @@ func (m Machine) check() error {
 	return nil
 }
 
+// DrawBare plans walls for the network alone. The rest of what they are made of is what they need.
+func DrawBare(outputs string) (Plan, error) {
+	network, err := drawNetwork(outputs)
+	return Plan{Network: network, Bare: true}, err
+}
+
 func drawNetwork(outputs string) (Network, error) {
 	hosts, some := strings.CutPrefix(outputs, "hosts:")
 	switch {
@@ -650,6 +656,9 @@ const (
 // Walls names what is enforced, for people and programs. The names are stable.
 func (p Plan) Walls() []string {
 	walls := []string{"user-namespace", "mount-namespace", "pid-namespace", "ipc-namespace", "uts-namespace", "network:" + string(p.Network)}
+	if p.Bare {
+		return append(walls, "capabilities-dropped", "no-new-privs")
+	}
 	walls = append(walls, readOnlyRoot, "private-tmp", "private-dev", "fresh-proc", hiddenSecrets, "git-layer")
 	if p.Network != HostNetwork || p.LandlockABI >= scopesABI { // they belong to the network
 		walls = append(walls, "abstract-sockets")

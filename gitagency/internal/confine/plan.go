@@ -8,6 +8,10 @@ type Plan struct {
 
 	Network Network `json:"network"`
 
+	// Bare walls are those of the network alone: everything else stays as it is outside, and the rest of the
+	// plan is empty.
+	Bare bool `json:"bare,omitempty"`
+
 	// Private directories are empty at first, writable, and gone with the last command.
 	Private []string `json:"private"`
 

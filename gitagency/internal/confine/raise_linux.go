@@ -20,6 +20,9 @@ func Raise(p Plan) error {
 	if os.Getpid() != 1 { // what follows would ruin any other mount namespace
 		return errors.New("walls are raised only by process 1 of namespaces made for it")
 	}
+	if p.Bare {
+		return raiseBare(p)
+	}
 	walls, fixtures, err := arrange(p)
 	if err != nil {
 		return err
@@ -49,6 +52,17 @@ func Raise(p Plan) error {
 		}
 	}
 	return nil
+}
+
+// raiseBare leaves everything as it is but the network, and a /proc that shows who is there.
+func raiseBare(p Plan) error {
+	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return loopback(p.Network)
 }
 
 // site is where walls are being raised.

@@ -17,6 +17,9 @@ func Shut(p Plan) error {
 		// others.
 		return errors.New("the first thread of a process cannot be shut in")
 	}
+	if p.Bare { // who keeps powers could leave the network, or lead it elsewhere
+		return errors.Join(renounce(), unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+	}
 	if p.LandlockABI < 2 {
 		return fmt.Errorf("landlock ABI %d: 2 is the least that lets files be moved between directories", p.LandlockABI)
 	}
