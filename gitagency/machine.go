@@ -66,6 +66,7 @@ var walls = map[string]string{
 	confine.Overlay:        "--changeset overlay cannot be built",
 	confine.Landlock:       "--isolation os cannot be built with both its layers",
 	confine.Seccomp:        "--isolation os cannot be built with its filter of system calls",
+	confine.CgroupsOffered: "--memory cannot be enforced, nor --processes as root",
 }
 
 func wallCapability(f confine.Feature) Capability {
