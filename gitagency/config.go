@@ -21,6 +21,7 @@ type Key struct {
 	check   func(value string) error // nil where any text will do
 	command bool                     // names a program to run, and so is nobody's but the user's to set
 	none    func(value string) bool  // of a command: a value that names no program, and counts from anywhere
+	many    bool                     // every value counts, not only the last
 }
 
 // Keys lists every setting, in the order in which people meet them.
@@ -36,6 +37,10 @@ func Keys() []Key {
 		keys = append(keys, Key{Name: "agency.<profile>." + p.name, Default: p.values[0].value, Meaning: "what 'start --profile <profile>' chooses for --" + p.name, check: p.check})
 	}
 	return append(keys,
+		Key{Name: readKey, Default: "all but what is hidden", Meaning: "what stays to be read behind walls although it is hidden or private by default", many: true},
+		Key{Name: writeKey, Default: "the sandbox alone", Meaning: "what can be written behind walls; private:<path> in the sandbox's own layer", many: true},
+		Key{Name: hideKey, Default: "credentials, histories, sockets", Meaning: "what else is hidden behind walls", many: true},
+		Key{Name: envKey, Default: "what tools need", Meaning: "variables that pass the walls besides: NAME, or NAME_* for all that begin so", check: checkVariables, many: true},
 		Key{Name: "agency.<runner>.command", Meaning: "the program that the agent <runner> is; a repository cannot set it", command: true},
 		Key{Name: "color.agency", Default: "color.ui, else auto", Meaning: "whether to use colour: always, auto or never; --color and NO_COLOR win", check: checkColor},
 		Key{Name: "pager.agency", Default: "as core.pager and $PAGER say", Meaning: "whether to page, or by which program; a repository cannot name one", command: true, none: isPaging},
@@ -77,13 +82,17 @@ func Settings(ctx context.Context, opts Options) ([]Setting, error) {
 		switch k.Name {
 		case "agency.dataDir":
 			k.check = func(value string) error { return checkPath(expandHome(value, proc.Variable(opts.Env, "HOME"))) }
+		case readKey, writeKey, hideKey:
+			k.check = func(value string) error { return checkPlace(k.Name, value, proc.Variable(opts.Env, "HOME")) }
 		case "agency.pruneAfter":
 			k.check = func(value string) error { return checkExpiry(ctx, opts, value) }
 		}
 		for _, name := range k.names(config) {
 			known[canonical(name)] = true
-			setting, ignored := k.setting(name, config, opts.Env)
-			settings, useless = append(settings, setting), append(useless, ignored...)
+			for _, each := range k.each(name, config) {
+				setting, ignored := k.setting(name, each, opts.Env)
+				settings, useless = append(settings, setting), append(useless, ignored...)
+			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(config)) {
@@ -92,6 +101,19 @@ func Settings(ctx context.Context, opts Options) ([]Setting, error) {
 		}
 	}
 	return append(settings, useless...), nil
+}
+
+// each is the configuration itself; of a key of which every value counts, one for each of them.
+func (k Key) each(name string, config git.Config) []git.Config {
+	values := listed(config, name)
+	if !k.many || len(values) == 0 {
+		return []git.Config{config}
+	}
+	var each []git.Config
+	for _, s := range values {
+		each = append(each, git.Config{canonical(name): {s}})
+	}
+	return each
 }
 
 // setting is what counts for a key, and what was set for it where that does not count.
@@ -140,7 +162,7 @@ func (k Key) names(config git.Config) []string {
 	_, after, _ := strings.Cut(rest, ">")
 	var names []string
 	for _, key := range slices.Sorted(maps.Keys(config)) {
-		if pattern && between(key, before, after) != "" {
+		if name := between(key, before, after); pattern && name != "" && name != policyName {
 			names = append(names, key)
 		}
 	}

@@ -30,6 +30,7 @@ var floors = []struct {
 	{2, "gitagency/internal/upload", nil},
 	{2, "gitagency/internal/confine", nil},
 	{2, "gitagency/internal/runner", nil},
+	{2, "gitagency/internal/outlet", nil},
 
 	{1, "gitagency/internal/git", nil},
 	{1, "gitagency/internal/store", nil},

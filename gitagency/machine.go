@@ -59,20 +59,20 @@ func gitCapability(v git.Version) Capability {
 	return Capability{Name: "git", State: CapabilityOK, Detail: detail}
 }
 
-// walls says what cannot be had without a feature of the kernel.
-var walls = map[string]string{
+// needs says what cannot be had without a feature of the kernel.
+var needs = map[string]string{
 	confine.UserNamespaces: "--isolation os, --changeset overlay and --outputs other than open cannot be built",
 	confine.PIDNamespaces:  "--isolation os cannot be built",
-	confine.Overlay:        "--changeset overlay cannot be built",
-	confine.Landlock:       "--isolation os cannot be built with both its layers",
-	confine.Seccomp:        "--isolation os cannot be built with its filter of system calls",
+	confine.Overlay:        "--isolation os and --changeset overlay cannot be built",
+	confine.Landlock:       "--isolation os cannot be built",
+	confine.Seccomp:        "--isolation os cannot be built",
 	confine.CgroupsOffered: "--memory cannot be enforced, nor --processes as root",
 }
 
 func wallCapability(f confine.Feature) Capability {
 	c := Capability{Name: f.Name, State: string(f.State), Detail: f.Detail}
 	if f.State == confine.Missing {
-		c.Detail += "; without it " + walls[f.Name]
+		c.Detail += "; without it " + needs[f.Name]
 	}
 	return c
 }

@@ -3,6 +3,7 @@ package gitagency
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -17,7 +18,7 @@ type primitive struct {
 	name   string
 	field  func(*Primitives) *string
 	values []choice // the first is the default
-	open   string   // a value may also begin like this
+	open   choice   // a value may also begin like this
 }
 
 type choice struct{ value, unbuilt string }
@@ -28,28 +29,39 @@ var primitives = []primitive{
 	{
 		"changeset", func(p *Primitives) *string { return &p.Changeset },
 		[]choice{{"worktree", ""}, {"clone", unbuilt}, {"overlay", unbuilt}},
-		"",
+		choice{},
 	},
 	{
 		"platform", func(p *Primitives) *string { return &p.Platform },
 		[]choice{{"local", ""}, {"daytona", "Daytona sandbox not yet implemented"}},
-		"",
+		choice{},
 	},
 	{
 		"isolation", func(p *Primitives) *string { return &p.Isolation },
-		[]choice{{"none", ""}, {"os", unbuilt}, {"container", unbuilt}, {"vm", unbuilt}},
-		"",
+		isolations(runtime.GOOS),
+		choice{},
 	},
 	{
 		"outputs", func(p *Primitives) *string { return &p.Outputs },
-		[]choice{{"open", ""}, {"none", unbuilt}},
-		"hosts:",
+		[]choice{{"open", ""}, {"none", ""}},
+		choice{hostsPrefix, ""},
 	},
 	{
 		"software", func(p *Primitives) *string { return &p.Software },
 		[]choice{{"host", ""}},
-		"/",
+		choice{"/", "another root file system is not built yet; commands run with what is installed here"},
 	},
+}
+
+// isolations are those of a system: walls are Linux's, and there what one gets.
+func isolations(system string) []choice {
+	walls, none := choice{isolationOS, ""}, choice{isolationNone, ""}
+	further := []choice{{"container", "containers are not built yet; --isolation os needs none"}, {"vm", "virtual machines are not built yet"}}
+	if system != "linux" {
+		walls.unbuilt = "only Linux has what it is built from, so far"
+		return append([]choice{none, walls}, further...)
+	}
+	return append([]choice{walls, none}, further...)
 }
 
 // DefaultPrimitives is what a sandbox gets when nothing is chosen.
@@ -120,6 +132,9 @@ func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primit
 // checkProfile refuses a profile that does not exist, and one with a key that means nothing: a wall that
 // is misspelt is a wall that is not there.
 func (r *Repository) checkProfile(profile string) error {
+	if err := reservedName(profile); err != nil {
+		return err
+	}
 	known := false
 	for key, settings := range r.git.Config {
 		name, of := strings.CutPrefix(key, "agency."+profile+".")
@@ -147,8 +162,10 @@ func (p primitive) check(value string) error {
 		return nil
 	case i >= 0:
 		return &UnsupportedError{Primitive: p.name, Value: value, Why: p.values[i].unbuilt}
-	case p.open != "" && strings.HasPrefix(value, p.open):
-		return &UnsupportedError{Primitive: p.name, Value: value, Why: unbuilt}
+	case p.open.value != "" && strings.HasPrefix(value, p.open.value) && p.open.unbuilt == "":
+		return nil // what follows is judged elsewhere
+	case p.open.value != "" && strings.HasPrefix(value, p.open.value):
+		return &UnsupportedError{Primitive: p.name, Value: value, Why: p.open.unbuilt}
 	}
 	names := make([]string, len(p.values))
 	for i, c := range p.values {

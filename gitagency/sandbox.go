@@ -70,9 +70,10 @@ func (s *Sandbox) bounded(ctx context.Context, what string) (context.Context, co
 // site is a sandbox that is being worked in: for as long as it is open, nobody removes it.
 type site struct {
 	*guard.Tree
-	worktree string   // the id of the integration worktree it belongs to
-	base     string   // the commit it started from
-	limits   Limits   // what its commands may use
+	worktree string // the id of the integration worktree it belongs to
+	base     string // the commit it started from
+	limits   Limits // what its commands may use
+	prims    Primitives
 	occupied *os.File // a process that works in the sandbox keeps this open
 }
 
@@ -108,7 +109,7 @@ func (s *Sandbox) open(ctx context.Context) (_ *site, err error) {
 	if err := checkSandbox(tree); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
-	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, limits: limitsMade(inv.Limits), occupied: occupied}, nil
+	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, limits: limitsMade(inv.Limits), prims: inv.Primitives, occupied: occupied}, nil
 }
 
 // enter goes in by the door, which is shut while somebody ends the sandbox.

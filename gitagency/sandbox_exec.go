@@ -68,6 +68,7 @@ type ExecResult struct {
 	Signal      string          // such as SIGKILL; empty when no signal killed it
 	LeftRunning int             // how many processes it had left running, which were then ended
 	Limits      []EnforcedLimit // what bounded it
+	Walls       []string        // what stood around it; none with isolation none
 	ContainedBy string          // how nothing of it could get away: "pid-namespace", else "subreaper", else "process-group"
 }
 
@@ -115,9 +116,20 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	}
 	defer bounds.close()
 
+	run, env, standing := proc.Task.Run, s.environment(opts.Env, site.worktree, path), []string{}
+	if behindWalls(site.prims) {
+		inside, err := s.goInside(ctx, site)
+		if err != nil {
+			return ExecResult{}, err
+		}
+		defer inside.leave(ctx, opts.Hurry)
+		env, standing = s.walledEnvironment(inside.walls, opts.Env, site.worktree, path), inside.walls.plan.Walls()
+		run = func(t proc.Task, ctx context.Context) (proc.Ending, error) { return inside.room.Run(ctx, t) }
+	}
+
 	var stdout, stderr capture
 	task := proc.Task{
-		Argv: opts.Argv, Dir: dir, Env: s.environment(opts.Env, site.worktree, path),
+		Argv: opts.Argv, Dir: dir, Env: env,
 		Stdin: opts.Stdin, Stdout: opts.Stdout, Stderr: opts.Stderr, Terminal: opts.Terminal,
 		// From then on the supervisor alone is in the sandbox: we may be stopped, and nobody shall wait for us.
 		Hold: append(bounds.hold, site.occupied), Running: site.handOver,
@@ -131,7 +143,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		task.Stderr = &stderr
 	}
 	began := time.Now()
-	ending, err := task.Run(ctx)
+	ending, err := run(task, ctx)
 	if is[*proc.NotStartedError](err) {
 		if cause := context.Cause(ctx); cause != nil {
 			return ExecResult{}, cause
@@ -139,7 +151,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, &SetupError{ID: s.ID, Err: err}
 	}
 	res, err := result(ending, err)
-	res.Duration, res.Limits = time.Since(began), bounds.enforced
+	res.Duration, res.Limits, res.Walls = time.Since(began), bounds.enforced, standing
 	res.Stdout, res.Stderr, res.Truncated = stdout.text(), stderr.text(), stdout.over || stderr.over
 	s.recordExec(opts, path, res)
 	return res, err
@@ -215,21 +227,11 @@ var ownVariables = []string{invocationVariable, sandboxVariable, worktreeVariabl
 // environment is that of the caller, without what would lead git elsewhere.
 func (s *Sandbox) environment(further []string, worktree, dir string) []string {
 	env := slices.DeleteFunc(git.Elsewhere(s.repo.opts.Env), func(kv string) bool { return strings.HasPrefix(kv, "OLDPWD=") })
-	env = append(append(env, "PWD="+dir), further...)
-	env = append(env, invocationVariable+"="+s.ID, sandboxVariable+"="+s.tree, worktreeVariable+"="+worktree)
-	// Of a variable that is there twice some programs take the first, some the last.
-	last := map[string]int{}
-	for i, kv := range env {
-		name, _, _ := strings.Cut(kv, "=")
-		last[name] = i
-	}
-	unique := env[:0]
-	for i, kv := range env {
-		if name, _, _ := strings.Cut(kv, "="); last[name] == i {
-			unique = append(unique, kv)
-		}
-	}
-	return unique
+	return lastOnly(slices.Concat(env, []string{"PWD=" + dir}, further, s.ownVariables(worktree)))
+}
+
+func (s *Sandbox) ownVariables(worktree string) []string {
+	return []string{invocationVariable + "=" + s.ID, sandboxVariable + "=" + s.tree, worktreeVariable + "=" + worktree}
 }
 
 // recordExec adds the command to the history of the invocation. Values of variables are nobody's business.
@@ -240,7 +242,7 @@ func (s *Sandbox) recordExec(opts ExecOptions, dir string, res ExecResult) {
 	}
 	s.repo.record(s.ID, execEvent{
 		Time: s.repo.now(), Event: "exec", Argv: opts.Argv, Cwd: cwd, Duration: res.Duration.Milliseconds(),
-		ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut, ContainedBy: res.ContainedBy, Limits: enforcers(res.Limits),
+		ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut, ContainedBy: res.ContainedBy, Walls: res.Walls, Limits: enforcers(res.Limits),
 	})
 }
 
@@ -254,6 +256,7 @@ type execEvent struct {
 	Signal      string    `json:"signal"`
 	TimedOut    bool      `json:"timed_out"`
 	ContainedBy string    `json:"contained_by"`
+	Walls       []string  `json:"walls"`
 
 	Limits map[string]string `json:"limits,omitempty"` // and what enforced each; that of time is always there, and not told
 }

@@ -24,7 +24,7 @@ func (r *Repository) runnerCommands() map[string]string {
 	commands := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(r.git.Config)) {
 		name := between(key, "agency.", ".command")
-		if name == "" {
+		if name == "" || name == policyName {
 			continue
 		}
 		setting, set, others := r.git.Config.Trusted(key, nil)

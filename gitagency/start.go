@@ -33,6 +33,9 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 	if err != nil {
 		return Invocation{}, err
 	}
+	if err := r.checkWalls(ctx, prims); err != nil {
+		return Invocation{}, err
+	}
 	limits, err := r.chooseLimits(ctx, req.Limits)
 	if err != nil {
 		return Invocation{}, err

@@ -8,6 +8,10 @@ type Plan struct {
 
 	Network Network `json:"network"`
 
+	// Bare walls are those of the network alone: everything else stays as it is outside, and the rest of the
+	// plan is empty.
+	Bare bool `json:"bare,omitempty"`
+
 	// Private directories are empty at first, writable, and gone with the last command.
 	Private []string `json:"private"`
 
@@ -22,6 +26,11 @@ type Plan struct {
 
 	// Layers can be written too, in a layer of the sandbox's own: the thing itself stays as it is.
 	Layers []Layer `json:"layers"`
+
+	// Volatile layers are not written out to the disk when the last command ends, for which the kernel
+	// would write out everything that waits for that disk. Whoever wants this takes what matters out of
+	// them: when the machine itself fails, they may hold less than was written.
+	Volatile bool `json:"volatile,omitempty"`
 
 	// Fixed is what cannot be written, replaced or removed although it lies in something writable.
 	Fixed []string `json:"fixed"`

@@ -44,7 +44,8 @@ func Running(named func(name string) bool) (processes []Process, ok bool) {
 func Supervisors(label string) []int {
 	all, _ := pids()
 	return slices.DeleteFunc(all, func(pid int) bool {
-		return !slices.Equal(words(pid, "cmdline"), []string{supervisorName, label}) || !holds(pid, label)
+		args := words(pid, "cmdline")
+		return len(args) < 2 || args[0] != supervisorName || args[1] != label || len(args) > 2 && args[2] != roleKeeper || !holds(pid, label)
 	})
 }
 

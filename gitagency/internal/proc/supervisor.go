@@ -12,43 +12,92 @@ import (
 	"time"
 )
 
-// A supervisor is this very program, started again under a name of its own. Whoever imports the package
-// can therefore run tasks with no other program at hand. What packages do that begin before this one, they
-// do in supervisors too.
-func init() {
-	if len(os.Args) != 2 || os.Args[0] != supervisorName {
+// Builder builds walls around what runs: a plan says which, and only the builder can read it.
+type Builder struct {
+	// Raise builds what surrounds a room, as process 1 of its namespaces, before anything runs in it.
+	Raise func(plan []byte) error
+	// Shut puts the rest around one program, on the thread that will become it.
+	Shut func(plan []byte) error
+}
+
+// Supervise makes of this process what it was started as, and does not return, if that is a supervisor: a
+// supervisor is the program that imports this package, started again under a name of its own, so that no
+// other program need be at hand. It belongs into an init function: what packages do that begin before it,
+// they do in supervisors too.
+func Supervise(b Builder) {
+	if len(os.Args) < 2 || os.Args[0] != supervisorName {
 		return
 	}
-	runtime.LockOSThread() // what a thread gives up of its powers, the program must be started by
-	supervisor{control: os.NewFile(orderFD, "control")}.run()
+	switch {
+	case len(os.Args) == 2:
+		runtime.LockOSThread() // what a thread gives up of its powers, the program must be started by
+		if asked, ok := prepare(); ok {
+			alone().supervise(asked)
+		}
+	case os.Args[2] == roleKeeper:
+		keep(b)
+	case os.Args[2] == roleInside:
+		if asked, ok := prepare(); ok {
+			inside(b).supervise(asked)
+		}
+	}
 	os.Exit(0) // as process 1: and everything goes
 }
 
+// What a supervisor can be besides one that has a single program to itself.
+const (
+	roleKeeper = "keeper" // process 1 of a room
+	roleInside = "inside" // started by a keeper, for one program among several
+)
+
+// supervisor is what stands above one program.
 type supervisor struct {
 	control *os.File
+	dir     *os.File      // where the program begins
+	streams [3]int        // what it gets as 0, 1 and 2; as numbers, for an os.File may change how others wait for them
+	at      func(int) int // which descriptor is the n-th that was handed over
 	order   order
-	program int // its pid
+	shut    func() error // walls around the program; nil is none
+	thread  chan func()  // does what only the thread that started the program can, if there are walls
+	program int          // its pid
 }
 
-func (s supervisor) run() {
+// inherited is a supervisor of what was handed down to this process.
+func inherited() supervisor {
+	s := supervisor{control: os.NewFile(orderFD, "control"), dir: os.NewFile(dirFD, "dir"), at: func(n int) int { return orderFD + n }}
+	for i := range s.streams {
+		s.streams[i] = streamFD + i
+	}
+	return s
+}
+
+func alone() supervisor { return inherited() }
+
+// prepare makes this process deaf to what is meant for the program, and says when it shall end.
+func prepare() (asked <-chan os.Signal, ok bool) {
 	// A signal that is ignored would be ignored by the program too, so those that people and programs send
 	// are taken and dropped, but for the one that asks us to end.
-	dropped, asked := make(chan os.Signal, 1), make(chan os.Signal, 2)
-	signal.Notify(asked, syscall.SIGTERM)
+	dropped, ask := make(chan os.Signal, 1), make(chan os.Signal, 2)
+	signal.Notify(ask, syscall.SIGTERM)
 	signal.Notify(dropped, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGXCPU, syscall.SIGXFSZ)
-	if closeOnExec() != nil {
-		return // without a word: whoever waits for one will know
-	}
+	return ask, closeOnExec() == nil // else without a word: whoever waits for one will know
+}
+
+// supervise runs a program as the only thing that this process does.
+func (s supervisor) supervise(asked <-chan os.Signal) {
 	decoder := json.NewDecoder(s.control)
 	if decoder.Decode(&s.order) != nil {
 		return
+	}
+	if s.shut != nil {
+		s.order.Way = Subreaper // whatever was ordered: a keeper is process 1 already
 	}
 	if err := s.order.Way.enter(); err != nil {
 		s.say(answer{Refused: err.Error()})
 		return
 	}
-	if err := stand(string(s.order.Dir)); err != nil {
+	if err := s.stand(); err != nil {
 		s.say(answer{Failed: err.Error()})
 		return
 	}
@@ -57,18 +106,33 @@ func (s supervisor) run() {
 		return
 	}
 	gatherThreads()
+	children := newChildren()
+	if s.begin(func(start func() (int, error)) (pid int, err error) {
+		children.program, err = start()
+		return children.program, err
+	}) {
+		go children.reap()
+		s.oversee(s.order.Way, children, s.requests(decoder.Buffered()), asked)
+		s.say(answer{Gone: true})
+	}
+}
+
+// begin starts the program, by way of who has to know of it, and says so or why not.
+func (s *supervisor) begin(by func(start func() (int, error)) (int, error)) bool {
 	s.say(answer{Starting: true})
-	if cannot := s.start(); cannot != nil {
+	if cannot := s.start(by); cannot != nil {
 		s.say(*cannot)
-		return
+		if s.thread != nil {
+			close(s.thread)
+		}
+		return false
 	}
 	// Who reads or writes at the other end must notice when the program has closed its streams.
-	for fd := range 3 {
-		_ = syscall.Close(streamFD + fd)
+	for _, fd := range s.streams {
+		_ = syscall.Close(fd)
 	}
 	s.say(answer{Running: true})
-	s.oversee(s.requests(decoder.Buffered()), asked)
-	s.say(answer{Gone: true})
+	return true
 }
 
 // say tells whoever waits. When nobody does, that is noticed elsewhere.
@@ -80,8 +144,9 @@ func (s supervisor) say(a answer) {
 
 // stand goes to a directory by its name and makes sure that it is the open one: links on the way there may
 // have changed since it was opened.
-func stand(dir string) error {
-	open, err := os.NewFile(dirFD, "dir").Stat()
+func (s supervisor) stand() error {
+	dir := string(s.order.Dir)
+	open, err := s.dir.Stat()
 	if err != nil {
 		return err
 	}
@@ -114,30 +179,42 @@ func gatherThreads() {
 }
 
 // start starts the program, or says why that cannot be.
-func (s *supervisor) start() *answer {
+func (s *supervisor) start(by func(start func() (int, error)) (int, error)) *answer {
 	argv, env := inWords(s.order.Argv), inWords(s.order.Env)
 	path, err := locate(env, argv[0])
+	var unwalled error
 	if err == nil {
-		attr := &syscall.ProcAttr{Env: env, Files: []uintptr{streamFD, streamFD + 1, streamFD + 2}, Sys: &syscall.SysProcAttr{Setsid: true}}
+		attr := &syscall.ProcAttr{Env: env, Sys: &syscall.SysProcAttr{Setsid: true}}
+		for _, fd := range s.streams {
+			attr.Files = append(attr.Files, uintptr(fd))
+		}
 		if s.order.Terminal {
 			attr.Sys.Setctty, attr.Sys.Ctty = true, 0
 		}
-		if s.order.CgroupFD > 0 {
-			s.order.Limits.Cgroup = os.NewFile(uintptr(s.order.CgroupFD), "cgroup.procs")
+		fork := func() (int, error) { return syscall.ForkExec(path, argv, attr) }
+		if limits := s.limits(); limits.asked() {
+			fork = func() (int, error) { return startLimited(path, argv, attr, s.order.Way, limits) }
 		}
-		if s.order.Limits.Processes > 0 {
-			s.order.Limits.others = otherSupervisors()
-		}
-		if s.order.Limits.asked() {
-			s.program, err = startLimited(path, argv, attr, s.order.Way, s.order.Limits)
-		} else {
-			s.program, err = syscall.ForkExec(path, argv, attr)
-		}
+		s.program, err = by(func() (pid int, err error) {
+			if s.shut == nil {
+				return fork()
+			}
+			s.thread = make(chan func())
+			go onThreadOfItsOwn(s.thread)
+			s.onThread(func() {
+				if unwalled = s.shut(); unwalled == nil {
+					pid, err = fork()
+				}
+			})
+			return pid, errors.Join(err, unwalled)
+		})
 	}
 	var limit *limitError
 	switch {
 	case err == nil:
 		return nil
+	case unwalled != nil:
+		return &answer{Failed: unwalled.Error()}
 	case errors.As(err, &limit):
 		return &answer{Failed: err.Error()}
 	case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOTTY):
@@ -146,6 +223,39 @@ func (s *supervisor) start() *answer {
 		return &answer{Cannot: err.Error(), Code: 127}
 	}
 	return &answer{Cannot: err.Error(), Code: 126}
+}
+
+// limits are those that were ordered, with what has to be known before anything is shut in.
+func (s *supervisor) limits() Limits {
+	l := s.order.Limits
+	if s.order.CgroupAt > 0 {
+		l.Cgroup = os.NewFile(uintptr(s.at(s.order.CgroupAt)), "cgroup.procs")
+	}
+	if l.Processes > 0 {
+		l.others = otherSupervisors()
+	}
+	return l
+}
+
+// onThreadOfItsOwn does things on a thread that nobody else gets, before or after: what it gave up, it gave
+// up alone. It is never the first thread, by which others know this process, and lasts as long as the program
+// does, which may have asked to be traced by it.
+func onThreadOfItsOwn(do <-chan func()) {
+	runtime.LockOSThread() // for good: the thread ends with us
+	for f := range do {
+		f()
+	}
+}
+
+// onThread does something on the thread that starts the program.
+func (s *supervisor) onThread(do func()) {
+	if s.thread == nil {
+		do()
+		return
+	}
+	done := make(chan struct{})
+	s.thread <- func() { defer close(done); do() }
+	<-done
 }
 
 var errNotOnPath = errors.New("not found on PATH")
@@ -201,10 +311,10 @@ const retellEvery = 50 * time.Millisecond
 // oversee waits until the program and everything that came of it is gone, and sees to it that this
 // happens: SIGTERM to all when the program has ended, its time is up or somebody wants it to end; SIGKILL
 // when that did not help, or somebody wants it a second time.
-func (s supervisor) oversee(requests <-chan struct{}, asked <-chan os.Signal) {
-	children := children{program: s.program, ended: make(chan death, 1), stopped: make(chan stop), empty: make(chan struct{})}
-	go children.reap()
-
+func (s supervisor) oversee(by containing, children *children, requests <-chan struct{}, asked <-chan os.Signal) {
+	if s.thread != nil {
+		defer close(s.thread)
+	}
 	var due, settled, late, retell <-chan time.Time
 	if s.order.Timeout > 0 {
 		due = time.After(s.order.Timeout)
@@ -214,14 +324,14 @@ func (s supervisor) oversee(requests <-chan struct{}, asked <-chan os.Signal) {
 	end := func() (left int) {
 		ending = true
 		late, retell = time.After(s.order.Grace), time.After(retellEvery)
-		return s.order.Way.tell(told, s.program)
+		return by.tell(told, s.program)
 	}
 	finish := func() {
 		if d, is := children.death(); is && !ended {
 			s.say(answer{Status: &d.status})
 			ended = true
 		}
-		s.order.Way.finish(s.program, children.empty)
+		by.finish(s.program, children.empty)
 		late = nil
 	}
 	wanted := func(why answer) {
@@ -251,7 +361,7 @@ func (s supervisor) oversee(requests <-chan struct{}, asked <-chan os.Signal) {
 			wanted(answer{Ended: true, TimedOut: true})
 		case _, somebody := <-requests:
 			if !somebody {
-				s.order.Way.finish(s.program, children.empty)
+				by.finish(s.program, children.empty)
 				return
 			}
 			wanted(answer{Ended: true})
@@ -261,17 +371,25 @@ func (s supervisor) oversee(requests <-chan struct{}, asked <-chan os.Signal) {
 			finish()
 		case <-retell: // who was only just being born when the others were told
 			retell = time.After(retellEvery)
-			s.order.Way.retell(told)
+			by.retell(told)
 		case stop := <-children.stopped:
-			letGo(stop)
+			s.onThread(func() { letGo(stop) })
 		case <-children.empty:
 			if d, is := children.death(); is && !ended {
 				s.say(answer{Status: &d.status})
 			}
-			s.order.Way.leave(s.program)
+			by.leave(s.program)
 			return
 		}
 	}
+}
+
+// containing is how one reaches everything that came of a program.
+type containing interface {
+	tell(h hunt, program int) int // asks all to end, and says how many that are
+	retell(h hunt) int            // asks those who were not there the last time
+	finish(program int, empty <-chan struct{})
+	leave(program int)
 }
 
 // children are ours to wait for: the program, and what others left to us.
@@ -280,6 +398,10 @@ type children struct {
 	ended   chan death
 	stopped chan stop
 	empty   chan struct{} // closed when there are none
+}
+
+func newChildren() *children {
+	return &children{ended: make(chan death, 1), stopped: make(chan stop), empty: make(chan struct{})}
 }
 
 // death is how the program ended, and whether it was the last.
@@ -295,7 +417,7 @@ type stop struct {
 }
 
 // death is how the program ended, if that is known and nobody has heard of it.
-func (c children) death() (death, bool) {
+func (c *children) death() (death, bool) {
 	select {
 	case d := <-c.ended:
 		return d, true
@@ -305,7 +427,7 @@ func (c children) death() (death, bool) {
 }
 
 // reap collects every child until there is none.
-func (c children) reap() {
+func (c *children) reap() {
 	defer close(c.empty)
 	var program *death
 	for drained := 0; ; drained++ {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -100,6 +101,11 @@ func (c Containment) finish(_ int, empty <-chan struct{}) {
 	if c == PIDNamespace {
 		os.Exit(0)
 	}
+	chase(nil, empty)
+}
+
+// chase kills everything that came of us, but for what came of some.
+func chase(but []int, empty <-chan struct{}) {
 	// Whatever forks is stopped before anything is killed, look after look, until a look finds nobody new:
 	// then nobody is left who could fork. What runs away by forking and exiting is always a child of ours,
 	// and those are found fastest. What runs as another user, as under sudo, is not ours to kill; it is
@@ -107,7 +113,7 @@ func (c Containment) finish(_ int, empty <-chan struct{}) {
 	const patience = 10 * time.Second
 	pause := time.Millisecond
 	for began := time.Now(); ; {
-		h := newHunt()
+		h := newHunt(but...)
 		for calm := 0; calm < 2; calm++ {
 			for _, pid := range h.look() {
 				_ = syscall.Kill(pid, syscall.SIGSTOP) // one that is gone is fine, here and below
@@ -115,7 +121,7 @@ func (c Containment) finish(_ int, empty <-chan struct{}) {
 			}
 			for range 20 {
 				for _, pid := range ownChildren() {
-					if !h.ours[pid] {
+					if !h.ours[pid] && !slices.Contains(but, pid) {
 						_ = syscall.Kill(pid, syscall.SIGKILL)
 					}
 				}
@@ -143,7 +149,13 @@ func (c Containment) finish(_ int, empty <-chan struct{}) {
 // for needs to multiply.
 type hunt struct{ ours, others map[int]bool }
 
-func newHunt() hunt { return hunt{ours: map[int]bool{}, others: map[int]bool{}} }
+func newHunt(others ...int) hunt {
+	h := hunt{ours: map[int]bool{}, others: map[int]bool{}}
+	for _, pid := range others {
+		h.others[pid] = true
+	}
+	return h
+}
 
 // look lists the processes that came of us since the last look.
 func (h hunt) look() []int {

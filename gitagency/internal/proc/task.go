@@ -53,6 +53,7 @@ type Task struct {
 	Limits Limits
 
 	within []Containment // for tests: only these are tried
+	room   *Room         // nil is none
 }
 
 // Containment is how everything that a program starts is held together.
@@ -118,7 +119,10 @@ func (t Task) Run(ctx context.Context) (Ending, error) {
 // runSomehow runs the task in the best containment that is to be had.
 func (t Task) runSomehow(ctx context.Context) (Ending, error) {
 	ways := t.within
-	if ways == nil {
+	switch {
+	case t.room != nil:
+		ways = []Containment{PIDNamespace} // which the room is
+	case ways == nil:
 		ways = containments()
 	}
 	var refusals []error
@@ -156,7 +160,7 @@ type order struct {
 	Grace    time.Duration `json:"grace"`
 	Way      Containment   `json:"way"`
 	Limits   Limits        `json:"limits"`
-	CgroupFD int           `json:"cgroup_fd,omitempty"` // where Limits.Cgroup is open
+	CgroupAt int           `json:"cgroup_at,omitempty"` // which of the descriptors that were handed over it is
 }
 
 type answer struct {
@@ -191,21 +195,13 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 	if err != nil {
 		return Ending{}, &NotStartedError{errors.Join(err, theirs.Close())}
 	}
-	cmd := &exec.Cmd{
-		// Few threads are enough, and fewer can be refused.
-		Path: self(), Args: []string{supervisorName, t.Label}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
-		ExtraFiles:  slices.Concat([]*os.File{theirs, t.Dir}, pipes.child[:], t.Hold, t.Limits.files()),
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
-	err = way.ask(cmd.SysProcAttr)
-	if err == nil {
-		err = cmd.Start()
-	}
+	files := slices.Concat([]*os.File{theirs, t.Dir}, pipes.child[:], t.Hold, t.Limits.files())
+	above, err := t.handOver(way, files)
 	_ = theirs.Close()
 	pipes.handOver()
 	if err != nil {
 		pipes.abandon()
-		return Ending{}, &refusedError{way, err}
+		return Ending{}, err
 	}
 
 	what := order{
@@ -213,7 +209,7 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Way: way, Limits: t.Limits,
 	}
 	if t.Limits.Cgroup != nil {
-		what.CgroupFD = streamFD + len(pipes.child) + len(t.Hold)
+		what.CgroupAt = len(files) - 1
 	}
 	order, err := json.Marshal(what)
 	if err == nil {
@@ -221,25 +217,102 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 	}
 	finished := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { t.watch(ctx, way, cmd.Process, ours, finished) })
+	watching.Go(func() { t.watch(ctx, above, ours, finished) })
 	last, readErr := readAnswers(ours, func() {
 		pipes.begin()
 		if t.Running != nil {
 			t.Running()
 		}
 	})
-	waitErr := cmd.Wait() // when it is gone, all is gone
+	waitErr := above.wait() // when it is gone, all is gone
 	close(finished)
 	watching.Wait()
 	copyErr := pipes.finish()
-	return t.judge(ctx, way, last, cmd.ProcessState, errors.Join(err, readErr, ignoreExit(waitErr)), copyErr)
+	return t.judge(ctx, above, last, errors.Join(err, readErr, waitErr), copyErr)
+}
+
+// handOver gives what a program needs to the one who will supervise it.
+func (t Task) handOver(way Containment, files []*os.File) (*above, error) {
+	if t.room != nil {
+		if err := t.room.handOver(files); err != nil {
+			return nil, &NotStartedError{err}
+		}
+		return &above{way: way, room: t.room}, nil
+	}
+	cmd := &exec.Cmd{
+		// Few threads are enough, and fewer can be refused.
+		Path: self(), Args: []string{supervisorName, t.Label}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
+		ExtraFiles: files, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	err := way.ask(cmd.SysProcAttr)
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, &refusedError{way, err}
+	}
+	return &above{way: way, cmd: cmd}, nil
+}
+
+// above is who supervises a program: a process of ours, or somebody in a room.
+type above struct {
+	way  Containment
+	cmd  *exec.Cmd
+	room *Room
+}
+
+// wake wakes a supervisor that its program may have stopped.
+func (a *above) wake() {
+	if a.cmd != nil && a.way != PIDNamespace {
+		_ = a.cmd.Process.Signal(syscall.SIGCONT)
+	}
+}
+
+// end ends a supervisor that does not do what it is asked to, where the kernel then does its work.
+func (a *above) end() {
+	if a.cmd != nil && a.way == PIDNamespace {
+		_ = a.cmd.Process.Kill()
+	}
+}
+
+// wait waits for the process to be gone. One in a room has gone when it has no more to say.
+func (a *above) wait() error {
+	if a.cmd == nil {
+		return nil
+	}
+	return ignoreExit(a.cmd.Wait())
+}
+
+// killed is by what signal the supervisor was ended, which the program then was too.
+func (a *above) killed() syscall.Signal {
+	if a.cmd != nil {
+		if ws, ok := a.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return ws.Signal()
+		}
+	}
+	return syscall.SIGKILL
+}
+
+// leaks reports whether something of the program may have outlived its supervisor.
+func (a *above) leaks() bool {
+	if a.room != nil {
+		return !a.room.ended(time.Second) // all of a room goes together
+	}
+	return a.way == Subreaper
+}
+
+func (a *above) String() string {
+	if a.cmd == nil {
+		return "the room has ended"
+	}
+	return a.cmd.ProcessState.String()
 }
 
 // watch asks the supervisor to end everything once ctx has ended. One that does not within any reason is
 // killed, if the kernel then does its work; else it is the only one who can, however long it takes.
-func (t Task) watch(ctx context.Context, way Containment, supervisor *os.Process, control *os.File, finished <-chan struct{}) {
+func (t Task) watch(ctx context.Context, above *above, control *os.File, finished <-chan struct{}) {
 	var wake <-chan time.Time
-	if way != PIDNamespace { // where the program can stop its supervisor
+	if above.way != PIDNamespace { // where the program can stop its supervisor
 		ticker := time.NewTicker(100 * time.Millisecond)
 		defer ticker.Stop()
 		wake = ticker.C
@@ -258,21 +331,19 @@ func (t Task) watch(ctx context.Context, way Containment, supervisor *os.Process
 			_, _ = control.Write([]byte{0})
 			hurry = nil
 		case <-wake:
-			_ = supervisor.Signal(syscall.SIGCONT)
+			above.wake()
 		case <-late:
-			if way == PIDNamespace {
-				_ = supervisor.Kill()
-			}
+			above.end()
 		}
 	}
 }
 
 // judge puts together what is known of how a task ended.
-func (t Task) judge(ctx context.Context, way Containment, last answer, supervisor *os.ProcessState, runErr, copyErr error) (Ending, error) {
-	ending := Ending{Contained: way, Leftovers: last.Leftovers}
+func (t Task) judge(ctx context.Context, above *above, last answer, runErr, copyErr error) (Ending, error) {
+	ending := Ending{Contained: above.way, Leftovers: last.Leftovers}
 	switch {
 	case last.Refused != "":
-		return Ending{}, &refusedError{way, errors.New(last.Refused)}
+		return Ending{}, &refusedError{above.way, errors.New(last.Refused)}
 	case last.Cannot != "":
 		return ending, &CannotRunError{Program: t.Argv[0], Code: last.Code, Err: errors.New(last.Cannot)}
 	case last.Failed != "":
@@ -280,17 +351,14 @@ func (t Task) judge(ctx context.Context, way Containment, last answer, superviso
 	case !last.Starting && context.Cause(ctx) != nil:
 		return ending, &NotStartedError{context.Cause(ctx)}
 	case !last.Starting:
-		return ending, &NotStartedError{errors.Join(fmt.Errorf("the supervisor did not begin: %v", supervisor), runErr)}
+		return ending, &NotStartedError{errors.Join(fmt.Errorf("the supervisor did not begin: %v", above), runErr)}
 	case last.Status != nil && last.Status.Signaled():
 		ending.Signal = last.Status.Signal()
 		ending.Exit = 128 + int(ending.Signal)
 	case last.Status != nil:
 		ending.Exit = last.Status.ExitStatus()
 	default: // the supervisor was killed, and with it everything else
-		ending.Signal = syscall.SIGKILL
-		if ws, ok := supervisor.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			ending.Signal = ws.Signal()
-		}
+		ending.Signal = above.killed()
 		ending.Exit = 128 + int(ending.Signal)
 	}
 	var err error
@@ -302,7 +370,7 @@ func (t Task) judge(ctx context.Context, way Containment, last answer, superviso
 	default:
 		ending.Stopped = last.Ended
 	}
-	if way == Subreaper && !last.Gone {
+	if !last.Gone && above.leaks() {
 		err = errors.Join(err, ErrLost, runErr)
 	}
 	if copyErr != nil {

@@ -19,7 +19,11 @@ import (
 
 // eachWay runs a test in every containment there is here.
 func eachWay(t *testing.T, test func(t *testing.T, way Containment)) {
-	for _, way := range containments() {
+	eachOf(t, append(containments(), inASeat, besideOne), test)
+}
+
+func eachOf(t *testing.T, ways []Containment, test func(t *testing.T, way Containment)) {
+	for _, way := range ways {
 		t.Run(string(way), func(t *testing.T) {
 			t.Parallel()
 			test(t, way)
@@ -33,10 +37,32 @@ func task(t *testing.T, way Containment, script string, args ...string) Task {
 	dir, err := os.Open(t.TempDir())
 	must(t, err)
 	t.Cleanup(func() { _ = dir.Close() })
-	return Task{
+	k := Task{
 		Argv: append([]string{"sh", "-c", script, "sh"}, args...), Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
 		Label: "test", Grace: time.Minute, within: []Containment{way},
 	}
+	switch way {
+	case inASeat:
+		k.room, _ = room(t)
+	case besideOne:
+		var label string
+		k.room, label = room(t)
+		occupy(t, label)
+	}
+	return k
+}
+
+// Two more ways, which are rooms: as the only program there, and beside one that goes on.
+const (
+	inASeat   Containment = "room"
+	besideOne Containment = "room-beside"
+)
+
+func contained(way Containment) Containment {
+	if way == inASeat || way == besideOne {
+		return PIDNamespace
+	}
+	return way
 }
 
 func TestATaskHasItsOwnStreamsAndItsExitCode(t *testing.T) {
@@ -46,7 +72,7 @@ func TestATaskHasItsOwnStreamsAndItsExitCode(t *testing.T) {
 		k := task(t, way, "cat; echo err >&2; pwd; echo $AGENCY; exit 7")
 		k.Stdin, k.Stdout, k.Stderr, k.Env = strings.NewReader("in\n"), &stdout, &stderr, append(k.Env, "AGENCY=yes")
 		ending, err := k.Run(t.Context())
-		if err != nil || ending != (Ending{Exit: 7, Contained: way}) {
+		if err != nil || ending != (Ending{Exit: 7, Contained: contained(way)}) {
 			t.Errorf("got %+v, %v", ending, err)
 		}
 		if stdout.String() != "in\n"+k.Dir.Name()+"\nyes\n" || stderr.String() != "err\n" {
@@ -276,7 +302,7 @@ func TestAProgramThatKillsItsSupervisorTakesEverythingWithIt(t *testing.T) {
 
 func TestWhoIsAskedToStopDoesInAnOrderlyWayAndThenAtOnce(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	eachOf(t, containments(), func(t *testing.T, way Containment) {
 		for _, c := range []struct {
 			trap   string
 			again  bool

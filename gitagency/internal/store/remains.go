@@ -41,7 +41,7 @@ func (s Store) Remains(repoID, invocationID string) (r Remains, err error) {
 			r.Tree = true
 		case path == Aside(tree) && e.IsDir():
 			r.Aside = true
-		case path == Done(tree) && e.IsDir(), path == tree && e.Type()&fs.ModeSymlink != 0:
+		case path == Done(tree) && e.IsDir(), path == s.WallsDir(repoID, invocationID) && e.IsDir(), path == tree && e.Type()&fs.ModeSymlink != 0:
 		default:
 			r.Strange = path
 		}

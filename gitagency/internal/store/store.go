@@ -55,6 +55,12 @@ func (s Store) SandboxDir(repoID, invocationID string) string {
 	return filepath.Join(s.RepoDir(repoID), "sandboxes", invocationID)
 }
 
+// WallsDir holds what the commands of a sandbox wrote elsewhere than to its tree, out of their reach and of
+// anybody else's.
+func (s Store) WallsDir(repoID, invocationID string) string {
+	return filepath.Join(s.SandboxDir(repoID, invocationID), "walls")
+}
+
 // SandboxTreePath is the tree of a sandbox.
 func (s Store) SandboxTreePath(repoID, invocationID string) string {
 	return filepath.Join(s.SandboxDir(repoID, invocationID), "tree")
@@ -175,6 +181,7 @@ func RemoveMeta(dir string) error { return durable.Remove(metaPath(dir)) }
 func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 	return errors.Join(
 		durable.RemoveTree(s.SandboxTreePath(repoID, invocationID)),
+		durable.RemoveTree(s.WallsDir(repoID, invocationID)),
 		durable.Remove(s.SandboxDir(repoID, invocationID)))
 }
 

@@ -1,0 +1,13 @@
+//go:build linux && !amd64 && !arm64
+
+package confine
+
+import (
+	"errors"
+	"runtime"
+)
+
+// machine says that nothing is known about this one.
+func machine() (architecture, error) {
+	return architecture{}, errors.New("the numbers of the system calls of " + runtime.GOARCH + " are not known here")
+}

@@ -1,0 +1,31 @@
+package confine
+
+import (
+	"runtime"
+	"testing"
+)
+
+func TestThisMachineKnowsTheCallsThatAreBanned(t *testing.T) {
+	t.Parallel()
+	a, err := machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What only older architectures have.
+	old := map[string]bool{"chmod": true, "creat": true, "ioperm": true, "iopl": true, "mknod": true, "open": true, "uselib": true}
+	calls := map[string]bool{}
+	for _, b := range bans() {
+		calls[b.call] = true
+		if _, there := a.calls[b.call]; !there && (runtime.GOARCH == "amd64" || !old[b.call]) {
+			t.Errorf("%s has no number", b.call)
+		}
+	}
+	numbers := map[uint32]string{}
+	for call, number := range a.calls {
+		if other := numbers[number]; other != "" || !calls[call] {
+			t.Errorf("%s is %d, as is %q", call, number, other)
+		}
+		numbers[number] = call
+	}
+	t.Logf("%d instructions", len(filter(a)))
+}

@@ -1,0 +1,201 @@
+package confine
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// call is a system call as a filter sees it.
+type call struct {
+	number, arch uint32
+	args         [6]uint64
+}
+
+// judge does what the kernel does with a filter.
+func judge(t *testing.T, program []instruction, c call) uint32 {
+	t.Helper()
+	data := make([]byte, 16+6*8)
+	binary.LittleEndian.PutUint32(data, c.number)
+	binary.LittleEndian.PutUint32(data[4:], c.arch)
+	for i, arg := range c.args {
+		binary.LittleEndian.PutUint64(data[16+8*i:], arg)
+	}
+	var a uint32
+	for pc := 0; pc < len(program); pc++ {
+		in := program[pc]
+		over := in.jf
+		switch in.code {
+		case loadWord:
+			a = binary.LittleEndian.Uint32(data[in.k:])
+			continue
+		case andWith:
+			a &= in.k
+			continue
+		case giveBack:
+			return in.k
+		case jump:
+			pc += int(in.k)
+			continue
+		case jumpEqual:
+			if a == in.k {
+				over = in.jt
+			}
+		case jumpFrom:
+			if a >= in.k {
+				over = in.jt
+			}
+		default:
+			t.Fatalf("%d: %+v", pc, in)
+		}
+		pc += int(over)
+	}
+	t.Fatalf("%+v: the program does not end", c)
+	return 0
+}
+
+// invented is a machine that knows every call, some at the ends of what numbers can be.
+func invented() architecture {
+	a := architecture{audit: 7, calls: map[string]uint32{}, foreign: 1 << 30}
+	for i, b := range bans() {
+		a.calls[b.call] = uint32(i*i) / 3 // some are neighbours, some are not
+	}
+	// No two may have one number.
+	used := map[uint32]bool{}
+	for _, b := range bans() {
+		for used[a.calls[b.call]] {
+			a.calls[b.call]++
+		}
+		used[a.calls[b.call]] = true
+	}
+	return a
+}
+
+func TestTheFilterRefusesWhatIsBannedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	a := invented()
+	program := filter(a)
+	byNumber := map[uint32]ban{}
+	for _, b := range bans() {
+		byNumber[a.calls[b.call]] = b
+	}
+	for number := range uint32(5000) {
+		b, banned := byNumber[number]
+		want := uint32(doAllow)
+		if banned && b.unless == nil {
+			want = doErrno | b.errno
+		}
+		if got := judge(t, program, call{number: number, arch: a.audit}); banned && b.unless != nil {
+			continue
+		} else if got != want {
+			t.Errorf("%d %s: %#x instead of %#x", number, b.call, got, want)
+		}
+	}
+	for number, want := range map[uint32]uint32{1<<30 - 1: doAllow, 1 << 30: doErrno | ePERM, 1<<30 + 59: doErrno | ePERM, 1<<32 - 2: doErrno | ePERM, 1<<32 - 1: doAllow} {
+		if got := judge(t, program, call{number: number, arch: a.audit}); got != want {
+			t.Errorf("%d: %#x instead of %#x", number, got, want)
+		}
+	}
+	for number := range uint32(500) {
+		if got := judge(t, program, call{number: number, arch: a.audit + 1}); got != doKill {
+			t.Errorf("%d on another machine: %#x", number, got)
+		}
+	}
+	if len(program) > 1000 {
+		t.Errorf("%d instructions", len(program))
+	}
+}
+
+func TestArgumentsDecideWhereTheyCan(t *testing.T) {
+	t.Parallel()
+	a := invented()
+	program := filter(a)
+	const high = 0xabcd << 32 // the kernel does not look there
+	for _, c := range []struct {
+		call    string
+		args    [6]uint64
+		refused bool
+	}{
+		{"clone", [6]uint64{0}, false},
+		{"clone", [6]uint64{0x01200011}, false},        // as fork
+		{"clone", [6]uint64{0x003d0f00}, false},        // as a thread
+		{"clone", [6]uint64{0x4111}, false},            // as Go
+		{"clone", [6]uint64{0x80 | 0x11}, false},       // a signal's number
+		{"clone", [6]uint64{0x10000000}, true},         // NEWUSER
+		{"clone", [6]uint64{0x00020000}, true},         // NEWNS
+		{"clone", [6]uint64{0x40000000 | 0x11}, true},  // NEWNET
+		{"clone", [6]uint64{high | 0x02000000}, true},  // NEWCGROUP
+		{"clone", [6]uint64{0, 0x10000000}, false},     // not a flag
+		{"unshare", [6]uint64{0x200 | 0x400}, false},   // FS, FILES
+		{"unshare", [6]uint64{0x80}, true},             // NEWTIME
+		{"unshare", [6]uint64{0x10000000}, true},       //
+		{"ioctl", [6]uint64{0, 0x5401}, false},         // TCGETS
+		{"ioctl", [6]uint64{0x5412, 0, 0x5412}, false}, // not a request
+		{"ioctl", [6]uint64{0, 0x5412}, true},
+		{"ioctl", [6]uint64{0, high | 0x5412}, true},
+		{"ioctl", [6]uint64{0, 0x541c}, true},
+		{"ioctl", [6]uint64{0, 0x5423}, true},
+		{"socket", [6]uint64{1, 1}, false},
+		{"socket", [6]uint64{2, 1, 262}, false}, // MPTCP goes nowhere without a network
+		{"socket", [6]uint64{10, 2, 17}, false},
+		{"socket", [6]uint64{16, 3, 0}, false},
+		{"socket", [6]uint64{16, 3, 9}, true},
+		{"socket", [6]uint64{16, 3, high}, false},
+		{"socket", [6]uint64{0}, true},
+		{"socket", [6]uint64{17, 3}, true},
+		{"socket", [6]uint64{38, 5}, true},
+		{"socket", [6]uint64{40, 1}, true},
+		{"socket", [6]uint64{high | 40, 1}, true},
+		{"socketpair", [6]uint64{1}, false},
+		{"socketpair", [6]uint64{30}, true},
+		{"chmod", [6]uint64{0, 0o2755}, false},
+		{"chmod", [6]uint64{0, 0o4755}, true},
+		{"fchmod", [6]uint64{0o4000, 0o4000}, true},
+		{"fchmodat", [6]uint64{0, 0o4000, 0o755}, false},
+		{"fchmodat", [6]uint64{0, 0, 0o6755}, true},
+		{"fchmodat2", [6]uint64{0, 0, 0o4755}, true},
+		{"mknod", [6]uint64{0, 0o104755}, true},
+		{"mknodat", [6]uint64{0, 0, 0o104755}, true},
+		{"creat", [6]uint64{0, 0o4755}, true},
+		{"creat", [6]uint64{0, 0o755}, false},
+		{"open", [6]uint64{0, 0o101, 0o644}, false},
+		{"open", [6]uint64{0, 0o1, 0o4644}, false}, // no mode at all
+		{"open", [6]uint64{0, 0o101, 0o4644}, true},
+		{"openat", [6]uint64{0, 0, 0, 0xffff}, false},
+		{"openat", [6]uint64{0, 0, 0o100, 0xffff}, true},
+		{"openat", [6]uint64{0, 0, 0o20200002, 0o4700}, true}, // O_TMPFILE
+		{"openat", [6]uint64{0, 0, 0o100, 0o777}, false},
+		{"renameat2", [6]uint64{0, 0, 0, 0, 3}, false},
+		{"renameat2", [6]uint64{0, 0, 0, 0, 4}, true},
+	} {
+		want := uint32(doAllow)
+		if c.refused {
+			want = doErrno | ePERM
+		}
+		if got := judge(t, program, call{a.calls[c.call], a.audit, c.args}); got != want {
+			t.Errorf("%s%#x: %#x instead of %#x", c.call, c.args, got, want)
+		}
+	}
+}
+
+func TestWhatIsForbiddenCanBeRead(t *testing.T) {
+	t.Parallel()
+	names := Forbidden()
+	if !slices.IsSorted(names) || len(names) != len(bans()) {
+		t.Errorf("%q", names)
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		call, _, _ := strings.Cut(name, " ")
+		if seen[call] {
+			t.Errorf("%s is banned twice", call)
+		}
+		seen[call] = true
+	}
+	for _, want := range []string{"mount", "ioctl (TIOCSTI, TIOCLINUX, TIOCSETD)", "clone (new namespaces)", "clone3"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no %q in %q", want, names)
+		}
+	}
+}

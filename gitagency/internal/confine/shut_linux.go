@@ -1,0 +1,169 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Shut takes from the calling thread, and from what it starts, every power that is left inside the walls
+// of p. The caller has locked itself to its thread, which is not the first of the process, and lets it end
+// afterwards. Nothing of it can be undone; when it fails, nothing may be run.
+func Shut(p Plan) error {
+	if unix.Gettid() == unix.Getpid() {
+		// It is the one whose powers decide who may look into the process, and it never ends before the
+		// others.
+		return errors.New("the first thread of a process cannot be shut in")
+	}
+	if p.Bare { // who keeps powers could leave the network, or lead it elsewhere
+		return errors.Join(renounce(), unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+	}
+	if p.LandlockABI < 2 {
+		return fmt.Errorf("landlock ABI %d: 2 is the least that lets files be moved between directories", p.LandlockABI)
+	}
+	rules, err := rule(p)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(rules)
+	if err := renounce(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no new privileges: %w", err)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
+		return fmt.Errorf("landlock: %w", errno)
+	}
+	return install() // the last: it forbids much of this
+}
+
+// The bits of linux/securebits.h; each is followed by the one that locks it.
+const (
+	noRoot         = 1 << 0
+	noSetuidFixup  = 1 << 2
+	keepCaps       = 1 << 4
+	noAmbientRaise = 1 << 6
+
+	securebits = (noRoot|noSetuidFixup|noAmbientRaise)*3 | keepCaps<<1
+)
+
+// renounce gives up all capabilities, and every way to get one.
+func renounce() error {
+	for capability := uintptr(0); ; capability++ {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) && capability > 0 {
+			break // the kernel knows no more
+		}
+		if err != nil {
+			return fmt.Errorf("bounding set of capabilities: %w", err)
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_SECUREBITS, securebits, 0, 0, 0); err != nil {
+		return fmt.Errorf("secure bits: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("ambient capabilities: %w", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var nothing [2]unix.CapUserData
+	if err := unix.Capset(&header, &nothing[0]); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
+	return nil
+}
+
+// What Landlock distinguishes.
+const (
+	toRead   = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	toUse    = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	toSet    = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	toDevice = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+
+	// Of these a rule about a file may speak.
+	toFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | toSet | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV | unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX
+)
+
+// handled is all that an ABI can forbid, in files and in relations to processes outside.
+func handled(abi int) (files, scope uint64) {
+	files = 1<<13 - 1
+	for _, since := range []struct {
+		abi  int
+		what uint64
+	}{
+		{2, unix.LANDLOCK_ACCESS_FS_REFER},
+		{3, unix.LANDLOCK_ACCESS_FS_TRUNCATE},
+		{5, unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
+		{9, unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX},
+	} {
+		if abi >= since.abi {
+			files |= since.what
+		}
+	}
+	if abi >= 6 {
+		scope = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+	}
+	return files, scope
+}
+
+// rule writes the ruleset. It is one: under two, files cannot be moved between directories even where both
+// allow it.
+func rule(p Plan) (int, error) {
+	files, scope := handled(p.LandlockABI)
+	attr := struct{ files, network, scope uint64 }{files, 0, scope}
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	if errno != 0 {
+		return -1, fmt.Errorf("landlock ruleset of ABI %d: %w", p.LandlockABI, errno)
+	}
+	rules := int(fd)
+	grant := func(path string, rights uint64) error {
+		if err := grant(rules, path, rights&files); err != nil {
+			return fmt.Errorf("landlock rule for %s: %w", path, err)
+		}
+		return nil
+	}
+	err := errors.Join(grant("/", toRead), grant("/proc", toSet), grant("/dev", toUse), grant("/dev/shm", files&^toDevice))
+	for _, path := range p.Private {
+		if e := grant(path, files&^toDevice); !errors.Is(e, unix.ENOENT) { // as Raise
+			err = errors.Join(err, e)
+		}
+	}
+	for _, path := range p.Writable {
+		err = errors.Join(err, grant(path, files&^toDevice))
+	}
+	for _, l := range p.Layers {
+		err = errors.Join(err, grant(l.Path, files&^toDevice))
+	}
+	if err != nil {
+		_ = unix.Close(rules)
+		return -1, err
+	}
+	return rules, nil
+}
+
+// grant allows what Landlock otherwise forbids at a path and below.
+func grant(rules int, path string, rights uint64) error {
+	fd, err := at(unix.AT_FDCWD, path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rights &= toFile
+	}
+	// The kernel's is packed: 12 bytes without a gap, and what is behind does not matter.
+	attr := struct {
+		rights uint64
+		fd     int32
+	}{rights, int32(fd)}
+	if _, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}

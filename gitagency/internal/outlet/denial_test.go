@@ -1,0 +1,67 @@
+package outlet
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// A program that tries again for ever fills no disk, and how often it tried is known all the same.
+func TestEqualDenialsAreCountedNotRepeated(t *testing.T) {
+	t.Parallel()
+	var told []Denial
+	l := ledger{tell: func(d Denial) { told = append(told, d) }} // without a lock: never twice at once
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			for range 1234 {
+				l.add(Denial{Kind: KindHTTP, Target: "a.example:80"})
+			}
+		})
+	}
+	all.Wait()
+	l.add(Denial{Kind: KindSOCKS, Target: "a.example:80"})
+	l.close()
+	var counts []int
+	for _, d := range told {
+		if d.Kind == KindHTTP {
+			counts = append(counts, d.Count)
+		}
+	}
+	if want := []int{1, 10, 100, 1000, 10000, 12340}; !slices.Equal(counts, want) || len(told) != len(want)+1 {
+		t.Errorf("told of %v", told)
+	}
+}
+
+func TestMoreDifferentDenialsThanAnybodyReadsAreCountedTogether(t *testing.T) {
+	t.Parallel()
+	var told []Denial
+	l := ledger{tell: func(d Denial) { told = append(told, d) }}
+	for i := range 50_000 {
+		l.add(Denial{Kind: KindConnect, Target: fmt.Sprint("x", i, ".example:443"), Allow: "x"})
+	}
+	l.close()
+	if len(told) > mostTargets+10 || len(l.seen) > mostTargets+10 {
+		t.Errorf("told %d times, %d kept", len(told), len(l.seen))
+	}
+	last := told[len(told)-1]
+	if last.Target != otherTargets || last.Allow != "" || last.Count != 50_000-mostTargets {
+		t.Errorf("the last is %+v", last)
+	}
+}
+
+func TestAProxyThatEndsTellsHowManyThereWere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a.example").serve()
+	for range 3 {
+		w.say("GET http://b.example/ HTTP/1.1\r\n\r\n")
+	}
+	if got := w.wasDenied(); len(got) != 1 || got[0].Count != 1 {
+		t.Errorf("while it serves: %v", got)
+	}
+	w.stop()
+	if got := w.wasDenied(); len(got) != 2 || got[1].Count != 3 {
+		t.Errorf("when it ended: %v", got)
+	}
+}

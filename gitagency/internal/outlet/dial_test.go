@@ -1,0 +1,172 @@
+package outlet
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestAddressesThatAreNotTheInternetAreTold(t *testing.T) {
+	t.Parallel()
+	for _, a := range []string{
+		"0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.127.255.255", "127.0.0.1", "127.255.255.254", "169.254.0.1",
+		"169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.1", "192.0.2.1", "192.168.0.1", "198.18.0.1", "198.51.100.1",
+		"203.0.113.1", "224.0.0.1", "239.1.2.3", "240.0.0.1", "255.255.255.255",
+		"::", "::1", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::127.0.0.1",
+		"64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254", "64:ff9b:1::8.8.8.8", "100::1", "2001::1", "2001:0:7f00:1::", "2001:db8::1",
+		"2002:7f00:1::", "2002:a00:1::1", "2002:808:808::1", "3fff::1", "5f00::1", "fc00::1", "fd00::1", "fd00:ec2::254",
+		"fe80::1", "fec0::1", "ff02::1", "ff0e::1",
+	} {
+		if inside(netip.MustParseAddr(a)) == "" {
+			t.Errorf("%s passes for one of the internet", a)
+		}
+	}
+	for _, a := range []string{
+		"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0",
+		"172.15.255.255", "172.32.0.0", "192.167.255.255", "192.169.0.0", "223.255.255.255", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8",
+		"2606:4700::1111", "2a00:1450::1", "2001:4860:4860::8888",
+	} {
+		if kind := inside(netip.MustParseAddr(a)); kind != "" {
+			t.Errorf("%s is called %s", a, kind)
+		}
+	}
+}
+
+func TestANameThatLeadsInsideIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, a := range []string{"127.0.0.1", "::1", "10.1.2.3", "169.254.169.254", "::ffff:192.168.1.1", "64:ff9b::a00:1", "fd00::1", "0.0.0.0", "9.9.9.9"} {
+		w := newWorld(t, "a.example").serve()
+		w.answers["a.example"] = [][]string{{a}}
+		if got := w.say("GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"); status(got) != 403 {
+			t.Errorf("%s: %q", a, got)
+		}
+		if code, _ := w.socks("a.example", 443); code != socksNotAllowed {
+			t.Errorf("%s: socks %d", a, code)
+		}
+		if got := w.say("CONNECT a.example:443 HTTP/1.1\r\n\r\n"); status(got) != 403 {
+			t.Errorf("%s: %q", a, got)
+		}
+		if d := w.wasDialled(); len(d) > 0 {
+			t.Errorf("%s: went to %v", a, d)
+		}
+		denied := w.wasDenied()
+		if len(denied) != 3 {
+			t.Fatalf("%s: %d denials", a, len(denied))
+		}
+		for _, d := range denied {
+			// The advice is one that works: the address itself.
+			r := rules(t, "a.example,"+d.Allow)
+			if !r.Allows(netip.MustParseAddr(a).Unmap().String(), 443) || !strings.Contains(d.Reason, "listed itself") {
+				t.Errorf("%s: %+v", a, d)
+			}
+		}
+	}
+}
+
+func TestANameMayLeadToAnAddressThatIsListedItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a.example:*,127.0.0.1:80")
+	w.web("127.0.0.1:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("here")) })
+	w.answers["a.example"] = [][]string{{"127.0.0.1"}}
+	w.serve()
+	answer, err := w.client("http").Get("http://a.example/")
+	if got := body(t, answer, err); got != "here" {
+		t.Errorf("%q", got)
+	}
+	// But only with the port it is listed with.
+	if got := w.say("CONNECT a.example:81 HTTP/1.1\r\n\r\n"); status(got) != 403 {
+		t.Errorf("%q", got)
+	}
+}
+
+// A name whose next answer leads inside does not get there: what was judged is where it goes.
+func TestWhatIsJudgedIsWhereItGoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a.example")
+	w.web("8.8.8.8:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("outside")) })
+	w.web("127.0.0.1:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("inside")) })
+	w.answers["a.example"] = [][]string{{"8.8.8.8"}, {"127.0.0.1"}}
+	w.serve()
+	client := w.client("http")
+	answer, err := client.Get("http://a.example/")
+	if got := body(t, answer, err); got != "outside" {
+		t.Errorf("first %q", got)
+	}
+	answer, err = client.Get("http://a.example/")
+	if got := body(t, answer, err); answer.StatusCode != 403 {
+		t.Errorf("then %d %q", answer.StatusCode, got)
+	}
+	if got := w.wasAsked(); len(got) != 2 {
+		t.Errorf("looked up %v", got)
+	}
+	if got := w.wasDialled(); !slices.Equal(got, []string{"8.8.8.8:80"}) {
+		t.Errorf("went to %v", got)
+	}
+}
+
+func TestOfSeveralAnswersThoseThatLeadInsideAreLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a.example")
+	w.web("8.8.4.4:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("outside")) })
+	w.answers["a.example"] = [][]string{{"127.0.0.1", "8.8.8.8", "::1", "8.8.8.8", "8.8.4.4", "10.0.0.1"}}
+	w.serve()
+	answer, err := w.client("http").Get("http://a.example/")
+	if got := body(t, answer, err); got != "outside" {
+		t.Errorf("%q", got)
+	}
+	if got := w.wasDialled(); !slices.Equal(got, []string{"8.8.8.8:80", "8.8.4.4:80"}) {
+		t.Errorf("went to %v", got)
+	}
+	if got := w.wasDenied(); len(got) > 0 {
+		t.Errorf("denied %v", got)
+	}
+}
+
+// A question to DNS carries what it asks for to whoever answers.
+func TestNothingIsLookedUpThatIsNotListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a.example").serve()
+	w.say("GET http://secret.evil.example/ HTTP/1.1\r\n\r\n")
+	w.say("CONNECT secret.evil.example:443 HTTP/1.1\r\n\r\n")
+	w.socks("secret.evil.example", 443)
+	w.say("CONNECT a.example:22 HTTP/1.1\r\n\r\n")
+	if got := w.wasAsked(); len(got) > 0 {
+		t.Errorf("looked up %v", got)
+	}
+	if got := w.wasDenied(); len(got) != 4 {
+		t.Errorf("denied %v", got)
+	}
+}
+
+func TestNothingIsReachedWhenTheMachineDoesNotKnowItsAddresses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a.example")
+	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
+	w.proxy.own = func() ([]netip.Addr, error) { return nil, errors.New("no") }
+	w.serve()
+	if got := w.say("CONNECT a.example:443 HTTP/1.1\r\n\r\n"); status(got) != 502 || len(w.wasDialled()) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestTheMachineKnowsItsAddresses(t *testing.T) {
+	t.Parallel()
+	own, err := ownAddresses()
+	if err != nil || !slices.Contains(own, netip.MustParseAddr("127.0.0.1")) {
+		t.Errorf("%v, %v", own, err)
+	}
+}
+
+func TestTheMachinesOwnResolverIsAsked(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	addrs, err := lookUp(ctx, "localhost") // from a file, on every machine
+	if err != nil || len(addrs) == 0 || inside(addrs[0]) != "a loopback address" {
+		t.Errorf("%v, %v", addrs, err)
+	}
+}

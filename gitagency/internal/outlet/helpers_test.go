@@ -1,0 +1,301 @@
+package outlet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what must happen; it is never reached unless the test fails.
+const patience = 10 * time.Second
+
+func rules(t testing.TB, spec string) Rules {
+	t.Helper()
+	r, err := ParseRules(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func at(t testing.TB, s string) target {
+	t.Helper()
+	got, err := parseTarget(s, 0)
+	if err != nil {
+		t.Fatalf("%s: %v", s, err)
+	}
+	return got
+}
+
+// world is a proxy with a network that the test makes up: names have the addresses of answers, and what listens at an
+// address is a server of the test's. Nothing else can be reached, and what was asked for is written down.
+type world struct {
+	t     *testing.T
+	proxy Proxy
+	addr  string // of the proxy
+	stop  func() // ends the proxy and waits for it
+
+	listener net.Listener // of the proxy
+
+	mu      sync.Mutex
+	answers map[string][][]string // of a name: one list after the other, the last again and again
+	servers map[string]string     // address:port in the world, and where it really is
+	asked   []string
+	dialled []string
+	denied  []Denial
+}
+
+func newWorld(t *testing.T, spec string) *world {
+	t.Helper()
+	w := &world{t: t, answers: map[string][][]string{}, servers: map[string]string{}}
+	w.proxy = Proxy{
+		Rules: rules(t, spec),
+		Denied: func(d Denial) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.denied = append(w.denied, d)
+		},
+		Resolve: w.resolve,
+		Dial:    w.dial,
+		own:     func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("9.9.9.9")}, nil },
+	}
+	return w
+}
+
+func (w *world) resolve(_ context.Context, name string) ([]netip.Addr, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, name)
+	lists := w.answers[name]
+	if len(lists) == 0 {
+		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+	}
+	if len(lists) > 1 {
+		w.answers[name] = lists[1:]
+	}
+	var addrs []netip.Addr
+	for _, a := range lists[0] {
+		addrs = append(addrs, netip.MustParseAddr(a))
+	}
+	return addrs, nil
+}
+
+func (w *world) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
+	w.mu.Lock()
+	w.dialled = append(w.dialled, addr.String())
+	real, known := w.servers[addr.String()]
+	w.mu.Unlock()
+	if !known {
+		return nil, errors.New("nothing is there")
+	}
+	if real == refused {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
+	return dialTCP(ctx, netip.MustParseAddrPort(real))
+}
+
+// refused is where a machine is, but no server. A real port without one could be another test's in a moment.
+const refused = "refused"
+
+// serve starts the proxy.
+func (w *world) serve() *world {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.listener, w.addr = l, l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.proxy.Serve(ctx, l) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				w.t.Errorf("the proxy ended with %v", err)
+			}
+		case <-time.After(patience):
+			w.t.Error("the proxy did not end")
+		}
+	})
+	w.t.Cleanup(w.stop)
+	return w
+}
+
+// web starts a web server that is in the world at an address.
+func (w *world) web(where string, handler http.HandlerFunc) *httptest.Server {
+	w.t.Helper()
+	server := httptest.NewServer(handler)
+	w.t.Cleanup(server.Close)
+	w.place(where, server.Listener.Addr().String())
+	return server
+}
+
+func (w *world) place(where, real string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.servers[where] = real
+}
+
+// raw starts a server that handles each connection as it likes.
+func (w *world) raw(where string, handle func(*net.TCPConn)) {
+	w.t.Helper()
+	w.place(where, listen(w.t, handle).String())
+}
+
+func listen(t *testing.T, handle func(*net.TCPConn)) net.Addr {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handlers sync.WaitGroup
+	t.Cleanup(func() {
+		l.Close()
+		handlers.Wait()
+	})
+	handlers.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			handlers.Go(func() {
+				defer conn.Close()
+				conn.SetDeadline(time.Now().Add(patience))
+				handle(conn.(*net.TCPConn))
+			})
+		}
+	})
+	return l.Addr()
+}
+
+// client is an HTTP client as programs have them.
+func (w *world) client(scheme string) *http.Client {
+	proxy := &url.URL{Scheme: scheme, Host: w.addr}
+	transport := &http.Transport{Proxy: http.ProxyURL(proxy)}
+	w.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: patience}
+}
+
+// connect connects to the proxy.
+func (w *world) connect() *net.TCPConn {
+	w.t.Helper()
+	return connect(w.t, w.addr)
+}
+
+func connect(t *testing.T, addr string) *net.TCPConn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(patience))
+	return conn.(*net.TCPConn)
+}
+
+// say sends something to the proxy and gives all that comes back until it hangs up.
+func (w *world) say(text string) string {
+	w.t.Helper()
+	conn := w.connect()
+	if _, err := io.WriteString(conn, text); err != nil {
+		w.t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		w.t.Fatalf("%q: after %q: %v", text, answer, err)
+	}
+	return string(answer)
+}
+
+// tunnel asks for a tunnel and gives it when it was made.
+func (w *world) tunnel(where string) (*net.TCPConn, *bufio.Reader) {
+	w.t.Helper()
+	conn := w.connect()
+	io.WriteString(conn, "CONNECT "+where+" HTTP/1.1\r\nHost: "+where+"\r\n\r\n")
+	in := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(in, &http.Request{Method: "CONNECT"})
+	if err != nil || answer.StatusCode != 200 {
+		w.t.Fatalf("tunnel to %s: %v, %v", where, answer, err)
+	}
+	return conn, in
+}
+
+// socks asks for a connection to a name and gives the code of the reply.
+func (w *world) socks(name string, port uint16) (byte, *net.TCPConn) {
+	w.t.Helper()
+	request := []byte{5, 1, 0, 3, byte(len(name))}
+	request = append(request, name...)
+	return w.socksRequest(append(request, byte(port>>8), byte(port)))
+}
+
+func (w *world) socksRequest(request []byte) (byte, *net.TCPConn) {
+	w.t.Helper()
+	conn := w.connect()
+	conn.Write([]byte{5, 1, 0})
+	conn.Write(request)
+	var answer [12]byte
+	if _, err := io.ReadFull(conn, answer[:]); err != nil {
+		w.t.Fatalf("socks %q: %v", request, err)
+	}
+	if answer[0] != 5 || answer[1] != 0 || answer[2] != 5 {
+		w.t.Fatalf("socks %q: %v", request, answer)
+	}
+	return answer[3], conn
+}
+
+func (w *world) wasDialled() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.dialled)
+}
+
+func (w *world) wasAsked() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked)
+}
+
+func (w *world) wasDenied() []Denial {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.denied)
+}
+
+func status(answer string) int {
+	words := strings.Fields(answer)
+	if len(words) < 2 || !strings.HasPrefix(words[0], "HTTP/1.") {
+		return 0
+	}
+	n, _ := strconv.Atoi(words[1])
+	return n
+}
+
+func body(t *testing.T, answer *http.Response, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatalf("after %d bytes: %v", len(data), err)
+	}
+	return string(data)
+}

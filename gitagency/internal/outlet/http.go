@@ -1,0 +1,179 @@
+package outlet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// http answers one request: a tunnel, or an http:// address with its answer. The connection ends with it, so that
+// each request is judged, and none can hide behind another.
+func (s *serving) http(ctx context.Context, client side, in *bufio.Reader) {
+	head, err := readHead(in, s.limits.Head)
+	if err != nil {
+		var wrong *httpError
+		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+			wrong = &httpError{408, "git-agency: the request did not arrive in time"}
+		}
+		if wrong != nil || errors.As(err, &wrong) {
+			s.answer(client, in, "", wrong)
+		}
+		return
+	}
+	req, err := parseRequest(head)
+	if err != nil {
+		var wrong *httpError
+		if !errors.As(err, &wrong) {
+			// It can be read, but not where it would go to.
+			r := &refusal{reason: err.Error()}
+			s.deny(req.kind(), req.asked, r)
+			wrong = &httpError{400, s.explain(req.asked, r)}
+		}
+		s.answer(client, in, req.method, wrong)
+		return
+	}
+	upstream, err := s.connect(ctx, req.kind(), req.target)
+	if err != nil {
+		wrong := &httpError{502, "git-agency: " + err.Error()}
+		if r := (*refusal)(nil); errors.As(err, &r) {
+			wrong = &httpError{403, s.explain(req.target.String(), r)}
+		}
+		s.answer(client, in, req.method, wrong)
+		return
+	}
+	if !req.connect {
+		s.exchange(ctx, client, in, upstream, req)
+		return
+	}
+	client.SetDeadline(time.Now().Add(s.limits.HeadTime))
+	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		upstream.Close()
+		return
+	}
+	proceed(client)
+	relay(ctx, client, side{upstream, upstream}, s.limits.Idle)
+}
+
+// exchange passes one request on, and its answer back as it comes.
+func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, upstream net.Conn, req request) {
+	proceed(client)
+	defer upstream.Close()
+	defer onEnd(ctx, func() {
+		reset(upstream)
+		reset(client)
+	})()
+	w := watchFor(s.limits.Idle, func() {
+		// Whoever waits for the client lets go, before the server's side is broken off: after that it is told.
+		client.SetDeadline(time.Unix(1, 0))
+		reset(upstream)
+	})
+	defer w.stop()
+
+	// The body goes up while the answer may already come down. A body that breaks off must not look like a whole
+	// one, so the server's side is broken off with it.
+	var broken atomic.Pointer[httpError]
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		if _, err := upstream.Write(req.upstreamHead()); err != nil {
+			return
+		}
+		readErr, writeErr := req.sendBody(upstream, in, w)
+		if readErr != nil {
+			wrong := &httpError{400, "git-agency: the body of the request ended too early"}
+			errors.As(readErr, &wrong)
+			broken.Store(wrong)
+			reset(upstream)
+			return
+		}
+		if writeErr != nil {
+			return
+		}
+		// The one request is there. A client that goes away now is passed on as what it is, an end; what it
+		// sends instead is for nobody.
+		if _, err := in.ReadByte(); err == io.EOF {
+			closeWrite(upstream)
+			w.shorten(afterEnd)
+		} else if err != nil && ctx.Err() == nil && !stopped(err) {
+			reset(upstream)
+		}
+	}()
+	begun, err := req.passAnswer(client, upstream, w, s.limits.Head)
+
+	// Whoever reads from the client lets go of it.
+	upstream.Close()
+	client.SetReadDeadline(time.Unix(1, 0))
+	<-sent
+	switch {
+	case err == nil:
+		client.SetReadDeadline(time.Time{})
+		hangUp(client, in)
+	case begun:
+		reset(client) // not to be taken for the whole
+	case broken.Load() != nil:
+		s.answer(client, in, req.method, broken.Load())
+	default:
+		s.answer(client, in, req.method, &httpError{502, fmt.Sprintf("git-agency: %s gave no answer: %v", req.target, err)})
+	}
+}
+
+// stopped reports whether reading ended because we wanted it to.
+func stopped(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// httpError is an answer of the proxy's own: a status, and one line.
+type httpError struct {
+	status int
+	text   string
+}
+
+func (e *httpError) Error() string { return e.text }
+
+func badRequest(format string, args ...any) *httpError {
+	return &httpError{400, "git-agency: " + fmt.Sprintf(format, args...)}
+}
+
+var reasons = map[int]string{
+	400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 431: "Request Header Fields Too Large",
+	501: "Not Implemented", 502: "Bad Gateway", 505: "HTTP Version Not Supported",
+}
+
+func (s *serving) answer(client side, in io.Reader, method string, e *httpError) {
+	client.SetDeadline(time.Now().Add(s.limits.HeadTime))
+	// Some of what a text is made of comes from elsewhere: errors of the system may have several lines.
+	body := strings.Join(strings.Fields(e.text), " ") + "\n"
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"+
+		"Content-Length: %d\r\nConnection: close\r\n\r\n", e.status, reasons[e.status], len(body))
+	if method == "HEAD" {
+		body = ""
+	}
+	io.WriteString(client, head+body)
+	hangUp(client, in)
+}
+
+// readHead reads up to and including the empty line.
+func readHead(in *bufio.Reader, most int) ([]byte, error) {
+	var head []byte
+	for {
+		line, err := in.ReadSlice('\n')
+		if len(head)+len(line) > most {
+			return nil, &httpError{431, fmt.Sprintf("git-agency: the head of a request may have %d bytes", most)}
+		}
+		begins := len(head) == 0 || head[len(head)-1] == '\n'
+		head = append(head, line...)
+		if err != nil && err != bufio.ErrBufferFull {
+			return nil, err
+		}
+		if begins && (string(line) == "\r\n" || string(line) == "\n") {
+			return head, nil
+		}
+	}
+}

@@ -1,0 +1,354 @@
+package outlet
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Rules are the hosts and ports that may be reached. The zero value allows nothing.
+type Rules struct {
+	patterns []pattern // in order, each host once
+}
+
+// pattern is one host, or all names below one, with its ports.
+type pattern struct {
+	host  host
+	below bool     // any name below host, however deep, and never host itself
+	every bool     // every port
+	ports []uint16 // in order, when not every
+}
+
+// usual are the ports of an entry that names none: what people mean by a host is its web server.
+var usual = [...]uint16{80, 443}
+
+// ParseRules reads what follows "hosts:" in a value of --outputs: entries separated by commas.
+//
+//	a.example          the host, ports 80 and 443
+//	a.example:8443     one port
+//	a.example:*        every port
+//	*.a.example        any name below a.example, however deep, but not a.example itself; ports as above
+//	192.0.2.7:5432     an address; only so can a loopback, link-local or private address be reached
+//	[2001:db8::7]:22   an IPv6 address
+//
+// Names are not case-sensitive, and a dot at their end changes nothing. A wildcard may be as wide as *.com: which
+// suffixes are registries' changes too often to be known here. What an error says can be typed.
+func ParseRules(spec string) (Rules, error) {
+	if spec == "" {
+		return Rules{}, errors.New("no host is listed: write at least one, such as hosts:a.example, or none to reach nothing")
+	}
+	var rules Rules
+	for entry := range strings.SplitSeq(spec, ",") {
+		p, err := parsePattern(entry)
+		if err != nil {
+			return Rules{}, err
+		}
+		rules.add(p)
+	}
+	return rules, nil
+}
+
+// Allows reports whether a host, a name or an address without brackets, may be reached at a port. Where a name leads
+// is judged apart, once it is known.
+func (r Rules) Allows(host string, port uint16) bool {
+	h, err := parseHost(host)
+	return err == nil && r.allows(h, port)
+}
+
+// String is the rules as ParseRules reads them, the same for all spellings of the same rules.
+func (r Rules) String() string {
+	var entries []string
+	for _, p := range r.patterns {
+		entries = append(entries, p.entries()...)
+	}
+	return strings.Join(entries, ",")
+}
+
+func (r Rules) allows(h host, port uint16) bool {
+	return slices.ContainsFunc(r.patterns, func(p pattern) bool {
+		return p.covers(h) && (p.every || slices.Contains(p.ports, port))
+	})
+}
+
+// knows reports whether a host may be reached at any port at all.
+func (r Rules) knows(h host) bool {
+	return slices.ContainsFunc(r.patterns, func(p pattern) bool { return p.covers(h) })
+}
+
+// reachesLoopback reports whether something is listed that programs take for the machine they run on.
+func (r Rules) reachesLoopback() bool {
+	return slices.ContainsFunc(r.patterns, func(p pattern) bool {
+		return p.host.addr.IsLoopback() || p.host.name == "localhost" || strings.HasSuffix(p.host.name, ".localhost")
+	})
+}
+
+// add keeps the patterns in order and each host once.
+func (r *Rules) add(p pattern) {
+	i, known := slices.BinarySearchFunc(r.patterns, p, pattern.compare)
+	if !known {
+		r.patterns = slices.Insert(r.patterns, i, p)
+		return
+	}
+	q := &r.patterns[i]
+	q.every = q.every || p.every
+	q.ports = append(q.ports, p.ports...)
+	slices.Sort(q.ports)
+	q.ports = slices.Compact(q.ports)
+	if q.every {
+		q.ports = nil
+	}
+}
+
+func (p pattern) compare(q pattern) int {
+	if c := strings.Compare(p.host.String(), q.host.String()); c != 0 || p.below == q.below {
+		return c
+	}
+	if p.below {
+		return 1
+	}
+	return -1
+}
+
+func (p pattern) covers(h host) bool {
+	if !p.below {
+		return p.host == h
+	}
+	return h.name != "" && strings.HasSuffix(h.name, "."+p.host.name)
+}
+
+func (p pattern) entries() []string {
+	prefix := ""
+	if p.below {
+		prefix = "*."
+	}
+	if p.every {
+		return []string{prefix + p.host.bracketed() + ":*"}
+	}
+	var entries []string
+	both := slices.Contains(p.ports, usual[0]) && slices.Contains(p.ports, usual[1])
+	if both {
+		entries = append(entries, prefix+p.host.bracketed())
+	}
+	for _, port := range p.ports {
+		if !both || !slices.Contains(usual[:], port) {
+			entries = append(entries, prefix+target{p.host, port}.String())
+		}
+	}
+	return entries
+}
+
+func parsePattern(entry string) (pattern, error) {
+	wrong := func(format string, args ...any) (pattern, error) {
+		return pattern{}, fmt.Errorf("%q: %s", entry, fmt.Sprintf(format, args...))
+	}
+	if entry == "" {
+		return wrong("an entry is empty: write hosts with one comma between them, such as a.example,b.example:8443")
+	}
+	if strings.ContainsFunc(entry, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		return wrong("leave out the blanks: hosts have one comma between them and nothing else")
+	}
+	if strings.ContainsFunc(entry, func(c rune) bool { return c > 0x7f }) {
+		return wrong("write the name with ASCII letters only, as DNS has it: it begins with xn--")
+	}
+	if scheme, rest, found := strings.Cut(entry, "://"); found {
+		authority := rest
+		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+			authority = rest[:i]
+		}
+		return wrong("leave out %s:// and any path, write %s", scheme, authority)
+	}
+	if _, err := netip.ParsePrefix(entry); err == nil {
+		return wrong("a network cannot be listed: write every address by itself, such as 192.0.2.7:443")
+	}
+	if i := strings.IndexAny(entry, `/?#\`); i >= 0 {
+		return wrong("leave out the path, write %s: whole hosts are allowed, not pages", entry[:i])
+	}
+	if i := strings.LastIndex(entry, "@"); i >= 0 {
+		return wrong("leave out the user, write %s", entry[i+1:])
+	}
+	if entry == "*" || entry == "*." || strings.HasPrefix(entry, "*:") {
+		return wrong("write a suffix after the star, such as *.a.example; to allow every host, choose open instead of hosts:")
+	}
+
+	var (
+		p          pattern
+		name, port string
+		hasPort    bool
+	)
+	if inner, found := strings.CutPrefix(entry, "["); found {
+		address, rest, closed := strings.Cut(inner, "]")
+		if !closed || rest != "" && rest[0] != ':' {
+			return wrong("write an IPv6 address as [2001:db8::7] or [2001:db8::7]:443")
+		}
+		addr, err := netip.ParseAddr(address)
+		if err != nil || !addr.Is6() {
+			return wrong("only an IPv6 address stands in brackets: write [2001:db8::7]:443")
+		}
+		name = address
+		port, hasPort = strings.CutPrefix(rest, ":")
+	} else {
+		if strings.Count(entry, ":") > 1 {
+			return wrong("write an IPv6 address in brackets, such as [2001:db8::7] or [2001:db8::7]:443")
+		}
+		name, port, hasPort = strings.Cut(entry, ":")
+		name, p.below = strings.CutPrefix(name, "*.")
+	}
+	if strings.Contains(name, "*") {
+		return wrong("a star stands only before the first dot: write *.a.example")
+	}
+	var err error
+	if p.host, err = parseHost(name); err != nil {
+		return wrong("%v", err)
+	}
+	if addr, err := netip.ParseAddr(name); err == nil && addr != p.host.addr {
+		return wrong("write the address as %s", p.host.bracketed())
+	}
+	if p.below && p.host.name == "" {
+		return wrong("an address has no names below it: write %s", p.host.bracketed())
+	}
+	switch {
+	case !hasPort:
+		p.ports = usual[:]
+	case port == "*":
+		p.every = true
+	default:
+		n, err := parsePort(port)
+		if err != nil {
+			return wrong("%s: write %s:443, or %[2]s:* for every port", err, p.host.bracketed())
+		}
+		p.ports = []uint16{n}
+	}
+	p.ports = slices.Clone(p.ports)
+	return p, nil
+}
+
+// host is a name in lower case without a dot at its end, or an address.
+type host struct {
+	name string
+	addr netip.Addr // valid when name is empty
+}
+
+func (h host) String() string {
+	if h.name != "" {
+		return h.name
+	}
+	return h.addr.String()
+}
+
+func (h host) bracketed() string {
+	if h.name == "" && h.addr.Is6() {
+		return "[" + h.addr.String() + "]"
+	}
+	return h.String()
+}
+
+// target is where a program wants to go.
+type target struct {
+	host host
+	port uint16
+}
+
+func (t target) String() string {
+	return t.host.bracketed() + ":" + strconv.Itoa(int(t.port))
+}
+
+// entry is what would have to be listed for the target to be allowed.
+func (t target) entry() string {
+	if slices.Contains(usual[:], t.port) {
+		return t.host.bracketed()
+	}
+	return t.String()
+}
+
+// parseHost reads a name or an address without brackets.
+//
+// An address is one only as it is written everywhere. All the other ways to write one, of which each resolver knows a
+// few (127.1, 0x7f.1, 2130706433, 0177.0.0.1), look like names to whoever does not: they are refused, as in browsers
+// everything that ends in a number is an address or nothing.
+func parseHost(s string) (host, error) {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		if addr.Zone() != "" {
+			return host{}, errors.New("an address with a zone is on one link only: write a name or a global address")
+		}
+		return host{addr: addr.Unmap()}, nil
+	}
+	name := strings.TrimSuffix(s, ".")
+	if name == "" || len(name) > 253 {
+		return host{}, errors.New("a host name has 1 to 253 characters, such as a.example")
+	}
+	lower := []byte(name)
+	for i, c := range lower {
+		switch {
+		case c >= 'A' && c <= 'Z':
+			lower[i] = c + 'a' - 'A'
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return host{}, errors.New("a host name has only letters, digits, hyphens and dots, such as a.example")
+		}
+	}
+	name = string(lower)
+	last := ""
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return host{}, errors.New("a host name has 1 to 63 characters between its dots, such as a.example")
+		}
+		last = label
+	}
+	if number(last) {
+		return host{}, errors.New("this is neither a name nor an address: write an address as four numbers, such as 192.0.2.7")
+	}
+	return host{name: name}, nil
+}
+
+func number(label string) bool {
+	digits, set := label, "0123456789"
+	if hex, found := strings.CutPrefix(label, "0x"); found {
+		digits, set = hex, set+"abcdef"
+	}
+	return strings.Trim(digits, set) == ""
+}
+
+// parseTarget reads a host and a port as they stand in requests. A usual port of 0 means that it must be given.
+func parseTarget(s string, usual uint16) (target, error) {
+	var (
+		t          = target{port: usual}
+		name, port string
+		hasPort    bool
+	)
+	if inner, found := strings.CutPrefix(s, "["); found {
+		address, rest, closed := strings.Cut(inner, "]")
+		addr, err := netip.ParseAddr(address)
+		if err != nil || !addr.Is6() || !closed || rest != "" && rest[0] != ':' {
+			return target{}, errors.New("brackets are for an IPv6 address")
+		}
+		name = address
+		port, hasPort = strings.CutPrefix(rest, ":")
+	} else if name, port, hasPort = strings.Cut(s, ":"); strings.Contains(port, ":") {
+		return target{}, errors.New("an IPv6 address stands in brackets")
+	}
+	var err error
+	if t.host, err = parseHost(name); err != nil {
+		return target{}, err
+	}
+	if hasPort {
+		if t.port, err = parsePort(port); err != nil {
+			return target{}, err
+		}
+	}
+	if t.port == 0 {
+		return target{}, errors.New("the port is missing")
+	}
+	return t, nil
+}
+
+// parsePort reads a port as it is written everywhere: digits, the first of them not 0.
+func parsePort(s string) (uint16, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || s[0] < '1' || s[0] > '9' {
+		return 0, errors.New("a port is a number from 1 to 65535")
+	}
+	return uint16(n), nil
+}

@@ -1,0 +1,78 @@
+package outlet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// serve handles what a listener accepts, at most so many at once; more wait to be accepted. It returns when ctx has
+// ended or the listener is closed, after closing the listener and every connection and waiting for every handler.
+func serve(ctx context.Context, l net.Listener, most int, handle func(context.Context, net.Conn)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var handlers sync.WaitGroup
+	defer handlers.Wait()
+	defer cancel()
+	defer l.Close()
+	defer onEnd(ctx, func() { l.Close() })()
+
+	slots := make(chan struct{}, most)
+	pause := time.Millisecond
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = time.Millisecond
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return nil
+		case passing(err):
+			<-slots
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+			pause = min(2*pause, time.Second)
+			continue
+		default:
+			return err
+		}
+		handlers.Go(func() {
+			defer func() { <-slots }()
+			defer conn.Close()
+			defer onEnd(ctx, func() { conn.Close() })()
+			handle(ctx, conn)
+		})
+	}
+}
+
+// onEnd does something when ctx ends. What it returns takes that back, or waits for it to be done: nothing of it runs
+// after that.
+func onEnd(ctx context.Context, act func()) (stop func()) {
+	done := make(chan struct{})
+	takeBack := context.AfterFunc(ctx, func() {
+		defer close(done)
+		act()
+	})
+	return func() {
+		if !takeBack() {
+			<-done
+		}
+	}
+}
+
+// passing reports whether accepting failed for a reason that goes away: the peer gave up, or the machine is short of
+// something just now.
+func passing(err error) bool {
+	return slices.ContainsFunc([]error{
+		syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EINTR, syscall.EPROTO,
+	}, func(e error) bool { return errors.Is(err, e) })
+}

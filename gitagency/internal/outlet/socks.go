@@ -1,0 +1,157 @@
+package outlet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// The replies of RFC 1928.
+const (
+	socksDone          = 0
+	socksFailed        = 1
+	socksNotAllowed    = 2
+	socksNoNetwork     = 3
+	socksNoHost        = 4
+	socksRefused       = 5
+	socksNoSuchCommand = 7
+	socksNoSuchAddress = 8
+)
+
+// socks5 answers a client of RFC 1928: CONNECT without authentication, and nothing else.
+func (s *serving) socks5(ctx context.Context, client side, in *bufio.Reader) {
+	var hello [2]byte
+	if _, err := io.ReadFull(in, hello[:]); err != nil {
+		return
+	}
+	methods := make([]byte, hello[1])
+	if _, err := io.ReadFull(in, methods); err != nil {
+		return
+	}
+	if !bytes.Contains(methods, []byte{0}) {
+		client.Write([]byte{5, 0xff}) // who must authenticate cannot
+		hangUp(client, in)
+		return
+	}
+	if _, err := client.Write([]byte{5, 0}); err != nil {
+		return
+	}
+
+	var request [4]byte // version, command, reserved, type of address
+	if _, err := io.ReadFull(in, request[:]); err != nil || request[0] != 5 {
+		return
+	}
+	asked, t, wrong := readSOCKSTarget(in, request[3])
+	if wrong != nil && asked == "" {
+		if errors.Is(wrong, errSOCKSAddress) {
+			s.socksReply(client, in, socksNoSuchAddress)
+		}
+		return
+	}
+	if command := request[1]; command != 1 {
+		r := &refusal{reason: "SOCKS command " + strconv.Itoa(int(command)) + " is none that the proxy has"}
+		switch command {
+		case 2:
+			r.reason = "connections to the sandbox (SOCKS BIND) are not among its outputs"
+		case 3:
+			r.reason = "UDP (SOCKS UDP ASSOCIATE) is not among the outputs of this sandbox"
+		}
+		s.deny(KindSOCKS, asked, r)
+		s.socksReply(client, in, socksNoSuchCommand)
+		return
+	}
+	if wrong != nil {
+		s.deny(KindSOCKS, asked, &refusal{reason: wrong.Error()})
+		s.socksReply(client, in, socksNotAllowed)
+		return
+	}
+
+	upstream, err := s.connect(ctx, KindSOCKS, t)
+	if err != nil {
+		s.socksReply(client, in, socksCode(err))
+		return
+	}
+	client.SetDeadline(time.Now().Add(s.limits.HeadTime))
+	if _, err := client.Write(socksAnswer(socksDone)); err != nil {
+		upstream.Close()
+		return
+	}
+	proceed(client)
+	relay(ctx, client, side{upstream, upstream}, s.limits.Idle)
+}
+
+func (s *serving) socksReply(client side, in io.Reader, code byte) {
+	client.SetDeadline(time.Now().Add(s.limits.HeadTime))
+	client.Write(socksAnswer(code))
+	hangUp(client, in)
+}
+
+// socksAnswer leaves out which address the connection was made from: that is nobody's business inside.
+func socksAnswer(code byte) []byte { return []byte{5, code, 0, 1, 0, 0, 0, 0, 0, 0} }
+
+var errSOCKSAddress = errors.New("unknown type of address")
+
+// readSOCKSTarget reads where to, as it was written and as it is understood. The first is empty when there was none.
+func readSOCKSTarget(in io.Reader, kind byte) (asked string, t target, err error) {
+	size := 0
+	switch kind {
+	case 1:
+		size = 4
+	case 4:
+		size = 16
+	case 3:
+		var length [1]byte
+		if _, err := io.ReadFull(in, length[:]); err != nil {
+			return "", target{}, err
+		}
+		size = int(length[0])
+	default:
+		return "", target{}, errSOCKSAddress
+	}
+	raw := make([]byte, size+2)
+	if _, err := io.ReadFull(in, raw); err != nil {
+		return "", target{}, err
+	}
+	t.port = binary.BigEndian.Uint16(raw[size:])
+	if kind == 3 {
+		asked = string(raw[:size])
+		t.host, err = parseHost(asked)
+		asked += ":" + strconv.Itoa(int(t.port))
+	} else {
+		addr, _ := netip.AddrFromSlice(raw[:size])
+		t.host = host{addr: addr.Unmap()}
+		asked = t.String()
+	}
+	if err == nil && t.port == 0 {
+		err = errors.New("port 0 is none")
+	}
+	return asked, t, err
+}
+
+func socksCode(err error) byte {
+	var r *refusal
+	switch {
+	case errors.As(err, &r):
+		return socksNotAllowed
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return socksRefused
+	case errors.Is(err, syscall.ENETUNREACH):
+		return socksNoNetwork
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, context.DeadlineExceeded), unknown(err):
+		return socksNoHost
+	}
+	return socksFailed
+}
+
+// socks4 answers a client of the version before, which has no names: request rejected.
+func socks4(client side) {
+	client.Write([]byte{0, 0x5b, 0, 0, 0, 0, 0, 0})
+	hangUp(client, client.in)
+}

@@ -1,0 +1,219 @@
+package outlet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// In these tests time is made up, and so are the connections.
+
+// pipes is a listener whose connections are pipes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if conn, ok := <-p; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return nil }
+
+// dial connects to the listener and says something.
+func (p pipes) dial(text string) net.Conn {
+	here, there := net.Pipe()
+	p <- there
+	if text != "" {
+		io.WriteString(here, text)
+	}
+	return here
+}
+
+// ends waits for the end of a connection, and says how long that took.
+func ends(t *testing.T, conn net.Conn) (said string, after time.Duration) {
+	t.Helper()
+	start := time.Now()
+	data, err := io.ReadAll(conn)
+	if err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
+	}
+	return string(data), time.Since(start)
+}
+
+func TestWhoTakesTooLongToAskIsCutOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := make(pipes)
+		done := make(chan error)
+		go func() { done <- (&Proxy{}).Serve(context.Background(), l) }()
+		for begun, want := range map[string]int{
+			"":                                     0,
+			"G":                                    408,
+			"GET http://a.example/ HTTP/1.1\r\nA:": 408,
+			"\x05":                                 0,
+			"\x05\x02\x00":                         0,
+		} {
+			said, after := ends(t, l.dial(begun))
+			if status(said) != want || after != defaults.HeadTime {
+				t.Errorf("%q: %q after %s", begun, said, after)
+			}
+		}
+		// One byte now and then does not help.
+		conn := l.dial("GET http://a.example/")
+		start := time.Now()
+		go io.Copy(io.Discard, conn)
+		for {
+			time.Sleep(time.Second)
+			if _, err := io.WriteString(conn, "a"); err != nil {
+				break
+			}
+		}
+		if took := time.Since(start); took > defaults.HeadTime+lingering+time.Second {
+			t.Errorf("drop by drop it took %s", took)
+		}
+		close(l)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What moves is not idle, however long it takes altogether.
+func TestOnlyWhatIsSilentIsCutOff(t *testing.T) {
+	t.Parallel()
+	for _, request := range []string{"CONNECT a.example:80 HTTP/1.1\r\n\r\n", "GET http://a.example/ HTTP/1.1\r\n\r\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := make(pipes)
+			here, there := net.Pipe()
+			p := &Proxy{
+				Rules: rules(t, "a.example"),
+				Resolve: func(context.Context, string) ([]netip.Addr, error) {
+					return []netip.Addr{netip.MustParseAddr("8.8.8.8")}, nil
+				},
+				Dial: func(context.Context, netip.AddrPort) (net.Conn, error) { return there, nil },
+				own:  func() ([]netip.Addr, error) { return nil, nil },
+			}
+			done := make(chan error)
+			go func() { done <- p.Serve(context.Background(), l) }()
+			conn := l.dial(request)
+			in := bufio.NewReader(conn)
+			if request[0] == 'G' {
+				if _, err := readHead(bufio.NewReader(here), 1000); err != nil {
+					t.Fatal(err)
+				}
+				go io.WriteString(here, "HTTP/1.1 200 OK\r\n\r\n")
+			}
+			if _, err := readHead(in, 1000); err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				time.Sleep(defaults.Idle - time.Second)
+				go io.WriteString(here, ".")
+				if c, err := in.ReadByte(); err != nil || c != '.' {
+					t.Fatalf("%q, %v", c, err)
+				}
+			}
+			start := time.Now()
+			if c, err := in.ReadByte(); err == nil || time.Since(start) != defaults.Idle {
+				t.Errorf("%q: silence ended after %s with %q, %v", request, time.Since(start), c, err)
+			}
+			if _, err := here.Read(make([]byte, 1)); err == nil {
+				t.Errorf("%q: the server is not cut off", request)
+			}
+			close(l)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAServerThatNeverAnswersIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, a := net.Pipe()
+		server, b := net.Pipe()
+		go io.Copy(io.Discard, server)
+		s := &serving{limits: defaults}
+		in := bufio.NewReader(a)
+		go s.exchange(t.Context(), side{a, in}, in, b, request{method: "GET", path: "/", version: "HTTP/1.1", target: at(t, "a.example:80")})
+		if said, after := ends(t, client); status(said) != 502 || after != defaults.Idle {
+			t.Errorf("%q after %s", said, after)
+		}
+	})
+}
+
+// halfway is a connection that can be told that nothing more comes.
+type halfway struct{ net.Conn }
+
+func (halfway) CloseWrite() error { return nil }
+
+func TestAServerThatDoesNotMindThatItsClientHasGoneIsCutOffSooner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, a := net.Pipe()
+		server, b := net.Pipe()
+		client.Close()
+		start := time.Now()
+		go relay(context.Background(), side{halfway{a}, a}, side{halfway{b}, b}, 0)
+		if _, err := server.Read(make([]byte, 1)); err == nil || time.Since(start) != afterEnd {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+	})
+}
+
+func TestServingEndsWhenTheLastHandlerHas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := make(pipes)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			done <- serve(ctx, l, 9, func(ctx context.Context, _ net.Conn) {
+				<-ctx.Done()
+				time.Sleep(time.Hour)
+			})
+		}()
+		l.dial("")
+		synctest.Wait()
+		start := time.Now()
+		cancel()
+		close(l)
+		if err := <-done; err != nil || time.Since(start) != time.Hour {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+	})
+}
+
+func TestAnAddressThatDoesNotAnswerLeavesTimeForTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &serving{
+			rules: rules(t, "a.example"), limits: defaults,
+			resolve: func(context.Context, string) ([]netip.Addr, error) {
+				return []netip.Addr{netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("8.8.4.4")}, nil
+			},
+			dial: func(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
+				if addr.Addr() == netip.MustParseAddr("8.8.8.8") {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				_, there := net.Pipe()
+				return there, nil
+			},
+			own: func() ([]netip.Addr, error) { return nil, nil },
+		}
+		start := time.Now()
+		if _, err := s.reach(t.Context(), at(t, "a.example:443")); err != nil || time.Since(start) != defaults.Dial/2 {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+	})
+}

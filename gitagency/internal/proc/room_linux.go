@@ -1,0 +1,365 @@
+package proc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Room is a set of namespaces with walls around them, in which several programs run at the same time: they
+// see each other and what each of them does, and everything outside only as the walls let them. Process 1
+// in it, the keeper, lives for as long as somebody has the room open. It is found by its label alone: no
+// file and no name leads to it.
+type Room struct {
+	Plan   []byte // of the walls that stand
+	Opened bool   // by us: nobody else was there
+
+	conn   *net.UnixConn
+	keeper int // a descriptor of its process
+}
+
+// request is what is asked of a keeper, with descriptors beside it.
+type request struct {
+	Walls  []byte `json:"walls,omitempty"` // the first that it hears
+	Run    bool   `json:"run,omitempty"`   // with: control, directory, three streams, and what is to be held
+	Listen string `json:"listen,omitempty"`
+	Dial   string `json:"dial,omitempty"`
+	Leave  bool   `json:"leave,omitempty"`
+}
+
+// reply is the keeper's answer to all of these but Run, whose answers come by its control.
+type reply struct {
+	Refused string `json:"refused,omitempty"`
+	Plan    []byte `json:"plan,omitempty"`
+	Last    bool   `json:"last,omitempty"` // to Leave: nobody else is there, and the room ends
+}
+
+// doorFD is where a keeper has the end of a connection that those who join it take from it. Whoever may
+// trace the keeper may; nobody in the room may.
+const doorFD = 200
+
+// patienceWithKeepers: one does little, and that at once, unless the machine is very busy.
+const patienceWithKeepers = 30 * time.Second
+
+// Open makes a room and goes into it. The caller sees to it that nobody else does so under the same label;
+// what it holds for that, the keeper keeps open. A *WallError says what could not be built.
+func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (_ *Room, err error) {
+	ours, theirs, err := conversation()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = ours.Close()
+		}
+	}()
+	cmd := &exec.Cmd{
+		Path: self(), Args: []string{supervisorName, label, roleKeeper}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
+		ExtraFiles: append([]*os.File{theirs}, hold...), SysProcAttr: w.namespaces(),
+	}
+	err = cmd.Start()
+	_ = theirs.Close()
+	if err != nil {
+		return nil, &WallError{fmt.Errorf("namespaces: %w", err)}
+	}
+	r := &Room{Plan: w.Plan, Opened: true, conn: ours}
+	r.keeper, err = unix.PidfdOpen(cmd.Process.Pid, 0)
+	go func() { _ = cmd.Wait() }() // whenever that may be; how it exits says nothing
+	if err != nil {
+		return nil, &WallError{os.NewSyscallError("pidfd_open", err)}
+	}
+	if err := r.ask(ctx, request{Walls: w.Plan}); err != nil {
+		r.ended(patienceWithKeepers)
+		return nil, errors.Join(err, unix.Close(r.keeper))
+	}
+	return r, nil
+}
+
+// namespaces are those of a room. Everybody stays who they are in it. The powers are those of the namespaces
+// alone, and the keeper's; no program gets them.
+func (w Walls) namespaces() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{
+		Setsid:      true,
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE},
+	}
+	if os.Geteuid() == 0 { // who may name everybody there is: else their files would look like nobody's
+		attr.UidMappings = identities("/proc/self/uid_map", attr.UidMappings)
+		attr.GidMappings = identities("/proc/self/gid_map", attr.GidMappings)
+		attr.GidMappingsEnableSetgroups = true
+	}
+	if w.Network {
+		attr.Cloneflags |= unix.CLONE_NEWNET
+	}
+	return attr
+}
+
+// identities maps everybody who exists in our own namespace to themselves.
+func identities(file string, otherwise []syscall.SysProcIDMap) (all []syscall.SysProcIDMap) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return otherwise
+	}
+	for line := range strings.Lines(string(data)) {
+		var first, outside, count int
+		if _, err := fmt.Sscan(line, &first, &outside, &count); err != nil {
+			return otherwise
+		}
+		all = append(all, syscall.SysProcIDMap{ContainerID: first, HostID: first, Size: count})
+	}
+	return all
+}
+
+// Join goes into the room that is open under a label. ErrNoRoom is also one that is just being closed.
+func Join(ctx context.Context, label string) (*Room, error) {
+	for _, pid := range Supervisors(label) {
+		if r, err := join(ctx, pid); err == nil || context.Cause(ctx) != nil {
+			return r, err
+		}
+	}
+	return nil, ErrNoRoom
+}
+
+func join(ctx context.Context, pid int) (_ *Room, err error) {
+	keeper, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("pidfd_open", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unix.Close(keeper))
+		}
+	}()
+	fd, err := unix.PidfdGetfd(keeper, doorFD, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("pidfd_getfd", err)
+	}
+	door, err := asConn(os.NewFile(uintptr(fd), "door"))
+	if err != nil {
+		return nil, err
+	}
+	defer door.Close()
+	ours, theirs, err := conversation()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = ours.Close()
+		}
+	}()
+	err = send(door, request{}, theirs)
+	_ = theirs.Close()
+	if err != nil {
+		return nil, err
+	}
+	r := &Room{conn: ours, keeper: keeper}
+	return r, r.ask(ctx, request{})
+}
+
+// ask begins the conversation with the keeper, which tells what walls there are.
+func (r *Room) ask(ctx context.Context, first request) error {
+	defer context.AfterFunc(ctx, func() { _ = r.conn.SetDeadline(time.Now()) })()
+	if err := send(r.conn, first); err != nil && !errors.Is(err, syscall.EPIPE) {
+		return &WallError{err}
+	}
+	var answer reply
+	_, err := receive(r.conn, &answer)
+	switch {
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return &WallError{fmt.Errorf("the keeper did not begin: %w", err)}
+	case answer.Refused != "":
+		return &WallError{errors.New(answer.Refused)}
+	}
+	r.Plan = answer.Plan
+	return nil
+}
+
+// Run runs a task in the room, as Task.Run does outside of one.
+func (r *Room) Run(ctx context.Context, t Task) (Ending, error) {
+	t.room = r
+	return t.Run(ctx)
+}
+
+func (r *Room) handOver(files []*os.File) error { return send(r.conn, request{Run: true}, files...) }
+
+// Listen listens on the network of the room. Everybody who has the room open and asks for the same address
+// gets the same.
+func (r *Room) Listen(ctx context.Context, address string) (net.Listener, error) {
+	f, err := r.connect(ctx, request{Listen: address})
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return net.FileListener(f)
+}
+
+// Dial connects to something that listens in the room.
+func (r *Room) Dial(ctx context.Context, address string) (net.Conn, error) {
+	f, err := r.connect(ctx, request{Dial: address})
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+// connect asks for something that comes as a descriptor, on a connection of its own.
+func (r *Room) connect(ctx context.Context, what request) (*os.File, error) {
+	ours, theirs, err := conversation()
+	if err != nil {
+		return nil, err
+	}
+	defer ours.Close()
+	err = send(r.conn, what, theirs)
+	_ = theirs.Close()
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { _ = ours.SetDeadline(time.Now()) })()
+	var answer reply
+	files, err := receive(ours, &answer)
+	switch {
+	case context.Cause(ctx) != nil:
+		err = context.Cause(ctx)
+	case err != nil:
+		err = fmt.Errorf("the keeper of the room: %w", err)
+	case answer.Refused != "":
+		err = errors.New(answer.Refused)
+	case len(files) != 1:
+		err = errors.New("the keeper of the room sent nothing")
+	}
+	if err != nil {
+		closeAll(files)
+		return nil, err
+	}
+	return os.NewFile(uintptr(files[0]), "received"), nil
+}
+
+// Close leaves the room. When nobody else is there, nothing of it is left when Close returns.
+func (r *Room) Close() error {
+	_ = r.conn.SetDeadline(time.Now().Add(patienceWithKeepers))
+	err := send(r.conn, request{Leave: true})
+	var answer reply
+	if err == nil {
+		_, err = receive(r.conn, &answer)
+	}
+	closeErr := r.conn.Close()
+	if (answer.Last || err != nil) && !r.ended(patienceWithKeepers) {
+		closeErr = errors.Join(closeErr, errors.New("the keeper of the room does not end"), err)
+	}
+	return errors.Join(closeErr, unix.Close(r.keeper))
+}
+
+// ended reports whether the keeper is gone, and with it everything in the room, or will be in time.
+func (r *Room) ended(within time.Duration) bool {
+	for end := time.Now().Add(within); ; {
+		left := max(time.Until(end), 0)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(r.keeper), Events: unix.POLLIN}}, int(left.Milliseconds()))
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && n > 0
+		}
+	}
+}
+
+// conversation is a connection on which whole messages go, with descriptors: our end, and one to hand over.
+func conversation() (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs = os.NewFile(uintptr(fds[1]), "room")
+	if ours, err = asConn(os.NewFile(uintptr(fds[0]), "room")); err != nil {
+		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	return ours, theirs, nil
+}
+
+// asConn makes a connection of a descriptor, which it closes.
+func asConn(f *os.File) (*net.UnixConn, error) {
+	conn, err := net.FileConn(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(errors.New("not a local connection"), conn.Close())
+	}
+	return unix, nil
+}
+
+// The most that one message holds.
+const (
+	maxMessage = 128 << 10
+	maxFiles   = 32
+)
+
+// send writes one message, with descriptors.
+func send(to *net.UnixConn, message any, files ...*os.File) error {
+	data, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd()) // which also makes a pipe one that is waited for, as programs expect
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err = to.WriteMsgUnix(data, rights, nil)
+	return err
+}
+
+// receive reads one message, with the descriptors that came with it.
+func receive(from *net.UnixConn, message any) ([]int, error) {
+	data, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*maxFiles))
+	n, m, flags, _, err := from.ReadMsgUnix(data, rights)
+	if err != nil {
+		return nil, err
+	}
+	files, err := filesIn(rights[:m])
+	switch {
+	case err != nil:
+	case n == 0:
+		err = errors.New("the connection has ended")
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		err = errors.New("the message is too long")
+	default:
+		err = json.Unmarshal(data[:n], message)
+	}
+	if err != nil {
+		closeAll(files)
+		return nil, err
+	}
+	return files, nil
+}
+
+func filesIn(rights []byte) (fds []int, err error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	for _, m := range messages {
+		some, parseErr := unix.ParseUnixRights(&m)
+		fds, err = append(fds, some...), errors.Join(err, parseErr)
+	}
+	return fds, err
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}

@@ -1,0 +1,274 @@
+package proc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// room opens one that ends with the test, and says by what label it is found.
+func room(t *testing.T) (*Room, string) {
+	t.Helper()
+	label := t.TempDir()
+	held, err := os.Open(label)
+	must(t, err)
+	defer held.Close()
+	r, err := Walls{Plan: []byte(planNothing)}.Open(t.Context(), label, held)
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, r.Close())
+		if left := Supervisors(label); len(left) > 0 {
+			t.Errorf("the keeper is left: %v", left)
+		}
+	})
+	return r, label
+}
+
+// occupy runs a program in the seat of a room until the end of the test, when it must still be there.
+func occupy(t *testing.T, label string) *Room {
+	t.Helper()
+	r, err := Join(t.Context(), label)
+	must(t, err)
+	program := begin(t, r, "echo here; read line; echo $line")
+	t.Cleanup(func() {
+		program.say("gone")
+		if ending, err := program.end(); err != nil || ending.Exit != 0 || !strings.HasSuffix(program.output(), "gone\n") {
+			t.Errorf("what ran beside ended with %+v, %v and said %q", ending, err, program.output())
+		}
+		must(t, r.Close())
+	})
+	return r
+}
+
+// player is a program that runs in a room, and can be talked to.
+type player struct {
+	t      *testing.T
+	stdin  *os.File
+	stdout *bufio.Reader
+	said   bytes.Buffer
+	done   chan struct{}
+	ending Ending
+	err    error
+}
+
+// begin starts a shell script in a room and returns when it has said a line.
+func begin(t *testing.T, r *Room, script string) *player {
+	t.Helper()
+	dir, err := os.Open(t.TempDir())
+	must(t, err)
+	in, stdin, err := os.Pipe()
+	must(t, err)
+	out, stdout, err := os.Pipe()
+	must(t, err)
+	p := &player{t: t, stdin: stdin, stdout: bufio.NewReader(out), done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.ending, p.err = r.Run(context.WithoutCancel(t.Context()), Task{
+			Argv: []string{"sh", "-c", script}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
+			Stdin: in, Stdout: stdout, Grace: time.Second,
+		})
+		for _, f := range []io.Closer{dir, in, stdout} {
+			_ = f.Close()
+		}
+	}()
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		<-p.done
+		t.Fatalf("it said %q: %v; %+v, %v", line, err, p.ending, p.err)
+	}
+	p.said.WriteString(line)
+	return p
+}
+
+func (p *player) say(line string) {
+	p.t.Helper()
+	_, err := p.stdin.WriteString(line + "\n")
+	must(p.t, err)
+}
+
+func (p *player) end() (Ending, error) {
+	<-p.done
+	_, _ = p.said.ReadFrom(p.stdout)
+	_ = p.stdin.Close()
+	return p.ending, p.err
+}
+
+func (p *player) output() string { return p.said.String() }
+
+func TestProgramsInARoomSeeEachOtherAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	r, label := room(t)
+	first := begin(t, r, "echo $$; read line")
+	second, err := Join(t.Context(), label)
+	must(t, err)
+	defer second.Close()
+	p := begin(t, second, "echo $PPID; kill -0 "+strings.TrimSpace(first.output())+" && echo there; ls -d /proc/[0-9]* | wc -l; ls -l /proc/1/ns/mnt /proc/self/ns/mnt 2>/dev/null | sed 's/.*-> //' | uniq | wc -l")
+	if ending, err := p.end(); err != nil || ending.Exit != 0 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	if out := p.output(); !strings.Contains(out, "\nthere\n") {
+		t.Errorf("got %q", out)
+	}
+	first.say("")
+	if ending, err := first.end(); err != nil || ending.Exit != 0 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	if second.Opened || !r.Opened || string(second.Plan) != planNothing {
+		t.Errorf("got %v %v %q", second.Opened, r.Opened, second.Plan)
+	}
+}
+
+func TestTheFirstToEndTakesOnlyItsOwnWithIt(t *testing.T) {
+	t.Parallel()
+	r, label := room(t)
+	first := begin(t, r, daemons+"echo up; read line; exit 3")
+	joined, err := Join(t.Context(), label)
+	must(t, err)
+	second := begin(t, joined, "sleep 1000 & echo $!; read line; kill $! && echo was there")
+	first.say("")
+	if ending, err := first.end(); err != nil || ending.Exit != 3 || ending.Leftovers == 0 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	third := begin(t, r, "echo in the seat again; ps -e >/dev/null 2>&1; exit 4")
+	if ending, err := third.end(); err != nil || ending.Exit != 4 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	second.say("")
+	if ending, err := second.end(); err != nil || ending.Exit != 0 || !strings.Contains(second.output(), "was there") {
+		t.Errorf("got %+v, %v, %q", ending, err, second.output())
+	}
+	must(t, joined.Close())
+}
+
+// Whoever opened it may be killed: who is still there goes on.
+func TestARoomEndsWithTheLastWhoIsThere(t *testing.T) {
+	t.Parallel()
+	label := t.TempDir()
+	held, err := os.Open(label)
+	must(t, err)
+	r, err := Walls{Plan: []byte(planNothing)}.Open(t.Context(), label, held)
+	must(t, err)
+	must(t, held.Close())
+	joined, err := Join(t.Context(), label)
+	must(t, err)
+	must(t, r.conn.Close()) // as the kernel does for one that was killed
+	p := begin(t, joined, "echo alone; exit 0")
+	if ending, err := p.end(); err != nil || ending.Exit != 0 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	must(t, joined.Close())
+	if left := Supervisors(label); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if _, err := Join(t.Context(), label); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhoWantsARoomEmptyEndsEverybodyInIt(t *testing.T) {
+	t.Parallel()
+	label := t.TempDir()
+	held, err := os.Open(label)
+	must(t, err)
+	defer held.Close()
+	r, err := Walls{Plan: []byte(planNothing)}.Open(t.Context(), label, held)
+	must(t, err)
+	first := begin(t, r, "trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done")
+	joined, err := Join(t.Context(), label)
+	must(t, err)
+	second := begin(t, joined, "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done")
+	keepers := Supervisors(label)
+	if len(keepers) != 1 {
+		t.Fatalf("got %v", keepers)
+	}
+	must(t, Stop(keepers[0]))
+	for exit, p := range map[int]*player{5: first, 6: second} {
+		if ending, err := p.end(); err != nil || ending.Exit != exit || !ending.Stopped {
+			t.Errorf("got %+v, %v", ending, err)
+		}
+	}
+	must(t, r.Close())
+	must(t, joined.Close())
+}
+
+func TestAKeeperThatIsKilledTakesEverythingWithIt(t *testing.T) {
+	t.Parallel()
+	label := t.TempDir()
+	held, err := os.Open(label)
+	must(t, err)
+	defer held.Close()
+	r, err := Walls{Plan: []byte(planNothing)}.Open(t.Context(), label, held)
+	must(t, err)
+	p := begin(t, r, daemons+"echo up; sleep 1000")
+	must(t, syscall.Kill(Supervisors(label)[0], syscall.SIGKILL))
+	if ending, err := p.end(); err != nil || ending.Signal != syscall.SIGKILL {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	if _, err := p.stdout.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("somebody is left: %v", err)
+	}
+	must(t, r.Close())
+}
+
+func TestAWallThatCannotBeBuiltStopsTheCommand(t *testing.T) {
+	t.Parallel()
+	ran := filepath.Join(t.TempDir(), "ran")
+	for plan, want := range map[string]string{planNoRaise: "the wall fell over", planNoShut: "the wall has a hole"} {
+		label := t.TempDir()
+		held, err := os.Open(label)
+		must(t, err)
+		defer held.Close()
+		r, err := Walls{Plan: []byte(plan)}.Open(t.Context(), label, held)
+		var wall *WallError
+		if plan == planNoRaise {
+			if !errors.As(err, &wall) || wall.Error() != want {
+				t.Errorf("got %v", err)
+			}
+			continue
+		}
+		must(t, err)
+		_, err = r.Run(t.Context(), Task{Argv: []string{"touch", ran}, Dir: held, Env: []string{"PATH=" + os.Getenv("PATH")}})
+		var not *NotStartedError
+		if !errors.As(err, &not) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v", err)
+		}
+		must(t, r.Close())
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("it ran")
+	}
+}
+
+func TestWhatListensInARoomIsReachedFromOutsideByWhoeverHasItOpen(t *testing.T) {
+	t.Parallel()
+	label := t.TempDir()
+	held, err := os.Open(label)
+	must(t, err)
+	defer held.Close()
+	r, err := Walls{Plan: []byte(planNothing), Network: true}.Open(t.Context(), label, held)
+	must(t, err)
+	defer r.Close()
+	if conn, err := r.Dial(t.Context(), "127.0.0.1:3128"); err == nil || !strings.Contains(err.Error(), "unreachable") { // its network is not even up
+		t.Errorf("got %v, %v", conn, err)
+	}
+	l, err := r.Listen(t.Context(), "127.0.0.1:3128")
+	must(t, err)
+	defer l.Close()
+	joined, err := Join(t.Context(), label)
+	must(t, err)
+	defer joined.Close()
+	again, err := joined.Listen(t.Context(), "127.0.0.1:3128")
+	must(t, err)
+	defer again.Close()
+	if l.Addr().String() != again.Addr().String() {
+		t.Errorf("got %v and %v", l.Addr(), again.Addr())
+	}
+}

@@ -1,0 +1,325 @@
+package gitagency
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+// policyLab is a home with some directories, files (without a slash) and links ("name -> target") in it.
+func policyLab(t *testing.T, names ...string) (home string, env []string) {
+	t.Helper()
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		link, target, isLink := strings.Cut(name, " -> ")
+		path := filepath.Join(home, link)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		switch {
+		case err != nil:
+		case isLink:
+			err = os.Symlink(target, path)
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(path, 0o755)
+		default:
+			err = os.WriteFile(path, nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return home, []string{"HOME=" + home, "PATH=/usr/bin:/bin"}
+}
+
+// settingsOf takes keys and values in turn.
+func settingsOf(words ...string) git.Config {
+	config := git.Config{}
+	for i := 0; i < len(words); i += 2 {
+		key := canonical(words[i])
+		config[key] = append(config[key], git.Setting{Value: words[i+1], Scope: "global", Origin: "file:conf"})
+	}
+	return config
+}
+
+func TestAPolicyIsWhatAllScopesSay(t *testing.T) {
+	t.Parallel()
+	home, env := policyLab(t, "a/", "b/", "c/", "link -> a", "deep/file")
+	config := settingsOf(
+		"agency.sandbox.read", "~/a", "agency.sandbox.read", home+"/deep/file", "agency.sandbox.read", "~/gone",
+		"agency.sandbox.write", "~/b/", "agency.sandbox.write", "private:~/c", "agency.sandbox.write", "private:~/link",
+		"agency.sandbox.hide", "~/forgotten", "agency.sandbox.hide", "", "agency.sandbox.hide", "~/deep/../b",
+		"agency.sandbox.env", "MY_TOKEN", "agency.sandbox.env", "ACME_*",
+	)
+	p, err := readPolicy(config, env, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ got, want []string }{
+		"read":    {p.Read, []string{home + "/a", home + "/deep/file"}},
+		"write":   {p.Write, []string{home + "/b"}},
+		"private": {p.Private, []string{home + "/c", home + "/a"}},
+		"hide":    {p.Hide, []string{home + "/b"}},
+		"env":     {p.env, []string{"MY_TOKEN", "ACME_*"}},
+		"path":    {p.path, []string{"/usr/bin", "/bin"}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("%s is %q, want %q", name, c.got, c.want)
+		}
+	}
+}
+
+func TestAPolicyThatMeansNothingIsRefusedWithItsFile(t *testing.T) {
+	t.Parallel()
+	home, env := policyLab(t, "shared/", "shared/out -> ../.ssh", "shared/in -> there", "shared/there/", ".ssh/id", "around -> shared")
+	for name, c := range map[string]struct {
+		config []string
+		want   string
+	}{
+		"a relative path to read":       {[]string{readKey, "a"}, `invalid agency.sandbox.read (file:conf) "a": want an absolute path, or one that begins with ~/`},
+		"a relative path to hide":       {[]string{hideKey, "./a"}, `invalid agency.sandbox.hide (file:conf) "./a"`},
+		"a relative path to write":      {[]string{writeKey, "../a"}, `invalid agency.sandbox.write (file:conf) "../a": want an absolute path, or one that begins with ~/; after private:`},
+		"a relative private one":        {[]string{writeKey, "private:a"}, `"private:a": want an absolute path`},
+		"private without a path":        {[]string{writeKey, "private:"}, `"private:": want an absolute path`},
+		"private to read":               {[]string{readKey, "private:/tmp"}, `"private:/tmp": want an absolute path`},
+		"nobody's home":                 {[]string{readKey, "~nobody-of-that-name/x"}, "want an absolute path"},
+		"a key without a value":         {[]string{writeKey, "true"}, "want an absolute path"},
+		"to write what is not there":    {[]string{writeKey, "~/gone"}, `"~/gone": want something that exists`},
+		"to write it privately":         {[]string{writeKey, "private:~/gone"}, `"private:~/gone": want something that exists`},
+		"every variable":                {[]string{envKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
+		"a variable with a value":       {[]string{envKey, "A=b"}, `"A=b": want the name of a variable`},
+		"a star in the middle":          {[]string{envKey, "A*B"}, "want the name of a variable"},
+		"to read through what is open":  {[]string{writeKey, "~/shared", readKey, "~/shared/out"}, `invalid agency.sandbox.read (file:conf) "~/shared/out": want a path that commands in sandboxes cannot lead elsewhere`},
+		"to write through what is open": {[]string{writeKey, "~/shared", writeKey, "~/shared/out/id"}, "cannot lead elsewhere"},
+		"by another name of it":         {[]string{writeKey, "~/shared", writeKey, "private:~/around/out"}, "cannot lead elsewhere"},
+	} {
+		_, err := readPolicy(settingsOf(c.config...), env, nil)
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+	p, err := readPolicy(settingsOf(writeKey, "~/shared", readKey, "~/shared/in"), env, nil)
+	if err != nil || !slices.Equal(p.Read, []string{home + "/shared/there"}) {
+		t.Errorf("a link that stays inside: %q %v", p.Read, err)
+	}
+}
+
+func TestSecretsAreThoseOfEveryHomeAndWhereVariablesSay(t *testing.T) {
+	t.Parallel()
+	home, env := policyLab(t)
+	env = append(env, "XDG_CONFIG_HOME=/conf", "GNUPGHOME=/keys", "KUBECONFIG=/k1:/k2:rel", "DOCKER_CONFIG=/dock", "CARGO_HOME=/cargo", "XDG_CACHE_HOME=relative")
+	p, err := readPolicy(git.Config{}, env, []string{"/root", "", "relative"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		home + "/.ssh", home + "/.aws", home + "/.gnupg", home + "/.netrc", home + "/.git-credentials", home + "/.config/git/credentials",
+		home + "/.config/gcloud", home + "/.azure", home + "/.kube", home + "/.docker/config.json", home + "/.docker/run", home + "/.config/gh", home + "/.config/hub",
+		home + "/.config/op", home + "/.password-store", home + "/.npmrc", home + "/.pypirc", home + "/.cargo/credentials", home + "/.cargo/credentials.toml",
+		home + "/.terraform.d/credentials.tfrc.json", home + "/.config/rclone", home + "/.mozilla", home + "/.config/google-chrome", home + "/.local/share/keyrings",
+		home + "/.bash_history", home + "/.zsh_history", home + "/.python_history", home + "/.node_repl_history", home + "/.psql_history", home + "/.vault-token",
+		home + "/.config/containers/auth.json", "/root/.ssh", "/root/.aws", "/etc/shadow",
+		"/conf/gh", "/conf/git/credentials", "/keys", "/k1", "/k2", "/dock/config.json", "/cargo/credentials.toml",
+	} {
+		if !slices.Contains(p.Secrets, want) {
+			t.Errorf("%s is not hidden", want)
+		}
+	}
+	for _, path := range p.Secrets {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+			t.Errorf("secret %q", path)
+		}
+	}
+	for _, seen := range []string{home + "/.gitconfig", home + "/.config/git/config", home + "/.claude", home + "/.bashrc", home, "/dock", "/cargo"} {
+		if slices.Contains(p.Secrets, seen) {
+			t.Errorf("%s is hidden", seen)
+		}
+	}
+}
+
+func TestTheSocketsOfAgentsAreFoundInAnyNotation(t *testing.T) {
+	t.Parallel()
+	got := agentSockets([]string{
+		"SSH_AUTH_SOCK=/a/agent.1", "GPG_AGENT_INFO=/b/S.gpg-agent:123:1", "DBUS_SESSION_BUS_ADDRESS=unix:path=/c/bus,guid=0f;unix:abstract=/d/x",
+		"DOCKER_HOST=unix:///e/docker.sock", "TMUX=/f/tmux-0/default,12,0", "DISPLAY=:0", "WAYLAND_DISPLAY=wayland-0", "CONTAINER_HOST=tcp://h:1",
+	})
+	for i, want := range []string{"/a/agent.1", "/b/S.gpg-agent", "/c/bus", "/d/x", "/e/docker.sock"} {
+		if i >= len(got) || got[i] != want {
+			t.Fatalf("got %q, want %s next", got, want)
+		}
+	}
+	if !slices.Contains(got, "/f/tmux-0/default") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestCachesAreWhereVariablesSay(t *testing.T) {
+	t.Parallel()
+	home, env := policyLab(t, "real/npm/", ".npm -> real/npm", ".cache/", ".cargo/registry/")
+	env = append(env, "GOPATH=/go1:/go2", "GOMODCACHE=/mod", "UV_CACHE_DIR=rel")
+	p, err := readPolicy(git.Config{}, env, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{home + "/.cache", home + "/real/npm", home + "/.cargo/registry", home + "/.cargo/git", "/go1/pkg", "/go2/pkg", "/mod", home + "/.m2/repository"} {
+		if !slices.Contains(p.Caches, want) {
+			t.Errorf("%s is no cache: %q", want, p.Caches)
+		}
+	}
+	if slices.Contains(p.Caches, home+"/go/pkg") {
+		t.Error("GOPATH is elsewhere")
+	}
+}
+
+func TestNoProfileAndNoAgentGoesByTheNameOfThePolicy(t *testing.T) {
+	t.Parallel()
+	repo := newLab(t, Options{}, "agency.sandbox.read", "/usr", "agency.sandbox.changeset", "worktree", "agency.fast.changeset", "worktree").repo
+	repo.git.Config["agency.sandbox.command"] = []git.Setting{{Value: "x", Scope: "global"}}
+	if got := repo.Profiles(); !slices.Equal(got, []string{"fast"}) {
+		t.Errorf("profiles %q", got)
+	}
+	if _, err := repo.choosePrimitives(Primitives{}, "sandbox"); !is[*InvalidError](err) || !strings.Contains(err.Error(), "another name") {
+		t.Error(err)
+	}
+	if got := repo.runnerCommands(); len(got) != 0 {
+		t.Errorf("agents %q", got)
+	}
+	if p, err := repo.policy(); err != nil || !slices.Equal(p.Read, []string{"/usr"}) {
+		t.Errorf("%q %v", p.Read, err)
+	}
+	settings, err := Settings(t.Context(), repo.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range settings {
+		if s.Key == "agency.sandbox.changeset" && s.Problem != "there is no such key" || s.Key == readKey && s.Value != "/usr" {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+func TestEveryValueOfAListIsASetting(t *testing.T) {
+	t.Parallel()
+	home, env := policyLab(t, "repo/")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(home, "conf"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("[agency \"sandbox\"]\n\tread = ~/gone\n\tread =\n\tread = /a\n\tread = b\n\twrite = private:c\n\tenv = A*B\n\tenv = OK_*\n")
+	env = append(env, "PATH="+os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+filepath.Join(home, "conf"))
+	settings, err := Settings(t.Context(), Options{Dir: home, Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range settings {
+		if strings.HasPrefix(s.Key, "agency.sandbox.") {
+			got = append(got, s.Key+"="+s.Value+" "+s.Problem)
+		}
+	}
+	want := []string{
+		"agency.sandbox.read=/a ", "agency.sandbox.read=b want " + wantPath, "agency.sandbox.write=private:c want " + wantGrant,
+		"agency.sandbox.hide=credentials, histories, sockets ", "agency.sandbox.env=A*B want " + wantVariable, "agency.sandbox.env=OK_* ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// The real file system is asked here, and not the one that the planner is tested with.
+func TestAPolicyIsDrawnOnARealHome(t *testing.T) {
+	t.Parallel()
+	home, env := policyLab(t, ".ssh/id", ".npmrc", ".cache/x", "keys/", ".aws -> keys", ".bash_history -> /dev/null",
+		"data/sandboxes/s/tree/.git", "data/sandboxes/s/walls/", "repo/.git/", "shared/", "h -> .")
+	machine := confine.Look()
+	if machine.System != "linux" {
+		t.Skip("skipped: walls are Linux's")
+	}
+	machine.Arch, machine.LandlockABI, machine.NoSeccomp = "amd64", 6, "" // whatever this kernel offers
+	p, err := readPolicy(settingsOf(writeKey, "~/h/shared", readKey, "~/.npmrc"), env, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := confine.Request{
+		Tree: home + "/data/sandboxes/s/tree", GitFile: home + "/data/sandboxes/s/tree/.git", Layers: home + "/data/sandboxes/s/walls",
+		DataDir: home + "/data", GitDir: home + "/repo/.git", Integration: []string{home + "/repo"}, Outputs: "none",
+	}
+	p.draws(&req)
+	plan, err := confine.Draw(req, machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]confine.Sight{
+		"data": confine.Hidden, "data/sandboxes/s/tree/file": confine.Writable, "repo/.git/HEAD": confine.Layered, ".ssh/id": confine.Hidden,
+		"keys": confine.Hidden, ".cache/x": confine.Layered, "shared": confine.Writable,
+	} {
+		if got := plan.At(filepath.Join(home, name)); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	if !plan.Sees(home+"/.npmrc") || !plan.Sees(home+"/repo/file") || plan.Writes(home+"/repo/file") || plan.Writes(home) {
+		t.Errorf("%+v", plan)
+	}
+	if slices.Contains(plan.Hidden, "/dev/null") {
+		t.Error("/dev/null is hidden")
+	}
+	req.Policy.Write = []string{home + "/repo"}
+	if _, err := confine.Draw(req, machine); !is[*confine.RefusedError](err) {
+		t.Errorf("writing the repository: %v", err)
+	}
+}
+
+func TestTreesThatPeopleWorkInAreKnown(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	root := filepath.Dir(l.repo.opts.Dir)
+	l.git("worktree", "add", "-q", "--detach", filepath.Join(root, "linked"))
+	theirs := l.repo.store.WorktreeDir("0123456789abcdef", "20260101000000-0000")
+	if err := os.MkdirAll(theirs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	record := `{"schema_version":"1.0","worktree_id":"20260101000000-0000","name":"theirs","repo_id":"0123456789abcdef","tree_path":"/theirs","created_at":"2026-01-01T00:00:00Z","state":"present"}`
+	if err := os.WriteFile(filepath.Join(theirs, "meta.json"), []byte(record), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own, err := l.repo.Worktree("wt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{own.TreePath, filepath.Join(root, "linked"), l.repo.opts.Dir}
+	slices.Sort(want)
+	if got, err := l.repo.integrationTrees(policy{}); err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q: %v", got, want, err)
+	}
+	want = append(want, "/theirs")
+	slices.Sort(want)
+	if got, err := l.repo.integrationTrees(policy{Policy: confine.Policy{Write: []string{"/x"}}}); err != nil || !slices.Equal(got, want) {
+		t.Errorf("with something to write: got %q, want %q: %v", got, want, err)
+	}
+}
+
+func TestNothingInATreeWithAMarkerIsGranted(t *testing.T) {
+	t.Parallel()
+	home, env := policyLab(t, "a/.agency/INTEGRATION_MARKER", "a/src/", "b/.agency/SANDBOX_MARKER", "c/")
+	for path, refused := range map[string]bool{"a": true, "a/src": true, "b": true, "c": false} {
+		for _, value := range []string{"~/" + path, "private:~/" + path} {
+			_, err := readPolicy(settingsOf(writeKey, value), env, nil)
+			if is[*InvalidError](err) != refused {
+				t.Errorf("%s: %v", value, err)
+			}
+			if refused && !strings.Contains(err.Error(), "outside of "+home+"/"+path[:1]) {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package gitagency
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// door is the only way by which what was done behind walls comes out, and what a person did outside goes in.
+//
+// Behind walls git writes to a layer of the sandbox's own over the git directory. Nothing of that layer is
+// ever given to a git outside: not its configuration, its hooks, its refs, nor its objects. What comes out
+// is where HEAD is, with the objects that it needs, and what is staged. A git behind the same walls says it
+// and packs it; a git outside checks every object of it and moves the branch of the sandbox there; the index
+// is read as data and written anew. From then on the commits, the branch and the index of the sandbox in the
+// real git directory, and the files of its tree, are what everybody reads who comes later.
+type door struct {
+	s     *Sandbox
+	walls walls
+	upper string // the layer
+	state doorState
+}
+
+// doorState is what was the same on both sides when something last went through.
+type doorState struct {
+	Head  string `json:"head"`  // where HEAD was
+	Layer string `json:"layer"` // fingerprint of the layer
+	Real  string `json:"real"`  // fingerprint of what there is of the sandbox in the real git directory
+}
+
+// maxIndex is how large an index may be that comes out.
+const maxIndex = 1 << 29
+
+// door opens the door of a sandbox; it need not have been used before.
+func (s *Sandbox) door(w walls) (*door, error) {
+	d := &door{s: s, walls: w, upper: filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper")}
+	return d, d.load()
+}
+
+func (d *door) statePath() string {
+	return filepath.Join(d.s.repo.store.WallsDir(d.s.repo.ID, d.s.ID), "door.json")
+}
+
+func (d *door) load() error {
+	d.state = doorState{}
+	data, err := durable.ReadFile(d.statePath(), 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &d.state)
+	}
+	return err
+}
+
+func (d *door) save(state doorState) error {
+	data, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(d.statePath(), append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	d.state = state
+	return nil
+}
+
+// pending reports whether something was done behind the walls that has not come out.
+func (d *door) pending() (bool, error) {
+	now, err := d.layer()
+	return now != d.state.Layer, err
+}
+
+// layer is the fingerprint of the layer; empty when there is nothing in it.
+func (d *door) layer() (string, error) {
+	entries, err := os.ReadDir(d.upper)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return git.LayerFingerprint(d.upper, d.s.ID)
+}
+
+// real is a fingerprint of what a person changes by working with git in the tree of the sandbox.
+func (d *door) real() string {
+	admin := d.s.repo.git.AdminDir(d.s.ID)
+	var all strings.Builder
+	for _, path := range []string{
+		filepath.Join(admin, "HEAD"), filepath.Join(admin, "index"),
+		filepath.Join(d.s.repo.CommonDir, sandboxRef(d.s.ID)), filepath.Join(d.s.repo.CommonDir, "packed-refs"),
+	} {
+		fi, err := os.Lstat(path)
+		if err != nil {
+			continue
+		}
+		if filepath.Base(path) == "packed-refs" && !strings.HasSuffix(all.String(), "index\n") {
+			continue // the ref itself says where it is
+		}
+		st, _ := fi.Sys().(*syscall.Stat_t)
+		fmt.Fprintf(&all, "%d %d %d %d %s\n", st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano(), filepath.Base(path))
+	}
+	return all.String()
+}
+
+// in brings what a person has changed outside behind the walls, before a command runs there.
+func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
+	if d.state == (doorState{}) || d.real() == d.state.Real {
+		return nil // before anything was written, the layer shows what is below it
+	}
+	release, err := d.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	real := d.real()
+	found, err := d.s.repo.git.Lookup(ctx, sandboxRef(d.s.ID))
+	if err != nil {
+		return err
+	}
+	tip := found[0].OID
+	if tip != "" && tip != d.state.Head {
+		if err := d.run(ctx, room, dir, scriptMove, nil, io.Discard, tip, d.state.Head); err != nil {
+			return fmt.Errorf("%s was moved outside to %s, and HEAD inside is elsewhere; merge it there: %w", short(sandboxRef(d.s.ID)), tip, err)
+		}
+	}
+	index, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		if err := d.run(ctx, room, dir, scriptIndex, strings.NewReader(string(index)), io.Discard); err != nil {
+			return fmt.Errorf("index: %w", err)
+		}
+	}
+	layer, err := d.layer()
+	if err != nil {
+		return err
+	}
+	return d.save(doorState{Head: tip, Layer: layer, Real: real})
+}
+
+// out brings what was done behind the walls out. What cannot come out stays where it is, and is tried again
+// after the next command.
+func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) error {
+	release, err := d.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := d.load(); err != nil { // somebody else may have been here while we waited
+		return err
+	}
+	layer, err := d.layer()
+	if err != nil || layer == d.state.Layer {
+		return err
+	}
+	repo := d.s.repo.git
+	found, err := repo.Lookup(ctx, sandboxRef(d.s.ID))
+	if err != nil {
+		return err
+	}
+	tip := found[0].OID
+	if tip == "" {
+		return fmt.Errorf("there is no branch %s", short(sandboxRef(d.s.ID)))
+	}
+	staged, at, also := d.staged(git.FormatOf(tip))
+	head, err := d.takeIn(ctx, room, dir, tip, also)
+	if err != nil {
+		return err
+	}
+	if staged != nil && d.onBranch() {
+		if err := repo.WriteIndex(d.s.ID, *staged, at); err != nil {
+			return err
+		}
+	}
+	return d.save(doorState{Head: head, Layer: layer, Real: d.real()})
+}
+
+// lock lets one at a time through the door.
+func (d *door) lock(ctx context.Context) (release func(), err error) {
+	timeout, err := d.s.repo.lockTimeout()
+	if err != nil {
+		return nil, err
+	}
+	held, err := lock.Clear(ctx, filepath.Dir(d.upper), timeout)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = held.Close() }, nil
+}
+
+// onBranch: somebody who has something else checked out in the sandbox has an index of their own.
+func (d *door) onBranch() bool {
+	head, err := durable.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "HEAD"), 1<<16)
+	return err == nil && strings.TrimSpace(string(head)) == "ref: "+sandboxRef(d.s.ID)
+}
+
+// staged is the index behind the walls, and the objects of it that are not staged outside. One that cannot be
+// read, or is none, stays behind.
+func (d *door) staged(format git.ObjectFormat) (*git.Index, time.Time, []string) {
+	file, err := git.LayerFile(d.upper, filepath.Join("worktrees", d.s.ID, "index"), maxIndex)
+	if err != nil || !file.Found {
+		if err != nil {
+			d.s.repo.warn("sandbox %s: what is staged there stays there: %v", d.s.ID, err)
+		}
+		return nil, time.Time{}, nil
+	}
+	index, err := git.ReadIndex(file.Data, format)
+	if err != nil {
+		d.s.repo.warn("sandbox %s: what is staged there stays there: %v", d.s.ID, err)
+		return nil, time.Time{}, nil
+	}
+	var before git.Index
+	if data, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index")); err == nil {
+		before, _ = git.ReadIndex(data, format) // without it, more is asked for
+	}
+	return &index, file.ModTime, index.Missing(before)
+}
+
+// takeIn moves the branch of the sandbox to where HEAD is behind the walls.
+func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip string, also []string) (string, error) {
+	spool, err := os.CreateTemp(filepath.Dir(d.upper), "pack-*")
+	if err != nil {
+		return "", err
+	}
+	defer spool.Close()
+	if err := os.Remove(spool.Name()); err != nil { // nobody else needs its name
+		return "", err
+	}
+	var wants strings.Builder
+	for _, oid := range also {
+		wants.WriteString(oid + "\n")
+	}
+	wants.WriteString("--not\n" + tip + "\n")
+	if d.state.Head != "" && d.state.Head != tip {
+		wants.WriteString(d.state.Head + "\n")
+	}
+	// A person may have moved the branch meanwhile: then only what comes after that may be put in its place.
+	after := ""
+	if d.state.Head != "" && d.state.Head != tip {
+		after = tip
+	}
+	some := ""
+	if len(also) > 0 {
+		some = "yes"
+	}
+	if err := d.run(ctx, room, dir, scriptPack, strings.NewReader(wants.String()), spool, tip, some, after); err != nil {
+		return "", err
+	}
+	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	packed := bufio.NewReader(spool)
+	line, err := packed.ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("git inside said nothing: %w", err)
+	}
+	head := strings.TrimSuffix(line, "\n")
+	if head == tip && len(also) == 0 {
+		return head, nil
+	}
+	repo, unlock, err := d.s.repo.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if record := d.s.repo.store.Invocation(d.s.repo.ID, d.s.ID, nil).Record; ended(record) {
+		return "", &EndedError{ID: d.s.ID, Landing: record.Landing}
+	}
+	return head, repo.TakeIn(ctx, git.Incoming{
+		Pack: packed, Ref: sandboxRef(d.s.ID), New: head, Old: tip, Also: also, Reason: "agency: exec",
+	})
+}
+
+// What git does behind the walls for us. Whatever is configured there, it can harm nobody but itself.
+const (
+	// scriptPack says where HEAD is and then packs what is wanted, unless there is nothing.
+	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD leads to no commit" >&2; exit 1; }
+if test -n "$3" && ! git merge-base --is-ancestor "$3" "$head"; then
+	echo "the branch was moved outside to $3, and HEAD inside is at $head: merge one into the other" >&2; exit 1
+fi
+printf '%s\n' "$head"
+if test "$head" = "$1" && test -z "$2"; then exit 0; fi
+{ printf '%s\n' "$head"; cat; } | git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset -q`
+
+	// scriptMove moves HEAD, and the branch that it stands for.
+	scriptMove = `if test "$(git rev-parse --verify --quiet HEAD)" = "$1"; then exit 0; fi
+git -c core.hooksPath=/dev/null update-ref -m "agency: moved outside" HEAD "$1" "$2"`
+
+	// scriptIndex replaces the index.
+	scriptIndex = `index=$(git rev-parse --git-path index) && cat >"$index.agency" && mv -f "$index.agency" "$index"`
+)
+
+// patienceInside is how long git may take behind the walls, where anything may be configured.
+const patienceInside = time.Minute
+
+// run runs one of the scripts behind the walls.
+func (d *door) run(ctx context.Context, room *proc.Room, dir *os.File, script string, stdin io.Reader, stdout io.Writer, args ...string) error {
+	var stderr capture
+	ending, err := room.Run(ctx, proc.Task{
+		Argv: append([]string{"sh", "-c", script, "sh"}, args...), Dir: dir, Env: d.s.helperEnvironment(d.walls),
+		Stdin: stdin, Stdout: stdout, Stderr: &stderr, Timeout: patienceInside, Grace: time.Second,
+	})
+	if err == nil && ending.Exit != 0 {
+		err = fmt.Errorf("git inside ended with %d", ending.Exit)
+	}
+	if text := strings.TrimSpace(stderr.text()); err != nil && text != "" {
+		err = fmt.Errorf("%s: %w", text, err)
+	}
+	return err
+}

@@ -1,0 +1,374 @@
+package gitagency
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/outlet"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// The isolations that can be built.
+const (
+	isolationNone = "none"
+	isolationOS   = "os"
+)
+
+// hostsPrefix begins outputs that lead to some hosts only.
+const hostsPrefix = "hosts:"
+
+// walls are those of one sandbox, as they were planned for one command.
+type walls struct {
+	plan   confine.Plan
+	policy policy
+	rules  outlet.Rules // with confine.ProxiedOnly
+}
+
+// behindWalls reports whether anything stands around the commands of a sandbox.
+func behindWalls(prims Primitives) bool {
+	return prims.Isolation == isolationOS || prims.Outputs != "open"
+}
+
+// planWalls draws what is to be built around a command.
+func (s *Sandbox) planWalls(prims Primitives) (walls, error) {
+	w := walls{}
+	var err error
+	if hosts, some := strings.CutPrefix(prims.Outputs, hostsPrefix); some {
+		if w.rules, err = outlet.ParseRules(hosts); err != nil {
+			return w, err
+		}
+	}
+	if prims.Isolation == isolationNone {
+		w.plan, err = confine.DrawBare(prims.Outputs)
+		return w, err
+	}
+	if w.policy, err = s.repo.policy(); err != nil {
+		return w, err
+	}
+	integration, err := s.repo.integrationTrees(w.policy)
+	if err != nil {
+		return w, err
+	}
+	req := confine.Request{
+		Tree: s.tree, GitDir: s.repo.CommonDir, GitFile: filepath.Join(s.tree, ".git"),
+		Layers: s.repo.store.WallsDir(s.repo.ID, s.ID), DataDir: s.repo.DataDir,
+		Integration: integration, Keep: s.repo.git.Alternates(), Outputs: prims.Outputs,
+	}
+	w.policy.draws(&req)
+	if w.plan, err = confine.Draw(req, confine.Look()); err != nil {
+		return w, err
+	}
+	w.plan.Volatile = true // what matters is taken out of the layer when a command ends
+	return w, nil
+}
+
+// checkWalls refuses, before anything is created, walls that this machine cannot build: it builds some.
+func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
+	if !behindWalls(prims) {
+		return nil
+	}
+	if hosts, some := strings.CutPrefix(prims.Outputs, hostsPrefix); some {
+		if _, err := outlet.ParseRules(hosts); err != nil {
+			return &InvalidError{What: "outputs", Value: prims.Outputs, Want: err.Error()}
+		}
+	}
+	if _, err := r.policy(); err != nil {
+		return err
+	}
+	bare := prims.Isolation == isolationNone
+	err := confine.Try(ctx, prims.Outputs, bare)
+	switch {
+	case err == nil || context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case bare:
+		return &UnsupportedError{Primitive: "outputs", Value: prims.Outputs, Why: r.whyNot(ctx, err)}
+	}
+	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: r.whyNot(ctx, err) + "; --isolation none does without"}
+}
+
+// whyNot finds the reason why walls cannot be built, where that can be told.
+func (r *Repository) whyNot(ctx context.Context, err error) string {
+	var refused *confine.RefusedError
+	if errors.As(err, &refused) {
+		return refused.Error()
+	}
+	features, probeErr := confine.Probe(ctx, r.opts.Env)
+	for _, f := range features {
+		if f.State == confine.Missing {
+			return f.Name + ": " + f.Detail
+		}
+	}
+	return errors.Join(err, probeErr).Error()
+}
+
+// inside is a room of the sandbox that we are in.
+type inside struct {
+	s     *Sandbox
+	walls walls
+	room  *proc.Room
+	door  *door
+	dir   *os.File // the tree
+	end   func()   // of the way out
+}
+
+// goInside builds the walls, or joins those who are behind them already, and brings what is on one side only
+// to the other. Without all of them nothing is run.
+func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err error) {
+	in := &inside{s: s, end: func() {}}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if closeErr := in.close(); closeErr != nil {
+			err = errors.Join(err, closeErr)
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		} else {
+			err = &SetupError{ID: s.ID, Err: err}
+		}
+	}()
+	if in.walls, err = s.planWalls(site.prims); err != nil {
+		return nil, err
+	}
+	if in.dir, _, err = site.Directory("."); err != nil {
+		return nil, err
+	}
+	if in.room, err = s.room(ctx, in.walls, site.occupied); err != nil {
+		return nil, err
+	}
+	if in.walls.plan.Bare {
+		in.end, err = s.outputs(ctx, in.room, in.walls)
+		return in, err
+	}
+	if in.door, err = s.door(in.walls); err != nil {
+		return nil, err
+	}
+	if in.room.Opened { // else both sides are in use
+		pending, err := in.door.pending()
+		if err != nil {
+			return nil, err
+		}
+		if pending { // what was done before somebody was killed
+			in.takeOut(ctx)
+		}
+		if err := in.door.in(ctx, in.room, in.dir); err != nil {
+			s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", s.ID, err)
+		}
+	}
+	in.end, err = s.outputs(ctx, in.room, in.walls)
+	return in, err
+}
+
+// takeOut brings out what was done inside. What stays there is not lost, and said.
+func (in *inside) takeOut(ctx context.Context) {
+	err := in.door.out(ctx, in.room, in.dir)
+	if err != nil && !is[*EndedError](err) {
+		in.s.repo.warn("sandbox %s: its commits stay inside for now: %v", in.s.ID, err)
+	}
+}
+
+// leave brings out what was done inside, and goes. Who is in a hurry finds it there the next time.
+func (in *inside) leave(ctx context.Context, hurry <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patienceInside)
+	defer cancel()
+	gone := make(chan struct{})
+	defer close(gone)
+	go func() {
+		select {
+		case <-hurry:
+			cancel()
+		case <-gone:
+		}
+	}()
+	if in.door != nil {
+		pending, err := in.door.pending()
+		if err != nil {
+			in.s.repo.warn("sandbox %s: %v", in.s.ID, err)
+		}
+		if pending {
+			in.takeOut(ctx)
+		}
+	}
+	if err := in.close(); err != nil {
+		in.s.repo.warn("sandbox %s: %v", in.s.ID, err)
+	}
+}
+
+func (in *inside) close() error {
+	var err error
+	if in.end != nil {
+		in.end()
+	}
+	if in.dir != nil {
+		err = in.dir.Close()
+	}
+	if in.room != nil {
+		err = errors.Join(err, in.room.Close())
+	}
+	return err
+}
+
+// room opens the room of the sandbox, or joins those who are in it.
+func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.Room, error) {
+	dir := s.repo.store.WallsDir(s.repo.ID, s.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := makeLayers(w.plan); err != nil {
+		return nil, err
+	}
+	timeout, err := s.repo.lockTimeout()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := json.Marshal(w.plan)
+	if err != nil {
+		return nil, err
+	}
+	label := s.repo.store.InvocationDir(s.repo.ID, s.ID)
+	for began := time.Now(); ; {
+		held, err := lock.Clear(ctx, dir, 0)
+		if err == nil {
+			room, err := proc.Walls{Plan: plan, Network: w.plan.Network != confine.HostNetwork}.Open(ctx, label, held, occupied)
+			return room, errors.Join(err, held.Close())
+		}
+		if !is[*LockTimeoutError](err) {
+			return nil, err
+		}
+		room, err := proc.Join(ctx, label)
+		switch {
+		case err == nil:
+			if err := s.sameWalls(room, w.plan); err != nil {
+				return nil, errors.Join(err, room.Close())
+			}
+			return room, nil
+		case !errors.Is(err, proc.ErrNoRoom):
+			return nil, err
+		case timeout >= 0 && time.Since(began) > timeout:
+			return nil, &BusyError{ID: s.ID, Waited: timeout, Holders: proc.Holders(dir)}
+		}
+		select { // somebody opens it, or has just left
+		case <-time.After(2 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// sameWalls refuses to join walls that are weaker than those that were planned: the settings have changed
+// since they were built.
+func (s *Sandbox) sameWalls(room *proc.Room, want confine.Plan) error {
+	var have confine.Plan
+	if err := json.Unmarshal(room.Plan, &have); err != nil {
+		return err
+	}
+	if weaker := have.Weaker(want); weaker != "" {
+		return &SetupError{ID: s.ID, Err: fmt.Errorf("other commands run there behind walls that are older than the settings: %s; wait until they have ended", weaker)}
+	}
+	return nil
+}
+
+// makeLayers makes the directories that layers are kept in. They look like what they lie on.
+func makeLayers(p confine.Plan) error {
+	for _, l := range p.Layers {
+		if _, err := os.Lstat(l.Work); err == nil {
+			continue
+		}
+		fi, err := os.Stat(l.Path)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(l.Upper), 0o700); err != nil {
+			return err
+		}
+		for _, dir := range []string{l.Upper, l.Work} { // the second says that both are there
+			if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+			if dir == l.Upper {
+				if err := os.Chmod(dir, fi.Mode().Perm()|0o700); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// proxyAddress is where a sandbox with some hosts finds the way out.
+const proxyAddress = "127.0.0.1:3128"
+
+// outputs serves the way out for as long as we are in the room.
+func (s *Sandbox) outputs(ctx context.Context, room *proc.Room, w walls) (end func(), err error) {
+	if w.plan.Network != confine.ProxiedOnly {
+		return func() {}, nil
+	}
+	l, err := room.Listen(ctx, proxyAddress)
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	proxy := &outlet.Proxy{Rules: w.rules, Denied: func(d outlet.Denial) { s.recordDenial(d) }}
+	go func() {
+		defer close(done)
+		if err := proxy.Serve(serving, l); err != nil {
+			s.repo.warn("proxy of %s: %v", s.ID, err)
+		}
+	}()
+	return func() { stop(); <-done }, nil
+}
+
+// walledEnvironment is what of the caller's environment passes the walls.
+func (s *Sandbox) walledEnvironment(w walls, further []string, worktree, dir string) []string {
+	e := walledEnvironment{caller: s.repo.opts.Env, further: further, policy: w.policy, plan: w.plan}
+	if w.plan.Network == confine.ProxiedOnly {
+		e.proxied = outlet.Variables(proxyAddress, w.rules)
+	}
+	if w.plan.Bare {
+		return s.environment(append(e.proxied, further...), worktree, dir)
+	}
+	return lastOnly(slices.Concat([]string{"PWD=" + dir}, e.list(), s.ownVariables(worktree)))
+}
+
+// helperEnvironment is for what we run inside ourselves.
+func (s *Sandbox) helperEnvironment(w walls) []string {
+	var env []string
+	for _, kv := range (walledEnvironment{caller: s.repo.opts.Env, policy: policy{caches: w.policy.caches}, plan: w.plan}).list() {
+		if name, _, _ := strings.Cut(kv, "="); slices.Contains([]string{"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "GIT_CONFIG_") {
+			env = append(env, kv)
+		}
+	}
+	return append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
+}
+
+// recordDenial adds to the history of the invocation what was refused.
+func (s *Sandbox) recordDenial(d outlet.Denial) {
+	s.repo.record(s.ID, denialEvent{
+		Time: d.Time.UTC().Truncate(time.Second), Event: deniedEvent, Kind: d.Kind, Target: d.Target,
+		Reason: d.Reason, Allow: cmp.Or(d.Allow, ""),
+	})
+}
+
+const deniedEvent = "denied"
+
+type denialEvent struct {
+	Time   time.Time `json:"time"`
+	Event  string    `json:"event"`
+	Kind   string    `json:"kind"`
+	Target string    `json:"target"`
+	Reason string    `json:"reason"`
+	Allow  string    `json:"allow"` // what would have to be among the outputs
+}
