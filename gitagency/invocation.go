@@ -23,7 +23,7 @@ type Invocation struct {
 	TrashRef      string     `json:"trash_ref,omitempty"` // where the work of one that was discarded is kept
 	StartedAt     time.Time  `json:"started_at"`
 	Primitives    Primitives `json:"primitives"`
-	Limits        LimitsMade `json:"limits"`
+	Limits        LimitsMade `json:"limits,omitzero"` // what its commands may use at most
 	Broken        bool       `json:"broken"`
 	BrokenReason  string     `json:"broken_reason"`
 

@@ -69,7 +69,7 @@ func (r *Repository) chooseLimits(ctx context.Context, l Limits) (LimitsMade, er
 	if err := checkLimits(l); err != nil {
 		return LimitsMade{}, err
 	}
-	machine, _ := confine.LookLimits(ctx, l, r.opts.Env)
+	machine, _ := confine.LookLimits(ctx, l, r.opts.Env, true)
 	plan, err := l.Plan(machine)
 	if err != nil {
 		return LimitsMade{}, err
@@ -129,7 +129,7 @@ func (s *Sandbox) bound(ctx context.Context, opts ExecOptions, made Limits, time
 		asked.Timeout = made.Timeout
 	}
 	limits := made.Narrow(asked)
-	machine, cgroups := confine.LookLimits(ctx, limits, s.repo.opts.Env)
+	machine, cgroups := confine.LookLimits(ctx, limits, s.repo.opts.Env, made.BestEffort || asked.BestEffort)
 	plan, err := limits.Plan(machine)
 	if err != nil {
 		return bounds{}, &SetupError{ID: s.ID, Err: err}

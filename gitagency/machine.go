@@ -66,6 +66,7 @@ var needs = map[string]string{
 	confine.Overlay:        "--isolation os and --changeset overlay cannot be built",
 	confine.Landlock:       "--isolation os cannot be built",
 	confine.Seccomp:        "--isolation os cannot be built",
+	confine.CgroupsOffered: "--memory cannot be enforced, nor --processes as root",
 }
 
 func wallCapability(f confine.Feature) Capability {

@@ -127,6 +127,8 @@ func flatten(into map[string]string, prefix string, fields map[string]any) {
 			flatten(into, prefix+name+".", v)
 		case bool:
 			into[prefix+name] = strconv.FormatBool(v)
+		case float64:
+			into[prefix+name] = strconv.FormatFloat(v, 'f', -1, 64)
 		default:
 			into[prefix+name] = fmt.Sprint(v)
 		}

@@ -123,18 +123,24 @@ func (k cgroupKernel) offers(dir string, wanted []string) (offered []string, err
 	if err != nil {
 		return nil, err
 	}
+	handsOn, err := words(dir, "cgroup.subtree_control")
+	if err != nil {
+		return nil, err
+	}
 	var why error
 	for _, c := range wanted {
-		switch {
-		case !slices.Contains(has, c):
+		if !slices.Contains(has, c) {
 			why = errors.Join(why, fmt.Errorf("%s has no %s controller", dir, c))
-		default:
-			if err := k.enable(dir, c); err != nil {
-				why = errors.Join(why, err)
-				continue
-			}
-			offered = append(offered, c)
+			continue
 		}
+		if err := k.enable(dir, c); err != nil {
+			why = errors.Join(why, err)
+			continue
+		}
+		if !slices.Contains(handsOn, c) { // looking changes nothing
+			defer func() { _ = k.set(dir, "cgroup.subtree_control", "-"+c) }() // somebody may use it by now
+		}
+		offered = append(offered, c)
 	}
 	if len(offered) == 0 {
 		return nil, oneLine(why)
@@ -225,13 +231,19 @@ func (c *Cgroups) enter(around string, whole, command CgroupLimits) (_ *Cgroup, 
 		}
 	}()
 	c.sweep(around)
-	if err := whole.set(c.kernel, around); err != nil {
-		return nil, err
+	for _, controller := range c.offered {
+		if err := c.kernel.enable(c.parent, controller); err != nil {
+			return nil, err
+		}
 	}
 	for _, controller := range c.offered {
 		if err := c.kernel.enable(around, controller); err != nil {
 			return nil, err
 		}
+	}
+	// Only now: whoever looks takes back what it had handed on to look, unless it is in use.
+	if err := whole.set(c.kernel, around); err != nil {
+		return nil, err
 	}
 	dir, err := c.mkdirNew(around)
 	if err != nil {

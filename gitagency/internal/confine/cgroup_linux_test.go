@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,6 +94,9 @@ func (c *cgroupTree) tell(dir, file, value string) error {
 			return errors.Join(err, unix.EBUSY)
 		}
 		value = string(was) + " " + controller
+	}
+	if controller, ok := strings.CutPrefix(value, "-"); ok {
+		value = strings.Join(slices.DeleteFunc(strings.Fields(string(was)), func(c string) bool { return c == controller }), " ")
 	}
 	return os.WriteFile(path, []byte(value), 0o644)
 }
@@ -358,6 +362,9 @@ func someController(t *testing.T) string {
 	if _, err := findCgroups(kernel, has[0]); err != nil {
 		t.Skipf("skipped: none to be had: %v", err)
 	}
+	if after, _ := words(top, "cgroup.subtree_control"); !slices.Equal(before, after) {
+		t.Errorf("looking changed what is handed on: %q, %q", before, after)
+	}
 	if len(before) == 0 {
 		t.Cleanup(func() { _ = kernel.set(top, "cgroup.subtree_control", "-"+has[0]) })
 	}
@@ -371,6 +378,9 @@ func handOver(t *testing.T, controller string) {
 	kernel := realCgroups()
 	found, err := findCgroups(kernel, controller)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kernel.enable(found.parent, controller); err != nil {
 		t.Fatal(err)
 	}
 	slice := filepath.Join(found.parent, cgroupPrefix+"handed-over-"+strconv.Itoa(os.Getpid()))
@@ -426,6 +436,20 @@ func TestWhatAnAdministratorForbidsIsSaid(t *testing.T) {
 	for release, want := range map[string][2]int{"6.18.44-fc": {6, 18}, "5.14": {5, 14}, "": {}} {
 		if major, minor := kernelVersion(release); [2]int{major, minor} != want {
 			t.Errorf("%q is %d.%d", release, major, minor)
+		}
+	}
+}
+
+func TestCgroupsThatWereNotHandedOverAreMissingWithTheReason(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[Feature]Feature{
+		{CgroupsOffered, OK, "memory and pids can be bounded in /c"}:        judgeCgroups(&Cgroups{parent: "/c", offered: []string{"memory", "pids"}}, nil),
+		{CgroupsOffered, OK, "memory can be bounded in /c"}:                 judgeCgroups(&Cgroups{parent: "/c", offered: []string{"memory"}}, nil),
+		{CgroupsOffered, Missing, "/c has no memory controller to hand on"}: judgeCgroups(&Cgroups{parent: "/c", offered: []string{"pids"}}, nil),
+		{CgroupsOffered, Missing, "no cgroups of version 2 are mounted"}:    judgeCgroups(nil, errors.New("no cgroups of version 2 are mounted")),
+	} {
+		if got != want {
+			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
 }

@@ -252,3 +252,17 @@ func reason(err error) string {
 	}
 	return err.Error()
 }
+
+// judgeCgroups says whether there are cgroups that bound memory and processes.
+func judgeCgroups(found *Cgroups, err error) Feature {
+	f := Feature{Name: CgroupsOffered, State: OK}
+	switch {
+	case err != nil:
+		f.State, f.Detail = Missing, err.Error()
+	case !slices.Contains(found.offered, memoryController):
+		f.State, f.Detail = Missing, found.lacks(memoryController, nil).Error()
+	default:
+		f.Detail = strings.Join(found.offered, " and ") + " can be bounded in " + found.parent
+	}
+	return f
+}

@@ -18,7 +18,7 @@ type Cgroup struct{ Procs, Hold *os.File }
 var errNoLimits = errors.New("not on this system: " + runtime.GOOS)
 
 // LookLimits finds nothing: limits but that of time are Linux's.
-func LookLimits(context.Context, Limits, []string) (LimitMachine, *Cgroups) {
+func LookLimits(context.Context, Limits, []string, bool) (LimitMachine, *Cgroups) {
 	return LimitMachine{MemoryCgroup: errNoLimits, ProcessCgroup: errNoLimits, Rlimits: errNoLimits, Counted: errNoLimits}, nil
 }
 

@@ -30,4 +30,5 @@ const (
 	Overlay        = "overlay"
 	Landlock       = "landlock"
 	Seccomp        = "seccomp"
+	CgroupsOffered = "cgroups"
 )

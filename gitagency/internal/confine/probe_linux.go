@@ -40,12 +40,13 @@ func (l laboratory) probe(ctx context.Context) ([]Feature, error) {
 	all.Go(func() { pids = l.tryPIDs(ctx) })
 	all.Go(func() { overlay = l.tryOverlay(ctx) })
 	landlock, seccomp := judgeLandlock(landlockABI()), judgeSeccomp(seccompFilters())
+	cgroups := judgeCgroups(findCgroups(realCgroups(), memoryController, pidsController))
 	all.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return nil, errors.Join(err, overlay.leftover)
 	}
 	user := judgeUsers(users, readKernel(os.DirFS("/proc"), os.Geteuid()))
-	return []Feature{user, judgePIDs(pids, user), judgeOverlay(overlay, user), landlock, seccomp}, nil
+	return []Feature{user, judgePIDs(pids, user), judgeOverlay(overlay, user), landlock, seccomp, cgroups}, nil
 }
 
 // outcome is what became of a program that was run in namespaces of its own. The zero value is that it

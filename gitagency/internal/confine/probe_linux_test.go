@@ -301,7 +301,7 @@ func probe(t *testing.T, env []string) map[string]Feature {
 		t.Fatal(err)
 	}
 	byName := map[string]Feature{}
-	order := []string{UserNamespaces, PIDNamespaces, Overlay, Landlock, Seccomp}
+	order := []string{UserNamespaces, PIDNamespaces, Overlay, Landlock, Seccomp, CgroupsOffered}
 	for i, f := range features {
 		if i >= len(order) || f.Name != order[i] || f.Detail == "" {
 			t.Errorf("%d: %+v", i, f)

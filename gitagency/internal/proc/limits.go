@@ -16,7 +16,7 @@ type Limits struct {
 
 	// Processes is how many processes and threads there may be at a time, those of supervisors not counted.
 	// The kernel counts them by user, so the program must be in a user namespace of its own, and root is
-	// not bound.
+	// not bound. What threads a supervisor comes to need later are counted, so that it may be a few less.
 	Processes int `json:"processes,omitempty"`
 
 	// Nice is the least niceness.

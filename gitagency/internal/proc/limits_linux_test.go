@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,9 +148,9 @@ func TestProcessesAreCountedInASandboxByItself(t *testing.T) {
 	}
 	tried, err := os.ReadFile(filepath.Join(k.Dir.Name(), "tried"))
 	must(t, err)
-	// The shell, and each that was tried but for the last.
-	if got := strings.TrimSpace(string(tried)); got != "10" {
-		t.Errorf("it failed at %s: %s", got, &errs)
+	// The shell, and each that was tried but for the last; a few may have gone to the supervisor.
+	if got, err := strconv.Atoi(strings.TrimSpace(string(tried))); err != nil || got > most || got < most-4 {
+		t.Errorf("it failed at %s: %s", tried, &errs)
 	}
 
 	k = task(t, Subreaper, "exit 0")

@@ -1,0 +1,80 @@
+package gitagency_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func TestACommandIsBoundByItsSandboxAndMayBeBoundTighter(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	inv, err := p.repo.Start(t.Context(), gitagency.StartRequest{
+		Worktree: "mine", Limits: gitagency.Limits{FileSize: 1 << 20, Nice: 2, Timeout: time.Hour},
+	})
+	must(t, err)
+	if want := (gitagency.LimitsMade{FileSize: 1 << 20, Nice: 2, TimeoutMS: 3600_000}); inv.Limits != want {
+		t.Errorf("recorded %+v", inv.Limits)
+	}
+	s, err := p.repo.Sandbox(inv.ID)
+	must(t, err)
+	res, err := s.Exec(t.Context(), gitagency.ExecOptions{Argv: []string{"sh", "-c", "nice; ulimit -f"}, Limits: gitagency.Limits{Nice: 3}})
+	if err != nil || res.Stdout != "3\n2048\n" || len(res.Limits) != 3 {
+		t.Errorf("got %+v, %v", res, err)
+	}
+	for _, l := range res.Limits {
+		if want := map[gitagency.LimitKind]int64{
+			gitagency.FileSizeLimit: 1 << 20, gitagency.NiceLimit: 3, gitagency.TimeoutLimit: int64(gitagency.DefaultOperationTimeout),
+		}[l.Limit]; l.Value != want || l.Detail != "" {
+			t.Errorf("got %+v", l)
+		}
+	}
+	for name, opts := range map[string]gitagency.ExecOptions{
+		"larger files": {Limits: gitagency.Limits{FileSize: 2 << 20}},
+		"more time":    {Timeout: 2 * time.Hour},
+		"for ever":     {Timeout: -1},
+		"nonsense":     {Limits: gitagency.Limits{Processes: -1}},
+	} {
+		opts.Argv = []string{"true"}
+		var invalid *gitagency.InvalidError
+		if _, err := s.Exec(t.Context(), opts); !errors.As(err, &invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Without cgroups that are handed over, as on most machines that are no desktop, memory is nobody's to bound.
+func TestALimitThatCannotBeEnforcedIsRefusedOrReported(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	limits := gitagency.Limits{Memory: 1 << 30}
+	_, err := p.repo.Start(t.Context(), gitagency.StartRequest{Worktree: "mine", Limits: limits})
+	var refused *gitagency.UnenforceableError
+	if err == nil {
+		t.Skip("skipped: this machine can bound memory")
+	}
+	if !errors.As(err, &refused) || len(refused.Limits) != 1 || refused.Limits[0].Limit != gitagency.MemoryLimit {
+		t.Fatalf("got %v", err)
+	}
+	if all, err := p.repo.Invocations(gitagency.ListRequest{All: true}); err != nil || len(all) > 0 {
+		t.Errorf("it made %+v, %v", all, err)
+	}
+	limits.BestEffort = true
+	_, err = p.repo.Start(t.Context(), gitagency.StartRequest{Worktree: "mine", Limits: limits})
+	if err != nil || len(p.said) != 1 || !strings.Contains(p.said[0], "memory 1GiB will not hold here") {
+		t.Errorf("said %q, %v", p.said, err)
+	}
+	s := p.sandbox(t)
+	_, err = s.Exec(t.Context(), gitagency.ExecOptions{Argv: []string{"touch", "ran"}, Limits: gitagency.Limits{Memory: 1 << 30}})
+	var setup *gitagency.SetupError
+	if !errors.As(err, &setup) || !errors.As(err, &refused) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(s.WorkDir() + "/ran"); err == nil {
+		t.Error("it ran")
+	}
+}
