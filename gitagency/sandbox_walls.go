@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,7 +226,7 @@ func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.R
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := makeLayers(w.plan); err != nil {
+	if err := s.makeLayers(ctx, w.plan); err != nil {
 		return nil, err
 	}
 	timeout, err := s.repo.lockTimeout()
@@ -280,33 +279,6 @@ func (s *Sandbox) sameWalls(room *proc.Room, want confine.Plan) error {
 	}
 	if weaker := have.Weaker(want); weaker != "" {
 		return &SetupError{ID: s.ID, Err: fmt.Errorf("other commands run there behind walls that are older than the settings: %s; wait until they have ended", weaker)}
-	}
-	return nil
-}
-
-// makeLayers makes the directories that layers are kept in. They look like what they lie on.
-func makeLayers(p confine.Plan) error {
-	for _, l := range p.Layers {
-		if _, err := os.Lstat(l.Work); err == nil {
-			continue
-		}
-		fi, err := os.Stat(l.Path)
-		if err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Dir(l.Upper), 0o700); err != nil {
-			return err
-		}
-		for _, dir := range []string{l.Upper, l.Work} { // the second says that both are there
-			if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-				return err
-			}
-			if dir == l.Upper {
-				if err := os.Chmod(dir, fi.Mode().Perm()|0o700); err != nil {
-					return err
-				}
-			}
-		}
 	}
 	return nil
 }
