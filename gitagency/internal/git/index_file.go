@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"iter"
 	"math/bits"
 )
@@ -343,17 +344,30 @@ func (x Index) Len() int { return x.count }
 
 // Encode writes the index as git would, in the oldest version that can hold it, and without extensions.
 func (x Index) Encode() []byte {
-	data := make([]byte, 0, indexHeader+len(x.body)+x.format.size())
-	data = append(data, signature...)
-	data = binary.BigEndian.AppendUint32(data, x.version())
-	data = binary.BigEndian.AppendUint32(data, uint32(x.count))
-	data = append(data, x.body...)
-	if x.sum != nil {
-		return append(data, x.sum...)
+	var data bytes.Buffer
+	data.Grow(indexHeader + len(x.body) + x.format.size())
+	_ = x.write(&data) // which never fails
+	return data.Bytes()
+}
+
+func (x Index) write(w io.Writer) error {
+	head := make([]byte, 0, indexHeader)
+	head = append(head, signature...)
+	head = binary.BigEndian.AppendUint32(head, x.version())
+	head = binary.BigEndian.AppendUint32(head, uint32(x.count))
+	sum := x.sum
+	if sum == nil {
+		h := x.format.hash()
+		h.Write(head)
+		h.Write(x.body)
+		sum = h.Sum(nil)
 	}
-	h := x.format.hash()
-	h.Write(data)
-	return h.Sum(data)
+	for _, part := range [][]byte{head, x.body, sum} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stagedEntry is one entry; its parts belong to the index.

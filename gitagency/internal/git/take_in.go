@@ -22,8 +22,10 @@ import (
 
 // Incoming is what somebody who is not trusted wants to bring into the repository.
 type Incoming struct {
-	Pack     io.Reader // what "pack-objects --revs --thin --stdout" wrote, or anything; may be nil. It has to end when ctx does
-	MaxBytes int64     // of the pack; zero is no limit
+	// Pack is what "pack-objects --revs --thin --stdout" wrote, or anything; it may be nil. It has to end when
+	// ctx does, and is not read to its end when it is refused.
+	Pack     io.Reader
+	MaxBytes int64 // of the pack; zero is no limit
 
 	Ref    string   // required; full name of the only ref that moves
 	New    string   // required; the commit it moves to
@@ -74,8 +76,8 @@ const incomingPrefix = "incoming-"
 //  5. The ref moves, unless somebody moved it.
 //
 // Killed at 1 to 3, it leaves the quarantine; at 4, the quarantine and a file that no git takes notice of,
-// or a pack that nothing refers to, of which everything is there; so it does where the ref was moved
-// between 3 and 5.
+// or a pack that nothing refers to, of which everything is there. Such a pack also stays where the ref was
+// moved between 3 and 5: once it can be seen, somebody's git may count on it.
 func (r *Repo) TakeIn(ctx context.Context, in Incoming) (err error) {
 	if err := in.check(); err != nil {
 		return err
@@ -118,10 +120,24 @@ func (in Incoming) check() error {
 	}); i >= 0 {
 		return fmt.Errorf("not a name of an object: %q", oids[i])
 	}
-	if !strings.HasPrefix(in.Ref, "refs/") || strings.ContainsAny(in.Ref, "\x00\n :^~?*[\\") || strings.Contains(in.Ref, "..") || strings.HasSuffix(in.Ref, "/") {
+	if !validRef(in.Ref) {
 		return fmt.Errorf("not a name of a ref: %q", in.Ref)
 	}
 	return nil
+}
+
+// validRef knows git's rules for the full name of a ref: git itself is only asked when everything else is
+// done.
+func validRef(ref string) bool {
+	if !strings.HasPrefix(ref, "refs/") || strings.HasSuffix(ref, ".") || strings.Contains(ref, "..") || strings.Contains(ref, "@{") {
+		return false
+	}
+	for part := range strings.SplitSeq(ref, "/") {
+		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(ref, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("~^:?*[\\", r) })
 }
 
 // indexPack lets git write the pack into quarantine. A pack without objects leaves nothing there.
@@ -182,7 +198,7 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // adopt moves the files of a pack from one directory to another on the same file system.
-func adopt(from, to string) error {
+func adopt(from, to string) (err error) {
 	entries, err := os.ReadDir(from)
 	if err != nil || len(entries) == 0 {
 		return err
@@ -191,6 +207,15 @@ func adopt(from, to string) error {
 	if err := os.MkdirAll(to, 0o777); err != nil { // git does without it until it has a pack
 		return err
 	}
+	var moved []string
+	defer func() {
+		if err == nil || slices.ContainsFunc(moved, func(path string) bool { return isIdx(path) == 1 }) {
+			return // from its index on, a pack is there, and somebody may need it
+		}
+		for _, path := range moved {
+			err = errors.Join(err, durable.Remove(path))
+		}
+	}()
 	for _, e := range entries {
 		source, target := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
 		if !strings.HasPrefix(e.Name(), "pack-") || !e.Type().IsRegular() {
@@ -209,6 +234,7 @@ func adopt(from, to string) error {
 		if err := os.Rename(source, target); err != nil {
 			return err
 		}
+		moved = append(moved, target)
 	}
 	return durable.SyncDir(to)
 }
@@ -292,7 +318,7 @@ func (r *Repo) WriteIndex(name string, x Index, at time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(x.Encode())
+	err = x.write(f)
 	if err = errors.Join(err, f.Close()); err == nil && at.Before(time.Now()) {
 		err = os.Chtimes(lock, at, at)
 	}

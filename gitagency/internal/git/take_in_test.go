@@ -2,7 +2,9 @@ package git
 
 import (
 	"bytes"
+	"compress/zlib"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -291,6 +293,8 @@ func TestTakeInLeavesNothingOfWhatItRefuses(t *testing.T) {
 		"an option":            {func(a *inside, in *Incoming) { in.Old = "--all" }, nil},
 		"an option for a ref":  {func(a *inside, in *Incoming) { in.Ref = "--stdin" }, nil},
 		"a ref outside":        {func(a *inside, in *Incoming) { in.Ref = "refs/heads/../../config" }, nil},
+		"a lock for a ref":     {func(a *inside, in *Incoming) { in.Ref, in.Old = ownRef+".lock", "" }, nil},
+		"a file's place":       {func(a *inside, in *Incoming) { in.Ref = "refs/heads/.x" }, nil},
 		"HEAD for a ref":       {func(a *inside, in *Incoming) { in.Ref = "HEAD" }, nil},
 	}
 	for name, test := range tests {
@@ -522,6 +526,55 @@ func TestATreeThatUnfoldsWithoutEndIsReadOnce(t *testing.T) {
 	})
 }
 
+// A delta of a few bytes says to copy another object many times over, and so does the next.
+func TestADeltaThatUnfoldsBeyondMeasureIsRefused(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo, a := l.open(), l.inside()
+	in := a.incoming()
+	base := strings.Repeat("0123456789abcdef", 1<<12)
+	pack := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x03")
+	object := func(kind byte, size int, before, content string) int {
+		at, c := len(pack), kind<<4|byte(size&15)
+		for size >>= 4; size > 0; size >>= 7 {
+			pack = append(pack, c|0x80)
+			c = byte(size & 0x7f)
+		}
+		pack = append(append(pack, c), before...)
+		var z bytes.Buffer
+		w := zlib.NewWriter(&z)
+		_, _ = w.Write([]byte(content))
+		l.must(w.Close())
+		pack = append(pack, z.Bytes()...)
+		return at
+	}
+	at, size := object(3, len(base), "", base), len(base)
+	for _, times := range []int{1 << 6, 1 << 9} { // 4 MiB, 2 GiB
+		delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(size)), uint64(size*times))
+		chunk := min(size, 1<<22)
+		for range times * (size / chunk) {
+			delta = append(delta, 0xf0, byte(chunk), byte(chunk>>8), byte(chunk>>16)) // copy from the beginning
+		}
+		back := len(pack) - at
+		offset := []byte{byte(back & 0x7f)}
+		for back >>= 7; back > 0; back >>= 7 {
+			back--
+			offset = append([]byte{0x80 | byte(back&0x7f)}, offset...)
+		}
+		at, size = object(6, len(delta), string(offset), string(delta)), size*times
+	}
+	h := SHA1.hash()
+	h.Write(pack)
+	in.Pack = bytes.NewReader(h.Sum(pack))
+	l.must(os.Mkdir(filepath.Join(l.dir, ".git/agency"), 0o755))
+	before := l.store()
+	var failed *Error
+	if err := repo.TakeIn(t.Context(), in); !errors.As(err, &failed) || !strings.Contains(failed.Stderr, "limit") {
+		t.Errorf("of %d bytes: %v", len(pack), err)
+	}
+	requireSame(t, "the repository", l.store(), before)
+}
+
 func TestMergesRootsAndManyCommitsAreTakenIn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -643,13 +696,13 @@ func TestWriteIndexIsWrittenAsGitDoes(t *testing.T) {
 	l.in(w.Tree, "reset", "-q", "--hard")
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	l.must(repo.WriteIndex(w.Name, x, at))
-	if got := l.in(w.Tree, "ls-files", "staged"); got != "staged" {
-		t.Errorf("staged are %q", got)
-	}
 	fi, err := os.Stat(path)
 	l.must(err)
-	if exists(path+".lock") || !fi.ModTime().Equal(at) && l.in(w.Tree, "ls-files", "staged") == "" {
+	if exists(path+".lock") || !fi.ModTime().Equal(at) {
 		t.Errorf("it is of %s, want %s", fi.ModTime(), at)
+	}
+	if got := l.in(w.Tree, "ls-files", "staged"); got != "staged" {
+		t.Errorf("staged are %q", got)
 	}
 	before := states(t, repo.AdminDir(w.Name))
 	l.must(os.WriteFile(path+".lock", nil, 0o644))
@@ -664,4 +717,27 @@ func TestWriteIndexIsWrittenAsGitDoes(t *testing.T) {
 		}
 	}
 	requireSame(t, "the entry", states(t, repo.AdminDir(w.Name)), before)
+}
+
+func FuzzNextInTree(f *testing.F) {
+	oid := strings.Repeat("7", 20)
+	f.Add([]byte("100644 a\x00"+oid+"40000 b\x00"+oid), true)
+	f.Add([]byte("160000 a b\x00"+oid+oid), false)
+	f.Add([]byte("x \x00"+oid), true)
+	f.Fuzz(func(t *testing.T, data []byte, short bool) {
+		size := 32
+		if short {
+			size = 20
+		}
+		for left := data; ; {
+			e, rest, ok := nextInTree(left, size)
+			if !ok {
+				break
+			}
+			if e.name == "" || len(e.oid) != size || strings.Contains(e.name, "\x00") || e.isTree && e.gitlink || len(rest) >= len(left) {
+				t.Fatalf("%q begins with %+v", left, e)
+			}
+			left = rest
+		}
+	})
 }
