@@ -66,6 +66,7 @@ func (s *Sandbox) planWalls(prims Primitives) (walls, error) {
 	req := confine.Request{
 		Tree: s.tree, GitDir: s.repo.CommonDir, GitFile: filepath.Join(s.tree, ".git"),
 		Layers: s.repo.store.WallsDir(s.repo.ID, s.ID), DataDir: s.repo.DataDir,
+		Markers:     filepath.Join(s.tree, guard.Dir),
 		Integration: integration, Keep: s.repo.git.Alternates(), Outputs: prims.Outputs,
 	}
 	w.policy.draws(&req)
@@ -242,6 +243,9 @@ func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitiv
 // takeOut brings out what was done inside. What stays there is not lost, and said.
 func (in *inside) takeOut(ctx context.Context) {
 	err := in.door.out(ctx, in.room, in.dir)
+	if in.room.Ended() { // somebody wants the sandbox to go, and sees to this
+		return
+	}
 	if err != nil && !is[*EndedError](err) {
 		in.s.repo.warn("sandbox %s: its commits stay inside for now: %v", in.s.ID, err)
 	}

@@ -264,6 +264,9 @@ func (r *Room) Close() error {
 	return errors.Join(closeErr, unix.Close(r.keeper))
 }
 
+// Ended reports whether everything in the room is gone, because somebody wanted it to.
+func (r *Room) Ended() bool { return r.ended(0) }
+
 // ended reports whether the keeper is gone, and with it everything in the room, or will be in time.
 func (r *Room) ended(within time.Duration) bool {
 	for end := time.Now().Add(within); ; {
