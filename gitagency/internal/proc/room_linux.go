@@ -124,8 +124,12 @@ func identities(file string, otherwise []syscall.SysProcIDMap) (all []syscall.Sy
 // Join goes into the room that is open under a label. ErrNoRoom is also one that is just being closed.
 func Join(ctx context.Context, label string) (*Room, error) {
 	for _, pid := range Supervisors(label) {
-		if r, err := join(ctx, pid); err == nil || context.Cause(ctx) != nil {
+		r, err := join(ctx, pid)
+		switch {
+		case err == nil || context.Cause(ctx) != nil:
 			return r, err
+		case errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS): // which will not change by itself
+			return nil, &WallError{fmt.Errorf("join the commands that run there: %w", err)}
 		}
 	}
 	return nil, ErrNoRoom
