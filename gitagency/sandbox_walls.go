@@ -316,6 +316,9 @@ func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.R
 	for began := time.Now(); ; {
 		held, err := lock.Clear(ctx, dir, 0)
 		if err == nil {
+			if !w.plan.Bare {
+				git.Uncover(filepath.Join(dir, "git", "upper")) // nobody is there
+			}
 			room, err := proc.Walls{Plan: plan, Network: w.plan.Network != confine.HostNetwork}.Open(ctx, label, held, occupied)
 			return room, errors.Join(err, held.Close())
 		}
