@@ -216,7 +216,7 @@ func hints(err error) []string {
 	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // else git said what to do
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
 	case is[*gitagency.SetupError](err):
-		return []string{"'git agency doctor' says what this machine offers to build walls from"}
+		return nil // what is in the way was said, and what to do about it
 	case errors.Is(err, syscall.ENOSPC):
 		return []string{"the disk is full; nothing of this attempt was kept"}
 	case errors.As(err, &link) && link.source != "":

@@ -123,23 +123,23 @@ func identities(file string, otherwise []syscall.SysProcIDMap) (all []syscall.Sy
 }
 
 // Join goes into the room that is open under a label. ErrNoRoom is also one that is just being closed.
-func Join(ctx context.Context, label string) (*Room, error) { return find(ctx, label, request{}) }
+func Join(ctx context.Context, label string) (*Room, error) { return knock(ctx, label, request{}) }
 
 // Visit is Join for those who only look on: the room does not stay open for them.
 func Visit(ctx context.Context, label string) (*Room, error) {
-	return find(ctx, label, request{Visit: true})
+	return knock(ctx, label, request{Visit: true})
 }
 
-func find(ctx context.Context, label string, knock request) (*Room, error) {
+func knock(ctx context.Context, label string, as request) (*Room, error) {
 	for _, pid := range Supervisors(label) {
-		if r, err := join(ctx, pid, knock); err == nil || context.Cause(ctx) != nil {
+		if r, err := join(ctx, pid, as); err == nil || context.Cause(ctx) != nil {
 			return r, err
 		}
 	}
 	return nil, ErrNoRoom
 }
 
-func join(ctx context.Context, pid int, knock request) (_ *Room, err error) {
+func join(ctx context.Context, pid int, as request) (_ *Room, err error) {
 	keeper, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_open", err)
@@ -167,7 +167,7 @@ func join(ctx context.Context, pid int, knock request) (_ *Room, err error) {
 			_ = ours.Close()
 		}
 	}()
-	err = send(door, knock, theirs)
+	err = send(door, as, theirs)
 	_ = theirs.Close()
 	if err != nil {
 		return nil, err
@@ -259,6 +259,7 @@ func (r *Room) connect(ctx context.Context, what request) (*os.File, error) {
 
 // Wait waits until the room has ended. It is for those who run nothing there.
 func (r *Room) Wait(ctx context.Context) error {
+	_ = r.conn.SetReadDeadline(time.Time{})
 	defer context.AfterFunc(ctx, func() { _ = r.conn.SetReadDeadline(time.Now()) })()
 	for {
 		if _, err := receive(r.conn, &reply{}); err != nil { // nothing more is said on it
