@@ -14,9 +14,12 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // The isolations that can be built.
@@ -155,6 +158,9 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 	if in.door, err = s.door(in.walls); err != nil {
 		return nil, err
 	}
+	if site.repo != nil { // it is about to go
+		in.door.repo, in.door.patience = site.repo, patienceAtTheEnd
+	}
 	if in.room.Opened { // else both sides are in use
 		pending, err := in.door.pending()
 		if err != nil {
@@ -163,12 +169,74 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		if pending { // what was done before somebody was killed
 			in.takeOut(ctx)
 		}
+		if site.repo != nil {
+			return in, nil
+		}
 		if err := in.door.in(ctx, in.room, in.dir); err != nil {
 			s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", s.ID, err)
 		}
 	}
 	in.end, err = s.outputs(ctx, in.room, in.walls)
 	return in, err
+}
+
+// bringOut brings out what was done behind the walls of a sandbox, where that has not happened yet: by
+// commands that still run, or whose tool was killed.
+func (s *Sandbox) bringOut(ctx context.Context) error {
+	site, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer site.close()
+	if site.prims.Isolation != isolationOS {
+		return nil
+	}
+	d, err := s.door(walls{})
+	if err != nil {
+		return err
+	}
+	if pending, err := d.pending(); err != nil || !pending {
+		return err
+	}
+	in, err := s.goInside(ctx, site)
+	if err != nil {
+		return err
+	}
+	in.leave(ctx, nil) // and in doing so brings it out
+	return nil
+}
+
+// emptyLayer brings out of a sandbox that is about to go whatever only the git behind its walls knows. repo
+// holds the repository lock, and held nobody else in the sandbox. A sandbox that does not let that happen
+// cannot keep itself from going; a machine that does not, can.
+func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitives, held *os.File) error {
+	if prims.Isolation != isolationOS || !store.IsDir(s.tree) || held == nil {
+		return nil
+	}
+	d, err := s.door(walls{})
+	if err != nil {
+		s.repo.warn("sandbox %s: %v", s.ID, err)
+	}
+	if layer, err := d.layer(); err != nil || layer == "" {
+		return err
+	}
+	tree, err := guard.OpenTree(s.tree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	if err := checkSandbox(tree); err != nil {
+		return err
+	}
+	in, err := s.goInside(ctx, &site{Tree: tree, prims: Primitives{Isolation: prims.Isolation, Outputs: "none"}, occupied: held, repo: repo})
+	if err != nil {
+		return err
+	}
+	err = in.door.rest(ctx, in.room, in.dir)
+	if err != nil {
+		s.repo.warn("sandbox %s: not all that git had inside is kept: %v", s.ID, err)
+	}
+	return in.close()
 }
 
 // takeOut brings out what was done inside. What stays there is not lost, and said.
@@ -219,6 +287,9 @@ func (in *inside) close() error {
 	}
 	return err
 }
+
+// patienceAtTheEnd is for a sandbox that goes while everybody else waits.
+const patienceAtTheEnd = 5 * time.Second
 
 // room opens the room of the sandbox, or joins those who are in it.
 func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.Room, error) {

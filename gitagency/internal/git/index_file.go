@@ -424,15 +424,21 @@ func (x Index) Missing(before Index) []string {
 	if bytes.Equal(x.body, before.body) {
 		return nil
 	}
-	// Most entries are what they were, and then nothing has to be remembered of them.
-	left, size := before.body, before.format.size()
-	var was stagedEntry
+	// Most entries are what they were, byte by byte but for their times; then nothing has to be made of them.
+	now, left, size := x.body, before.body, before.format.size()
+	var e, was stagedEntry
 	wanted, order := map[string]bool{}, []string(nil)
-	for e := range x.all() {
+	for len(now) > 0 {
+		at := now
+		e, now = nextStaged(now, x.format.size())
+		if n := len(at) - len(now); len(left) >= n && bytes.Equal(at[indexStat:n], left[indexStat:n]) && bytes.Equal(at[indexMode:indexMode+4], left[indexMode:indexMode+4]) {
+			left = left[n:]
+			continue
+		}
 		for len(left) > 0 && older(was, e) {
 			was, left = nextStaged(left, size)
 		}
-		if !e.blob() || bytes.Equal(was.oid, e.oid) || wanted[string(e.oid)] {
+		if !e.blob() || was.blob() && bytes.Equal(was.oid, e.oid) || wanted[string(e.oid)] {
 			continue
 		}
 		wanted[string(e.oid)] = true
@@ -441,8 +447,14 @@ func (x Index) Missing(before Index) []string {
 	if len(order) == 0 {
 		return nil
 	}
+	var first [256]bool // spares most of the looking up
+	for _, oid := range order {
+		first[oid[0]] = true
+	}
 	for e := range before.all() {
-		delete(wanted, string(e.oid))
+		if first[e.oid[0]] && e.blob() { // what names a commit of a submodule need not be here
+			delete(wanted, string(e.oid))
+		}
 	}
 	var missing []string
 	for _, oid := range order {

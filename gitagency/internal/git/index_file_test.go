@@ -151,6 +151,16 @@ func TestMissingIsWhatAnotherIndexDoesNotHave(t *testing.T) {
 	if got := after.Missing(before); !slices.Equal(got, want) {
 		t.Errorf("missing are %q, want %q", got, want)
 	}
+	// A file by the name of what is only a submodule's commit there.
+	l.git("update-index", "--cacheinfo", "100644,"+l.git("rev-parse", "HEAD")+",module")
+	for range 2 {
+		fake, _ := l.readIndex("sha1")
+		if got := fake.Missing(after); !slices.Equal(got, []string{l.git("rev-parse", "HEAD")}) {
+			t.Errorf("missing are %q", got)
+		}
+		l.git("update-index", "--force-remove", "module")
+		l.git("update-index", "--add", "--cacheinfo", "100644,"+l.git("rev-parse", "HEAD")+",elsewhere")
+	}
 	if got := after.Missing(Index{}); len(got) != 13 {
 		t.Errorf("of nothing: %d %q", len(got), got)
 	}
