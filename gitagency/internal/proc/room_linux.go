@@ -79,6 +79,7 @@ func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (_ *Roo
 		return nil, &WallError{os.NewSyscallError("pidfd_open", err)}
 	}
 	if err := r.ask(ctx, request{Walls: w.Plan}); err != nil {
+		_ = ours.Close() // it may still wait to be told what to build
 		r.ended(patienceWithKeepers)
 		return nil, errors.Join(err, unix.Close(r.keeper))
 	}
