@@ -99,12 +99,18 @@ func (w Walls) namespaces() *syscall.SysProcAttr {
 	if os.Geteuid() == 0 { // who may name everybody there is: else their files would look like nobody's
 		attr.UidMappings = identities("/proc/self/uid_map", attr.UidMappings)
 		attr.GidMappings = identities("/proc/self/gid_map", attr.GidMappings)
-		attr.GidMappingsEnableSetgroups = true
+		attr.GidMappingsEnableSetgroups = maySetGroups()
 	}
 	if w.Network {
 		attr.Cloneflags |= unix.CLONE_NEWNET
 	}
 	return attr
+}
+
+// maySetGroups: whoever is root in a namespace alone may not, and can then not allow it to others either.
+func maySetGroups() bool {
+	may, err := os.ReadFile("/proc/self/setgroups")
+	return err == nil && string(may) == "allow\n"
 }
 
 // identities maps everybody who exists in our own namespace to themselves.

@@ -260,6 +260,21 @@ func TestAKeeperThatIsKilledTakesEverythingWithIt(t *testing.T) {
 	must(t, r.Close())
 }
 
+func TestAKeeperOverseesEveryProgramOfItsRoom(t *testing.T) {
+	t.Parallel()
+	_, label := room(t)
+	keeper := Supervisors(label)
+	if len(keeper) != 1 || Overseen(keeper[0]) != 0 {
+		t.Errorf("in an empty room: %v", keeper)
+	}
+	for want := 1; want <= 3; want++ {
+		occupy(t, label)
+		if got := Overseen(keeper[0]); got != want {
+			t.Errorf("%d programs: got %d", want, got)
+		}
+	}
+}
+
 func TestAWallThatCannotBeBuiltStopsTheCommand(t *testing.T) {
 	t.Parallel()
 	ran := filepath.Join(t.TempDir(), "ran")
