@@ -84,6 +84,9 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	}
 	defer vacant.close()
 	r.settle(ctx, entry.ID)
+	if err := r.sandboxOf(entry.ID).emptyLayer(ctx, repo, entry.Record.Primitives, vacant.inside); err != nil {
+		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
+	}
 	since := time.Now()
 	if already { // nobody knows when the one that was interrupted began
 		since = time.Time{}

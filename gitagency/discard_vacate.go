@@ -20,7 +20,8 @@ import (
 // vacancy is a sandbox in which nobody is at work, and which nobody enters before it is closed.
 type vacancy struct {
 	held     []*os.File
-	commands int // that were ended for it
+	inside   *os.File // of these, the one that keeps others out while something runs there for us
+	commands int      // that were ended for it
 }
 
 func (v *vacancy) close() {
@@ -59,7 +60,7 @@ func (r *Repository) vacate(ctx context.Context, id string) (v vacancy, err erro
 	}
 	switch {
 	case err == nil && inside != nil:
-		v.held = append(v.held, inside)
+		v.held, v.inside = append(v.held, inside), inside
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return v, err
 	}
@@ -92,13 +93,14 @@ func (r *Repository) clearOut(ctx context.Context, id, home string, timeout time
 		for _, pid := range proc.Supervisors(home) {
 			if last, before := asked[pid]; before && time.Since(last) < DefaultGrace {
 				continue
+			} else if !before {
+				*commands += proc.Overseen(pid)
 			}
 			asked[pid] = time.Now()
 			if err := proc.Stop(pid); err != nil {
 				r.warn("end a command in %s: %v", id, err)
 			}
 		}
-		*commands = len(asked)
 		select {
 		case o := <-left:
 			return o.held, o.err

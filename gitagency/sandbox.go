@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -31,7 +32,12 @@ func (r *Repository) Sandbox(query string) (*Sandbox, error) {
 	if _, err := inv.Path(); err != nil {
 		return nil, err
 	}
-	return &Sandbox{ID: inv.ID, repo: r, tree: r.store.SandboxTreePath(r.ID, inv.ID)}, nil
+	return r.sandboxOf(inv.ID), nil
+}
+
+// sandboxOf is the sandbox of an invocation, whatever is there of it.
+func (r *Repository) sandboxOf(id string) *Sandbox {
+	return &Sandbox{ID: id, repo: r, tree: r.store.SandboxTreePath(r.ID, id)}
 }
 
 // WorkDir is the absolute path of the sandbox.
@@ -74,7 +80,8 @@ type site struct {
 	base     string // the commit it started from
 	limits   Limits // what its commands may use
 	prims    Primitives
-	occupied *os.File // a process that works in the sandbox keeps this open
+	repo     *git.Repo // with the repository lock, when the caller has it
+	occupied *os.File  // a process that works in the sandbox keeps this open
 }
 
 // open makes sure that the sandbox is what it should be, and that it stays.

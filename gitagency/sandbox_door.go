@@ -12,8 +12,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -35,6 +35,9 @@ type door struct {
 	walls walls
 	upper string // the layer
 	state doorState
+
+	repo     *git.Repo     // with the repository lock, when the caller has it; else it is taken
+	patience time.Duration // with git inside, where anything may be configured
 }
 
 // doorState is what was the same on both sides when something last went through.
@@ -52,7 +55,7 @@ const maxIndex = 1 << 29
 
 // door opens the door of a sandbox; it need not have been used before.
 func (s *Sandbox) door(w walls) (*door, error) {
-	d := &door{s: s, walls: w, upper: filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper")}
+	d := &door{s: s, walls: w, patience: patienceInside, upper: filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper")}
 	return d, d.load()
 }
 
@@ -117,8 +120,7 @@ func (d *door) real() string {
 		if filepath.Base(path) == "packed-refs" && !strings.HasSuffix(all.String(), "index\n") {
 			continue // the ref itself says where it is
 		}
-		st, _ := fi.Sys().(*syscall.Stat_t)
-		fmt.Fprintf(&all, "%d %d %d %d %s\n", st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano(), filepath.Base(path))
+		fmt.Fprintf(&all, "%s %s\n", durable.Stamp(fi), filepath.Base(path))
 	}
 	return all.String()
 }
@@ -255,6 +257,14 @@ func (d *door) lock(ctx context.Context) (release func(), err error) {
 	return func() { _ = held.Close() }, nil
 }
 
+// lockRepository takes the repository lock, unless the caller has it.
+func (d *door) lockRepository(ctx context.Context) (*git.Repo, func(), error) {
+	if d.repo != nil {
+		return d.repo, func() {}, nil
+	}
+	return d.s.repo.lock(ctx)
+}
+
 // checkedOut is what a person has checked out in the tree: a ref, or a commit. Who has something else there
 // than the branch of the sandbox has an index of their own.
 func (d *door) checkedOut() string {
@@ -296,61 +306,105 @@ func (d *door) staged(ctx context.Context, room *proc.Room, dir *os.File, format
 // takeIn moves the branch of the sandbox to where HEAD is behind the walls, if it was moved there, and says
 // where both are then.
 func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip string, also []string) (head, now string, err error) {
-	spool, err := os.CreateTemp(filepath.Dir(d.upper), "pack-*")
-	if err != nil {
-		return "", "", err
-	}
-	defer spool.Close()
-	if err := os.Remove(spool.Name()); err != nil { // nobody else needs its name
-		return "", "", err
-	}
-	var wants strings.Builder
-	for _, oid := range also {
-		wants.WriteString(oid + "\n")
-	}
-	wants.WriteString("--not\n" + tip + "\n")
+	not := []string{tip}
 	if d.state.Head != "" && d.state.Head != tip {
-		wants.WriteString(d.state.Head + "\n")
+		not = append(not, d.state.Head)
 	}
 	// A person may have moved the branch meanwhile: then only what comes after that may be put in its place.
-	after := ""
+	some, after := "", ""
 	if d.state.Tip != "" && d.state.Tip != tip {
 		after = tip
 	}
-	some := ""
 	if len(also) > 0 {
 		some = "yes"
 	}
 	unmoved := cmp.Or(d.state.Head, tip)
-	if err := d.run(ctx, room, dir, scriptPack, strings.NewReader(wants.String()), spool, unmoved, some, after); err != nil {
-		return "", "", err
-	}
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
-		return "", "", err
-	}
-	packed := bufio.NewReader(spool)
-	line, err := packed.ReadString('\n')
+	head, pack, err := d.packed(ctx, room, dir, scriptPack, also, not, unmoved, some, after)
 	if err != nil {
-		return "", "", fmt.Errorf("git inside said nothing: %w", err)
+		return "", "", err
 	}
-	head = strings.TrimSuffix(line, "\n")
+	defer pack.Close()
 	if now = head; head == unmoved {
 		now = tip
 	}
 	if now == tip && len(also) == 0 {
 		return head, now, nil
 	}
-	repo, unlock, err := d.s.repo.lock(ctx)
+	return head, now, d.take(ctx, git.Incoming{Pack: pack, New: now, Old: tip, Also: also, Reason: "agency: exec"})
+}
+
+// rest brings out what else git has behind the walls and no branch outside leads to: other branches, tags,
+// what was stashed, amended or reset away. It hangs together under one commit, of which the log of HEAD
+// knows. This is for a sandbox that is about to go.
+func (d *door) rest(ctx context.Context, room *proc.Room, dir *os.File) error {
+	found, err := d.s.repo.git.Lookup(ctx, sandboxRef(d.s.ID))
+	if err != nil || found[0].OID == "" {
+		return err
+	}
+	tip := found[0].OID
+	all, pack, err := d.packed(ctx, room, dir, scriptRest, nil, []string{tip}, tip)
 	if err != nil {
-		return "", "", err
+		return err
+	}
+	defer pack.Close()
+	if all == tip {
+		return nil
+	}
+	return d.take(ctx, git.Incoming{Pack: pack, New: all, Old: tip, Stay: true, Reason: "agency: what else was inside"})
+}
+
+// pack is what git inside has packed.
+type pack struct {
+	*bufio.Reader
+	io.Closer
+}
+
+// packed lets git inside name a commit and pack what it needs, and others, but for what those outside have.
+func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script string, also, not []string, args ...string) (string, *pack, error) {
+	spool, err := os.CreateTemp(filepath.Dir(d.upper), "pack-*")
+	if err != nil {
+		return "", nil, err
+	}
+	name, err := func() (string, error) {
+		if err := os.Remove(spool.Name()); err != nil { // nobody else needs its name
+			return "", err
+		}
+		wants := strings.Join(append(append(slices.Clone(also), "--not"), not...), "\n") + "\n"
+		if err := d.run(ctx, room, dir, script, strings.NewReader(wants), spool, args...); err != nil {
+			return "", err
+		}
+		_, err := spool.Seek(0, io.SeekStart)
+		return "", err
+	}()
+	from := bufio.NewReader(spool)
+	if err == nil {
+		var line []byte
+		if line, err = from.ReadSlice('\n'); err != nil {
+			err = fmt.Errorf("git inside named no commit: %w", err)
+		}
+		name = strings.TrimSuffix(string(line), "\n")
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, spool.Close())
+	}
+	return name, &pack{from, spool}, nil
+}
+
+// take takes something in, and has the log of HEAD tell of it.
+func (d *door) take(ctx context.Context, in git.Incoming) error {
+	repo, unlock, err := d.lockRepository(ctx)
+	if err != nil {
+		return err
 	}
 	defer unlock()
-	if record := d.s.repo.store.Invocation(d.s.repo.ID, d.s.ID, nil).Record; ended(record) {
-		return "", "", &EndedError{ID: d.s.ID, Landing: record.Landing}
+	if record := d.s.repo.store.Invocation(d.s.repo.ID, d.s.ID, nil).Record; ended(record) && d.repo == nil {
+		return &EndedError{ID: d.s.ID, Landing: record.Landing}
 	}
-	return head, now, repo.TakeIn(ctx, git.Incoming{
-		Pack: packed, Ref: sandboxRef(d.s.ID), New: now, Old: tip, Also: also, Reason: "agency: exec",
-	})
+	in.Ref = sandboxRef(d.s.ID)
+	if err := repo.TakeIn(ctx, in); err != nil || in.New == in.Old {
+		return err
+	}
+	return repo.LogHead(d.s.ID, in.Old, in.New, toolIdentity, d.s.repo.now(), in.Reason)
 }
 
 // What git does behind the walls for us. Whatever is configured there, it can harm nobody but itself.
@@ -363,6 +417,13 @@ fi
 printf '%s\n' "$head"
 if test "$head" = "$1" && test -z "$2"; then exit 0; fi
 { printf '%s\n' "$head"; cat; } | git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset -q`
+
+	// scriptRest makes a commit of all that refs and logs lead to and the branch outside does not, and packs it.
+	scriptRest = `tips=$(git rev-list --all --reflog HEAD --children --ignore-missing --not "$1" | awk 'NF == 1 { print "-p", $1 }' | head -n 1000)
+if test -z "$tips"; then printf '%s\n' "$1"; exit 0; fi
+all=$(git -c user.name=agency -c user.email=agency@localhost -c commit.gpgSign=false commit-tree -m "what else was in the sandbox" -p "$1" $tips "$1^{tree}") || exit 1
+printf '%s\n' "$all"
+{ printf '%s\n' "$all"; cat; } | git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset -q`
 
 	// scriptMove moves HEAD, and the branch that it stands for; or lets it stand for another.
 	scriptMove = `git() { command git -c core.hooksPath=/dev/null "$@"; }
@@ -413,7 +474,7 @@ func (d *door) run(ctx context.Context, room *proc.Room, dir *os.File, script st
 	var stderr capture
 	ending, err := room.Run(ctx, proc.Task{
 		Argv: append([]string{"sh", "-c", script, "sh"}, args...), Dir: dir, Env: d.s.helperEnvironment(d.walls),
-		Stdin: stdin, Stdout: stdout, Stderr: &stderr, Timeout: patienceInside, Grace: time.Second,
+		Stdin: stdin, Stdout: stdout, Stderr: &stderr, Timeout: d.patience, Grace: time.Second,
 	})
 	if err == nil && ending.Exit != 0 {
 		err = fmt.Errorf("git inside ended with %d", ending.Exit)

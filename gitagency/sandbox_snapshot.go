@@ -45,6 +45,9 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 	if err := req.check(); err != nil {
 		return Snapshot{}, err
 	}
+	if err := s.bringOut(ctx); err != nil {
+		return Snapshot{}, err
+	}
 	// The lock comes first: whoever ends a sandbox holds it while waiting for those who are in there to leave.
 	repo, unlock, err := s.repo.lock(ctx)
 	if err != nil {

@@ -1,7 +1,6 @@
 package gitagency
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,9 +13,11 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // The isolations that can be built.
@@ -63,6 +64,7 @@ func (s *Sandbox) planWalls(prims Primitives) (walls, error) {
 	req := confine.Request{
 		Tree: s.tree, GitDir: s.repo.CommonDir, GitFile: filepath.Join(s.tree, ".git"),
 		Layers: s.repo.store.WallsDir(s.repo.ID, s.ID), DataDir: s.repo.DataDir,
+		Markers:     filepath.Join(s.tree, guard.Dir),
 		Integration: integration, Keep: s.repo.git.Alternates(), Outputs: prims.Outputs,
 	}
 	w.policy.draws(&req)
@@ -83,11 +85,15 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 			return &InvalidError{What: "outputs", Value: prims.Outputs, Want: err.Error()}
 		}
 	}
-	if _, err := r.policy(); err != nil {
+	bare := prims.Isolation == isolationNone
+	unborn := &Sandbox{repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")} // no id looks like that
+	_, err := unborn.planWalls(prims)
+	if is[*InvalidError](err) {
 		return err
 	}
-	bare := prims.Isolation == isolationNone
-	err := confine.Try(ctx, prims.Outputs, bare)
+	if err == nil {
+		err = confine.Try(ctx, prims.Outputs, bare)
+	}
 	switch {
 	case err == nil || context.Cause(ctx) != nil:
 		return context.Cause(ctx)
@@ -105,7 +111,7 @@ func (r *Repository) whyNot(ctx context.Context, err error) string {
 	}
 	features, probeErr := confine.Probe(ctx, r.opts.Env)
 	for _, f := range features {
-		if f.State == confine.Missing {
+		if f.State == confine.Missing && f.Name != confine.CgroupsOffered { // which bound, and wall nothing in
 			return f.Name + ": " + f.Detail
 		}
 	}
@@ -135,9 +141,12 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
-		} else {
-			err = &SetupError{ID: s.ID, Err: err}
+			return
 		}
+		if is[*proc.WallError](err) {
+			err = errors.New(s.repo.whyNot(ctx, err))
+		}
+		err = &SetupError{ID: s.ID, Err: err}
 	}()
 	if in.walls, err = s.planWalls(site.prims); err != nil {
 		return nil, err
@@ -155,6 +164,9 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 	if in.door, err = s.door(in.walls); err != nil {
 		return nil, err
 	}
+	if site.repo != nil { // it is about to go
+		in.door.repo, in.door.patience = site.repo, patienceAtTheEnd
+	}
 	if in.room.Opened { // else both sides are in use
 		pending, err := in.door.pending()
 		if err != nil {
@@ -162,6 +174,9 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		}
 		if pending { // what was done before somebody was killed
 			in.takeOut(ctx)
+		}
+		if site.repo != nil {
+			return in, nil
 		}
 		if err := in.door.in(ctx, in.room, in.dir); err != nil {
 			s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", s.ID, err)
@@ -171,9 +186,71 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 	return in, err
 }
 
+// bringOut brings out what was done behind the walls of a sandbox, where that has not happened yet: by
+// commands that still run, or whose tool was killed.
+func (s *Sandbox) bringOut(ctx context.Context) error {
+	site, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer site.close()
+	if site.prims.Isolation != isolationOS {
+		return nil
+	}
+	d, err := s.door(walls{})
+	if err != nil {
+		return err
+	}
+	if pending, err := d.pending(); err != nil || !pending {
+		return err
+	}
+	in, err := s.goInside(ctx, site)
+	if err != nil {
+		return err
+	}
+	in.leave(ctx, nil) // and in doing so brings it out
+	return nil
+}
+
+// emptyLayer brings out of a sandbox that is about to go whatever only the git behind its walls knows. repo
+// holds the repository lock, and held nobody else in the sandbox. A sandbox that does not let that happen
+// cannot keep itself from going; a machine that does not, can.
+func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitives, held *os.File) error {
+	if prims.Isolation != isolationOS || !store.IsDir(s.tree) || held == nil {
+		return nil
+	}
+	d, err := s.door(walls{})
+	if err != nil {
+		s.repo.warn("sandbox %s: %v", s.ID, err)
+	}
+	if layer, err := d.layer(); err != nil || layer == "" {
+		return err
+	}
+	tree, err := guard.OpenTree(s.tree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	if err := checkSandbox(tree); err != nil {
+		return err
+	}
+	in, err := s.goInside(ctx, &site{Tree: tree, prims: Primitives{Isolation: prims.Isolation, Outputs: "none"}, occupied: held, repo: repo})
+	if err != nil {
+		return err
+	}
+	err = in.door.rest(ctx, in.room, in.dir)
+	if err != nil {
+		s.repo.warn("sandbox %s: not all that git had inside is kept: %v", s.ID, err)
+	}
+	return in.close()
+}
+
 // takeOut brings out what was done inside. What stays there is not lost, and said.
 func (in *inside) takeOut(ctx context.Context) {
 	err := in.door.out(ctx, in.room, in.dir)
+	if in.room.Ended() { // somebody wants the sandbox to go, and sees to this
+		return
+	}
 	if err != nil && !is[*EndedError](err) {
 		in.s.repo.warn("sandbox %s: its commits stay inside for now: %v", in.s.ID, err)
 	}
@@ -219,6 +296,9 @@ func (in *inside) close() error {
 	}
 	return err
 }
+
+// patienceAtTheEnd is for a sandbox that goes while everybody else waits.
+const patienceAtTheEnd = 5 * time.Second
 
 // room opens the room of the sandbox, or joins those who are in it.
 func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.Room, error) {
@@ -316,8 +396,12 @@ func (s *Sandbox) walledEnvironment(w walls, further []string, worktree, dir str
 	if w.plan.Bare {
 		return s.environment(append(e.proxied, further...), worktree, dir)
 	}
-	return lastOnly(slices.Concat([]string{"PWD=" + dir}, e.list(), s.ownVariables(worktree)))
+	return lastOnly(slices.Concat([]string{"PWD=" + dir}, patientGit, e.list(), s.ownVariables(worktree)))
 }
+
+// patientGit lets git wait for the lock of a ref: one that is taken outside, when what another command did is
+// taken in, is seen inside until scriptUnlock.
+var patientGit = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.filesRefLockTimeout", "GIT_CONFIG_VALUE_0=10000"}
 
 // helperEnvironment is for what we run inside ourselves.
 func (s *Sandbox) helperEnvironment(w walls) []string {
@@ -334,7 +418,7 @@ func (s *Sandbox) helperEnvironment(w walls) []string {
 func (s *Sandbox) recordDenial(d outlet.Denial) {
 	s.repo.record(s.ID, denialEvent{
 		Time: d.Time.UTC().Truncate(time.Second), Event: deniedEvent, Kind: d.Kind, Target: d.Target,
-		Reason: d.Reason, Allow: cmp.Or(d.Allow, ""),
+		Reason: d.Reason, Allow: d.Allow, Count: d.Count,
 	})
 }
 
@@ -347,4 +431,5 @@ type denialEvent struct {
 	Target string    `json:"target"`
 	Reason string    `json:"reason"`
 	Allow  string    `json:"allow"` // what would have to be among the outputs
+	Count  int       `json:"count"` // how often that proxy has refused it by now
 }

@@ -31,6 +31,7 @@ type Incoming struct {
 	New    string   // required; the commit it moves to
 	Old    string   // from where; empty when it must not exist
 	Also   []string // blobs that must be there afterwards
+	Stay   bool     // the ref does not move: New is for somebody to refer to at once
 	Reason string   // for the log of the ref; git wants one, so there is a default
 }
 
@@ -110,7 +111,25 @@ func (r *Repo) TakeIn(ctx context.Context, in Incoming) (err error) {
 	if err := adopt(filepath.Join(dir, "pack"), filepath.Join(objects, "pack")); err != nil {
 		return err
 	}
+	if in.Stay {
+		return nil
+	}
 	return r.moveOwn(ctx, in)
+}
+
+// LogHead writes down that HEAD of a linked worktree went from one commit to another, as a git in that
+// worktree would have. The repository is locked.
+func (r *Repo) LogHead(name, from, to string, who Identity, at time.Time, why string) error {
+	path := filepath.Join(r.AdminDir(name), "logs", "HEAD")
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s %s %s <%s> %d +0000\t%s\n", from, to, who.Name, who.Email, at.Unix(), why)
+	return errors.Join(err, f.Close())
 }
 
 func (in Incoming) check() error {

@@ -26,11 +26,14 @@ type Limits struct {
 	// supervisor stays where it is, and so is not what is killed when there is no more memory.
 	Cgroup *os.File `json:"-"`
 
-	others int // how many threads are counted with the program's that are other supervisors'
+	apart  bool // the program is in a user namespace of its own, if the user is not root
+	others int  // how many threads are counted with the program's that are other supervisors'
 }
 
 // asked reports whether there is anything to set.
-func (l Limits) asked() bool { return l != Limits{} }
+func (l Limits) asked() bool {
+	return l.FileSize > 0 || l.Data > 0 || l.Processes > 0 || l.Nice > 0 || l.Cgroup != nil
+}
 
 // files is what the supervisor has to be given.
 func (l Limits) files() []*os.File {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +19,8 @@ import (
 //
 // Nobody else may be waiting for children meanwhile. A program that is to become somebody else, as sudo
 // is, stays who it is: that is what the kernel does to those who are traced.
-func startLimited(path string, argv []string, attr *syscall.ProcAttr, way Containment, l Limits) (pid int, err error) {
-	if l.Processes > 0 && way != PIDNamespace {
+func startLimited(path string, argv []string, attr *syscall.ProcAttr, l Limits) (pid int, err error) {
+	if l.Processes > 0 && !l.apart {
 		return 0, &limitError{"limit processes", errNotApart}
 	}
 	runtime.LockOSThread() // only the thread that made it may let it go
@@ -145,11 +146,19 @@ func otherSupervisors() int {
 		if err != nil || !there || pid == os.Getpid() || status.parent != 1 {
 			continue
 		}
-		if exe, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid), "exe")); err == nil && os.SameFile(us, exe) {
+		// What a program left behind may be the same program as we are; but it has been shut in.
+		exe, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid), "exe"))
+		if err == nil && os.SameFile(us, exe) && !shutIn(pid) {
 			count += threads(pid)
 		}
 	}
 	return count
+}
+
+// shutIn reports whether a process has given up its powers, as every program has that runs behind walls.
+func shutIn(pid int) bool {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	return err != nil || !strings.Contains(string(data), "\nNoNewPrivs:\t0\n")
 }
 
 func threads(pid int) int {

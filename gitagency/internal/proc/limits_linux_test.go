@@ -185,3 +185,33 @@ func againAsNobody(t *testing.T) {
 		t.Errorf("as an ordinary user: %v\n%s", err, out)
 	}
 }
+
+func TestInARoomEveryProgramIsBoundByItself(t *testing.T) {
+	t.Parallel()
+	r, label := room(t)
+	bound := func(how string, nice int) {
+		t.Helper()
+		k := task(t, PIDNamespace, "echo $$; nice; ulimit -f")
+		procs, err := os.Create(filepath.Join(k.Dir.Name(), "cgroup.procs"))
+		must(t, err)
+		defer procs.Close()
+		var out bytes.Buffer
+		k.Stdout, k.Limits = &out, Limits{Nice: nice, FileSize: 1 << 20, Cgroup: procs}
+		ending, err := r.Run(t.Context(), k)
+		put, readErr := os.ReadFile(procs.Name())
+		must(t, readErr)
+		if want := string(put) + "\n" + strconv.Itoa(nice) + "\n2048\n"; err != nil || ending.Exit != 0 || out.String() != want {
+			t.Errorf("%s: %+v, %v: said %q, want %q", how, ending, err, &out, want)
+		}
+		k.Argv = []string{"/no/such/program"}
+		_, err = r.Run(t.Context(), k)
+		var cannot *CannotRunError
+		if !errors.As(err, &cannot) || cannot.Code != 127 {
+			t.Errorf("%s: what cannot be run: %v", how, err)
+		}
+	}
+	bound("in the seat", 3)
+	occupy(t, label)
+	bound("beside another", 5)
+	bound("beside another", 4)
+}

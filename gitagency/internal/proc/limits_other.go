@@ -11,6 +11,6 @@ import (
 func otherSupervisors() int { return 0 }
 
 // startLimited refuses: a limit that nobody enforces is none.
-func startLimited(string, []string, *syscall.ProcAttr, Containment, Limits) (int, error) {
+func startLimited(string, []string, *syscall.ProcAttr, Limits) (int, error) {
 	return 0, &limitError{"set limits", errors.New("not on this system: " + runtime.GOOS)}
 }

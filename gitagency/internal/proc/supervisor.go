@@ -193,7 +193,7 @@ func (s *supervisor) start(by func(start func() (int, error)) (int, error)) *ans
 		}
 		fork := func() (int, error) { return syscall.ForkExec(path, argv, attr) }
 		if limits := s.limits(); limits.asked() {
-			fork = func() (int, error) { return startLimited(path, argv, attr, s.order.Way, limits) }
+			fork = func() (int, error) { return startLimited(path, argv, attr, limits) }
 		}
 		s.program, err = by(func() (pid int, err error) {
 			if s.shut == nil {
@@ -228,6 +228,7 @@ func (s *supervisor) start(by func(start func() (int, error)) (int, error)) *ans
 // limits are those that were ordered, with what has to be known before anything is shut in.
 func (s *supervisor) limits() Limits {
 	l := s.order.Limits
+	l.apart = s.shut != nil || s.order.Way == PIDNamespace // in a room, too
 	if s.order.CgroupAt > 0 {
 		l.Cgroup = os.NewFile(uintptr(s.at(s.order.CgroupAt)), "cgroup.procs")
 	}
