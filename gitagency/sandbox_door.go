@@ -13,8 +13,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -216,7 +219,11 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) error {
 	if err := d.save(state); err != nil || state.Tip == tip || room.Alone() {
 		return err
 	}
-	return d.run(ctx, room, dir, scriptUnlock, nil, io.Discard, sandboxRef(d.s.ID))
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(d.s.repo.CommonDir, sandboxRef(d.s.ID)), &st); err != nil {
+		return err
+	}
+	return d.run(ctx, room, dir, scriptUnlock, nil, io.Discard, sandboxRef(d.s.ID), strconv.FormatUint(st.Ino, 10))
 }
 
 // setAside keeps what a person has staged outside since something last went through, when other things are
@@ -444,10 +451,10 @@ GIT_INDEX_FILE=$plain git -c core.splitIndex=false -c index.sparse=false -c core
 cat "$plain"`
 
 	// scriptUnlock removes the lock of a ref that git outside took and gave back, where somebody looked for
-	// it meanwhile and the kernel still shows it: such a file has no links. Git tries for longer to get a lock
-	// than this takes.
+	// it meanwhile and the kernel still shows it: that file has become the ref itself, or is gone. Git inside
+	// waits for longer than this takes.
 	scriptUnlock = `lock=$(git rev-parse --git-common-dir)/$1.lock
-if test "$(stat -c %h "$lock" 2>/dev/null)" = 0; then rm -f "$lock"; fi`
+case $(stat -c '%i %h' "$lock" 2>/dev/null) in "$2 "* | *" 0") rm -f "$lock" ;; esac`
 
 	// scriptIndex replaces the index.
 	scriptIndex = `index=$(git rev-parse --git-path index) && cat >"$index.agency" && mv -f "$index.agency" "$index"`
