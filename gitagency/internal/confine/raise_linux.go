@@ -7,6 +7,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -212,8 +213,17 @@ func (s *site) overlay(lower int, l Layer) (int, error) {
 	if s.volatile {
 		options = append(options, "volatile", "")
 	}
-	return s.with(mount("overlay", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, options...))
+	// Whoever had the layer before may be dead, and the kernel not done with what they left.
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		fd, err := mount("overlay", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, options...)
+		if !errors.Is(err, unix.EBUSY) || time.Since(began) > patienceWithLayers {
+			return s.with(fd, err)
+		}
+	}
 }
+
+// patienceWithLayers is how long somebody else may have a layer. Who builds walls has seen to it that nobody does.
+const patienceWithLayers = 5 * time.Second
 
 // freeze makes everything read-only.
 func (s *site) freeze() error {
