@@ -93,13 +93,14 @@ func (r *Repository) clearOut(ctx context.Context, id, home string, timeout time
 		for _, pid := range proc.Supervisors(home) {
 			if last, before := asked[pid]; before && time.Since(last) < DefaultGrace {
 				continue
+			} else if !before {
+				*commands += proc.Overseen(pid)
 			}
 			asked[pid] = time.Now()
 			if err := proc.Stop(pid); err != nil {
 				r.warn("end a command in %s: %v", id, err)
 			}
 		}
-		*commands = len(asked)
 		select {
 		case o := <-left:
 			return o.held, o.err

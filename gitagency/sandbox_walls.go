@@ -1,7 +1,6 @@
 package gitagency
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,6 +65,7 @@ func (s *Sandbox) planWalls(prims Primitives) (walls, error) {
 	req := confine.Request{
 		Tree: s.tree, GitDir: s.repo.CommonDir, GitFile: filepath.Join(s.tree, ".git"),
 		Layers: s.repo.store.WallsDir(s.repo.ID, s.ID), DataDir: s.repo.DataDir,
+		Markers:     filepath.Join(s.tree, guard.Dir),
 		Integration: integration, Keep: s.repo.git.Alternates(), Outputs: prims.Outputs,
 	}
 	w.policy.draws(&req)
@@ -86,11 +86,15 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 			return &InvalidError{What: "outputs", Value: prims.Outputs, Want: err.Error()}
 		}
 	}
-	if _, err := r.policy(); err != nil {
+	bare := prims.Isolation == isolationNone
+	unborn := &Sandbox{repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")} // no id looks like that
+	_, err := unborn.planWalls(prims)
+	if is[*InvalidError](err) {
 		return err
 	}
-	bare := prims.Isolation == isolationNone
-	err := confine.Try(ctx, prims.Outputs, bare)
+	if err == nil {
+		err = confine.Try(ctx, prims.Outputs, bare)
+	}
 	switch {
 	case err == nil || context.Cause(ctx) != nil:
 		return context.Cause(ctx)
@@ -108,7 +112,7 @@ func (r *Repository) whyNot(ctx context.Context, err error) string {
 	}
 	features, probeErr := confine.Probe(ctx, r.opts.Env)
 	for _, f := range features {
-		if f.State == confine.Missing {
+		if f.State == confine.Missing && f.Name != confine.CgroupsOffered { // which bound, and wall nothing in
 			return f.Name + ": " + f.Detail
 		}
 	}
@@ -138,9 +142,12 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
-		} else {
-			err = &SetupError{ID: s.ID, Err: err}
+			return
 		}
+		if is[*proc.WallError](err) {
+			err = errors.New(s.repo.whyNot(ctx, err))
+		}
+		err = &SetupError{ID: s.ID, Err: err}
 	}()
 	if in.walls, err = s.planWalls(site.prims); err != nil {
 		return nil, err
@@ -242,6 +249,9 @@ func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitiv
 // takeOut brings out what was done inside. What stays there is not lost, and said.
 func (in *inside) takeOut(ctx context.Context) {
 	err := in.door.out(ctx, in.room, in.dir)
+	if in.room.Ended() { // somebody wants the sandbox to go, and sees to this
+		return
+	}
 	if err != nil && !is[*EndedError](err) {
 		in.s.repo.warn("sandbox %s: its commits stay inside for now: %v", in.s.ID, err)
 	}
@@ -312,6 +322,9 @@ func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.R
 	for began := time.Now(); ; {
 		held, err := lock.Clear(ctx, dir, 0)
 		if err == nil {
+			if !w.plan.Bare {
+				git.Uncover(filepath.Join(dir, "git", "upper")) // nobody is there
+			}
 			room, err := proc.Walls{Plan: plan, Network: w.plan.Network != confine.HostNetwork}.Open(ctx, label, held, occupied)
 			return room, errors.Join(err, held.Close())
 		}
@@ -429,7 +442,7 @@ func (s *Sandbox) helperEnvironment(w walls) []string {
 func (s *Sandbox) recordDenial(d outlet.Denial) {
 	s.repo.record(s.ID, denialEvent{
 		Time: d.Time.UTC().Truncate(time.Second), Event: deniedEvent, Kind: d.Kind, Target: d.Target,
-		Reason: d.Reason, Allow: cmp.Or(d.Allow, ""),
+		Reason: d.Reason, Allow: d.Allow, Count: d.Count,
 	})
 }
 
@@ -442,4 +455,5 @@ type denialEvent struct {
 	Target string    `json:"target"`
 	Reason string    `json:"reason"`
 	Allow  string    `json:"allow"` // what would have to be among the outputs
+	Count  int       `json:"count"` // how often that proxy has refused it by now
 }

@@ -323,6 +323,7 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		gitagency.RemovedWorktree{},
 		gitagency.Discarded{},
 		gitagency.Snapshot{},
+		gitagency.Denial{},
 		gitagency.Setting{},
 		gitagency.Finding{},
 		gitagency.Pruned{},
@@ -365,6 +366,7 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		"an integration worktree": worktreeFields(gitagency.Worktree{}),
 		"a finding":               findingFields(gitagency.Finding{}),
 		"a thing that was pruned": prunedFields(gitagency.Pruned{Snapshots: make([]gitagency.PrunedSnapshot, 1)}),
+		"a denial":                denialFields(gitagency.Denial{}),
 		"a setting":               settingFields(gitagency.Setting{}),
 	} {
 		var keys []string

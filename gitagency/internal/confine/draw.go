@@ -20,6 +20,7 @@ type Request struct {
 	Tree    string // required: the sandbox
 	GitDir  string // required: the common git dir, which is seen through a layer
 	GitFile string // required: the tree's .git file
+	Markers string // a directory in the tree that says what the tree is; may be empty
 	Layers  string // required: a directory of the sandbox's own, outside of the tree, where layers are kept
 	DataDir string // required: hidden but for the tree
 
@@ -150,7 +151,7 @@ func Draw(r Request, m Machine) (Plan, error) {
 	}
 	plan := Plan{
 		Hostname: cmp.Or(r.Hostname, "localhost"), Network: network,
-		Fixed: []string{r.GitFile}, LandlockABI: min(m.LandlockABI, NewestABI),
+		Fixed: r.fixed(), LandlockABI: min(m.LandlockABI, NewestABI),
 	}
 	if err := d.text(); err != nil {
 		return Plan{}, err
@@ -195,6 +196,14 @@ func drawNetwork(outputs string) (Network, error) {
 	return "", &RefusedError{Wall: "network", Why: fmt.Sprintf("outputs %q mean nothing", outputs), Remedy: "want open, none or hosts:…"}
 }
 
+// fixed is what would make the sandbox another one.
+func (r Request) fixed() []string {
+	if r.Markers == "" {
+		return []string{r.GitFile}
+	}
+	return []string{r.GitFile, r.Markers}
+}
+
 func (r Request) check() error {
 	for _, p := range []string{r.Tree, r.GitDir, r.GitFile, r.Layers, r.DataDir} {
 		if !filepath.IsAbs(p) || filepath.Clean(p) != p || p == "/" {
@@ -204,6 +213,8 @@ func (r Request) check() error {
 	switch {
 	case !guard.Contains(r.Tree, r.GitFile):
 		return fmt.Errorf("draw walls: %s is not in %s", r.GitFile, r.Tree)
+	case r.Markers != "" && !guard.Contains(r.Tree, r.Markers):
+		return fmt.Errorf("draw walls: %s is not in %s", r.Markers, r.Tree)
 	case holds(r.Tree, r.Layers), holds(r.Layers, r.Tree):
 		return fmt.Errorf("draw walls: layers in %s would touch %s", r.Layers, r.Tree)
 	case holds(r.Tree, r.GitDir), holds(r.GitDir, r.Tree):

@@ -30,6 +30,7 @@ type Room struct {
 // request is what is asked of a keeper, with descriptors beside it.
 type request struct {
 	Walls  []byte `json:"walls,omitempty"` // the first that it hears
+	Visit  bool   `json:"visit,omitempty"` // by whoever joins: the room need not stay open for them
 	Run    bool   `json:"run,omitempty"`   // with: control, directory, three streams, and what is to be held
 	Listen string `json:"listen,omitempty"`
 	Dial   string `json:"dial,omitempty"`
@@ -98,12 +99,18 @@ func (w Walls) namespaces() *syscall.SysProcAttr {
 	if os.Geteuid() == 0 { // who may name everybody there is: else their files would look like nobody's
 		attr.UidMappings = identities("/proc/self/uid_map", attr.UidMappings)
 		attr.GidMappings = identities("/proc/self/gid_map", attr.GidMappings)
-		attr.GidMappingsEnableSetgroups = true
+		attr.GidMappingsEnableSetgroups = maySetGroups()
 	}
 	if w.Network {
 		attr.Cloneflags |= unix.CLONE_NEWNET
 	}
 	return attr
+}
+
+// maySetGroups: whoever is root in a namespace alone may not, and can then not allow it to others either.
+func maySetGroups() bool {
+	may, err := os.ReadFile("/proc/self/setgroups")
+	return err == nil && string(may) == "allow\n"
 }
 
 // identities maps everybody who exists in our own namespace to themselves.
@@ -123,16 +130,27 @@ func identities(file string, otherwise []syscall.SysProcIDMap) (all []syscall.Sy
 }
 
 // Join goes into the room that is open under a label. ErrNoRoom is also one that is just being closed.
-func Join(ctx context.Context, label string) (*Room, error) {
+func Join(ctx context.Context, label string) (*Room, error) { return knock(ctx, label, request{}) }
+
+// Visit is Join for those who only look on: the room does not stay open for them.
+func Visit(ctx context.Context, label string) (*Room, error) {
+	return knock(ctx, label, request{Visit: true})
+}
+
+func knock(ctx context.Context, label string, as request) (*Room, error) {
 	for _, pid := range Supervisors(label) {
-		if r, err := join(ctx, pid); err == nil || context.Cause(ctx) != nil {
+		r, err := join(ctx, pid, as)
+		switch {
+		case err == nil || context.Cause(ctx) != nil:
 			return r, err
+		case errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS): // which will not change by itself
+			return nil, &WallError{fmt.Errorf("join the commands that run there: %w", err)}
 		}
 	}
 	return nil, ErrNoRoom
 }
 
-func join(ctx context.Context, pid int) (_ *Room, err error) {
+func join(ctx context.Context, pid int, as request) (_ *Room, err error) {
 	keeper, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_open", err)
@@ -160,7 +178,7 @@ func join(ctx context.Context, pid int) (_ *Room, err error) {
 			_ = ours.Close()
 		}
 	}()
-	err = send(door, request{}, theirs)
+	err = send(door, as, theirs)
 	_ = theirs.Close()
 	if err != nil {
 		return nil, err
@@ -250,6 +268,17 @@ func (r *Room) connect(ctx context.Context, what request) (*os.File, error) {
 	return os.NewFile(uintptr(files[0]), "received"), nil
 }
 
+// Wait waits until the room has ended. It is for those who run nothing there.
+func (r *Room) Wait(ctx context.Context) error {
+	_ = r.conn.SetReadDeadline(time.Time{})
+	defer context.AfterFunc(ctx, func() { _ = r.conn.SetReadDeadline(time.Now()) })()
+	for {
+		if _, err := receive(r.conn, &reply{}); err != nil { // nothing more is said on it
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // Close leaves the room. When nobody else is there, nothing of it is left when Close returns.
 func (r *Room) Close() error {
 	_ = r.conn.SetDeadline(time.Now().Add(patienceWithKeepers))
@@ -264,6 +293,9 @@ func (r *Room) Close() error {
 	}
 	return errors.Join(closeErr, unix.Close(r.keeper))
 }
+
+// Ended reports whether everything in the room is gone, because somebody wanted it to.
+func (r *Room) Ended() bool { return r.ended(0) }
 
 // ended reports whether the keeper is gone, and with it everything in the room, or will be in time.
 func (r *Room) ended(within time.Duration) bool {

@@ -49,6 +49,27 @@ func Supervisors(label string) []int {
 	})
 }
 
+// Overseen is how many programs a supervisor sees to: one, unless it keeps a room, in which some have
+// supervisors of their own.
+func Overseen(supervisor int) int {
+	if args := words(supervisor, "cmdline"); len(args) < 3 || args[2] != roleKeeper {
+		return 1
+	}
+	all, _ := pids()
+	beside, seat := 0, 0
+	for _, pid := range all {
+		if s, there := statusOf(pid); !there || s.parent != supervisor || s.ended() {
+			continue
+		}
+		if args := words(pid, "cmdline"); len(args) == 3 && args[0] == supervisorName && args[2] == roleInside {
+			beside++
+		} else {
+			seat = 1 // however many of its descendants were left to the keeper
+		}
+	}
+	return beside + seat
+}
+
 // Holders says who has a file open, as far as that can be told.
 func Holders(path string) []string {
 	var holders []string
