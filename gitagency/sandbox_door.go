@@ -213,7 +213,10 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) error {
 		}
 	}
 	state.Real = d.real()
-	return d.save(state)
+	if err := d.save(state); err != nil || state.Tip == tip || room.Alone() {
+		return err
+	}
+	return d.run(ctx, room, dir, scriptUnlock, nil, io.Discard, sandboxRef(d.s.ID))
 }
 
 // setAside keeps what a person has staged outside since something last went through, when other things are
@@ -439,6 +442,12 @@ git update-ref --no-deref -m "$why" HEAD "$1" "$head"`
 	scriptPlain = `index=$(git rev-parse --git-path index) && plain=$index.agency && trap 'rm -f "$plain"' EXIT && cp -p "$index" "$plain" &&
 GIT_INDEX_FILE=$plain git -c core.splitIndex=false -c index.sparse=false -c core.fsmonitor=false update-index --no-split-index --force-write-index &&
 cat "$plain"`
+
+	// scriptUnlock removes the lock of a ref that git outside took and gave back, where somebody looked for
+	// it meanwhile and the kernel still shows it: such a file has no links. Git tries for longer to get a lock
+	// than this takes.
+	scriptUnlock = `lock=$(git rev-parse --git-common-dir)/$1.lock
+if test "$(stat -c %h "$lock" 2>/dev/null)" = 0; then rm -f "$lock"; fi`
 
 	// scriptIndex replaces the index.
 	scriptIndex = `index=$(git rev-parse --git-path index) && cat >"$index.agency" && mv -f "$index.agency" "$index"`

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,7 +86,7 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 		}
 	}
 	bare := prims.Isolation == isolationNone
-	unborn := &Sandbox{repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")} // no id looks like that
+	unborn := &Sandbox{ID: "unborn", repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")} // no id looks like that
 	_, err := unborn.planWalls(prims)
 	if is[*InvalidError](err) {
 		return err
@@ -101,8 +100,15 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 	case bare:
 		return &UnsupportedError{Primitive: "outputs", Value: prims.Outputs, Why: r.whyNot(ctx, err)}
 	}
-	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: r.whyNot(ctx, err) + "; --isolation none does without"}
+	why := r.whyNot(ctx, err)
+	if prims.Outputs == "open" && !strings.Contains(why, withoutWalls) {
+		why += "; " + withoutWalls
+	}
+	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: why}
 }
+
+// withoutWalls is what always remains, unless the network is to have walls.
+const withoutWalls = "--isolation none does without"
 
 // whyNot finds the reason why walls cannot be built, where that can be told.
 func (r *Repository) whyNot(ctx context.Context, err error) string {
@@ -307,7 +313,7 @@ func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.R
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := makeLayers(w.plan); err != nil {
+	if err := s.makeLayers(ctx, w.plan); err != nil {
 		return nil, err
 	}
 	timeout, err := s.repo.lockTimeout()
@@ -364,33 +370,6 @@ func (s *Sandbox) sameWalls(room *proc.Room, want confine.Plan) error {
 	return nil
 }
 
-// makeLayers makes the directories that layers are kept in. They look like what they lie on.
-func makeLayers(p confine.Plan) error {
-	for _, l := range p.Layers {
-		if _, err := os.Lstat(l.Work); err == nil {
-			continue
-		}
-		fi, err := os.Stat(l.Path)
-		if err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Dir(l.Upper), 0o700); err != nil {
-			return err
-		}
-		for _, dir := range []string{l.Upper, l.Work} { // the second says that both are there
-			if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-				return err
-			}
-			if dir == l.Upper {
-				if err := os.Chmod(dir, fi.Mode().Perm()|0o700); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
 // proxyAddress is where a sandbox with some hosts finds the way out.
 const proxyAddress = "127.0.0.1:3128"
 
@@ -424,8 +403,12 @@ func (s *Sandbox) walledEnvironment(w walls, further []string, worktree, dir str
 	if w.plan.Bare {
 		return s.environment(append(e.proxied, further...), worktree, dir)
 	}
-	return lastOnly(slices.Concat([]string{"PWD=" + dir}, e.list(), s.ownVariables(worktree)))
+	return lastOnly(slices.Concat([]string{"PWD=" + dir}, patientGit, e.list(), s.ownVariables(worktree)))
 }
+
+// patientGit lets git wait for the lock of a ref: one that is taken outside, when what another command did is
+// taken in, is seen inside until scriptUnlock.
+var patientGit = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.filesRefLockTimeout", "GIT_CONFIG_VALUE_0=10000"}
 
 // helperEnvironment is for what we run inside ourselves.
 func (s *Sandbox) helperEnvironment(w walls) []string {

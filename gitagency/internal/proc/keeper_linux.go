@@ -147,6 +147,8 @@ func (k *keeper) serve(lease *net.UnixConn) {
 				k.listen(ask.Listen, fds[0])
 			case ask.Dial != "" && len(fds) == 1:
 				go dial(ask.Dial, fds[0])
+			case ask.Count:
+				_ = send(lease, reply{Last: len(k.leases) == 1})
 			case ask.Leave:
 				_ = send(lease, reply{Last: k.leases[lease] && k.holders() == 1})
 				delete(k.leases, lease)

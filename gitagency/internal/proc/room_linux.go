@@ -34,6 +34,7 @@ type request struct {
 	Run    bool   `json:"run,omitempty"`   // with: control, directory, three streams, and what is to be held
 	Listen string `json:"listen,omitempty"`
 	Dial   string `json:"dial,omitempty"`
+	Count  bool   `json:"count,omitempty"`
 	Leave  bool   `json:"leave,omitempty"`
 }
 
@@ -41,7 +42,7 @@ type request struct {
 type reply struct {
 	Refused string `json:"refused,omitempty"`
 	Plan    []byte `json:"plan,omitempty"`
-	Last    bool   `json:"last,omitempty"` // to Leave: nobody else is there, and the room ends
+	Last    bool   `json:"last,omitempty"` // to Leave and Count: nobody else is there; after Leave the room ends
 }
 
 // doorFD is where a keeper has the end of a connection that those who join it take from it. Whoever may
@@ -266,6 +267,18 @@ func (r *Room) connect(ctx context.Context, what request) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(files[0]), "received"), nil
+}
+
+// Alone reports whether nobody else has the room open.
+func (r *Room) Alone() bool {
+	_ = r.conn.SetDeadline(time.Now().Add(patienceWithKeepers))
+	defer func() { _ = r.conn.SetDeadline(time.Time{}) }()
+	if send(r.conn, request{Count: true}) != nil {
+		return false
+	}
+	var answer reply
+	_, err := receive(r.conn, &answer)
+	return err == nil && answer.Last
 }
 
 // Wait waits until the room has ended. It is for those who run nothing there.

@@ -26,6 +26,7 @@ func Visit(context.Context, string) (*Room, error) { return nil, ErrNoRoom }
 func (r *Room) Run(context.Context, Task) (Ending, error)            { return Ending{}, errNoRooms }
 func (r *Room) Listen(context.Context, string) (net.Listener, error) { return nil, errNoRooms }
 func (r *Room) Dial(context.Context, string) (net.Conn, error)       { return nil, errNoRooms }
+func (r *Room) Alone() bool                                          { return true }
 func (r *Room) Ended() bool                                          { return true }
 func (r *Room) Wait(context.Context) error                           { return nil }
 func (r *Room) Close() error                                         { return nil }
