@@ -59,10 +59,12 @@ func (s *Sandbox) Forward(ctx context.Context, req ForwardRequest) (err error) {
 		return &SharedNetworkError{ID: s.ID}
 	}
 	room, err := proc.Visit(ctx, s.repo.store.InvocationDir(s.repo.ID, s.ID))
-	if errors.Is(err, proc.ErrNoRoom) {
+	switch {
+	case err != nil && context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, proc.ErrNoRoom):
 		return &NothingRunsError{ID: s.ID}
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	defer func() { err = errors.Join(err, room.Close()) }()

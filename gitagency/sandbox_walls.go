@@ -86,7 +86,7 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 		}
 	}
 	bare := prims.Isolation == isolationNone
-	unborn := &Sandbox{repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")} // no id looks like that
+	unborn := &Sandbox{ID: "unborn", repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")} // no id looks like that
 	_, err := unborn.planWalls(prims)
 	if is[*InvalidError](err) {
 		return err
@@ -100,8 +100,15 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 	case bare:
 		return &UnsupportedError{Primitive: "outputs", Value: prims.Outputs, Why: r.whyNot(ctx, err)}
 	}
-	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: r.whyNot(ctx, err) + "; --isolation none does without"}
+	why := r.whyNot(ctx, err)
+	if prims.Outputs == "open" && !strings.Contains(why, withoutWalls) {
+		why += "; " + withoutWalls
+	}
+	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: why}
 }
+
+// withoutWalls is what always remains, unless the network is to have walls.
+const withoutWalls = "--isolation none does without"
 
 // whyNot finds the reason why walls cannot be built, where that can be told.
 func (r *Repository) whyNot(ctx context.Context, err error) string {

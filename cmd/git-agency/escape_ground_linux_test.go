@@ -56,7 +56,7 @@ const (
 type ground struct {
 	*lab
 	wt, other string            // an integration tree, the tree of another sandbox
-	ids       map[string]string // of sandboxes, by their outputs; "none" is the one without walls
+	ids       map[string]string // of sandboxes, by their outputs; "without" is the one that has no walls
 	trees     map[string]string
 	ears      *ears
 }
@@ -71,7 +71,13 @@ var secretPlaces = []string{
 
 func newGround(t *testing.T, outputs ...string) *ground {
 	t.Helper()
-	g := &ground{lab: newLab(t), ids: map[string]string{}, trees: map[string]string{}, ears: newEars(t)}
+	// Names of sockets must be short, and those of temporary directories are not when tests run in tests.
+	dir, err := os.MkdirTemp("/tmp", "e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	g := &ground{lab: newLabIn(t, dir), ids: map[string]string{}, trees: map[string]string{}, ears: newEars(t)}
 	for _, name := range secretPlaces {
 		g.write(filepath.Join(g.dir, "home", name), secret+"\n")
 	}
@@ -79,7 +85,7 @@ func newGround(t *testing.T, outputs ...string) *ground {
 	g.wt = g.agency("worktree", "create", "wt")
 	g.other = g.agency("path", g.agency("start", "wt"))
 	g.write(filepath.Join(g.other, "secret"), secret+"\n")
-	g.add("none", "--isolation", "none")
+	g.add("without", "--isolation", "none")
 	for _, o := range outputs {
 		g.add(o, "--isolation", "os", "--outputs", o)
 	}
@@ -134,7 +140,7 @@ func (g *ground) make(t *testing.T, a attempt, key string, walls bool) (came []s
 	mine := *g
 	mine.lab = &l
 	s := &side{ground: &mine, t: t, attempt: a, walls: walls, key: key}
-	s.tree, s.id = g.trees["none"], g.ids["none"]
+	s.tree, s.id = g.trees["without"], g.ids["without"]
 	if walls {
 		outputs := a.outputs
 		if outputs == "" {
@@ -427,18 +433,12 @@ func (e *ears) receive(t *testing.T, c net.PacketConn) string {
 	return c.LocalAddr().String()
 }
 
-// listenIn listens at sockets in directories, however long their names.
+// listenIn listens at sockets in directories.
 func (e *ears) listenIn(t *testing.T, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
-		d, err := os.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
-		name := fmt.Sprintf("/proc/self/fd/%d/", d.Fd())
-		e.listen(t, "unix", name+"sock")
-		c, err := net.ListenPacket("unixgram", name+"dgram")
+		e.listen(t, "unix", filepath.Join(dir, "sock"))
+		c, err := net.ListenPacket("unixgram", filepath.Join(dir, "dgram"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -464,15 +464,8 @@ func (e *ears) heard(t *testing.T, word string) bool {
 func (e *ears) heardIn(t *testing.T, word string, dirs ...string) bool {
 	t.Helper()
 	for _, dir := range dirs {
-		d, err := os.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.listened(t, "unix", fmt.Sprintf("/proc/self/fd/%d/sock", d.Fd()), word)
-		e.listened(t, "unixgram", fmt.Sprintf("/proc/self/fd/%d/dgram", d.Fd()), word)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		e.listened(t, "unix", filepath.Join(dir, "sock"), word)
+		e.listened(t, "unixgram", filepath.Join(dir, "dgram"), word)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -28,6 +28,12 @@ func TestNobodyGetsOutToProcessesAndDevicesAsAnOrdinaryUser(t *testing.T) {
 	ordinary(t, "TestNobodyGetsOutToProcessesAndDevices")
 }
 
+func TestNobodyGetsOutToTheNetwork(t *testing.T) { escapeTest(t, networkAttempts) }
+
+func TestNobodyGetsOutToTheNetworkAsAnOrdinaryUser(t *testing.T) {
+	ordinary(t, "TestNobodyGetsOutToTheNetwork")
+}
+
 func TestNobodyGetsOutBySocketsAndVariables(t *testing.T) { escapeTest(t, socketAttempts) }
 
 func TestNobodyGetsOutBySocketsAndVariablesAsAnOrdinaryUser(t *testing.T) {
@@ -181,8 +187,8 @@ line"`},
 		control: plainShell,
 	},
 	{
-		name: "something is mounted over the .git of the sandbox", script: `echo x >x; escapist bind x .git; cat .git`,
-		worked:  says("x\n"),
+		name: "something is mounted over the .git of the sandbox", script: `rm -f x; echo over >x; escapist bind x .git; cat .git`,
+		worked:  says("over\n"),
 		control: ownNamespaces,
 	},
 
@@ -338,6 +344,11 @@ func asks(call string) attempt {
 	}
 }
 
+var sysrq = attempt{
+	name: "the machine is told to do something at once", script: "escapist open /proc/sysrq-trigger",
+	worked: says("opened"), control: noControl, why: "not every machine has it",
+}
+
 var processAttempts = []attempt{
 	{name: "a process outside is killed", script: `escapist kill $VICTIM; kill -9 $VICTIM`, prepare: victim, worked: died, control: plainShell},
 	{
@@ -403,7 +414,7 @@ var processAttempts = []attempt{
 	{name: "a program that makes root of everybody is run", script: `perl -e 'print "uid $> of $<\n"'; for p in $(command -v su) $(command -v mount) $(command -v passwd); do test -u $p && grep -i -h nonewprivs /proc/self/status; done`, worked: says("NoNewPrivs:\t0"), control: plainShell},
 
 	// The machine.
-	opens("/proc/sys/kernel/core_pattern"), opens("/proc/sysrq-trigger"), opens("/proc/sys/kernel/hostname"), opens("/proc/sys/vm/drop_caches"),
+	opens("/proc/sys/kernel/core_pattern"), sysrq, opens("/proc/sys/kernel/hostname"), opens("/proc/sys/vm/drop_caches"),
 	opens("/proc/sys/fs/protected_hardlinks"), opens("/proc/irq/default_smp_affinity"),
 	{name: "the machine's settings are made writable again", script: `mount -o remount,bind,rw /proc/sys; escapist unmount /proc/sys; escapist open /proc/sys/kernel/core_pattern`, worked: says("opened"), control: ownNamespaces, root: onlyRootOpens},
 	{name: "another proc is mounted", script: `apart; mkdir -p p; mount -t proc proc p; escapist open p/sys/kernel/core_pattern; ls p | grep -q sysrq && echo opened`, worked: says("opened"), control: noControl, why: "it would be mounted outside"},
@@ -451,8 +462,8 @@ func variable(name, value string) attempt {
 var socketAttempts = []attempt{
 	{
 		name: "a socket beside the sandbox is spoken to", script: `for d in $DIRS; do escapist near $d sock $WORD; escapist datagram $d dgram $WORD; done`,
-		prepare: inTargets("another sandbox", "the data directory", "somewhere else"),
-		worked:  heardInTargets("another sandbox", "the data directory", "somewhere else"),
+		prepare: inTargets("the data directory", "somewhere else"),
+		worked:  heardInTargets("the data directory", "somewhere else"),
 	},
 	{
 		name: "a socket in the git directory is spoken to", script: `for d in $DIRS; do escapist near $d sock $WORD; escapist datagram $d dgram $WORD; done`,
@@ -460,7 +471,7 @@ var socketAttempts = []attempt{
 	},
 	{
 		name: "a socket in the integration tree is spoken to", script: `for d in $DIRS; do escapist near $d sock $WORD; escapist datagram $d dgram $WORD; done`,
-		prepare: inTargets("the integration tree"), worked: heardInTargets("the integration tree"),
+		prepare: inTargets("the repository"), worked: heardInTargets("the repository"),
 	},
 	{
 		name: "a socket in the home is spoken to", script: `for d in $DIRS; do escapist near $d sock $WORD; escapist datagram $d dgram $WORD; done`,
@@ -503,12 +514,7 @@ var socketAttempts = []attempt{
 // giveAway gives whoever asks a file of a directory, open.
 func giveAway(s *side, dir string) {
 	s.t.Helper()
-	d, err := os.Open(dir)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer d.Close()
-	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/gives", d.Fd()))
+	l, err := net.Listen("unix", filepath.Join(dir, "gives"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -528,4 +534,126 @@ func giveAway(s *side, dir string) {
 			_ = conn.Close()
 		}
 	}()
+}
+
+// toEars are the addresses of those who listen outside.
+func toEars(s *side) []string {
+	_, port4, _ := net.SplitHostPort(s.ears.tcp4)
+	_, port6, _ := net.SplitHostPort(s.ears.tcp6)
+	return []string{"TCP=" + s.ears.tcp4, "TCP6=" + s.ears.tcp6, "UDP=" + s.ears.udp, "PORT=" + port4, "PORT6=" + port6}
+}
+
+// direct is an attempt to speak to somebody outside, without a proxy.
+func direct(name, outputs, script string) attempt {
+	return attempt{name: name, outputs: outputs, script: script, prepare: toEars, worked: heard}
+}
+
+// family is an attempt to make a socket of a kind that nobody needs.
+func family(name, numbers string) attempt {
+	return attempt{
+		name: name, script: "escapist socket " + numbers, worked: says("made a socket"),
+		control: plainShell, root: "some are root's, and some are not in every kernel",
+	}
+}
+
+const someHosts = "hosts:allowed.invalid,192.0.2.1:443"
+
+// proxied is an attempt to talk the proxy into something. $PORT stands for the port of somebody outside.
+func proxied(name, text string) attempt {
+	return attempt{
+		name: name, outputs: someHosts, script: `escapist talk 127.0.0.1:3128 "` + text + `"`, prepare: toEars,
+		worked: func(s *side) string {
+			if s.walls && !strings.Contains(s.out.stdout, "HTTP/1.1 4") && !strings.Contains(s.out.stdout, "HTTP/1.1 5") && !strings.HasPrefix(s.out.stdout, "\x05") {
+				s.t.Errorf("the proxy said nothing: %q %s", s.out.stdout, s.out.stderr)
+			}
+			return heard(s)
+		},
+		control: noControl, why: "there is no proxy outside; TestTheProxyLetsThroughWhatIsListed sees that the same words get through when they may",
+	}
+}
+
+func connect(to string) string {
+	return `CONNECT ` + to + ` HTTP/1.1\r\nHost: ` + to + `\r\n\r\n<then>$WORD\n`
+}
+
+func socks(address string) string {
+	return `\x05\x01\x00<then>\x05\x01\x00` + address + `$(printf '\\x%02x\\x%02x' $((PORT/256)) $((PORT%256)))<then>$WORD\n`
+}
+
+var networkAttempts = []attempt{
+	direct("TCP goes out of a sandbox without a network", "none", `escapist say tcp $TCP $WORD`),
+	direct("TCP goes past the proxy", someHosts, `escapist say tcp $TCP $WORD`),
+	direct("UDP goes out of a sandbox without a network", "none", `escapist say udp $UDP $WORD`),
+	direct("UDP goes past the proxy", someHosts, `escapist say udp $UDP $WORD`),
+	direct("IPv6 goes out of a sandbox without a network", "none", `if [ "$TCP6" ]; then escapist say tcp $TCP6 $WORD; else escapist say tcp $TCP $WORD; fi`),
+	direct("MPTCP goes out of a sandbox without a network", "none", `escapist mptcp $TCP $WORD`),
+	direct("MPTCP goes past the proxy", someHosts, `escapist mptcp $TCP $WORD`),
+	{
+		name: "a name is looked up outside", outputs: "none", script: `perl -MSocket -e 'socket(my $s, PF_INET, SOCK_DGRAM, 17); for my $l (split /\n/, do { local (@ARGV, $/) = "/etc/resolv.conf"; <> }) { my ($a) = $l =~ /^nameserver ([0-9.]+)$/ or next; send($s, "x", 0, pack_sockaddr_in(53, inet_aton($a))) and print "sent\n" }'`,
+		worked: says("sent"), control: noControl, why: "it would ask a server on the network",
+	},
+	{
+		name: "a network device is made or brought up", outputs: "none", script: `ip link add dummy0 type dummy && echo made; ip link set lo down && echo made; ip addr add 192.0.2.9/32 dev lo && echo made`,
+		worked: says("made"), control: noControl, why: "it would change the network of the machine",
+	},
+	{
+		name: "the network of somebody else is entered", outputs: "none", script: `apart; for n in /proc/[0-9]*/ns/net; do nsenter --net=$n escapist say tcp $TCP $WORD; done; escapist enter 1`,
+		prepare: toEars, worked: heard, control: noControl, why: "outside it is the same network",
+	},
+	family("a raw socket is made", "2 3 1"), family("a raw IPv6 socket is made", "10 3 58"), family("a packet socket is made", "17 3 768"),
+	family("a netfilter socket is made", "16 3 12"), family("an audit socket is made", "16 3 9"),
+	{name: "a vsock or a crypto socket is made", script: `escapist socket 40 1 0; escapist socket 38 5 0`, worked: says("made a socket"), control: noControl, why: "not in every kernel"},
+	{name: "an SCTP socket is made without a network", outputs: "none", script: `escapist say tcp $TCP $WORD; perl -e 'socket(S, 2, 1, 132) and print "sctp\n"; connect(S, pack("S n C4 x8", 2, $ENV{PORT}, 127, 0, 0, 1)) and print S "$ENV{WORD}\n"'`, prepare: toEars, worked: heard},
+
+	proxied("the proxy connects to the loopback", connect("127.0.0.1:$PORT")),
+	proxied("the proxy connects to localhost", connect("localhost:$PORT")),
+	proxied("the proxy connects to a name below localhost", connect("x.localhost:$PORT")),
+	proxied("the proxy connects to the loopback of IPv6", connect("[::1]:$PORT")),
+	proxied("the proxy connects to the loopback as IPv6 writes it", connect("[::ffff:127.0.0.1]:$PORT")),
+	proxied("the proxy connects to no address", connect("0.0.0.0:$PORT")),
+	proxied("the proxy connects to a number", connect("2130706433:$PORT")),
+	proxied("the proxy connects to a hexadecimal number", connect("0x7f000001:$PORT")),
+	proxied("the proxy connects to octal numbers", connect("0177.0.0.1:$PORT")),
+	proxied("the proxy connects to a short address", connect("127.1:$PORT")),
+	proxied("the proxy connects to another loopback", connect("127.0.0.2:$PORT")),
+	proxied("the proxy connects to a host that looks like one that is listed", connect("allowed.invalid@127.0.0.1:$PORT")),
+	proxied("the proxy connects to a name that ends like one that is listed", connect("notallowed.invalid:$PORT")),
+	proxied("the proxy connects to a listed host at another port", connect("192.0.2.1:$PORT")),
+	proxied("the proxy fetches from the loopback", `GET http://127.0.0.1:$PORT/$WORD HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`),
+	proxied("the proxy fetches what only the Host allows", `GET http://127.0.0.1:$PORT/$WORD HTTP/1.1\r\nHost: allowed.invalid\r\n\r\n`),
+	proxied("the proxy fetches what only the Host forbids", `GET http://allowed.invalid/$WORD HTTP/1.1\r\nHost: 127.0.0.1:$PORT\r\n\r\n`),
+	proxied("the proxy fetches what has no host", `GET /$WORD HTTP/1.1\r\nHost: 127.0.0.1:$PORT\r\n\r\n`),
+	proxied("the proxy fetches with a name and a password", `GET http://allowed.invalid:80@127.0.0.1:$PORT/$WORD HTTP/1.1\r\nHost: allowed.invalid\r\n\r\n`),
+	proxied("a second request is hidden in the first", `GET http://allowed.invalid/ HTTP/1.1\r\nHost: allowed.invalid\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET http://127.0.0.1:$PORT/$WORD HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`),
+	proxied("SOCKS leads to the loopback", socks(`\x01\x7f\x00\x00\x01`)),
+	proxied("SOCKS leads to localhost", socks(`\x03\tlocalhost`)),
+	proxied("SOCKS leads to the loopback of IPv6", socks(`\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01`)),
+	proxied("SOCKS leads to a number", socks(`\x03\n2130706433`)),
+	{
+		name: "somebody else takes the place of the proxy", outputs: someHosts, script: `escapist listen 127.0.0.1:3128; escapist listen 0.0.0.0:3128`,
+		worked: says("listens"), control: plainShell,
+	},
+	{
+		name: "the port of a sandbox is the port of the machine", outputs: "none", script: `escapist listen 127.0.0.1:$PORT || echo taken`, prepare: toEars,
+		worked: says("taken"), control: plainShell,
+	},
+}
+
+// The proxy that refuses everything would pass all of the attempts.
+func TestTheProxyLetsThroughWhatIsListed(t *testing.T) {
+	t.Parallel()
+	g := newGround(t)
+	_, port, _ := net.SplitHostPort(g.ears.tcp4)
+	listed := "hosts:127.0.0.1:" + port
+	g.add(listed, "--isolation", "os", "--outputs", listed)
+	for name, text := range map[string]string{
+		"CONNECT": connect("127.0.0.1:$PORT"), "SOCKS": socks(`\x01\x7f\x00\x00\x01`),
+		"GET": `GET http://127.0.0.1:$PORT/ HTTP/1.1\r\nHost: 127.0.0.1:$PORT\r\nX-Word: $WORD\r\n\r\n`,
+	} {
+		a := proxied(name, text)
+		a.outputs, a.worked = listed, heard
+		if came, o := g.make(t, a, name, true); len(came) == 0 {
+			t.Errorf("%s: not heard: %q %s", name, o.stdout, o.stderr)
+		}
+	}
 }

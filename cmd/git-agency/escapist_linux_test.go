@@ -448,7 +448,7 @@ var tricks = map[string]func(args []string) error{
 			return err
 		}
 		_ = conn.SetDeadline(time.Now().Add(3 * time.Second))
-		for i, part := range strings.Split(text, "\x1f") { // what comes later waits for an answer
+		for i, part := range strings.Split(text, "<then>") { // what comes later waits for an answer
 			if i > 0 {
 				answer := make([]byte, 4096)
 				n, err := conn.Read(answer)

@@ -81,7 +81,9 @@ func TestJoiningIsJudgedByWhatTheKeeperGaveAway(t *testing.T) {
 		{roomTrial{opened: errors.New("no")}, kernel{}, OK, Unknown, "not tried: there was nothing to join"},
 		{roomTrial{untried: errors.New("mkdir: no")}, kernel{}, OK, Unknown, "no directory to try it with: mkdir: no"},
 		{
-			taken(unix.EPERM), kernel{sysctl: map[string]string{"kernel/yama/ptrace_scope": "3"}}, OK,
+			taken(unix.EPERM),
+			kernel{sysctl: map[string]string{"kernel/yama/ptrace_scope": "3"}},
+			OK,
 			Missing, "operation not permitted: kernel.yama.ptrace_scope is 3, which can be changed only by starting the machine with another",
 		},
 		{taken(unix.EPERM), kernel{sysctl: map[string]string{"kernel/yama/ptrace_scope": "1"}}, OK, Missing, "pidfd_getfd: operation not permitted: by a security module"},

@@ -36,12 +36,10 @@ type Repo struct {
 func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 	asked := runner{dir: dir, env: append(plain(env), "LC_ALL=C")}
 
-	// Four questions, one wait: a process costs more than its answer.
+	// Three questions, one wait: a process costs more than its answer.
 	version := concurrently(func() (Version, error) { return readVersion(ctx, asked) })
 	config := concurrently(func() (Config, error) { return readConfig(ctx, asked) })
-	top := concurrently(func() (string, error) { return topLevel(ctx, asked) })
 	repo, err := discover(ctx, asked)
-	t, terr := top()
 	v, verr := version()
 	c, cerr := config()
 
@@ -54,10 +52,8 @@ func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 		return nil, err
 	case cerr != nil:
 		return nil, cerr
-	case terr != nil:
-		return nil, terr
 	}
-	repo.TopLevel, repo.Version, repo.Config, repo.env = t, v, c, scrub(env)
+	repo.Version, repo.Config, repo.env = v, c, scrub(env)
 	repo.inHook = slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_INDEX_FILE=") })
 	return repo, nil
 }
@@ -75,37 +71,31 @@ const endOfPath = "--agency-end-of-path"
 
 func discover(ctx context.Context, run runner) (*Repo, error) {
 	out, err := run.git(ctx, "rev-parse", "--path-format=absolute",
-		"--git-common-dir", endOfPath, "--git-dir")
-	if err != nil {
-		return nil, &NoRepositoryError{Err: err}
-	}
+		"--git-common-dir", endOfPath, "--git-dir", endOfPath, "--show-toplevel")
 	parts := strings.Split(string(out), "\n"+endOfPath+"\n")
-	if len(parts) != 2 {
+	bare := exitedWith(err, 128) && len(parts) == 3 && parts[2] == "" // it dies of the last question, where there is no worktree
+	switch {
+	case err != nil && !bare:
+		return nil, &NoRepositoryError{Err: err}
+	case len(parts) != 3:
 		return nil, fmt.Errorf("git rev-parse answered %q", out)
 	}
 	repo := &Repo{}
 	if repo.CommonDir, err = filepath.EvalSymlinks(parts[0]); err != nil {
 		return nil, err
 	}
-	if repo.GitDir, err = filepath.EvalSymlinks(strings.TrimSuffix(parts[1], "\n")); err != nil {
+	if repo.GitDir, err = filepath.EvalSymlinks(parts[1]); err != nil {
 		return nil, err
+	}
+	if !bare {
+		if repo.TopLevel, err = filepath.EvalSymlinks(strings.TrimSuffix(parts[2], "\n")); err != nil {
+			return nil, err
+		}
 	}
 	if !utf8.ValidString(repo.CommonDir) {
 		return nil, fmt.Errorf("the path of the repository, %q, is not valid UTF-8; records cannot hold it", repo.CommonDir)
 	}
 	return repo, nil
-}
-
-// topLevel is the top of the worktree the caller stands in; empty where there is none.
-func topLevel(ctx context.Context, run runner) (string, error) {
-	out, err := run.git(ctx, "rev-parse", "--path-format=absolute", "--show-toplevel")
-	if exitedWith(err, 128) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(strings.TrimSuffix(string(out), "\n"))
 }
 
 // concurrently starts f and returns a function that waits for its result.
