@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -63,7 +64,7 @@ func (e walledEnvironment) passes(name string) bool {
 	if slices.Contains(proxyVariables, name) {
 		return e.plan.Network == confine.HostNetwork // elsewhere the way leads nowhere
 	}
-	return passing[name] || strings.HasPrefix(name, "LC_")
+	return passing()[name] || strings.HasPrefix(name, "LC_")
 }
 
 // path leaves out of PATH what cannot be seen, and goes around links that cannot: where programs are
@@ -126,7 +127,9 @@ var neverByPattern = []string{
 
 // passing are the variables that pass by themselves: who and where one is, how to speak and look, and how
 // tools are set up. No name of a secret is among them, nor what leads to the user's own programs and sockets.
-var passing = set(`
+// They are counted when they are needed: every command starts this program twice, and most need none of it.
+var passing = sync.OnceValue(func() map[string]bool {
+	return set(`
 	HOME USER LOGNAME SHELL LANG LANGUAGE TZ TZDIR
 	TERM TERMINFO TERMINFO_DIRS COLORTERM COLUMNS LINES TERM_PROGRAM NO_COLOR CLICOLOR CLICOLOR_FORCE FORCE_COLOR LS_COLORS
 	EDITOR VISUAL PAGER LESS LESSCHARSET MANPATH INFOPATH
@@ -159,6 +162,7 @@ var passing = set(`
 	ASDF_DIR ASDF_DATA_DIR MISE_DATA_DIR SDKMAN_DIR HOMEBREW_PREFIX HOMEBREW_CELLAR NIX_PATH NIX_PROFILES HF_HOME
 	OMP_NUM_THREADS MALLOC_ARENA_MAX
 `)
+})
 
 func set(words string) map[string]bool {
 	known := map[string]bool{}
@@ -168,12 +172,12 @@ func set(words string) map[string]bool {
 	return known
 }
 
-var userInURL = regexp.MustCompile(`://[^/?#\s@]*(@[^/?#\s@]*)*@`)
+var userInURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`://[^/?#\s@]*(@[^/?#\s@]*)*@`) })
 
 // withoutCredentials removes who one is from the addresses in a value. It is not clean when there may be
 // some left.
 func withoutCredentials(value string) (string, bool) {
-	value = userInURL.ReplaceAllString(value, "://")
+	value = userInURL().ReplaceAllString(value, "://")
 	_, after, found := strings.Cut(value, "://")
 	return value, !found || !strings.Contains(after, "@")
 }

@@ -50,7 +50,7 @@ func TestOnlyKnownVariablesPass(t *testing.T) {
 // What a list of names cannot promise about names that are added to it, this does.
 func TestNoVariableThatPassesLooksLikeASecret(t *testing.T) {
 	t.Parallel()
-	for name := range passing {
+	for name := range passing() {
 		for _, part := range []string{"TOKEN", "SECRET", "PASS", "_KEY", "CRED", "AUTH_", "_SOCK", "DBUS", "GPG_", "DISPLAY", "COOKIE"} {
 			if strings.Contains(strings.ToUpper(name), part) {
 				t.Errorf("%s passes", name)

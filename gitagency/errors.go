@@ -89,6 +89,25 @@ func (e *InsideError) Error() string {
 	return fmt.Sprintf("commands run in sandbox %s, and cannot be ended from inside of sandbox %s", e.ID, e.Inside)
 }
 
+// NothingRunsError is a sandbox in which no command runs, and of which therefore nothing can be reached.
+type NothingRunsError struct{ ID string }
+
+func (e *NothingRunsError) Error() string { return "no command runs in sandbox " + e.ID }
+
+// SharedNetworkError is a sandbox that has no network of its own.
+type SharedNetworkError struct{ ID string }
+
+func (e *SharedNetworkError) Error() string {
+	return fmt.Sprintf("sandbox %s has the network of this machine: its ports can be reached already", e.ID)
+}
+
+// PortTakenError is a port of this machine on which somebody listens already.
+type PortTakenError struct{ Port Port }
+
+func (e *PortTakenError) Error() string {
+	return fmt.Sprintf("port %d of this machine is in use already", e.Port.Outside)
+}
+
 // InvalidError is a value that no state of the world could make right.
 type InvalidError struct {
 	What  string // e.g. "worktree name"

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -66,7 +67,9 @@ func marked(data []byte, comment string, made int, owner string) []byte {
 	return fmt.Appendf(bytes.Clone(data), "%s Installed by 'git agency setup'; --undo removes it. directories=%d for=%s sha256=%x\n", comment, made, owner, sha256.Sum256(data))
 }
 
-var markLine = regexp.MustCompile(`^(\S+) Installed by 'git agency setup'; --undo removes it\. directories=([0-9]{1,2}) for=([0-9a-f]{16}) sha256=([0-9a-f]{64})$`)
+var markLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(\S+) Installed by 'git agency setup'; --undo removes it\. directories=([0-9]{1,2}) for=([0-9a-f]{16}) sha256=([0-9a-f]{64})$`)
+})
 
 // ownerOf names an installation by its prefix. A file in a directory of the user's serves all of them, and
 // goes with the one that brought it.
@@ -78,7 +81,7 @@ func ownerOf(prefix string) string {
 // readMark takes the mark off the content of a file.
 func readMark(raw []byte, comment string) installedState {
 	end := bytes.LastIndexByte(bytes.TrimSuffix(raw, []byte("\n")), '\n') + 1
-	m := markLine.FindSubmatch(bytes.TrimSuffix(raw[end:], []byte("\n")))
+	m := markLine().FindSubmatch(bytes.TrimSuffix(raw[end:], []byte("\n")))
 	if m == nil || string(m[1]) != comment {
 		return installedState{data: raw, foreign: notOurs}
 	}

@@ -61,12 +61,16 @@ func gitCapability(v git.Version) Capability {
 
 // needs says what cannot be had without a feature of the kernel.
 var needs = map[string]string{
-	confine.UserNamespaces: "--isolation os, --changeset overlay and --outputs other than open cannot be built",
-	confine.PIDNamespaces:  "--isolation os cannot be built",
-	confine.Overlay:        "--isolation os and --changeset overlay cannot be built",
-	confine.Landlock:       "--isolation os cannot be built",
-	confine.Seccomp:        "--isolation os cannot be built",
-	confine.CgroupsOffered: "--memory cannot be enforced, nor --processes as root",
+	confine.UserNamespaces:    "--isolation os, --changeset overlay and --outputs other than open cannot be built",
+	confine.PIDNamespaces:     "--isolation os and --outputs other than open cannot be built",
+	confine.NetworkNamespaces: "--outputs other than open cannot be built",
+	confine.MountAPI:          "--isolation os cannot be built",
+	confine.Overlay:           "--isolation os and --changeset overlay cannot be built",
+	confine.Landlock:          "--isolation os cannot be built",
+	confine.Seccomp:           "--isolation os cannot be built",
+	confine.Joining:           "--isolation os lets only one command run in a sandbox at a time",
+	confine.AllWalls:          "--isolation os cannot be built",
+	confine.CgroupsOffered:    "--memory cannot be enforced, nor --processes as root",
 }
 
 func wallCapability(f confine.Feature) Capability {

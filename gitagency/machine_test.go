@@ -71,11 +71,11 @@ func TestMachineListsGitThenTheWallsThenTheAgents(t *testing.T) {
 			t.Errorf("got %+v", c)
 		}
 	}
-	want := "git, user-namespaces, pid-namespaces, overlay, landlock, seccomp, cgroups, agent claude, agent codex, agent absent, agent mine"
+	want := "git, user-namespaces, pid-namespaces, network-namespaces, mount-api, overlay, landlock, seccomp, joining, walls, cgroups, agent claude, agent codex, agent absent, agent mine"
 	if strings.Join(names, ", ") != want {
 		t.Fatalf("got %q", names)
 	}
-	agents := got[7:]
+	agents := got[1+len(confine.Features()):]
 	for i, c := range []Capability{
 		{"agent claude", "ok", filepath.Join(bin, "claude")},
 		{"agent codex", "ok", filepath.Join(bin, "codex")},
@@ -130,7 +130,7 @@ func TestGitIsReportedWithWhatItsVersionOffers(t *testing.T) {
 
 func TestAMissingWallSaysWhatCannotBeBuilt(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{confine.UserNamespaces, confine.PIDNamespaces, confine.Overlay, confine.Landlock, confine.Seccomp, confine.CgroupsOffered} {
+	for _, name := range confine.Features() {
 		missing := wallCapability(confine.Feature{Name: name, State: confine.Missing, Detail: "no"})
 		if missing.State != CapabilityMissing || !strings.HasPrefix(missing.Detail, "no; without it --") {
 			t.Errorf("got %+v", missing)

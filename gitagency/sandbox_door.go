@@ -2,6 +2,8 @@ package gitagency
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +42,10 @@ type door struct {
 
 // doorState is what was the same on both sides when something last went through.
 type doorState struct {
-	Head  string `json:"head"`  // where HEAD was
+	Head  string `json:"head"`  // where HEAD was inside
+	Tip   string `json:"tip"`   // where the branch of the sandbox was outside
+	On    string `json:"on"`    // what was checked out outside: a ref, or a commit
+	Index string `json:"index"` // fingerprint of what was staged; empty when that is not known
 	Layer string `json:"layer"` // fingerprint of the layer
 	Real  string `json:"real"`  // fingerprint of what there is of the sandbox in the real git directory
 }
@@ -130,32 +135,43 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 		return err
 	}
 	defer release()
-	real := d.real()
-	found, err := d.s.repo.git.Lookup(ctx, sandboxRef(d.s.ID))
+	real, on := d.real(), d.checkedOut()
+	found, err := d.s.repo.git.Lookup(ctx, sandboxRef(d.s.ID), cmp.Or(on, "HEAD")+"^{commit}")
 	if err != nil {
 		return err
 	}
-	tip := found[0].OID
-	if tip != "" && tip != d.state.Head {
-		if err := d.run(ctx, room, dir, scriptMove, nil, io.Discard, tip, d.state.Head); err != nil {
-			return fmt.Errorf("%s was moved outside to %s, and HEAD inside is elsewhere; merge it there: %w", short(sandboxRef(d.s.ID)), tip, err)
+	tip, head := found[0].OID, found[1].OID
+	if head == "" {
+		return errors.New("HEAD outside leads to no commit")
+	}
+	if switched := on != d.state.On; switched || head != d.state.Head {
+		onto := ""
+		if switched {
+			onto = on
+		}
+		if err := d.run(ctx, room, dir, scriptMove, nil, io.Discard, head, d.state.Head, onto, sandboxRef(d.s.ID)); err != nil {
+			return fmt.Errorf("HEAD was moved outside to %s, and inside too; merge that there: %w", head, err)
 		}
 	}
+	staged := ""
 	index, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
 	default:
-		if err := d.run(ctx, room, dir, scriptIndex, strings.NewReader(string(index)), io.Discard); err != nil {
+		if err := d.run(ctx, room, dir, scriptIndex, bytes.NewReader(index), io.Discard); err != nil {
 			return fmt.Errorf("index: %w", err)
+		}
+		if x, err := git.ReadIndex(index, git.FormatOf(head)); err == nil {
+			staged = x.Fingerprint()
 		}
 	}
 	layer, err := d.layer()
 	if err != nil {
 		return err
 	}
-	return d.save(doorState{Head: tip, Layer: layer, Real: real})
+	return d.save(doorState{Head: head, Tip: tip, On: on, Index: staged, Layer: layer, Real: real})
 }
 
 // out brings what was done behind the walls out. What cannot come out stays where it is, and is tried again
@@ -182,17 +198,50 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) error {
 	if tip == "" {
 		return fmt.Errorf("there is no branch %s", short(sandboxRef(d.s.ID)))
 	}
-	staged, at, also := d.staged(git.FormatOf(tip))
-	head, err := d.takeIn(ctx, room, dir, tip, also)
-	if err != nil {
+	staged, at, also := d.staged(ctx, room, dir, git.FormatOf(tip))
+	state := doorState{On: d.checkedOut(), Index: d.state.Index, Layer: layer}
+	if state.Head, state.Tip, err = d.takeIn(ctx, room, dir, tip, also); err != nil {
 		return err
 	}
-	if staged != nil && d.onBranch() {
+	if staged != nil && state.On == sandboxRef(d.s.ID) {
+		state.Index = staged.Fingerprint()
+		if err := d.setAside(state, git.FormatOf(tip)); err != nil {
+			return err
+		}
 		if err := repo.WriteIndex(d.s.ID, *staged, at); err != nil {
 			return err
 		}
 	}
-	return d.save(doorState{Head: head, Layer: layer, Real: d.real()})
+	state.Real = d.real()
+	if err := d.save(state); err != nil || state.Tip == tip || room.Alone() {
+		return err
+	}
+	return d.run(ctx, room, dir, scriptUnlock, nil, io.Discard, sandboxRef(d.s.ID))
+}
+
+// setAside keeps what a person has staged outside since something last went through, when other things are
+// staged inside.
+func (d *door) setAside(now doorState, format git.ObjectFormat) error {
+	if d.state.Index == "" || now.Index == d.state.Index || d.real() == d.state.Real {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"))
+	if err != nil {
+		return err
+	}
+	theirs, err := git.ReadIndex(data, format)
+	if err != nil { // which also git outside cannot read, or a split one
+		return fmt.Errorf("index outside: %w", err)
+	}
+	if is := theirs.Fingerprint(); is == d.state.Index || is == now.Index {
+		return nil
+	}
+	aside := filepath.Join(filepath.Dir(d.statePath()), "index-outside")
+	if err := durable.WriteFile(aside, data, 0o600); err != nil {
+		return err
+	}
+	d.s.repo.warn("sandbox %s: other things were staged inside than outside; what was staged outside is kept: GIT_INDEX_FILE=%s git diff --cached", d.s.ID, aside)
+	return nil
 }
 
 // lock lets one at a time through the door.
@@ -216,15 +265,19 @@ func (d *door) lockRepository(ctx context.Context) (*git.Repo, func(), error) {
 	return d.s.repo.lock(ctx)
 }
 
-// onBranch: somebody who has something else checked out in the sandbox has an index of their own.
-func (d *door) onBranch() bool {
+// checkedOut is what a person has checked out in the tree: a ref, or a commit. Who has something else there
+// than the branch of the sandbox has an index of their own.
+func (d *door) checkedOut() string {
 	head, err := durable.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "HEAD"), 1<<16)
-	return err == nil && strings.TrimSpace(string(head)) == "ref: "+sandboxRef(d.s.ID)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(strings.TrimSpace(string(head)), "ref: ")
 }
 
 // staged is the index behind the walls, and the objects of it that are not staged outside. One that cannot be
 // read, or is none, stays behind.
-func (d *door) staged(format git.ObjectFormat) (*git.Index, time.Time, []string) {
+func (d *door) staged(ctx context.Context, room *proc.Room, dir *os.File, format git.ObjectFormat) (*git.Index, time.Time, []string) {
 	file, err := git.LayerFile(d.upper, filepath.Join("worktrees", d.s.ID, "index"), maxIndex)
 	if err != nil || !file.Found {
 		if err != nil {
@@ -233,6 +286,12 @@ func (d *door) staged(format git.ObjectFormat) (*git.Index, time.Time, []string)
 		return nil, time.Time{}, nil
 	}
 	index, err := git.ReadIndex(file.Data, format)
+	if is[*git.NotPlainError](err) { // git inside has all of it
+		plain := bounded{left: maxIndex}
+		if err = d.run(ctx, room, dir, scriptPlain, nil, &plain); err == nil {
+			index, err = git.ReadIndex(plain.Bytes(), format)
+		}
+	}
 	if err != nil {
 		d.s.repo.warn("sandbox %s: what is staged there stays there: %v", d.s.ID, err)
 		return nil, time.Time{}, nil
@@ -244,26 +303,34 @@ func (d *door) staged(format git.ObjectFormat) (*git.Index, time.Time, []string)
 	return &index, file.ModTime, index.Missing(before)
 }
 
-// takeIn moves the branch of the sandbox to where HEAD is behind the walls.
-func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip string, also []string) (string, error) {
+// takeIn moves the branch of the sandbox to where HEAD is behind the walls, if it was moved there, and says
+// where both are then.
+func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip string, also []string) (head, now string, err error) {
+	not := []string{tip}
+	if d.state.Head != "" && d.state.Head != tip {
+		not = append(not, d.state.Head)
+	}
 	// A person may have moved the branch meanwhile: then only what comes after that may be put in its place.
 	some, after := "", ""
+	if d.state.Tip != "" && d.state.Tip != tip {
+		after = tip
+	}
 	if len(also) > 0 {
 		some = "yes"
 	}
-	not := []string{tip}
-	if d.state.Head != "" && d.state.Head != tip {
-		after, not = tip, append(not, d.state.Head)
-	}
-	head, pack, err := d.packed(ctx, room, dir, scriptPack, also, not, tip, some, after)
+	unmoved := cmp.Or(d.state.Head, tip)
+	head, pack, err := d.packed(ctx, room, dir, scriptPack, also, not, unmoved, some, after)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer pack.Close()
-	if head == tip && len(also) == 0 {
-		return head, nil
+	if now = head; head == unmoved {
+		now = tip
 	}
-	return head, d.take(ctx, git.Incoming{Pack: pack, New: head, Old: tip, Also: also, Reason: "agency: exec"})
+	if now == tip && len(also) == 0 {
+		return head, now, nil
+	}
+	return head, now, d.take(ctx, git.Incoming{Pack: pack, New: now, Old: tip, Also: also, Reason: "agency: exec"})
 }
 
 // rest brings out what else git has behind the walls and no branch outside leads to: other branches, tags,
@@ -344,7 +411,7 @@ func (d *door) take(ctx context.Context, in git.Incoming) error {
 const (
 	// scriptPack says where HEAD is and then packs what is wanted, unless there is nothing.
 	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD leads to no commit" >&2; exit 1; }
-if test -n "$3" && ! git merge-base --is-ancestor "$3" "$head"; then
+if test "$head" != "$1" && test -n "$3" && ! git merge-base --is-ancestor "$3" "$head"; then
 	echo "the branch was moved outside to $3, and HEAD inside is at $head: merge one into the other" >&2; exit 1
 fi
 printf '%s\n' "$head"
@@ -358,13 +425,46 @@ all=$(git -c user.name=agency -c user.email=agency@localhost -c commit.gpgSign=f
 printf '%s\n' "$all"
 { printf '%s\n' "$all"; cat; } | git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset -q`
 
-	// scriptMove moves HEAD, and the branch that it stands for.
-	scriptMove = `if test "$(git rev-parse --verify --quiet HEAD)" = "$1"; then exit 0; fi
-git -c core.hooksPath=/dev/null update-ref -m "agency: moved outside" HEAD "$1" "$2"`
+	// scriptMove moves HEAD, and the branch that it stands for; or lets it stand for another.
+	scriptMove = `git() { command git -c core.hooksPath=/dev/null "$@"; }
+head=$(git rev-parse --verify --quiet HEAD)
+if test "$head" != "$1" && test "$head" != "$2"; then echo "HEAD inside is at $head" >&2; exit 1; fi
+why="agency: moved outside"
+case $3 in
+'') git update-ref -m "$why" HEAD "$1" "$head"; exit ;;
+"$4") git update-ref -m "$why" "$3" "$1" || exit ;;
+esac
+if test "$(git rev-parse --verify --quiet "$3")" = "$1" && git symbolic-ref -m "$why" HEAD "$3" 2>/dev/null; then exit 0; fi
+git update-ref --no-deref -m "$why" HEAD "$1" "$head"`
+
+	// scriptPlain writes the index as one that holds every entry itself. A copy of the same age: by that git
+	// knows what it has to look at again.
+	scriptPlain = `index=$(git rev-parse --git-path index) && plain=$index.agency && trap 'rm -f "$plain"' EXIT && cp -p "$index" "$plain" &&
+GIT_INDEX_FILE=$plain git -c core.splitIndex=false -c index.sparse=false -c core.fsmonitor=false update-index --no-split-index --force-write-index &&
+cat "$plain"`
+
+	// scriptUnlock removes the lock of a ref that git outside took and gave back, where somebody looked for
+	// it meanwhile and the kernel still shows it: such a file has no links. Git tries for longer to get a lock
+	// than this takes.
+	scriptUnlock = `lock=$(git rev-parse --git-common-dir)/$1.lock
+if test "$(stat -c %h "$lock" 2>/dev/null)" = 0; then rm -f "$lock"; fi`
 
 	// scriptIndex replaces the index.
 	scriptIndex = `index=$(git rev-parse --git-path index) && cat >"$index.agency" && mv -f "$index.agency" "$index"`
 )
+
+// bounded keeps what is written, and refuses more than there is room for.
+type bounded struct {
+	bytes.Buffer
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, errors.New("too much")
+	}
+	return b.Buffer.Write(p)
+}
 
 // patienceInside is how long git may take behind the walls, where anything may be configured.
 const patienceInside = time.Minute

@@ -1,12 +1,10 @@
 package gitagency
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,19 +85,30 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 			return &InvalidError{What: "outputs", Value: prims.Outputs, Want: err.Error()}
 		}
 	}
-	if _, err := r.policy(); err != nil {
+	bare := prims.Isolation == isolationNone
+	unborn := &Sandbox{ID: "unborn", repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")} // no id looks like that
+	_, err := unborn.planWalls(prims)
+	if is[*InvalidError](err) {
 		return err
 	}
-	bare := prims.Isolation == isolationNone
-	err := confine.Try(ctx, prims.Outputs, bare)
+	if err == nil {
+		err = confine.Try(ctx, prims.Outputs, bare)
+	}
 	switch {
 	case err == nil || context.Cause(ctx) != nil:
 		return context.Cause(ctx)
 	case bare:
 		return &UnsupportedError{Primitive: "outputs", Value: prims.Outputs, Why: r.whyNot(ctx, err)}
 	}
-	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: r.whyNot(ctx, err) + "; --isolation none does without"}
+	why := r.whyNot(ctx, err)
+	if prims.Outputs == "open" && !strings.Contains(why, withoutWalls) {
+		why += "; " + withoutWalls
+	}
+	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: why}
 }
+
+// withoutWalls is what always remains, unless the network is to have walls.
+const withoutWalls = "--isolation none does without"
 
 // whyNot finds the reason why walls cannot be built, where that can be told.
 func (r *Repository) whyNot(ctx context.Context, err error) string {
@@ -109,7 +118,7 @@ func (r *Repository) whyNot(ctx context.Context, err error) string {
 	}
 	features, probeErr := confine.Probe(ctx, r.opts.Env)
 	for _, f := range features {
-		if f.State == confine.Missing {
+		if f.State == confine.Missing && f.Name != confine.CgroupsOffered { // which bound, and wall nothing in
 			return f.Name + ": " + f.Detail
 		}
 	}
@@ -139,9 +148,12 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
-		} else {
-			err = &SetupError{ID: s.ID, Err: err}
+			return
 		}
+		if is[*proc.WallError](err) {
+			err = errors.New(s.repo.whyNot(ctx, err))
+		}
+		err = &SetupError{ID: s.ID, Err: err}
 	}()
 	if in.walls, err = s.planWalls(site.prims); err != nil {
 		return nil, err
@@ -301,7 +313,7 @@ func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.R
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := makeLayers(w.plan); err != nil {
+	if err := s.makeLayers(ctx, w.plan); err != nil {
 		return nil, err
 	}
 	timeout, err := s.repo.lockTimeout()
@@ -316,6 +328,9 @@ func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.R
 	for began := time.Now(); ; {
 		held, err := lock.Clear(ctx, dir, 0)
 		if err == nil {
+			if !w.plan.Bare {
+				git.Uncover(filepath.Join(dir, "git", "upper")) // nobody is there
+			}
 			room, err := proc.Walls{Plan: plan, Network: w.plan.Network != confine.HostNetwork}.Open(ctx, label, held, occupied)
 			return room, errors.Join(err, held.Close())
 		}
@@ -355,33 +370,6 @@ func (s *Sandbox) sameWalls(room *proc.Room, want confine.Plan) error {
 	return nil
 }
 
-// makeLayers makes the directories that layers are kept in. They look like what they lie on.
-func makeLayers(p confine.Plan) error {
-	for _, l := range p.Layers {
-		if _, err := os.Lstat(l.Work); err == nil {
-			continue
-		}
-		fi, err := os.Stat(l.Path)
-		if err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Dir(l.Upper), 0o700); err != nil {
-			return err
-		}
-		for _, dir := range []string{l.Upper, l.Work} { // the second says that both are there
-			if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-				return err
-			}
-			if dir == l.Upper {
-				if err := os.Chmod(dir, fi.Mode().Perm()|0o700); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
 // proxyAddress is where a sandbox with some hosts finds the way out.
 const proxyAddress = "127.0.0.1:3128"
 
@@ -415,8 +403,12 @@ func (s *Sandbox) walledEnvironment(w walls, further []string, worktree, dir str
 	if w.plan.Bare {
 		return s.environment(append(e.proxied, further...), worktree, dir)
 	}
-	return lastOnly(slices.Concat([]string{"PWD=" + dir}, e.list(), s.ownVariables(worktree)))
+	return lastOnly(slices.Concat([]string{"PWD=" + dir}, patientGit, e.list(), s.ownVariables(worktree)))
 }
+
+// patientGit lets git wait for the lock of a ref: one that is taken outside, when what another command did is
+// taken in, is seen inside until scriptUnlock.
+var patientGit = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.filesRefLockTimeout", "GIT_CONFIG_VALUE_0=10000"}
 
 // helperEnvironment is for what we run inside ourselves.
 func (s *Sandbox) helperEnvironment(w walls) []string {
@@ -433,7 +425,7 @@ func (s *Sandbox) helperEnvironment(w walls) []string {
 func (s *Sandbox) recordDenial(d outlet.Denial) {
 	s.repo.record(s.ID, denialEvent{
 		Time: d.Time.UTC().Truncate(time.Second), Event: deniedEvent, Kind: d.Kind, Target: d.Target,
-		Reason: d.Reason, Allow: cmp.Or(d.Allow, ""),
+		Reason: d.Reason, Allow: d.Allow, Count: d.Count,
 	})
 }
 
@@ -446,4 +438,5 @@ type denialEvent struct {
 	Target string    `json:"target"`
 	Reason string    `json:"reason"`
 	Allow  string    `json:"allow"` // what would have to be among the outputs
+	Count  int       `json:"count"` // how often that proxy has refused it by now
 }

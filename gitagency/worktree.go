@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -144,10 +145,10 @@ func (w Worktree) usable() error {
 	return nil
 }
 
-var worktreeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,39}$`)
+var worktreeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,39}$`) })
 
 func checkWorktreeName(name string) error {
-	if !worktreeName.MatchString(name) || ids.Valid(name) {
+	if !worktreeName().MatchString(name) || ids.Valid(name) {
 		return &InvalidError{What: "worktree name", Value: name, Want: "2 to 40 of a-z, 0-9 and -, not starting with - and not looking like an id"}
 	}
 	return nil

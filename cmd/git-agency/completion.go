@@ -61,6 +61,8 @@ var argumentKinds = map[string][]kind{
 	"path":              {invocations},
 	"exec":              {withSandbox},
 	"exec --":           {withSandbox, programs, files, more},
+	"ports":             {withSandbox, text, more},
+	"denials":           {invocations},
 	"put":               {withSandbox, files, more},
 	"put --":            {withSandbox, files, more},
 	"snapshot create":   {withSandbox},

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -64,7 +65,7 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			defer stop()
 			defer context.AfterFunc(ctx, func() { t.sayWaiting(opts) })()
 			res, err := sandbox.Exec(ctx, opts)
-			return t.sayExec(c, opts, res, err)
+			return t.sayExec(c, sandbox.ID, opts, res, err)
 		},
 	}
 }
@@ -179,12 +180,14 @@ type execOutput struct {
 	LeftRunning  int    `json:"left_running"`
 	ContainedBy  string `json:"contained_by"`
 
+	Walls []string `json:"walls"`
+
 	Limits map[string]limitOutput `json:"limits"`
 
 	Error string `json:"error"`
 }
 
-func (t *tool) sayExec(c *cli.Context, opts gitagency.ExecOptions, res gitagency.ExecResult, err error) error {
+func (t *tool) sayExec(c *cli.Context, id string, opts gitagency.ExecOptions, res gitagency.ExecResult, err error) error {
 	if res.ContainedBy == "" {
 		return err // nothing was run
 	}
@@ -200,7 +203,7 @@ func (t *tool) sayExec(c *cli.Context, opts gitagency.ExecOptions, res gitagency
 			ExitCode: res.ExitCode, Stdout: res.Stdout, StdoutBase64: unlessText(res.Stdout),
 			Stderr: res.Stderr, StderrBase64: unlessText(res.Stderr), Truncated: res.Truncated,
 			DurationMS: res.Duration.Milliseconds(), TimedOut: res.TimedOut, Signal: res.Signal,
-			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy, Limits: limitOutputs(res.Limits),
+			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy, Walls: res.Walls, Limits: limitOutputs(res.Limits),
 		}
 		if err != nil {
 			out.Error = err.Error()
@@ -215,6 +218,9 @@ func (t *tool) sayExec(c *cli.Context, opts gitagency.ExecOptions, res gitagency
 	if res.LeftRunning > 0 {
 		t.warn(fmt.Sprintf("ended %s that the command left running", counted(res.LeftRunning, "process", "processes")))
 	}
+	if err == nil && !c.Bool("json") {
+		t.hintAtWalls(id, res)
+	}
 	switch {
 	case res.TimedOut && err == nil:
 		err = fmt.Errorf("%s timed out, and was ended after %s", opts.Argv[0], res.Duration.Round(10*time.Millisecond))
@@ -223,6 +229,36 @@ func (t *tool) sayExec(c *cli.Context, opts gitagency.ExecOptions, res gitagency
 	}
 	return &childError{code: res.ExitCode, err: err}
 }
+
+// hintAtWalls names, when a command has failed, the walls that may have been in its way. The kernel does not
+// say whether one was. Who was ended, or never began, did not fail at a wall.
+func (t *tool) hintAtWalls(id string, res gitagency.ExecResult) {
+	if res.TimedOut || slices.Contains([]int{0, exitTimedOut, exitCannotExecute, exitNoCommand, 128 + int(syscall.SIGINT), 128 + int(syscall.SIGTERM)}, res.ExitCode) ||
+		slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGKILL", "SIGTERM", "SIGPIPE"}, res.Signal) {
+		return
+	}
+	var facts []string
+	for _, w := range []struct{ wall, means string }{
+		{"read-only-root", "files outside the sandbox are read-only or hidden"},
+		{"private-tmp", "/tmp is private"},
+		{"network:loopback", "there is no network"},
+		{"network:proxy", fmt.Sprintf("only some hosts can be reached ('git agency denials %s' lists what was refused)", id)},
+	} {
+		if slices.Contains(res.Walls, w.wall) {
+			facts = append(facts, w.means)
+		}
+	}
+	if len(facts) > 0 {
+		t.hint("walls were up: " + strings.Join(facts, ", "))
+	}
+}
+
+// The exit codes by which timeout(1), env(1) and shells say what became of a command that did not fail itself.
+const (
+	exitTimedOut      = 124
+	exitCannotExecute = 126
+	exitNoCommand     = 127
+)
 
 // unlessText encodes what JSON cannot hold as it is.
 func unlessText(s string) string {

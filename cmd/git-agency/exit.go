@@ -65,14 +65,14 @@ func exitCode(err error) int {
 		return child.code
 	case errors.As(err, &interrupted):
 		return 128 + int(interrupted.signal)
+	case is[*gitagency.LockTimeoutError](err), is[*gitagency.BusyError](err):
+		return exitLocked
+	case is[*gitagency.SetupError](err): // whatever was in the way, a setting or a path
+		return exitSetup
 	case is[*usageError](err), is[*gitagency.InvalidError](err):
 		return exitUsage
 	case is[*gitagency.NoRepositoryError](err), is[*gitagency.GitTooOldError](err):
 		return exitFatal
-	case is[*gitagency.LockTimeoutError](err), is[*gitagency.BusyError](err):
-		return exitLocked
-	case is[*gitagency.SetupError](err):
-		return exitSetup
 	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
 		return exitNotFound
 	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err):
@@ -109,6 +109,8 @@ func hints(err error) []string {
 		findings  *findingsError
 		noSandbox *gitagency.NotSandboxError
 		link      *linkError
+		idle      *gitagency.NothingRunsError
+		taken     *gitagency.PortTakenError
 	)
 	switch {
 	case errors.As(err, &finding):
@@ -170,6 +172,12 @@ func hints(err error) []string {
 		}
 	case is[*gitagency.BusyError](err):
 		return []string{"wait longer with --lock-timeout 5m, or end what is at work there first"}
+	case errors.As(err, &idle):
+		return []string{"start what listens there with 'git agency exec " + idle.ID + " -- <command>', and try again while that runs"}
+	case is[*gitagency.SharedNetworkError](err):
+		return []string{"only a sandbox that was started with --outputs none or --outputs hosts:… has ports of its own"}
+	case errors.As(err, &taken):
+		return []string{fmt.Sprintf("give another behind a colon, as in %d:0, which is any that is free", taken.Port.Inside)}
 	case is[*gitagency.InsideError](err):
 		return []string{"discard it from outside"}
 	case errors.Is(err, gitagency.ErrBackground):
@@ -207,6 +215,8 @@ func hints(err error) []string {
 		return []string{"when the cause is gone, run the same command again; 'git agency doctor' may know the cause"}
 	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // else git said what to do
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
+	case is[*gitagency.SetupError](err):
+		return nil // what is in the way was said, and what to do about it
 	case errors.Is(err, syscall.ENOSPC):
 		return []string{"the disk is full; nothing of this attempt was kept"}
 	case errors.As(err, &link) && link.source != "":

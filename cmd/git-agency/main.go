@@ -33,6 +33,8 @@ func (t *tool) commands() []*cli.Command {
 		t.showCommand(),
 		t.pathCommand(),
 		t.execCommand(),
+		t.portsCommand(),
+		t.denialsCommand(),
 		t.putCommand(),
 		t.snapshotCommand(),
 		t.discardCommand(),

@@ -1,3 +1,6 @@
 package main
 
-func addPlatformCommands(commands map[string]func()) { commands["killat"] = killatMain }
+func addPlatformCommands(commands map[string]func()) {
+	commands["killat"] = killatMain
+	commands["escapist"] = escapistMain
+}

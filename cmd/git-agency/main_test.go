@@ -21,6 +21,7 @@ import (
 func TestMain(m *testing.M) {
 	commands := map[string]func(){
 		"git-agency": func() { os.Exit(run(os.Args, testOptions())) },
+		"net":        netMain,
 	}
 	addPlatformCommands(commands)
 	if commands[filepath.Base(os.Args[0])] == nil { // the tests themselves, from which no command shall inherit nohup

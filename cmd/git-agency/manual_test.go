@@ -300,6 +300,28 @@ func TestTheManualExplainsExactlyTheSettingsThereAre(t *testing.T) {
 	}
 }
 
+func TestTheManualListsExactlyTheSystemCallsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	var altogether, inPart []string
+	for _, call := range gitagency.ForbiddenCalls() {
+		if name, what, some := strings.Cut(call, " "); some {
+			inPart = append(inPart, "`"+name+"` "+what)
+		} else {
+			altogether = append(altogether, "`"+name+"`")
+		}
+	}
+	want := []string{"Altogether: " + strings.Join(altogether, ", ") + ".", "In part: " + strings.Join(inPart, "; ") + "."}
+	var got []string
+	for _, b := range manualSection(parseManual(manualSource), "SECURITY") {
+		if text := strings.Join(strings.Fields(b.text), " "); strings.HasPrefix(text, "Altogether: ") || strings.HasPrefix(text, "In part: ") {
+			got = append(got, text)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the manual says\n%q, refused is\n%q", got, want)
+	}
+}
+
 func TestTheManualExplainsExactlyTheFindingsThereAre(t *testing.T) {
 	t.Parallel()
 	var explained []string
@@ -323,6 +345,7 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		gitagency.RemovedWorktree{},
 		gitagency.Discarded{},
 		gitagency.Snapshot{},
+		gitagency.Denial{},
 		gitagency.Setting{},
 		gitagency.Finding{},
 		gitagency.Pruned{},
@@ -365,6 +388,7 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		"an integration worktree": worktreeFields(gitagency.Worktree{}),
 		"a finding":               findingFields(gitagency.Finding{}),
 		"a thing that was pruned": prunedFields(gitagency.Pruned{Snapshots: make([]gitagency.PrunedSnapshot, 1)}),
+		"a denial":                denialFields(gitagency.Denial{}),
 		"a setting":               settingFields(gitagency.Setting{}),
 	} {
 		var keys []string

@@ -47,6 +47,13 @@ var jsonOutputs = []jsonOutput{
 			{c.live, "--memory", "1g", "--processes", "50", "--file-size", "1m", "--nice", "3", "--best-effort-limits", "--", "true"},
 		}
 	}},
+	{"git agency denials", "denial.json", true, func(c *jsonCast) [][]string {
+		c.write(filepath.Join(c.repoData(), "invocations", c.live, "events.jsonl"), `
+{"time":"2026-01-28T12:00:00Z","event":"denied","kind":"connect","target":"x.example:443","reason":"not among the outputs","allow":"x.example","count":3}
+{"time":"2026-01-28T12:00:00Z","event":"denied","kind":"socks","target":"(other targets)","reason":"too many","allow":""}
+`)
+		return [][]string{{c.live}}
+	}},
 	{"git agency snapshot create", "snapshot.json", false, func(c *jsonCast) [][]string { return [][]string{{c.live, "-m", "first"}, {c.live}} }},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},

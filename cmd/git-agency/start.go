@@ -71,6 +71,13 @@ safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 			if err != nil {
 				return err
 			}
+			switch p := inv.Primitives; {
+			case p.Isolation != "none":
+			case p.Outputs == "open":
+				t.warn("nothing keeps commands in this sandbox from the rest of the machine")
+			default:
+				t.warn("nothing but the walls of the network keeps commands in this sandbox from the rest of the machine")
+			}
 			if c.Bool("json") {
 				return t.printJSON(inv)
 			}

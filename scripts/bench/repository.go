@@ -224,9 +224,13 @@ func copyAs(file, id, other string) error {
 func history(files int) *bytes.Buffer {
 	random := rand.New(rand.NewPCG(1, 1))
 	var stream bytes.Buffer
+	least := 4_000
+	if files > 10_000 { // then it is their number that counts
+		least = 40
+	}
 	stream.WriteString("commit refs/heads/main\ncommitter bench <bench@localhost> 1700000000 +0000\ndata 6\nbench\n\n")
 	for i := range files {
-		text := source(random, 4_000+random.IntN(12_000))
+		text := source(random, least+random.IntN(3*least))
 		dir := i / 5
 		fmt.Fprintf(&stream, "M 100644 inline src/group%02d/part%02d/file%d.go\ndata %d\n%s\n", dir/40, dir%40, i%5, len(text), text)
 	}

@@ -148,7 +148,7 @@ type kernel struct {
 // readKernel reads it from a /proc. What cannot be read explains nothing, and that is all it is for.
 func readKernel(proc fs.FS, uid int) kernel {
 	k := kernel{uid: uid, sysctl: map[string]string{}}
-	for _, s := range switches {
+	for _, s := range append(slices.Clone(switches), maxNetworks, tracers) {
 		if value, err := fs.ReadFile(proc, "sys/"+s.path); err == nil {
 			k.sysctl[s.path] = strings.TrimSpace(string(value))
 		}

@@ -1,5 +1,5 @@
-// Package confine knows the walls around what runs in a sandbox. So far it builds none: it says which
-// of them this machine can build.
+// Package confine knows the walls around what runs in a sandbox: it says which of them this machine can
+// build, plans them, and builds them.
 //
 // It believes no setting and no version where it can try the thing itself. What is tried is tried in
 // processes that end at once, needs no root, and is gone afterwards. The package knows nothing of git,
@@ -25,10 +25,19 @@ type Feature struct {
 
 // The names of the features, in the order of Probe.
 const (
-	UserNamespaces = "user-namespaces"
-	PIDNamespaces  = "pid-namespaces"
-	Overlay        = "overlay"
-	Landlock       = "landlock"
-	Seccomp        = "seccomp"
-	CgroupsOffered = "cgroups"
+	UserNamespaces    = "user-namespaces"
+	PIDNamespaces     = "pid-namespaces"
+	NetworkNamespaces = "network-namespaces"
+	MountAPI          = "mount-api"
+	Overlay           = "overlay"
+	Landlock          = "landlock"
+	Seccomp           = "seccomp"
+	Joining           = "joining"
+	AllWalls          = "walls"
+	CgroupsOffered    = "cgroups"
 )
+
+// Features are the names of all of them.
+func Features() []string {
+	return []string{UserNamespaces, PIDNamespaces, NetworkNamespaces, MountAPI, Overlay, Landlock, Seccomp, Joining, AllWalls, CgroupsOffered}
+}

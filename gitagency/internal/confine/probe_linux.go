@@ -34,19 +34,35 @@ func (l laboratory) probe(ctx context.Context) ([]Feature, error) {
 		users   userTrial
 		pids    outcome
 		overlay overlayTrial
+		room    roomTrial
+		walls   error
 		all     sync.WaitGroup
 	)
 	all.Go(func() { users = l.tryUsers(ctx) })
 	all.Go(func() { pids = l.tryPIDs(ctx) })
 	all.Go(func() { overlay = l.tryOverlay(ctx) })
+	all.Go(func() { room = l.tryRoom(ctx) })
+	all.Go(func() { walls = l.tryWalls(ctx) })
 	landlock, seccomp := judgeLandlock(landlockABI()), judgeSeccomp(seccompFilters())
+	if landlock.State == OK {
+		landlock = judgeRestriction(landlock, onThreadToLose(restricted))
+	}
+	if seccomp.State == OK {
+		seccomp = judgeFilter(seccomp, onThreadToLose(filtered))
+	}
 	cgroups := judgeCgroups(findCgroups(realCgroups(), memoryController, pidsController))
 	all.Wait()
 	if err := context.Cause(ctx); err != nil {
-		return nil, errors.Join(err, overlay.leftover)
+		return nil, errors.Join(err, overlay.leftover, room.leftover)
 	}
-	user := judgeUsers(users, readKernel(os.DirFS("/proc"), os.Geteuid()))
-	return []Feature{user, judgePIDs(pids, user), judgeOverlay(overlay, user), landlock, seccomp, cgroups}, nil
+	k := readKernel(os.DirFS("/proc"), os.Geteuid())
+	user := judgeUsers(users, k)
+	pid := judgePIDs(pids, user)
+	features := []Feature{
+		user, pid, judgeNetwork(room, k, user, pid), judgeMounts(mountCalls(), walls, release(), user, pid), judgeOverlay(overlay, user),
+		landlock, seccomp, judgeJoining(room, k, user, pid),
+	}
+	return append(features, judgeWalls(walls, features), cgroups), nil
 }
 
 // outcome is what became of a program that was run in namespaces of its own. The zero value is that it
@@ -125,11 +141,16 @@ type overlayTrial struct {
 	leftover error  // the directory could not be removed
 }
 
-func (l laboratory) tryOverlay(ctx context.Context) (t overlayTrial) {
-	t.dir = proc.Variable(l.env, "TMPDIR")
-	if !filepath.IsAbs(t.dir) {
-		t.dir = "/tmp"
+// temporary is where temporary files go.
+func (l laboratory) temporary() string {
+	if dir := proc.Variable(l.env, "TMPDIR"); filepath.IsAbs(dir) {
+		return dir
 	}
+	return "/tmp"
+}
+
+func (l laboratory) tryOverlay(ctx context.Context) (t overlayTrial) {
+	t.dir = l.temporary()
 	dir, err := os.MkdirTemp(t.dir, "git-agency-probe-")
 	if err != nil {
 		t.dirErr = err

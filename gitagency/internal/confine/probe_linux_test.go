@@ -218,7 +218,7 @@ func TestUserNamespacesThatAreForbiddenAreMissingAndTheSettingIsNamed(t *testing
 	if f := features[UserNamespaces]; f.State != Missing || f.Detail != "no space left on device: user.max_user_namespaces is 0; to allow it: sudo sysctl user.max_user_namespaces=10000" {
 		t.Errorf("got %+v", f)
 	}
-	for _, name := range []string{PIDNamespaces, Overlay} {
+	for _, name := range []string{PIDNamespaces, NetworkNamespaces, MountAPI, Overlay, Joining, AllWalls} {
 		if f := features[name]; f.State != Missing || f.Detail != "needs user namespaces" {
 			t.Errorf("got %+v", f)
 		}
@@ -301,7 +301,7 @@ func probe(t *testing.T, env []string) map[string]Feature {
 		t.Fatal(err)
 	}
 	byName := map[string]Feature{}
-	order := []string{UserNamespaces, PIDNamespaces, Overlay, Landlock, Seccomp, CgroupsOffered}
+	order := Features()
 	for i, f := range features {
 		if i >= len(order) || f.Name != order[i] || f.Detail == "" {
 			t.Errorf("%d: %+v", i, f)

@@ -3,6 +3,7 @@ package git
 import (
 	"bytes"
 	"regexp"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -80,8 +81,10 @@ func seenByHFS(name []byte) []byte {
 }
 
 // gitmodules matches what NTFS takes for that file: git reads through it what a submodule's git runs.
-var gitmodules = regexp.MustCompile(`(?i)^(?:\.gitmodules|gitmod~[1-4]|gi7eba~[0-9]|gi7eb~[0-9]{2}|gi7e~[0-9]{3}|gi7~[0-9]{4}|gi~[0-9]{5}|g~[0-9]{6}|~[0-9]{7})[. ]*(?::.*)?$`)
+var gitmodules = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^(?:\.gitmodules|gitmod~[1-4]|gi7eba~[0-9]|gi7eb~[0-9]{2}|gi7e~[0-9]{3}|gi7~[0-9]{4}|gi~[0-9]{5}|g~[0-9]{6}|~[0-9]{7})[. ]*(?::.*)?$`)
+})
 
 func isGitmodules(component []byte) bool {
-	return string(seenByHFS(component)) == ".gitmodules" || gitmodules.Match(component)
+	return string(seenByHFS(component)) == ".gitmodules" || gitmodules().Match(component)
 }

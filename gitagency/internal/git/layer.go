@@ -41,6 +41,7 @@ func LayerFingerprint(upper, name string) (string, error) {
 	}
 	p := layerPrint{
 		sum: sha256.New(), until: time.Now().Add(mostLayerTime),
+		shared: "worktrees/" + name + "/sharedindex.",
 		skip: map[string]bool{
 			"objects": true, "logs": true, "modules": true, "lfs": true,
 			"worktrees/" + name + "/logs": true, "worktrees/" + name + "/modules": true,
@@ -53,10 +54,11 @@ func LayerFingerprint(upper, name string) (string, error) {
 }
 
 type layerPrint struct {
-	sum   hash.Hash
-	skip  map[string]bool
-	names int
-	until time.Time
+	sum    hash.Hash
+	skip   map[string]bool
+	shared string // what the names of files begin with that an index shares
+	names  int
+	until  time.Time
 }
 
 var errTooMuch = errors.New("too much to look at")
@@ -89,12 +91,18 @@ func (p *layerPrint) dir(fd int, at string, depth int) error {
 func (p *layerPrint) files(fd int, at string, depth int, names []string) error {
 	for _, name := range names {
 		path := at + name
-		if p.skip[path] {
+		// Whoever reads a split index touches the file that it shares; what counts of that is in the index.
+		if p.skip[path] || strings.HasPrefix(path, p.shared) {
 			continue
 		}
 		var st unix.Stat_t
 		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return err // also where it is gone: somebody is at work
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 {
+			// A name that is gone. They are all one file, which changes whenever there is one more.
+			fmt.Fprintf(p.sum, "%q gone\n", path)
+			continue
 		}
 		fmt.Fprintf(p.sum, "%q %d %o %d\n", path, st.Ino, st.Mode, st.Rdev)
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -114,6 +122,47 @@ func (p *layerPrint) files(fd int, at string, depth int, names []string) error {
 		}
 	}
 	return nil
+}
+
+// Uncover lets every object be seen that lies below a layer, also where the layer says that it is not there:
+// a git that cleans up in a sandbox says so of whole directories, and whatever comes to lie there later would
+// be missing. An object is what its name says, so no harm comes of one too many. Nobody may be using the
+// layer. What is not as git makes it stays as it is.
+func Uncover(upper string) {
+	root, err := openDir(unix.AT_FDCWD, upper)
+	if err != nil {
+		return
+	}
+	defer unix.Close(root)
+	uncover(root, "objects", time.Now().Add(mostLayerTime))
+}
+
+func uncover(at int, name string, until time.Time) {
+	fd, err := openDir(at, name)
+	if err != nil {
+		return
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	if overlayMark(fd, "opaque") != "" {
+		for _, space := range overlaySpaces {
+			_ = unix.Fremovexattr(fd, space+"opaque")
+		}
+	}
+	for time.Now().Before(until) {
+		some, err := dir.ReadDir(512)
+		for _, e := range some {
+			switch {
+			case e.IsDir() && name == "objects" && (len(e.Name()) == 2 || e.Name() == "pack"):
+				uncover(fd, e.Name(), until)
+			case e.Type()&fs.ModeCharDevice != 0: // there are no others in a layer
+				_ = unix.Unlinkat(fd, e.Name(), 0)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 // Layered is what a layer has to say of one file.
@@ -215,10 +264,12 @@ func openDir(at int, name string) (int, error) {
 	}
 }
 
+var overlaySpaces = []string{"user.overlay.", "trusted.overlay."}
+
 // overlayMark is what overlayfs noted on a file for itself, by either of the names it goes by; empty when
 // it noted nothing. What is written in a sandbox under such a name gets another.
 func overlayMark(fd int, mark string) string {
-	for _, space := range []string{"user.overlay.", "trusted.overlay."} {
+	for _, space := range overlaySpaces {
 		value := make([]byte, 16)
 		n, err := unix.Fgetxattr(fd, space+mark, value)
 		switch {

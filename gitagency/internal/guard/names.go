@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -184,7 +185,7 @@ func disguised(folded string) string {
 	switch {
 	case name == "" && strings.HasPrefix(folded, ".."):
 		return ".."
-	case shortName.MatchString(name):
+	case shortName().MatchString(name):
 		name = shortNames[name[:2]]
 	}
 	for _, r := range reserved {
@@ -198,6 +199,8 @@ func disguised(folded string) string {
 // shortName matches what NTFS and FAT also call a reserved name: its letters, fewer where the number is
 // long, or the first two with a hash, then a tilde and a number.
 var (
-	shortName  = regexp.MustCompile(`^(?:git~[0-9]{1,4}|agency~[0-9]|agenc~[0-9]{2}|agen~[0-9]{3}|(?:gi|ag)[0-9a-f]{4}~[0-9])$`)
+	shortName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:git~[0-9]{1,4}|agency~[0-9]|agenc~[0-9]{2}|agen~[0-9]{3}|(?:gi|ag)[0-9a-f]{4}~[0-9])$`)
+	})
 	shortNames = map[string]string{"gi": ".git", "ag": Dir}
 )

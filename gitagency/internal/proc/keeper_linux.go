@@ -68,10 +68,20 @@ func keep(b Builder) {
 		case <-asked:
 			k.end()
 		}
-		if len(k.leases) == 0 || k.ending && k.seat == nil && len(k.family.others()) == 0 {
+		if k.holders() == 0 || k.ending && k.seat == nil && len(k.family.others()) == 0 {
 			return
 		}
 	}
+}
+
+// holders counts the leases for which the room stays open: those of visitors are false.
+func (k *keeper) holders() (n int) {
+	for _, holds := range k.leases {
+		if holds {
+			n++
+		}
+	}
+	return n
 }
 
 // raise builds the walls, and opens the door for whoever joins.
@@ -114,7 +124,7 @@ func (k *keeper) admit(door *net.UnixConn) {
 				_ = lease.Close()
 				return
 			}
-			k.leases[lease] = true
+			k.leases[lease] = !knock.Visit
 			go k.serve(lease)
 		}
 	}
@@ -137,8 +147,10 @@ func (k *keeper) serve(lease *net.UnixConn) {
 				k.listen(ask.Listen, fds[0])
 			case ask.Dial != "" && len(fds) == 1:
 				go dial(ask.Dial, fds[0])
-			case ask.Leave:
+			case ask.Count:
 				_ = send(lease, reply{Last: len(k.leases) == 1})
+			case ask.Leave:
+				_ = send(lease, reply{Last: k.leases[lease] && k.holders() == 1})
 				delete(k.leases, lease)
 			default:
 				closeAll(fds)

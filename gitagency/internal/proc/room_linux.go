@@ -30,9 +30,11 @@ type Room struct {
 // request is what is asked of a keeper, with descriptors beside it.
 type request struct {
 	Walls  []byte `json:"walls,omitempty"` // the first that it hears
+	Visit  bool   `json:"visit,omitempty"` // by whoever joins: the room need not stay open for them
 	Run    bool   `json:"run,omitempty"`   // with: control, directory, three streams, and what is to be held
 	Listen string `json:"listen,omitempty"`
 	Dial   string `json:"dial,omitempty"`
+	Count  bool   `json:"count,omitempty"`
 	Leave  bool   `json:"leave,omitempty"`
 }
 
@@ -40,7 +42,7 @@ type request struct {
 type reply struct {
 	Refused string `json:"refused,omitempty"`
 	Plan    []byte `json:"plan,omitempty"`
-	Last    bool   `json:"last,omitempty"` // to Leave: nobody else is there, and the room ends
+	Last    bool   `json:"last,omitempty"` // to Leave and Count: nobody else is there; after Leave the room ends
 }
 
 // doorFD is where a keeper has the end of a connection that those who join it take from it. Whoever may
@@ -78,6 +80,7 @@ func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (_ *Roo
 		return nil, &WallError{os.NewSyscallError("pidfd_open", err)}
 	}
 	if err := r.ask(ctx, request{Walls: w.Plan}); err != nil {
+		_ = ours.Close() // it may still wait to be told what to build
 		r.ended(patienceWithKeepers)
 		return nil, errors.Join(err, unix.Close(r.keeper))
 	}
@@ -128,9 +131,16 @@ func identities(file string, otherwise []syscall.SysProcIDMap) (all []syscall.Sy
 }
 
 // Join goes into the room that is open under a label. ErrNoRoom is also one that is just being closed.
-func Join(ctx context.Context, label string) (*Room, error) {
+func Join(ctx context.Context, label string) (*Room, error) { return knock(ctx, label, request{}) }
+
+// Visit is Join for those who only look on: the room does not stay open for them.
+func Visit(ctx context.Context, label string) (*Room, error) {
+	return knock(ctx, label, request{Visit: true})
+}
+
+func knock(ctx context.Context, label string, as request) (*Room, error) {
 	for _, pid := range Supervisors(label) {
-		r, err := join(ctx, pid)
+		r, err := join(ctx, pid, as)
 		switch {
 		case err == nil || context.Cause(ctx) != nil:
 			return r, err
@@ -141,7 +151,7 @@ func Join(ctx context.Context, label string) (*Room, error) {
 	return nil, ErrNoRoom
 }
 
-func join(ctx context.Context, pid int) (_ *Room, err error) {
+func join(ctx context.Context, pid int, as request) (_ *Room, err error) {
 	keeper, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_open", err)
@@ -169,7 +179,7 @@ func join(ctx context.Context, pid int) (_ *Room, err error) {
 			_ = ours.Close()
 		}
 	}()
-	err = send(door, request{}, theirs)
+	err = send(door, as, theirs)
 	_ = theirs.Close()
 	if err != nil {
 		return nil, err
@@ -257,6 +267,29 @@ func (r *Room) connect(ctx context.Context, what request) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(files[0]), "received"), nil
+}
+
+// Alone reports whether nobody else has the room open.
+func (r *Room) Alone() bool {
+	_ = r.conn.SetDeadline(time.Now().Add(patienceWithKeepers))
+	defer func() { _ = r.conn.SetDeadline(time.Time{}) }()
+	if send(r.conn, request{Count: true}) != nil {
+		return false
+	}
+	var answer reply
+	_, err := receive(r.conn, &answer)
+	return err == nil && answer.Last
+}
+
+// Wait waits until the room has ended. It is for those who run nothing there.
+func (r *Room) Wait(ctx context.Context) error {
+	_ = r.conn.SetReadDeadline(time.Time{})
+	defer context.AfterFunc(ctx, func() { _ = r.conn.SetReadDeadline(time.Now()) })()
+	for {
+		if _, err := receive(r.conn, &reply{}); err != nil { // nothing more is said on it
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // Close leaves the room. When nobody else is there, nothing of it is left when Close returns.

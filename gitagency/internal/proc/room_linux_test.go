@@ -173,6 +173,48 @@ func TestARoomEndsWithTheLastWhoIsThere(t *testing.T) {
 	}
 }
 
+// Whoever only looks on is told when it is over, and keeps nobody waiting.
+func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
+	t.Parallel()
+	label := t.TempDir()
+	held, err := os.Open(label)
+	must(t, err)
+	r, err := Walls{Plan: []byte(planNothing), Network: true}.Open(t.Context(), label, held)
+	must(t, err)
+	must(t, held.Close())
+	visitor, err := Visit(t.Context(), label)
+	must(t, err)
+	brief, err := Visit(t.Context(), label)
+	must(t, err)
+	must(t, brief.Close()) // who was not the last, although only one other keeps it open
+	tired, stop := context.WithCancelCause(t.Context())
+	stop(io.ErrNoProgress)
+	if err := visitor.Wait(tired); !errors.Is(err, io.ErrNoProgress) {
+		t.Errorf("got %v", err)
+	}
+	p := begin(t, r, "echo here; read line")
+	ended := make(chan error, 1)
+	go func() { ended <- visitor.Wait(t.Context()) }()
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended before its time: %v", err)
+	default:
+	}
+	p.say("")
+	if ending, err := p.end(); err != nil || ending.Exit != 0 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	must(t, r.Close())
+	if left := Supervisors(label); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	must(t, <-ended)
+	must(t, visitor.Close())
+	if _, err := Visit(t.Context(), label); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWhoWantsARoomEmptyEndsEverybodyInIt(t *testing.T) {
 	t.Parallel()
 	label := t.TempDir()

@@ -20,12 +20,15 @@ var errNoRooms = &WallError{errors.New("this system has no namespaces")}
 
 func (w Walls) Open(context.Context, string, ...*os.File) (*Room, error) { return nil, errNoRooms }
 
-func Join(context.Context, string) (*Room, error) { return nil, ErrNoRoom }
+func Join(context.Context, string) (*Room, error)  { return nil, ErrNoRoom }
+func Visit(context.Context, string) (*Room, error) { return nil, ErrNoRoom }
 
 func (r *Room) Run(context.Context, Task) (Ending, error)            { return Ending{}, errNoRooms }
 func (r *Room) Listen(context.Context, string) (net.Listener, error) { return nil, errNoRooms }
 func (r *Room) Dial(context.Context, string) (net.Conn, error)       { return nil, errNoRooms }
+func (r *Room) Alone() bool                                          { return true }
 func (r *Room) Ended() bool                                          { return true }
+func (r *Room) Wait(context.Context) error                           { return nil }
 func (r *Room) Close() error                                         { return nil }
 
 func (r *Room) handOver([]*os.File) error { return errNoRooms }

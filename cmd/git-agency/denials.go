@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) denialsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "denials",
+		Usage:     "list what the walls of a sandbox refused",
+		UsageText: "git agency denials <id> [--json | --porcelain [-z]]",
+		Description: `Lists the connections that the way out of a sandbox refused, the latest last: when, how, where to, how
+often and why, and what to type for a sandbox in which it is allowed. What a sandbox may reach is fixed
+when it starts. An invocation that has ended still answers.
+
+The kernel does not tell which files it refused; nor, with no network at all, which connections.
+
+Exit status: 0, whatever is found; 1 the history cannot be read; 3 no such invocation; 4 listed, but it
+is broken; 129 usage.`,
+		Flags: listing(),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			if err := checkFormat(c); err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			denials, broken := repo.Denials(args[0])
+			if broken != nil && !is[*gitagency.BrokenError](broken) {
+				return broken
+			}
+			if c.Bool("json") || c.Bool("porcelain") {
+				err = list(t, c, denials, denialFields, nil, nil)
+			} else {
+				err = t.printDenials(denials)
+			}
+			if err != nil {
+				return err
+			}
+			return broken
+		},
+	}
+}
+
+// printDenials is for people. It is no table: of these the last part is what one wants to read whole, and
+// type.
+func (t *tool) printDenials(denials []gitagency.Denial) error {
+	look, err := t.look()
+	if err != nil {
+		return err
+	}
+	for _, d := range denials {
+		target := oneLine(d.Target)
+		text := fmt.Sprintf("%s %s, %s, %s: %s\n", oneLine(d.Kind), look.paint("id", target, target),
+			counted(d.Count, "time", "times"), ago(t.now(), d.Time), oneLine(d.Reason))
+		if d.Allow != "" {
+			text += "  allow  " + oneLine(d.Allow) + "\n"
+		}
+		if _, err := t.stdout.WriteString(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// denialFields is a denial for scripts.
+func denialFields(d gitagency.Denial) []field {
+	return []field{
+		{"denied", d.Target, false},
+		{"kind", d.Kind, false},
+		{"time", d.Time.Format(time.RFC3339), false},
+		{"count", strconv.Itoa(d.Count), false},
+		{"reason", d.Reason, false},
+		{"entry", d.Entry, true},
+		{"allow", d.Allow, true},
+	}
+}

@@ -1,0 +1,542 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// escapistMain is the "escapist" command of the test binary: it asks the kernel for what no shell asks for.
+// It says on stdout what it got, and on stderr what it did not get.
+func escapistMain() {
+	if len(os.Args) < 2 || tricks[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "escapist: what?")
+		os.Exit(2)
+	}
+	runtime.LockOSThread() // ptrace and namespaces are a thread's
+	// More than any attempt needs: one that hangs has failed, and is not waited for.
+	time.AfterFunc(10*time.Second, func() {
+		fmt.Fprintln(os.Stderr, "escapist: it takes too long")
+		os.Exit(1)
+	})
+	targets := []string{""}
+	if strings.Contains(strings.Join(os.Args, " "), "%/") {
+		targets = strings.Fields(os.Getenv("TARGETS"))
+	}
+	failed := false
+	for _, target := range targets {
+		args := make([]string, len(os.Args)+4)
+		for i, arg := range os.Args[2:] {
+			args[i] = strings.ReplaceAll(arg, "%/", target+"/")
+		}
+		if err := tricks[os.Args[1]](args); err != nil {
+			fmt.Fprintf(os.Stderr, "escapist: %s: %v\n", os.Args[1], err)
+			failed = true
+		}
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+const owned = "owned\n"
+
+// tricks take their arguments and some empty ones. An argument that begins with %/ stands for the same in
+// each of $TARGETS.
+var tricks = map[string]func(args []string) error{
+	// fchmod <file>: by a descriptor that can only be read from.
+	"fchmod": func(args []string) error {
+		f, err := os.Open(args[0])
+		if err != nil {
+			return err
+		}
+		return unix.Fchmod(int(f.Fd()), 0o777)
+	},
+
+	// tmpfile <dir> <name>: a file without a name, which gets one.
+	"tmpfile": func(args []string) error {
+		fd, err := unix.Open(args[0], unix.O_TMPFILE|unix.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, filepath.Join(args[0], args[1]), unix.AT_SYMLINK_FOLLOW)
+	},
+
+	// rename <from> <to>, without copying.
+	"rename": func(args []string) error { return os.Rename(args[0], args[1]) },
+
+	// exchange <a> <b>: two names change places.
+	"exchange": func(args []string) error {
+		return unix.Renameat2(unix.AT_FDCWD, args[0], unix.AT_FDCWD, args[1], unix.RENAME_EXCHANGE)
+	},
+
+	// setxattr <file> <name> <value in hex>
+	"setxattr": func(args []string) error {
+		value, err := hex.DecodeString(args[2])
+		return errors.Join(err, unix.Lsetxattr(args[0], args[1], value, 0))
+	},
+
+	// mmap <file>: written through memory.
+	"mmap": func(args []string) error {
+		fd, err := unix.Open(args[0], unix.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		m, err := unix.Mmap(fd, 0, 5, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			return err
+		}
+		copy(m, owned)
+		return unix.Munmap(m)
+	},
+
+	// path <file>: through a descriptor that only names it.
+	"path": func(args []string) error {
+		fd, err := unix.Open(args[0], unix.O_PATH, 0)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("/proc/self/fd/%d", fd)
+		return errors.Join(os.Chmod(name, 0o777), os.WriteFile(name, []byte(owned), 0))
+	},
+
+	// handle <any file> <type> <hex>: opens what a handle names, past all directories.
+	"handle": func(args []string) error {
+		kind, err := strconv.Atoi(args[1])
+		raw, hexErr := hex.DecodeString(args[2])
+		if err = errors.Join(err, hexErr); err != nil {
+			return err
+		}
+		at, err := unix.Open(args[0], unix.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.OpenByHandleAt(at, unix.NewFileHandle(int32(kind), raw), unix.O_WRONLY)
+		if err != nil {
+			return err
+		}
+		_, err = unix.Write(fd, []byte(owned))
+		return err
+	},
+
+	// inherited <first> <last>: writes to whatever is open, and into it.
+	"inherited": func(args []string) error {
+		first, _ := strconv.Atoi(args[0])
+		last, _ := strconv.Atoi(args[1])
+		for fd := first; fd <= last; fd++ {
+			var st unix.Stat_t
+			if unix.Fstat(fd, &st) != nil {
+				continue
+			}
+			switch st.Mode & unix.S_IFMT {
+			case unix.S_IFREG:
+				_, _ = unix.Write(fd, []byte(owned))
+			case unix.S_IFDIR:
+				if file, err := unix.Openat(fd, "victim", unix.O_WRONLY|unix.O_TRUNC, 0); err == nil {
+					_, _ = unix.Write(file, []byte(owned))
+				}
+			}
+		}
+		return nil
+	},
+
+	// reopen <key>: what any process has open, but only where the name shows that it is a target of this attempt.
+	"reopen": func(args []string) error {
+		links, err := filepath.Glob("/proc/[0-9]*/fd/*")
+		for _, link := range links {
+			to, err := os.Readlink(link)
+			if err != nil || !strings.Contains(to, "/target-"+args[0]) {
+				continue
+			}
+			for _, name := range []string{link, link + "/victim"} {
+				if f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0); err == nil {
+					_, _ = f.WriteString(owned)
+					_ = f.Close()
+				}
+			}
+		}
+		return err
+	},
+
+	// bind <from> <to>, by each of the ways to mount.
+	"bind": func(args []string) error {
+		err := unix.Mount(args[0], args[1], "", unix.MS_BIND|unix.MS_REC, "")
+		if err == nil {
+			return nil
+		}
+		fd, treeErr := unix.OpenTree(unix.AT_FDCWD, args[0], unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if treeErr != nil {
+			return errors.Join(err, treeErr)
+		}
+		return unix.MoveMount(fd, "", unix.AT_FDCWD, args[1], unix.MOVE_MOUNT_F_EMPTY_PATH)
+	},
+
+	// remount: everything writable that is mounted.
+	"remount": func([]string) error {
+		table, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for line := range strings.Lines(string(table)) {
+			point := strings.Fields(line)[4]
+			errs = append(errs, unix.Mount("", point, "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+			fd, err := unix.Open(point, unix.O_PATH, 0)
+			if err == nil {
+				err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	},
+
+	// unmount <prefix>: everything that is mounted there, so that what it covers is seen.
+	"unmount": func(args []string) error {
+		table, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			return err
+		}
+		for range 2 {
+			for line := range strings.Lines(string(table)) {
+				if point := strings.Fields(line)[4]; strings.HasPrefix(point, args[0]) {
+					err = errors.Join(err, unix.Unmount(point, unix.MNT_DETACH))
+				}
+			}
+		}
+		return err
+	},
+
+	// chroot <dir> <file>: and writes the file there.
+	"chroot": func(args []string) error {
+		if err := unix.Chroot(args[0]); err != nil {
+			return err
+		}
+		return os.WriteFile(args[1], []byte(owned), 0o644)
+	},
+
+	// pivot <dir>
+	"pivot": func(args []string) error {
+		err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount(args[0], args[0], "", unix.MS_BIND|unix.MS_REC, ""), os.Chdir(args[0]), unix.PivotRoot(".", "."))
+		if err == nil {
+			fmt.Println("pivoted")
+		}
+		return err
+	},
+
+	// open <file>: for writing, and writes nothing.
+	"open": func(args []string) error {
+		fd, err := unix.Open(args[0], unix.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err == nil {
+			fmt.Println("opened", args[0])
+			err = unix.Close(fd)
+		}
+		return err
+	},
+
+	// read <file>: opens it for reading, and says so.
+	"read": func(args []string) error {
+		fd, err := unix.Open(args[0], unix.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err == nil {
+			fmt.Println("opened", args[0])
+			err = unix.Close(fd)
+		}
+		return err
+	},
+
+	// enter <pid>: the namespaces of another.
+	"enter": func(args []string) error {
+		var errs []error
+		for _, kind := range []string{"user", "mnt", "net", "pid", "ipc", "uts"} {
+			fd, err := unix.Open("/proc/"+args[0]+"/ns/"+kind, unix.O_RDONLY, 0)
+			if err == nil {
+				err = errors.Join(unix.Unshare(unix.CLONE_FS), unix.Setns(fd, 0))
+			}
+			if err == nil {
+				fmt.Println("entered", kind)
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	},
+
+	// ptrace <pid>
+	"ptrace": func(args []string) error {
+		pid, err := strconv.Atoi(args[0])
+		if err == nil {
+			err = unix.PtraceSeize(pid)
+		}
+		if err == nil {
+			fmt.Println("seized")
+		}
+		return err
+	},
+
+	// memory <pid>: reads and writes that of another.
+	"memory": func(args []string) error {
+		pid, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		f, memErr := os.OpenFile("/proc/"+args[0]+"/mem", os.O_RDWR, 0)
+		if memErr == nil {
+			fmt.Println("opened")
+			memErr = f.Close()
+		}
+		var b [8]byte
+		local := []unix.Iovec{{Base: &b[0], Len: 8}}
+		_, err = unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: 0x400000, Len: 8}}, 0)
+		if err == nil || errors.Is(err, unix.EFAULT) { // it looked, there is nothing at that address
+			fmt.Println("looked")
+		}
+		return errors.Join(memErr, err)
+	},
+
+	// fdof <pid> <n>: a descriptor of another.
+	"fdof": func(args []string) error {
+		pid, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(args[1])
+		if err != nil {
+			return err
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			return err
+		}
+		if _, err = unix.PidfdGetfd(fd, n, 0); err == nil {
+			fmt.Println("got", n)
+		}
+		return err
+	},
+
+	// kill <pid>, by number and by descriptor.
+	"kill": func(args []string) error {
+		pid, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err == nil {
+			err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		}
+		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
+	},
+
+	// sees: says "found" when a process is there that has $MARK in its command line.
+	"sees": func([]string) error {
+		names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, name := range names {
+			if data, err := os.ReadFile(name); err == nil && bytes.Contains(data, []byte(os.Getenv("MARK"))) {
+				fmt.Println("found", name)
+			}
+		}
+		return err
+	},
+
+	// socket <family> <type> <protocol>
+	"socket": func(args []string) error {
+		var n [3]int
+		for i := range n {
+			n[i], _ = strconv.Atoi(args[i])
+		}
+		fd, err := unix.Socket(n[0], n[1], n[2])
+		if err == nil {
+			fmt.Println("made a socket")
+			err = unix.Close(fd)
+		}
+		return err
+	},
+
+	// say <network> <address> <word>: to whoever listens there.
+	"say": func(args []string) error { return say(args[0], args[1], args[2]) },
+
+	// mptcp <address> <word>
+	"mptcp": func(args []string) error {
+		addr, err := net.ResolveTCPAddr("tcp4", args[0])
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 262)
+		if err != nil {
+			return err
+		}
+		if err := unix.Connect(fd, &unix.SockaddrInet4{Port: addr.Port, Addr: [4]byte(addr.IP.To4())}); err != nil {
+			return err
+		}
+		_, err = unix.Write(fd, []byte(args[1]+"\n"))
+		return errors.Join(err, unix.Close(fd))
+	},
+
+	// near <dir> <name> <word>: to a socket in a directory, however long its name.
+	"near": func(args []string) error {
+		if err := os.Chdir(args[0]); err != nil {
+			return err
+		}
+		return say("unix", args[1], args[2])
+	},
+
+	// datagram <dir> <name> <word>
+	"datagram": func(args []string) error {
+		if err := os.Chdir(args[0]); err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Sendto(fd, []byte(args[2]+"\n"), 0, &unix.SockaddrUnix{Name: args[1]})
+	},
+
+	// given <dir> <name>: writes to the files that somebody gives away there.
+	"given": func(args []string) error {
+		if err := os.Chdir(args[0]); err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return err
+		}
+		if err := unix.Connect(fd, &unix.SockaddrUnix{Name: args[1]}); err != nil {
+			return err
+		}
+		oob := make([]byte, unix.CmsgSpace(4))
+		_, n, _, _, err := unix.Recvmsg(fd, make([]byte, 1), oob, 0)
+		if err != nil {
+			return err
+		}
+		messages, err := unix.ParseSocketControlMessage(oob[:n])
+		if err != nil {
+			return err
+		}
+		for _, m := range messages {
+			fds, err := unix.ParseUnixRights(&m)
+			if err != nil {
+				return err
+			}
+			for _, fd := range fds {
+				if _, err := unix.Write(fd, []byte(owned)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	},
+
+	// talk <address> <text>: says it, quoted as in Go, and prints what is answered.
+	"talk": func(args []string) error {
+		text, err := strconv.Unquote(`"` + args[1] + `"`)
+		if err != nil {
+			return err
+		}
+		conn, err := net.DialTimeout("tcp", args[0], 3*time.Second)
+		if err != nil {
+			return err
+		}
+		_ = conn.SetDeadline(time.Now().Add(3 * time.Second))
+		for i, part := range strings.Split(text, "<then>") { // what comes later waits for an answer
+			if i > 0 {
+				answer := make([]byte, 4096)
+				n, err := conn.Read(answer)
+				os.Stdout.Write(answer[:n])
+				if err != nil {
+					return err
+				}
+			}
+			if _, err := io.WriteString(conn, part); err != nil {
+				return err
+			}
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.CloseWrite()
+		}
+		_, err = io.Copy(os.Stdout, conn)
+		return err
+	},
+
+	// listen <address>: as if it were somebody else.
+	"listen": func(args []string) error {
+		l, err := net.Listen("tcp", args[0])
+		if err == nil {
+			fmt.Println("listens")
+			err = l.Close()
+		}
+		return err
+	},
+
+	// type <text>: on the terminal that is its stdin.
+	"type": func(args []string) error {
+		for _, c := range []byte(args[0] + "\n") {
+			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&c))); errno != 0 {
+				return errno
+			}
+		}
+		return nil
+	},
+
+	// asks: what the kernel is asked for by number, and with arguments that change nothing where it answers. A refusal is EPERM or ENOSYS; anything else is an answer.
+	"asks": func(args []string) error {
+		calls := map[string]uintptr{
+			"io_uring_setup": unix.SYS_IO_URING_SETUP, "bpf": unix.SYS_BPF, "add_key": unix.SYS_ADD_KEY, "keyctl": unix.SYS_KEYCTL,
+			"request_key": unix.SYS_REQUEST_KEY, "userfaultfd": unix.SYS_USERFAULTFD, "perf_event_open": unix.SYS_PERF_EVENT_OPEN,
+			"fsopen": unix.SYS_FSOPEN, "open_tree": unix.SYS_OPEN_TREE, "clone3": unix.SYS_CLONE3,
+			"fanotify_init": unix.SYS_FANOTIFY_INIT, "openat2": unix.SYS_OPENAT2,
+		}
+		_, _, errno := unix.RawSyscall6(calls[args[0]], 0, 0, 0, 0, 0, 0)
+		if errno != unix.EPERM && errno != unix.ENOSYS {
+			fmt.Println("answered", errno)
+		}
+		return errno
+	},
+
+	// raise <name>: no limit to the size of a file, and then a large one.
+	"raise": func(args []string) error {
+		no := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+		err := errors.Join(unix.Setrlimit(unix.RLIMIT_FSIZE, &no), unix.Prlimit(os.Getppid(), unix.RLIMIT_FSIZE, &no, nil))
+		return errors.Join(err, os.WriteFile(args[0], make([]byte, 3<<20), 0o644))
+	},
+
+	// become <uid>: another user.
+	"become": func(args []string) error {
+		uid, err := strconv.Atoi(args[0])
+		if err == nil {
+			err = syscall.Setresuid(uid, uid, uid)
+		}
+		if err == nil {
+			fmt.Println("became", unix.Getuid())
+		}
+		return err
+	},
+
+	// swap <name> <other> <seconds>: two names change places, and again, and again.
+	"swap": func(args []string) error {
+		seconds, err := strconv.Atoi(args[2])
+		for until := time.Now().Add(time.Duration(seconds) * time.Second); err == nil && time.Now().Before(until); {
+			err = unix.Renameat2(unix.AT_FDCWD, args[0], unix.AT_FDCWD, args[1], unix.RENAME_EXCHANGE)
+		}
+		return err
+	},
+}
+
+func say(network, address, word string) error {
+	conn, err := net.DialTimeout(network, address, 3*time.Second)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(conn, word+"\n")
+	return errors.Join(err, conn.Close())
+}

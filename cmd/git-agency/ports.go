@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) portsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ports",
+		Usage:     "make ports of a sandbox reachable from this machine",
+		UsageText: "git agency ports <id> <port>[:<host port>]...",
+		Description: `Forwards connections to 127.0.0.1:<host port> of this machine to <port> of the sandbox, for as long as
+it runs: until it is interrupted, or the last command in the sandbox has ended. Without <host port> it
+is the same number; 0 is any that is free. Prints the address of each, alone on one line, as soon as all
+of them can be reached. Every user of this machine can connect to them.
+
+It is for sandboxes with a network of their own: those that started with --outputs none or hosts:.
+
+Exit status: 0 the last command in the sandbox has ended; 1 failed: no command runs there, its network
+is that of this machine, or a port is in use; 3 no such invocation; 4 broken; 129 usage; 130 or 143
+interrupted, and nothing is left of it.`,
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 2, -1)
+			if err != nil {
+				return err
+			}
+			req := gitagency.ForwardRequest{Listening: t.printListening, Failed: t.sayUnreached()}
+			for _, arg := range args[1:] {
+				port, err := gitagency.ParsePort(arg)
+				if err != nil {
+					return asUsage(c, err)
+				}
+				req.Ports = append(req.Ports, port)
+			}
+			sandbox, err := t.sandbox(c, args[0])
+			if err != nil {
+				return err
+			}
+			ctx, stop := withParent(c.Context)
+			defer stop()
+			if err := sandbox.Forward(ctx, req); err != nil {
+				return err
+			}
+			fmt.Fprintf(t.stderr, "the last command in sandbox %s has ended\n", sandbox.ID)
+			return nil
+		},
+	}
+}
+
+// printListening prints addresses at once: somebody waits for them.
+func (t *tool) printListening(addresses []string) error {
+	for _, address := range addresses {
+		if err := t.printLine(address); err != nil {
+			return err
+		}
+	}
+	return t.stdout.Flush()
+}
+
+// sayUnreached warns when nobody in the sandbox answers, but not each time: some programs try again for ever.
+func (t *tool) sayUnreached() func(gitagency.Port, error) {
+	var mu sync.Mutex
+	said := map[gitagency.Port]bool{}
+	return func(port gitagency.Port, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !said[port] {
+			said[port] = true
+			t.warn(err.Error() + "; what fails likewise from now on is not told")
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package gitagency
+
+import (
+	"fmt"
+	"testing"
+)
+
+// What is told is the first, the tenth, the hundredth and so on, and the last: together that is all of them,
+// also of several proxies that tell at the same time.
+func TestWhatProxiesTellAddsUpToWhatTheyRefused(t *testing.T) {
+	t.Parallel()
+	for _, counts := range [][]int{{1}, {7}, {10}, {11}, {99}, {100}, {1234, 56}, {1, 1, 1}, {10, 100, 1000}} {
+		told, want := tellings{at: map[denialKey]int{}}, 0
+		var lines []string
+		for _, count := range counts {
+			want += count
+			last := 0
+			for n := 1; n <= count; n *= 10 {
+				lines, last = append(lines, denialLine(n)), n
+			}
+			if last != count {
+				lines = append(lines, denialLine(count))
+			}
+		}
+		for _, line := range lines {
+			told.add([]byte(line))
+		}
+		if len(told.denials) != 1 || told.denials[0].Count != want {
+			t.Errorf("of %v: %+v", counts, told.denials)
+		}
+	}
+}
+
+func denialLine(count int) string {
+	return fmt.Sprintf(`{"time":"2026-01-28T12:00:00Z","event":"denied","kind":"http","target":"a.example:80","reason":"no","count":%d}`, count)
+}
+
+func TestOnlyWhatCouldBeTypedIsSaidToAllowSomething(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ isolation, outputs, entry, want string }{
+		{"os", "hosts:a.example", "b.example:8443", "git agency start wt --outputs hosts:a.example,b.example:8443"},
+		{"os", "hosts:*.a.example", "b.example", "git agency start wt --outputs 'hosts:*.a.example,b.example'"},
+		{"none", "hosts:a.example", "b.example", "git agency start wt --isolation none --outputs hosts:a.example,b.example"},
+		{"os", "hosts:a.example", "", ""},
+		{"os", "none", "b.example", ""},
+		{"os", "hosts:a.example", "b.example; rm -rf ~", ""},
+		{"os", "hosts:", "b.example", ""},
+	} {
+		inv := Invocation{Worktree: "wt", Primitives: Primitives{Isolation: tt.isolation, Outputs: tt.outputs}}
+		if tt.isolation == "os" && DefaultPrimitives().Isolation != "os" {
+			continue // there it has to be said
+		}
+		if got := inv.allowing(tt.entry); got != tt.want {
+			t.Errorf("%+v: %q", tt, got)
+		}
+	}
+}
+
+func TestPortsAreNumbers(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Port{"80": {80, 80}, "80:8080": {80, 8080}, "65535:0": {65535, 0}, "080": {80, 80}} {
+		if got, err := ParsePort(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", ":", "0", "80:", ":80", "65536", "80:65536", "-1", "+1", "1:+1", " 80", "80 ", "a", "80:80:80", "8_0", "0x50"} {
+		if got, err := ParsePort(text); !is[*InvalidError](err) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}

@@ -1,0 +1,25 @@
+package git
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+)
+
+// Fingerprint tells indexes apart in which different things are staged. When git last looked at the files does
+// not count.
+func (x Index) Fingerprint() string {
+	h := sha256.New()
+	size := x.format.size()
+	for left := x.body; len(left) > 0; {
+		entry := left
+		_, left = nextStaged(left, size)
+		entry = entry[:len(entry)-len(left)]
+		var length [4]byte
+		binary.BigEndian.PutUint32(length[:], uint32(len(entry)))
+		h.Write(length[:])
+		h.Write(entry[indexMode : indexMode+4])
+		h.Write(entry[indexStat:]) // the object, the flags and the name
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAHistoryIsReadLineByLineAndNoFurtherThanAnybodyWants(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", longestLine)
+	for name, tt := range map[string]struct {
+		text string
+		want []string
+	}{
+		"nothing":                                    {"", nil},
+		"whole lines":                                {"a\nb\n", []string{"a", "b"}},
+		"half a line at the end":                     {"a\nb", []string{"a", "b"}},
+		"empty lines":                                {"\n\na\n", []string{"", "", "a"}},
+		"a line that is too long is left out":        {"a\n" + long + long + "tail\nb\n", []string{"a", "b"}},
+		"also at the end":                            {"a\n" + long + long + "tail", []string{"a"}},
+		"of a history that is too long, the end":     {strings.Repeat(strings.Repeat("y", 1<<10)+"\n", mostHistory>>10) + "last\n", nil},
+		"a line just short enough is a line":         {long[:longestLine-1] + "\n", []string{long[:longestLine-1]}},
+		"one that ends where the buffer does is not": {long + "\nb\n", []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := Store{Root: t.TempDir()}
+			dir := s.InvocationDir(repoID, invID)
+			must(t, os.MkdirAll(dir, 0o700))
+			must(t, os.WriteFile(eventsPath(dir), []byte(tt.text), 0o600))
+			var got []string
+			must(t, s.Events(repoID, invID, func(line []byte) { got = append(got, strings.TrimSuffix(string(line), "\n")) }))
+			if len(tt.text) > mostHistory {
+				if n := len(got); n >= mostHistory>>10 || n < mostHistory>>10-2<<10 || got[n-1] != "last" || len(got[0]) != 1<<10 {
+					t.Errorf("got %d lines", n)
+				}
+				return
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %.100q, want %.100q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestWithoutAHistoryThereIsNothingToRead(t *testing.T) {
+	t.Parallel()
+	s := Store{Root: t.TempDir()}
+	must(t, s.Events(repoID, invID, func(line []byte) { t.Errorf("got %q", line) }))
+}
+
+func TestWhatIsNoFileIsNoHistory(t *testing.T) {
+	t.Parallel()
+	s := Store{Root: t.TempDir()}
+	dir := s.InvocationDir(repoID, invID)
+	must(t, os.MkdirAll(dir, 0o700))
+	for name, plant := range map[string]func(path string) error{
+		"a pipe that nobody writes to": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link":                       func(path string) error { return os.Symlink(filepath.Join(dir, "elsewhere"), path) },
+		"a directory":                  func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		must(t, os.RemoveAll(eventsPath(dir)))
+		must(t, plant(eventsPath(dir)))
+		if err := s.Events(repoID, invID, func([]byte) {}); err == nil {
+			t.Errorf("%s was read", name)
+		}
+	}
+}

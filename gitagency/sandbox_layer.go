@@ -1,0 +1,137 @@
+package gitagency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+// makeLayers makes the directories that layers are kept in. They look like what they lie on.
+func (s *Sandbox) makeLayers(ctx context.Context, p confine.Plan) error {
+	for _, l := range p.Layers {
+		if _, err := os.Lstat(l.Work); err == nil {
+			continue
+		}
+		fi, err := os.Stat(l.Path)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(l.Upper), 0o700); err != nil {
+			return err
+		}
+		fresh, err := os.MkdirTemp(filepath.Dir(l.Upper), "new-*")
+		if err != nil {
+			return err
+		}
+		err = os.Chmod(fresh, fi.Mode().Perm()|0o700)
+		if err == nil && l.Path == s.repo.CommonDir {
+			err = s.ownEntry(ctx, fresh)
+		}
+		if err == nil {
+			err = os.Rename(fresh, l.Upper)
+		}
+		if err != nil {
+			err = errors.Join(ignoreExist(err), durable.RemoveTree(fresh)) // somebody else made it
+		}
+		if err == nil {
+			err = ignoreExist(os.Mkdir(l.Work, 0o700)) // which says that both are there
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ignoreExist(err error) error {
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil
+	}
+	return err
+}
+
+// ownEntry gives a layer over the git directory a copy of what git knows of the sandbox as a worktree, and
+// hides the original behind it. Else the locks that git takes outside, when something is taken in or a
+// person looks at the sandbox, would be seen inside; and the kernel, which takes what lies below a layer for
+// something that never changes, might go on showing them when they are long gone.
+func (s *Sandbox) ownEntry(ctx context.Context, upper string) error {
+	d := door{s: s, upper: upper}
+	admin := s.repo.git.AdminDir(s.ID)
+	if _, err := os.Lstat(filepath.Join(admin, "modules")); err == nil {
+		return nil // repositories of submodules are not for copying
+	}
+	state := doorState{On: d.checkedOut(), Real: d.real()}
+	found, err := s.repo.git.Lookup(ctx, sandboxRef(s.ID), cmp.Or(state.On, "HEAD")+"^{commit}")
+	if err != nil {
+		return err
+	}
+	state.Tip, state.Head = found[0].OID, found[1].OID
+	if state.Tip == "" || state.Head == "" {
+		return nil
+	}
+	own := filepath.Join(upper, "worktrees", s.ID)
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Setxattr(own, "user.overlay.opaque", []byte("y"), 0); err != nil {
+		return os.NewSyscallError("setxattr", err)
+	}
+	if err := copyFiles(admin, own); err != nil {
+		return err
+	}
+	if data, err := os.ReadFile(filepath.Join(own, "index")); err == nil {
+		if x, err := git.ReadIndex(data, git.FormatOf(state.Tip)); err == nil {
+			state.Index = x.Fingerprint()
+		}
+	}
+	if state.Layer, err = d.layer(); err != nil {
+		return err
+	}
+	return d.save(state)
+}
+
+// copyFiles copies regular files, with the directories they are in, and keeps their times.
+func copyFiles(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		source, target := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
+		fi, err := e.Info()
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || filepath.Ext(e.Name()) == ".lock":
+			continue
+		case err != nil:
+			return err
+		case e.IsDir():
+			if err := os.Mkdir(target, fi.Mode().Perm()|0o700); err != nil {
+				return err
+			}
+			if err := copyFiles(source, target); err != nil {
+				return err
+			}
+		case fi.Mode().IsRegular():
+			data, err := os.ReadFile(source)
+			if err == nil {
+				err = os.WriteFile(target, data, fi.Mode().Perm()|0o600)
+			}
+			if err == nil {
+				err = os.Chtimes(target, fi.ModTime(), fi.ModTime())
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}

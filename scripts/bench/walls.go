@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// walls is what it costs to have some around commands.
+func (b *bench) walls(ctx context.Context) (_ []contest, sound bool, err error) {
+	const program = "/bin/true" // nothing else, so that all the time is ours
+	small, err := b.newWalled(ctx, "walled", 200)
+	if err != nil {
+		return nil, false, err
+	}
+	exec := b.timed(b.tool, small.dir, "exec", small.sandboxes[0], "--", program)
+	contests := []contest{{
+		what: "exec behind walls", rounds: 40, promise: promise{extra: 15 * time.Millisecond}, fastest: true,
+		baseName: "alone", base: b.timed(program, small.dir), tool: exec,
+	}}
+	if why := b.noBubblewrap(ctx, small.dir); why != "" {
+		printRow("exec behind walls", "bwrap", "-", "git-agency", "-", "", "promise: ≤ 3.00 ×", "SKIPPED: "+why)
+	} else {
+		contests = append(contests, contest{
+			what: "exec behind walls", rounds: 40, promise: promise{ratio: 3}, fastest: true,
+			baseName: "bwrap", base: b.timed("bwrap", small.dir, bubblewrap...), tool: exec,
+		})
+	}
+	large, err := b.newWalled(ctx, "committed", 100_000)
+	if err != nil {
+		return nil, false, err
+	}
+	commits, err := large.commits(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	build, err := b.newBuild(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	return append(contests, commits, build), true, nil
+}
+
+// newWalled is a repository with one sandbox that has every wall there is.
+func (b *bench) newWalled(ctx context.Context, name string, files int) (*repository, error) {
+	r, err := b.newRepository(ctx, name, files)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.startWalled(ctx)
+}
+
+func (r *repository) startWalled(ctx context.Context) error {
+	id, _, err := r.b.agency(ctx, r.dir, "start", worktreeName, "--isolation", "os", "--outputs", "none")
+	r.sandboxes = append(r.sandboxes, strings.TrimSpace(id))
+	return err
+}
+
+// bubblewrap is what bwrap is asked for. It is less than we build: no layer over the git directory, nothing that is
+// hidden, no Landlock, no filter, nobody who could join.
+var bubblewrap = []string{"--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--unshare-all", "--die-with-parent", "/bin/true"}
+
+// noBubblewrap says why it cannot be measured against; empty when it can.
+func (b *bench) noBubblewrap(ctx context.Context, dir string) string {
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		return "there is no bwrap; install it with: sudo apt-get install bubblewrap"
+	}
+	if _, err := b.timed("bwrap", dir, bubblewrap...)(ctx); err != nil {
+		return "bwrap does not work here: " + strings.Join(strings.Fields(err.Error()), " ")
+	}
+	return ""
+}
+
+// commits is a small commit behind walls, which is then taken in, against the same commit by git alone, in a
+// worktree of the same repository, and a command behind walls that changes nothing. What is between them is
+// the taking in, and what the walls cost git itself.
+func (r *repository) commits(ctx context.Context) (contest, error) {
+	if _, err := r.add(ctx); err != nil {
+		return contest{}, err
+	}
+	const script = `echo "$1" >changed && git add changed && git commit --quiet -m "$1"`
+	round := 0
+	commit := func(name string) []string {
+		round++
+		return []string{"sh", "-c", script, "sh", fmt.Sprintf("%s %d", name, round)}
+	}
+	outside, inside := r.raw[len(r.raw)-1], r.sandboxes[0]
+	return contest{
+		what: "commit taken in, 100,000", rounds: 8, promise: promise{extra: 60 * time.Millisecond}, fastest: true,
+		baseName: "apart",
+		base: func(ctx context.Context) (time.Duration, error) {
+			_, alone, err := r.b.run(ctx, command{argv: commit("outside"), dir: outside.path})
+			if err != nil {
+				return 0, err
+			}
+			_, nothing, err := r.b.agency(ctx, r.dir, "exec", inside, "--", "/bin/true")
+			return alone + nothing, err
+		},
+		tool: func(ctx context.Context) (time.Duration, error) {
+			_, took, err := r.b.agency(ctx, r.dir, append([]string{"exec", inside, "--"}, commit("inside")...)...)
+			return took, err
+		},
+		check: func(ctx context.Context) error { return r.checkTaken(ctx, inside) },
+	}, nil
+}
+
+// checkTaken looks whether the last commit came out.
+func (r *repository) checkTaken(ctx context.Context, id string) error {
+	subject, _, err := r.b.git(ctx, r.dir, "log", "-1", "--format=%s", "agency/sandbox-"+id)
+	if err == nil && !strings.HasPrefix(subject, "inside ") {
+		err = fmt.Errorf("the commits of %s did not come out: the last is %q", id, subject)
+	}
+	return err
+}
+
+// newBuild builds this project, from where bench was started, behind walls and outside of them, with as much in
+// the caches. Each round compiles what one change to the library makes it compile, and links.
+func (b *bench) newBuild(ctx context.Context) (contest, error) {
+	source, err := os.Getwd()
+	if err != nil {
+		return contest{}, err
+	}
+	modules, _, err := b.run(ctx, command{argv: []string{"go", "env", "GOMODCACHE"}, env: []string{"HOME=" + os.Getenv("HOME")}})
+	if err != nil {
+		return contest{}, err
+	}
+	r := &repository{b: b, dir: filepath.Join(b.root, "project")}
+	if _, _, err := b.git(ctx, b.root, "clone", "--quiet", "--no-hardlinks", source, r.dir); err != nil {
+		return contest{}, err
+	}
+	if _, _, err := b.agency(ctx, r.dir, "worktree", "create", worktreeName); err != nil {
+		return contest{}, err
+	}
+	if err := r.startWalled(ctx); err != nil {
+		return contest{}, err
+	}
+	if _, err := r.add(ctx); err != nil {
+		return contest{}, err
+	}
+	inside, err := r.sandboxPath(ctx, r.sandboxes[0])
+	if err != nil {
+		return contest{}, err
+	}
+	builder := func(tree, cache string, through ...string) variant {
+		cache = filepath.Join(b.root, cache)
+		env := []string{"GOCACHE=" + cache, "GOMODCACHE=" + strings.TrimSpace(modules), "GOPROXY=off", "GOFLAGS=-mod=readonly", "GOTOOLCHAIN=local", "CGO_ENABLED=0"}
+		argv := append(through, "go", "build", "-trimpath", "-buildvcs=false", "-o", "bench.out", "./cmd/git-agency")
+		return func(ctx context.Context) (time.Duration, error) {
+			if err := os.Mkdir(cache, 0o755); err != nil && !os.IsExist(err) {
+				return 0, err
+			}
+			r.made++
+			changed := fmt.Sprintf("package gitagency\n\n// Round is never the same.\nconst Round = %d\n", r.made)
+			if err := os.WriteFile(filepath.Join(tree, "gitagency", "round.go"), []byte(changed), 0o600); err != nil {
+				return 0, err
+			}
+			_, took, err := b.run(ctx, command{argv: argv, dir: tree, env: env})
+			return took, err
+		}
+	}
+	return contest{
+		what: "go build behind walls", rounds: 5, promise: promise{ratio: 1.1}, fastest: true, baseName: "outside",
+		base: builder(r.raw[0].path, "cache-outside"),
+		tool: builder(inside, "cache-inside", b.tool, "exec", r.sandboxes[0], "--"),
+	}, nil
+}
+
+// removeAll removes a directory in which the kernel left some that not even their owner may enter.
+func removeAll(dir string) error {
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(path, 0o700)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
