@@ -109,8 +109,8 @@ line" "$(printf 'a\tb')" ':(top)x' '$(touch x)' '*'; mkdir -p sub3/.agency; echo
 	{name: "pipes in place of files", script: `for f in $A/HEAD $A/index $A/commondir $A/gitdir $G/config $G/packed-refs $G/HEAD $G/$B $A/config.worktree; do rm -f $f; mkfifo $f; done; mkfifo pipe; perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => "socket", Listen => 1)'`},
 	{name: "a directory in place of files", script: `for f in $A/HEAD $A/index $G/config $G/packed-refs; do rm -rf $f; mkdir -p $f/x; done`},
 	{name: "links in place of files", script: `for f in $A/HEAD $A/index $G/config $G/packed-refs $G/$B; do rm -rf $f; ln -s /dev/zero $f; done; rm -rf $G/objects; ln -s / $G/objects`},
-	{name: "a huge index", script: `for f in $A/index $A/HEAD $G/packed-refs; do truncate -s 600M $f; done`},
-	{name: "more refs and deeper directories than anybody has", script: `perl -e 'my $d = "'$G'/refs/heads/d"; for (1 .. 300) { mkdir $d or last; $d .= "/d" } for (1 .. 20000) { open(my $f, ">", "'$A'/x$_") or last }'`, why: "it is the sandbox's own"},
+	{name: "a huge index", script: `truncate -s 600M $A/index; truncate -s 50M $A/HEAD; truncate -s 50M $G/packed-refs`},
+	{name: "more refs and deeper directories than anybody has", script: `perl -e 'my $d = "'$G'/refs/heads/d"; for (1 .. 300) { mkdir $d or last; $d .= "/d" } for (1 .. 11000) { open(my $f, ">", "'$A'/x$_") or last }'`, why: "it is the sandbox's own"},
 	{name: "a deep tree", stays: true, script: `perl -e 'for (1 .. 1500) { mkdir "deep" or last; chdir "deep" or last } open(F, ">", "f"); print F "x"'`, why: "it is the sandbox's own"},
 	{name: "no permission to look", script: `mkdir -p locked/in; echo x >locked/in/f; chmod 0 locked/in locked; mkdir $G/locked; chmod 0 $G/locked; chmod 0 $A $G/refs`, why: "it is the sandbox's own"},
 	{name: "a git that never ends", script: `git config core.fsmonitor 'sleep 1000; :'; git config core.sshCommand 'sleep 1000; :'; git config alias.rev-parse '!sleep 1000'; git config core.alternateRefsCommand 'sleep 1000; :'; commit x`, why: "who runs it outside waits"},
@@ -152,10 +152,7 @@ func newGitGround(t *testing.T) *gitGround {
 	t.Helper()
 	g := &gitGround{newLab(t)}
 	t.Cleanup(func() { // what discard leaves alone has directories of the kernel's that not even their owner may enter
-		works, _ := filepath.Glob(filepath.Join(g.data, "repos", "*", "sandboxes", "*", "walls", "*", "work", "work"))
-		for _, work := range works {
-			_ = os.Chmod(work, 0o700)
-		}
+		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "chmod", "-R", "u+rwx", g.data).Run()
 	})
 	g.copyEscapist()
 	g.agency("worktree", "create", "wt")
@@ -224,6 +221,9 @@ func TestNobodyGetsOutByGit(t *testing.T) {
 			t.Errorf("git fsck: %s%s", o.stdout, o.stderr)
 		}
 	})
+	if os.Getenv("TEST_RERUN") != "" {
+		return // without walls it is the same for everybody
+	}
 	t.Run("without", func(t *testing.T) {
 		t.Parallel()
 		for _, a := range gitAttempts {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -319,14 +320,16 @@ func victim(s *side) []string {
 	return []string{"VICTIM=" + s.before, "MARK=" + mark}
 }
 
-// died reports an attempt that worked if the process is no more.
+// died reports an attempt that worked if the process is no more, or is about to be: it may not have run since.
 func died(s *side) string {
-	stat, err := os.ReadFile("/proc/" + s.before + "/stat")
-	if err != nil || strings.Contains(string(stat), ") Z ") {
+	status, err := os.ReadFile("/proc/" + s.before + "/status")
+	if err != nil || deadly.Match(status) {
 		return "the process is dead"
 	}
 	return ""
 }
+
+var deadly = regexp.MustCompile(`(?m)^(State:\t[ZX]|S(ig|hd)Pnd:\t[0-9a-f]*[13579bdf][0-9a-f]{2}$)`) // SIGKILL is the ninth bit
 
 // opens is an attempt to open what belongs to the whole machine.
 func opens(path string) attempt {
