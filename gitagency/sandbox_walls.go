@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
@@ -26,6 +27,9 @@ const (
 	isolationOS   = "os"
 )
 
+// outputsOpen lead anywhere.
+const outputsOpen = "open"
+
 // hostsPrefix begins outputs that lead to some hosts only.
 const hostsPrefix = "hosts:"
 
@@ -38,7 +42,7 @@ type walls struct {
 
 // behindWalls reports whether anything stands around the commands of a sandbox.
 func behindWalls(prims Primitives) bool {
-	return prims.Isolation == isolationOS || prims.Outputs != "open"
+	return prims.Isolation == isolationOS || prims.Outputs != outputsOpen
 }
 
 // planWalls draws what is to be built around a command.
@@ -101,7 +105,7 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 		return &UnsupportedError{Primitive: "outputs", Value: prims.Outputs, Why: r.whyNot(ctx, err)}
 	}
 	why := r.whyNot(ctx, err)
-	if prims.Outputs == "open" && !strings.Contains(why, withoutWalls) {
+	if prims.Outputs == outputsOpen && !strings.Contains(why, withoutWalls) {
 		why += "; " + withoutWalls
 	}
 	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: why}
@@ -155,13 +159,10 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		}
 		err = &SetupError{ID: s.ID, Err: err}
 	}()
-	if in.walls, err = s.planWalls(site.prims); err != nil {
-		return nil, err
-	}
 	if in.dir, _, err = site.Directory("."); err != nil {
 		return nil, err
 	}
-	if in.room, err = s.room(ctx, in.walls, site.occupied); err != nil {
+	if in.room, in.walls, err = s.room(ctx, site.prims, site.occupied); err != nil {
 		return nil, err
 	}
 	if in.walls.plan.Bare {
@@ -308,19 +309,41 @@ func (in *inside) close() error {
 const patienceAtTheEnd = 5 * time.Second
 
 // room opens the room of the sandbox, or joins those who are in it.
-func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.Room, error) {
+func (s *Sandbox) room(ctx context.Context, prims Primitives, occupied *os.File) (*proc.Room, walls, error) {
+	plan := sync.OnceValues(func() (walls, error) {
+		w, err := s.planWalls(prims)
+		if err == nil {
+			err = s.makeLayers(ctx, w.plan)
+		}
+		return w, err
+	})
+	room, err := s.openOrJoin(ctx, occupied, proc.Walls{Network: prims.Outputs != outputsOpen, Draw: func() ([]byte, error) {
+		w, err := plan()
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(w.plan)
+	}})
+	if err != nil {
+		return nil, walls{}, err
+	}
+	w, err := plan()
+	if err == nil && !room.Opened {
+		err = s.sameWalls(room, w.plan)
+	}
+	if err != nil {
+		return nil, w, errors.Join(err, room.Close())
+	}
+	return room, w, nil
+}
+
+// openOrJoin opens a room if nobody has one open.
+func (s *Sandbox) openOrJoin(ctx context.Context, occupied *os.File, w proc.Walls) (*proc.Room, error) {
 	dir := s.repo.store.WallsDir(s.repo.ID, s.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := s.makeLayers(ctx, w.plan); err != nil {
-		return nil, err
-	}
 	timeout, err := s.repo.lockTimeout()
-	if err != nil {
-		return nil, err
-	}
-	plan, err := json.Marshal(w.plan)
 	if err != nil {
 		return nil, err
 	}
@@ -328,10 +351,7 @@ func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.R
 	for began := time.Now(); ; {
 		held, err := lock.Clear(ctx, dir, 0)
 		if err == nil {
-			if !w.plan.Bare {
-				git.Uncover(filepath.Join(dir, "git", "upper")) // nobody is there
-			}
-			room, err := proc.Walls{Plan: plan, Network: w.plan.Network != confine.HostNetwork}.Open(ctx, label, held, occupied)
+			room, err := w.Open(ctx, label, held, occupied)
 			return room, errors.Join(err, held.Close())
 		}
 		if !is[*LockTimeoutError](err) {
@@ -340,9 +360,6 @@ func (s *Sandbox) room(ctx context.Context, w walls, occupied *os.File) (*proc.R
 		room, err := proc.Join(ctx, label)
 		switch {
 		case err == nil:
-			if err := s.sameWalls(room, w.plan); err != nil {
-				return nil, errors.Join(err, room.Close())
-			}
 			return room, nil
 		case !errors.Is(err, proc.ErrNoRoom):
 			return nil, err

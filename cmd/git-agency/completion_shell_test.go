@@ -181,7 +181,7 @@ func TestBashCompletesHoweverTheScriptWasLoaded(t *testing.T) {
 				lines["git agency wor"] = []string{"worktree "}
 				lines["git agency start --mode=h"] = lines["git-agency start --mode=h"]
 				lines["git agency start --profile=a:"] = []string{"b "}
-				lines["git agency start --m"] = []string{"--mode "}
+				lines["git agency start --mo"] = []string{"--mode "}
 				lines["git agency path 2026"] = []string{"20260128120010-6262 ", "20260128120011-6262 ", "20260128120012-6262 ", "20260128120013-6262 "}
 				lines["git agency start pay"] = []string{"payments "}
 				lines["git agency start -- "] = []string{""}

@@ -125,7 +125,7 @@ type side struct {
 }
 
 // word is one that nobody else says.
-func (s *side) word() string { return "word-" + s.key }
+func (s *side) word() string { return fmt.Sprintf("word-%d-%s", os.Getpid(), s.key) }
 
 // at is a target.
 func (s *side) at(zone string, names ...string) string {

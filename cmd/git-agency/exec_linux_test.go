@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,39 +19,92 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// ways are machines that contain commands differently: the one we are on, and one that gives out no
-// namespaces.
-var ways = map[string][]string{
-	"pid-namespace": nil,
-	"subreaper": {
+// way is one of containing commands.
+type way struct {
+	machine   []string // runs the tool on a machine that is not like this one
+	isolation string
+	contained string // what the tool says of it
+	beside    bool   // another command runs in the same sandbox
+}
+
+// ways are all there are: behind walls, alone or beside another command, and without walls, on this machine
+// and on one that gives out no namespaces.
+var ways = map[string]way{
+	"walls":         {isolation: "os", contained: "pid-namespace"},
+	"shared-walls":  {isolation: "os", contained: "pid-namespace", beside: true},
+	"pid-namespace": {isolation: "none", contained: "pid-namespace"},
+	"subreaper": {isolation: "none", contained: "subreaper", machine: []string{
 		"unshare", "--user", "--map-root-user", "sh", "-c",
 		`echo 0 >/proc/sys/user/max_user_namespaces && echo 0 >/proc/sys/user/max_pid_namespaces && exec "$@"`, "sh",
-	},
+	}},
 }
 
 // execLab is a lab with a sandbox, in which commands are contained in one of the ways.
 type execLab struct {
 	*lab
-	way, id, tree string
+	way
+	id, tree string
+}
+
+func newExecLab(t *testing.T, w way) *execLab {
+	t.Helper()
+	l := &execLab{lab: newLab(t), way: w}
+	l.agency("worktree", "create", "wt")
+	l.id = l.agency("start", "wt", "--isolation", w.isolation)
+	l.tree = l.agency("path", l.id)
+	if w.beside {
+		l.occupy()
+	}
+	return l
+}
+
+// occupy has a command run in the sandbox until the end of the test, when it must still be there.
+func (l *execLab) occupy() {
+	l.t.Helper()
+	cmd := exec.Command(filepath.Join(l.bin, "git-agency"), "exec", l.id, "--stdin", "--", "sh", "-c", "touch occupied; read line; exit 77")
+	cmd.Dir, cmd.Env = l.repo, l.env
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	if !waitFor(filepath.Join(l.tree, "occupied")) {
+		l.t.Fatal("it does not begin")
+	}
+	l.t.Cleanup(func() {
+		_ = stdin.Close() // which is what it waits for
+		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 77 {
+			l.t.Errorf("what ran beside ended with %d", cmd.ProcessState.ExitCode())
+		}
+	})
 }
 
 func eachWay(t *testing.T, test func(l *execLab)) {
 	t.Helper()
-	for way := range ways {
-		t.Run(way, func(t *testing.T) {
+	for name, w := range ways {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := &execLab{lab: newLab(t), way: way}
-			l.agency("worktree", "create", "wt")
-			l.id = l.agency("start", "wt")
-			l.tree = l.agency("path", l.id)
-			test(l)
+			test(newExecLab(t, w))
+		})
+	}
+}
+
+// withAndWithoutWalls is for what any machine does alike.
+func withAndWithoutWalls(t *testing.T, test func(l *execLab)) {
+	t.Helper()
+	for _, name := range []string{"walls", "pid-namespace"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newExecLab(t, ways[name]))
 		})
 	}
 }
 
 // exec prepares "git-agency exec <id> <args>".
 func (l *execLab) exec(args ...string) *exec.Cmd {
-	argv := append(append([]string{}, ways[l.way]...), filepath.Join(l.bin, "git-agency"), "exec", l.id)
+	argv := append(append([]string{}, l.machine...), filepath.Join(l.bin, "git-agency"), "exec", l.id)
 	argv = append(argv, args...)
 	cmd := exec.CommandContext(l.t.Context(), argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = l.repo, l.env
@@ -112,7 +166,7 @@ func TestExecOutlivesEveryCommandAndNoCommandOutlivesExec(t *testing.T) {
 				if err := json.Unmarshal(out, &res); err != nil {
 					l.t.Fatalf("%v: %s", err, out)
 				}
-				if got := cmd.ProcessState.ExitCode(); got != c.code || res.ExitCode != c.code || res.ContainedBy != l.way {
+				if got := cmd.ProcessState.ExitCode(); got != c.code || res.ExitCode != c.code || res.ContainedBy != l.contained {
 					l.t.Errorf("ended with %d, %+v", got, res)
 				}
 				if left := marked(l.t, mark); len(left) > 0 {
@@ -153,6 +207,9 @@ func TestNothingOutlivesAToolThatIsKilled(t *testing.T) {
 		if !waitUntil(func() bool { return len(marked(l.t, mark)) == 0 }) {
 			l.t.Errorf("still there: %q", marked(l.t, mark))
 		}
+		if l.beside {
+			return
+		}
 		// Nobody is at work there any more.
 		if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 || strings.Contains(o.stderr, "still ran") {
 			l.t.Errorf("got %+v", o)
@@ -188,9 +245,7 @@ func TestASignalToTheToolEndsEverything(t *testing.T) {
 // A gigabyte, of which a result keeps a little, must not need a gigabyte of memory.
 func TestExecKeepsTheBeginningOfALotOfOutput(t *testing.T) {
 	t.Parallel()
-	l := &execLab{lab: newLab(t), way: "pid-namespace"}
-	l.agency("worktree", "create", "wt")
-	l.id = l.agency("start", "wt")
+	l := newExecLab(t, ways["walls"])
 	cmd := l.exec("--json", "--", "sh", "-c", "yes 0123456 | head -c 1073741824; echo done >&2")
 	out, err := cmd.Output()
 	if err != nil {
@@ -211,64 +266,75 @@ func TestExecKeepsTheBeginningOfALotOfOutput(t *testing.T) {
 // Streamed output goes past the tool: it must not be what a program waits for.
 func TestExecStreamsAndAReaderThatLeavesIsNoticed(t *testing.T) {
 	t.Parallel()
-	l := &execLab{lab: newLab(t), way: "pid-namespace"}
-	l.agency("worktree", "create", "wt")
-	l.id = l.agency("start", "wt")
-	cmd := l.exec("--", "yes")
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(stdout, make([]byte, 4)); err != nil {
-		t.Error(err)
-	}
-	if err := stdout.Close(); err != nil {
-		t.Error(err)
-	}
-	_ = cmd.Wait() // its code says how
-	if got := cmd.ProcessState.ExitCode(); got != 128+int(syscall.SIGPIPE) {
-		t.Errorf("ended with %d", got)
-	}
+	withAndWithoutWalls(t, func(l *execLab) {
+		cmd := l.exec("--", "yes")
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			l.t.Fatal(err)
+		}
+		if _, err := io.ReadFull(stdout, make([]byte, 4)); err != nil {
+			l.t.Error(err)
+		}
+		if err := stdout.Close(); err != nil {
+			l.t.Error(err)
+		}
+		_ = cmd.Wait() // its code says how
+		if got := cmd.ProcessState.ExitCode(); got != 128+int(syscall.SIGPIPE) {
+			l.t.Errorf("ended with %d", got)
+		}
+	})
 }
 
 func TestFiftyCommandsRunAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	const many = 50
-	for name, oneEach := range map[string]bool{"in one sandbox": false, "in a sandbox each": true} {
+	for name, c := range map[string]struct {
+		way     string
+		oneEach bool
+	}{
+		"in one sandbox":               {"walls", false},
+		"in a sandbox each":            {"walls", true},
+		"in one sandbox without walls": {"pid-namespace", false},
+	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			l := &execLab{lab: newLab(t), way: "pid-namespace"}
-			l.agency("worktree", "create", "wt")
-			ids := []string{l.agency("start", "wt")}
-			for oneEach && len(ids) < many {
-				ids = append(ids, l.agency("start", "wt"))
+			l := newExecLab(t, ways[c.way])
+			ids, trees := []string{l.id}, []string{l.tree}
+			for c.oneEach && len(ids) < many {
+				id := l.agency("start", "wt", "--isolation", l.isolation)
+				ids, trees = append(ids, id), append(trees, l.agency("path", id))
 			}
 			// All of them run before any of them ends.
-			gate := filepath.Join(l.dir, "gate")
 			var all sync.WaitGroup
 			for i := range many {
 				id := ids[i%len(ids)]
 				all.Go(func() {
-					script := fmt.Sprintf(`echo %d >file-%d; touch %s/up-%d; while ! test -e %s; do sleep 0.05; done; echo out %d; exit %d`, i, i, l.dir, i, gate, i, i)
+					script := fmt.Sprintf(`echo %d >file-%d; touch up-%d; while ! test -e gate; do sleep 0.05; done; echo out %d; exit %d`, i, i, i, i, i)
 					o := l.try(nil, "git-agency", "exec", id, "--", "sh", "-c", script)
+					if i > 0 && l.isolation == "os" { // one that fails behind walls hears of them
+						o.stderr = regexp.MustCompile(`\Ahint: walls were up: .*\n\z`).ReplaceAllString(o.stderr, "")
+					}
 					if o.code != i || o.stdout != fmt.Sprintf("out %d\n", i) || o.stderr != "" {
 						t.Errorf("%d: got %+v", i, o)
 					}
 				})
 			}
 			for i := range many {
-				if !waitFor(filepath.Join(l.dir, fmt.Sprintf("up-%d", i))) {
+				if !waitFor(filepath.Join(trees[i%len(trees)], fmt.Sprintf("up-%d", i))) {
 					t.Errorf("%d does not run", i)
+					break // it would be long until each of the others had its chance
 				}
 			}
-			l.write(gate, "")
+			for _, tree := range trees {
+				l.write(filepath.Join(tree, "gate"), "")
+			}
 			all.Wait()
 			lines := 0
 			for i := range many {
-				if tree := l.agency("path", ids[i%len(ids)]); l.read(filepath.Join(tree, fmt.Sprintf("file-%d", i))) != fmt.Sprintf("%d\n", i) {
+				if l.read(filepath.Join(trees[i%len(trees)], fmt.Sprintf("file-%d", i))) != fmt.Sprintf("%d\n", i) {
 					t.Errorf("what %d wrote is not there", i)
 				}
 			}
@@ -293,162 +359,173 @@ func TestFiftyCommandsRunAtTheSameTime(t *testing.T) {
 // Whoever starts "git agency exec" and loses patience kills the git in front of it.
 func TestNothingOutlivesTheGitInFrontOfTheTool(t *testing.T) {
 	t.Parallel()
-	l := terminalLab(t)
-	mark := l.mark()
-	cmd := exec.CommandContext(t.Context(), "git", "agency", "exec", l.id, "--", "sh", "-c", `touch running; sleep $1`, "sh", mark)
-	cmd.Dir, cmd.Env = l.repo, l.env
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if !waitFor(filepath.Join(l.tree, "running")) {
-		t.Fatal("it does not begin")
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // it was killed
-	if !waitUntil(func() bool { return len(marked(t, mark)) == 0 }) {
-		t.Errorf("still there: %q", marked(t, mark))
-	}
+	withAndWithoutWalls(t, func(l *execLab) {
+		mark := l.mark()
+		cmd := exec.CommandContext(l.t.Context(), "git", "agency", "exec", l.id, "--", "sh", "-c", `touch running; sleep $1`, "sh", mark)
+		cmd.Dir, cmd.Env = l.repo, l.env
+		if err := cmd.Start(); err != nil {
+			l.t.Fatal(err)
+		}
+		if !waitFor(filepath.Join(l.tree, "running")) {
+			l.t.Fatal("it does not begin")
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			l.t.Fatal(err)
+		}
+		_ = cmd.Wait() // it was killed
+		if !waitUntil(func() bool { return len(marked(l.t, mark)) == 0 }) {
+			l.t.Errorf("still there: %q", marked(l.t, mark))
+		}
+	})
 }
 
 func TestAnInterruptedCommandStillGivesWhatItWrote(t *testing.T) {
 	t.Parallel()
-	l := terminalLab(t)
-	cmd := l.exec("--json", "--", "sh", "-c", "echo partial; touch running; exec sleep 1000")
-	var stdout bytes.Buffer
-	cmd.Stdout = &stdout
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if !waitFor(filepath.Join(l.tree, "running")) {
-		t.Fatal("it does not begin")
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // its code says how
-	var res execOutput
-	if err := json.Unmarshal(stdout.Bytes(), &res); err != nil {
-		t.Fatalf("%v: %q", err, &stdout)
-	}
-	if cmd.ProcessState.ExitCode() != 143 || res.ExitCode != 143 || res.Stdout != "partial\n" || res.Error == "" {
-		t.Errorf("ended with %d: %+v", cmd.ProcessState.ExitCode(), res)
-	}
+	withAndWithoutWalls(t, func(l *execLab) {
+		cmd := l.exec("--json", "--", "sh", "-c", "echo partial; touch running; exec sleep 1000")
+		var stdout bytes.Buffer
+		cmd.Stdout = &stdout
+		if err := cmd.Start(); err != nil {
+			l.t.Fatal(err)
+		}
+		if !waitFor(filepath.Join(l.tree, "running")) {
+			l.t.Fatal("it does not begin")
+		}
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			l.t.Fatal(err)
+		}
+		_ = cmd.Wait() // its code says how
+		var res execOutput
+		if err := json.Unmarshal(stdout.Bytes(), &res); err != nil {
+			l.t.Fatalf("%v: %q", err, &stdout)
+		}
+		if cmd.ProcessState.ExitCode() != 143 || res.ExitCode != 143 || res.Stdout != "partial\n" || res.Error == "" {
+			l.t.Errorf("ended with %d: %+v", cmd.ProcessState.ExitCode(), res)
+		}
+	})
 }
 
 func TestASecondInterruptKillsAtOnce(t *testing.T) {
 	t.Parallel()
-	l := terminalLab(t)
-	cmd := l.exec("--grace", "1h", "--", "sh", "-c", `trap "touch told" TERM; touch running; while :; do sleep 0.01; done`)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		file   string
-		signal syscall.Signal
-	}{{"running", syscall.SIGINT}, {"told", syscall.SIGTERM}} {
-		if !waitFor(filepath.Join(l.tree, c.file)) {
-			t.Fatalf("no %s", c.file)
+	withAndWithoutWalls(t, func(l *execLab) {
+		cmd := l.exec("--grace", "1h", "--", "sh", "-c", `trap "touch told" TERM; touch running; while :; do sleep 0.01; done`)
+		if err := cmd.Start(); err != nil {
+			l.t.Fatal(err)
 		}
-		if err := cmd.Process.Signal(c.signal); err != nil {
-			t.Fatal(err)
+		for _, c := range []struct {
+			file   string
+			signal syscall.Signal
+		}{{"running", syscall.SIGINT}, {"told", syscall.SIGTERM}} {
+			if !waitFor(filepath.Join(l.tree, c.file)) {
+				l.t.Fatalf("no %s", c.file)
+			}
+			if err := cmd.Process.Signal(c.signal); err != nil {
+				l.t.Fatal(err)
+			}
 		}
-	}
-	_ = cmd.Wait() // its code says how
-	if got := cmd.ProcessState.ExitCode(); got != 130 {
-		t.Errorf("ended with %d", got)
-	}
+		_ = cmd.Wait() // its code says how
+		if got := cmd.ProcessState.ExitCode(); got != 130 {
+			l.t.Errorf("ended with %d", got)
+		}
+	})
 }
 
 // A tool that is stopped, as by Ctrl-Z, keeps neither its command alive nor a discard waiting.
 func TestAStoppedToolKeepsNobody(t *testing.T) {
 	t.Parallel()
-	l := terminalLab(t)
-	mark := l.mark()
-	cmd := l.begin(mark, "--grace", "50ms")
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 || !strings.Contains(o.stderr, "ended 1 command that still ran") {
-		t.Errorf("got %+v", o)
-	}
-	if left := marked(t, mark); len(left) > 1 { // the tool itself
-		t.Errorf("still there: %q", left)
-	}
-	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // its code says how
-	if got := cmd.ProcessState.ExitCode(); got != 143 {
-		t.Errorf("ended with %d", got)
-	}
+	withAndWithoutWalls(t, func(l *execLab) {
+		mark := l.mark()
+		cmd := l.begin(mark, "--grace", "50ms")
+		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			l.t.Fatal(err)
+		}
+		if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 || !strings.Contains(o.stderr, "ended 1 command that still ran") {
+			l.t.Errorf("got %+v", o)
+		}
+		if left := marked(l.t, mark); len(left) > 1 { // the tool itself
+			l.t.Errorf("still there: %q", left)
+		}
+		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			l.t.Fatal(err)
+		}
+		_ = cmd.Wait() // its code says how
+		if got := cmd.ProcessState.ExitCode(); got != 143 {
+			l.t.Errorf("ended with %d", got)
+		}
+	})
 }
 
 // What stops a discard anyway stops it before commands are ended, who cannot be brought back.
 func TestADiscardThatIsRefusedEndsNoCommand(t *testing.T) {
 	t.Parallel()
-	l := terminalLab(t)
-	mark := l.mark()
-	cmd := l.begin(mark, "--grace", "50ms")
-	l.must("git", "init", "-q", filepath.Join(l.tree, "inner"))
-	if o := l.try(nil, "git-agency", "discard", l.id); o.code != 1 || !strings.Contains(o.stderr, "inner") {
-		t.Errorf("got %+v", o)
-	}
-	if len(marked(t, mark)) < 3 {
-		t.Error("the command was ended")
-	}
-	// Nor does one that a command in the sandbox asks for.
-	if o := l.try(nil, "git-agency", "exec", l.id, "--", "git-agency", "discard", l.id); o.code != 1 || !strings.Contains(o.stderr, "cannot discard it") {
-		t.Errorf("got %+v", o)
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // it was told to
+	withAndWithoutWalls(t, func(l *execLab) {
+		mark := l.mark()
+		cmd := l.begin(mark, "--grace", "50ms")
+		l.must("git", "init", "-q", filepath.Join(l.tree, "inner"))
+		if o := l.try(nil, "git-agency", "discard", l.id); o.code != 1 || !strings.Contains(o.stderr, "inner") {
+			l.t.Errorf("got %+v", o)
+		}
+		if len(marked(l.t, mark)) < 3 {
+			l.t.Error("the command was ended")
+		}
+		// Nor does one that a command in the sandbox asks for; behind walls it does not even find the record.
+		o := l.try(nil, "git-agency", "exec", l.id, "--", "git-agency", "discard", l.id)
+		if want := map[string]int{"none": 1, "os": 3}[l.isolation]; o.code != want || l.isolation == "none" && !strings.Contains(o.stderr, "cannot discard it") {
+			l.t.Errorf("got %+v", o)
+		}
+		if len(marked(l.t, mark)) < 3 {
+			l.t.Error("the command was ended")
+		}
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			l.t.Fatal(err)
+		}
+		_ = cmd.Wait() // it was told to
+	})
 }
 
 // There is always somebody inside, unless the door is shut first.
 func TestADiscardDoesNotWaitForThoseWhoComeAfterIt(t *testing.T) {
 	t.Parallel()
-	l := terminalLab(t)
-	var all sync.WaitGroup
-	for range 3 {
-		all.Go(func() {
-			for {
-				o := l.try(nil, "git-agency", "exec", l.id, "--grace", "1s", "--", "sh", "-c", "trap '' TERM; touch running; sleep 0.2; sleep 0.2")
-				if o.code == 1 && strings.Contains(o.stderr, "was discarded") {
-					return
+	withAndWithoutWalls(t, func(l *execLab) {
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for {
+					o := l.try(nil, "git-agency", "exec", l.id, "--grace", "1s", "--", "sh", "-c", "trap '' TERM; touch running; sleep 0.2; sleep 0.2")
+					if o.code == 1 && strings.Contains(o.stderr, "was discarded") {
+						return
+					}
 				}
-			}
-		})
-	}
-	if !waitFor(filepath.Join(l.tree, "running")) {
-		t.Fatal("nothing begins")
-	}
-	if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 {
-		t.Errorf("got %+v", o)
-	}
-	all.Wait()
+			})
+		}
+		if !waitFor(filepath.Join(l.tree, "running")) {
+			l.t.Fatal("nothing begins")
+		}
+		if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 {
+			l.t.Errorf("got %+v", o)
+		}
+		all.Wait()
+	})
 }
 
 // Mending ends a sandbox too, and with it what runs there.
 func TestMendingEndsTheCommandsOfASandboxThatHasToGo(t *testing.T) {
 	t.Parallel()
-	l := terminalLab(t)
-	mark := l.mark()
-	cmd := l.begin(mark, "--grace", "50ms")
-	l.write(filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(l.tree))), "invocations", l.id, "meta.json"), "{")
-	if o := l.try(nil, "git-agency", "doctor", "--fix", l.id); o.code != 0 || !strings.Contains(o.stderr, "were ended: 1") {
-		t.Errorf("got %+v", o)
-	}
-	_ = cmd.Wait() // it was told to
-	if left := marked(t, mark); len(left) > 0 {
-		t.Errorf("still there: %q", left)
-	}
-	if got := l.git("show", "refs/agency/trash/"+l.id+":begun"); got != "daemon" {
-		t.Errorf("what it wrote is lost: %q", got)
-	}
+	withAndWithoutWalls(t, func(l *execLab) {
+		mark := l.mark()
+		cmd := l.begin(mark, "--grace", "50ms")
+		l.write(filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(l.tree))), "invocations", l.id, "meta.json"), "{")
+		if o := l.try(nil, "git-agency", "doctor", "--fix", l.id); o.code != 0 || !strings.Contains(o.stderr, "were ended: 1") {
+			l.t.Errorf("got %+v", o)
+		}
+		_ = cmd.Wait() // it was told to
+		if left := marked(l.t, mark); len(left) > 0 {
+			l.t.Errorf("still there: %q", left)
+		}
+		if got := l.git("show", "refs/agency/trash/"+l.id+":begun"); got != "daemon" {
+			l.t.Errorf("what it wrote is lost: %q", got)
+		}
+	})
 }
 
 func TestAnExhaustedUserCannotShakeOffASubreaper(t *testing.T) {
@@ -457,9 +534,7 @@ func TestAnExhaustedUserCannotShakeOffASubreaper(t *testing.T) {
 		rerunAsNobody(t, t.Name())
 		return
 	}
-	l := &execLab{lab: newLab(t), way: "subreaper"}
-	l.agency("worktree", "create", "wt")
-	l.id = l.agency("start", "wt")
+	l := newExecLab(t, ways["subreaper"])
 	mark := l.mark()
 	cmd := l.exec("--timeout", "1s", "--grace", "1s", "--", "perl", "-e", `
 $SIG{TERM} = "IGNORE";
@@ -483,7 +558,7 @@ while (1) {
 func TestAnInterruptCountsInTheBackgroundAndAHangUpDoesNotUnderNohup(t *testing.T) {
 	t.Parallel()
 	for ignored, want := range map[string]int{"INT": 130, "HUP": 3} {
-		l := terminalLab(t)
+		l := newExecLab(t, ways["walls"])
 		cmd := l.exec("--", "sh", "-c", `touch running; while ! test -e on; do sleep 0.01; done; exit 3`)
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `trap "" ` + ignored + `; exec "$@"`, "sh"}, cmd.Args...)
 		if err := cmd.Start(); err != nil {

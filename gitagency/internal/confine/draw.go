@@ -67,8 +67,9 @@ type Machine struct {
 	NoLandlock  string // why the ABI is zero
 	NoSeccomp   string // why there are no filters; empty when there are
 
-	UID   int
-	Files Files
+	UID     int
+	Files   Files
+	Sockets []string // paths at which somebody listens; need not be known where Landlock keeps sockets apart
 }
 
 // Files is how paths are looked up.
@@ -127,6 +128,8 @@ const (
 	NewestABI = 9
 	// scopesABI is the first one that keeps abstract sockets apart.
 	scopesABI = 6
+	// socketsABI is the first one that keeps those apart that have a path.
+	socketsABI = 9
 )
 
 // Draw plans the walls, or refuses them with a *RefusedError. Of two paths in the plan of which one lies
@@ -157,6 +160,9 @@ func Draw(r Request, m Machine) (Plan, error) {
 		return Plan{}, err
 	}
 	d.fill(&plan)
+	if plan.LandlockABI < socketsABI {
+		plan.Sockets = d.sockets(plan, m.Sockets)
+	}
 	return plan, nil
 }
 
@@ -577,6 +583,27 @@ func (d *drawing) fill(plan *Plan) {
 // byDepth orders paths so that what lies below comes after what is above.
 func byDepth(a, b string) int {
 	return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), strings.Compare(a, b))
+}
+
+// sockets finds those that could be spoken to. In a layer a socket is another, at which nobody listens; where
+// something can be written they may be the sandbox's own; and one that was named to be seen is to be spoken to.
+func (d *drawing) sockets(plan Plan, listening []string) []string {
+	var found []string
+	seen := func(path string) bool {
+		s := plan.At(path)
+		return (s == Seen || s == KeptSight) && !kernels(path)
+	}
+	for _, path := range listening {
+		if !filepath.IsAbs(path) || !seen(filepath.Clean(path)) {
+			continue
+		}
+		e := d.look(path)
+		if e.Kind == Socket && seen(e.Path) && !slices.Contains(plan.Kept, e.Path) && d.marks[e.Path].sight != KeptSight && utf8.ValidString(e.Path) {
+			found = append(found, e.Path)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // layer names where a layer is kept. The name is the same at every command, and tells people what it is of.

@@ -682,6 +682,39 @@ func TestLandlockIsTheNewestThatBothKnow(t *testing.T) {
 	}
 }
 
+func TestNobodyIsSpokenToAtASocket(t *testing.T) {
+	t.Parallel()
+	const sockets = `
+		/home/me/agent=
+		/home/me/link -> /home/me/agent
+		/home/me/granted=
+		/home/me/file
+		/opt/service/sock=
+		/tmp/x/sock=
+	`
+	m := usualMachine(usual + sockets)
+	m.LandlockABI = socketsABI - 1
+	r := usualRequest()
+	own := filepath.Join(r.Tree, "own")
+	m.Sockets = []string{"/home/me/agent", "/home/me/link", "/home/me/granted", "/home/me/file", "/home/me/gone", "relative", "/opt/service/sock", "/tmp/x/sock", own}
+	r.Policy.Read = append(r.Policy.Read, "/home/me/granted")
+	p, err := Draw(r, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/home/me/agent", "/opt/service/sock"}; !slices.Equal(p.Sockets, want) {
+		t.Errorf("got %q, want %q", p.Sockets, want)
+	}
+	// They come and go: who joins others is not refused because of one.
+	if weaker := (Plan{Network: p.Network, LandlockABI: p.LandlockABI, Hidden: p.Hidden, Private: p.Private, Writable: p.Writable}).Weaker(p); weaker != "" {
+		t.Errorf("weaker: %s", weaker)
+	}
+	m.LandlockABI = socketsABI
+	if p, err := Draw(r, m); err != nil || p.Sockets != nil {
+		t.Errorf("got %q, %v", p.Sockets, err)
+	}
+}
+
 func TestWallsAreNamedForWhatIsEnforced(t *testing.T) {
 	t.Parallel()
 	const want = "user-namespace mount-namespace pid-namespace ipc-namespace uts-namespace network:%s read-only-root private-tmp private-dev fresh-proc hidden-secrets git-layer%s capabilities-dropped no-new-privs landlock:%d seccomp closed-descriptors environment"

@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -22,7 +24,28 @@ func Look() Machine {
 	if f := judgeSeccomp(seccompFilters()); f.State != OK {
 		m.NoSeccomp = f.Detail
 	}
+	if m.LandlockABI < socketsABI {
+		m.Sockets = listening()
+	}
 	return m
+}
+
+// listening reads the paths of sockets from the kernel's list of those of this network. One that was bound by
+// a path from somewhere is there as just that, and cannot be found.
+func listening() []string {
+	table, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return nil // there may be no /proc; what then is missing is said by who needs it
+	}
+	var paths []string
+	for line := range strings.Lines(string(table)) {
+		// number, references, protocol, flags, type, state, inode, and all the rest
+		if at := strings.Index(line, " /"); at >= 0 {
+			paths = append(paths, strings.TrimSuffix(line[at+1:], "\n"))
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths) // every connection is there under the name of who accepted it
 }
 
 // realFiles reads the list of mounts once: a plan asks for much.

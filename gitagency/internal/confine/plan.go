@@ -18,6 +18,11 @@ type Plan struct {
 	// Hidden files and directories are there, empty, and cannot be written.
 	Hidden []string `json:"hidden"`
 
+	// Sockets are where somebody listened when the plan was drawn. There is an empty file instead: whoever can
+	// see a socket can speak to who listens there, be it read-only or not, unless Landlock forbids it. They
+	// come and go, so that they are no reason to refuse to join others behind the same walls.
+	Sockets []string `json:"sockets,omitempty"`
+
 	// Kept is what stays to be seen below something that is private or hidden, as it is and read-only.
 	Kept []string `json:"kept"`
 

@@ -364,6 +364,8 @@ func (s *site) place() error {
 		}
 		there, err := s.spot(w)
 		switch {
+		case w.kind == hidden && !w.room && errors.Is(err, unix.ENOENT):
+			continue // as a socket of which the listener has just ended
 		case err != nil:
 		case w.kind == hidden && !w.room:
 			err = s.cover(there, w.dir)

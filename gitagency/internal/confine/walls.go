@@ -45,6 +45,7 @@ func arrange(p Plan) (walls, fixtures []wall, err error) {
 	}
 	add(private, p.Private)
 	add(hidden, p.Hidden)
+	add(hidden, p.Sockets)
 	add(kept, p.Kept)
 	add(writable, p.Writable)
 	for _, l := range p.Layers {

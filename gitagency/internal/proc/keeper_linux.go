@@ -40,6 +40,7 @@ func keep(b Builder) {
 	if err != nil || !ok {
 		return // without a word: whoever waits for one will know
 	}
+	gatherThreads() // while the walls are being planned
 	var first request
 	if _, err := receive(lease, &first); err != nil {
 		return
@@ -51,7 +52,6 @@ func keep(b Builder) {
 		_ = send(lease, reply{Refused: err.Error()})
 		return
 	}
-	gatherThreads()
 	if send(lease, reply{Plan: k.plan}) != nil {
 		return
 	}

@@ -4,8 +4,9 @@ import "errors"
 
 // Walls says what surrounds a room.
 type Walls struct {
-	Plan    []byte // for the builder
-	Network bool   // the room has a network of its own
+	Plan    []byte                 // for the builder
+	Draw    func() ([]byte, error) // says what the plan is, where that takes a while: the room is being made meanwhile
+	Network bool                   // the room has a network of its own
 }
 
 // WallError is a wall that could not be built; nothing was run.

@@ -79,7 +79,13 @@ func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (_ *Roo
 	if err != nil {
 		return nil, &WallError{os.NewSyscallError("pidfd_open", err)}
 	}
-	if err := r.ask(ctx, request{Walls: w.Plan}); err != nil {
+	if w.Draw != nil {
+		w.Plan, err = w.Draw()
+	}
+	if err == nil {
+		err = r.ask(ctx, request{Walls: w.Plan})
+	}
+	if err != nil {
 		_ = ours.Close() // it may still wait to be told what to build
 		r.ended(patienceWithKeepers)
 		return nil, errors.Join(err, unix.Close(r.keeper))
