@@ -1,0 +1,594 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// walled is a lab with a sandbox that has walls.
+type walled struct {
+	*lab
+	id, tree, ref string
+}
+
+func newWalled(t *testing.T, start ...string) *walled {
+	t.Helper()
+	return walledIn(newLab(t), start...)
+}
+
+func walledIn(l *lab, start ...string) *walled {
+	l.t.Helper()
+	w := &walled{lab: l}
+	l.agency("worktree", "create", "wt")
+	w.id = l.agency(append([]string{"start", "wt", "--isolation", "os"}, start...)...)
+	w.tree, w.ref = l.agency("path", w.id), "refs/heads/agency/sandbox-"+w.id
+	// A place for what the tests write down, in which git takes no interest.
+	exclude := filepath.Join(l.git("rev-parse", "--path-format=absolute", "--git-common-dir"), "info", "exclude")
+	l.write(exclude, l.read(exclude)+"/.notes/\n")
+	l.write(filepath.Join(w.tree, ".notes", "here"), "")
+	return w
+}
+
+// asNobodyToo runs the test again as an ordinary user, if we are not one.
+func asNobodyToo(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 && os.Getenv("TEST_RERUN") == "" {
+		t.Run("as an ordinary user", func(t *testing.T) {
+			t.Parallel()
+			rerunAsNobody(t, strings.SplitN(t.Name(), "/", 2)[0])
+		})
+	}
+}
+
+// in runs a script in the sandbox, which must succeed without a word of warning.
+func (w *walled) in(script string) string {
+	w.t.Helper()
+	o := w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", script)
+	if o.code != 0 || strings.Contains(o.stderr, "warning: sandbox") {
+		w.t.Fatalf("%s\nended with %d:\n%s%s", script, o.code, o.stdout, o.stderr)
+	}
+	return o.line()
+}
+
+// beside runs a script in the tree as a person does, outside.
+func (w *walled) beside(script string) string {
+	w.t.Helper()
+	return w.must("bash", "-ec", "cd \"$0\"\n"+script, w.tree)
+}
+
+// begin starts a script in the sandbox that makes a file "ready" and waits for one called "on", both of them
+// in the tree and not seen by git.
+func (w *walled) begin(name, script, after string) *exec.Cmd {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.t.Context(), filepath.Join(w.bin, "git-agency"), "exec", w.id, "--", "bash", "-ec",
+		script+"\ntouch .notes/ready-"+name+"; while ! test -e .notes/on-"+name+"; do sleep 0.01; done\n"+after)
+	cmd.Dir, cmd.Env = w.repo, w.env
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	if !waitFor(filepath.Join(w.tree, ".notes", "ready-"+name)) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // what it wrote counts
+		w.t.Fatalf("%s does not begin: %s", name, out.String())
+	}
+	return cmd
+}
+
+func (w *walled) goOn(name string) {
+	w.t.Helper()
+	w.write(filepath.Join(w.tree, ".notes", "on-"+name), "")
+}
+
+// real is every file of the real git directory.
+func (w *walled) real() string {
+	w.t.Helper()
+	text, err := worldOf(w.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return text
+}
+
+// clean checks that the repository is sound, and that nothing is left of a sandbox that goes.
+func (w *walled) clean() {
+	w.t.Helper()
+	if o := w.try(nil, "git", "fsck", "--strict", "--no-dangling"); o.code != 0 || o.stdout != "" {
+		w.t.Errorf("fsck: %+v", o)
+	}
+	if o := w.try(nil, "git-agency", "doctor"); !strings.HasPrefix(o.stdout, "nothing is wrong") {
+		w.t.Errorf("doctor: %+v", o)
+	}
+	if o := w.try(nil, "git-agency", "ls"); strings.Contains(o.stdout, "broken") {
+		w.t.Errorf("ls: %+v", o)
+	}
+	w.agency("prune")
+	w.agency("discard", w.id)
+	if exists(filepath.Dir(w.tree)) {
+		w.t.Errorf("%s is still there", filepath.Dir(w.tree))
+	}
+	if left := running(w.t, w.id); len(left) > 0 {
+		w.t.Errorf("still running: %d", left)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), w.id) {
+		w.t.Errorf("mounts: %v\n%s", err, mounts)
+	}
+}
+
+// running are the processes of the tool that know a sandbox, by their numbers.
+func running(t *testing.T, id string) (pids []int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil || !strings.HasPrefix(string(data), "git-agency-supervisor") || !strings.Contains(string(data), id) {
+			continue
+		}
+		if pid, err := strconv.Atoi(strings.Split(file, "/")[2]); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Whatever git does inside works; every file of the real git directory stays what it is for as long as the
+// command runs; then the branch of the sandbox has moved and no other ref; and plain git in the sandbox shows
+// a person what it showed inside.
+func TestGitWorksBehindWallsAndNothingOutsideChanges(t *testing.T) {
+	t.Parallel()
+	asNobodyToo(t)
+	w := newWalled(t)
+	commit := func(name string) string {
+		return fmt.Sprintf("echo %s >%[1]s; git add %[1]s; git commit -qm %[1]s\n", name)
+	}
+	home := strings.TrimPrefix(w.ref, "refs/heads/")
+	w.write(filepath.Join(w.dir, "home", ".gitconfig"), "[protocol \"file\"]\n\tallow = always\n")
+	for i, script := range []string{
+		commit("a"),
+		`git commit -q --amend -m amended`,
+		`git checkout -q -b side HEAD~1` + "\n" + commit("s") + `git checkout -q -; git rebase -q side`,
+		commit("f1") + commit("f2") + commit("f3") + `GIT_SEQUENCE_EDITOR='sed -i -e 2s/pick/squash/ -e 3s/pick/reword/' GIT_EDITOR='sh -c "echo more >>\$1" sh' git rebase -q -i HEAD~3
+test "$(git log --format=%s -1)" = f3; git log --format=%B -1 | grep -qx more`,
+		`git checkout -q -b other HEAD~1` + "\n" + commit("o") + `git checkout -q -; git merge -q --no-ff -m merged other`,
+		`git checkout -q other` + "\n" + commit("p") + `git checkout -q -; git cherry-pick other >/dev/null`,
+		`echo dirty >>readme; git stash push -q; git diff --quiet`,
+		`git stash pop -q; ! git diff --quiet`,
+		`git commit -qam dirty; git tag light; git tag -a -m heavy heavy; git notes add -m note; git config foo.bar baz`,
+		`test "$(git cat-file -t heavy)" = tag; git rev-parse -q --verify light >/dev/null; test "$(git notes show)" = note; test "$(git config foo.bar)" = baz`,
+		`git checkout -q --detach` + "\n" + commit("d"),
+		`test "$(git branch --show-current)" = ""; git branch -f ` + home + `; git checkout -q ` + home,
+		`git gc -q --prune=now`,
+		commit("r") + `git repack -adq; git pack-refs --all`,
+		`git reflog expire --expire=now --all; git gc -q --prune=now; git fsck --strict --no-dangling`,
+		`git worktree add -q /tmp/linked; cd /tmp/linked` + "\n" + commit("w") + `cd "$AGENCY_SANDBOX"; git merge -q linked`,
+		`git reset -q --hard HEAD~1; echo x >>readme; git add readme; git reset -q`,
+		`git checkout -q --orphan orphan; git commit -qm orphan`,
+		`git rm -rq --cached .; git commit -qm empty; git add .; git commit -qm full`,
+		`git checkout -q -b c1; echo c1 >readme; git commit -qam c1; git checkout -q -b c2 HEAD~1; echo c2 >readme; git commit -qam c2; git merge -q c1 >/dev/null && false; git ls-files -u | grep -q readme`,
+		`git checkout -q --theirs readme; git add readme; git commit -qm resolved`,
+		`echo n >intended; git add -N intended; echo u >untracked`,
+		`git update-index --index-version 4; echo 4 >four; git add four`,
+		`git config core.splitIndex true; git update-index --split-index; echo split >split; git add split`,
+		`echo split >split2; git add split2`,
+		`git config core.splitIndex false; git update-index --no-split-index; git commit -qm split`,
+		`git sparse-checkout set --cone sub; ! test -e split2`,
+		`git sparse-checkout set --cone --sparse-index sub; echo q >sub/q; git add sub/q`,
+		`git sparse-checkout disable; git commit -qm sparse; test -e split2`,
+	} {
+		name := strconv.Itoa(i)
+		before, refs := w.real(), w.git("for-each-ref", "--format=%(refname) %(objectname)")
+		cmd := w.begin(name, script+"\ngit status --porcelain >.notes/status; git diff --cached >.notes/cached; git log --format='%H %B' >.notes/log", "")
+		during := w.real()
+		w.goOn(name)
+		out := cmd.Stdout.(*strings.Builder)
+		if err := cmd.Wait(); err != nil || strings.Contains(out.String(), "warning: sandbox") {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		if d := diff(before, during); d != "" {
+			t.Errorf("%s\nchanged the real git directory:\n%s", script, d)
+		}
+		for file, argv := range map[string]string{"status": "git status --porcelain", "cached": "git diff --cached", "log": "git log --format='%H %B'"} {
+			if inside, outside := strings.TrimSuffix(w.read(filepath.Join(w.tree, ".notes", file)), "\n"), w.beside(argv); inside != outside {
+				t.Errorf("%s\n%s says inside\n%s\nand outside\n%s", script, argv, inside, outside)
+			}
+		}
+		moved := w.git("rev-parse", w.ref)
+		refs = strings.Replace(refs, w.refLine(refs), w.ref+" "+moved, 1)
+		if now := w.git("for-each-ref", "--format=%(refname) %(objectname)"); now != refs {
+			t.Errorf("%s\nrefs are\n%s\nand not\n%s", script, now, refs)
+		}
+	}
+	w.clean()
+}
+
+func (w *walled) refLine(refs string) string {
+	for line := range strings.Lines(refs) {
+		if strings.HasPrefix(line, w.ref+" ") {
+			return strings.TrimSuffix(line, "\n")
+		}
+	}
+	w.t.Fatalf("%s is not among\n%s", w.ref, refs)
+	return ""
+}
+
+// What a person does with plain git in the directory of a sandbox, the next command sees.
+func TestWhatAPersonDoesBetweenCommandsIsSeenBehindTheWalls(t *testing.T) {
+	t.Parallel()
+	asNobodyToo(t)
+	w := newWalled(t)
+	look := "git log --format=%s -1; git branch --show-current; git status --porcelain; git fsck --strict --no-dangling 2>&1"
+	same := func(script string) {
+		t.Helper()
+		w.beside(script)
+		before := w.git("rev-parse", w.ref)
+		if inside, outside := w.in(look), w.beside(look); inside != outside {
+			t.Errorf("after %s inside there is\n%s\nand outside\n%s", script, inside, outside)
+		}
+		if after := w.git("rev-parse", w.ref); after != before {
+			t.Errorf("after %s a command that only looks has moved the branch", script)
+		}
+	}
+	same(`echo 1 >p1; git add p1; git commit -qm p1`)
+	w.in(`echo i >i1; git add i1; git commit -qm i1`)
+	same(`echo 2 >p2; git add p2; git commit -qm p2`)
+	same(`echo st >st; git add st`)
+	same(`git reset -q --hard HEAD~1`)
+	same(`git rebase -q --force-rebase HEAD~2`)
+	// A git inside that cleans up must not hide what comes to lie in the same directories later.
+	w.in(`git gc -q --prune=now`)
+	same(`for i in $(seq 20); do echo $i >c; git add c; git commit -qm c$i; done`)
+	w.in(`echo z >z; git add z; git commit -qm z`)
+	same(`git checkout -q -b mine; echo m >m; git add m; git commit -qm mine`)
+	same(`git checkout -q --detach HEAD~1`)
+	same(`git checkout -q ` + strings.TrimPrefix(w.ref, "refs/heads/"))
+	w.in(`git checkout -q -b theirs; echo t >t; git add t; git commit -qm t`)
+	if got := w.beside(`git log --format=%s -1; git status --porcelain`); got != "t" {
+		t.Errorf("outside there is %q", got)
+	}
+	w.beside(`echo u >u; git add u; git commit -qm u`)
+	if got := w.in(`git log --format=%s -1; git branch --show-current; git status --porcelain`); got != "u\ntheirs" {
+		t.Errorf("inside there is %q", got)
+	}
+	w.clean()
+}
+
+// Both sides move the branch, or stage something: nothing is lost, it is said, and a merge brings it out.
+func TestWhenBothSidesMoveNothingIsLost(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	w.in(`echo a >a; git add a; git commit -qm a`)
+	cmd := w.begin("both", `echo d >d; git add d; git commit -qm inside`, "")
+	theirs := w.beside(`echo p >p; git add p; git commit -qm person; git rev-parse HEAD`)
+	w.goOn("both")
+	out := cmd.Stdout.(*strings.Builder)
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "its commits stay inside for now") || !strings.Contains(out.String(), theirs) {
+		t.Errorf("%v: %s", err, out)
+	}
+	if got := w.git("rev-parse", w.ref); got != theirs {
+		t.Errorf("the branch is at %s", got)
+	}
+	o := w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", "test $(git log --format=%s -1) = inside; rm p; git merge -q -m merged "+theirs)
+	if o.code != 0 || !strings.Contains(o.stderr, theirs) {
+		t.Errorf("got %+v", o)
+	}
+	if got := w.beside(`git log --format=%s -1; git merge-base --is-ancestor ` + theirs + ` HEAD; git status --porcelain`); got != "merged" {
+		t.Errorf("outside there is %q", got)
+	}
+
+	cmd = w.begin("stage", `echo q >q; git add q`, "")
+	w.beside(`echo mine >mine; git add mine`)
+	w.goOn("stage")
+	out = cmd.Stdout.(*strings.Builder)
+	_, aside, _ := strings.Cut(func() string { _ = cmd.Wait(); return out.String() }(), "GIT_INDEX_FILE=")
+	aside, _, _ = strings.Cut(aside, " ")
+	if got := w.beside(`GIT_INDEX_FILE=` + aside + ` git diff --cached --name-only; git diff --cached --name-only`); got != "mine\nq" {
+		t.Errorf("staged are %q: %s", got, out)
+	}
+	w.clean()
+}
+
+// A command that comes while another runs shares its files, network, processes and walls, and outlives it.
+func TestASecondCommandJoinsTheFirst(t *testing.T) {
+	t.Parallel()
+	asNobodyToo(t)
+	w := newWalled(t, "--outputs", "none")
+	look := `grep -e ^Cap -e ^NoNewPrivs -e ^Seccomp: /proc/self/status; for n in /proc/self/ns/*; do readlink $n; done; cat /proc/self/mountinfo`
+	server := `(perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:3000", Listen => 5, ReuseAddr => 1) or die; open F, ">/tmp/up"; close F; while ($c = $s->accept) { print $c "served\n"; close $c }') &
+while ! test -e /tmp/up; do sleep 0.01; done`
+	first := w.begin("first", `echo shared >/tmp/shared; `+server+"\n("+look+") >.notes/look", "")
+	if got := w.in(`cat /tmp/shared; cat </dev/tcp/127.0.0.1/3000; (` + look + `) | cmp - .notes/look && echo same; echo c >c; git add c; git commit -qm second`); got != "shared\nserved\nsame" {
+		t.Errorf("got %q", got)
+	}
+	if got := w.git("log", "--format=%s", "-1", w.ref); got != "second" {
+		t.Errorf("the second's commit did not come out while the first runs: %q", got)
+	}
+	third := w.begin("third", "", `cat /tmp/shared; echo d >d; git add d; git commit -qm third`)
+	w.goOn("first")
+	if err := first.Wait(); err != nil {
+		t.Errorf("%v: %s", err, first.Stdout)
+	}
+	w.goOn("third")
+	if err := third.Wait(); err != nil {
+		t.Errorf("%v: %s", err, third.Stdout)
+	}
+	if got := w.git("log", "--format=%s", "-1", w.ref); got != "third" {
+		t.Errorf("the branch is at %q", got)
+	}
+	w.clean()
+}
+
+// Commits of commands that run at the same time all come out, and no lock that is taken outside for that
+// stays in anybody's way.
+func TestCommitsOfManyCommandsAtOnceAllComeOut(t *testing.T) {
+	t.Parallel()
+	asNobodyToo(t)
+	w := newWalled(t)
+	const commands, commits = 8, 3
+	var all sync.WaitGroup
+	for n := range commands {
+		all.Go(func() {
+			o := w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-c", fmt.Sprintf(`tree=$(git rev-parse 'HEAD^{tree}')
+for i in $(seq %d); do
+	for try in $(seq 500); do
+		head=$(git rev-parse HEAD)
+		if git update-ref HEAD $(git commit-tree -p $head -m %d-$i $tree) $head 2>/dev/null; then continue 2; fi
+	done
+	exit 1
+done`, commits, n))
+			if o.code != 0 || o.stderr != "" {
+				t.Errorf("%d: %+v", n, o)
+			}
+		})
+	}
+	all.Wait()
+	if got := w.git("rev-list", "--count", w.ref, "^main"); got != strconv.Itoa(commands*commits) {
+		t.Errorf("%s commits came out", got)
+	}
+	w.clean()
+}
+
+// Whoever is killed, and whenever, nothing is left of the walls, the next command runs at once, and what was
+// committed comes out with it.
+func TestKillingTheToolOrTheKeeperLeavesNothing(t *testing.T) {
+	t.Parallel()
+	asNobodyToo(t)
+	w := newWalled(t)
+	w.in(`echo 0 >n; git add n; git commit -qm 0`)
+	kill := func(i int, cmd *exec.Cmd) {
+		victims := []int{cmd.Process.Pid}
+		if i%2 == 0 {
+			victims = running(t, w.id)
+		}
+		for _, pid := range victims {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+		_ = cmd.Wait() // it was killed
+	}
+	next := func() {
+		t.Helper()
+		if head := w.in(`rm -f "$(git rev-parse --git-dir)"/*.lock; git rev-parse HEAD`); head != w.git("rev-parse", w.ref) {
+			t.Errorf("what was committed did not come out: %s", head)
+		}
+		if o := w.try(nil, "find", filepath.Join(w.repo, ".git"), "-name", "*.lock", "-o", "-name", "incoming-*"); o.stdout != "" {
+			t.Errorf("left in the git directory: %s", o.stdout)
+		}
+	}
+	for i := range 2 { // when it has committed and still runs
+		name := "killed-" + strconv.Itoa(i)
+		cmd := w.begin(name, "echo "+name+" >n; git commit -qam "+name, "")
+		kill(i, cmd)
+		next()
+		if got := w.git("log", "--format=%s", "-1", w.ref); got != name {
+			t.Errorf("%s: the branch is at %q", name, got)
+		}
+	}
+	for i := range 16 { // at any moment
+		cmd := exec.CommandContext(t.Context(), filepath.Join(w.bin, "git-agency"), "exec", w.id, "--", "sh", "-c", "date +%N >n; git commit -qam any")
+		cmd.Dir, cmd.Env = w.repo, w.env
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Duration(i*7) * time.Millisecond); time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		kill(i, cmd)
+		next()
+	}
+	w.clean()
+}
+
+// Walls stand wherever a repository or a data directory may be.
+func TestWallsStandInOddPlaces(t *testing.T) {
+	t.Parallel()
+	asNobodyToo(t)
+	for name, arrange := range map[string]func(l *lab){
+		"a long path": func(l *lab) {
+			long := filepath.Join(l.dir, strings.Repeat("x", 120), strings.Repeat("y", 120))
+			l.must("mkdir", "-p", long)
+			l.must("mv", l.repo, long)
+			l.repo = filepath.Join(long, "repo")
+		},
+		"characters that mean something": func(l *lab) {
+			odd := filepath.Join(l.dir, `sp ace,co:lon=;'"\e`)
+			l.must("mv", l.repo, odd)
+			l.repo = odd
+			l.env = append(l.env, "AGENCY_DATA_DIR="+filepath.Join(l.dir, `da ta,co:lon=;'"\e`))
+		},
+		"a home under a symbolic link": func(l *lab) {
+			l.must("mkdir", filepath.Join(l.dir, "real"))
+			l.must("ln", "-s", "real", filepath.Join(l.dir, "link"))
+			home := filepath.Join(l.dir, "link")
+			l.env = append(l.env, "HOME="+home, "AGENCY_DATA_DIR=")
+			l.must("mv", l.repo, home)
+			l.repo = filepath.Join(home, "repo")
+		},
+		"a repository under a symbolic link": func(l *lab) {
+			l.must("ln", "-s", "repo", filepath.Join(l.dir, "link"))
+			l.repo = filepath.Join(l.dir, "link")
+		},
+		"a linked worktree": func(l *lab) {
+			l.git("worktree", "add", "-q", filepath.Join(l.dir, "linked"))
+			l.repo = filepath.Join(l.dir, "linked")
+		},
+		"a bare repository": func(l *lab) {
+			l.git("clone", "-q", "--bare", ".", filepath.Join(l.dir, "bare.git"))
+			l.repo = filepath.Join(l.dir, "bare.git")
+		},
+		"a git directory elsewhere": func(l *lab) {
+			l.git("init", "-q", "--separate-git-dir", filepath.Join(l.dir, "elsewhere.git"))
+		},
+		"submodules": func(l *lab) {
+			l.git("clone", "-q", ".", filepath.Join(l.dir, "inner"))
+			l.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", filepath.Join(l.dir, "inner"))
+			l.git("commit", "-qm", "inner")
+		},
+		"objects elsewhere": func(l *lab) {
+			l.git("clone", "-q", "--shared", ".", filepath.Join(l.dir, "shared"))
+			l.repo = filepath.Join(l.dir, "shared")
+		},
+		"objects with several names": func(l *lab) {
+			l.git("clone", "-q", "--local", ".", filepath.Join(l.dir, "local"))
+			l.repo = filepath.Join(l.dir, "local")
+		},
+		"SHA-256": func(l *lab) {
+			l.repo = filepath.Join(l.dir, "sha256")
+			if err := os.Mkdir(l.repo, 0o755); err != nil {
+				l.t.Fatal(err)
+			}
+			l.git("init", "-q", "-b", "main", "--object-format=sha256")
+			l.write(filepath.Join(l.repo, "readme"), "hello\n")
+			l.git("add", ".")
+			l.git("commit", "-qm", "first")
+		},
+		"everything packed": func(l *lab) { l.git("gc", "-q") },
+		"somebody else's files": func(l *lab) {
+			if os.Geteuid() == 0 {
+				l.must("chown", "-R", "1234:1234", filepath.Join(l.repo, "sub"))
+			}
+		},
+		"nothing for others": func(l *lab) { l.must("chmod", "-R", "go-rwx", l.repo) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			arrange(l)
+			w := walledIn(l)
+			w.in(`echo a >a; git add a; git commit -qm a; echo b >b; git add b; git tag t; git stash -q; git gc -q --prune=now`)
+			w.in(`git stash pop -q; test "$(git status --porcelain)" = "A  b"; git rev-parse -q --verify t >/dev/null`)
+			if got := w.beside("git log --format=%s -1; git status --porcelain"); got != "a\nA  b" {
+				t.Errorf("outside there is %q", got)
+			}
+			w.clean()
+		})
+	}
+}
+
+// Real work passes behind walls without a network. What is not installed here is said.
+func TestRealWorkPassesBehindWalls(t *testing.T) {
+	t.Parallel()
+	source, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs := func(t *testing.T, tools ...string) {
+		t.Helper()
+		for _, tool := range tools {
+			if _, err := exec.LookPath(tool); err != nil {
+				t.Skipf("there is no %s here", tool)
+			}
+		}
+	}
+	t.Run("go", func(t *testing.T) {
+		t.Parallel()
+		needs(t, "go")
+		l := newLab(t)
+		l.repo = filepath.Join(l.dir, "clone")
+		if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", "--no-hardlinks", "--depth=1", "file://"+source, l.repo).CombinedOutput(); err != nil {
+			t.Skipf("this is no clone: %v: %s", err, out)
+		}
+		for _, name := range []string{"GOMODCACHE", "GOCACHE"} {
+			out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.env = append(l.env, name+"="+strings.TrimSpace(string(out)))
+		}
+		l.env = append(l.env, "GOPROXY=off", "GOFLAGS=-mod=readonly")
+		w := walledIn(l, "--outputs", "none")
+		w.in(`go build ./... && go test ./gitagency/internal/ids`)
+		w.clean()
+	})
+	t.Run("npm", func(t *testing.T) {
+		t.Parallel()
+		needs(t, "node", "npm")
+		w := newWalled(t, "--outputs", "none")
+		got := w.in(`mkdir dep; echo '{"name":"dep","version":"1.0.0","main":"i.js"}' >dep/package.json; echo 'module.exports = "from dep"' >dep/i.js
+npm init -y >/dev/null; npm install --offline --no-audit --no-fund ./dep >/dev/null
+npm pkg set scripts.build="node -p 'require(\"dep\")'"; npm run -s build
+node -e 'const s = require("http").createServer((q, a) => a.end("served")).listen(3000, "127.0.0.1", () => require("http").get("http://127.0.0.1:3000", a => a.on("data", d => { console.log(""+d); s.close(); process.exit() })))'`)
+		if got != "from dep\nserved" {
+			t.Errorf("got %q", got)
+		}
+		w.clean()
+	})
+	t.Run("python", func(t *testing.T) {
+		t.Parallel()
+		needs(t, "python3")
+		w := newWalled(t, "--outputs", "none")
+		got := w.in(`python3 -m venv --without-pip venv; ./venv/bin/python -c 'import sys, tempfile, multiprocessing
+tempfile.TemporaryFile(); multiprocessing.Lock()
+print(sys.prefix != sys.base_prefix)'`)
+		if got != "True" {
+			t.Errorf("got %q", got)
+		}
+		w.clean()
+	})
+	t.Run("make and cc", func(t *testing.T) {
+		t.Parallel()
+		needs(t, "make", "cc")
+		w := newWalled(t)
+		w.write(filepath.Join(w.tree, "hello.c"), "#include <stdio.h>\nint main(void) { return fclose(tmpfile()) + puts(\"built\") < 0; }\n")
+		w.write(filepath.Join(w.tree, "Makefile"), "all: hello\n\t./hello\n")
+		if got := w.in(`make -s`); got != "built" {
+			t.Errorf("got %q", got)
+		}
+		w.clean()
+	})
+}
+
+// What is thrown away as an ordinary user goes, also what the kernel made unreadable in the layers.
+func TestNothingUnreadableIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	asNobodyToo(t)
+	w := newWalled(t)
+	w.in(`echo a >a; git add a; git commit -qm a; git gc -q --prune=now; mkdir -p deep/er; chmod 000 deep/er; chmod 000 deep`)
+	w.in(`chmod 700 deep; chmod 700 deep/er; mkdir "$(git rev-parse --git-common-dir)/shut"; chmod 000 "$(git rev-parse --git-common-dir)/shut"`)
+	w.clean()
+	var left []string
+	err := filepath.WalkDir(w.data, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			if fi, err := d.Info(); err == nil && fi.Mode().Perm() == 0 {
+				left = append(left, path)
+			}
+		}
+		return err
+	})
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v: %q", err, slices.Sorted(slices.Values(left)))
+	}
+}
