@@ -192,6 +192,9 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) error {
 	if err != nil || layer == d.state.Layer {
 		return err
 	}
+	if err := d.readable(); err != nil {
+		return err
+	}
 	repo := d.s.repo.git
 	found, err := repo.Lookup(ctx, sandboxRef(d.s.ID))
 	if err != nil {
@@ -224,6 +227,22 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) error {
 		return err
 	}
 	return d.run(ctx, room, dir, scriptUnlock, nil, io.Discard, sandboxRef(d.s.ID), strconv.FormatUint(st.Ino, 10))
+}
+
+// readable refuses a layer in which git would wait for ever, or find nothing that it could make sense of, at
+// the files that it reads whatever it is asked.
+func (d *door) readable() error {
+	const most = 64 << 20 // of a list of refs
+	own := filepath.Join("worktrees", d.s.ID)
+	for _, name := range []string{
+		"config", "HEAD", "packed-refs", "shallow", "objects/info/alternates", "info/grafts", sandboxRef(d.s.ID),
+		own + "/HEAD", own + "/commondir", own + "/gitdir", own + "/config.worktree",
+	} {
+		if _, err := git.LayerFile(d.upper, name, most); err != nil {
+			return fmt.Errorf("git inside cannot be asked: %w", err)
+		}
+	}
+	return nil
 }
 
 // setAside keeps what a person has staged outside since something last went through, when other things are
@@ -344,6 +363,9 @@ func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip st
 // what was stashed, amended or reset away. It hangs together under one commit, of which the log of HEAD
 // knows. This is for a sandbox that is about to go.
 func (d *door) rest(ctx context.Context, room *proc.Room, dir *os.File) error {
+	if err := d.readable(); err != nil {
+		return err
+	}
 	found, err := d.s.repo.git.Lookup(ctx, sandboxRef(d.s.ID))
 	if err != nil || found[0].OID == "" {
 		return err
@@ -377,7 +399,13 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 			return "", err
 		}
 		wants := strings.Join(append(append(slices.Clone(also), "--not"), not...), "\n") + "\n"
-		if err := d.run(ctx, room, dir, script, strings.NewReader(wants), spool, args...); err != nil {
+		// Where HEAD is, git knows at once; the pack may take as long as there is something to pack.
+		asked, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		late := time.AfterFunc(patienceForHead, func() { cancel(errors.New("git inside does not say where HEAD is")) })
+		defer late.Stop()
+		named := &firstWrite{to: spool, heard: func() { late.Stop() }}
+		if err := d.run(asked, room, dir, script, strings.NewReader(wants), named, args...); err != nil {
 			return "", err
 		}
 		_, err := spool.Seek(0, io.SeekStart)
@@ -395,6 +423,20 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 		return "", nil, errors.Join(err, spool.Close())
 	}
 	return name, &pack{from, spool}, nil
+}
+
+// firstWrite passes on what is written, and tells of the first of it.
+type firstWrite struct {
+	to    io.Writer
+	heard func() // once, or nil when it was
+}
+
+func (w *firstWrite) Write(p []byte) (int, error) {
+	if w.heard != nil {
+		w.heard()
+		w.heard = nil
+	}
+	return w.to.Write(p)
 }
 
 // take takes something in, and has the log of HEAD tell of it.
@@ -472,6 +514,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 	}
 	return b.Buffer.Write(p)
 }
+
+// patienceForHead is how long git may take to say where HEAD is.
+const patienceForHead = 5 * time.Second
 
 // patienceInside is how long git may take behind the walls, where anything may be configured.
 const patienceInside = time.Minute

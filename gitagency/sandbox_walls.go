@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
@@ -137,6 +138,7 @@ type inside struct {
 	door  *door
 	dir   *os.File // the tree
 	end   func()   // of the way out
+	stuck string   // fingerprint of a layer that did not come out
 }
 
 // goInside builds the walls, or joins those who are behind them already, and brings what is on one side only
@@ -255,11 +257,13 @@ func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitiv
 
 // takeOut brings out what was done inside. What stays there is not lost, and said.
 func (in *inside) takeOut(ctx context.Context) {
+	before, _ := in.door.layer() // where it cannot be told, it is tried again
 	err := in.door.out(ctx, in.room, in.dir)
 	if in.room.Ended() { // somebody wants the sandbox to go, and sees to this
 		return
 	}
 	if err != nil && !is[*EndedError](err) {
+		in.stuck = before
 		in.s.repo.warn("sandbox %s: its commits stay inside for now: %v", in.s.ID, err)
 	}
 }
@@ -282,7 +286,7 @@ func (in *inside) leave(ctx context.Context, hurry <-chan struct{}) {
 		if err != nil {
 			in.s.repo.warn("sandbox %s: %v", in.s.ID, err)
 		}
-		if pending {
+		if now, err := in.door.layer(); pending && (err != nil || in.stuck == "" || now != in.stuck) {
 			in.takeOut(ctx)
 		}
 	}
@@ -300,7 +304,19 @@ func (in *inside) close() error {
 		err = in.dir.Close()
 	}
 	if in.room != nil {
-		err = errors.Join(err, in.room.Close())
+		err = errors.Join(err, in.room.Close(), in.tidyUp())
+	}
+	return err
+}
+
+// tidyUp removes what the kernel leaves of a layer when nobody uses it any more: directories that only few
+// have permission to remove, and whose content the next one would have to.
+func (in *inside) tidyUp() (err error) {
+	if !in.room.Emptied {
+		return nil
+	}
+	for _, l := range in.walls.plan.Layers {
+		err = errors.Join(err, durable.RemoveTree(filepath.Join(l.Work, "work")))
 	}
 	return err
 }

@@ -23,6 +23,9 @@ type Room struct {
 	Plan   []byte // of the walls that stand
 	Opened bool   // by us: nobody else was there
 
+	// Emptied: nobody else was there either when we left, and nothing of it is left.
+	Emptied bool
+
 	conn   *net.UnixConn
 	keeper int // a descriptor of its process
 }
@@ -307,7 +310,8 @@ func (r *Room) Close() error {
 		_, err = receive(r.conn, &answer)
 	}
 	closeErr := r.conn.Close()
-	if (answer.Last || err != nil) && !r.ended(patienceWithKeepers) {
+	r.Emptied = (answer.Last || err != nil) && r.ended(patienceWithKeepers)
+	if (answer.Last || err != nil) && !r.Emptied {
 		closeErr = errors.Join(closeErr, errors.New("the keeper of the room does not end"), err)
 	}
 	return errors.Join(closeErr, unix.Close(r.keeper))

@@ -14,6 +14,8 @@ import (
 type Room struct {
 	Plan   []byte
 	Opened bool
+
+	Emptied bool
 }
 
 var errNoRooms = &WallError{errors.New("this system has no namespaces")}
