@@ -211,7 +211,7 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) error {
 	}
 	if staged != nil && state.On == sandboxRef(d.s.ID) {
 		state.Index = staged.Fingerprint()
-		if err := d.setAside(state, git.FormatOf(tip)); err != nil {
+		if err := d.setAside(ctx, state, tip); err != nil {
 			return err
 		}
 		if err := repo.WriteIndex(d.s.ID, *staged, at); err != nil {
@@ -247,7 +247,7 @@ func (d *door) readable() error {
 
 // setAside keeps what a person has staged outside since something last went through, when other things are
 // staged inside.
-func (d *door) setAside(now doorState, format git.ObjectFormat) error {
+func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 	if d.state.Index == "" || now.Index == d.state.Index || d.real() == d.state.Real {
 		return nil
 	}
@@ -255,12 +255,15 @@ func (d *door) setAside(now doorState, format git.ObjectFormat) error {
 	if err != nil {
 		return err
 	}
-	theirs, err := git.ReadIndex(data, format)
+	theirs, err := git.ReadIndex(data, git.FormatOf(tip))
 	if err != nil { // which also git outside cannot read, or a split one
 		return fmt.Errorf("index outside: %w", err)
 	}
 	if is := theirs.Fingerprint(); is == d.state.Index || is == now.Index {
 		return nil
+	}
+	if same, err := d.s.repo.git.StagedIs(ctx, d.s.ID, tip); err != nil || same { // they have committed it
+		return err
 	}
 	aside := filepath.Join(filepath.Dir(d.statePath()), "index-outside")
 	if err := durable.WriteFile(aside, data, 0o600); err != nil {

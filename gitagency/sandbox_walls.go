@@ -338,6 +338,9 @@ func (s *Sandbox) room(ctx context.Context, prims Primitives, occupied *os.File)
 		if err != nil {
 			return nil, err
 		}
+		if !w.plan.Bare { // nobody is there: who opens a room draws its walls, and who joins does not
+			git.Uncover(filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper"))
+		}
 		return json.Marshal(w.plan)
 	}})
 	if err != nil {

@@ -1,9 +1,11 @@
 package git
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"path/filepath"
 )
 
 // Fingerprint tells indexes apart in which different things are staged. When git last looked at the files does
@@ -22,4 +24,14 @@ func (x Index) Fingerprint() string {
 		h.Write(entry[indexStat:]) // the object, the flags and the name
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// StagedIs reports whether what is staged in a linked worktree is what a commit holds.
+func (r *Repo) StagedIs(ctx context.Context, name, commit string) (bool, error) {
+	index := place{env: []string{"GIT_INDEX_FILE=" + filepath.Join(r.AdminDir(name), "index")}}
+	_, err := r.read(ctx, index, "diff-index", "--cached", "--quiet", commit)
+	if exitedWith(err, 1) {
+		return false, nil
+	}
+	return err == nil, err
 }
