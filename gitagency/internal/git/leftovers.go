@@ -35,11 +35,13 @@ func (r *Repo) AtWork(trees, evidence []string) (who string) {
 	for _, p := range gits {
 		switch {
 		case p.PID == os.Getppid() && !r.inHook: // "git agency …", waiting for us
-		case p.Hidden && made(p.UID, evidence), !p.Hidden && p.Reaches(dirs, named(p)...):
+		case p.Hidden && made(p.UID, evidence): // a guess, for which there may be somebody better
+			who = fmt.Sprintf("pid %d (%s)", p.PID, called(p.Args))
+		case !p.Hidden && p.Reaches(dirs, named(p)...):
 			return fmt.Sprintf("pid %d (%s)", p.PID, called(p.Args))
 		}
 	}
-	return ""
+	return who
 }
 
 // called is how somebody typed a command, more or less.
