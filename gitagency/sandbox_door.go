@@ -325,6 +325,7 @@ func (d *door) staged(ctx context.Context, room *proc.Room, dir *os.File, format
 		d.s.repo.warn("sandbox %s: what is staged there stays there: %v", d.s.ID, err)
 		return nil, time.Time{}, nil
 	}
+	index = index.Closed() // a person who looks at the sandbox shall run nothing that is configured in it
 	var before git.Index
 	if data, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index")); err == nil {
 		before, _ = git.ReadIndex(data, format) // without it, more is asked for

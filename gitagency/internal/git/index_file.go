@@ -376,6 +376,8 @@ type stagedEntry struct {
 	stage int
 	oid   []byte
 	name  []byte
+
+	skipped bool // it is not looked at in the worktree
 }
 
 // blob reports whether the entry needs an object of this repository. A submodule's are in its own.
@@ -396,7 +398,9 @@ func (x Index) all() iter.Seq[stagedEntry] {
 func nextStaged(left []byte, size int) (stagedEntry, []byte) {
 	flags := binary.BigEndian.Uint16(left[indexStat+size:])
 	at, length := indexStat+size+2, int(flags&flagLength)
+	skipped := false
 	if flags&flagExtend != 0 {
+		skipped = binary.BigEndian.Uint16(left[at:])&extraSkip != 0
 		at += 2
 	}
 	if length == flagLength {
@@ -404,7 +408,7 @@ func nextStaged(left []byte, size int) (stagedEntry, []byte) {
 	}
 	return stagedEntry{
 		mode: binary.BigEndian.Uint32(left[indexMode:]), stage: int(flags&flagStage) >> 12,
-		oid: left[indexStat : indexStat+size], name: left[at : at+length],
+		oid: left[indexStat : indexStat+size], name: left[at : at+length], skipped: skipped,
 	}, left[padded(at+length):]
 }
 
