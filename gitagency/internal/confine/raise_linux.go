@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +54,17 @@ func Raise(p Plan) error {
 		}
 	}
 	return nil
+}
+
+// Clear unmounts the layers of p, when nobody uses them any more. Namespaces that end do so too, but after
+// the last process in them has been seen to end: whoever wants to use the same layers at once would have to
+// wait.
+func Clear(p Plan) error {
+	var failed error
+	for _, l := range slices.Backward(slices.SortedFunc(slices.Values(p.Layers), func(a, b Layer) int { return strings.Compare(a.Path, b.Path) })) {
+		failed = errors.Join(failed, unix.Unmount(l.Path, unix.UMOUNT_NOFOLLOW))
+	}
+	return failed
 }
 
 // raiseBare leaves everything as it is but the network, and a /proc that shows who is there.

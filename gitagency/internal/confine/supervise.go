@@ -13,6 +13,7 @@ func init() {
 	proc.Supervise(proc.Builder{
 		Raise: func(plan []byte) error { return built(plan, Raise) },
 		Shut:  func(plan []byte) error { return built(plan, Shut) },
+		Clear: func(plan []byte) { _ = built(plan, Clear) }, // what stays, the kernel takes down by and by
 	})
 }
 

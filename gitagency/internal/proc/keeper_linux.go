@@ -36,6 +36,7 @@ type sitting struct{ asked chan os.Signal }
 // keep is what a keeper does with its life.
 func keep(b Builder) {
 	asked, ok := prepare()
+	_ = unix.Close(lastFD) // see roomy
 	lease, err := asConn(os.NewFile(orderFD, "lease"))
 	if err != nil || !ok {
 		return // without a word: whoever waits for one will know
@@ -68,9 +69,14 @@ func keep(b Builder) {
 		case <-asked:
 			k.end()
 		}
-		if k.holders() == 0 || k.ending && k.seat == nil && len(k.family.others()) == 0 {
-			return
+		idle := k.seat == nil && len(k.family.others()) == 0
+		if k.holders() > 0 && !(k.ending && idle) {
+			continue
 		}
+		if idle && b.Clear != nil {
+			b.Clear(k.plan)
+		}
+		return
 	}
 }
 

@@ -52,6 +52,9 @@ type reply struct {
 // trace the keeper may; nobody in the room may.
 const doorFD = 200
 
+// lastFD is the last descriptor that a keeper has room for.
+const lastFD = 255
+
 // patienceWithKeepers: one does little, and that at once, unless the machine is very busy.
 const patienceWithKeepers = 30 * time.Second
 
@@ -69,7 +72,7 @@ func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (_ *Roo
 	}()
 	cmd := &exec.Cmd{
 		Path: self(), Args: []string{supervisorName, label, roleKeeper}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
-		ExtraFiles: append([]*os.File{theirs}, hold...), SysProcAttr: w.namespaces(),
+		ExtraFiles: roomy(append([]*os.File{theirs}, hold...)), SysProcAttr: w.namespaces(),
 	}
 	err = cmd.Start()
 	_ = theirs.Close()
@@ -94,6 +97,13 @@ func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (_ *Roo
 		return nil, errors.Join(err, unix.Close(r.keeper))
 	}
 	return r, nil
+}
+
+// roomy has the kernel make a table for as many descriptors as a keeper will need, by giving it the last of
+// them. While it has only one thread, that costs nothing; later, each time the table grows, every processor
+// has to be waited for.
+func roomy(files []*os.File) []*os.File {
+	return append(files, append(make([]*os.File, lastFD-orderFD-len(files)), files[0])...)
 }
 
 // namespaces are those of a room. Everybody stays who they are in it. The powers are those of the namespaces

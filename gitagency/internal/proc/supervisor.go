@@ -18,6 +18,9 @@ type Builder struct {
 	Raise func(plan []byte) error
 	// Shut puts the rest around one program, on the thread that will become it.
 	Shut func(plan []byte) error
+	// Clear takes down, when nothing runs in a room any more, what the kernel would take its time for. It
+	// may be nil.
+	Clear func(plan []byte)
 }
 
 // Supervise makes of this process what it was started as, and does not return, if that is a supervisor: a
