@@ -67,7 +67,7 @@ func TestTheFirstCreationKilledAtAnyChangeOfTheDiskDoesNotHinderTheNext(t *testi
 	t.Parallel()
 	l := newLab(t)
 	before, restore := l.world(), l.save()
-	for n := 1; ; n++ {
+	for n := 1; ; n += *stride {
 		done, last := l.killed(n, first.argv...)
 		if done {
 			t.Logf("%d kill points", n-1)
@@ -102,7 +102,7 @@ func TestADiscardKilledAtAnyChangeOfTheDiskLosesNothingAndIsFinishedByTheNext(t 
 	status := l.git("-C", tree, "status", "--porcelain")
 	restore := l.save()
 	outside := l.worldOutside()
-	for n := 1; ; n++ {
+	for n := 1; ; n += *stride {
 		done, last := l.killed(n, discardSweep.argv...)
 		if done {
 			t.Logf("%d kill points", n-1)
