@@ -29,9 +29,9 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 	if err != nil {
 		return "", nil, err
 	}
-	name, err := func() (string, error) {
+	err = func() error {
 		if err := os.Remove(spool.Name()); err != nil { // nobody else needs its name
-			return "", err
+			return err
 		}
 		wants := strings.Join(append(append(slices.Clone(also), "--not"), not...), "\n") + "\n"
 		// Where HEAD is, git knows at once; the pack may take as long as there is something to pack.
@@ -41,12 +41,12 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 		defer late.Stop()
 		named := &firstWrite{to: spool, heard: func() { late.Stop() }}
 		if err := d.run(asked, room, dir, script, strings.NewReader(wants), named, args...); err != nil {
-			return "", err
+			return err
 		}
 		_, err := spool.Seek(0, io.SeekStart)
-		return "", err
+		return err
 	}()
-	from := bufio.NewReader(spool)
+	name, from := "", bufio.NewReader(spool)
 	if err == nil {
 		var line []byte
 		if line, err = from.ReadSlice('\n'); err != nil {
@@ -93,6 +93,9 @@ func (d *door) take(ctx context.Context, in git.Incoming) error {
 
 // What git does behind the walls for us. Whatever is configured there, it can harm nobody but itself.
 const (
+	// packObjects packs what is named to it.
+	packObjects = `git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset -q`
+
 	// scriptPack says where HEAD is and then packs what is wanted, unless there is nothing.
 	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD leads to no commit" >&2; exit 1; }
 if test "$head" != "$1" && test -n "$3" && ! git merge-base --is-ancestor "$3" "$head"; then
@@ -100,14 +103,14 @@ if test "$head" != "$1" && test -n "$3" && ! git merge-base --is-ancestor "$3" "
 fi
 printf '%s\n' "$head"
 if test "$head" = "$1" && test -z "$2"; then exit 0; fi
-{ printf '%s\n' "$head"; cat; } | git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset -q`
+{ printf '%s\n' "$head"; cat; } | ` + packObjects
 
 	// scriptRest makes a commit of all that refs and logs lead to and the branch outside does not, and packs it.
 	scriptRest = `tips=$(git rev-list --all --reflog HEAD --children --ignore-missing --not "$1" | awk 'NF == 1 { print "-p", $1 }' | head -n 1000)
 if test -z "$tips"; then printf '%s\n' "$1"; exit 0; fi
 all=$(git -c user.name=agency -c user.email=agency@localhost -c commit.gpgSign=false commit-tree -m "what else was in the sandbox" -p "$1" $tips "$1^{tree}") || exit 1
 printf '%s\n' "$all"
-{ printf '%s\n' "$all"; cat; } | git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset -q`
+{ printf '%s\n' "$all"; cat; } | ` + packObjects
 
 	// scriptMove moves HEAD, and the branch that it stands for; or lets it stand for another.
 	scriptMove = `git() { command git -c core.hooksPath=/dev/null "$@"; }
