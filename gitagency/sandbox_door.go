@@ -1,7 +1,6 @@
 package gitagency
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -12,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -384,159 +382,4 @@ func (d *door) rest(ctx context.Context, room *proc.Room, dir *os.File) error {
 		return nil
 	}
 	return d.take(ctx, git.Incoming{Pack: pack, New: all, Old: tip, Stay: true, Reason: "agency: what else was inside"})
-}
-
-// pack is what git inside has packed.
-type pack struct {
-	*bufio.Reader
-	io.Closer
-}
-
-// packed lets git inside name a commit and pack what it needs, and others, but for what those outside have.
-func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script string, also, not []string, args ...string) (string, *pack, error) {
-	spool, err := os.CreateTemp(filepath.Dir(d.upper), "pack-*")
-	if err != nil {
-		return "", nil, err
-	}
-	name, err := func() (string, error) {
-		if err := os.Remove(spool.Name()); err != nil { // nobody else needs its name
-			return "", err
-		}
-		wants := strings.Join(append(append(slices.Clone(also), "--not"), not...), "\n") + "\n"
-		// Where HEAD is, git knows at once; the pack may take as long as there is something to pack.
-		asked, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		late := time.AfterFunc(patienceForHead, func() { cancel(errors.New("git inside does not say where HEAD is")) })
-		defer late.Stop()
-		named := &firstWrite{to: spool, heard: func() { late.Stop() }}
-		if err := d.run(asked, room, dir, script, strings.NewReader(wants), named, args...); err != nil {
-			return "", err
-		}
-		_, err := spool.Seek(0, io.SeekStart)
-		return "", err
-	}()
-	from := bufio.NewReader(spool)
-	if err == nil {
-		var line []byte
-		if line, err = from.ReadSlice('\n'); err != nil {
-			err = fmt.Errorf("git inside named no commit: %w", err)
-		}
-		name = strings.TrimSuffix(string(line), "\n")
-	}
-	if err != nil {
-		return "", nil, errors.Join(err, spool.Close())
-	}
-	return name, &pack{from, spool}, nil
-}
-
-// firstWrite passes on what is written, and tells of the first of it.
-type firstWrite struct {
-	to    io.Writer
-	heard func() // once, or nil when it was
-}
-
-func (w *firstWrite) Write(p []byte) (int, error) {
-	if w.heard != nil {
-		w.heard()
-		w.heard = nil
-	}
-	return w.to.Write(p)
-}
-
-// take takes something in, and has the log of HEAD tell of it.
-func (d *door) take(ctx context.Context, in git.Incoming) error {
-	repo, unlock, err := d.lockRepository(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if record := d.s.repo.store.Invocation(d.s.repo.ID, d.s.ID, nil).Record; ended(record) && d.repo == nil {
-		return &EndedError{ID: d.s.ID, Landing: record.Landing}
-	}
-	in.Ref = sandboxRef(d.s.ID)
-	if err := repo.TakeIn(ctx, in); err != nil || in.New == in.Old {
-		return err
-	}
-	return repo.LogHead(d.s.ID, in.Old, in.New, toolIdentity, d.s.repo.now(), in.Reason)
-}
-
-// What git does behind the walls for us. Whatever is configured there, it can harm nobody but itself.
-const (
-	// scriptPack says where HEAD is and then packs what is wanted, unless there is nothing.
-	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD leads to no commit" >&2; exit 1; }
-if test "$head" != "$1" && test -n "$3" && ! git merge-base --is-ancestor "$3" "$head"; then
-	echo "the branch was moved outside to $3, and HEAD inside is at $head: merge one into the other" >&2; exit 1
-fi
-printf '%s\n' "$head"
-if test "$head" = "$1" && test -z "$2"; then exit 0; fi
-{ printf '%s\n' "$head"; cat; } | git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset -q`
-
-	// scriptRest makes a commit of all that refs and logs lead to and the branch outside does not, and packs it.
-	scriptRest = `tips=$(git rev-list --all --reflog HEAD --children --ignore-missing --not "$1" | awk 'NF == 1 { print "-p", $1 }' | head -n 1000)
-if test -z "$tips"; then printf '%s\n' "$1"; exit 0; fi
-all=$(git -c user.name=agency -c user.email=agency@localhost -c commit.gpgSign=false commit-tree -m "what else was in the sandbox" -p "$1" $tips "$1^{tree}") || exit 1
-printf '%s\n' "$all"
-{ printf '%s\n' "$all"; cat; } | git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset -q`
-
-	// scriptMove moves HEAD, and the branch that it stands for; or lets it stand for another.
-	scriptMove = `git() { command git -c core.hooksPath=/dev/null "$@"; }
-head=$(git rev-parse --verify --quiet HEAD)
-if test "$head" != "$1" && test "$head" != "$2"; then echo "HEAD inside is at $head" >&2; exit 1; fi
-why="agency: moved outside"
-case $3 in
-'') git update-ref -m "$why" HEAD "$1" "$head"; exit ;;
-"$4") git update-ref -m "$why" "$3" "$1" || exit ;;
-esac
-if test "$(git rev-parse --verify --quiet "$3")" = "$1" && git symbolic-ref -m "$why" HEAD "$3" 2>/dev/null; then exit 0; fi
-git update-ref --no-deref -m "$why" HEAD "$1" "$head"`
-
-	// scriptPlain writes the index as one that holds every entry itself. A copy of the same age: by that git
-	// knows what it has to look at again.
-	scriptPlain = `index=$(git rev-parse --git-path index) && plain=$index.agency && trap 'rm -f "$plain"' EXIT && cp -p "$index" "$plain" &&
-GIT_INDEX_FILE=$plain git -c core.splitIndex=false -c index.sparse=false -c core.fsmonitor=false update-index --no-split-index --force-write-index &&
-cat "$plain"`
-
-	// scriptUnlock removes the lock of a ref that git outside took and gave back, where somebody looked for
-	// it meanwhile and the kernel still shows it: that file has become the ref itself, or is gone. Git inside
-	// waits for longer than this takes.
-	scriptUnlock = `lock=$(git rev-parse --git-common-dir)/$1.lock
-case $(stat -c '%i %h' "$lock" 2>/dev/null) in "$2 "* | *" 0") rm -f "$lock" ;; esac`
-
-	// scriptIndex replaces the index.
-	scriptIndex = `index=$(git rev-parse --git-path index) && cat >"$index.agency" && mv -f "$index.agency" "$index"`
-)
-
-// bounded keeps what is written, and refuses more than there is room for.
-type bounded struct {
-	bytes.Buffer
-	left int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.left -= len(p); b.left < 0 {
-		return 0, errors.New("too much")
-	}
-	return b.Buffer.Write(p)
-}
-
-// patienceForHead is how long git may take to say where HEAD is.
-const patienceForHead = 5 * time.Second
-
-// patienceInside is how long git may take behind the walls, where anything may be configured.
-const patienceInside = time.Minute
-
-// run runs one of the scripts behind the walls.
-func (d *door) run(ctx context.Context, room *proc.Room, dir *os.File, script string, stdin io.Reader, stdout io.Writer, args ...string) error {
-	var stderr capture
-	ending, err := room.Run(ctx, proc.Task{
-		Argv: append([]string{"sh", "-c", script, "sh"}, args...), Dir: dir, Env: d.s.helperEnvironment(d.walls),
-		Stdin: stdin, Stdout: stdout, Stderr: &stderr, Timeout: d.patience, Grace: time.Second,
-	})
-	if err == nil && ending.Exit != 0 {
-		err = fmt.Errorf("git inside ended with %d", ending.Exit)
-	}
-	if text := strings.TrimSpace(stderr.text()); err != nil && text != "" {
-		err = fmt.Errorf("%s: %w", text, err)
-	}
-	return err
 }

@@ -55,7 +55,7 @@ func (s *Sandbox) Forward(ctx context.Context, req ForwardRequest) (err error) {
 	if _, err := inv.Path(); err != nil {
 		return err
 	}
-	if inv.Primitives.Outputs == "open" {
+	if inv.Primitives.Outputs == outputsOpen {
 		return &SharedNetworkError{ID: s.ID}
 	}
 	room, err := proc.Visit(ctx, s.repo.store.InvocationDir(s.repo.ID, s.ID))

@@ -1,5 +1,10 @@
 package confine
 
+import (
+	"slices"
+	"strconv"
+)
+
 // Plan is everything that is built around the commands of one sandbox. It is a value: drawing it touches
 // nothing, and whoever builds it decides nothing. All paths are absolute and without symbolic links.
 type Plan struct {
@@ -60,3 +65,43 @@ const (
 	NoNetwork   Network = "loopback" // nothing but itself
 	ProxiedOnly Network = "proxy"    // itself, and what the proxy lets through
 )
+
+// The names of walls that are not those of features.
+const (
+	readOnlyRoot  = "read-only-root"
+	hiddenSecrets = "hidden-secrets"
+)
+
+// Walls names what is enforced, for people and programs. The names are stable.
+func (p Plan) Walls() []string {
+	walls := []string{"user-namespace", "mount-namespace", "pid-namespace", "ipc-namespace", "uts-namespace", "network:" + string(p.Network)}
+	if p.Bare {
+		return append(walls, "capabilities-dropped", "no-new-privs")
+	}
+	walls = append(walls, readOnlyRoot, "private-tmp", "private-dev", "fresh-proc", hiddenSecrets, "git-layer")
+	if p.Network != HostNetwork || p.LandlockABI >= scopesABI { // they belong to the network
+		walls = append(walls, "abstract-sockets")
+	}
+	return append(walls, "capabilities-dropped", "no-new-privs", Landlock+":"+strconv.Itoa(p.LandlockABI), Seccomp, "closed-descriptors", "environment")
+}
+
+// Weaker says in what the walls of one plan are weaker than those of another; empty when in nothing.
+func (p Plan) Weaker(than Plan) string {
+	switch {
+	case p.Network != than.Network:
+		return "the network is that of outputs that were changed"
+	case p.LandlockABI < than.LandlockABI:
+		return "landlock"
+	}
+	for _, path := range than.Hidden {
+		if p.Sees(path) {
+			return path + " is not hidden"
+		}
+	}
+	for _, path := range p.Writable {
+		if !slices.Contains(than.Writable, path) {
+			return path + " can be written"
+		}
+	}
+	return ""
+}

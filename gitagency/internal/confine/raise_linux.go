@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -482,87 +481,6 @@ func loopback(n Network) error {
 	}
 	if err != nil {
 		return fmt.Errorf("network %s: loopback: %w", n, err)
-	}
-	return nil
-}
-
-// at opens a path without following any symbolic link: a plan has none, so one that is there was put there
-// since.
-func at(dir int, name string) (int, error) {
-	for {
-		fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.ELOOP):
-			return -1, fmt.Errorf("there is a symbolic link on the way: %w", err)
-		default:
-			return fd, err
-		}
-	}
-}
-
-// mount makes a file system, with options in pairs, that is not mounted anywhere yet.
-func mount(kind string, attr int, options ...string) (int, error) {
-	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, fmt.Errorf("%s: %w", kind, err)
-	}
-	defer unix.Close(fs)
-	for i := 0; i < len(options); i += 2 {
-		key, value := options[i], options[i+1]
-		if value == "" {
-			err = unix.FsconfigSetFlag(fs, key)
-		} else {
-			err = unix.FsconfigSetString(fs, key, value)
-		}
-		if err != nil {
-			return -1, fmt.Errorf("%s with %s: %w", kind, key, err)
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, err
-	}
-	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attr)
-}
-
-// clone makes another mount, not mounted anywhere yet, of what is mounted at a path.
-func clone(dir int, name string, how uint) (int, error) {
-	if name == "" {
-		how |= unix.AT_EMPTY_PATH
-	}
-	return unix.OpenTree(dir, name, how|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
-}
-
-// set gives a mount more restrictions, and those in it with AT_RECURSIVE. AT_FDCWD is everything.
-func set(tree int, how uint, attr uint64) error {
-	name := ""
-	if tree == unix.AT_FDCWD {
-		name = "/"
-	} else {
-		how |= unix.AT_EMPTY_PATH
-	}
-	return unix.MountSetattr(tree, name, how, &unix.MountAttr{Attr_set: attr})
-}
-
-// move puts a mount in its place.
-func move(tree, dir int, name string) error {
-	how := unix.MOVE_MOUNT_F_EMPTY_PATH
-	if name == "" {
-		how |= unix.MOVE_MOUNT_T_EMPTY_PATH
-	}
-	return unix.MoveMount(tree, "", dir, name, how)
-}
-
-// point makes something to mount on.
-func point(fs int, name string, dir bool) error {
-	var err error
-	if dir {
-		err = unix.Mkdirat(fs, name, 0o755)
-	} else {
-		err = unix.Mknodat(fs, name, unix.S_IFREG|0o644, 0)
-	}
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("place for %s: %w", path.Base(name), err)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -30,25 +29,4 @@ func Try(ctx context.Context, outputs string, bare bool) error {
 		return err
 	}
 	return room.Close()
-}
-
-// Weaker says in what the walls of one plan are weaker than those of another; empty when in nothing.
-func (p Plan) Weaker(than Plan) string {
-	switch {
-	case p.Network != than.Network:
-		return "the network is that of outputs that were changed"
-	case p.LandlockABI < than.LandlockABI:
-		return "landlock"
-	}
-	for _, path := range than.Hidden {
-		if p.Sees(path) {
-			return path + " is not hidden"
-		}
-	}
-	for _, path := range p.Writable {
-		if !slices.Contains(than.Writable, path) {
-			return path + " can be written"
-		}
-	}
-	return ""
 }

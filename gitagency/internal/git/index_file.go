@@ -339,17 +339,7 @@ func (x Index) version() uint32 {
 	return 2
 }
 
-// Len is how many entries there are.
-func (x Index) Len() int { return x.count }
-
-// Encode writes the index as git would, in the oldest version that can hold it, and without extensions.
-func (x Index) Encode() []byte {
-	var data bytes.Buffer
-	data.Grow(indexHeader + len(x.body) + x.format.size())
-	_ = x.write(&data) // which never fails
-	return data.Bytes()
-}
-
+// write writes the index as git would, in the oldest version that can hold it, and without extensions.
 func (x Index) write(w io.Writer) error {
 	head := make([]byte, 0, indexHeader)
 	head = append(head, signature...)
@@ -410,17 +400,6 @@ func nextStaged(left []byte, size int) (stagedEntry, []byte) {
 		mode: binary.BigEndian.Uint32(left[indexMode:]), stage: int(flags&flagStage) >> 12,
 		oid: left[indexStat : indexStat+size], name: left[at : at+length], skipped: skipped,
 	}, left[padded(at+length):]
-}
-
-// Objects are the blobs that the index needs, in its order; some more than once.
-func (x Index) Objects() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for e := range x.all() {
-			if e.blob() && !yield(hex.EncodeToString(e.oid)) {
-				return
-			}
-		}
-	}
 }
 
 // Missing lists the blobs that this index needs and the other does not, each once.

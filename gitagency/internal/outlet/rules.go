@@ -51,13 +51,6 @@ func ParseRules(spec string) (Rules, error) {
 	return rules, nil
 }
 
-// Allows reports whether a host, a name or an address without brackets, may be reached at a port. Where a name leads
-// is judged apart, once it is known.
-func (r Rules) Allows(host string, port uint16) bool {
-	h, err := parseHost(host)
-	return err == nil && r.allows(h, port)
-}
-
 // String is the rules as ParseRules reads them, the same for all spellings of the same rules.
 func (r Rules) String() string {
 	var entries []string

@@ -233,3 +233,10 @@ func FuzzParseTarget(f *testing.F) {
 		}
 	})
 }
+
+// Allows reports whether a host, a name or an address without brackets, may be reached at a port. Where a name leads
+// is judged apart, once it is known.
+func (r Rules) Allows(host string, port uint16) bool {
+	h, err := parseHost(host)
+	return err == nil && r.allows(h, port)
+}

@@ -6,7 +6,8 @@
 // race a grandchild that still writes. What Feed starts is another kind: a program that stands
 // between us and the terminal, and shares both the terminal and its signals with us. A Task is
 // somebody else's program, which is not trusted to end: a supervisor sees to it that nothing of it is
-// left, and a Terminal of its own stands between it and the person's.
+// left, and a Terminal of its own stands between it and the person's. A Room is where several tasks run
+// behind the same walls; what these are made of, only a Builder knows.
 //
 // The package knows nothing of git or of agents but the name that supervisors go by, and hands nothing
 // to a shell by itself.

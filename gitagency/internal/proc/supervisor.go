@@ -35,7 +35,7 @@ func Supervise(b Builder) {
 	case len(os.Args) == 2:
 		runtime.LockOSThread() // what a thread gives up of its powers, the program must be started by
 		if asked, ok := prepare(); ok {
-			alone().supervise(asked)
+			inherited().supervise(asked)
 		}
 	case os.Args[2] == roleKeeper:
 		keep(b)
@@ -73,8 +73,6 @@ func inherited() supervisor {
 	}
 	return s
 }
-
-func alone() supervisor { return inherited() }
 
 // prepare makes this process deaf to what is meant for the program, and says when it shall end.
 func prepare() (asked <-chan os.Signal, ok bool) {

@@ -1,0 +1,296 @@
+package gitagency
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// inside is a room of the sandbox that we are in.
+type inside struct {
+	s     *Sandbox
+	walls walls
+	room  *proc.Room
+	door  *door
+	dir   *os.File // the tree
+	end   func()   // of the way out
+	stuck string   // fingerprint of a layer that did not come out
+}
+
+// goInside builds the walls, or joins those who are behind them already, and brings what is on one side only
+// to the other. Without all of them nothing is run.
+func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err error) {
+	in := &inside{s: s, end: func() {}}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if closeErr := in.close(); closeErr != nil {
+			err = errors.Join(err, closeErr)
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+			return
+		}
+		if is[*proc.WallError](err) {
+			err = errors.New(s.repo.whyNot(ctx, err))
+		}
+		err = &SetupError{ID: s.ID, Err: err}
+	}()
+	if in.dir, _, err = site.Directory("."); err != nil {
+		return nil, err
+	}
+	if in.room, in.walls, err = s.room(ctx, site.prims, site.occupied); err != nil {
+		return nil, err
+	}
+	if in.walls.plan.Bare {
+		in.end, err = s.outputs(ctx, in.room, in.walls)
+		return in, err
+	}
+	if in.door, err = s.door(in.walls); err != nil {
+		return nil, err
+	}
+	if site.repo != nil { // it is about to go
+		in.door.repo, in.door.patience = site.repo, patienceAtTheEnd
+	}
+	if in.room.Opened { // else both sides are in use
+		pending, err := in.door.pending()
+		if err != nil {
+			return nil, err
+		}
+		if pending { // what was done before somebody was killed
+			in.takeOut(ctx)
+		}
+		if site.repo != nil {
+			return in, nil
+		}
+		if err := in.door.in(ctx, in.room, in.dir); err != nil {
+			s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", s.ID, err)
+		}
+	}
+	in.end, err = s.outputs(ctx, in.room, in.walls)
+	return in, err
+}
+
+// bringOut brings out what was done behind the walls of a sandbox, where that has not happened yet: by
+// commands that still run, or whose tool was killed.
+func (s *Sandbox) bringOut(ctx context.Context) error {
+	site, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer site.close()
+	if site.prims.Isolation != isolationOS {
+		return nil
+	}
+	d, err := s.door(walls{})
+	if err != nil {
+		return err
+	}
+	if pending, err := d.pending(); err != nil || !pending {
+		return err
+	}
+	in, err := s.goInside(ctx, site)
+	if err != nil {
+		return err
+	}
+	in.leave(ctx, nil) // and in doing so brings it out
+	return nil
+}
+
+// emptyLayer brings out of a sandbox that is about to go whatever only the git behind its walls knows. repo
+// holds the repository lock, and held nobody else in the sandbox. A sandbox that does not let that happen
+// cannot keep itself from going; a machine that does not, can.
+func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitives, held *os.File) error {
+	if prims.Isolation != isolationOS || !store.IsDir(s.tree) || held == nil {
+		return nil
+	}
+	d, err := s.door(walls{})
+	if err != nil {
+		s.repo.warn("sandbox %s: %v", s.ID, err)
+	}
+	if layer, err := d.layer(); err != nil || layer == "" {
+		return err
+	}
+	tree, err := guard.OpenTree(s.tree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	if err := checkSandbox(tree); err != nil {
+		return err
+	}
+	in, err := s.goInside(ctx, &site{Tree: tree, prims: Primitives{Isolation: prims.Isolation, Outputs: "none"}, occupied: held, repo: repo})
+	if err != nil {
+		return err
+	}
+	err = in.door.rest(ctx, in.room, in.dir)
+	if err != nil {
+		s.repo.warn("sandbox %s: not all that git had inside is kept: %v", s.ID, err)
+	}
+	return in.close()
+}
+
+// takeOut brings out what was done inside. What stays there is not lost, and said.
+func (in *inside) takeOut(ctx context.Context) {
+	before, _ := in.door.layer() // where it cannot be told, it is tried again
+	err := in.door.out(ctx, in.room, in.dir)
+	if in.room.Ended() { // somebody wants the sandbox to go, and sees to this
+		return
+	}
+	if err != nil && !is[*EndedError](err) {
+		in.stuck = before
+		in.s.repo.warn("sandbox %s: its commits stay inside for now: %v", in.s.ID, err)
+	}
+}
+
+// leave brings out what was done inside, and goes. Who is in a hurry finds it there the next time.
+func (in *inside) leave(ctx context.Context, hurry <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patienceInside)
+	defer cancel()
+	gone := make(chan struct{})
+	defer close(gone)
+	go func() {
+		select {
+		case <-hurry:
+			cancel()
+		case <-gone:
+		}
+	}()
+	if in.door != nil {
+		pending, err := in.door.pending()
+		if err != nil {
+			in.s.repo.warn("sandbox %s: %v", in.s.ID, err)
+		}
+		if now, err := in.door.layer(); pending && (err != nil || in.stuck == "" || now != in.stuck) {
+			in.takeOut(ctx)
+		}
+	}
+	if err := in.close(); err != nil {
+		in.s.repo.warn("sandbox %s: %v", in.s.ID, err)
+	}
+}
+
+func (in *inside) close() error {
+	var err error
+	if in.end != nil {
+		in.end()
+	}
+	if in.dir != nil {
+		err = in.dir.Close()
+	}
+	if in.room != nil {
+		err = errors.Join(err, in.room.Close(), in.tidyUp())
+	}
+	return err
+}
+
+// tidyUp removes what the kernel leaves of a layer when nobody uses it any more: directories that only few
+// have permission to remove, and whose content the next one would have to.
+func (in *inside) tidyUp() (err error) {
+	if !in.room.Emptied {
+		return nil
+	}
+	for _, l := range in.walls.plan.Layers {
+		err = errors.Join(err, durable.RemoveTree(filepath.Join(l.Work, "work")))
+	}
+	return err
+}
+
+// patienceAtTheEnd is for a sandbox that goes while everybody else waits.
+const patienceAtTheEnd = 5 * time.Second
+
+// room opens the room of the sandbox, or joins those who are in it.
+func (s *Sandbox) room(ctx context.Context, prims Primitives, occupied *os.File) (*proc.Room, walls, error) {
+	plan := sync.OnceValues(func() (walls, error) {
+		w, err := s.planWalls(prims)
+		if err == nil {
+			err = s.makeLayers(ctx, w.plan)
+		}
+		return w, err
+	})
+	room, err := s.openOrJoin(ctx, occupied, proc.Walls{Network: prims.Outputs != outputsOpen, Draw: func() ([]byte, error) {
+		w, err := plan()
+		if err != nil {
+			return nil, err
+		}
+		if !w.plan.Bare { // nobody is there: who opens a room draws its walls, and who joins does not
+			git.Uncover(filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper"))
+		}
+		return json.Marshal(w.plan)
+	}})
+	if err != nil {
+		return nil, walls{}, err
+	}
+	w, err := plan()
+	if err == nil && !room.Opened {
+		err = s.sameWalls(room, w.plan)
+	}
+	if err != nil {
+		return nil, w, errors.Join(err, room.Close())
+	}
+	return room, w, nil
+}
+
+// openOrJoin opens a room if nobody has one open.
+func (s *Sandbox) openOrJoin(ctx context.Context, occupied *os.File, w proc.Walls) (*proc.Room, error) {
+	dir := s.repo.store.WallsDir(s.repo.ID, s.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	timeout, err := s.repo.lockTimeout()
+	if err != nil {
+		return nil, err
+	}
+	label := s.repo.store.InvocationDir(s.repo.ID, s.ID)
+	for began := time.Now(); ; {
+		held, err := lock.Clear(ctx, dir, 0)
+		if err == nil {
+			room, err := w.Open(ctx, label, held, occupied)
+			return room, errors.Join(err, held.Close())
+		}
+		if !is[*LockTimeoutError](err) {
+			return nil, err
+		}
+		room, err := proc.Join(ctx, label)
+		switch {
+		case err == nil:
+			return room, nil
+		case !errors.Is(err, proc.ErrNoRoom):
+			return nil, err
+		case timeout >= 0 && time.Since(began) > timeout:
+			return nil, &BusyError{ID: s.ID, Waited: timeout, Holders: proc.Holders(dir)}
+		}
+		select { // somebody opens it, or has just left
+		case <-time.After(2 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// sameWalls refuses to join walls that are weaker than those that were planned: the settings have changed
+// since they were built.
+func (s *Sandbox) sameWalls(room *proc.Room, want confine.Plan) error {
+	var have confine.Plan
+	if err := json.Unmarshal(room.Plan, &have); err != nil {
+		return err
+	}
+	if weaker := have.Weaker(want); weaker != "" {
+		return &SetupError{ID: s.ID, Err: fmt.Errorf("other commands run there behind walls that are older than the settings: %s; wait until they have ended", weaker)}
+	}
+	return nil
+}
