@@ -20,6 +20,7 @@ type walledEnvironment struct {
 	policy policy       // as for the plan
 	plan   confine.Plan // required
 
+	caches  string   // required: where caches are that can be nowhere else
 	proxied []string // what tells programs of the proxy
 }
 
@@ -82,9 +83,6 @@ func (e walledEnvironment) path(value string) string {
 	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
-// cacheHome is where caches are that can be nowhere else.
-const cacheHome = "/tmp/.cache"
-
 // standIns lead tools elsewhere that would want to create a cache where nothing can be created.
 func (e walledEnvironment) standIns() []string {
 	var env []string
@@ -102,7 +100,7 @@ func (e walledEnvironment) standIns() []string {
 			}
 		}
 		if !usable {
-			env = append(env, s.variable+"="+filepath.Join(cacheHome, s.name))
+			env = append(env, s.variable+"="+filepath.Join(e.caches, s.name))
 		}
 	}
 	return env

@@ -14,7 +14,7 @@ import (
 
 // walled is an environment behind walls of which all caches can be written.
 func walled(caller ...string) walledEnvironment {
-	e := walledEnvironment{caller: caller, plan: confine.Plan{Network: confine.HostNetwork, Private: []string{"/tmp", "/run"}}}
+	e := walledEnvironment{caller: caller, caches: "/tmp/.cache", plan: confine.Plan{Network: confine.HostNetwork, Private: []string{"/tmp", "/run"}}}
 	for _, t := range toolCaches {
 		e.policy.caches = append(e.policy.caches, cache{variable: t.variable, path: "/tmp/x"})
 	}

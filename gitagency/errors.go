@@ -89,6 +89,14 @@ func (e *InsideError) Error() string {
 	return fmt.Sprintf("commands run in sandbox %s, and cannot be ended from inside of sandbox %s", e.ID, e.Inside)
 }
 
+// BehindWallsError is a call from behind the walls of a sandbox, from where nothing of what is asked for can
+// be seen.
+type BehindWallsError struct{ ID string }
+
+func (e *BehindWallsError) Error() string {
+	return "this is sandbox " + e.ID + ", behind its walls, from where no record can be seen; run it outside"
+}
+
 // NothingRunsError is a sandbox in which no command runs, and of which therefore nothing can be reached.
 type NothingRunsError struct{ ID string }
 

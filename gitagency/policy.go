@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -66,6 +67,9 @@ func (r *Repository) policy() (policy, error) {
 
 // readPolicy takes further homes, of which the secrets are hidden too.
 func readPolicy(config git.Config, env, homes []string) (policy, error) {
+	if err := checkPolicyKeys(config); err != nil {
+		return policy{}, err
+	}
 	home := proc.Variable(env, "HOME")
 	p := policy{
 		home: home, runtimeDir: proc.Variable(env, "XDG_RUNTIME_DIR"),
@@ -122,6 +126,18 @@ func readPolicy(config git.Config, env, homes []string) (policy, error) {
 		p.env = append(p.env, s.Value)
 	}
 	return p, nil
+}
+
+// checkPolicyKeys refuses a key that means nothing: a wall that is misspelt is a wall that is not there.
+func checkPolicyKeys(config git.Config) error {
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		name, ours := strings.CutPrefix(key, "agency."+policyName+".")
+		if ours && !slices.Contains([]string{readKey, writeKey, hideKey, envKey}, "agency."+policyName+"."+name) {
+			settings := config[key]
+			return misconfigured("key "+key, settings[len(settings)-1], "agency.sandbox.read, .write, .hide or .env")
+		}
+	}
+	return nil
 }
 
 // draws fills in what of a request for walls does not depend on the sandbox.
@@ -241,6 +257,8 @@ func grants(config git.Config, key, home string) ([]grant, error) {
 		switch {
 		case err == nil:
 			found = append(found, grant{key, s, named, path, private})
+		case strings.ContainsAny(value, "*?["):
+			return nil, misconfigured(key, s, "the path of one thing, in which * stands for nothing else")
 		case key == writeKey:
 			return nil, misconfigured(key, s, "something that exists")
 		}

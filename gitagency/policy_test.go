@@ -181,7 +181,8 @@ func TestCachesAreWhereVariablesSay(t *testing.T) {
 
 func TestNoProfileAndNoAgentGoesByTheNameOfThePolicy(t *testing.T) {
 	t.Parallel()
-	repo := newLab(t, Options{}, "agency.sandbox.read", "/usr", "agency.sandbox.changeset", "worktree", "agency.fast.changeset", "worktree").repo
+	repo := newLab(t, Options{}, "agency.sandbox.read", "/usr", "agency.fast.changeset", "worktree").repo
+	repo.git.Config["agency.sandbox.changeset"] = []git.Setting{{Value: "worktree"}}
 	repo.git.Config["agency.sandbox.command"] = []git.Setting{{Value: "x", Scope: "global"}}
 	if got := repo.Profiles(); !slices.Equal(got, []string{"fast"}) {
 		t.Errorf("profiles %q", got)

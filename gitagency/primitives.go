@@ -171,5 +171,8 @@ func (p primitive) check(value string) error {
 	for i, c := range p.values {
 		names[i] = c.value
 	}
+	if p.open.value != "" && p.open.unbuilt == "" {
+		names = append(names, p.open.value+"<list>")
+	}
 	return &InvalidError{What: p.name, Value: value, Want: "one of " + strings.Join(names, ", ")}
 }

@@ -59,6 +59,9 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
+	if proc.Variable(opts.Env, isolationVariable) == isolationOS {
+		return nil, &BehindWallsError{ID: proc.Variable(opts.Env, invocationVariable)}
+	}
 	repo, err := git.Open(ctx, opts.Dir, opts.Env)
 	if err != nil {
 		return nil, err

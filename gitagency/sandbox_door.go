@@ -151,7 +151,7 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 			onto = on
 		}
 		if err := d.run(ctx, room, dir, scriptMove, nil, io.Discard, head, d.state.Head, onto, sandboxRef(d.s.ID)); err != nil {
-			return fmt.Errorf("HEAD was moved outside to %s, and inside too; merge that there: %w", head, err)
+			return fmt.Errorf("HEAD was moved outside to %s, and inside too: %w", head, err)
 		}
 	}
 	staged := ""

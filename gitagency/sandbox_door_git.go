@@ -99,7 +99,7 @@ const (
 	// scriptPack says where HEAD is and then packs what is wanted, unless there is nothing.
 	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD leads to no commit" >&2; exit 1; }
 if test "$head" != "$1" && test -n "$3" && ! git merge-base --is-ancestor "$3" "$head"; then
-	echo "the branch was moved outside to $3, and HEAD inside is at $head: merge one into the other" >&2; exit 1
+	echo "the branch was moved outside to $3, and HEAD inside is at $head; bring them together: git agency exec $AGENCY_INVOCATION_ID -- git merge $3" >&2; exit 1
 fi
 printf '%s\n' "$head"
 if test "$head" = "$1" && test -z "$2"; then exit 0; fi
@@ -166,10 +166,13 @@ func (d *door) run(ctx context.Context, room *proc.Room, dir *os.File, script st
 		Argv: append([]string{"sh", "-c", script, "sh"}, args...), Dir: dir, Env: d.s.helperEnvironment(d.walls),
 		Stdin: stdin, Stdout: stdout, Stderr: &stderr, Timeout: d.patience, Grace: time.Second,
 	})
-	if err == nil && ending.Exit != 0 {
+	text := strings.TrimSpace(stderr.text())
+	switch {
+	case err == nil && ending.Exit != 0 && text != "":
+		err = errors.New(text)
+	case err == nil && ending.Exit != 0:
 		err = fmt.Errorf("git inside ended with %d", ending.Exit)
-	}
-	if text := strings.TrimSpace(stderr.text()); err != nil && text != "" {
+	case err != nil && text != "":
 		err = fmt.Errorf("%s: %w", text, err)
 	}
 	return err

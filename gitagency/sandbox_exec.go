@@ -220,9 +220,10 @@ const (
 	invocationVariable = "AGENCY_INVOCATION_ID"
 	sandboxVariable    = "AGENCY_SANDBOX"
 	worktreeVariable   = "AGENCY_WORKTREE"
+	isolationVariable  = "AGENCY_ISOLATION" // behind walls only
 )
 
-var ownVariables = []string{invocationVariable, sandboxVariable, worktreeVariable}
+var ownVariables = []string{invocationVariable, sandboxVariable, worktreeVariable, isolationVariable}
 
 // environment is that of the caller, without what would lead git elsewhere.
 func (s *Sandbox) environment(further []string, worktree, dir string) []string {

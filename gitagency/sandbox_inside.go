@@ -217,6 +217,9 @@ const patienceAtTheEnd = 5 * time.Second
 func (s *Sandbox) room(ctx context.Context, prims Primitives, occupied *os.File) (*proc.Room, walls, error) {
 	plan := sync.OnceValues(func() (walls, error) {
 		w, err := s.planWalls(prims)
+		if err = s.repo.blame(err); err == nil && !w.plan.Bare {
+			err = os.MkdirAll(s.caches(), 0o700)
+		}
 		if err == nil {
 			err = s.makeLayers(ctx, w.plan)
 		}
@@ -290,7 +293,7 @@ func (s *Sandbox) sameWalls(room *proc.Room, want confine.Plan) error {
 		return err
 	}
 	if weaker := have.Weaker(want); weaker != "" {
-		return &SetupError{ID: s.ID, Err: fmt.Errorf("other commands run there behind walls that are older than the settings: %s; wait until they have ended", weaker)}
+		return fmt.Errorf("other commands run there behind walls that are older than the settings: %s; wait until they have ended", weaker)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // The isolations that can be built.
@@ -67,7 +68,13 @@ func (s *Sandbox) planWalls(prims Primitives) (walls, error) {
 		return w, err
 	}
 	w.plan.Volatile = true // what matters is taken out of the layer when a command ends
+	w.plan.Writable = append(w.plan.Writable, s.caches())
 	return w, nil
+}
+
+// caches is where a sandbox has the caches that there are none of outside: they are its own, and stay.
+func (s *Sandbox) caches() string {
+	return filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "caches")
 }
 
 // checkWalls refuses, before anything is created, walls that this machine cannot build: it builds some.
@@ -77,13 +84,13 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 	}
 	if hosts, some := strings.CutPrefix(prims.Outputs, hostsPrefix); some {
 		if _, err := outlet.ParseRules(hosts); err != nil {
-			return &InvalidError{What: "outputs", Value: prims.Outputs, Want: err.Error()}
+			return &InvalidError{What: "outputs", Value: prims.Outputs, Want: "hosts that can be meant: " + err.Error()}
 		}
 	}
 	bare := prims.Isolation == isolationNone
 	unborn := &Sandbox{ID: "unborn", repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")} // no id looks like that
 	_, err := unborn.planWalls(prims)
-	if is[*InvalidError](err) {
+	if err = r.blame(err); is[*InvalidError](err) {
 		return err
 	}
 	if err == nil {
@@ -100,6 +107,25 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 		why += "; " + withoutWalls
 	}
 	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: why}
+}
+
+// blame names the setting that is at fault, and where it stands, when the walls are refused for one.
+func (r *Repository) blame(err error) error {
+	var refused *confine.RefusedError
+	if !errors.As(err, &refused) || refused.Key == "" {
+		return err
+	}
+	for _, setting := range listed(r.git.Config, refused.Key) {
+		named := expandHome(strings.TrimPrefix(setting.Value, privatePrefix), proc.Variable(r.opts.Env, "HOME"))
+		if path := strings.TrimPrefix(refused.Path, privatePrefix); named == path || resolved(named) == path {
+			want := "something else: " + refused.Why
+			if refused.Remedy != "" {
+				want += "; " + refused.Remedy
+			}
+			return misconfigured(refused.Key, setting, want)
+		}
+	}
+	return err
 }
 
 // withoutWalls is what always remains, unless the network is to have walls.
@@ -122,14 +148,14 @@ func (r *Repository) whyNot(ctx context.Context, err error) string {
 
 // walledEnvironment is what of the caller's environment passes the walls.
 func (s *Sandbox) walledEnvironment(w walls, further []string, worktree, dir string) []string {
-	e := walledEnvironment{caller: s.repo.opts.Env, further: further, policy: w.policy, plan: w.plan}
+	e := walledEnvironment{caller: s.repo.opts.Env, further: further, policy: w.policy, plan: w.plan, caches: s.caches()}
 	if w.plan.Network == confine.ProxiedOnly {
 		e.proxied = outlet.Variables(proxyAddress, w.rules)
 	}
 	if w.plan.Bare {
 		return s.environment(append(e.proxied, further...), worktree, dir)
 	}
-	return lastOnly(slices.Concat([]string{"PWD=" + dir}, patientGit, e.list(), s.ownVariables(worktree)))
+	return lastOnly(slices.Concat([]string{"PWD=" + dir}, patientGit, e.list(), s.ownVariables(worktree), []string{isolationVariable + "=" + isolationOS}))
 }
 
 // patientGit lets git wait for the lock of a ref: one that is taken outside, when what another command did is
@@ -139,10 +165,10 @@ var patientGit = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.filesRefL
 // helperEnvironment is for what we run inside ourselves.
 func (s *Sandbox) helperEnvironment(w walls) []string {
 	var env []string
-	for _, kv := range (walledEnvironment{caller: s.repo.opts.Env, policy: policy{caches: w.policy.caches}, plan: w.plan}).list() {
+	for _, kv := range (walledEnvironment{caller: s.repo.opts.Env, policy: policy{caches: w.policy.caches}, plan: w.plan, caches: s.caches()}).list() {
 		if name, _, _ := strings.Cut(kv, "="); slices.Contains([]string{"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "GIT_CONFIG_") {
 			env = append(env, kv)
 		}
 	}
-	return append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
+	return append(env, invocationVariable+"="+s.ID, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
 }

@@ -468,9 +468,9 @@ func TestADiscardThatIsRefusedEndsNoCommand(t *testing.T) {
 		if len(marked(l.t, mark)) < 3 {
 			l.t.Error("the command was ended")
 		}
-		// Nor does one that a command in the sandbox asks for; behind walls it does not even find the record.
+		// Nor does one that a command in the sandbox asks for; behind walls it can see no record.
 		o := l.try(nil, "git-agency", "exec", l.id, "--", "git-agency", "discard", l.id)
-		if want := map[string]int{"none": 1, "os": 3}[l.isolation]; o.code != want || l.isolation == "none" && !strings.Contains(o.stderr, "cannot discard it") {
+		if want := map[string]string{"none": "cannot discard it", "os": "behind its walls"}[l.isolation]; o.code != 1 || !strings.Contains(o.stderr, want) {
 			l.t.Errorf("got %+v", o)
 		}
 		if len(marked(l.t, mark)) < 3 {
