@@ -199,11 +199,20 @@ func (in *inside) close() error {
 }
 
 // tidyUp removes what the kernel leaves of a layer when nobody uses it any more: directories that only few
-// have permission to remove, and whose content the next one would have to.
+// have permission to remove, and whose content the next one would have to. Who has opened the room again since
+// works in these very directories.
 func (in *inside) tidyUp() (err error) {
 	if !in.room.Emptied {
 		return nil
 	}
+	held, err := lock.Clear(context.Background(), in.s.repo.store.WallsDir(in.s.repo.ID, in.s.ID), 0)
+	if is[*LockTimeoutError](err) {
+		return nil // and sees to it when they leave
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
 	for _, l := range in.walls.plan.Layers {
 		err = errors.Join(err, durable.RemoveTree(filepath.Join(l.Work, "work")))
 	}
