@@ -77,8 +77,10 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		if site.repo != nil {
 			return in, nil
 		}
-		if err := in.door.in(ctx, in.room, in.dir); err != nil {
-			s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", s.ID, err)
+		if in.stuck == "" { // else what is staged there would be lost
+			if err := in.door.in(ctx, in.room, in.dir); err != nil {
+				s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", s.ID, err)
+			}
 		}
 	}
 	in.end, err = s.outputs(ctx, in.room, in.walls)
