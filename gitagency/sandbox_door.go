@@ -136,7 +136,13 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 		return err
 	}
 	defer release()
+	if err := d.load(); err != nil { // somebody else may have been here while we waited
+		return err
+	}
 	real, on := d.real(), d.checkedOut()
+	if real == d.state.Real {
+		return nil
+	}
 	found, err := d.s.repo.git.Lookup(ctx, sandboxRef(d.s.ID), cmp.Or(on, "HEAD")+"^{commit}")
 	if err != nil {
 		return err
@@ -145,7 +151,9 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 	if head == "" {
 		return errors.New("HEAD outside leads to no commit")
 	}
-	if switched := on != d.state.On; switched || head != d.state.Head {
+	switched := on != d.state.On
+	moved := switched || head != d.state.Head
+	if moved {
 		onto := ""
 		if switched {
 			onto = on
@@ -161,11 +169,14 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 	case err != nil:
 		return err
 	default:
-		if err := d.run(ctx, room, dir, scriptIndex, bytes.NewReader(index), io.Discard); err != nil {
-			return fmt.Errorf("index: %w", err)
-		}
 		if x, err := git.ReadIndex(index, git.FormatOf(head)); err == nil {
 			staged = x.Fingerprint()
+		}
+		if !moved && staged != "" && staged == d.state.Index {
+			break // a git outside has only looked at the files; what is closed there is open inside
+		}
+		if err := d.run(ctx, room, dir, scriptIndex, bytes.NewReader(index), io.Discard); err != nil {
+			return fmt.Errorf("index: %w", err)
 		}
 	}
 	layer, err := d.layer()

@@ -77,8 +77,10 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		if site.repo != nil {
 			return in, nil
 		}
-		if err := in.door.in(ctx, in.room, in.dir); err != nil {
-			s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", s.ID, err)
+		if in.stuck == "" { // else what is staged there would be lost
+			if err := in.door.in(ctx, in.room, in.dir); err != nil {
+				s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", s.ID, err)
+			}
 		}
 	}
 	in.end, err = s.outputs(ctx, in.room, in.walls)
@@ -199,11 +201,20 @@ func (in *inside) close() error {
 }
 
 // tidyUp removes what the kernel leaves of a layer when nobody uses it any more: directories that only few
-// have permission to remove, and whose content the next one would have to.
+// have permission to remove, and whose content the next one would have to. Who has opened the room again since
+// works in these very directories.
 func (in *inside) tidyUp() (err error) {
 	if !in.room.Emptied {
 		return nil
 	}
+	held, err := lock.Clear(context.Background(), in.s.repo.store.WallsDir(in.s.repo.ID, in.s.ID), 0)
+	if is[*LockTimeoutError](err) {
+		return nil // and sees to it when they leave
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
 	for _, l := range in.walls.plan.Layers {
 		err = errors.Join(err, durable.RemoveTree(filepath.Join(l.Work, "work")))
 	}

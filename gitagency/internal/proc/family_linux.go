@@ -69,17 +69,17 @@ func (f *family) alone(do func(others []int)) {
 func (f *family) reap(some <-chan os.Signal, tell func(func())) {
 	const many = 1000 // some leave more behind than anybody could count
 	for range some {
-		f.mu.Lock()
-		var err error
-		for range many {
-			var pid int
-			if pid, err = f.collect(); err != nil || pid == 0 {
-				break
+		for more := true; more; { // one signal may stand for all of them
+			f.mu.Lock()
+			pid, err := 1, error(nil)
+			for n := 0; n < many && err == nil && pid != 0; n++ {
+				pid, err = f.collect()
 			}
+			more = err == nil && pid != 0
+			f.settle(err != nil)
+			f.mu.Unlock()
+			tell(func() {}) // whoever waits for the last to go, looks again
 		}
-		f.settle(err != nil)
-		f.mu.Unlock()
-		tell(func() {}) // whoever waits for the last to go, looks again
 	}
 }
 

@@ -188,7 +188,12 @@ func (k *keeper) run(fds []int) {
 func (k *keeper) sit(fds []int, asked <-chan os.Signal) {
 	s := supervisor{
 		control: os.NewFile(uintptr(fds[0]), "control"), dir: os.NewFile(uintptr(fds[1]), "dir"), streams: [3]int(fds[2:5]),
-		shut: func() error { return k.builder.Shut(k.plan) }, at: func(n int) int { return fds[n] },
+		shut: func() error { return k.builder.Shut(k.plan) },
+	}
+	s.at = func(n int) int { // from then on it is the caller's to close, and its number somebody else's
+		fd := fds[n]
+		fds[n] = -1
+		return fd
 	}
 	defer closeAll(fds[5:])
 	defer s.dir.Close()

@@ -58,7 +58,7 @@ type supervisor struct {
 	control *os.File
 	dir     *os.File      // where the program begins
 	streams [3]int        // what it gets as 0, 1 and 2; as numbers, for an os.File may change how others wait for them
-	at      func(int) int // which descriptor is the n-th that was handed over
+	at      func(int) int // which descriptor is the n-th that was handed over; whoever asks has to close it
 	order   order
 	shut    func() error // walls around the program; nil is none
 	thread  chan func()  // does what only the thread that started the program can, if there are walls
@@ -194,6 +194,9 @@ func (s *supervisor) start(by func(start func() (int, error)) (int, error)) *ans
 		}
 		fork := func() (int, error) { return syscall.ForkExec(path, argv, attr) }
 		if limits := s.limits(); limits.asked() {
+			if limits.Cgroup != nil {
+				defer limits.Cgroup.Close()
+			}
 			fork = func() (int, error) { return startLimited(path, argv, attr, limits) }
 		}
 		s.program, err = by(func() (pid int, err error) {
