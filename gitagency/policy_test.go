@@ -182,7 +182,6 @@ func TestCachesAreWhereVariablesSay(t *testing.T) {
 func TestNoProfileAndNoAgentGoesByTheNameOfThePolicy(t *testing.T) {
 	t.Parallel()
 	repo := newLab(t, Options{}, "agency.sandbox.read", "/usr", "agency.fast.changeset", "worktree").repo
-	repo.git.Config["agency.sandbox.changeset"] = []git.Setting{{Value: "worktree"}}
 	repo.git.Config["agency.sandbox.command"] = []git.Setting{{Value: "x", Scope: "global"}}
 	if got := repo.Profiles(); !slices.Equal(got, []string{"fast"}) {
 		t.Errorf("profiles %q", got)
@@ -193,6 +192,10 @@ func TestNoProfileAndNoAgentGoesByTheNameOfThePolicy(t *testing.T) {
 	if got := repo.runnerCommands(); len(got) != 0 {
 		t.Errorf("agents %q", got)
 	}
+	if _, err := repo.policy(); !is[*InvalidError](err) { // which is how a misspelt wall is found
+		t.Error(err)
+	}
+	delete(repo.git.Config, "agency.sandbox.command")
 	if p, err := repo.policy(); err != nil || !slices.Equal(p.Read, []string{"/usr"}) {
 		t.Errorf("%q %v", p.Read, err)
 	}
@@ -201,7 +204,7 @@ func TestNoProfileAndNoAgentGoesByTheNameOfThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range settings {
-		if s.Key == "agency.sandbox.changeset" && s.Problem != "there is no such key" || s.Key == readKey && s.Value != "/usr" {
+		if s.Key == readKey && s.Value != "/usr" {
 			t.Errorf("%+v", s)
 		}
 	}

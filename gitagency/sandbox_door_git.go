@@ -34,14 +34,16 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 			return err
 		}
 		wants := strings.Join(append(append(slices.Clone(also), "--not"), not...), "\n") + "\n"
-		// Where HEAD is, git knows at once; the pack may take as long as there is something to pack.
+		// Where HEAD is, git knows at once; the pack may take as long as it goes on.
 		asked, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		late := time.AfterFunc(patienceForHead, func() { cancel(errors.New("git inside does not say where HEAD is")) })
+		late := time.AfterFunc(patienceForHead, func() { cancel(errors.New("git inside does not answer")) })
 		defer late.Stop()
-		named := &firstWrite{to: spool, heard: func() { late.Stop() }}
-		if err := d.run(asked, room, dir, script, strings.NewReader(wants), named, args...); err != nil {
-			return err
+		steady := *d
+		steady.patience = 0
+		out := &steadyWriter{to: spool, heard: func() { late.Reset(patienceWithPacks) }}
+		if err := steady.run(asked, room, dir, script, strings.NewReader(wants), out, args...); err != nil {
+			return errors.Join(err, context.Cause(asked))
 		}
 		_, err := spool.Seek(0, io.SeekStart)
 		return err
@@ -60,17 +62,14 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 	return name, &pack{from, spool}, nil
 }
 
-// firstWrite passes on what is written, and tells of the first of it.
-type firstWrite struct {
+// steadyWriter passes on what is written, and tells of it.
+type steadyWriter struct {
 	to    io.Writer
-	heard func() // once, or nil when it was
+	heard func()
 }
 
-func (w *firstWrite) Write(p []byte) (int, error) {
-	if w.heard != nil {
-		w.heard()
-		w.heard = nil
-	}
+func (w *steadyWriter) Write(p []byte) (int, error) {
+	w.heard()
 	return w.to.Write(p)
 }
 
@@ -93,8 +92,9 @@ func (d *door) take(ctx context.Context, in git.Incoming) error {
 
 // What git does behind the walls for us. Whatever is configured there, it can harm nobody but itself.
 const (
-	// packObjects packs what is named to it.
-	packObjects = `git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset -q`
+	// packObjects packs what is named to it, without looking for what is alike: that would take long and say
+	// nothing meanwhile.
+	packObjects = `git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset --window=0 -q`
 
 	// scriptPack says where HEAD is and then packs what is wanted, unless there is nothing.
 	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD leads to no commit" >&2; exit 1; }
@@ -155,6 +155,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // patienceForHead is how long git may take to say where HEAD is.
 const patienceForHead = 5 * time.Second
+
+// patienceWithPacks is how long git may say nothing while it packs.
+const patienceWithPacks = 30 * time.Second
 
 // patienceInside is how long git may take behind the walls, where anything may be configured.
 const patienceInside = time.Minute

@@ -57,7 +57,7 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		return nil, err
 	}
 	if in.walls.plan.Bare {
-		in.end, err = s.outputs(ctx, in.room, in.walls)
+		in.end, err = s.outputs(ctx, in.room, &in.walls)
 		return in, err
 	}
 	if in.door, err = s.door(in.walls); err != nil {
@@ -83,7 +83,7 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 			}
 		}
 	}
-	in.end, err = s.outputs(ctx, in.room, in.walls)
+	in.end, err = s.outputs(ctx, in.room, &in.walls)
 	return in, err
 }
 
@@ -107,7 +107,7 @@ func (s *Sandbox) bringOut(ctx context.Context) error {
 	}
 	in, err := s.goInside(ctx, site)
 	if err != nil {
-		return err
+		return notExec(err)
 	}
 	in.leave(ctx, nil) // and in doing so brings it out
 	return nil
@@ -137,7 +137,7 @@ func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitiv
 	}
 	in, err := s.goInside(ctx, &site{Tree: tree, prims: Primitives{Isolation: prims.Isolation, Outputs: "none"}, occupied: held, repo: repo})
 	if err != nil {
-		return err
+		return notExec(err)
 	}
 	err = in.door.rest(ctx, in.room, in.dir)
 	if err != nil {
@@ -146,11 +146,30 @@ func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitiv
 	return in.close()
 }
 
+// notExec says of walls that could not be built what does not sound as if a command had been asked for.
+func notExec(err error) error {
+	var setup *SetupError
+	if errors.As(err, &setup) {
+		return fmt.Errorf("bring out what was done behind the walls: %w", setup.Err)
+	}
+	return err
+}
+
 // takeOut brings out what was done inside. What stays there is not lost, and said.
 func (in *inside) takeOut(ctx context.Context) {
 	before, _ := in.door.layer() // where it cannot be told, it is tried again
+	// Who ends the sandbox has the repository to itself meanwhile, and waits for us.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			if in.room.EndedWithin(50 * time.Millisecond) {
+				cancel()
+			}
+		}
+	}()
 	err := in.door.out(ctx, in.room, in.dir)
-	if in.room.Ended() { // somebody wants the sandbox to go, and sees to this
+	if in.room.EndedWithin(0) { // somebody wants the sandbox to go, and sees to this
 		return
 	}
 	if err != nil && !is[*EndedError](err) {
@@ -161,7 +180,7 @@ func (in *inside) takeOut(ctx context.Context) {
 
 // leave brings out what was done inside, and goes. Who is in a hurry finds it there the next time.
 func (in *inside) leave(ctx context.Context, hurry <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patienceInside)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	gone := make(chan struct{})
 	defer close(gone)

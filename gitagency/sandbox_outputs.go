@@ -10,18 +10,27 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// proxyAddress is where a sandbox with some hosts finds the way out.
-const proxyAddress = "127.0.0.1:3128"
+// Where a sandbox with some hosts finds the way out: the first command where people expect it, each that comes
+// meanwhile anywhere. A way out ends with its command, and with it what goes through it.
+const (
+	proxyAddress    = "127.0.0.1:3128"
+	anyProxyAddress = "127.0.0.1:0"
+)
 
 // outputs serves the way out for as long as we are in the room.
-func (s *Sandbox) outputs(ctx context.Context, room *proc.Room, w walls) (end func(), err error) {
+func (s *Sandbox) outputs(ctx context.Context, room *proc.Room, w *walls) (end func(), err error) {
 	if w.plan.Network != confine.ProxiedOnly {
 		return func() {}, nil
 	}
-	l, err := room.Listen(ctx, proxyAddress)
+	address := anyProxyAddress
+	if room.Opened {
+		address = proxyAddress
+	}
+	l, err := room.Listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
+	w.proxy = l.Addr().String()
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	proxy := &outlet.Proxy{Rules: w.rules, Denied: func(d outlet.Denial) { s.recordDenial(d) }}

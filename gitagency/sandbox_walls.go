@@ -30,6 +30,7 @@ type walls struct {
 	plan   confine.Plan
 	policy policy
 	rules  outlet.Rules // with confine.ProxiedOnly
+	proxy  string       // with that too: where it listens
 }
 
 // behindWalls reports whether anything stands around the commands of a sandbox.
@@ -150,7 +151,7 @@ func (r *Repository) whyNot(ctx context.Context, err error) string {
 func (s *Sandbox) walledEnvironment(w walls, further []string, worktree, dir string) []string {
 	e := walledEnvironment{caller: s.repo.opts.Env, further: further, policy: w.policy, plan: w.plan, caches: s.caches()}
 	if w.plan.Network == confine.ProxiedOnly {
-		e.proxied = outlet.Variables(proxyAddress, w.rules)
+		e.proxied = outlet.Variables(w.proxy, w.rules)
 	}
 	if w.plan.Bare {
 		return s.environment(append(e.proxied, further...), worktree, dir)

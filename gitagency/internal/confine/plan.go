@@ -93,7 +93,7 @@ func (p Plan) Weaker(than Plan) string {
 	case p.LandlockABI < than.LandlockABI:
 		return "landlock"
 	}
-	for _, path := range than.Hidden {
+	for _, path := range slices.Concat(than.Hidden, than.Private) {
 		if p.Sees(path) {
 			return path + " is not hidden"
 		}

@@ -24,9 +24,8 @@ type keeper struct {
 	family family
 	events chan func() // everything below is changed by one goroutine alone
 	leases map[*net.UnixConn]bool
-	seat   *sitting            // the program that runs as a child of ours; nil is none
-	ending bool                // somebody wants the room to be empty
-	nets   map[string]*os.File // what listens, by its address
+	seat   *sitting // the program that runs as a child of ours; nil is none
+	ending bool     // somebody wants the room to be empty
 }
 
 // sitting is a program that runs in the seat.
@@ -45,7 +44,7 @@ func keep(b Builder) {
 	if _, err := receive(lease, &first); err != nil {
 		return
 	}
-	k := &keeper{builder: b, plan: first.Walls, events: make(chan func(), 16), leases: map[*net.UnixConn]bool{}, nets: map[string]*os.File{}}
+	k := &keeper{builder: b, plan: first.Walls, events: make(chan func(), 16), leases: map[*net.UnixConn]bool{}}
 	k.family.beside = map[int]bool{}
 	door, err := k.raise()
 	if err != nil {
@@ -149,7 +148,7 @@ func (k *keeper) serve(lease *net.UnixConn) {
 			case ask.Run && len(fds) >= 5 && !k.ending:
 				k.run(fds)
 			case ask.Listen != "" && len(fds) == 1:
-				k.listen(ask.Listen, fds[0])
+				listen(ask.Listen, fds[0])
 			case ask.Dial != "" && len(fds) == 1:
 				go dial(ask.Dial, fds[0])
 			case ask.Count:
@@ -265,26 +264,26 @@ func inside(b Builder) supervisor {
 	return s
 }
 
-// listen listens for somebody, and remembers it for the next who asks.
-func (k *keeper) listen(address string, fd int) {
+// listen listens for somebody.
+func listen(address string, fd int) {
 	to, err := asConn(os.NewFile(uintptr(fd), "conversation"))
 	if err != nil {
 		return
 	}
 	defer to.Close()
-	if k.nets[address] == nil {
-		l, err := net.Listen("tcp", address)
-		if err == nil {
-			k.nets[address], err = l.(*net.TCPListener).File()
-			err = errors.Join(err, l.Close())
-		}
-		if err != nil {
-			delete(k.nets, address)
-			_ = send(to, reply{Refused: err.Error()})
-			return
-		}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		_ = send(to, reply{Refused: err.Error()})
+		return
 	}
-	_ = send(to, reply{}, k.nets[address])
+	defer l.Close()
+	f, err := l.(*net.TCPListener).File()
+	if err != nil {
+		_ = send(to, reply{Refused: err.Error()})
+		return
+	}
+	defer f.Close()
+	_ = send(to, reply{}, f)
 }
 
 // dial connects somebody with what listens here.

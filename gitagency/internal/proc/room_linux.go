@@ -234,8 +234,7 @@ func (r *Room) Run(ctx context.Context, t Task) (Ending, error) {
 
 func (r *Room) handOver(files []*os.File) error { return send(r.conn, request{Run: true}, files...) }
 
-// Listen listens on the network of the room. Everybody who has the room open and asks for the same address
-// gets the same.
+// Listen listens on the network of the room, for us alone.
 func (r *Room) Listen(ctx context.Context, address string) (net.Listener, error) {
 	f, err := r.connect(ctx, request{Listen: address})
 	if err != nil {
@@ -326,8 +325,8 @@ func (r *Room) Close() error {
 	return errors.Join(closeErr, unix.Close(r.keeper))
 }
 
-// Ended reports whether everything in the room is gone, because somebody wanted it to.
-func (r *Room) Ended() bool { return r.ended(0) }
+// EndedWithin reports whether everything in the room is gone, because somebody wanted it to, or will be in time.
+func (r *Room) EndedWithin(t time.Duration) bool { return r.ended(t) }
 
 // ended reports whether the keeper is gone, and with it everything in the room, or will be in time.
 func (r *Room) ended(within time.Duration) bool {

@@ -29,7 +29,7 @@ func (r *Room) Run(context.Context, Task) (Ending, error)            { return En
 func (r *Room) Listen(context.Context, string) (net.Listener, error) { return nil, errNoRooms }
 func (r *Room) Dial(context.Context, string) (net.Conn, error)       { return nil, errNoRooms }
 func (r *Room) Alone() bool                                          { return true }
-func (r *Room) Ended() bool                                          { return true }
+func (r *Room) EndedWithin(time.Duration) bool                       { return true }
 func (r *Room) Wait(context.Context) error                           { return nil }
 func (r *Room) Close() error                                         { return nil }
 
