@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -116,7 +117,13 @@ func (s *Sandbox) open(ctx context.Context) (_ *site, err error) {
 	if err := checkSandbox(tree); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
-	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, limits: limitsMade(inv.Limits), prims: inv.Primitives, occupied: occupied}, nil
+	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, limits: limitsMade(inv.Limits), prims: sinceWalls(inv.Primitives), occupied: occupied}, nil
+}
+
+// sinceWalls reads what a record from before there were walls leaves unsaid.
+func sinceWalls(p Primitives) Primitives {
+	p.Isolation, p.Outputs = cmp.Or(p.Isolation, isolationNone), cmp.Or(p.Outputs, outputsOpen)
+	return p
 }
 
 // enter goes in by the door, which is shut while somebody ends the sandbox.

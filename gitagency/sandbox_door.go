@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -211,23 +213,35 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) error {
 	}
 	tip := found[0].OID
 	if tip == "" {
-		return fmt.Errorf("there is no branch %s", short(sandboxRef(d.s.ID)))
+		return &insideError{fmt.Errorf("there is no branch %s", short(sandboxRef(d.s.ID)))} // a person took it away; rest does without
 	}
+	touched := d.real() != d.state.Real // by a person; what follows is ours
 	staged, at, also := d.staged(ctx, room, dir, git.FormatOf(tip))
 	state := doorState{On: d.checkedOut(), Index: d.state.Index, Layer: layer}
 	if state.Head, state.Tip, err = d.takeIn(ctx, room, dir, tip, also); err != nil {
 		return err
 	}
+	wrote := false
 	if staged != nil && state.On == sandboxRef(d.s.ID) {
-		state.Index = staged.Fingerprint()
-		if err := d.setAside(ctx, state, tip); err != nil {
-			return err
-		}
-		if err := repo.WriteIndex(d.s.ID, *staged, at); err != nil {
-			return err
+		print := staged.Fingerprint()
+		// A person who has committed outside while nobody did inside has an index that goes with that commit.
+		overtaken := tip != d.state.Tip && d.state.Tip != "" && state.Head == d.state.Head
+		if wrote = !overtaken && (print != d.state.Index || d.state.Index == ""); wrote {
+			state.Index = print
+			if touched {
+				if err := d.setAside(ctx, state, tip); err != nil {
+					return err
+				}
+			}
+			if err := repo.WriteIndex(d.s.ID, *staged, at); err != nil {
+				return err
+			}
 		}
 	}
 	state.Real = d.real()
+	if touched && !wrote { // what they did goes in before the next command
+		state.Real = d.state.Real
+	}
 	if err := d.save(state); err != nil || state.Tip == tip || room.Alone() {
 		return err
 	}
@@ -248,7 +262,7 @@ func (d *door) readable() error {
 		own + "/HEAD", own + "/commondir", own + "/gitdir", own + "/config.worktree",
 	} {
 		if _, err := git.LayerFile(d.upper, name, most); err != nil {
-			return fmt.Errorf("git inside cannot be asked: %w", err)
+			return &insideError{fmt.Errorf("git inside cannot be asked: %w", err)}
 		}
 	}
 	return nil
@@ -257,8 +271,8 @@ func (d *door) readable() error {
 // setAside keeps what a person has staged outside since something last went through, when other things are
 // staged inside.
 func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
-	if d.state.Index == "" || now.Index == d.state.Index || d.real() == d.state.Real {
-		return nil
+	if d.state.Index == "" {
+		return nil // nothing was ever staged outside that we know of
 	}
 	data, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"))
 	if err != nil {
@@ -275,6 +289,12 @@ func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 		return err
 	}
 	aside := filepath.Join(filepath.Dir(d.statePath()), "index-outside")
+	for n := 2; ; n++ { // one that was kept before stays
+		if _, err := os.Lstat(aside); err != nil {
+			break
+		}
+		aside = filepath.Join(filepath.Dir(d.statePath()), fmt.Sprintf("index-outside-%d", n))
+	}
 	if err := durable.WriteFile(aside, data, 0o600); err != nil {
 		return err
 	}
@@ -351,7 +371,7 @@ func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip st
 	}
 	// A person may have moved the branch meanwhile: then only what comes after that may be put in its place.
 	some, after := "", ""
-	if d.state.Tip != "" && d.state.Tip != tip {
+	if d.state.Tip != "" && d.state.Tip != tip || d.state.Head != "" && d.state.Head != tip {
 		after = tip
 	}
 	if len(also) > 0 {
@@ -379,12 +399,21 @@ func (d *door) rest(ctx context.Context, room *proc.Room, dir *os.File) error {
 	if err := d.readable(); err != nil {
 		return err
 	}
-	found, err := d.s.repo.git.Lookup(ctx, sandboxRef(d.s.ID))
-	if err != nil || found[0].OID == "" {
+	repo := d.s.repo.git
+	found, err := repo.Lookup(ctx, sandboxRef(d.s.ID), d.s.repo.store.Invocation(d.s.repo.ID, d.s.ID, nil).Record.BaseCommit+"^{commit}")
+	if err != nil {
 		return err
 	}
-	tip := found[0].OID
-	all, pack, err := d.packed(ctx, room, dir, scriptRest, nil, []string{tip}, tip)
+	tip := cmp.Or(found[0].OID, found[1].OID) // a person may have renamed the branch
+	if tip == "" {
+		return fmt.Errorf("there is neither branch %s nor the commit that it started from", short(sandboxRef(d.s.ID)))
+	}
+	refs, err := repo.Refs(ctx)
+	if err != nil {
+		return err
+	}
+	not := slices.Compact(slices.Sorted(maps.Values(refs))) // what is kept already
+	all, pack, err := d.packed(ctx, room, dir, scriptRest, nil, append(not, tip), tip)
 	if err != nil {
 		return err
 	}

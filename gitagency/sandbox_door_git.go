@@ -33,16 +33,19 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 		if err := os.Remove(spool.Name()); err != nil { // nobody else needs its name
 			return err
 		}
-		wants := strings.Join(append(append(slices.Clone(also), "--not"), not...), "\n") + "\n"
+		wants := slices.Clone(also)
+		for _, oid := range not {
+			wants = append(wants, "^"+oid)
+		}
 		// Where HEAD is, git knows at once; the pack may take as long as it goes on.
 		asked, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		late := time.AfterFunc(patienceForHead, func() { cancel(errors.New("git inside does not answer")) })
+		late := time.AfterFunc(patienceForHead, func() { cancel(&insideError{errors.New("git inside does not answer")}) })
 		defer late.Stop()
 		steady := *d
 		steady.patience = 0
 		out := &steadyWriter{to: spool, heard: func() { late.Reset(patienceWithPacks) }}
-		if err := steady.run(asked, room, dir, script, strings.NewReader(wants), out, args...); err != nil {
+		if err := steady.run(asked, room, dir, script, strings.NewReader(strings.Join(wants, "\n")+"\n"), out, args...); err != nil {
 			return errors.Join(err, context.Cause(asked))
 		}
 		_, err := spool.Seek(0, io.SeekStart)
@@ -52,7 +55,7 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 	if err == nil {
 		var line []byte
 		if line, err = from.ReadSlice('\n'); err != nil {
-			err = fmt.Errorf("git inside named no commit: %w", err)
+			err = &insideError{fmt.Errorf("git inside named no commit: %w", err)}
 		}
 		name = strings.TrimSuffix(string(line), "\n")
 	}
@@ -60,6 +63,30 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 		return "", nil, errors.Join(err, spool.Close())
 	}
 	return name, &pack{from, spool}, nil
+}
+
+// insideError is what whoever works behind the walls has to answer for.
+type insideError struct{ err error }
+
+func (e *insideError) Error() string { return e.err.Error() }
+func (e *insideError) Unwrap() error { return e.err }
+
+// theirFault reports whether something cannot come out because of what it is, and not because of this
+// machine: git has refused it although there is room for it.
+func (d *door) theirFault(err error) bool {
+	if is[*insideError](err) {
+		return true
+	}
+	if !is[*git.Error](err) && !is[*git.IncompleteError](err) {
+		return false
+	}
+	const room = 8 << 20
+	f, err := os.CreateTemp(filepath.Join(d.s.repo.CommonDir, "objects", "pack"), "tmp_room_*")
+	if err != nil {
+		return false
+	}
+	_, err = f.Write(make([]byte, room))
+	return errors.Join(err, f.Close(), os.Remove(f.Name())) == nil
 }
 
 // steadyWriter passes on what is written, and tells of it.
@@ -105,12 +132,21 @@ printf '%s\n' "$head"
 if test "$head" = "$1" && test -z "$2"; then exit 0; fi
 { printf '%s\n' "$head"; cat; } | ` + packObjects
 
-	// scriptRest makes a commit of all that refs and logs lead to and the branch outside does not, and packs it.
-	scriptRest = `tips=$(git rev-list --all --reflog HEAD --children --ignore-missing --not "$1" | awk 'NF == 1 { print "-p", $1 }' | head -n 1000)
-if test -z "$tips"; then printf '%s\n' "$1"; exit 0; fi
-all=$(git -c user.name=agency -c user.email=agency@localhost -c commit.gpgSign=false commit-tree -m "what else was in the sandbox" -p "$1" $tips "$1^{tree}") || exit 1
+	// scriptRest makes a commit of all that refs and logs lead to and nothing outside does, and packs it. What
+	// leads to nothing is passed over.
+	scriptRest = `not=$(sed 's/^.//' | git cat-file --batch-check='%(objecttype) %(objectname)' | awk '$1 == "commit" || $1 == "tag" { print "^" $2 }') || exit 1
+tips=$({ git for-each-ref --format='%(objectname)'; git rev-list --no-walk --reflog --ignore-missing; git rev-parse --verify --quiet HEAD; } 2>/dev/null |
+	sort -u | git cat-file --batch-check='%(objecttype) %(objectname)' | awk '$1 == "commit" || $1 == "tag" { print $2 }') || exit 1
+left=$(printf '%s\n' $tips $not | git rev-list --stdin --children) || exit 1
+left=$(printf '%s\n' "$left" | awk 'NF == 1 { print "-p", $1 }')
+if test -z "$left"; then printf '%s\n' "$1"; exit 0; fi
+all=$1
+while test -n "$left"; do
+	some=$(printf '%s\n' "$left" | head -n 500) left=$(printf '%s\n' "$left" | tail -n +501)
+	all=$(git -c user.name=agency -c user.email=agency@localhost -c commit.gpgSign=false commit-tree -m "what else was in the sandbox" -p "$all" $some "$1^{tree}") || exit 1
+done
 printf '%s\n' "$all"
-{ printf '%s\n' "$all"; cat; } | ` + packObjects
+printf '%s\n' "$all" $not | ` + packObjects
 
 	// scriptMove moves HEAD, and the branch that it stands for; or lets it stand for another.
 	scriptMove = `git() { command git -c core.hooksPath=/dev/null "$@"; }
@@ -172,9 +208,11 @@ func (d *door) run(ctx context.Context, room *proc.Room, dir *os.File, script st
 	text := strings.TrimSpace(stderr.text())
 	switch {
 	case err == nil && ending.Exit != 0 && text != "":
-		err = errors.New(text)
+		err = &insideError{errors.New(text)}
 	case err == nil && ending.Exit != 0:
-		err = fmt.Errorf("git inside ended with %d", ending.Exit)
+		err = &insideError{fmt.Errorf("git inside ended with %d", ending.Exit)}
+	case errors.Is(err, proc.ErrTimeout) && !is[*proc.OutputError](err):
+		err = &insideError{fmt.Errorf("git inside: %w", err)}
 	case err != nil && text != "":
 		err = fmt.Errorf("%s: %w", text, err)
 	}

@@ -71,11 +71,11 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		if err != nil {
 			return nil, err
 		}
+		if site.repo != nil {
+			return in, nil // and brings everything out itself
+		}
 		if pending { // what was done before somebody was killed
 			in.takeOut(ctx)
-		}
-		if site.repo != nil {
-			return in, nil
 		}
 		if in.stuck == "" { // else what is staged there would be lost
 			if err := in.door.in(ctx, in.room, in.dir); err != nil {
@@ -139,9 +139,15 @@ func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitiv
 	if err != nil {
 		return notExec(err)
 	}
-	err = in.door.rest(ctx, in.room, in.dir)
-	if err != nil {
-		s.repo.warn("sandbox %s: not all that git had inside is kept: %v", s.ID, err)
+	for _, bring := range []func(context.Context, *proc.Room, *os.File) error{in.door.out, in.door.rest} {
+		err := bring(ctx, in.room, in.dir)
+		switch {
+		case err == nil:
+		case in.door.theirFault(err):
+			s.repo.warn("sandbox %s: not all that git had inside is kept: %v", s.ID, err)
+		default:
+			return errors.Join(fmt.Errorf("what git has inside cannot be kept: %w", err), in.close())
+		}
 	}
 	return in.close()
 }

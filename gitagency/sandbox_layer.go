@@ -78,6 +78,14 @@ func (s *Sandbox) ownEntry(ctx context.Context, upper string) error {
 	if state.Tip == "" || state.Head == "" {
 		return nil
 	}
+	// The branch too: else it would move inside when a person moves it outside, under an index that did not.
+	ref := filepath.Join(upper, sandboxRef(s.ID))
+	if err := os.MkdirAll(filepath.Dir(ref), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(ref, []byte(state.Tip+"\n"), 0o644); err != nil {
+		return err
+	}
 	own := filepath.Join(upper, "worktrees", s.ID)
 	if err := os.MkdirAll(own, 0o755); err != nil {
 		return err

@@ -248,7 +248,12 @@ func (t *tool) hintAtWalls(id string, res gitagency.ExecResult) {
 			facts = append(facts, w.means)
 		}
 	}
-	if len(facts) > 0 {
+	for _, l := range res.Limits {
+		if l.Limit != gitagency.TimeoutLimit {
+			facts = append(facts, fmt.Sprintf("%s is limited to %s", l.Limit, l.Limit.Text(l.Value)))
+		}
+	}
+	if len(facts) > 0 && len(res.Walls) > 0 {
 		t.hint("walls were up: " + strings.Join(facts, ", "))
 	}
 }

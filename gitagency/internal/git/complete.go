@@ -48,7 +48,7 @@ func (r *Repo) complete(ctx context.Context, q place, dir string, in Incoming) (
 		return err
 	}
 	switch {
-	case at[0].OID != in.Old:
+	case at[0].OID != in.Old && !in.Stay:
 		return &MovedError{Ref: in.Ref, Want: in.Old, Have: at[0].OID}
 	case at[1].Type != "commit":
 		return &IncompleteError{OID: in.New, Want: "commit", Have: at[1].Type}
