@@ -343,6 +343,15 @@ func (d *door) staged(ctx context.Context, room *proc.Room, dir *os.File, format
 		}
 		return nil, time.Time{}, nil
 	}
+	// At the same time: both may be large.
+	outside := make(chan git.Index, 1)
+	go func() {
+		var before git.Index
+		if data, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index")); err == nil {
+			before, _ = git.ReadIndex(data, format) // without it, more is asked for
+		}
+		outside <- before
+	}()
 	index, err := git.ReadIndex(file.Data, format)
 	if is[*git.NotPlainError](err) { // git inside has all of it
 		plain := bounded{left: maxIndex}
@@ -355,11 +364,7 @@ func (d *door) staged(ctx context.Context, room *proc.Room, dir *os.File, format
 		return nil, time.Time{}, nil
 	}
 	index = index.Closed() // a person who looks at the sandbox shall run nothing that is configured in it
-	var before git.Index
-	if data, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index")); err == nil {
-		before, _ = git.ReadIndex(data, format) // without it, more is asked for
-	}
-	return &index, file.ModTime, index.Missing(before)
+	return &index, file.ModTime, index.Missing(<-outside)
 }
 
 // takeIn moves the branch of the sandbox to where HEAD is behind the walls, if it was moved there, and says
