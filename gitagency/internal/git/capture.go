@@ -195,7 +195,7 @@ func (r *Repo) writeTrees(ctx context.Context, s Snapshot, head string) (staged,
 	if err != nil {
 		return "", "", err
 	}
-	if err := r.survey(s, entries); err != nil {
+	if err := r.survey(ctx, s, entries); err != nil {
 		return "", "", err
 	}
 	if slices.ContainsFunc(entries, func(e indexEntry) bool { return e.path == s.Omit || strings.HasPrefix(e.path, s.Omit+"/") }) {

@@ -26,7 +26,7 @@ func (r *Repo) scratch(s Snapshot, head string) (place, func() error, error) {
 		if dir == "" {
 			continue
 		}
-		if _, err := walk(dir); errors.Is(err, fs.ErrPermission) {
+		if _, _, err := walk(dir); errors.Is(err, fs.ErrPermission) {
 			if r.rehearsal != "" || s.asIs {
 				return place{}, nil, err
 			}

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // NestedError names repositories inside a tree. Git would keep only the id of their current commit, if
@@ -28,15 +30,32 @@ func (e *WaitsForeverError) Error() string {
 	return e.Path + " is not a file, and git would wait for it for ever; remove it first"
 }
 
+// HollowError is a file that says it is huge and holds next to nothing. Git would read all of it.
+type HollowError struct {
+	Path string
+	Size int64
+}
+
+func (e *HollowError) Error() string {
+	return fmt.Sprintf("%s is said to be %d bytes long and is nearly empty; git would read for ever: remove it, or have git ignore it", e.Path, e.Size)
+}
+
 // survey looks at what would be lost although git was asked to keep it all: repositories, ignored or
 // not, and files where git expects a submodule. It also keeps git from ever entering a repository, with
 // a configuration anybody could have written, and from waiting for ever for a pipe.
-func (r *Repo) survey(s Snapshot, entries []indexEntry) error {
+func (r *Repo) survey(ctx context.Context, s Snapshot, entries []indexEntry) error {
 	var nested []string
 	if s.Tree != "" {
+		var hollow []*HollowError
 		var err error
-		if nested, err = walk(s.Tree); err != nil {
+		if nested, hollow, err = walk(s.Tree); err != nil {
 			return err
+		}
+		for _, h := range hollow {
+			_, err := r.read(ctx, place{gitDir: r.AdminDir(s.Name), tree: s.Tree}, "check-ignore", "--quiet", "--", h.Path)
+			if err != nil { // it is not ignored, or nobody knows
+				return h
+			}
 		}
 		for _, e := range entries {
 			path := filepath.Join(s.Tree, e.path)
@@ -61,8 +80,8 @@ func (r *Repo) survey(s Snapshot, entries []indexEntry) error {
 }
 
 // walk lists the directories below tree, not tree itself, that have a .git of any kind, and refuses
-// what git could not read.
-func walk(tree string) (nested []string, err error) {
+// what git could not read. What it would read for ever, if it is asked to, is listed too.
+func walk(tree string) (nested []string, hollow []*HollowError, err error) {
 	root := os.Geteuid() == 0 // who may read everything
 	err = filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -70,9 +89,20 @@ func walk(tree string) (nested []string, err error) {
 			return nil // gone since it was listed
 		case err != nil:
 			return err
-		case d.Type().IsRegular() && !root:
-			return readable(path, d)
 		case d.Type().IsRegular():
+			fi, err := d.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // gone since it was listed
+			}
+			if err != nil {
+				return err
+			}
+			if isHollow(fi) {
+				hollow = append(hollow, &HollowError{Path: path, Size: fi.Size()})
+			}
+			if fi.Mode().Perm()&0o400 == 0 && !root { // the mode alone is asked, not the disk
+				return &fs.PathError{Op: "read", Path: path, Err: fs.ErrPermission}
+			}
 			return nil
 		case !d.IsDir():
 			if strings.HasPrefix(d.Name(), ".git") && d.Type()&fs.ModeSymlink == 0 {
@@ -88,17 +118,12 @@ func walk(tree string) (nested []string, err error) {
 		nested = append(nested, path)
 		return fs.SkipDir
 	})
-	return nested, err
+	return nested, hollow, err
 }
 
-// readable reports a file that its owner may not read. The mode alone is asked, not the disk.
-func readable(path string, d fs.DirEntry) error {
-	fi, err := d.Info()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // gone since it was listed
-	}
-	if err != nil || fi.Mode().Perm()&0o400 != 0 {
-		return err
-	}
-	return &fs.PathError{Op: "read", Path: path, Err: fs.ErrPermission}
+// isHollow: of a file with holes git reads the holes too.
+func isHollow(fi fs.FileInfo) bool {
+	const large, block, mostly = 1 << 30, 512, 16
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && fi.Size() > large && st.Blocks*block < fi.Size()/mostly
 }
