@@ -14,15 +14,22 @@ import (
 	"time"
 )
 
-// room opens one that ends with the test, and says by what label it is found.
-func room(t *testing.T) (*Room, string) {
+// opened opens a room, and says by what label it is found.
+func opened(t *testing.T, w Walls) (*Room, string) {
 	t.Helper()
 	label := t.TempDir()
 	held, err := os.Open(label)
 	must(t, err)
 	defer held.Close()
-	r, err := Walls{Plan: []byte(planNothing)}.Open(t.Context(), label, held)
+	r, err := w.Open(t.Context(), label, held)
 	must(t, err)
+	return r, label
+}
+
+// room opens one that ends with the test, and says by what label it is found.
+func room(t *testing.T) (*Room, string) {
+	t.Helper()
+	r, label := opened(t, Walls{Plan: []byte(planNothing)})
 	t.Cleanup(func() {
 		must(t, r.Close())
 		if left := Supervisors(label); len(left) > 0 {
@@ -151,12 +158,7 @@ func TestTheFirstToEndTakesOnlyItsOwnWithIt(t *testing.T) {
 // Whoever opened it may be killed: who is still there goes on.
 func TestARoomEndsWithTheLastWhoIsThere(t *testing.T) {
 	t.Parallel()
-	label := t.TempDir()
-	held, err := os.Open(label)
-	must(t, err)
-	r, err := Walls{Plan: []byte(planNothing)}.Open(t.Context(), label, held)
-	must(t, err)
-	must(t, held.Close())
+	r, label := opened(t, Walls{Plan: []byte(planNothing)})
 	joined, err := Join(t.Context(), label)
 	must(t, err)
 	must(t, r.conn.Close()) // as the kernel does for one that was killed
@@ -176,12 +178,7 @@ func TestARoomEndsWithTheLastWhoIsThere(t *testing.T) {
 // Whoever only looks on is told when it is over, and keeps nobody waiting.
 func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
 	t.Parallel()
-	label := t.TempDir()
-	held, err := os.Open(label)
-	must(t, err)
-	r, err := Walls{Plan: []byte(planNothing), Network: true}.Open(t.Context(), label, held)
-	must(t, err)
-	must(t, held.Close())
+	r, label := opened(t, Walls{Plan: []byte(planNothing), Network: true})
 	visitor, err := Visit(t.Context(), label)
 	must(t, err)
 	brief, err := Visit(t.Context(), label)
@@ -217,12 +214,7 @@ func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
 
 func TestWhoWantsARoomEmptyEndsEverybodyInIt(t *testing.T) {
 	t.Parallel()
-	label := t.TempDir()
-	held, err := os.Open(label)
-	must(t, err)
-	defer held.Close()
-	r, err := Walls{Plan: []byte(planNothing)}.Open(t.Context(), label, held)
-	must(t, err)
+	r, label := opened(t, Walls{Plan: []byte(planNothing)})
 	first := begin(t, r, "trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done")
 	joined, err := Join(t.Context(), label)
 	must(t, err)
@@ -243,12 +235,7 @@ func TestWhoWantsARoomEmptyEndsEverybodyInIt(t *testing.T) {
 
 func TestAKeeperThatIsKilledTakesEverythingWithIt(t *testing.T) {
 	t.Parallel()
-	label := t.TempDir()
-	held, err := os.Open(label)
-	must(t, err)
-	defer held.Close()
-	r, err := Walls{Plan: []byte(planNothing)}.Open(t.Context(), label, held)
-	must(t, err)
+	r, label := opened(t, Walls{Plan: []byte(planNothing)})
 	p := begin(t, r, daemons+"echo up; sleep 1000")
 	must(t, syscall.Kill(Supervisors(label)[0], syscall.SIGKILL))
 	if ending, err := p.end(); err != nil || ending.Signal != syscall.SIGKILL {
@@ -306,12 +293,7 @@ func TestAWallThatCannotBeBuiltStopsTheCommand(t *testing.T) {
 
 func TestWhatListensInARoomIsReachedFromOutsideByWhoeverHasItOpen(t *testing.T) {
 	t.Parallel()
-	label := t.TempDir()
-	held, err := os.Open(label)
-	must(t, err)
-	defer held.Close()
-	r, err := Walls{Plan: []byte(planNothing), Network: true}.Open(t.Context(), label, held)
-	must(t, err)
+	r, label := opened(t, Walls{Plan: []byte(planNothing), Network: true})
 	defer r.Close()
 	if conn, err := r.Dial(t.Context(), "127.0.0.1:3128"); err == nil || !strings.Contains(err.Error(), "unreachable") { // its network is not even up
 		t.Errorf("got %v, %v", conn, err)
