@@ -1,77 +1,26 @@
 package confine
 
-import "golang.org/x/sys/unix"
+import (
+	"maps"
+
+	"golang.org/x/sys/unix"
+)
 
 // machine is what this one is: the numbers of all calls that are banned and that it has.
 func machine() (architecture, error) {
+	calls := commonCalls()
+	maps.Copy(calls, map[string]uint32{ // from before there were others that do as much
+		"chmod":  unix.SYS_CHMOD,
+		"creat":  unix.SYS_CREAT,
+		"ioperm": unix.SYS_IOPERM,
+		"iopl":   unix.SYS_IOPL,
+		"mknod":  unix.SYS_MKNOD,
+		"open":   unix.SYS_OPEN,
+		"uselib": unix.SYS_USELIB,
+	})
 	return architecture{
 		audit:   unix.AUDIT_ARCH_X86_64,
 		foreign: 0x40000000, // x32
-		calls: map[string]uint32{
-			"acct":              unix.SYS_ACCT,
-			"add_key":           unix.SYS_ADD_KEY,
-			"adjtimex":          unix.SYS_ADJTIMEX,
-			"bpf":               unix.SYS_BPF,
-			"chmod":             unix.SYS_CHMOD,
-			"chroot":            unix.SYS_CHROOT,
-			"clock_adjtime":     unix.SYS_CLOCK_ADJTIME,
-			"clock_settime":     unix.SYS_CLOCK_SETTIME,
-			"clone":             unix.SYS_CLONE,
-			"clone3":            unix.SYS_CLONE3,
-			"creat":             unix.SYS_CREAT,
-			"delete_module":     unix.SYS_DELETE_MODULE,
-			"fanotify_init":     unix.SYS_FANOTIFY_INIT,
-			"fchmod":            unix.SYS_FCHMOD,
-			"fchmodat":          unix.SYS_FCHMODAT,
-			"fchmodat2":         unix.SYS_FCHMODAT2,
-			"finit_module":      unix.SYS_FINIT_MODULE,
-			"fsconfig":          unix.SYS_FSCONFIG,
-			"fsmount":           unix.SYS_FSMOUNT,
-			"fsopen":            unix.SYS_FSOPEN,
-			"fspick":            unix.SYS_FSPICK,
-			"init_module":       unix.SYS_INIT_MODULE,
-			"io_uring_enter":    unix.SYS_IO_URING_ENTER,
-			"io_uring_register": unix.SYS_IO_URING_REGISTER,
-			"io_uring_setup":    unix.SYS_IO_URING_SETUP,
-			"ioctl":             unix.SYS_IOCTL,
-			"ioperm":            unix.SYS_IOPERM,
-			"iopl":              unix.SYS_IOPL,
-			"kexec_file_load":   unix.SYS_KEXEC_FILE_LOAD,
-			"kexec_load":        unix.SYS_KEXEC_LOAD,
-			"keyctl":            unix.SYS_KEYCTL,
-			"lookup_dcookie":    unix.SYS_LOOKUP_DCOOKIE,
-			"mknod":             unix.SYS_MKNOD,
-			"mknodat":           unix.SYS_MKNODAT,
-			"mount":             unix.SYS_MOUNT,
-			"mount_setattr":     unix.SYS_MOUNT_SETATTR,
-			"move_mount":        unix.SYS_MOVE_MOUNT,
-			"nfsservctl":        unix.SYS_NFSSERVCTL,
-			"open":              unix.SYS_OPEN,
-			"open_by_handle_at": unix.SYS_OPEN_BY_HANDLE_AT,
-			"open_tree":         unix.SYS_OPEN_TREE,
-			"open_tree_attr":    unix.SYS_OPEN_TREE_ATTR,
-			"openat":            unix.SYS_OPENAT,
-			"openat2":           unix.SYS_OPENAT2,
-			"perf_event_open":   unix.SYS_PERF_EVENT_OPEN,
-			"pivot_root":        unix.SYS_PIVOT_ROOT,
-			"quotactl":          unix.SYS_QUOTACTL,
-			"quotactl_fd":       unix.SYS_QUOTACTL_FD,
-			"reboot":            unix.SYS_REBOOT,
-			"renameat2":         unix.SYS_RENAMEAT2,
-			"request_key":       unix.SYS_REQUEST_KEY,
-			"setdomainname":     unix.SYS_SETDOMAINNAME,
-			"sethostname":       unix.SYS_SETHOSTNAME,
-			"setns":             unix.SYS_SETNS,
-			"settimeofday":      unix.SYS_SETTIMEOFDAY,
-			"socket":            unix.SYS_SOCKET,
-			"socketpair":        unix.SYS_SOCKETPAIR,
-			"swapoff":           unix.SYS_SWAPOFF,
-			"swapon":            unix.SYS_SWAPON,
-			"syslog":            unix.SYS_SYSLOG,
-			"umount2":           unix.SYS_UMOUNT2,
-			"unshare":           unix.SYS_UNSHARE,
-			"uselib":            unix.SYS_USELIB,
-			"userfaultfd":       unix.SYS_USERFAULTFD,
-		},
+		calls:   calls,
 	}, nil
 }
