@@ -132,7 +132,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		Argv: opts.Argv, Dir: dir, Env: env,
 		Stdin: opts.Stdin, Stdout: opts.Stdout, Stderr: opts.Stderr, Terminal: opts.Terminal,
 		// From then on the supervisor alone is in the sandbox: we may be stopped, and nobody shall wait for us.
-		Hold: append(bounds.hold, site.occupied), Running: site.handOver,
+		Hold: append(bounds.hold, site.occupied), Running: site.handOver, Handed: site.handOver,
 		Label:   s.repo.store.InvocationDir(s.repo.ID, s.ID),
 		Timeout: bounds.timeout, Grace: opts.grace(), Hurry: opts.Hurry, Limits: bounds.program,
 	}

@@ -34,6 +34,10 @@ type Task struct {
 	// Running is called once the program runs; nil is nobody.
 	Running func()
 
+	// Handed is called in a room once its keeper has what is to be held, before the program can run; nil is
+	// nobody.
+	Handed func()
+
 	// Hold is kept open for as long as anything of the program is left.
 	Hold []*os.File
 
@@ -203,7 +207,9 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 		pipes.abandon()
 		return Ending{}, err
 	}
-
+	if t.Handed != nil && t.room != nil {
+		t.Handed()
+	}
 	what := order{
 		Argv: inBytes(t.Argv), Env: inBytes(t.Env), Dir: []byte(t.Dir.Name()),
 		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Way: way, Limits: t.Limits,
