@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -430,12 +431,31 @@ func TestASecondInterruptKillsAtOnce(t *testing.T) {
 	})
 }
 
+// letsGo waits until a tool, which has heard that its command runs, leaves the sandbox to that.
+func (l *execLab) letsGo(pid int) {
+	l.t.Helper()
+	home := filepath.Join(l.repoData(), "invocations", l.id)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		if err != nil || len(open) == 0 {
+			l.t.Fatalf("the tool is gone: %v", err)
+		}
+		if !slices.ContainsFunc(open, func(fd string) bool { at, err := os.Readlink(fd); return err == nil && at == home }) {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatal("the tool stays in the sandbox")
+		}
+	}
+}
+
 // A tool that is stopped, as by Ctrl-Z, keeps neither its command alive nor a discard waiting.
 func TestAStoppedToolKeepsNobody(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {
 		mark := l.mark()
 		cmd := l.begin(mark, "--grace", "50ms")
+		l.letsGo(cmd.Process.Pid)
 		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			l.t.Fatal(err)
 		}
