@@ -1,0 +1,114 @@
+package confine
+
+import (
+	"fmt"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// layers marks what the user wants to be written in the sandbox alone.
+func (d *drawing) layers() error {
+	for _, path := range d.Policy.Private {
+		e, err := d.grant(path, "private:"+path)
+		if err == nil {
+			if why := d.unlayerable(e); why != "" {
+				err = &RefusedError{Key: WriteKey, Path: "private:" + path, Why: why, Remedy: "grant a directory below it, or something else"}
+			}
+		}
+		if err != nil {
+			return err
+		}
+		d.mark(e.Path, Layered, false)
+	}
+	return nil
+}
+
+// write marks what the user wants to be written, itself.
+func (d *drawing) write() error {
+	for _, path := range d.Policy.Write {
+		e, err := d.grant(path, path)
+		if err != nil {
+			return err
+		}
+		d.mark(e.Path, Writable, false)
+	}
+	return nil
+}
+
+// grant looks up what is to be written and refuses what may not be: then nothing of what is promised
+// about the walls would hold any more.
+func (d *drawing) grant(path, value string) (Entry, error) {
+	refuse := func(why, remedy string) (Entry, error) {
+		return Entry{}, &RefusedError{Key: WriteKey, Path: value, Why: why, Remedy: remedy}
+	}
+	const below = "grant something below it"
+	e := d.look(path)
+	switch {
+	case e.Kind == Absent:
+		return refuse("there is nothing", "create it, or unset the key")
+	case e.Kind == Device, kernels(e.Path):
+		return refuse("it belongs to the kernel", "")
+	case e.Path == "/":
+		return refuse("it is everything", below)
+	case d.home() != "" && holds(e.Path, d.home()):
+		return refuse("your home directory decides what your programs do", below)
+	case d.marks[e.Path].sight == Private:
+		return refuse("every sandbox has one of its own", below)
+	}
+	for _, path := range d.Policy.Secrets {
+		if secret := d.look(path); secret.Kind != Absent && holds(secret.Path, e.Path) {
+			return refuse("it is hidden, because there are secrets in it", "grant another directory")
+		}
+	}
+	protected := append([]string{d.GitDir, d.DataDir, d.Layers, d.Tree}, d.Integration...)
+	for _, place := range append([]string{e.Path}, d.files.Mounts(e.Path)...) {
+		if other, rel := d.touches(place, protected); rel != guard.Apart {
+			what := "it"
+			if place != e.Path {
+				what = place + ", which is mounted there,"
+			}
+			return refuse(fmt.Sprintf("%s %s %s, %s", what, rel, other, d.role(other)), "grant another directory")
+		}
+	}
+	return e, nil
+}
+
+func (d *drawing) role(path string) string {
+	switch path {
+	case d.Tree:
+		return "the sandbox"
+	case d.GitDir:
+		return "the git directory"
+	case d.DataDir, d.Layers:
+		return "the data directory"
+	}
+	return "an integration worktree"
+}
+
+// touches finds which of the others a path touches, and rather the one that it is.
+func (d *drawing) touches(path string, others []string) (which string, how guard.Relation) {
+	for _, other := range others {
+		rel := d.files.Touch(path, other)
+		if rel == guard.Same || rel != guard.Apart && how == guard.Apart {
+			which, how = other, rel
+		}
+		if rel == guard.Same {
+			break
+		}
+	}
+	return which, how
+}
+
+// unlayerable says why a layer cannot be put on something.
+func (d *drawing) unlayerable(e Entry) string {
+	switch {
+	case e.Kind != Directory:
+		return "only a directory can have a layer"
+	case e.Owner != d.uid:
+		return "it belongs to another user, whose files a layer cannot change"
+	}
+	if points := d.files.Mounts(e.Path); len(points) > 0 {
+		return "the kernel puts no layer where something is mounted: " + points[0]
+	}
+	return ""
+}
