@@ -54,8 +54,12 @@ is broken; 129 usage.`,
 }
 
 // printDenials is for people. It is no table: of these the last part is what one wants to read whole, and
-// type.
+// type. That there are none is worth a word: one who asks has just seen something fail.
 func (t *tool) printDenials(denials []gitagency.Denial) error {
+	if len(denials) == 0 {
+		fmt.Fprintln(t.stderr, "no refused connection is on record")
+		return nil
+	}
 	look, err := t.look()
 	if err != nil {
 		return err
