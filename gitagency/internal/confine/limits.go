@@ -60,6 +60,9 @@ func (k LimitKind) Text(value int64) string {
 	case MemoryLimit, FileSizeLimit:
 		return FormatSize(value)
 	case TimeoutLimit:
+		if value < 0 { // for ever
+			return "-1"
+		}
 		return time.Duration(value).String()
 	}
 	return strconv.FormatInt(value, 10)
