@@ -65,7 +65,7 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			defer stop()
 			defer context.AfterFunc(ctx, func() { t.sayWaiting(opts) })()
 			res, err := sandbox.Exec(ctx, opts)
-			return t.sayExec(c, sandbox.ID, opts, res, err)
+			return t.sayExec(c, sandbox, opts, res, err)
 		},
 	}
 }
@@ -153,8 +153,9 @@ func variables(c *cli.Context) ([]string, error) {
 // childError is a command of the user's that did not end with 0. Without an error it has said itself
 // what there is to say.
 type childError struct {
-	code int
-	err  error
+	code      int
+	err       error
+	shellLine string // what it may have been meant to run, had there been a shell
 }
 
 func (e *childError) Error() string {
@@ -187,7 +188,7 @@ type execOutput struct {
 	Error string `json:"error"`
 }
 
-func (t *tool) sayExec(c *cli.Context, id string, opts gitagency.ExecOptions, res gitagency.ExecResult, err error) error {
+func (t *tool) sayExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitagency.ExecResult, err error) error {
 	if res.ContainedBy == "" {
 		return err // nothing was run
 	}
@@ -219,7 +220,7 @@ func (t *tool) sayExec(c *cli.Context, id string, opts gitagency.ExecOptions, re
 		t.warn(fmt.Sprintf("ended %s that the command left running", counted(res.LeftRunning, "process", "processes")))
 	}
 	if err == nil && !c.Bool("json") {
-		t.hintAtWalls(id, res)
+		t.hintAtWalls(sandbox.ID, res)
 	}
 	switch {
 	case res.TimedOut && err == nil:
@@ -227,7 +228,26 @@ func (t *tool) sayExec(c *cli.Context, id string, opts gitagency.ExecOptions, re
 	case err == nil && res.ExitCode == 0:
 		return nil
 	}
-	return &childError{code: res.ExitCode, err: err}
+	return &childError{code: res.ExitCode, err: err, shellLine: shellLine(sandbox, opts, res)}
+}
+
+// shellLine is what somebody wanted a shell to run who gave it as the name of a program. A program may be
+// called like that too, and then not be found for want of something else.
+func shellLine(sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitagency.ExecResult) string {
+	line := opts.Argv[0]
+	if res.ExitCode != exitNoCommand || len(opts.Argv) > 1 || !strings.ContainsAny(line, " \t\n|&;<>()$`\"'*?") {
+		return ""
+	}
+	path := line
+	for _, dir := range []string{opts.Cwd, sandbox.WorkDir()} {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+	}
+	if _, err := os.Lstat(path); err == nil && strings.Contains(line, "/") {
+		return ""
+	}
+	return line
 }
 
 // hintAtWalls names, when a command has failed, the walls that may have been in its way. The kernel does not

@@ -111,8 +111,11 @@ func hints(err error) []string {
 		link      *linkError
 		idle      *gitagency.NothingRunsError
 		taken     *gitagency.PortTakenError
+		child     *childError
 	)
 	switch {
+	case errors.As(err, &child) && child.shellLine != "":
+		return []string{"no shell reads the command; for one, type: -- sh -c " + gitagency.ShellWord(child.shellLine)}
 	case errors.As(err, &finding):
 		return []string{"only you can know; type:", "  " + finding.Finding.Mend}
 	case errors.As(err, &findings) && findings.mendable:
