@@ -179,7 +179,10 @@ func (in *inside) takeOut(ctx context.Context) {
 		return
 	}
 	if err != nil && !is[*EndedError](err) {
-		in.stuck = before
+		told := in.stuck != "" && is[*insideError](err) // before the command began
+		if in.stuck = before; told {
+			return
+		}
 		in.s.repo.warn("sandbox %s: its commits stay inside for now: %v", in.s.ID, err)
 	}
 }

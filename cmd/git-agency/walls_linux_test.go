@@ -282,7 +282,11 @@ func TestWhenBothSidesMoveNothingIsLost(t *testing.T) {
 	if got := w.git("rev-parse", w.ref); got != theirs {
 		t.Errorf("the branch is at %s", got)
 	}
-	o := w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", "test $(git log --format=%s -1) = inside; rm p; git merge -q -m merged "+theirs)
+	o := w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", "echo e >e; git add e; git commit -qm more; git reset -q --hard HEAD~1")
+	if said := strings.Count(o.stderr, "its commits stay inside for now"); o.code != 0 || said != 1 {
+		t.Errorf("a command that moves HEAD once more is told %d times: %+v", said, o)
+	}
+	o = w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", "test $(git log --format=%s -1) = inside; rm p; git merge -q -m merged "+theirs)
 	if o.code != 0 || !strings.Contains(o.stderr, theirs) || strings.Contains(o.stderr, "GIT_INDEX_FILE") {
 		t.Errorf("got %+v", o)
 	}
