@@ -123,7 +123,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 			return ExecResult{}, err
 		}
 		defer inside.leave(ctx, opts.Hurry)
-		env, standing = s.walledEnvironment(inside.walls, opts.Env, site.worktree, path), inside.walls.plan.Walls()
+		env, standing = s.walledEnvironment(inside.walls, opts.Env, site.worktree, path), inside.walls.stands.Walls()
 		run = func(t proc.Task, ctx context.Context) (proc.Ending, error) { return inside.room.Run(ctx, t) }
 	}
 

@@ -278,8 +278,9 @@ func (s *Sandbox) room(ctx context.Context, prims Primitives, occupied *os.File)
 		return nil, walls{}, err
 	}
 	w, err := plan()
+	w.stands = w.plan
 	if err == nil && !room.Opened {
-		err = s.sameWalls(room, w.plan)
+		w.stands, err = s.sameWalls(room, w.plan)
 	}
 	if err != nil {
 		return nil, w, errors.Join(err, room.Close())
@@ -325,14 +326,13 @@ func (s *Sandbox) openOrJoin(ctx context.Context, occupied *os.File, w proc.Wall
 }
 
 // sameWalls refuses to join walls that are weaker than those that were planned: the settings have changed
-// since they were built.
-func (s *Sandbox) sameWalls(room *proc.Room, want confine.Plan) error {
-	var have confine.Plan
+// since they were built. Else it says which stand.
+func (s *Sandbox) sameWalls(room *proc.Room, want confine.Plan) (have confine.Plan, err error) {
 	if err := json.Unmarshal(room.Plan, &have); err != nil {
-		return err
+		return have, err
 	}
 	if weaker := have.Weaker(want); weaker != "" {
-		return fmt.Errorf("other commands run there behind walls that are older than the settings: %s; wait until they have ended", weaker)
+		return have, fmt.Errorf("other commands run there behind walls that are older than the settings: %s; wait until they have ended", weaker)
 	}
-	return nil
+	return have, nil
 }

@@ -28,6 +28,7 @@ const hostsPrefix = "hosts:"
 // walls are those of one sandbox, as they were planned for one command.
 type walls struct {
 	plan   confine.Plan
+	stands confine.Plan // what was built: by whoever came first, if others are there
 	policy policy
 	rules  outlet.Rules // with confine.ProxiedOnly
 	proxy  string       // with that too: where it listens
@@ -149,7 +150,7 @@ func (r *Repository) whyNot(ctx context.Context, err error) string {
 
 // walledEnvironment is what of the caller's environment passes the walls.
 func (s *Sandbox) walledEnvironment(w walls, further []string, worktree, dir string) []string {
-	e := walledEnvironment{caller: s.repo.opts.Env, further: further, policy: w.policy, plan: w.plan, caches: s.caches()}
+	e := walledEnvironment{caller: s.repo.opts.Env, further: further, policy: w.policy, plan: w.stands, caches: s.caches()}
 	if w.plan.Network == confine.ProxiedOnly {
 		e.proxied = outlet.Variables(w.proxy, w.rules)
 	}
@@ -166,7 +167,7 @@ var patientGit = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.filesRefL
 // helperEnvironment is for what we run inside ourselves.
 func (s *Sandbox) helperEnvironment(w walls) []string {
 	var env []string
-	for _, kv := range (walledEnvironment{caller: s.repo.opts.Env, policy: policy{caches: w.policy.caches}, plan: w.plan, caches: s.caches()}).list() {
+	for _, kv := range (walledEnvironment{caller: s.repo.opts.Env, policy: policy{caches: w.policy.caches}, plan: w.stands, caches: s.caches()}).list() {
 		if name, _, _ := strings.Cut(kv, "="); slices.Contains([]string{"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "GIT_CONFIG_") {
 			env = append(env, kv)
 		}

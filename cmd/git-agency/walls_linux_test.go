@@ -336,6 +336,33 @@ while ! test -e /tmp/up; do sleep 0.01; done`
 	w.clean()
 }
 
+// The walls are those of whoever came first, also when the settings have changed since: who joins is told of
+// nothing that cannot be seen there.
+func TestWhoJoinsGetsWhatGoesWithTheWallsThatStand(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	hidden := filepath.Join(w.dir, "programs")
+	w.write(filepath.Join(hidden, "tool"), "")
+	w.git("config", "agency.sandbox.hide", hidden)
+	first := w.begin("first", "", "")
+	w.git("config", "--unset", "agency.sandbox.hide")
+	look := func() string {
+		o := w.try([]string{"PATH=" + hidden + ":" + os.Getenv("PATH")}, filepath.Join(w.bin, "git-agency"), "exec", w.id, "--", "sh", "-c", `echo "$PATH"; ls -d `+hidden+`/*`)
+		return o.stdout
+	}
+	if got := look(); strings.Contains(got, hidden) {
+		t.Errorf("who joins finds\n%s", got)
+	}
+	w.goOn("first")
+	if err := first.Wait(); err != nil {
+		t.Errorf("%v: %s", err, first.Stdout)
+	}
+	if got := look(); strings.Count(got, hidden) != 2 {
+		t.Errorf("who comes later finds\n%s", got)
+	}
+	w.clean()
+}
+
 // Commits of commands that run at the same time all come out, and no lock that is taken outside for that
 // stays in anybody's way.
 func TestCommitsOfManyCommandsAtOnceAllComeOut(t *testing.T) {
