@@ -169,7 +169,8 @@ func (p *prunePlan) leftovers() error {
 
 // idIn is the id that a name ends with, if it does.
 func idIn(path string) string {
-	if _, id, ok := strings.Cut(filepath.Base(path), "-"); ok && ids.Valid(id) {
+	base := filepath.Base(path)
+	if id := base[max(len(base)-idLength, 0):]; ids.Valid(id) {
 		return id
 	}
 	return ""

@@ -474,6 +474,14 @@ var ills = []ill{
 		w.git("worktree", "remove", filepath.Join(w.dir, "home", "own"))
 	}},
 	{code: "leftover-scratch", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git/agency/capture-"+sweepID+"/HEAD"), "") }, cured: func(w *ward) { w.works() }},
+	{code: "leftover-scratch", wreck: func(w *ward) {
+		w.write(filepath.Join(w.repo, ".git/agency/incoming-sandbox-"+sweepID+"/pack/tmp_pack_x"), "")
+	}, cured: func(w *ward) {
+		w.works()
+		if left, _ := filepath.Glob(filepath.Join(w.repo, ".git/agency/incoming-*")); len(left) > 0 {
+			w.t.Errorf("%s is left", left)
+		}
+	}},
 	{code: "leftover-scratch", id: "info/.tmp-exclude-1", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git/info/.tmp-exclude-1"), "") }, cured: func(w *ward) { w.works() }},
 	{code: "visible-markers", id: "info/exclude", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git/info/exclude"), "# mine\n") }, cured: func(w *ward) {
 		if got := w.git("-C", w.tree, "status", "--porcelain"); strings.Contains(got, ".agency") {

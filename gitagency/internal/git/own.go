@@ -5,13 +5,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // What lives a moment in a directory of our own inside the common dir, under the repository lock.
 const (
-	capturePrefix = "capture-" // a git directory for a tree that is being captured
-	removedPrefix = "removed-" // an entry of git's that is on its way out
+	capturePrefix  = "capture-"  // a git directory for a tree that is being captured
+	incomingPrefix = "incoming-" // objects that came in and were not found good yet
+	removedPrefix  = "removed-"  // an entry of git's that is on its way out
 )
 
 // ownDir is that directory.
@@ -31,7 +33,8 @@ func (r *Repo) Scraps() ([]string, error) {
 	}
 	var scraps []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), capturePrefix) || strings.HasPrefix(e.Name(), removedPrefix) {
+		begins := func(prefix string) bool { return strings.HasPrefix(e.Name(), prefix) }
+		if slices.ContainsFunc([]string{capturePrefix, incomingPrefix, removedPrefix}, begins) {
 			scraps = append(scraps, filepath.Join(r.ownDir(), e.Name()))
 		}
 	}

@@ -125,11 +125,12 @@ func TestScrapsAreWhatAKilledProcessLeft(t *testing.T) {
 	}
 	own := filepath.Join(repo.CommonDir, "agency")
 	l.put(own, "capture-"+sandboxName+"/index", "x")
+	l.put(own, "incoming-sandbox-"+sandboxName+"/pack/pack-x.pack", "x")
 	l.put(own, "removed-"+sandboxName+"/HEAD", "x")
 	l.put(own, "lock.flock", "x")
 	got, err := repo.Scraps()
 	l.must(err)
-	if want := []string{filepath.Join(own, "capture-"+sandboxName), filepath.Join(own, "removed-"+sandboxName)}; !slices.Equal(got, want) {
+	if want := []string{filepath.Join(own, "capture-"+sandboxName), filepath.Join(own, "incoming-sandbox-"+sandboxName), filepath.Join(own, "removed-"+sandboxName)}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -64,9 +64,6 @@ func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("%s is to be a %s and is %s", e.OID, e.Want, cmp.Or(e.Have, "missing"))
 }
 
-// incomingPrefix begins the name of a directory that holds what came in and was not found good yet.
-const incomingPrefix = "incoming-"
-
 // TakeIn brings commits in from somewhere that is not trusted, and moves one ref to them, all or nothing.
 // Whoever brings in for the same ref takes turns; r is best one that is Holding their lock.
 //
