@@ -34,7 +34,7 @@ func Draw(r Request, m Machine) (Plan, error) {
 		}
 	}
 	plan := Plan{
-		Hostname: cmp.Or(r.Hostname, "localhost"), Network: network,
+		Hostname: hostname, Network: network,
 		Fixed: r.fixed(), LandlockABI: min(m.LandlockABI, NewestABI),
 	}
 	if err := d.text(); err != nil {
@@ -46,6 +46,9 @@ func Draw(r Request, m Machine) (Plan, error) {
 	}
 	return plan, nil
 }
+
+// hostname is the one name that every machine can look up.
+const hostname = "localhost"
 
 func (m Machine) check() error {
 	const without = "--isolation none does without"

@@ -2,7 +2,6 @@ package confine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -56,14 +55,6 @@ func (l laboratory) tryRoom(ctx context.Context) (t roomTrial) {
 	return t
 }
 
-func openRoom(ctx context.Context, p Plan, label string, hold ...*os.File) (*proc.Room, error) {
-	plan, err := json.Marshal(p)
-	if err != nil {
-		return nil, err
-	}
-	return proc.Walls{Plan: plan, Network: p.Network != HostNetwork}.Open(ctx, label, hold...)
-}
-
 // takeFrom takes a descriptor from a keeper, and lets it go.
 func takeFrom(pids []int) error {
 	if len(pids) != 1 {
@@ -85,13 +76,11 @@ func takeFrom(pids []int) error {
 func (l laboratory) tryWalls(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.patience, fmt.Errorf("they did not stand within %s", l.patience))
 	defer cancel()
-	machine := Look()
-	if err := machine.check(); err != nil {
+	plan, err := drawTrial(NoNetwork, Look())
+	if err != nil {
 		return err
 	}
-	room, err := openRoom(ctx, Plan{
-		Hostname: "localhost", Network: NoNetwork, Private: []string{"/tmp"}, LandlockABI: min(machine.LandlockABI, NewestABI),
-	}, os.DevNull)
+	room, err := openRoom(ctx, plan, os.DevNull)
 	if err != nil {
 		return err
 	}

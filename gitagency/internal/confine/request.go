@@ -24,8 +24,7 @@ type Request struct {
 	AgentSockets []string // of ssh-agent, gpg-agent, dbus and their like: sockets, or directories of them
 	Path         []string // the directories of PATH
 
-	Hostname string // empty is localhost, the one name that every machine can look up
-	Outputs  string // open, none or hosts:…
+	Outputs string // open, none or hosts:…
 
 	Policy Policy
 }

@@ -14,19 +14,30 @@ func Try(ctx context.Context, outputs string, bare bool) error {
 	if err != nil {
 		return err
 	}
-	if machine := Look(); !bare {
-		if err := machine.check(); err != nil {
+	if !bare {
+		if plan, err = drawTrial(plan.Network, Look()); err != nil {
 			return err
 		}
-		plan = Plan{Hostname: "localhost", Network: plan.Network, Private: []string{"/tmp"}, LandlockABI: min(machine.LandlockABI, NewestABI)}
 	}
-	data, err := json.Marshal(plan)
-	if err != nil {
-		return err
-	}
-	room, err := proc.Walls{Plan: data, Network: plan.Network != HostNetwork}.Open(ctx, os.DevNull)
+	room, err := openRoom(ctx, plan, os.DevNull)
 	if err != nil {
 		return err
 	}
 	return room.Close()
+}
+
+// drawTrial draws walls of every kind that a machine can build, around nothing.
+func drawTrial(network Network, m Machine) (Plan, error) {
+	if err := m.check(); err != nil {
+		return Plan{}, err
+	}
+	return Plan{Hostname: hostname, Network: network, Private: []string{"/tmp"}, LandlockABI: min(m.LandlockABI, NewestABI)}, nil
+}
+
+func openRoom(ctx context.Context, p Plan, label string, hold ...*os.File) (*proc.Room, error) {
+	plan, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	return proc.Walls{Plan: plan, Network: p.Network != HostNetwork}.Open(ctx, label, hold...)
 }

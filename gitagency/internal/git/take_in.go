@@ -24,8 +24,7 @@ import (
 type Incoming struct {
 	// Pack is what "pack-objects --revs --thin --stdout" wrote, or anything; it may be nil. It has to end when
 	// ctx does, and is not read to its end when it is refused.
-	Pack     io.Reader
-	MaxBytes int64 // of the pack; zero is no limit
+	Pack io.Reader
 
 	Ref    string   // required; full name of the only ref that moves
 	New    string   // required; the commit it moves to
@@ -48,11 +47,6 @@ func (e *MovedError) Error() string {
 type SymrefError struct{ Ref, Target string }
 
 func (e *SymrefError) Error() string { return fmt.Sprintf("%s stands for %s", e.Ref, e.Target) }
-
-// TooLargeError is a pack with more bytes than were allowed.
-type TooLargeError struct{ Limit int64 }
-
-func (e *TooLargeError) Error() string { return fmt.Sprintf("more than %d bytes", e.Limit) }
 
 // IncompleteError is something that was to be brought in, and lacks an object or has another in its place.
 type IncompleteError struct {
@@ -161,18 +155,15 @@ func (r *Repo) indexPack(ctx context.Context, q place, in Incoming) error {
 	if in.Pack == nil {
 		return nil
 	}
-	pack := &counted{from: in.Pack, limit: in.MaxBytes}
 	head := make([]byte, 12) // "PACK", version, number of objects
-	n, err := io.ReadFull(pack, head)
+	n, err := io.ReadFull(in.Pack, head)
 	switch {
-	case pack.over:
-		return &TooLargeError{in.MaxBytes}
 	case n == 0 && errors.Is(err, io.EOF):
 		return nil
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF): // git says what it thinks of a short one
 		return fmt.Errorf("read pack: %w", err)
 	case err == nil && string(head[:4]) == "PACK" && binary.BigEndian.Uint32(head[8:]) == 0:
-		_, err := io.Copy(io.Discard, io.LimitReader(pack, 1<<16)) // its checksum; who writes it should not fail
+		_, err := io.Copy(io.Discard, io.LimitReader(in.Pack, 1<<16)) // its checksum; who writes it should not fail
 		return err
 	}
 	q.config = slices.Concat(durably, q.config)
@@ -180,37 +171,15 @@ func (r *Repo) indexPack(ctx context.Context, q place, in Incoming) error {
 	res, err := proc.Run(ctx, proc.Command{
 		Argv: slices.Concat([]string{"git"}, r.globals(q), args),
 		Dir:  run.dir, Env: run.env, Inherit: run.inherit,
-		Stdin: io.MultiReader(bytes.NewReader(head[:n]), pack),
+		Stdin: io.MultiReader(bytes.NewReader(head[:n]), in.Pack),
 	})
 	switch {
-	case pack.over:
-		return &TooLargeError{in.MaxBytes}
 	case err != nil:
 		return fmt.Errorf("git index-pack: %w", err)
 	case res.ExitCode != 0:
 		return &Error{Args: args, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
 	}
 	return nil
-}
-
-// counted ends where there was more to read than the limit, and says so.
-type counted struct {
-	from  io.Reader
-	limit int64 // zero is none
-	read  int64
-	over  bool
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	if c.over {
-		return 0, io.EOF
-	}
-	n, err := c.from.Read(p)
-	if c.read += int64(n); c.limit > 0 && c.read > c.limit {
-		c.over = true
-		return 0, io.EOF
-	}
-	return n, err
 }
 
 // adopt moves the files of a pack from one directory to another on the same file system.
