@@ -3,10 +3,12 @@ package gitagency
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -53,6 +55,46 @@ func (x *examination) openDataDir() error {
 		}, func(context.Context) error { return os.Chmod(dir, 0o700) })
 	}
 	return err
+}
+
+// sandboxSettings looks whether walls can be drawn with what is set for them: else no command runs behind any.
+// Of several that are wrong the first is named, as by start.
+func (x *examination) sandboxSettings(context.Context) error {
+	_, err := x.unborn().planWalls(Primitives{Isolation: isolationOS, Outputs: outputsOpen})
+	var invalid *InvalidError
+	if !errors.As(x.blame(err), &invalid) || invalid.key == "" {
+		return nil // this machine has none, or something is broken that is said elsewhere
+	}
+	key, path := strings.TrimPrefix(invalid.key, "key "), x.configFile(invalid.setting)
+	mend := "git config --show-origin --get-all " + ShellWord(key) // of the command line nothing stays
+	switch file := ShellWord(path); {
+	case path == "":
+		path = x.CommonDir
+	case invalid.setting.Bare: // which no value matches
+		mend = "git config --file " + file + " --edit"
+	default:
+		mend = "git config --file " + file + " --fixed-value --unset-all " + ShellWord(key) + " " + ShellWord(invalid.Value)
+	}
+	x.found(Finding{Code: "refused-setting", ID: key, Path: path, What: "no command runs behind walls: " + invalid.Error(), Mend: mend}, nil)
+	return nil
+}
+
+// configFile is the file that a setting stands in; empty when it stands in none. Git names those of the
+// repository from where it was when it read them.
+func (x *examination) configFile(s git.Setting) string {
+	name, inFile := strings.CutPrefix(s.Origin, "file:")
+	switch {
+	case !inFile:
+		return ""
+	case filepath.IsAbs(name):
+		return name
+	}
+	for _, dir := range []string{x.repo.TopLevel, x.opts.Dir, x.repo.GitDir} {
+		if path, there := store.Taken(filepath.Join(dir, name)); dir != "" && there {
+			return path
+		}
+	}
+	return filepath.Join(x.CommonDir, "config")
 }
 
 // movedRepository looks for records of this repository under the name it had elsewhere. Records name a

@@ -121,6 +121,9 @@ type InvalidError struct {
 	What  string // e.g. "worktree name"
 	Value string
 	Want  string // e.g. "2 to 40 of a-z, 0-9 and -"
+
+	key     string // of one that stands in a configuration
+	setting git.Setting
 }
 
 func (e *InvalidError) Error() string {

@@ -90,8 +90,7 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 		}
 	}
 	bare := prims.Isolation == isolationNone
-	unborn := &Sandbox{ID: "unborn", repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")} // no id looks like that
-	_, err := unborn.planWalls(prims)
+	_, err := r.unborn().planWalls(prims)
 	if err = r.blame(err); is[*InvalidError](err) {
 		return err
 	}
@@ -109,6 +108,11 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 		why += "; " + withoutWalls
 	}
 	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: why}
+}
+
+// unborn is a sandbox that there is not yet. No id looks like that.
+func (r *Repository) unborn() *Sandbox {
+	return &Sandbox{ID: "unborn", repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")}
 }
 
 // blame names the setting that is at fault, and where it stands, when the walls are refused for one.

@@ -131,7 +131,7 @@ func (r *Repository) duration(key string, otherwise time.Duration, parse func(st
 
 // misconfigured is a bad value together with the file it stands in.
 func misconfigured(key string, s git.Setting, want string) error {
-	return &InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want}
+	return &InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want, key: key, setting: s}
 }
 
 const (

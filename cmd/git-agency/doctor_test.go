@@ -441,6 +441,8 @@ var ills = []ill{
 		w.repo = strings.TrimSuffix(w.repo, "-copy")
 		w.works()
 	}},
+	{code: "refused-setting", id: "agency.sandbox.write", wreck: func(w *ward) { w.git("config", "agency.sandbox.write", "/") }},
+	{code: "refused-setting", id: "agency.sandbox.hdie", wreck: func(w *ward) { w.git("config", "agency.sandbox.hdie", "~/secret's") }},
 	{code: "stale-lock", id: "packed-refs.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git", "packed-refs.lock"), "") }, cured: func(w *ward) { w.works() }},
 	{code: "stale-lock", id: "index.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git", "index.lock"), "") }, cured: func(w *ward) { w.git("add", "untracked") }},
 	{code: "stale-lock", id: "refs/heads/topic/x.lock", wreck: func(w *ward) { w.write(filepath.Join(w.repo, ".git", "refs/heads/topic/x.lock"), "") }, cured: func(w *ward) { w.git("branch", "topic/x") }},
