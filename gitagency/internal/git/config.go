@@ -58,7 +58,10 @@ func (c Config) Trusted(key string, harmless func(value string) bool) (setting S
 }
 
 // keys are the settings read: our own, and those of git's that change what we do.
-const keys = `^(agency\..*|color\.(agency|ui|pager)|pager\.agency|checkout\.workers|core\.(bare|worktree|pager))$`
+const keys = `^(agency\..*|color\.(agency|ui|pager)|pager\.agency|checkout\.workers|core\.(bare|worktree|pager|repositoryformatversion))$`
+
+// formatVersion is what every repository sets.
+const formatVersion = "core.repositoryformatversion"
 
 // ReadConfig reads the settings that hold in a directory, which need not be in a repository.
 func ReadConfig(ctx context.Context, dir string, env []string) (Config, error) {
@@ -66,14 +69,21 @@ func ReadConfig(ctx context.Context, dir string, env []string) (Config, error) {
 }
 
 func readConfig(ctx context.Context, run runner) (Config, error) {
-	out, err := run.git(ctx, "config", "-z", "--show-scope", "--show-origin", "--get-regexp", keys)
+	config, _, err := run.settings(ctx)
+	return config, err
+}
+
+// settings are those that hold, and what git said while it read them.
+func (r runner) settings(ctx context.Context) (_ Config, said string, err error) {
+	out, errOut, err := r.both(ctx, nil, []string{"config", "-z", "--show-scope", "--show-origin", "--get-regexp", keys})
 	if exitedWith(err, 1) {
-		return Config{}, nil // none is set
+		return Config{}, string(errOut), nil // none is set
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return parseConfig(string(out))
+	config, err := parseConfig(string(out))
+	return config, string(errOut), err
 }
 
 // parseConfig reads "scope NUL origin NUL key LF value NUL" records; a key without a value, which

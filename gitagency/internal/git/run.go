@@ -71,20 +71,24 @@ func (r runner) git(ctx context.Context, args ...string) ([]byte, error) {
 
 // run is git with options that come before the subcommand.
 func (r runner) run(ctx context.Context, global, args []string) ([]byte, error) {
-	res, err := proc.Run(ctx, proc.Command{
-		Argv:    slices.Concat([]string{"git"}, global, args),
-		Dir:     r.dir,
-		Env:     r.env,
-		Stdin:   strings.NewReader(r.stdin),
-		Inherit: r.inherit,
-	})
+	out, _, err := r.both(ctx, global, args)
+	return out, err
+}
+
+// both is run that also returns what git wrote to standard error.
+func (r runner) both(ctx context.Context, global, args []string) (stdout, stderr []byte, err error) {
+	c := proc.Command{Argv: slices.Concat([]string{"git"}, global, args), Dir: r.dir, Env: r.env, Inherit: r.inherit}
+	if r.stdin != "" {
+		c.Stdin = strings.NewReader(r.stdin)
+	}
+	res, err := proc.Run(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("git %s: %w", args[0], err)
+		return nil, nil, fmt.Errorf("git %s: %w", args[0], err)
 	}
 	if res.ExitCode != 0 {
-		return res.Stdout, &Error{Args: args, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
+		err = &Error{Args: args, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
 	}
-	return res.Stdout, nil
+	return res.Stdout, res.Stderr, err
 }
 
 // exitedWith reports whether git ran and ended with one of these codes.

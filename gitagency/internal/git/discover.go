@@ -1,0 +1,189 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// Open finds the repository that git itself would use in dir with the environment env, and checks
+// that git is new enough. From here on the environment is scrubbed.
+func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
+	asked := runner{dir: dir, env: append(plain(env), "LC_ALL=C")}
+	repo := discoverAtOnce(ctx, asked)
+	if repo == nil {
+		var err error
+		if repo, err = discoverByAsking(ctx, asked); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case !repo.Version.AtLeast(Minimum):
+		return nil, &TooOldError{Have: repo.Version}
+	case !utf8.ValidString(repo.CommonDir):
+		return nil, fmt.Errorf("the path of the repository, %q, is not valid UTF-8; records cannot hold it", repo.CommonDir)
+	}
+	repo.env = scrub(env)
+	repo.inHook = slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_INDEX_FILE=") })
+	return repo, nil
+}
+
+// discoverAtOnce has one git answer everything, where the repository is an ordinary one: asked for its settings,
+// it tells in its trace which version it is and which worktree it has found. A process costs more than its
+// answer, and every command of ours waits for this one. Nil means that it has to be asked one by one.
+func discoverAtOnce(ctx context.Context, run runner) *Repo {
+	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"} {
+		if proc.Variable(run.env, name) != "" {
+			return nil
+		}
+	}
+	run.env = append(slices.Clip(run.env), "GIT_TRACE2=1", "GIT_TRACE2_BRIEF=1")
+	config, trace, err := run.settings(ctx)
+	if err != nil {
+		return nil
+	}
+	repo := &Repo{Config: config}
+	if _, elsewhere := config.Last("core.worktree"); elsewhere {
+		return nil
+	}
+	version, ok := traced(trace, "version")
+	if !ok {
+		return nil // it is older than traces are
+	}
+	if repo.Version, err = parseVersion("git version " + version); err != nil {
+		return nil
+	}
+	tree, ok := traced(trace, "worktree")
+	if !ok || !filepath.IsAbs(tree) {
+		return nil
+	}
+	here, err := filepath.EvalSymlinks(run.dir)
+	if err != nil {
+		return nil
+	}
+	if repo.TopLevel, err = filepath.EvalSymlinks(tree); err != nil || !strings.HasPrefix(here+"/", repo.TopLevel+"/") {
+		return nil
+	}
+	if repo.GitDir, repo.CommonDir, err = gitDirs(repo.TopLevel); err != nil {
+		return nil
+	}
+	// What git took the settings of the repository from says whether this is the one it found.
+	own, ok := config.Last(formatVersion)
+	origin, inFile := strings.CutPrefix(own.Origin, "file:")
+	if !ok || own.Scope != "local" || !inFile {
+		return nil
+	}
+	if !filepath.IsAbs(origin) {
+		origin = filepath.Join(tree, origin)
+	}
+	if origin, err = filepath.EvalSymlinks(filepath.Dir(origin)); err != nil || origin != repo.CommonDir {
+		return nil
+	}
+	return repo
+}
+
+// traced is what follows a word in a trace, if one line begins with it.
+func traced(trace, word string) (rest string, once bool) {
+	for line := range strings.Lines(trace) {
+		if after, ok := strings.CutPrefix(line, word+" "); ok {
+			if once {
+				return "", false
+			}
+			rest, once = strings.TrimSuffix(after, "\n"), true
+		}
+	}
+	return rest, once
+}
+
+// gitDirs are what the .git of a worktree leads to.
+func gitDirs(tree string) (own, common string, err error) {
+	const most = 1 << 16
+	own = filepath.Join(tree, ".git")
+	if data, err := durable.ReadFile(own, most); err == nil {
+		to, ok := strings.CutPrefix(string(data), "gitdir: ")
+		if !ok {
+			return "", "", fmt.Errorf("%s leads nowhere", own)
+		}
+		if own = strings.TrimRight(to, "\r\n"); !filepath.IsAbs(own) {
+			own = filepath.Join(tree, own)
+		}
+	}
+	if own, err = filepath.EvalSymlinks(own); err != nil {
+		return "", "", err
+	}
+	common = own
+	if data, err := durable.ReadFile(filepath.Join(own, "commondir"), most); err == nil {
+		if common = strings.TrimRight(string(data), "\r\n"); !filepath.IsAbs(common) {
+			common = filepath.Join(own, common)
+		}
+	}
+	common, err = filepath.EvalSymlinks(common)
+	return own, common, err
+}
+
+// discoverByAsking asks one question after the other, at the same time.
+func discoverByAsking(ctx context.Context, run runner) (*Repo, error) {
+	version := concurrently(func() (Version, error) { return readVersion(ctx, run) })
+	config := concurrently(func() (Config, error) { return readConfig(ctx, run) })
+	repo, err := discover(ctx, run)
+	v, verr := version()
+	c, cerr := config()
+	switch {
+	case verr != nil:
+		return nil, verr
+	case !v.AtLeast(Minimum):
+		return nil, &TooOldError{Have: v} // which is why it does not know what we ask
+	case err != nil:
+		return nil, err
+	case cerr != nil:
+		return nil, cerr
+	}
+	repo.Version, repo.Config = v, c
+	return repo, nil
+}
+
+// endOfPath separates answers of rev-parse, which has no -z: it repeats words it does not know.
+const endOfPath = "--agency-end-of-path"
+
+func discover(ctx context.Context, run runner) (*Repo, error) {
+	out, err := run.git(ctx, "rev-parse", "--path-format=absolute",
+		"--git-common-dir", endOfPath, "--git-dir", endOfPath, "--show-toplevel")
+	parts := strings.Split(string(out), "\n"+endOfPath+"\n")
+	bare := exitedWith(err, 128) && len(parts) == 3 && parts[2] == "" // it dies of the last question, where there is no worktree
+	switch {
+	case err != nil && !bare:
+		return nil, &NoRepositoryError{Err: err}
+	case len(parts) != 3:
+		return nil, fmt.Errorf("git rev-parse answered %q", out)
+	}
+	repo := &Repo{}
+	if repo.CommonDir, err = filepath.EvalSymlinks(parts[0]); err != nil {
+		return nil, err
+	}
+	if repo.GitDir, err = filepath.EvalSymlinks(parts[1]); err != nil {
+		return nil, err
+	}
+	if !bare {
+		if repo.TopLevel, err = filepath.EvalSymlinks(strings.TrimSuffix(parts[2], "\n")); err != nil {
+			return nil, err
+		}
+	}
+	return repo, nil
+}
+
+// concurrently starts f and returns a function that waits for its result.
+func concurrently[T any](f func() (T, error)) func() (T, error) {
+	var (
+		value T
+		err   error
+		done  = make(chan struct{})
+	)
+	go func() { defer close(done); value, err = f() }()
+	return func() (T, error) { <-done; return value, err }
+}
