@@ -175,6 +175,9 @@ var userInURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile
 // withoutCredentials removes who one is from the addresses in a value. It is not clean when there may be
 // some left.
 func withoutCredentials(value string) (string, bool) {
+	if !strings.Contains(value, "://") {
+		return value, true
+	}
 	value = userInURL().ReplaceAllString(value, "://")
 	_, after, found := strings.Cut(value, "://")
 	return value, !found || !strings.Contains(after, "@")

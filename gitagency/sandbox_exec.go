@@ -118,12 +118,19 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 
 	run, env, standing := proc.Task.Run, s.environment(opts.Env, site.worktree, path), []string{}
 	if behindWalls(site.prims) {
-		inside, err := s.goInside(ctx, site)
+		inside, err := s.approach(ctx, site)
 		if err != nil {
 			return ExecResult{}, err
 		}
+		environment := func() []string { return s.walledEnvironment(inside.walls, opts.Env, site.worktree, path) }
+		env, standing = environment(), inside.walls.stands.Walls() // while they are being built
+		if err := inside.enter(ctx); err != nil {
+			return ExecResult{}, err
+		}
 		defer inside.leave(ctx, opts.Hurry)
-		env, standing = s.walledEnvironment(inside.walls, opts.Env, site.worktree, path), inside.walls.stands.Walls()
+		if inside.walls.proxy != "" { // where that is, only those know who are inside
+			env = environment()
+		}
 		run = func(t proc.Task, ctx context.Context) (proc.Ending, error) { return inside.room.Run(ctx, t) }
 	}
 

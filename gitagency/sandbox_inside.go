@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
@@ -27,28 +26,32 @@ type inside struct {
 	door  *door
 	dir   *os.File // the tree
 	end   func()   // of the way out
-	stuck string   // fingerprint of a layer that did not come out
+
+	ending  bool   // the sandbox is about to go
+	pending bool   // something has not come out yet
+	stuck   string // fingerprint of a layer that did not come out
 }
 
 // goInside builds the walls, or joins those who are behind them already, and brings what is on one side only
 // to the other. Without all of them nothing is run.
-func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err error) {
-	in := &inside{s: s, end: func() {}}
+func (s *Sandbox) goInside(ctx context.Context, site *site) (*inside, error) {
+	in, err := s.approach(ctx, site)
+	if err == nil {
+		err = in.enter(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// approach is goInside as far as it goes while the walls are being built.
+func (s *Sandbox) approach(ctx context.Context, site *site) (_ *inside, err error) {
+	in := &inside{s: s, end: func() {}, ending: site.repo != nil}
 	defer func() {
-		if err == nil {
-			return
+		if err != nil {
+			err = in.stayOut(ctx, err)
 		}
-		if closeErr := in.close(); closeErr != nil {
-			err = errors.Join(err, closeErr)
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-			return
-		}
-		if is[*proc.WallError](err) {
-			err = errors.New(s.repo.whyNot(ctx, err))
-		}
-		err = &SetupError{ID: s.ID, Err: err}
 	}()
 	if in.dir, _, err = site.Directory("."); err != nil {
 		return nil, err
@@ -57,34 +60,57 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 		return nil, err
 	}
 	if in.walls.plan.Bare {
-		in.end, err = s.outputs(ctx, in.room, &in.walls)
-		return in, err
+		return in, nil
 	}
 	if in.door, err = s.door(in.walls); err != nil {
 		return nil, err
 	}
-	if site.repo != nil { // it is about to go
+	if in.ending {
 		in.door.repo, in.door.patience = site.repo, patienceAtTheEnd
 	}
 	if in.room.Opened { // else both sides are in use
-		pending, err := in.door.pending()
+		in.pending, err = in.door.pending()
+	}
+	return in, err
+}
+
+// enter goes in once the walls stand.
+func (in *inside) enter(ctx context.Context) (err error) {
+	defer func() {
 		if err != nil {
-			return nil, err
+			err = in.stayOut(ctx, err)
 		}
-		if site.repo != nil {
-			return in, nil // and brings everything out itself
-		}
-		if pending { // what was done before somebody was killed
+	}()
+	if err := in.room.Stand(ctx); err != nil {
+		return err
+	}
+	if in.ending { // and brings everything out itself
+		return nil
+	}
+	if in.door != nil && in.room.Opened {
+		if in.pending { // what was done before somebody was killed
 			in.takeOut(ctx)
 		}
 		if in.stuck == "" { // else what is staged there would be lost
 			if err := in.door.in(ctx, in.room, in.dir); err != nil {
-				s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", s.ID, err)
+				in.s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", in.s.ID, err)
 			}
 		}
 	}
-	in.end, err = s.outputs(ctx, in.room, &in.walls)
-	return in, err
+	in.end, err = in.s.outputs(ctx, in.room, &in.walls)
+	return err
+}
+
+// stayOut goes away again because of err, and says why.
+func (in *inside) stayOut(ctx context.Context, err error) error {
+	err = errors.Join(err, in.close())
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if is[*proc.WallError](err) {
+		err = errors.New(in.s.repo.whyNot(ctx, err))
+	}
+	return &SetupError{ID: in.s.ID, Err: err}
 }
 
 // bringOut brings out what was done behind the walls of a sandbox, where that has not happened yet: by
@@ -223,28 +249,7 @@ func (in *inside) close() error {
 		err = in.dir.Close()
 	}
 	if in.room != nil {
-		err = errors.Join(err, in.room.Close(), in.tidyUp())
-	}
-	return err
-}
-
-// tidyUp removes what the kernel leaves of a layer when nobody uses it any more: directories that only few
-// have permission to remove, and whose content the next one would have to. Who has opened the room again since
-// works in these very directories.
-func (in *inside) tidyUp() (err error) {
-	if !in.room.Emptied {
-		return nil
-	}
-	held, err := lock.Clear(context.Background(), in.s.repo.store.WallsDir(in.s.repo.ID, in.s.ID), 0)
-	if is[*LockTimeoutError](err) {
-		return nil // and sees to it when they leave
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, held.Close()) }()
-	for _, l := range in.walls.plan.Layers {
-		err = errors.Join(err, durable.RemoveTree(filepath.Join(l.Work, "work")))
+		err = errors.Join(err, in.room.Close())
 	}
 	return err
 }
@@ -302,7 +307,7 @@ func (s *Sandbox) openOrJoin(ctx context.Context, occupied *os.File, w proc.Wall
 	for began := time.Now(); ; {
 		held, err := lock.Clear(ctx, dir, 0)
 		if err == nil {
-			room, err := w.Open(ctx, label, held, occupied)
+			room, err := w.Begin(ctx, label, held, occupied)
 			return room, errors.Join(err, held.Close())
 		}
 		if !is[*LockTimeoutError](err) {

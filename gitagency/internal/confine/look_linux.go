@@ -1,13 +1,15 @@
 package confine
 
 import (
-	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
@@ -63,7 +65,10 @@ func realFiles() Files {
 }
 
 func look(path string) Entry {
-	if _, err := os.Stat(path); err != nil { // as with most of what could be there; links that lead nowhere are nothing too
+	if e, known := glance(path); known {
+		return e
+	}
+	if _, err := os.Stat(path); err != nil { // links that lead nowhere are nothing too
 		return Entry{Path: path}
 	}
 	resolved, err := guard.Resolve(path)
@@ -74,19 +79,37 @@ func look(path string) Entry {
 	if err != nil {
 		return Entry{Path: path}
 	}
-	e := Entry{Path: resolved, Kind: Device}
-	switch fi.Mode().Type() {
-	case fs.ModeDir:
-		e.Kind = Directory
-	case 0:
-		e.Kind = File
-	case fs.ModeSocket:
-		e.Kind = Socket
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Entry{Path: path}
 	}
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		e.Owner = int(st.Uid)
+	return Entry{Path: resolved, Kind: kindOf(st.Mode), Owner: int(st.Uid)}
+}
+
+// glance looks where no link is on the way, as with most paths, and most of those lead to nothing.
+func glance(path string) (e Entry, known bool) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return Entry{Path: path}, err == unix.ENOENT || err == unix.ENOTDIR
 	}
-	return e
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Entry{}, false
+	}
+	return Entry{Path: filepath.Clean(path), Kind: kindOf(st.Mode), Owner: int(st.Uid)}, true
+}
+
+func kindOf(mode uint32) Kind {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return Directory
+	case unix.S_IFREG:
+		return File
+	case unix.S_IFSOCK:
+		return Socket
+	}
+	return Device
 }
 
 // touch takes what cannot be looked up for what is everywhere.

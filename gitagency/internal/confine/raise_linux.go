@@ -215,6 +215,7 @@ func (s *site) overlay(lower int, l Layer) (int, error) {
 			return -1, fmt.Errorf("%s/%s: %w", l.Work, mark.name, err)
 		}
 	}
+	defer s.soften(work)
 	name := func(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 	options := []string{
 		"userxattr", "",
@@ -230,6 +231,14 @@ func (s *site) overlay(lower int, l Layer) (int, error) {
 		if !errors.Is(err, unix.EBUSY) || time.Since(began) > patienceWithLayers {
 			return s.with(fd, err)
 		}
+	}
+}
+
+// soften lets whoever owns a layer remove it, at any time, with no more than they have: the kernel makes its
+// own directories such that nobody may enter them.
+func (s *site) soften(work int) {
+	for _, name := range []string{"work", "work/incompat", "work/incompat/volatile", "index"} {
+		_ = unix.Fchmodat(work, name, 0o700, 0) // not every kernel makes each of them
 	}
 }
 

@@ -2,6 +2,7 @@ package confine
 
 import (
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -9,14 +10,9 @@ import (
 
 // install has every system call of this thread, and of what it starts, judged by the filter.
 func install() error {
-	a, err := machine()
+	code, err := filterCode()
 	if err != nil {
 		return fmt.Errorf("seccomp filter: %w", err)
-	}
-	program := filter(a)
-	code := make([]unix.SockFilter, len(program))
-	for i, in := range program {
-		code[i] = unix.SockFilter{Code: in.code, Jt: in.jt, Jf: in.jf, K: in.k}
 	}
 	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {
@@ -24,3 +20,19 @@ func install() error {
 	}
 	return nil
 }
+
+// filterCode is the filter as the kernel takes it.
+var filterCode = sync.OnceValues(func() ([]unix.SockFilter, error) {
+	a, err := machine()
+	if err != nil {
+		return nil, err
+	}
+	var code []unix.SockFilter
+	for _, in := range filter(a) {
+		code = append(code, unix.SockFilter{Code: in.code, Jt: in.jt, Jf: in.jf, K: in.k})
+	}
+	return code, nil
+})
+
+// ready does what can be done before there is a plan.
+func ready() { _, _ = filterCode() }

@@ -1,8 +1,10 @@
 package confine
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -11,6 +13,7 @@ import (
 // and goes no further.
 func init() {
 	proc.Supervise(proc.Builder{
+		Ready: ready,
 		Raise: func(plan []byte) error { return built(plan, Raise) },
 		Shut:  func(plan []byte) error { return built(plan, Shut) },
 		Clear: func(plan []byte) { _ = built(plan, Clear) }, // what stays, the kernel takes down by and by
@@ -18,9 +21,29 @@ func init() {
 }
 
 func built(plan []byte, build func(Plan) error) error {
-	var p Plan
-	if err := json.Unmarshal(plan, &p); err != nil {
+	p, err := readPlan(plan)
+	if err != nil {
 		return fmt.Errorf("plan of the walls: %w", err)
 	}
 	return build(p)
+}
+
+// readPlan reads a plan. A keeper has one, and comes back to it with every command.
+func readPlan(text []byte) (Plan, error) {
+	known.Lock()
+	defer known.Unlock()
+	if known.text == nil || !bytes.Equal(known.text, text) {
+		var p Plan
+		if err := json.Unmarshal(text, &p); err != nil {
+			return Plan{}, err
+		}
+		known.text, known.plan = bytes.Clone(text), p
+	}
+	return known.plan, nil
+}
+
+var known struct {
+	sync.Mutex
+	text []byte
+	plan Plan
 }

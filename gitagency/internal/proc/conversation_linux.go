@@ -37,7 +37,8 @@ func asConn(f *os.File) (*net.UnixConn, error) {
 
 // The most that one message holds.
 const (
-	maxMessage = 128 << 10
+	maxMessage = 128 << 10 // with a plan
+	maxWords   = 16 << 10  // without
 	maxFiles   = 32
 )
 
@@ -61,7 +62,11 @@ func send(to *net.UnixConn, message any, files ...*os.File) error {
 
 // receive reads one message, with the descriptors that came with it.
 func receive(from *net.UnixConn, message any) ([]int, error) {
-	data, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*maxFiles))
+	return receiveUpTo(maxWords, from, message)
+}
+
+func receiveUpTo(most int, from *net.UnixConn, message any) ([]int, error) {
+	data, rights := make([]byte, most), make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, m, flags, _, err := from.ReadMsgUnix(data, rights)
 	if err != nil {
 		return nil, err

@@ -39,19 +39,28 @@ func keep(b Builder) {
 	if err != nil || !ok {
 		return // without a word: whoever waits for one will know
 	}
-	gatherThreads() // while the walls are being planned
-	var first request
-	if _, err := receive(lease, &first); err != nil {
+	gathered := make(chan struct{})
+	go func() { // while the walls are being planned, and raised
+		defer close(gathered)
+		gatherThreads()
+		if b.Ready != nil {
+			b.Ready()
+		}
+	}()
+	plan := make([]byte, maxMessage)
+	n, err := lease.Read(plan)
+	if err != nil {
 		return
 	}
-	k := &keeper{builder: b, plan: first.Walls, events: make(chan func(), 16), leases: map[*net.UnixConn]bool{}}
+	k := &keeper{builder: b, plan: plan[:n], events: make(chan func(), 16), leases: map[*net.UnixConn]bool{}}
 	k.family.beside = map[int]bool{}
 	door, err := k.raise()
 	if err != nil {
 		_ = send(lease, reply{Refused: err.Error()})
 		return
 	}
-	if send(lease, reply{Plan: k.plan}) != nil {
+	<-gathered // before anything can run here
+	if send(lease, reply{}) != nil {
 		return
 	}
 	k.leases[lease] = true

@@ -5,7 +5,7 @@ import "errors"
 // Walls says what surrounds a room.
 type Walls struct {
 	Plan    []byte                 // for the builder
-	Draw    func() ([]byte, error) // says what the plan is, where that takes a while: the room is being made meanwhile
+	Draw    func() ([]byte, error) // says what the plan is, where that takes a while: the room is made at the same time
 	Network bool                   // the room has a network of its own
 }
 

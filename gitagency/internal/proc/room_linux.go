@@ -22,16 +22,14 @@ type Room struct {
 	Plan   []byte // of the walls that stand
 	Opened bool   // by us: nobody else was there
 
-	// Emptied: nobody else was there either when we left, and nothing of it is left.
-	Emptied bool
-
 	conn   *net.UnixConn
-	keeper int // a descriptor of its process
+	keeper int  // a descriptor of its process
+	rising bool // the keeper has not said yet that the walls stand
+	over   bool // and never will
 }
 
 // request is what is asked of a keeper, with descriptors beside it.
 type request struct {
-	Walls  []byte `json:"walls,omitempty"` // the first that it hears
 	Visit  bool   `json:"visit,omitempty"` // by whoever joins: the room need not stay open for them
 	Run    bool   `json:"run,omitempty"`   // with: control, directory, three streams, and what is to be held
 	Listen string `json:"listen,omitempty"`
@@ -59,7 +57,20 @@ const patienceWithKeepers = 30 * time.Second
 
 // Open makes a room and goes into it. The caller sees to it that nobody else does so under the same label;
 // what it holds for that, the keeper keeps open. A *WallError says what could not be built.
-func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (_ *Room, err error) {
+func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (*Room, error) {
+	r, err := w.Begin(ctx, label, hold...)
+	if err == nil {
+		err = r.Stand(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Begin is Open that does not wait for the walls. Stand does; before that nothing can be done with the room
+// but to close it.
+func (w Walls) Begin(ctx context.Context, label string, hold ...*os.File) (_ *Room, err error) {
 	ours, theirs, err := conversation()
 	if err != nil {
 		return nil, err
@@ -69,33 +80,76 @@ func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (_ *Roo
 			_ = ours.Close()
 		}
 	}()
+	drawn := w.draw()
 	cmd := &exec.Cmd{
 		Path: self(), Args: []string{supervisorName, label, roleKeeper}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
 		ExtraFiles: roomy(append([]*os.File{theirs}, hold...)), SysProcAttr: w.namespaces(),
 	}
 	err = cmd.Start()
 	_ = theirs.Close()
+	d := <-drawn // nobody may draw any more when the caller goes on
 	if err != nil {
 		return nil, &WallError{fmt.Errorf("namespaces: %w", err)}
 	}
-	r := &Room{Plan: w.Plan, Opened: true, conn: ours}
+	r := &Room{Plan: d.plan, Opened: true, conn: ours, rising: true}
 	r.keeper, err = unix.PidfdOpen(cmd.Process.Pid, 0)
 	go func() { _ = cmd.Wait() }() // whenever that may be; how it exits says nothing
 	if err != nil {
 		return nil, &WallError{os.NewSyscallError("pidfd_open", err)}
 	}
-	if w.Draw != nil {
-		w.Plan, err = w.Draw()
-	}
-	if err == nil {
-		err = r.ask(ctx, request{Walls: w.Plan})
+	if err = d.err; err == nil {
+		// One that is gone already has said why.
+		if _, err = ours.Write(d.plan); err != nil && !errors.Is(err, syscall.EPIPE) {
+			err = &WallError{err}
+		} else {
+			err = nil
+		}
 	}
 	if err != nil {
-		_ = ours.Close() // it may still wait to be told what to build
-		r.ended(patienceWithKeepers)
-		return nil, errors.Join(err, unix.Close(r.keeper))
+		return nil, errors.Join(err, r.abandon())
 	}
 	return r, nil
+}
+
+type drawing struct {
+	plan []byte
+	err  error
+}
+
+// draw has the walls drawn.
+func (w Walls) draw() <-chan drawing {
+	drawn := make(chan drawing, 1)
+	go func() {
+		d := drawing{plan: w.Plan}
+		if w.Draw != nil {
+			d.plan, d.err = w.Draw()
+		}
+		if d.err == nil && len(d.plan) > maxMessage {
+			d.err = &WallError{errors.New("the plan is too long: there is too much to hide, or to let pass")}
+		}
+		drawn <- d
+	}()
+	return drawn
+}
+
+// Stand waits until the walls stand. If they do not, there is no room.
+func (r *Room) Stand(ctx context.Context) error {
+	if !r.rising {
+		return nil
+	}
+	r.rising = false
+	if _, err := r.hear(ctx, maxWords); err != nil {
+		return errors.Join(err, r.abandon())
+	}
+	return nil
+}
+
+// abandon ends a room that never was one.
+func (r *Room) abandon() error {
+	r.over = true
+	_ = r.conn.Close() // the keeper may still wait to be told what to build
+	r.ended(patienceWithKeepers)
+	return unix.Close(r.keeper)
 }
 
 // roomy has the kernel make a table for as many descriptors as a keeper will need, by giving it the last of
@@ -203,27 +257,24 @@ func join(ctx context.Context, pid int, as request) (_ *Room, err error) {
 		return nil, err
 	}
 	r := &Room{conn: ours, keeper: keeper}
-	return r, r.ask(ctx, request{})
+	answer, err := r.hear(ctx, 2*maxMessage) // as a plan is longer in there
+	r.Plan = answer.Plan
+	return r, err
 }
 
-// ask begins the conversation with the keeper, which tells what walls there are.
-func (r *Room) ask(ctx context.Context, first request) error {
+// hear hears the first words of the keeper: what walls there are, or why there are none.
+func (r *Room) hear(ctx context.Context, most int) (answer reply, err error) {
 	defer context.AfterFunc(ctx, func() { _ = r.conn.SetDeadline(time.Now()) })()
-	if err := send(r.conn, first); err != nil && !errors.Is(err, syscall.EPIPE) {
-		return &WallError{err}
-	}
-	var answer reply
-	_, err := receive(r.conn, &answer)
+	_, err = receiveUpTo(most, r.conn, &answer)
 	switch {
 	case context.Cause(ctx) != nil:
-		return context.Cause(ctx)
+		return answer, context.Cause(ctx)
 	case err != nil:
-		return &WallError{fmt.Errorf("the keeper did not begin: %w", err)}
+		return answer, &WallError{fmt.Errorf("the keeper did not begin: %w", err)}
 	case answer.Refused != "":
-		return &WallError{errors.New(answer.Refused)}
+		return answer, &WallError{errors.New(answer.Refused)}
 	}
-	r.Plan = answer.Plan
-	return nil
+	return answer, nil
 }
 
 // Run runs a task in the room, as Task.Run does outside of one.
@@ -311,6 +362,12 @@ func (r *Room) Wait(ctx context.Context) error {
 
 // Close leaves the room. When nobody else is there, nothing of it is left when Close returns.
 func (r *Room) Close() error {
+	switch {
+	case r.over:
+		return nil
+	case r.rising:
+		return r.abandon()
+	}
 	_ = r.conn.SetDeadline(time.Now().Add(patienceWithKeepers))
 	err := send(r.conn, request{Leave: true})
 	var answer reply
@@ -318,8 +375,7 @@ func (r *Room) Close() error {
 		_, err = receive(r.conn, &answer)
 	}
 	closeErr := r.conn.Close()
-	r.Emptied = (answer.Last || err != nil) && r.ended(patienceWithKeepers)
-	if (answer.Last || err != nil) && !r.Emptied {
+	if (answer.Last || err != nil) && !r.ended(patienceWithKeepers) {
 		closeErr = errors.Join(closeErr, errors.New("the keeper of the room does not end"), err)
 	}
 	return errors.Join(closeErr, unix.Close(r.keeper))

@@ -14,6 +14,8 @@ import (
 
 // Builder builds walls around what runs: a plan says which, and only the builder can read it.
 type Builder struct {
+	// Ready does beforehand, on any thread, what needs no plan. It may be nil.
+	Ready func()
 	// Raise builds what surrounds a room, as process 1 of its namespaces, before anything runs in it.
 	Raise func(plan []byte) error
 	// Shut puts the rest around one program, on the thread that will become it.
