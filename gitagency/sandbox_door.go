@@ -153,16 +153,12 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 	if head == "" {
 		return errors.New("HEAD outside leads to no commit")
 	}
-	switched := on != d.state.On
-	moved := switched || head != d.state.Head
-	if moved {
-		onto := ""
-		if switched {
-			onto = on
-		}
-		if err := d.run(ctx, room, dir, scriptMove, nil, io.Discard, head, d.state.Head, onto, sandboxRef(d.s.ID)); err != nil {
-			return fmt.Errorf("HEAD was moved outside to %s, and inside too: %w", head, err)
-		}
+	move, onto, stage := "", "", ""
+	if head != d.state.Head {
+		move = "yes"
+	}
+	if on != d.state.On {
+		move, onto = "yes", on
 	}
 	staged := ""
 	index, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"))
@@ -174,11 +170,14 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 		if x, err := git.ReadIndex(index, git.FormatOf(head)); err == nil {
 			staged = x.Fingerprint()
 		}
-		if !moved && staged != "" && staged == d.state.Index {
-			break // a git outside has only looked at the files; what is closed there is open inside
+		// Else a git outside has only looked at the files; what is closed there is open inside.
+		if move != "" || staged == "" || staged != d.state.Index {
+			stage = "yes"
 		}
-		if err := d.run(ctx, room, dir, scriptIndex, bytes.NewReader(index), io.Discard); err != nil {
-			return fmt.Errorf("index: %w", err)
+	}
+	if move != "" || stage != "" {
+		if err := d.run(ctx, room, dir, scriptIn, bytes.NewReader(index), io.Discard, move, head, d.state.Head, onto, sandboxRef(d.s.ID), stage); err != nil {
+			return err
 		}
 	}
 	layer, err := d.layer()

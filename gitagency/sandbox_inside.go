@@ -28,6 +28,8 @@ type inside struct {
 	dir   *os.File // the tree
 	end   func()   // of the way out
 	stuck string   // fingerprint of a layer that did not come out
+
+	threshold *os.File // held by who opened the room, while that brings over what only one side has
 }
 
 // goInside builds the walls, or joins those who are behind them already, and brings what is on one side only
@@ -53,7 +55,7 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 	if in.dir, _, err = site.Directory("."); err != nil {
 		return nil, err
 	}
-	if in.room, in.walls, err = s.room(ctx, site.prims, site.occupied); err != nil {
+	if err = in.enter(ctx, site); err != nil {
 		return nil, err
 	}
 	if in.walls.plan.Bare {
@@ -66,7 +68,7 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 	if site.repo != nil { // it is about to go
 		in.door.repo, in.door.patience = site.repo, patienceAtTheEnd
 	}
-	if in.room.Opened { // else both sides are in use
+	if in.threshold != nil { // else both sides are in use
 		pending, err := in.door.pending()
 		if err != nil {
 			return nil, err
@@ -81,6 +83,9 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (_ *inside, err erro
 			if err := in.door.in(ctx, in.room, in.dir); err != nil {
 				s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", s.ID, err)
 			}
+		}
+		if err := in.letIn(); err != nil {
+			return nil, err
 		}
 	}
 	in.end, err = s.outputs(ctx, in.room, &in.walls)
@@ -167,9 +172,10 @@ func (in *inside) takeOut(ctx context.Context) {
 	// Who ends the sandbox has the repository to itself meanwhile, and waits for us.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	room := in.room
 	go func() {
 		for ctx.Err() == nil {
-			if in.room.EndedWithin(50 * time.Millisecond) {
+			if room.EndedWithin(50 * time.Millisecond) {
 				cancel()
 			}
 		}
@@ -212,16 +218,23 @@ func (in *inside) leave(ctx context.Context, hurry <-chan struct{}) {
 }
 
 func (in *inside) close() error {
-	var err error
+	err := in.letIn()
 	if in.end != nil {
 		in.end()
 	}
 	if in.dir != nil {
-		err = in.dir.Close()
+		err = errors.Join(err, in.dir.Close())
 	}
-	if in.room != nil {
-		err = errors.Join(err, in.room.Close(), in.tidyUp())
+	return errors.Join(err, in.goOut())
+}
+
+// goOut leaves the room.
+func (in *inside) goOut() error {
+	if in.room == nil {
+		return nil
 	}
+	err := errors.Join(in.room.Close(), in.tidyUp())
+	in.room = nil
 	return err
 }
 
@@ -249,10 +262,17 @@ func (in *inside) tidyUp() (err error) {
 // patienceAtTheEnd is for a sandbox that goes while everybody else waits.
 const patienceAtTheEnd = 5 * time.Second
 
-// room opens the room of the sandbox, or joins those who are in it.
-func (s *Sandbox) room(ctx context.Context, prims Primitives, occupied *os.File) (*proc.Room, walls, error) {
+// enter opens the room of the sandbox, or joins those who are in it. Who opens it stands on the threshold until
+// they let others in; who joins waits for that.
+func (in *inside) enter(ctx context.Context, site *site) (err error) {
+	s := in.s
+	timeout, err := s.repo.lockTimeout()
+	if err != nil {
+		return err
+	}
+	threshold := filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "work") // which is made with the layer, and stays
 	plan := sync.OnceValues(func() (walls, error) {
-		w, err := s.planWalls(prims)
+		w, err := s.planWalls(site.prims)
 		if err = s.repo.blame(err); err == nil && !w.plan.Bare {
 			err = os.MkdirAll(s.caches(), 0o700)
 		}
@@ -261,37 +281,69 @@ func (s *Sandbox) room(ctx context.Context, prims Primitives, occupied *os.File)
 		}
 		return w, err
 	})
-	room, err := s.openOrJoin(ctx, occupied, proc.Walls{Network: prims.Outputs != outputsOpen, Draw: func() ([]byte, error) {
+	around := proc.Walls{Network: site.prims.Outputs != outputsOpen, Draw: func() ([]byte, error) {
 		w, err := plan()
 		if err != nil {
 			return nil, err
 		}
 		if !w.plan.Bare { // nobody is there: who opens a room draws its walls, and who joins does not
+			if in.threshold, err = lock.Clear(ctx, threshold, timeout); err != nil {
+				return nil, err
+			}
 			git.Uncover(filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper"))
 		}
 		return json.Marshal(w.plan)
-	}})
-	if err != nil {
-		return nil, walls{}, err
+	}}
+	for began := time.Now(); ; {
+		if in.room, err = s.openOrJoin(ctx, site.occupied, timeout, around); err != nil {
+			return err
+		}
+		if in.walls, err = plan(); err != nil || in.room.Opened {
+			return err
+		}
+		if err := s.sameWalls(in.room, in.walls.plan); err != nil || in.walls.plan.Bare {
+			return err
+		}
+		passed, err := lock.Occupy(ctx, threshold, 0)
+		if err == nil {
+			return passed.Close()
+		}
+		if !is[*LockTimeoutError](err) {
+			return err
+		}
+		// It is waited for outside: if who opened the room is killed, the room is to end with them, so that
+		// the next one to open it takes it up.
+		if err := in.goOut(); err != nil {
+			return err
+		}
+		if timeout >= 0 && time.Since(began) > timeout {
+			return &BusyError{ID: s.ID, Waited: timeout, Holders: proc.Holders(threshold)}
+		}
+		switch passed, err = lock.Occupy(ctx, threshold, timeout); {
+		case err == nil:
+			err = passed.Close()
+		case is[*LockTimeoutError](err):
+			err = &BusyError{ID: s.ID, Waited: timeout, Holders: proc.Holders(threshold)}
+		}
+		if err != nil {
+			return err
+		}
 	}
-	w, err := plan()
-	if err == nil && !room.Opened {
-		err = s.sameWalls(room, w.plan)
+}
+
+// letIn lets those in who join the room that we have opened.
+func (in *inside) letIn() error {
+	held := in.threshold
+	if in.threshold = nil; held == nil {
+		return nil
 	}
-	if err != nil {
-		return nil, w, errors.Join(err, room.Close())
-	}
-	return room, w, nil
+	return held.Close()
 }
 
 // openOrJoin opens a room if nobody has one open.
-func (s *Sandbox) openOrJoin(ctx context.Context, occupied *os.File, w proc.Walls) (*proc.Room, error) {
+func (s *Sandbox) openOrJoin(ctx context.Context, occupied *os.File, timeout time.Duration, w proc.Walls) (*proc.Room, error) {
 	dir := s.repo.store.WallsDir(s.repo.ID, s.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	timeout, err := s.repo.lockTimeout()
-	if err != nil {
 		return nil, err
 	}
 	label := s.repo.store.InvocationDir(s.repo.ID, s.ID)
