@@ -290,7 +290,11 @@ func (in *inside) enter(ctx context.Context, site *site) (err error) {
 			if in.threshold, err = lock.Clear(ctx, threshold, timeout); err != nil {
 				return nil, err
 			}
-			git.Uncover(filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper"))
+			upper := filepath.Join(filepath.Dir(threshold), "upper")
+			git.Uncover(upper)
+			if err := s.repo.git.Readdress(upper, s.ID); err != nil {
+				s.repo.warn("sandbox %s: git inside still looks for it where it was before it was moved: %v", s.ID, err)
+			}
 		}
 		return json.Marshal(w.plan)
 	}}
