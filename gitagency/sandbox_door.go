@@ -287,6 +287,14 @@ func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 	if same, err := d.s.repo.git.StagedIs(ctx, d.s.ID, tip); err != nil || same { // they have committed it
 		return err
 	}
+	commit, err := d.commitAside(ctx, tip, now.Tip)
+	if err != nil {
+		return err
+	}
+	if commit != "" {
+		d.s.repo.warn("sandbox %s: other things were staged inside than outside; what was staged outside is kept: git show %s", d.s.ID, commit)
+		return nil
+	}
 	aside := filepath.Join(filepath.Dir(d.statePath()), "index-outside")
 	for n := 2; ; n++ { // one that was kept before stays
 		if _, err := os.Lstat(aside); err != nil {
@@ -297,8 +305,27 @@ func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 	if err := durable.WriteFile(aside, data, 0o600); err != nil {
 		return err
 	}
-	d.s.repo.warn("sandbox %s: other things were staged inside than outside; what was staged outside is kept: GIT_INDEX_FILE=%s git diff --cached", d.s.ID, aside)
+	d.s.repo.warn("sandbox %s: other things were staged inside than outside, where not all was merged; what was staged outside is kept until the sandbox is discarded: GIT_INDEX_FILE=%s git diff --cached", d.s.ID, ShellWord(aside))
 	return nil
+}
+
+// commitAside makes a commit of what a person has staged outside, on top of tip. The log of HEAD, which is
+// at head now, knows of it, and so does whoever discards the sandbox.
+func (d *door) commitAside(ctx context.Context, tip, head string) (string, error) {
+	repo, unlock, err := d.lockRepository(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	const why = "agency: what was staged outside"
+	commit, err := repo.CommitStaged(ctx, d.s.ID, tip, toolIdentity, why)
+	if err != nil || commit == "" {
+		return "", err
+	}
+	if err := repo.LogHead(d.s.ID, head, commit, toolIdentity, d.s.repo.now(), why); err != nil {
+		return "", err
+	}
+	return commit, repo.LogHead(d.s.ID, commit, head, toolIdentity, d.s.repo.now(), "agency: back to what was committed")
 }
 
 // lock lets one at a time through the door.
