@@ -168,7 +168,8 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 		return err
 	default:
 		if x, err := git.ReadIndex(index, git.FormatOf(head)); err == nil {
-			staged = x.Fingerprint()
+			staged, real = d.shut(x, head, real)
+			index = d.opened(x, index, head)
 		}
 		// Else a git outside has only looked at the files; what is closed there is open inside.
 		if move != "" || staged == "" || staged != d.state.Index {
@@ -185,6 +186,40 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 		return err
 	}
 	return d.save(doorState{Head: head, Tip: tip, On: on, Index: staged, Layer: layer, Real: real})
+}
+
+// shut has no git outside look into a repository that is in the tree, as that of a submodule: whoever works
+// behind the walls can have put anything there, or has it where only a git inside finds it. x is what is staged,
+// and real belongs to it; what they are then is returned.
+func (d *door) shut(x git.Index, commit, real string) (print, now string) {
+	print = x.Closed().Fingerprint()
+	if !x.AnyOpen() {
+		return print, real
+	}
+	was, err := d.s.repo.git.CloseIndex(d.s.ID, git.FormatOf(commit))
+	if err != nil {
+		d.s.repo.warn("sandbox %s: git outside still looks into its submodules: %v", d.s.ID, err)
+	}
+	if err != nil || was.Fingerprint() != x.Fingerprint() { // somebody is at work there
+		return print, real
+	}
+	return print, d.real()
+}
+
+// opened is an index that goes in: what can be looked into inside, and not outside, can be still.
+func (d *door) opened(x git.Index, data []byte, commit string) []byte {
+	if !x.AnyClosed() {
+		return data
+	}
+	file, err := git.LayerFile(d.upper, filepath.Join("worktrees", d.s.ID, "index"), maxIndex)
+	if err != nil || !file.Found {
+		return data
+	}
+	inside, err := git.ReadIndex(file.Data, git.FormatOf(commit))
+	if err != nil {
+		return data
+	}
+	return x.OpenedLike(inside).Encode()
 }
 
 // out brings what was done behind the walls out. What cannot come out stays where it is, and is tried again
@@ -281,7 +316,7 @@ func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 	if err != nil { // which also git outside cannot read, or a split one
 		return fmt.Errorf("index outside: %w", err)
 	}
-	if is := theirs.Fingerprint(); is == d.state.Index || is == now.Index {
+	if is := theirs.Closed().Fingerprint(); is == d.state.Index || is == now.Index {
 		return nil
 	}
 	if same, err := d.s.repo.git.StagedIs(ctx, d.s.ID, tip); err != nil || same { // they have committed it
