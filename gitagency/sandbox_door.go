@@ -153,16 +153,12 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 	if head == "" {
 		return errors.New("HEAD outside leads to no commit")
 	}
-	switched := on != d.state.On
-	moved := switched || head != d.state.Head
-	if moved {
-		onto := ""
-		if switched {
-			onto = on
-		}
-		if err := d.run(ctx, room, dir, scriptMove, nil, io.Discard, head, d.state.Head, onto, sandboxRef(d.s.ID)); err != nil {
-			return fmt.Errorf("HEAD was moved outside to %s, and inside too: %w", head, err)
-		}
+	move, onto, stage := "", "", ""
+	if head != d.state.Head {
+		move = "yes"
+	}
+	if on != d.state.On {
+		move, onto = "yes", on
 	}
 	staged := ""
 	index, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"))
@@ -172,13 +168,17 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 		return err
 	default:
 		if x, err := git.ReadIndex(index, git.FormatOf(head)); err == nil {
-			staged = x.Fingerprint()
+			staged, real = d.shut(x, head, real)
+			index = d.opened(x, index, head)
 		}
-		if !moved && staged != "" && staged == d.state.Index {
-			break // a git outside has only looked at the files; what is closed there is open inside
+		// Else a git outside has only looked at the files; what is closed there is open inside.
+		if move != "" || staged == "" || staged != d.state.Index {
+			stage = "yes"
 		}
-		if err := d.run(ctx, room, dir, scriptIndex, bytes.NewReader(index), io.Discard); err != nil {
-			return fmt.Errorf("index: %w", err)
+	}
+	if move != "" || stage != "" {
+		if err := d.run(ctx, room, dir, scriptIn, bytes.NewReader(index), io.Discard, move, head, d.state.Head, onto, sandboxRef(d.s.ID), stage); err != nil {
+			return err
 		}
 	}
 	layer, err := d.layer()
@@ -186,6 +186,40 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 		return err
 	}
 	return d.save(doorState{Head: head, Tip: tip, On: on, Index: staged, Layer: layer, Real: real})
+}
+
+// shut has no git outside look into a repository that is in the tree, as that of a submodule: whoever works
+// behind the walls can have put anything there, or has it where only a git inside finds it. x is what is staged,
+// and real belongs to it; what they are then is returned.
+func (d *door) shut(x git.Index, commit, real string) (print, now string) {
+	print = x.Closed().Fingerprint()
+	if !x.AnyOpen() {
+		return print, real
+	}
+	was, err := d.s.repo.git.CloseIndex(d.s.ID, git.FormatOf(commit))
+	if err != nil {
+		d.s.repo.warn("sandbox %s: git outside still looks into its submodules: %v", d.s.ID, err)
+	}
+	if err != nil || was.Fingerprint() != x.Fingerprint() { // somebody is at work there
+		return print, real
+	}
+	return print, d.real()
+}
+
+// opened is an index that goes in: what can be looked into inside, and not outside, can be still.
+func (d *door) opened(x git.Index, data []byte, commit string) []byte {
+	if !x.AnyClosed() {
+		return data
+	}
+	file, err := git.LayerFile(d.upper, filepath.Join("worktrees", d.s.ID, "index"), maxIndex)
+	if err != nil || !file.Found {
+		return data
+	}
+	inside, err := git.ReadIndex(file.Data, git.FormatOf(commit))
+	if err != nil {
+		return data
+	}
+	return x.OpenedLike(inside).Encode()
 }
 
 // out brings what was done behind the walls out. What cannot come out stays where it is, and is tried again
@@ -282,11 +316,19 @@ func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 	if err != nil { // which also git outside cannot read, or a split one
 		return fmt.Errorf("index outside: %w", err)
 	}
-	if is := theirs.Fingerprint(); is == d.state.Index || is == now.Index {
+	if is := theirs.Closed().Fingerprint(); is == d.state.Index || is == now.Index {
 		return nil
 	}
 	if same, err := d.s.repo.git.StagedIs(ctx, d.s.ID, tip); err != nil || same { // they have committed it
 		return err
+	}
+	commit, err := d.commitAside(ctx, tip, now.Tip)
+	if err != nil {
+		return err
+	}
+	if commit != "" {
+		d.s.repo.warn("sandbox %s: other things were staged inside than outside; what was staged outside is kept: git show %s", d.s.ID, commit)
+		return nil
 	}
 	aside := filepath.Join(filepath.Dir(d.statePath()), "index-outside")
 	for n := 2; ; n++ { // one that was kept before stays
@@ -298,8 +340,27 @@ func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 	if err := durable.WriteFile(aside, data, 0o600); err != nil {
 		return err
 	}
-	d.s.repo.warn("sandbox %s: other things were staged inside than outside; what was staged outside is kept: GIT_INDEX_FILE=%s git diff --cached", d.s.ID, aside)
+	d.s.repo.warn("sandbox %s: other things were staged inside than outside, where not all was merged; what was staged outside is kept until the sandbox is discarded: GIT_INDEX_FILE=%s git diff --cached", d.s.ID, ShellWord(aside))
 	return nil
+}
+
+// commitAside makes a commit of what a person has staged outside, on top of tip. The log of HEAD, which is
+// at head now, knows of it, and so does whoever discards the sandbox.
+func (d *door) commitAside(ctx context.Context, tip, head string) (string, error) {
+	repo, unlock, err := d.lockRepository(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	const why = "agency: what was staged outside"
+	commit, err := repo.CommitStaged(ctx, d.s.ID, tip, toolIdentity, why)
+	if err != nil || commit == "" {
+		return "", err
+	}
+	if err := repo.LogHead(d.s.ID, head, commit, toolIdentity, d.s.repo.now(), why); err != nil {
+		return "", err
+	}
+	return commit, repo.LogHead(d.s.ID, commit, head, toolIdentity, d.s.repo.now(), "agency: back to what was committed")
 }
 
 // lock lets one at a time through the door.

@@ -148,17 +148,34 @@ done
 printf '%s\n' "$all"
 printf '%s\n' "$all" $not | ` + packObjects
 
-	// scriptMove moves HEAD, and the branch that it stands for; or lets it stand for another.
-	scriptMove = `git() { command git -c core.hooksPath=/dev/null "$@"; }
-head=$(git rev-parse --verify --quiet HEAD)
-if test "$head" != "$1" && test "$head" != "$2"; then echo "HEAD inside is at $head" >&2; exit 1; fi
-why="agency: moved outside"
-case $3 in
-'') git update-ref -m "$why" HEAD "$1" "$head"; exit ;;
-"$4") git update-ref -m "$why" "$3" "$1" || exit ;;
-esac
-if test "$(git rev-parse --verify --quiet "$3")" = "$1" && git symbolic-ref -m "$why" HEAD "$3" 2>/dev/null; then exit 0; fi
-git update-ref --no-deref -m "$why" HEAD "$1" "$head"`
+	// scriptIn moves HEAD, and the branch that it stands for, or lets it stand for another; and replaces the
+	// index, which belongs to that. Nothing is moved while a git has the index locked, or has left it so.
+	scriptIn = `git() { command git -c core.hooksPath=/dev/null "$@"; }
+move() {
+	head=$(git rev-parse --verify --quiet HEAD)
+	if test "$head" != "$1" && test "$head" != "$2"; then echo "HEAD was moved outside to $1, and inside too: it is at $head" >&2; return 1; fi
+	why="agency: moved outside"
+	case $3 in
+	'') git update-ref -m "$why" HEAD "$1" "$head"; return ;;
+	"$4") git update-ref -m "$why" "$3" "$1" || return ;;
+	esac
+	if test "$(git rev-parse --verify --quiet "$3")" = "$1" && git symbolic-ref -m "$why" HEAD "$3" 2>/dev/null; then return 0; fi
+	git update-ref --no-deref -m "$why" HEAD "$1" "$head"
+}
+if test -n "$6"; then
+	index=$(git rev-parse --git-path index) || exit
+	new=$index.outside
+	if test "$new" -ef "$index.lock"; then rm -f "$index.lock"; fi # by one of us who was killed
+	trap 'rm -f "$new"' EXIT
+	trap 'exit 1' HUP INT TERM
+	rm -f "$new" && cat >"$new" || exit
+	if ! ln "$new" "$index.lock" 2>/dev/null; then
+		echo "the index is locked by $index.lock; if no git is at work inside any more: git agency exec $AGENCY_INVOCATION_ID -- rm -f '$index.lock'" >&2; exit 1
+	fi
+	trap 'rm -f "$index.lock" "$new"' EXIT
+fi
+if test -n "$1"; then move "$2" "$3" "$4" "$5" || exit; fi
+if test -n "$6"; then mv -f "$index.lock" "$index"; fi`
 
 	// scriptPlain writes the index as one that holds every entry itself. A copy of the same age: by that git
 	// knows what it has to look at again.
@@ -171,9 +188,6 @@ cat "$plain"`
 	// waits for longer than this takes.
 	scriptUnlock = `lock=$(git rev-parse --git-common-dir)/$1.lock
 case $(stat -c '%i %h' "$lock" 2>/dev/null) in "$2 "* | *" 0") rm -f "$lock" ;; esac`
-
-	// scriptIndex replaces the index.
-	scriptIndex = `index=$(git rev-parse --git-path index) && cat >"$index.agency" && mv -f "$index.agency" "$index"`
 )
 
 // bounded keeps what is written, and refuses more than there is room for.

@@ -2,18 +2,13 @@ package gitagency
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"sync"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -26,6 +21,8 @@ type inside struct {
 	door  *door
 	dir   *os.File // the tree
 	end   func()   // of the way out
+
+	threshold *os.File // held by who opened the room, while that brings over what only one side has
 
 	ending  bool   // the sandbox is about to go
 	pending bool   // something has not come out yet
@@ -56,7 +53,7 @@ func (s *Sandbox) approach(ctx context.Context, site *site) (_ *inside, err erro
 	if in.dir, _, err = site.Directory("."); err != nil {
 		return nil, err
 	}
-	if in.room, in.walls, err = s.room(ctx, site.prims, site.occupied); err != nil {
+	if err = in.reach(ctx, site); err != nil {
 		return nil, err
 	}
 	if in.walls.plan.Bare {
@@ -68,7 +65,7 @@ func (s *Sandbox) approach(ctx context.Context, site *site) (_ *inside, err erro
 	if in.ending {
 		in.door.repo, in.door.patience = site.repo, patienceAtTheEnd
 	}
-	if in.room.Opened { // else both sides are in use
+	if in.threshold != nil { // else both sides are in use
 		in.pending, err = in.door.pending()
 	}
 	return in, err
@@ -87,7 +84,7 @@ func (in *inside) enter(ctx context.Context) (err error) {
 	if in.ending { // and brings everything out itself
 		return nil
 	}
-	if in.door != nil && in.room.Opened {
+	if in.threshold != nil {
 		if in.pending { // what was done before somebody was killed
 			in.takeOut(ctx)
 		}
@@ -95,6 +92,9 @@ func (in *inside) enter(ctx context.Context) (err error) {
 			if err := in.door.in(ctx, in.room, in.dir); err != nil {
 				in.s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", in.s.ID, err)
 			}
+		}
+		if err := in.letIn(); err != nil {
+			return err
 		}
 	}
 	in.end, err = in.s.outputs(ctx, in.room, &in.walls)
@@ -193,9 +193,10 @@ func (in *inside) takeOut(ctx context.Context) {
 	// Who ends the sandbox has the repository to itself meanwhile, and waits for us.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	room := in.room
 	go func() {
 		for ctx.Err() == nil {
-			if in.room.EndedWithin(50 * time.Millisecond) {
+			if room.EndedWithin(50 * time.Millisecond) {
 				cancel()
 			}
 		}
@@ -241,103 +242,15 @@ func (in *inside) leave(ctx context.Context, hurry <-chan struct{}) {
 }
 
 func (in *inside) close() error {
-	var err error
+	err := in.letIn()
 	if in.end != nil {
 		in.end()
 	}
 	if in.dir != nil {
-		err = in.dir.Close()
+		err = errors.Join(err, in.dir.Close())
 	}
-	if in.room != nil {
-		err = errors.Join(err, in.room.Close())
-	}
-	return err
+	return errors.Join(err, in.goOut())
 }
 
 // patienceAtTheEnd is for a sandbox that goes while everybody else waits.
 const patienceAtTheEnd = 5 * time.Second
-
-// room opens the room of the sandbox, or joins those who are in it.
-func (s *Sandbox) room(ctx context.Context, prims Primitives, occupied *os.File) (*proc.Room, walls, error) {
-	plan := sync.OnceValues(func() (walls, error) {
-		w, err := s.planWalls(prims)
-		if err = s.repo.blame(err); err == nil && !w.plan.Bare {
-			err = os.MkdirAll(s.caches(), 0o700)
-		}
-		if err == nil {
-			err = s.makeLayers(ctx, w.plan)
-		}
-		return w, err
-	})
-	room, err := s.openOrJoin(ctx, occupied, proc.Walls{Network: prims.Outputs != outputsOpen, Draw: func() ([]byte, error) {
-		w, err := plan()
-		if err != nil {
-			return nil, err
-		}
-		if !w.plan.Bare { // nobody is there: who opens a room draws its walls, and who joins does not
-			git.Uncover(filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper"))
-		}
-		return json.Marshal(w.plan)
-	}})
-	if err != nil {
-		return nil, walls{}, err
-	}
-	w, err := plan()
-	w.stands = w.plan
-	if err == nil && !room.Opened {
-		w.stands, err = s.sameWalls(room, w.plan)
-	}
-	if err != nil {
-		return nil, w, errors.Join(err, room.Close())
-	}
-	return room, w, nil
-}
-
-// openOrJoin opens a room if nobody has one open.
-func (s *Sandbox) openOrJoin(ctx context.Context, occupied *os.File, w proc.Walls) (*proc.Room, error) {
-	dir := s.repo.store.WallsDir(s.repo.ID, s.ID)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	timeout, err := s.repo.lockTimeout()
-	if err != nil {
-		return nil, err
-	}
-	label := s.repo.store.InvocationDir(s.repo.ID, s.ID)
-	for began := time.Now(); ; {
-		held, err := lock.Clear(ctx, dir, 0)
-		if err == nil {
-			room, err := w.Begin(ctx, label, held, occupied)
-			return room, errors.Join(err, held.Close())
-		}
-		if !is[*LockTimeoutError](err) {
-			return nil, err
-		}
-		room, err := proc.Join(ctx, label)
-		switch {
-		case err == nil:
-			return room, nil
-		case !errors.Is(err, proc.ErrNoRoom):
-			return nil, err
-		case timeout >= 0 && time.Since(began) > timeout:
-			return nil, &BusyError{ID: s.ID, Waited: timeout, Holders: proc.Holders(dir)}
-		}
-		select { // somebody opens it, or has just left
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// sameWalls refuses to join walls that are weaker than those that were planned: the settings have changed
-// since they were built. Else it says which stand.
-func (s *Sandbox) sameWalls(room *proc.Room, want confine.Plan) (have confine.Plan, err error) {
-	if err := json.Unmarshal(room.Plan, &have); err != nil {
-		return have, err
-	}
-	if weaker := have.Weaker(want); weaker != "" {
-		return have, fmt.Errorf("other commands run there behind walls that are older than the settings: %s; wait until they have ended", weaker)
-	}
-	return have, nil
-}

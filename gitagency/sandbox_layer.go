@@ -98,7 +98,7 @@ func (s *Sandbox) ownEntry(ctx context.Context, upper string) error {
 	}
 	if data, err := os.ReadFile(filepath.Join(own, "index")); err == nil {
 		if x, err := git.ReadIndex(data, git.FormatOf(state.Tip)); err == nil {
-			state.Index = x.Fingerprint()
+			state.Index, state.Real = d.shut(x, state.Tip, state.Real)
 		}
 	}
 	if state.Layer, err = d.layer(); err != nil {

@@ -294,16 +294,34 @@ func TestWhenBothSidesMoveNothingIsLost(t *testing.T) {
 		t.Errorf("outside there is %q", got)
 	}
 
-	cmd = w.begin("stage", `echo q >q; git add q`, "")
+	cmd = w.begin("stage", `echo c >c; git add c; git commit -qm c; echo q >q; git add q`, "")
 	w.beside(`echo mine >mine; git add mine`)
 	w.goOn("stage")
 	out = cmd.Stdout.(*strings.Builder)
-	_, aside, _ := strings.Cut(func() string { _ = cmd.Wait(); return out.String() }(), "GIT_INDEX_FILE=")
-	aside, _, _ = strings.Cut(aside, " ")
-	if got := w.beside(`GIT_INDEX_FILE=` + aside + ` git diff --cached --name-only; git diff --cached --name-only`); got != "mine\nq" {
+	_, show, _ := strings.Cut(func() string { _ = cmd.Wait(); return out.String() }(), "what was staged outside is kept: ")
+	show, _, _ = strings.Cut(show, "\n")
+	if got := w.must("bash", "-ec", `cd "$0"; `+show+` --format=; git -C "$1" diff --cached --name-only`, w.repo, w.tree); !strings.Contains(got, "\n+mine\n") || !strings.HasSuffix(got, "\nq") {
 		t.Errorf("staged are %q: %s", got, out)
 	}
+	if got := w.beside(`git rev-parse HEAD@{0} HEAD | uniq | wc -l`); got != "1" {
+		t.Errorf("the log of HEAD does not end where HEAD is: %s", w.beside("git reflog"))
+	}
+
+	// In the middle of a merge there is nothing that git could make a commit of.
+	cmd = w.begin("merge", `echo r >r; git add r`, "")
+	w.beside(`printf '100644 %s 1\tmine\n' $(git rev-parse :q) | git update-index --index-info`)
+	w.goOn("merge")
+	out = cmd.Stdout.(*strings.Builder)
+	_, look, _ := strings.Cut(func() string { _ = cmd.Wait(); return out.String() }(), "until the sandbox is discarded: ")
+	look, _, _ = strings.Cut(look, "\n")
+	if got := w.beside(look + ` --name-status`); !strings.Contains(got, "U\tmine") {
+		t.Errorf("staged were %q: %s", got, out)
+	}
+	mine := w.git("rev-parse", "--verify", strings.TrimPrefix(show, "git show ")+":mine")
 	w.clean()
+	if got := w.git("log", "--format=", "--raw", "--no-abbrev", "refs/agency/trash/"+w.id); !strings.Contains(got, mine) {
+		t.Errorf("what was staged outside is not among what is kept:\n%s", got)
+	}
 }
 
 // A command that comes while another runs shares its files, network, processes and walls, and outlives it.

@@ -152,6 +152,13 @@ func (x Index) write(w io.Writer) error {
 	return nil
 }
 
+// Encode is the index as a file.
+func (x Index) Encode() []byte {
+	var b bytes.Buffer
+	_ = x.write(&b) // which takes all of it
+	return b.Bytes()
+}
+
 // stagedEntry is one entry; its parts belong to the index.
 type stagedEntry struct {
 	mode  uint32

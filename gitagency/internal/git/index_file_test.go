@@ -425,14 +425,6 @@ func BenchmarkMissingOf100000Files(b *testing.B) {
 // Len is how many entries there are.
 func (x Index) Len() int { return x.count }
 
-// Encode is what the index is written as.
-func (x Index) Encode() []byte {
-	var data bytes.Buffer
-	data.Grow(indexHeader + len(x.body) + x.format.size())
-	_ = x.write(&data) // which never fails
-	return data.Bytes()
-}
-
 // Objects are the blobs that the index needs, in its order; some more than once.
 func (x Index) Objects() iter.Seq[string] {
 	return func(yield func(string) bool) {

@@ -39,3 +39,40 @@ func TestWhoLooksAtAClosedIndexRunsNothingOfARepositoryInside(t *testing.T) {
 		}
 	}
 }
+
+// What was closed can be opened again, where it is open elsewhere, and is then what it was.
+func TestAClosedIndexIsOpenedLikeAnother(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for _, name := range []string{"one", "two"} {
+		inner := filepath.Join(l.dir, name)
+		l.git("init", "-q", inner)
+		l.in(inner, "commit", "-q", "--allow-empty", "-m", name)
+		l.git("add", name)
+	}
+	open, _ := l.readIndex("sha1")
+	closed := open.Closed()
+	if !open.AnyOpen() || open.AnyClosed() || closed.AnyOpen() || !closed.AnyClosed() {
+		t.Error("they do not tell open from closed")
+	}
+	if again := closed.OpenedLike(open); again.Fingerprint() != open.Fingerprint() {
+		t.Error("opened again it is something else")
+	}
+	if same := closed.OpenedLike(closed); same.Fingerprint() != closed.Fingerprint() {
+		t.Error("what is closed there was opened")
+	}
+	l.git("update-index", "--skip-worktree", "two")
+	some, _ := l.readIndex("sha1")
+	if got := closed.OpenedLike(some); got.Fingerprint() != some.Fingerprint() {
+		t.Error("not what is open there is open now")
+	}
+	if got := open.OpenedLike(closed); got.Fingerprint() != open.Fingerprint() {
+		t.Error("what was open was closed")
+	}
+	if err := os.WriteFile(l.indexFile(), closed.OpenedLike(some).Encode(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.git("ls-files", "-t", "one", "two"); got != "H one\nS two" {
+		t.Errorf("git reads %q", got)
+	}
+}

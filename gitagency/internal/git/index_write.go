@@ -18,7 +18,12 @@ func (e *LockedError) Error() string { return e.Path + " is locked" }
 // see all of it or nothing. at is when the index was last in step with the files: what changed at the same
 // moment git looks at again, and what changed before it believes. The error is a *LockedError when a git is
 // at work there.
-func (r *Repo) WriteIndex(name string, x Index, at time.Time) (err error) {
+func (r *Repo) WriteIndex(name string, x Index, at time.Time) error {
+	return r.replaceIndex(name, func() (Index, time.Time, error) { return x, at, nil })
+}
+
+// replaceIndex replaces the index of a linked worktree by what is made while it is locked.
+func (r *Repo) replaceIndex(name string, with func() (Index, time.Time, error)) (err error) {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
 		return fmt.Errorf("%q does not name a worktree's entry", name)
 	}
@@ -35,7 +40,10 @@ func (r *Repo) WriteIndex(name string, x Index, at time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	err = x.write(f)
+	x, at, err := with()
+	if err == nil {
+		err = x.write(f)
+	}
 	if err = errors.Join(err, f.Close()); err == nil && at.Before(time.Now()) {
 		err = os.Chtimes(lock, at, at)
 	}

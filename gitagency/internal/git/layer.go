@@ -165,6 +165,49 @@ func uncover(at int, name string, until time.Time) {
 	}
 }
 
+// Readdress lets a layer's own entry of a worktree name the place that the real one names, after both were
+// moved: git takes an entry that leads nowhere for one that may be cleaned up. Nobody may be using the layer.
+func (r *Repo) Readdress(upper, name string) error {
+	entry := filepath.Join("worktrees", name)
+	tree := r.RegisteredAt(name)
+	had, err := LayerFile(upper, filepath.Join(entry, "gitdir"), 1<<16)
+	if err != nil || !had.Found || tree == "" || treeOf(r.AdminDir(name), had.Data) == tree {
+		return nil // what nobody can make sense of is told by who has to
+	}
+	return replaceLayered(upper, entry, "gitdir", []byte(filepath.Join(tree, ".git")+"\n"))
+}
+
+// replaceLayered replaces one file in a directory of a layer, and follows no link on the way.
+func replaceLayered(upper, in, name string, data []byte) (err error) {
+	dir, err := openDir(unix.AT_FDCWD, upper)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: upper, Err: err}
+	}
+	defer func() { unix.Close(dir) }()
+	for part := range strings.SplitSeq(in, "/") {
+		next, err := openDir(dir, part)
+		if err != nil {
+			return &fs.PathError{Op: "open", Path: filepath.Join(upper, in), Err: err}
+		}
+		unix.Close(dir)
+		dir = next
+	}
+	fresh := name + "." + rand.Text()
+	fd, err := unix.Openat(dir, fresh, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return &fs.PathError{Op: "create", Path: filepath.Join(upper, in, fresh), Err: err}
+	}
+	f := os.NewFile(uintptr(fd), filepath.Join(upper, in, fresh))
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = unix.Renameat(dir, fresh, dir, name)
+	}
+	if err != nil {
+		return errors.Join(err, unix.Unlinkat(dir, fresh, 0))
+	}
+	return nil
+}
+
 // Layered is what a layer has to say of one file.
 type Layered struct {
 	Found   bool // the layer has it
