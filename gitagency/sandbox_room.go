@@ -96,7 +96,7 @@ func (in *inside) around(ctx context.Context, prims Primitives, plan func() (wal
 				return nil, err
 			}
 			upper := filepath.Join(filepath.Dir(in.s.threshold()), "upper")
-			git.Uncover(upper)
+			git.Uncover(upper, filepath.Join(filepath.Dir(upper), "uncovered"))
 			if err := in.s.repo.git.Readdress(upper, in.s.ID); err != nil {
 				in.s.repo.warn("sandbox %s: git inside still looks for it where it was before it was moved: %v", in.s.ID, err)
 			}

@@ -2,9 +2,9 @@ package git
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
-	"time"
 )
 
 // Closed is the same index, in which every repository inside of the worktree is marked as not to be looked
@@ -68,16 +68,28 @@ func (x Index) nested(closed func(stagedEntry) bool) Index {
 // CloseIndex closes the index of a linked worktree, and returns what it was before. The error is a
 // *LockedError when a git is at work there.
 func (r *Repo) CloseIndex(name string, format ObjectFormat) (was Index, err error) {
-	return was, r.replaceIndex(name, func() (Index, time.Time, error) {
-		path := filepath.Join(r.AdminDir(name), "index")
-		fi, err := os.Lstat(path)
-		if err != nil {
-			return Index{}, time.Time{}, err
-		}
-		data, err := os.ReadFile(path)
-		if err == nil {
-			was, err = ReadIndex(data, format)
-		}
-		return was.Closed(), fi.ModTime(), err
-	})
+	d, err := r.DraftIndex(name)
+	if err != nil {
+		return was, err
+	}
+	defer func() { err = errors.Join(err, d.Drop()) }()
+	if err := d.Lock(); err != nil {
+		return was, err
+	}
+	path := filepath.Join(r.AdminDir(name), "index")
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return was, err
+	}
+	data, err := os.ReadFile(path)
+	if err == nil {
+		was, err = ReadIndex(data, format)
+	}
+	if err == nil {
+		err = d.Write(was.Closed(), fi.ModTime())
+	}
+	if err == nil {
+		err = d.Publish()
+	}
+	return was, err
 }

@@ -13,16 +13,20 @@ import (
 func (x Index) Fingerprint() string {
 	h := sha256.New()
 	size := x.format.size()
+	some := make([]byte, 0, 1<<15) // which is faster than to hash a little often
 	for left := x.body; len(left) > 0; {
 		entry := left
 		_, left = nextStaged(left, size)
 		entry = entry[:len(entry)-len(left)]
-		var length [4]byte
-		binary.BigEndian.PutUint32(length[:], uint32(len(entry)))
-		h.Write(length[:])
-		h.Write(entry[indexMode : indexMode+4])
-		h.Write(entry[indexStat:]) // the object, the flags and the name
+		some = binary.BigEndian.AppendUint32(some, uint32(len(entry)))
+		some = append(some, entry[indexMode:indexMode+4]...)
+		some = append(some, entry[indexStat:]...) // the object, the flags and the name
+		if len(some) > 1<<14 {
+			h.Write(some)
+			some = some[:0]
+		}
 	}
+	h.Write(some)
 	return hex.EncodeToString(h.Sum(nil))
 }
 

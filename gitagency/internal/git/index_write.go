@@ -17,41 +17,106 @@ func (e *LockedError) Error() string { return e.Path + " is locked" }
 // WriteIndex gives a linked worktree another index, as git does it: whoever holds the lock writes, and others
 // see all of it or nothing. at is when the index was last in step with the files: what changed at the same
 // moment git looks at again, and what changed before it believes. The error is a *LockedError when a git is
-// at work there.
+// at work there. Whoever writes one for the same worktree takes turns.
 func (r *Repo) WriteIndex(name string, x Index, at time.Time) error {
-	return r.replaceIndex(name, func() (Index, time.Time, error) { return x, at, nil })
+	d, err := r.DraftIndex(name)
+	if err == nil {
+		err = d.Write(x, at)
+	}
+	if err == nil {
+		err = d.Publish()
+	}
+	return errors.Join(err, d.Drop())
 }
 
-// replaceIndex replaces the index of a linked worktree by what is made while it is locked.
-func (r *Repo) replaceIndex(name string, with func() (Index, time.Time, error)) (err error) {
+// IndexDraft is an index that is not yet in its place. It is nil where there is none.
+//
+// It has two names while it is put there: one of ours, and that of the lock. Of a lock that somebody left who was
+// killed, that tells whose it is.
+type IndexDraft struct {
+	index string
+	file  *os.File
+}
+
+// The names beside that of the index.
+const (
+	draftSuffix = ".agency"
+	lockSuffix  = ".lock" // as git calls it
+)
+
+// DraftIndex begins an index for a linked worktree, and removes what a killed one left.
+func (r *Repo) DraftIndex(name string) (*IndexDraft, error) {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
-		return fmt.Errorf("%q does not name a worktree's entry", name)
+		return nil, fmt.Errorf("%q does not name a worktree's entry", name)
 	}
-	index := filepath.Join(r.AdminDir(name), "index")
-	lock := index + ".lock"
+	d := &IndexDraft{index: filepath.Join(r.AdminDir(name), "index")}
 	perm := fs.FileMode(0o666)
-	if fi, err := os.Lstat(index); err == nil {
+	if fi, err := os.Lstat(d.index); err == nil {
 		perm = fi.Mode().Perm()
 	}
-	f, err := os.OpenFile(lock, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if left, err := os.Lstat(d.index + draftSuffix); err == nil {
+		if lock, err := os.Lstat(d.index + lockSuffix); err == nil && os.SameFile(left, lock) {
+			if err := os.Remove(d.index + lockSuffix); err != nil {
+				return nil, err
+			}
+		}
+		if err := os.Remove(d.index + draftSuffix); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	d.file, err = os.OpenFile(d.index+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Lock keeps every git from writing the index.
+func (d *IndexDraft) Lock() error {
+	err := os.Link(d.index+draftSuffix, d.index+lockSuffix)
 	if errors.Is(err, fs.ErrExist) {
-		return &LockedError{lock}
+		return &LockedError{d.index + lockSuffix}
 	}
+	return err
+}
+
+// Write says what is in it.
+func (d *IndexDraft) Write(x Index, at time.Time) error {
+	err := x.write(d.file)
+	if err == nil && at.Before(time.Now()) {
+		err = os.Chtimes(d.index+draftSuffix, at, at)
+	}
+	return err
+}
+
+// Publish puts it in its place. Who has not locked it does so now.
+func (d *IndexDraft) Publish() error {
+	if !d.locked() {
+		if err := d.Lock(); err != nil {
+			return err
+		}
+	}
+	return os.Rename(d.index+lockSuffix, d.index)
+}
+
+func (d *IndexDraft) locked() bool {
+	draft, err := os.Lstat(d.index + draftSuffix)
 	if err != nil {
-		return err
+		return false
 	}
-	x, at, err := with()
-	if err == nil {
-		err = x.write(f)
+	lock, err := os.Lstat(d.index + lockSuffix)
+	return err == nil && os.SameFile(draft, lock)
+}
+
+// Drop removes what is left of a draft: all of it, unless it was published.
+func (d *IndexDraft) Drop() error {
+	if d == nil {
+		return nil
 	}
-	if err = errors.Join(err, f.Close()); err == nil && at.Before(time.Now()) {
-		err = os.Chtimes(lock, at, at)
+	err := d.file.Close()
+	if d.locked() {
+		err = errors.Join(err, os.Remove(d.index+lockSuffix))
 	}
-	if err == nil {
-		err = os.Rename(lock, index)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(lock))
-	}
-	return nil
+	return errors.Join(err, os.Remove(d.index+draftSuffix))
 }

@@ -124,47 +124,6 @@ func (p *layerPrint) files(fd int, at string, depth int, names []string) error {
 	return nil
 }
 
-// Uncover lets every object be seen that lies below a layer, also where the layer says that it is not there:
-// a git that cleans up in a sandbox says so of whole directories, and whatever comes to lie there later would
-// be missing. An object is what its name says, so no harm comes of one too many. Nobody may be using the
-// layer. What is not as git makes it stays as it is.
-func Uncover(upper string) {
-	root, err := openDir(unix.AT_FDCWD, upper)
-	if err != nil {
-		return
-	}
-	defer unix.Close(root)
-	uncover(root, "objects", time.Now().Add(mostLayerTime))
-}
-
-func uncover(at int, name string, until time.Time) {
-	fd, err := openDir(at, name)
-	if err != nil {
-		return
-	}
-	dir := os.NewFile(uintptr(fd), name)
-	defer dir.Close()
-	if overlayMark(fd, "opaque") != "" {
-		for _, space := range overlaySpaces {
-			_ = unix.Fremovexattr(fd, space+"opaque")
-		}
-	}
-	for time.Now().Before(until) {
-		some, err := dir.ReadDir(512)
-		for _, e := range some {
-			switch {
-			case e.IsDir() && name == "objects" && (len(e.Name()) == 2 || e.Name() == "pack"):
-				uncover(fd, e.Name(), until)
-			case e.Type()&fs.ModeCharDevice != 0: // there are no others in a layer
-				_ = unix.Unlinkat(fd, e.Name(), 0)
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
 // Readdress lets a layer's own entry of a worktree name the place that the real one names, after both were
 // moved: git takes an entry that leads nowhere for one that may be cleaned up. Nobody may be using the layer.
 func (r *Repo) Readdress(upper, name string) error {
