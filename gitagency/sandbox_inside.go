@@ -228,11 +228,11 @@ func (in *inside) leave(ctx context.Context, hurry <-chan struct{}) {
 		}
 	}()
 	if in.door != nil {
-		pending, err := in.door.pending()
+		now, err := in.door.layer()
 		if err != nil {
 			in.s.repo.warn("sandbox %s: %v", in.s.ID, err)
 		}
-		if now, err := in.door.layer(); pending && (err != nil || in.stuck == "" || now != in.stuck) {
+		if err != nil || now != in.door.state.Layer && (in.stuck == "" || now != in.stuck) {
 			in.takeOut(ctx)
 		}
 	}

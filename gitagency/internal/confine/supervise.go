@@ -16,7 +16,7 @@ func init() {
 		Ready: ready,
 		Raise: func(plan []byte) error { return built(plan, Raise) },
 		Shut:  func(plan []byte) error { return built(plan, Shut) },
-		Clear: func(plan []byte) { _ = built(plan, Clear) }, // what stays, the kernel takes down by and by
+		Clear: func(plan []byte) error { return built(plan, Clear) },
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -26,6 +27,8 @@ type keeper struct {
 	leases map[*net.UnixConn]bool
 	seat   *sitting // the program that runs as a child of ours; nil is none
 	ending bool     // somebody wants the room to be empty
+
+	last *net.UnixConn // of who left as the last, and waits to hear that nothing is left of the room
 }
 
 // sitting is a program that runs in the seat.
@@ -33,20 +36,21 @@ type sitting struct{ asked chan os.Signal }
 
 // keep is what a keeper does with its life.
 func keep(b Builder) {
-	asked, ok := prepare()
-	_ = unix.Close(lastFD) // see roomy
-	lease, err := asConn(os.NewFile(orderFD, "lease"))
-	if err != nil || !ok {
-		return // without a word: whoever waits for one will know
-	}
-	gathered := make(chan struct{})
+	asked, gathered := make(chan os.Signal, 2), make(chan struct{})
 	go func() { // while the walls are being planned, and raised
 		defer close(gathered)
+		heed(asked)
 		gatherThreads()
 		if b.Ready != nil {
 			b.Ready()
 		}
 	}()
+	err := closeOnExec()
+	_ = unix.Close(lastFD) // see roomy
+	lease, connErr := asConn(os.NewFile(orderFD, "lease"))
+	if err != nil || connErr != nil {
+		return // without a word: whoever waits for one will know
+	}
 	plan := make([]byte, maxMessage)
 	n, err := lease.Read(plan)
 	if err != nil {
@@ -80,11 +84,23 @@ func keep(b Builder) {
 		if k.holders() > 0 && !(k.ending && idle) {
 			continue
 		}
-		if idle && b.Clear != nil {
-			b.Clear(k.plan)
+		if idle && (b.Clear == nil || b.Clear(k.plan) == nil) {
+			k.farewell()
 		}
 		return
 	}
+}
+
+// farewell lets go of everything that somebody else might wait for, and says so.
+func (k *keeper) farewell() {
+	held, err := strconv.Atoi(os.Args[3])
+	if k.last == nil || err != nil {
+		return
+	}
+	for fd := orderFD + 1; fd <= orderFD+held; fd++ {
+		_ = unix.Close(fd)
+	}
+	_ = send(k.last, reply{Last: true}) // who does not hear it waits for our end
 }
 
 // holders counts the leases for which the room stays open: those of visitors are false.
@@ -163,7 +179,11 @@ func (k *keeper) serve(lease *net.UnixConn) {
 			case ask.Count:
 				_ = send(lease, reply{Last: len(k.leases) == 1})
 			case ask.Leave:
-				_ = send(lease, reply{Last: k.leases[lease] && k.holders() == 1})
+				if k.leases[lease] && k.holders() == 1 {
+					k.last = lease
+				} else {
+					_ = send(lease, reply{})
+				}
 				delete(k.leases, lease)
 			default:
 				closeAll(fds)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -42,7 +43,7 @@ type request struct {
 type reply struct {
 	Refused string `json:"refused,omitempty"`
 	Plan    []byte `json:"plan,omitempty"`
-	Last    bool   `json:"last,omitempty"` // to Leave and Count: nobody else is there; after Leave the room ends
+	Last    bool   `json:"last,omitempty"` // to Count: nobody else is there; to Leave: nothing is left of the room
 }
 
 // doorFD is where a keeper has the end of a connection that those who join it take from it. Whoever may
@@ -82,7 +83,7 @@ func (w Walls) Begin(ctx context.Context, label string, hold ...*os.File) (_ *Ro
 	}()
 	drawn := w.draw()
 	cmd := &exec.Cmd{
-		Path: self(), Args: []string{supervisorName, label, roleKeeper}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
+		Path: self(), Args: []string{supervisorName, label, roleKeeper, strconv.Itoa(len(hold))}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
 		ExtraFiles: roomy(append([]*os.File{theirs}, hold...)), SysProcAttr: w.namespaces(),
 	}
 	err = cmd.Start()
@@ -360,7 +361,8 @@ func (r *Room) Wait(ctx context.Context) error {
 	}
 }
 
-// Close leaves the room. When nobody else is there, nothing of it is left when Close returns.
+// Close leaves the room. When nobody else is there, nothing of it is left when Close returns, other than a
+// keeper that holds nothing any more and is about to be gone.
 func (r *Room) Close() error {
 	switch {
 	case r.over:
@@ -375,7 +377,7 @@ func (r *Room) Close() error {
 		_, err = receive(r.conn, &answer)
 	}
 	closeErr := r.conn.Close()
-	if (answer.Last || err != nil) && !r.ended(patienceWithKeepers) {
+	if err != nil && !r.ended(patienceWithKeepers) {
 		closeErr = errors.Join(closeErr, errors.New("the keeper of the room does not end"), err)
 	}
 	return errors.Join(closeErr, unix.Close(r.keeper))

@@ -22,7 +22,7 @@ type Builder struct {
 	Shut func(plan []byte) error
 	// Clear takes down, when nothing runs in a room any more, what the kernel would take its time for. It
 	// may be nil.
-	Clear func(plan []byte)
+	Clear func(plan []byte) error
 }
 
 // Supervise makes of this process what it was started as, and does not return, if that is a supervisor: a
@@ -78,13 +78,18 @@ func inherited() supervisor {
 
 // prepare makes this process deaf to what is meant for the program, and says when it shall end.
 func prepare() (asked <-chan os.Signal, ok bool) {
-	// A signal that is ignored would be ignored by the program too, so those that people and programs send
-	// are taken and dropped, but for the one that asks us to end.
-	dropped, ask := make(chan os.Signal, 1), make(chan os.Signal, 2)
+	ask := make(chan os.Signal, 2)
+	heed(ask)
+	return ask, closeOnExec() == nil // else without a word: whoever waits for one will know
+}
+
+// heed hears the signal that asks us to end, and no other. One that is ignored would be ignored by the program
+// too, so those that people and programs send are taken and dropped.
+func heed(ask chan<- os.Signal) {
+	dropped := make(chan os.Signal, 1)
 	signal.Notify(ask, syscall.SIGTERM)
 	signal.Notify(dropped, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGXCPU, syscall.SIGXFSZ)
-	return ask, closeOnExec() == nil // else without a word: whoever waits for one will know
 }
 
 // supervise runs a program as the only thing that this process does.
