@@ -17,17 +17,18 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// pack is what git inside has packed.
-type pack struct {
+// parcel is what git inside has packed, and the commit that it named.
+type parcel struct {
+	name string
 	*bufio.Reader
 	io.Closer
 }
 
 // packed lets git inside name a commit and pack what it needs, and others, but for what those outside have.
-func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script string, also, not []string, args ...string) (string, *pack, error) {
+func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script string, also, not []string, args ...string) (*parcel, error) {
 	spool, err := os.CreateTemp(filepath.Dir(d.upper), "pack-*")
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	err = func() error {
 		if err := os.Remove(spool.Name()); err != nil { // nobody else needs its name
@@ -60,9 +61,9 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 		name = strings.TrimSuffix(string(line), "\n")
 	}
 	if err != nil {
-		return "", nil, errors.Join(err, spool.Close())
+		return nil, errors.Join(err, spool.Close())
 	}
-	return name, &pack{from, spool}, nil
+	return &parcel{name, from, spool}, nil
 }
 
 // insideError is what whoever works behind the walls has to answer for.

@@ -27,7 +27,7 @@ import (
 // repository; and git's comparison of two trees reads one directory as often as it is there, which a pack
 // of some hundred bytes can make more than anybody can wait for.
 func (r *Repo) complete(ctx context.Context, q place, dir string, in Incoming) (err error) {
-	target := concurrently(func() (string, error) { return r.symref(ctx, in.Ref) })
+	target := proc.Meanwhile(func() (string, error) { return r.symref(ctx, in.Ref) })
 	commits, err := r.arriving(ctx, q, in)
 	if to, terr := target(); terr != nil || to != "" {
 		if terr == nil {
@@ -274,7 +274,7 @@ func (o *objectReader) close() error {
 
 // kinds asks what names stand for.
 func (o *objectReader) kinds(names []string) ([]Object, error) {
-	asked := concurrently(func() (struct{}, error) {
+	asked := proc.Meanwhile(func() (struct{}, error) {
 		ask := bufio.NewWriterSize(o.git, 1<<14)
 		for _, name := range names {
 			fmt.Fprintf(ask, "info %s\n", name)

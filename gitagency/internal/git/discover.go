@@ -129,8 +129,8 @@ func gitDirs(tree string) (own, common string, err error) {
 
 // discoverByAsking asks one question after the other, at the same time.
 func discoverByAsking(ctx context.Context, run runner) (*Repo, error) {
-	version := concurrently(func() (Version, error) { return readVersion(ctx, run) })
-	config := concurrently(func() (Config, error) { return readConfig(ctx, run) })
+	version := proc.Meanwhile(func() (Version, error) { return readVersion(ctx, run) })
+	config := proc.Meanwhile(func() (Config, error) { return readConfig(ctx, run) })
 	repo, err := discover(ctx, run)
 	v, verr := version()
 	c, cerr := config()
@@ -175,15 +175,4 @@ func discover(ctx context.Context, run runner) (*Repo, error) {
 		}
 	}
 	return repo, nil
-}
-
-// concurrently starts f and returns a function that waits for its result.
-func concurrently[T any](f func() (T, error)) func() (T, error) {
-	var (
-		value T
-		err   error
-		done  = make(chan struct{})
-	)
-	go func() { defer close(done); value, err = f() }()
-	return func() (T, error) { <-done; return value, err }
 }

@@ -12,6 +12,8 @@ import (
 	"io"
 	"iter"
 	"math/bits"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Index is what is staged in a worktree, read from git's index file as data: without git, and without
@@ -74,7 +76,7 @@ func ReadIndex(data []byte, format ObjectFormat) (Index, error) {
 	case int64(count) > int64(len(content)-indexHeader)/int64(indexStat+size+3): // a flag word and one byte of name
 		return Index{}, fmt.Errorf("index: %d entries cannot be in %d bytes", count, len(data))
 	}
-	sum := concurrently(func() ([]byte, error) { // of a large one that takes as long as all the rest
+	sum := proc.Meanwhile(func() ([]byte, error) { // of a large one that takes as long as all the rest
 		h := format.hash()
 		h.Write(content)
 		return h.Sum(nil), nil

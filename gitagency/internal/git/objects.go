@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Object is the answer to one name given to Lookup.
@@ -88,7 +90,7 @@ func (r *Repo) CommittedAt(ctx context.Context, oids ...string) (map[string]time
 // such commit.
 func (r *Repo) ResolveCommit(ctx context.Context, commitish string) (oid, branch string, ok bool, err error) {
 	here := place{gitDir: r.GitDir}
-	name := concurrently(func() ([]byte, error) {
+	name := proc.Meanwhile(func() ([]byte, error) {
 		return r.read(ctx, here, "rev-parse", "--symbolic-full-name", "--end-of-options", commitish)
 	})
 	out, err := r.read(ctx, here, "rev-parse", "--verify", "--quiet", "--end-of-options", commitish)
