@@ -263,6 +263,7 @@ func (b *bench) hold(ctx context.Context, c contest) (bool, error) {
 		c.baseName = "raw git"
 	}
 	c.rounds *= b.factor
+	syscall.Sync() // what was made for this is written out before anything is measured
 	r, err := b.contend(ctx, c)
 	if err != nil {
 		return false, err

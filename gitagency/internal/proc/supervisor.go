@@ -40,13 +40,23 @@ func Supervise(b Builder) {
 			inherited().supervise(asked)
 		}
 	case os.Args[2] == roleKeeper:
-		keep(b)
+		elsewhere(func() { keep(b) })
 	case os.Args[2] == roleInside:
-		if asked, ok := prepare(); ok {
-			inside(b).supervise(asked)
-		}
+		elsewhere(func() {
+			if asked, ok := prepare(); ok {
+				inside(b).supervise(asked)
+			}
+		})
 	}
 	os.Exit(0) // as process 1: and everything goes
+}
+
+// elsewhere does something on any thread. To the one that packages are initialised on they are bound, and whoever
+// is bound to a thread is woken by way of another.
+func elsewhere(do func()) {
+	done := make(chan struct{})
+	go func() { defer close(done); do() }()
+	<-done
 }
 
 // What a supervisor can be besides one that has a single program to itself.
