@@ -29,6 +29,10 @@ type Options struct {
 	// Nil means agency.lockTimeout, else 30 seconds.
 	LockTimeout *time.Duration
 
+	// Swift finds an ordinary repository without git, which takes longer than all that many a command does. Too
+	// old a git is then not noticed.
+	Swift bool
+
 	// Warn hears what a person should know that is not an error. Nil drops it.
 	Warn func(message string)
 
@@ -62,7 +66,7 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 	if proc.Variable(opts.Env, isolationVariable) == isolationOS {
 		return nil, &BehindWallsError{ID: proc.Variable(opts.Env, invocationVariable)}
 	}
-	repo, err := git.Open(ctx, opts.Dir, opts.Env)
+	repo, err := find(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +85,15 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 		opts:        opts,
 		quarantined: proc.Variable(opts.Env, "GIT_QUARANTINE_PATH") != "",
 	}, nil
+}
+
+func find(ctx context.Context, opts Options) (*git.Repo, error) {
+	if opts.Swift {
+		if repo, ordinary := git.OpenSwiftly(opts.Dir, opts.Env); ordinary {
+			return repo, nil
+		}
+	}
+	return git.Open(ctx, opts.Dir, opts.Env)
 }
 
 // filled says what the zero values stand for.

@@ -57,6 +57,7 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			if err != nil {
 				return err
 			}
+			t.opts.Swift = true // it is what agents wait for all day
 			sandbox, err := t.sandbox(c, args[0])
 			if err != nil {
 				return err

@@ -60,6 +60,15 @@ func (c Config) Trusted(key string, harmless func(value string) bool) (setting S
 // keys are the settings read: our own, and those of git's that change what we do.
 const keys = `^(agency\..*|color\.(agency|ui|pager)|pager\.agency|checkout\.workers|core\.(bare|worktree|pager|repositoryformatversion))$`
 
+// wantedKey says the same of one key.
+func wantedKey(key string) bool {
+	switch key {
+	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", formatVersion:
+		return true
+	}
+	return strings.HasPrefix(key, "agency.")
+}
+
 // formatVersion is what every repository sets.
 const formatVersion = "core.repositoryformatversion"
 

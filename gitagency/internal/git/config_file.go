@@ -1,0 +1,190 @@
+package git
+
+import (
+	"errors"
+	"strings"
+)
+
+// configEntry is one line of a configuration file.
+type configEntry struct {
+	key   string // as git prints it
+	value string
+	bare  bool // without a value, which git takes for true
+
+	doubtful bool // versions of git do not agree on the value
+}
+
+// errUnusual is a configuration that only git should read: it may be wrong, or mean more than it says.
+var errUnusual = errors.New("not a plain configuration")
+
+// parseConfigFile reads a configuration file as git does, or not at all. What includes others it does not read.
+func parseConfigFile(text string) ([]configEntry, error) {
+	if strings.ContainsAny(text, "\r\x00") || strings.HasPrefix(text, "\xef\xbb\xbf") {
+		return nil, errUnusual
+	}
+	p := configParser{left: text}
+	var (
+		entries []configEntry
+		section string
+	)
+	for {
+		p.skipBlank()
+		switch c := p.peek(); {
+		case c == 0:
+			return entries, nil
+		case c == '[':
+			var ok bool
+			if section, ok = p.section(); !ok || section == "include" || strings.HasPrefix(section, "includeif.") || section == "includeif" {
+				return nil, errUnusual
+			}
+		case isLetter(c) && section != "":
+			e, ok := p.entry()
+			if !ok {
+				return nil, errUnusual
+			}
+			e.key = section + "." + e.key
+			entries = append(entries, e)
+		default:
+			return nil, errUnusual
+		}
+	}
+}
+
+// configParser has what is left of a file to read. At its end it sees 0, which no file has in it.
+type configParser struct{ left string }
+
+func (p *configParser) peek() byte {
+	if p.left == "" {
+		return 0
+	}
+	return p.left[0]
+}
+
+func (p *configParser) next() byte {
+	c := p.peek()
+	if c != 0 {
+		p.left = p.left[1:]
+	}
+	return c
+}
+
+// skipBlank skips white space, line ends and comments.
+func (p *configParser) skipBlank() {
+	for {
+		switch p.peek() {
+		case ' ', '\t', '\n':
+			p.next()
+		case '#', ';':
+			_, p.left, _ = strings.Cut(p.left, "\n")
+		default:
+			return
+		}
+	}
+}
+
+// section reads [name] or [name "of a part"], and nothing else may be on that line.
+func (p *configParser) section() (string, bool) {
+	line, rest, _ := strings.Cut(p.left, "\n")
+	p.left = rest
+	end := 1
+	for end < len(line) && isWord(line[end]) {
+		end++
+	}
+	name := strings.ToLower(line[1:end])
+	if name == "" {
+		return "", false
+	}
+	line = line[end:]
+	if after := strings.TrimLeft(line, " \t"); after != line {
+		if !strings.HasPrefix(after, `"`) {
+			return "", false
+		}
+		var part strings.Builder
+		i := 1
+		for ; i < len(after) && after[i] != '"'; i++ {
+			if after[i] == '\\' {
+				if i++; i == len(after) {
+					return "", false
+				}
+			}
+			part.WriteByte(after[i])
+		}
+		if i >= len(after) {
+			return "", false
+		}
+		name, line = name+"."+part.String(), after[i+1:]
+	}
+	rest, closed := strings.CutPrefix(line, "]")
+	rest = strings.TrimLeft(rest, " \t")
+	return name, closed && (rest == "" || rest[0] == '#' || rest[0] == ';')
+}
+
+// entry reads "name" or "name = value".
+func (p *configParser) entry() (e configEntry, ok bool) {
+	end := 0
+	for end < len(p.left) && isWord(p.left[end]) {
+		end++
+	}
+	e.key, p.left = strings.ToLower(p.left[:end]), strings.TrimLeft(p.left[end:], " \t")
+	switch p.peek() {
+	case 0, '\n':
+		e.bare, e.value = true, "true"
+		return e, true
+	case '=':
+		p.next()
+	default:
+		return e, false
+	}
+	e.value, e.doubtful, ok = p.value()
+	return e, ok
+}
+
+// value reads what stands behind the equals sign, to the end of the line, or of the last of several.
+func (p *configParser) value() (value string, doubtful, ok bool) {
+	var out strings.Builder
+	quoted, comment, blank := false, false, 0
+	for {
+		switch c := p.next(); {
+		case c == 0 || c == '\n':
+			return out.String(), doubtful, !quoted
+		case comment:
+		case (c == ' ' || c == '\t') && !quoted:
+			if out.Len() > 0 { // what follows may turn out to be the end
+				blank++
+				doubtful = doubtful || c == '\t' // which newer versions keep, and older do not
+			}
+		case (c == '#' || c == ';') && !quoted:
+			comment = true
+		default:
+			for ; blank > 0; blank-- {
+				out.WriteByte(' ')
+			}
+			switch c {
+			case '"':
+				quoted = !quoted
+				continue
+			case '\\':
+				switch c = p.next(); c {
+				case '\n':
+					continue
+				case 't':
+					c = '\t'
+				case 'b':
+					c = '\b'
+				case 'n':
+					c = '\n'
+				case '\\', '"':
+				default:
+					return "", false, false
+				}
+			case '\v', '\f': // white space to some
+				return "", false, false
+			}
+			out.WriteByte(c)
+		}
+	}
+}
+
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func isWord(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' || c == '-' }
