@@ -202,26 +202,25 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) (err erro
 		return err
 	}
 	repo := d.s.repo.git
-	found, err := repo.Lookup(ctx, sandboxRef(d.s.ID))
+	// Git inside packs while we read what is staged, and what is staged is written while git outside takes in.
+	reading := proc.Meanwhile(func() (staging, error) { return d.staged(), nil })
+	tip, err := repo.Tip(ctx, sandboxRef(d.s.ID))
 	if err != nil {
 		return err
 	}
-	tip := found[0].OID
 	if tip == "" {
 		return &insideError{fmt.Errorf("there is no branch %s", short(sandboxRef(d.s.ID)))} // a person took it away; rest does without
 	}
 	touched := d.real() != d.state.Real // by a person; what follows is ours
 	state := doorState{On: d.checkedOut(), Index: d.state.Index, Layer: layer}
-	// Git inside packs while we read what is staged, and what is staged is written while git outside takes in.
-	packed := proc.Meanwhile(func() (*parcel, error) { return d.pack(ctx, room, dir, tip, nil) })
-	staged := d.staged(git.FormatOf(tip))
-	committed, err := packed()
+	committed, err := d.pack(ctx, room, dir, tip, nil)
+	staged, _ := reading()
 	if err != nil {
 		return err
 	}
 	defer committed.Close()
 	if staged.odd {
-		staged = d.stagedInside(ctx, room, dir, git.FormatOf(tip), staged)
+		staged = d.stagedInside(ctx, room, dir, staged)
 	}
 	drafted := proc.Meanwhile(func() (*git.IndexDraft, error) { return d.draft(&staged, state.On) })
 	state.Head, state.Tip, err = d.takeIn(ctx, room, dir, tip, committed, staged.also)

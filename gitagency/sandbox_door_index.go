@@ -26,7 +26,7 @@ type staging struct {
 }
 
 // staged reads what is staged behind the walls.
-func (d *door) staged(format git.ObjectFormat) staging {
+func (d *door) staged() staging {
 	file, err := git.LayerFile(d.upper, filepath.Join("worktrees", d.s.ID, "index"), maxIndex)
 	if err != nil {
 		d.staysInside(err)
@@ -34,17 +34,17 @@ func (d *door) staged(format git.ObjectFormat) staging {
 	if err != nil || !file.Found {
 		return staging{}
 	}
-	return d.understood(file.Data, file.ModTime, format)
+	return d.understood(file.Data, file.ModTime)
 }
 
 // stagedInside has git inside write the index such that it can be read.
-func (d *door) stagedInside(ctx context.Context, room *proc.Room, dir *os.File, format git.ObjectFormat, odd staging) staging {
+func (d *door) stagedInside(ctx context.Context, room *proc.Room, dir *os.File, odd staging) staging {
 	plain := bounded{left: maxIndex}
 	if err := d.run(ctx, room, dir, scriptPlain, nil, &plain); err != nil {
 		d.staysInside(err)
 		return staging{}
 	}
-	s := d.understood(plain.Bytes(), odd.at, format)
+	s := d.understood(plain.Bytes(), odd.at)
 	if s.odd {
 		d.staysInside(errors.New("it is not what git inside was asked for"))
 	}
@@ -52,9 +52,10 @@ func (d *door) stagedInside(ctx context.Context, room *proc.Room, dir *os.File, 
 }
 
 // understood is an index as it may come out.
-func (d *door) understood(data []byte, at time.Time, format git.ObjectFormat) staging {
+func (d *door) understood(data []byte, at time.Time) staging {
+	format := git.FormatOf(d.s.repo.store.Invocation(d.s.repo.ID, d.s.ID, nil).Record.BaseCommit)
 	outside := proc.Meanwhile(func() (git.Index, error) { // at the same time: both may be large
-		data, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"))
+		data, err := durable.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"), maxIndex)
 		if err != nil {
 			return git.Index{}, err
 		}

@@ -24,6 +24,7 @@ type Index struct {
 	extended bool // some entry has flags that only version 3 can hold
 	count    int
 	body     []byte // the entries, laid out as in version 2 or 3
+	sum      []byte // the checksum that belongs to them; nil when it is not known yet
 }
 
 // NotPlainError is an index that does not hold every entry itself. A git that can be trusted with it can
@@ -76,11 +77,7 @@ func ReadIndex(data []byte, format ObjectFormat) (Index, error) {
 	case int64(count) > int64(len(content)-indexHeader)/int64(indexStat+size+3): // a flag word and one byte of name
 		return Index{}, fmt.Errorf("index: %d entries cannot be in %d bytes", count, len(data))
 	}
-	sum := proc.Meanwhile(func() ([]byte, error) { // of a large one that takes as long as all the rest
-		h := format.hash()
-		h.Write(content)
-		return h.Sum(nil), nil
-	})
+	sums := proc.Meanwhile(func() (indexSums, error) { return sumIndex(content, version, int(count), format), nil })
 	p := indexParser{content: content, at: indexHeader, version: version, format: format, size: size, rebuild: version == 4}
 	x := Index{format: format, count: int(count)}
 	if err := p.entries(x.count); err != nil {
@@ -97,13 +94,48 @@ func ReadIndex(data []byte, format ObjectFormat) (Index, error) {
 		}
 	}
 	x.extended, x.body = p.extended, p.body
+	sum, _ := sums()
 	if !p.rebuild {
 		x.body = content[indexHeader:end:end]
+		if version == x.version() && end == sum.end {
+			x.sum = sum.entries
+		}
 	}
-	if is, err := sum(); err != nil || !zero(trailer) && !bytes.Equal(is, trailer) { // git can be told to leave it out
+	if !zero(trailer) && !bytes.Equal(sum.all, trailer) { // git can be told to leave it out
 		return Index{}, errors.New("index: the checksum is wrong")
 	}
 	return x, nil
+}
+
+// indexSums are the checksums of an index file: of all of it, and as it would be without its extensions.
+type indexSums struct {
+	all, entries []byte
+	end          int // of the entries; 0 when that is not known
+}
+
+// sumIndex sums up the content of an index file, which takes as long as all the rest.
+func sumIndex(content []byte, version uint32, count int, format ObjectFormat) (s indexSums) {
+	h := format.hash()
+	if end, ok := entriesEnd(content, count, format.size()); ok && version < 4 {
+		h.Write(content[:end])
+		s.entries, s.end, content = h.Sum(nil), end, content[end:]
+	}
+	h.Write(content)
+	s.all = h.Sum(nil)
+	return s
+}
+
+// entriesEnd is where the entries of an index file of version 2 or 3 end.
+func entriesEnd(content []byte, count, size int) (int, bool) {
+	at := indexHeader
+	for range count {
+		length, ok := entryLength(content[at:], size)
+		if !ok {
+			return 0, false
+		}
+		at += length
+	}
+	return at, true
 }
 
 // SkimIndex reads an index of our own repository, where nobody wants to deceive us, without checking more of it
@@ -114,16 +146,11 @@ func SkimIndex(data []byte, format ObjectFormat) (Index, error) {
 		return ReadIndex(data, format)
 	}
 	x := Index{format: format, count: int(binary.BigEndian.Uint32(data[8:]))}
-	content := data[:len(data)-size]
-	at := indexHeader
-	for range x.count {
-		length, ok := entryLength(content[at:], size)
-		if !ok {
-			return Index{}, fmt.Errorf("index: %w", errCutOff)
-		}
-		at += length
+	end, ok := entriesEnd(data[:len(data)-size], x.count, size)
+	if !ok {
+		return Index{}, fmt.Errorf("index: %w", errCutOff)
 	}
-	x.body = content[indexHeader:at:at]
+	x.body = data[indexHeader:end:end]
 	return x, nil
 }
 
@@ -178,10 +205,14 @@ func (x Index) write(w io.Writer) error {
 	head = append(head, signature...)
 	head = binary.BigEndian.AppendUint32(head, x.version())
 	head = binary.BigEndian.AppendUint32(head, uint32(x.count))
-	h := x.format.hash()
-	h.Write(head)
-	h.Write(x.body)
-	for _, part := range [][]byte{head, x.body, h.Sum(nil)} {
+	sum := x.sum
+	if sum == nil {
+		h := x.format.hash()
+		h.Write(head)
+		h.Write(x.body)
+		sum = h.Sum(nil)
+	}
+	for _, part := range [][]byte{head, x.body, sum} {
 		if _, err := w.Write(part); err != nil {
 			return err
 		}

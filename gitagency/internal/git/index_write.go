@@ -97,7 +97,11 @@ func (d *IndexDraft) Publish() error {
 			return err
 		}
 	}
-	return os.Rename(d.index+lockSuffix, d.index)
+	if err := os.Rename(d.index+lockSuffix, d.index); err != nil {
+		return err
+	}
+	// Nothing of the index changes from then on, not even how many names it has.
+	return os.Remove(d.index + draftSuffix)
 }
 
 func (d *IndexDraft) locked() bool {
@@ -118,5 +122,8 @@ func (d *IndexDraft) Drop() error {
 	if d.locked() {
 		err = errors.Join(err, os.Remove(d.index+lockSuffix))
 	}
-	return errors.Join(err, os.Remove(d.index+draftSuffix))
+	if gone := os.Remove(d.index + draftSuffix); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 // A layer is what somebody in a sandbox wrote over a git directory: the upper directory of an overlay. All
@@ -247,7 +249,7 @@ func readLayered(dir int, name string, limit int64) (Layered, error) {
 	case fi.Size() > limit:
 		return Layered{}, fmt.Errorf("larger than %d bytes", limit)
 	}
-	data := make([]byte, fi.Size())
+	data := durable.Room(fi.Size())
 	if n, err := io.ReadFull(f, data); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return Layered{}, err
 	} else {

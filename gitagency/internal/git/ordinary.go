@@ -61,7 +61,7 @@ func steersGit(kv string) bool {
 		"GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_PAGER_IN_USE", "GIT_ASKPASS", "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS":
 		return false
 	}
-	for _, p := range []string{"GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH"} {
+	for _, p := range []string{"GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSH", "GIT_SSL_", "GIT_HTTP_", "GIT_PROXY_"} {
 		if strings.HasPrefix(name, p) {
 			return false
 		}

@@ -194,3 +194,17 @@ func (r *Repo) refExists(ctx context.Context, ref string) (bool, error) {
 func nothingThere(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
+
+// Tip is where a ref is; empty when it is not there. Whoever moves it from there is told if that is not so.
+func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
+	if data, err := durable.ReadFile(filepath.Join(r.CommonDir, ref), 1<<10); err == nil && validRef(ref) {
+		if oid := strings.TrimSuffix(string(data), "\n"); isOID(oid) {
+			return oid, nil // git would have read the same
+		}
+	}
+	found, err := r.Lookup(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	return found[0].OID, nil
+}
