@@ -360,8 +360,15 @@ func FuzzReadIndex(f *testing.F) {
 			format = SHA256
 		}
 		x, err := ReadIndex(data, format)
+		skimmed, skimErr := SkimIndex(data, format)
+		if skimErr == nil {
+			_, _ = x.Missing(skimmed), skimmed.Fingerprint() // which is all that is asked of one
+		}
 		if err != nil {
 			return
+		}
+		if skimErr != nil || len(x.Missing(skimmed)) > 0 {
+			t.Errorf("%q skimmed is another: %v", data, skimErr)
 		}
 		encoded := x.Encode()
 		again, err := ReadIndex(encoded, format)

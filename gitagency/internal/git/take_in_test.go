@@ -716,6 +716,55 @@ func TestWriteIndexIsWrittenAsGitDoes(t *testing.T) {
 	requireSame(t, "the entry", states(t, repo.AdminDir(w.Name)), before)
 }
 
+// Whoever is killed while an index is put in place leaves a lock that the next one knows for ours; that of a
+// git is left alone.
+func TestALockThatAKilledWriterLeftIsTakenBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	path := filepath.Join(repo.AdminDir(w.Name), "index")
+	data, err := os.ReadFile(path)
+	l.must(err)
+	x, err := ReadIndex(data, SHA1)
+	l.must(err)
+	before := states(t, repo.AdminDir(w.Name))
+	for name, until := range map[string]func(d *IndexDraft) error{
+		"begun":     func(*IndexDraft) error { return nil },
+		"written":   func(d *IndexDraft) error { return d.Write(x, time.Now()) },
+		"locked":    func(d *IndexDraft) error { return d.Lock() },
+		"published": func(d *IndexDraft) error { return errors.Join(d.Lock(), os.Rename(path+".lock", path)) },
+	} {
+		d, err := repo.DraftIndex(w.Name)
+		l.must(err)
+		if name != "written" { // what is published has to be an index
+			l.must(d.Write(x, time.Now().Add(-time.Hour)))
+		}
+		l.must(until(d))
+		l.must(d.file.Close()) // and that is all that a killed one does
+		l.must(repo.WriteIndex(w.Name, x, time.Now().Add(-time.Hour)))
+		if exists(path+".lock") || exists(path+".agency") {
+			t.Errorf("%s: something is left", name)
+		}
+		l.in(w.Tree, "status")
+	}
+	for _, fresh := range []bool{false, true} {
+		l.must(os.WriteFile(path+".lock", nil, 0o644))
+		if fresh {
+			l.must(os.WriteFile(path+".agency", nil, 0o644)) // left before a git took the lock
+		}
+		var locked *LockedError
+		if err := repo.WriteIndex(w.Name, x, time.Now()); !errors.As(err, &locked) || !exists(path+".lock") {
+			t.Errorf("the lock of another: %v", err)
+		}
+		l.must(os.Remove(path + ".lock"))
+	}
+	after := states(t, repo.AdminDir(w.Name))
+	if len(after) != len(before) {
+		t.Errorf("there is %d, and there was %d", len(after), len(before))
+	}
+}
+
 func FuzzNextInTree(f *testing.F) {
 	oid := strings.Repeat("7", 20)
 	f.Add([]byte("100644 a\x00"+oid+"40000 b\x00"+oid), true)
