@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -81,26 +81,17 @@ func (w Walls) Begin(ctx context.Context, label string, hold ...*os.File) (_ *Ro
 			_ = ours.Close()
 		}
 	}()
-	drawn := w.draw()
-	cmd := &exec.Cmd{
-		Path: self(), Args: []string{supervisorName, label, roleKeeper, strconv.Itoa(len(hold))}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
-		ExtraFiles: roomy(append([]*os.File{theirs}, hold...)), SysProcAttr: w.namespaces(),
-	}
-	err = cmd.Start()
+	drawn := Meanwhile(w.draw)
+	keeper, err := w.fork(label, append([]*os.File{theirs}, hold...))
 	_ = theirs.Close()
-	d := <-drawn // nobody may draw any more when the caller goes on
+	plan, drawErr := drawn() // nobody may draw any more when the caller goes on
 	if err != nil {
 		return nil, &WallError{fmt.Errorf("namespaces: %w", err)}
 	}
-	r := &Room{Plan: d.plan, Opened: true, conn: ours, rising: true}
-	r.keeper, err = unix.PidfdOpen(cmd.Process.Pid, 0)
-	go func() { _ = cmd.Wait() }() // whenever that may be; how it exits says nothing
-	if err != nil {
-		return nil, &WallError{os.NewSyscallError("pidfd_open", err)}
-	}
-	if err = d.err; err == nil {
+	r := &Room{Plan: plan, Opened: true, conn: ours, keeper: keeper, rising: true}
+	if err = drawErr; err == nil {
 		// One that is gone already has said why.
-		if _, err = ours.Write(d.plan); err != nil && !errors.Is(err, syscall.EPIPE) {
+		if _, err = ours.Write(plan); err != nil && !errors.Is(err, syscall.EPIPE) {
 			err = &WallError{err}
 		} else {
 			err = nil
@@ -112,25 +103,53 @@ func (w Walls) Begin(ctx context.Context, label string, hold ...*os.File) (_ *Ro
 	return r, nil
 }
 
-type drawing struct {
-	plan []byte
-	err  error
+// fork starts a keeper, and returns a descriptor of its process. It goes around os/exec, which would start a
+// process beforehand to find out whether there are such descriptors.
+func (w Walls) fork(label string, files []*os.File) (keeper int, err error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer null.Close()
+	keeper = -1
+	attr := &syscall.ProcAttr{Env: []string{"GOMAXPROCS=2"}, Dir: "/", Sys: w.namespaces()}
+	attr.Sys.PidFD = &keeper
+	for _, f := range slices.Concat([]*os.File{null, null, null}, roomy(files)) {
+		fd := ^uintptr(0) // which is none
+		if f != nil {
+			fd = f.Fd()
+		}
+		attr.Files = append(attr.Files, fd)
+	}
+	pid, err := syscall.ForkExec(self(), []string{supervisorName, label, roleKeeper, strconv.Itoa(len(files) - 1)}, attr)
+	if err != nil {
+		return -1, err
+	}
+	if keeper == -1 {
+		if keeper, err = unix.PidfdOpen(pid, 0); err != nil {
+			err = os.NewSyscallError("pidfd_open", err)
+		}
+	}
+	go func() { // whenever that may be; how it exits says nothing
+		for {
+			if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
+				return
+			}
+		}
+	}()
+	return keeper, err
 }
 
 // draw has the walls drawn.
-func (w Walls) draw() <-chan drawing {
-	drawn := make(chan drawing, 1)
-	go func() {
-		d := drawing{plan: w.Plan}
-		if w.Draw != nil {
-			d.plan, d.err = w.Draw()
-		}
-		if d.err == nil && len(d.plan) > maxMessage {
-			d.err = &WallError{errors.New("the plan is too long: there is too much to hide, or to let pass")}
-		}
-		drawn <- d
-	}()
-	return drawn
+func (w Walls) draw() ([]byte, error) {
+	plan, err := w.Plan, error(nil)
+	if w.Draw != nil {
+		plan, err = w.Draw()
+	}
+	if err == nil && len(plan) > maxMessage {
+		err = &WallError{errors.New("the plan is too long: there is too much to hide, or to let pass")}
+	}
+	return plan, err
 }
 
 // Stand waits until the walls stand. If they do not, there is no room.
