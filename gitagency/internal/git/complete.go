@@ -80,6 +80,9 @@ func (r *Repo) complete(ctx context.Context, q place, dir string, in Incoming) (
 
 // symref is the ref that another stands for; empty when it stands for none.
 func (r *Repo) symref(ctx context.Context, ref string) (string, error) {
+	if r.loose(ref) != "" {
+		return "", nil
+	}
 	out, err := r.read(ctx, place{}, "symbolic-ref", "--quiet", ref)
 	if exitedWith(err, 1) {
 		return "", nil

@@ -197,14 +197,26 @@ func nothingThere(err error) bool {
 
 // Tip is where a ref is; empty when it is not there. Whoever moves it from there is told if that is not so.
 func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
-	if data, err := durable.ReadFile(filepath.Join(r.CommonDir, ref), 1<<10); err == nil && validRef(ref) {
-		if oid := strings.TrimSuffix(string(data), "\n"); isOID(oid) {
-			return oid, nil // git would have read the same
-		}
+	if oid := r.loose(ref); oid != "" {
+		return oid, nil
 	}
 	found, err := r.Lookup(ctx, ref)
 	if err != nil {
 		return "", err
 	}
 	return found[0].OID, nil
+}
+
+// loose is what a ref points at that has a file to itself and is no symbolic one: git would have read the same.
+// It is empty where git has to be asked.
+func (r *Repo) loose(ref string) string {
+	path := filepath.Join(r.CommonDir, ref)
+	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() || !validRef(ref) { // a link is a symbolic one too
+		return ""
+	}
+	data, err := durable.ReadFile(path, 1<<10)
+	if oid := strings.TrimSuffix(string(data), "\n"); err == nil && isOID(oid) {
+		return oid
+	}
+	return ""
 }

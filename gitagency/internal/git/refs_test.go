@@ -386,3 +386,31 @@ func TestRefsBelowAPrefixGoTogetherOrNotAtAll(t *testing.T) {
 	}
 	l.must(repo.RemoveRefs(t.Context(), prefix, nil)) // they are gone already
 }
+
+func TestTipIsWhereGitSaysTheRefIs(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	l.git("branch", "packed")
+	l.git("pack-refs", "--all")
+	l.git("commit", "-q", "--allow-empty", "-m", "second")
+	l.git("branch", "loose")
+	l.git("symbolic-ref", "refs/heads/symbolic", "refs/heads/packed")
+	heads := filepath.Join(l.dir, ".git/refs/heads")
+	l.must(os.MkdirAll(heads, 0o755))
+	l.must(os.Symlink("loose", filepath.Join(heads, "link")))
+	for _, name := range []string{"packed", "loose", "symbolic", "main"} {
+		ref := "refs/heads/" + name
+		if got, err := repo.Tip(t.Context(), ref); err != nil || got != l.git("rev-parse", ref) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if got, err := repo.Tip(t.Context(), "refs/heads/none"); err != nil || got != "" {
+		t.Errorf("what is not there is at %q, %v", got, err)
+	}
+	for _, name := range []string{"packed", "symbolic", "link", "none", "../../HEAD", "../heads/loose"} {
+		if got := repo.loose("refs/heads/" + name); got != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
