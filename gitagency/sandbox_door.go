@@ -204,6 +204,7 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) (err erro
 	repo := d.s.repo.git
 	// Git inside packs while we read what is staged, and what is staged is written while git outside takes in.
 	reading := proc.Meanwhile(func() (staging, error) { return d.staged(), nil })
+	defer func() { _, _ = reading() }() // it may have something to say, and nobody else's turn has come yet
 	tip, err := repo.Tip(ctx, sandboxRef(d.s.ID))
 	if err != nil {
 		return err
@@ -211,7 +212,7 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) (err erro
 	if tip == "" {
 		return &insideError{fmt.Errorf("there is no branch %s", short(sandboxRef(d.s.ID)))} // a person took it away; rest does without
 	}
-	touched := d.real() != d.state.Real // by a person; what follows is ours
+	was, touched := d.indexStamp(), d.real() != d.state.Real // by a person; what follows is ours
 	state := doorState{On: d.checkedOut(), Index: d.state.Index, Layer: layer}
 	committed, err := d.pack(ctx, room, dir, tip, nil)
 	staged, _ := reading()
@@ -233,8 +234,14 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) (err erro
 	overtaken := tip != d.state.Tip && d.state.Tip != "" && state.Head == d.state.Head
 	wrote := draft != nil && !overtaken
 	if wrote {
+		if err := draft.Lock(); err != nil {
+			return err
+		}
+		wrote = d.checkedOut() == state.On // nor has one who has switched away meanwhile any use for it
+	}
+	if wrote {
 		state.Index = staged.print
-		if touched {
+		if touched || d.indexStamp() != was { // a person may have staged something while we were at it
 			if err := d.setAside(ctx, state, tip); err != nil {
 				return err
 			}
@@ -244,7 +251,11 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) (err erro
 		}
 	}
 	state.Real = d.real()
-	if touched && !wrote { // what they did goes in before the next command
+	now, err := repo.Tip(ctx, sandboxRef(d.s.ID))
+	if err != nil {
+		return err
+	}
+	if touched && !wrote || now != state.Tip || d.checkedOut() != state.On { // what they did goes in before the next command
 		state.Real = d.state.Real
 	}
 	if err := d.save(state); err != nil || state.Tip == tip || room.Alone() {

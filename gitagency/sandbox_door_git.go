@@ -166,7 +166,10 @@ move() {
 if test -n "$6"; then
 	index=$(git rev-parse --git-path index) || exit
 	new=$index.outside
-	if test "$new" -ef "$index.lock"; then rm -f "$index.lock"; fi # by one of us who was killed
+	if test "$new" -ef "$index.lock"; then # by one of us who was killed, maybe while git moved HEAD
+		for ref in HEAD "$5" $(git symbolic-ref -q HEAD); do rm -f "$(git rev-parse --git-path "$ref").lock"; done
+		rm -f "$index.lock"
+	fi
 	trap 'rm -f "$new"' EXIT
 	trap 'exit 1' HUP INT TERM
 	rm -f "$new" && cat >"$new" || exit

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -96,8 +97,17 @@ func (d *door) draft(s *staging, on string) (*git.IndexDraft, error) {
 	return draft, nil
 }
 
+// indexStamp tells the index outside from the same after somebody has written it.
+func (d *door) indexStamp() string {
+	fi, err := os.Lstat(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"))
+	if err != nil {
+		return ""
+	}
+	return durable.Stamp(fi)
+}
+
 // setAside keeps what a person has staged outside since something last went through, when other things are
-// staged inside.
+// staged inside. The index outside is locked, so that they stage no more; git works on a copy.
 func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 	if d.state.Index == "" {
 		return nil // nothing was ever staged outside that we know of
@@ -116,14 +126,6 @@ func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 	if same, err := d.s.repo.git.StagedIs(ctx, d.s.ID, tip); err != nil || same { // they have committed it
 		return err
 	}
-	commit, err := d.commitAside(ctx, tip, now.Tip)
-	if err != nil {
-		return err
-	}
-	if commit != "" {
-		d.s.repo.warn("sandbox %s: other things were staged inside than outside; what was staged outside is kept: git show %s", d.s.ID, commit)
-		return nil
-	}
 	aside := filepath.Join(filepath.Dir(d.statePath()), "index-outside")
 	for n := 2; ; n++ { // one that was kept before stays
 		if _, err := os.Lstat(aside); err != nil {
@@ -134,20 +136,28 @@ func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 	if err := durable.WriteFile(aside, data, 0o600); err != nil {
 		return err
 	}
+	commit, err := d.commitAside(ctx, aside, tip, now.Tip)
+	if err != nil {
+		return err
+	}
+	if commit != "" {
+		d.s.repo.warn("sandbox %s: other things were staged inside than outside; what was staged outside is kept: git show %s", d.s.ID, commit)
+		return os.Remove(aside)
+	}
 	d.s.repo.warn("sandbox %s: other things were staged inside than outside, where not all was merged; what was staged outside is kept until the sandbox is discarded: GIT_INDEX_FILE=%s git diff --cached", d.s.ID, ShellWord(aside))
 	return nil
 }
 
 // commitAside makes a commit of what a person has staged outside, on top of tip. The log of HEAD, which is
 // at head now, knows of it, and so does whoever discards the sandbox.
-func (d *door) commitAside(ctx context.Context, tip, head string) (string, error) {
+func (d *door) commitAside(ctx context.Context, index, tip, head string) (string, error) {
 	repo, unlock, err := d.lockRepository(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
 	const why = "agency: what was staged outside"
-	commit, err := repo.CommitStaged(ctx, d.s.ID, tip, toolIdentity, why)
+	commit, err := repo.CommitStaged(ctx, index, tip, toolIdentity, why)
 	if err != nil || commit == "" {
 		return "", err
 	}
@@ -169,10 +179,22 @@ func (d *door) shut(x git.Index, commit, real string) (print, now string) {
 	if err != nil {
 		d.s.repo.warn("sandbox %s: git outside still looks into its submodules: %v", d.s.ID, err)
 	}
-	if err != nil || was.Fingerprint() != x.Fingerprint() { // somebody is at work there
+	now = d.real()
+	if err != nil || was.Fingerprint() != x.Fingerprint() || butIndex(now) != butIndex(real) { // somebody is at work there
 		return print, real
 	}
-	return print, d.real()
+	return print, now
+}
+
+// butIndex is what a fingerprint of the real git directory says of everything but the index.
+func butIndex(real string) string {
+	var rest strings.Builder
+	for line := range strings.Lines(real) {
+		if !strings.HasSuffix(line, " index\n") {
+			rest.WriteString(line)
+		}
+	}
+	return rest.String()
 }
 
 // opened is an index that goes in: what can be looked into inside, and not outside, can be still.

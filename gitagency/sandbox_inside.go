@@ -241,15 +241,16 @@ func (in *inside) leave(ctx context.Context, hurry <-chan struct{}) {
 	}
 }
 
-func (in *inside) close() error {
-	err := in.letIn()
+// close leaves the room. Who still stands on the threshold leaves that last: nobody shall get in behind them, who
+// would keep a room open in which the two sides were not brought together.
+func (in *inside) close() (err error) {
 	if in.end != nil {
 		in.end()
 	}
 	if in.dir != nil {
-		err = errors.Join(err, in.dir.Close())
+		err = in.dir.Close()
 	}
-	return errors.Join(err, in.goOut())
+	return errors.Join(err, in.goOut(), in.letIn())
 }
 
 // patienceAtTheEnd is for a sandbox that goes while everybody else waits.

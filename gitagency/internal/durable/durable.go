@@ -50,7 +50,7 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	case st.Size > limit:
 		return fail(fmt.Errorf("larger than %d bytes", limit))
 	}
-	data := Room(st.Size + 1)[:0]
+	data := Memory(st.Size + 1)[:0]
 	for int64(len(data)) <= limit {
 		if len(data) == cap(data) {
 			data = append(data, 0)[:len(data)]

@@ -127,7 +127,7 @@ func gitDirs(tree string) (own, common string, err error) {
 	return own, common, err
 }
 
-// discoverByAsking asks one question after the other, at the same time.
+// discoverByAsking has a git for each question, all at the same time.
 func discoverByAsking(ctx context.Context, run runner) (*Repo, error) {
 	version := proc.Meanwhile(func() (Version, error) { return readVersion(ctx, run) })
 	config := proc.Meanwhile(func() (Config, error) { return readConfig(ctx, run) })

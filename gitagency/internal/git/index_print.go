@@ -40,10 +40,10 @@ func (r *Repo) StagedIs(ctx context.Context, name, commit string) (bool, error) 
 	return err == nil, err
 }
 
-// CommitStaged writes what is staged in a linked worktree as a commit after another. It is empty where that
-// cannot be done, as in the middle of a merge.
-func (r *Repo) CommitStaged(ctx context.Context, name, after string, who Identity, message string) (string, error) {
-	tree, err := r.writeTree(ctx, place{env: []string{"GIT_INDEX_FILE=" + filepath.Join(r.AdminDir(name), "index")}})
+// CommitStaged writes what is staged in an index file, which git may write to, as a commit after another. It is
+// empty where that cannot be done, as in the middle of a merge.
+func (r *Repo) CommitStaged(ctx context.Context, index, after string, who Identity, message string) (string, error) {
+	tree, err := r.writeTree(ctx, place{env: []string{"GIT_INDEX_FILE=" + index}})
 	if exitedWith(err, 128) {
 		return "", nil
 	}

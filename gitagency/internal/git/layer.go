@@ -249,7 +249,7 @@ func readLayered(dir int, name string, limit int64) (Layered, error) {
 	case fi.Size() > limit:
 		return Layered{}, fmt.Errorf("larger than %d bytes", limit)
 	}
-	data := durable.Room(fi.Size())
+	data := durable.Memory(fi.Size())
 	if n, err := io.ReadFull(f, data); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return Layered{}, err
 	} else {

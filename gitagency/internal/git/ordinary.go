@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,9 +15,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// OpenSwiftly is Open without git, where nothing about the repository, its settings or the environment is out
-// of the ordinary: one process more would take longer than all that somebody wants to do. Else it is Open. The
-// version of git is then not known, and not checked.
+// OpenSwiftly is Open without git: one process more would take longer than all that somebody wants to do. It is
+// for repositories of which nothing is out of the ordinary, nor of the settings and the environment; whatever else it
+// comes upon it leaves to Open, also what is wrong. The version of git is neither known then, nor checked.
 func OpenSwiftly(dir string, env []string) (_ *Repo, ordinary bool) {
 	system, ok := systemConfig(env)
 	if !ok || slices.ContainsFunc(env, steersGit) {
@@ -87,7 +88,7 @@ func systemConfig(env []string) (files []configFile, ok bool) {
 	}
 	for _, dir := range filepath.SplitList(proc.Variable(env, "PATH")) {
 		if fi, err := os.Stat(filepath.Join(dir, "git")); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
-			return []configFile{{"/etc/gitconfig", "system"}}, dir == "/usr/bin" || dir == "/bin"
+			return []configFile{{"/etc/gitconfig", "system"}}, runtime.GOOS == "linux" && (dir == "/usr/bin" || dir == "/bin")
 		}
 	}
 	return nil, false
@@ -200,6 +201,11 @@ func (r *Repo) ordinary(dotGit fs.FileInfo) bool {
 		if fi, err := os.Lstat(name); err != nil || !fi.Mode().IsRegular() {
 			return false
 		}
+	}
+	// Around one whose HEAD says nothing git goes on looking.
+	head, err := durable.ReadFile(filepath.Join(r.GitDir, "HEAD"), 1<<10)
+	if text := strings.TrimSuffix(string(head), "\n"); err != nil || !strings.HasPrefix(text, "ref: refs/") && !isOID(text) {
+		return false
 	}
 	for _, name := range []string{"objects", "refs"} {
 		if fi, err := os.Lstat(filepath.Join(r.CommonDir, name)); err != nil || !fi.IsDir() {

@@ -57,6 +57,8 @@ func TestWhatIsFoundWithoutGitIsWhatGitFinds(t *testing.T) {
 	l.must(os.WriteFile(filepath.Join(broken, ".git/config"), []byte("[core\n"), 0o644))
 	invalid := clone("invalid")
 	l.must(os.Remove(filepath.Join(invalid, ".git/HEAD")))
+	headless := clone("around/headless")
+	l.must(os.WriteFile(filepath.Join(headless, ".git/HEAD"), []byte("nothing\n"), 0o644))
 	inside := clone("inside")
 	l.must(os.MkdirAll(filepath.Join(inside, "looks/objects"), 0o755))
 	l.must(os.MkdirAll(filepath.Join(inside, "looks/refs"), 0o755))
@@ -100,6 +102,7 @@ func TestWhatIsFoundWithoutGitIsWhatGitFinds(t *testing.T) {
 		{"core.worktree", elsewhere, nil, false},
 		{"settings that are broken", broken, nil, false},
 		{"a repository that is none", invalid, nil, false},
+		{"a HEAD that says nothing, in another repository", headless, nil, false},
 		{"what looks like a repository", filepath.Join(inside, "looks/refs"), nil, false},
 		{"an entry that is gone", leadsNowhere, nil, false},
 		{"no repository", root, nil, false},

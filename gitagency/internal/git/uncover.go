@@ -28,8 +28,11 @@ func Uncover(upper, looked string) {
 		return
 	}
 	defer unix.Close(root)
-	if u.dir(root, "objects") != nil || !u.any {
-		return // so that all of it is looked at again
+	if u.dir(root, "objects") != nil { // so that all of it is looked at again
+		return
+	}
+	if !u.any { // since the last time that was written down
+		return
 	}
 	if os.Chtimes(looked, now, now) != nil {
 		if f, err := os.OpenFile(looked, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
@@ -40,7 +43,7 @@ func Uncover(upper, looked string) {
 
 type uncovering struct {
 	since, until time.Time
-	any          bool // directory was looked at
+	any          bool // directory had changed
 }
 
 func (u *uncovering) dir(at int, name string) error {
