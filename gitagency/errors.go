@@ -109,10 +109,16 @@ func (e *SharedNetworkError) Error() string {
 	return fmt.Sprintf("sandbox %s has the network of this machine: its ports can be reached already", e.ID)
 }
 
-// PortTakenError is a port of this machine on which somebody listens already.
-type PortTakenError struct{ Port Port }
+// PortTakenError is a port of this machine on which somebody listens already, or not everybody may.
+type PortTakenError struct {
+	Port     Port
+	Reserved bool // for root
+}
 
 func (e *PortTakenError) Error() string {
+	if e.Reserved {
+		return fmt.Sprintf("port %d of this machine is not for everybody to listen on", e.Port.Outside)
+	}
 	return fmt.Sprintf("port %d of this machine is in use already", e.Port.Outside)
 }
 

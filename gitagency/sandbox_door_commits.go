@@ -85,8 +85,10 @@ func (d *door) rest(ctx context.Context, room *proc.Room, dir *os.File) error {
 	if err != nil {
 		return err
 	}
-	not := slices.Compact(slices.Sorted(maps.Values(refs))) // what is kept already
-	all, err := d.packed(ctx, room, dir, scriptRest, nil, append(not, tip), tip)
+	// What is kept already; and what others have left behind is theirs to find again.
+	not := slices.AppendSeq(repo.LoggedElsewhere(d.s.ID, sandboxRef(d.s.ID)), maps.Values(refs))
+	slices.Sort(not)
+	all, err := d.packed(ctx, room, dir, scriptRest, nil, append(slices.Compact(not), tip), tip)
 	if err != nil {
 		return err
 	}

@@ -72,6 +72,14 @@ type insideError struct{ err error }
 func (e *insideError) Error() string { return e.err.Error() }
 func (e *insideError) Unwrap() error { return e.err }
 
+// apartError is a branch that was moved outside, and HEAD inside, to where neither is part of the other.
+type apartError struct{ text string }
+
+func (e *apartError) Error() string { return e.text }
+
+// exitApart is how scriptPack says so.
+const exitApart = 66
+
 // theirFault reports whether something cannot come out because of what it is, and not because of this
 // machine: git has refused it although there is room for it.
 func (d *door) theirFault(err error) bool {
@@ -127,7 +135,7 @@ const (
 	// scriptPack says where HEAD is and then packs what is wanted, unless there is nothing.
 	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD leads to no commit" >&2; exit 1; }
 if test "$head" != "$1" && test -n "$3" && ! git merge-base --is-ancestor "$3" "$head"; then
-	echo "the branch was moved outside to $3, and HEAD inside is at $head; bring them together: git agency exec $AGENCY_INVOCATION_ID -- git merge $3" >&2; exit 1
+	echo "the branch was moved outside to $3, and HEAD inside is at $head; bring them together: git agency exec $AGENCY_INVOCATION_ID -- git merge $3" >&2; exit 66
 fi
 printf '%s\n' "$head"
 if test "$head" = "$1" && test -z "$2"; then exit 0; fi
@@ -225,6 +233,8 @@ func (d *door) run(ctx context.Context, room *proc.Room, dir *os.File, script st
 	})
 	text := strings.TrimSpace(stderr.text())
 	switch {
+	case err == nil && ending.Exit == exitApart:
+		err = &insideError{&apartError{text}}
 	case err == nil && ending.Exit != 0 && text != "":
 		err = &insideError{errors.New(text)}
 	case err == nil && ending.Exit != 0:

@@ -168,7 +168,7 @@ func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitiv
 	for _, bring := range []func(context.Context, *proc.Room, *os.File) error{in.door.out, in.door.rest} {
 		err := bring(ctx, in.room, in.dir)
 		switch {
-		case err == nil:
+		case err == nil || is[*apartError](err): // the rest has what is on this side too
 		case in.door.theirFault(err):
 			s.repo.warn("sandbox %s: not all that git had inside is kept: %v", s.ID, err)
 		default:

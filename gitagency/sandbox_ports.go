@@ -112,8 +112,8 @@ func listenOutside(ctx context.Context, ports []Port) (listeners []net.Listener,
 		for _, l := range listeners {
 			_ = l.Close()
 		}
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, &PortTakenError{Port: p}
+		if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
+			return nil, &PortTakenError{Port: p, Reserved: errors.Is(err, syscall.EACCES)}
 		}
 		return nil, err
 	}

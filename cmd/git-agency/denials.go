@@ -57,7 +57,7 @@ is broken; 129 usage.`,
 // type. That there are none is worth a word: one who asks has just seen something fail.
 func (t *tool) printDenials(denials []gitagency.Denial) error {
 	if len(denials) == 0 {
-		fmt.Fprintln(t.stderr, "no refused connection is on record")
+		fmt.Fprintln(t.stderr, "no refused connection is on record; what does not go by way of the proxy reaches nothing, and leaves no record")
 		return nil
 	}
 	look, err := t.look()

@@ -125,7 +125,7 @@ func hints(err error) []string {
 	case is[*formatError](err):
 		return []string{"the fields are " + strings.Join(atomNames(), ", ")}
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
-		return []string{"list the worktrees with 'git agency worktree ls --all'"}
+		return []string{"list the worktrees with 'git agency worktree ls --all', or make one with 'git agency worktree create <name>'"}
 	case errors.As(err, &notFound):
 		return []string{"list the invocations with 'git agency ls --all'; names do not count, and broken ones need their full id"}
 	case errors.As(err, &usage) && usage.hint != "":
@@ -170,8 +170,8 @@ func hints(err error) []string {
 		return []string{"choose another name, or archive that one with 'git agency worktree rm " + nameTaken.ID + "'"}
 	case is[*gitagency.UnenforceableError](err):
 		return []string{
-			"with --best-effort-limits it is done all the same, and said what does not hold",
-			"for limits that a sandbox was started with, that has to have been given to 'git agency start'",
+			"with --best-effort-limits it is done without that limit, and says so",
+			"where it was 'git agency start' that set the limit, --best-effort-limits belongs there",
 		}
 	case is[*gitagency.BusyError](err):
 		return []string{"wait longer with --lock-timeout 5m, or end what is at work there first"}

@@ -41,6 +41,9 @@ func (t *tool) onUsageError(c *cli.Context, err error, _ bool) error {
 			message += fmt.Sprintf("; did you mean %q?", dashed(near))
 		}
 		err = errors.New(message)
+		if _, _, dashes := cutDashDash(t.args); !dashes && strings.Contains(usage, " -- <command>") {
+			return &usageError{err: err, usage: usage, hint: "a command and its options come behind --, as in: exec <id> -- ls -l"}
+		}
 	}
 	if name, ok := strings.CutPrefix(err.Error(), unfinished); ok {
 		err = errors.New(dashed(strings.TrimPrefix(name, "-")) + " needs a value")

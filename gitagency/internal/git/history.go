@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -95,6 +96,38 @@ func (r *Repo) logged(s Snapshot) []string {
 		}
 	}
 	return commits
+}
+
+// LoggedElsewhere lists what the logs of this repository lead to, but for those of one worktree's HEAD and of one
+// ref. What cannot be read is passed over.
+func (r *Repo) LoggedElsewhere(name, ref string) []string {
+	const most = 64 << 20 // of one log
+	seen := map[string]bool{}
+	read := func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || path == filepath.Join(r.CommonDir, "logs", ref) {
+			return nil // a log is a convenience, also here
+		}
+		data, err := durable.ReadFile(path, most)
+		if err != nil {
+			return nil
+		}
+		for line := range strings.Lines(string(data)) {
+			for _, oid := range strings.SplitN(line, " ", 3)[:min(2, strings.Count(line, " "))] {
+				if isOID(oid) && strings.Trim(oid, "0") != "" {
+					seen[oid] = true
+				}
+			}
+		}
+		return nil
+	}
+	_ = filepath.WalkDir(filepath.Join(r.CommonDir, "logs"), read)
+	entries, _ := r.Entries()
+	for _, e := range entries {
+		if e.Name != name {
+			_ = filepath.WalkDir(filepath.Join(r.AdminDir(e.Name), "logs"), read)
+		}
+	}
+	return slices.Collect(maps.Keys(seen))
 }
 
 // independent adds to the commits in have those of the candidates that exist and are not in them, nor
