@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,7 @@ func newLabIn(t *testing.T, dir string) *lab {
 	if c := os.Getenv("GOCOVERDIR"); c != "" {
 		l.env = append(l.env, "GOCOVERDIR="+c)
 	}
+	t.Cleanup(func() { reachable(dir) }) // for whoever removes it, who need not be root
 	for name, content := range map[string]string{"readme": "hello\n", "sub/one": "1\n", "sub/deep/two": "2\n", "run.sh": "#!/bin/sh\n"} {
 		l.write(filepath.Join(l.repo, name), content)
 	}
@@ -129,16 +131,30 @@ func (l *lab) world() string {
 func (l *lab) save() (restore func()) {
 	l.t.Helper()
 	aside := filepath.Join(l.t.TempDir(), "saved")
+	l.t.Cleanup(func() { reachable(aside) })
 	l.copyTree(l.dir, aside)
 	return func() {
 		l.t.Helper()
 		for _, name := range []string{"repo", "data", "home"} {
+			reachable(filepath.Join(l.dir, name))
 			if err := os.RemoveAll(filepath.Join(l.dir, name)); err != nil {
 				l.t.Fatal(err)
 			}
 		}
 		l.copyTree(aside, l.dir)
 	}
+}
+
+// reachable lets its owner into every directory of a tree.
+func reachable(dir string) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			if err := os.Chmod(path, 0o700); err != nil {
+				return fs.SkipDir // what cannot be removed, whoever removes it says
+			}
+		}
+		return nil
+	})
 }
 
 // copyTree keeps modes and times, so that git's index stays fresh.

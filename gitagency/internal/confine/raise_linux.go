@@ -237,7 +237,7 @@ func (s *site) overlay(lower int, l Layer) (int, error) {
 // soften lets whoever owns a layer remove it, at any time, with no more than they have: the kernel makes its
 // own directories such that nobody may enter them.
 func (s *site) soften(work int) {
-	for _, name := range []string{"work", "work/incompat", "work/incompat/volatile", "index"} {
+	for _, name := range []string{"work", "work/incompat", "work/incompat/volatile", "work/incompat/volatile/dirty", "index"} {
 		_ = unix.Fchmodat(work, name, 0o700, 0) // not every kernel makes each of them
 	}
 }
