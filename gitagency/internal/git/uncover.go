@@ -58,27 +58,24 @@ func (u *uncovering) dir(at int, name string) error {
 			_ = unix.Fremovexattr(fd, space+"opaque")
 		}
 	}
+	var failed error // one that cannot be entered keeps nobody from the others
 	for time.Now().Before(u.until) {
 		some, err := dir.ReadDir(512)
 		for _, e := range some {
 			switch {
 			case e.IsDir() && name == "objects" && (len(e.Name()) == 2 || e.Name() == "pack"):
 				if u.changed(fd, e.Name()) {
-					if err := u.dir(fd, e.Name()); err != nil {
-						return err
-					}
+					failed = errors.Join(failed, u.dir(fd, e.Name()))
 				}
 			case e.Type()&fs.ModeCharDevice != 0: // there are no others in a layer
-				if err := unix.Unlinkat(fd, e.Name(), 0); err != nil {
-					return err
-				}
+				failed = errors.Join(failed, unix.Unlinkat(fd, e.Name(), 0))
 			}
 		}
 		if err == io.EOF {
-			return nil
+			return failed
 		}
 		if err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 	}
 	return errTooMuch
