@@ -250,7 +250,7 @@ func (in *inside) close() (err error) {
 	if in.dir != nil {
 		err = in.dir.Close()
 	}
-	return errors.Join(err, in.goOut(), in.leaveThreshold())
+	return errors.Join(err, in.goOut(), in.letIn())
 }
 
 // patienceAtTheEnd is for a sandbox that goes while everybody else waits.

@@ -37,16 +37,14 @@ func (in *inside) reach(ctx context.Context, site *site) error {
 			return err
 		}
 		passed, err := lock.Occupy(ctx, in.s.threshold(), 0)
-		switch {
-		case err == nil:
-			if err := passed.Close(); err != nil || in.room.LetsIn() {
-				return err
-			}
-		case !is[*LockTimeoutError](err):
+		if err == nil {
+			return passed.Close()
+		}
+		if !is[*LockTimeoutError](err) {
 			return err
 		}
-		// It is waited for outside: if who opened the room was killed, or will be, the room is to end with
-		// them, so that the next one to open it takes it up.
+		// It is waited for outside: if who opened the room is killed, the room is to end with them, so that
+		// the next one to open it takes it up.
 		if err := in.goOut(); err != nil {
 			return err
 		}
@@ -118,10 +116,7 @@ func (in *inside) goOut() error {
 }
 
 // letIn lets those in who join the room that we have opened.
-func (in *inside) letIn() error { return errors.Join(in.room.LetIn(), in.leaveThreshold()) }
-
-// leaveThreshold holds nobody up any more.
-func (in *inside) leaveThreshold() error {
+func (in *inside) letIn() error {
 	held := in.threshold
 	if in.threshold = nil; held == nil {
 		return nil

@@ -27,7 +27,6 @@ type keeper struct {
 	leases map[*net.UnixConn]bool
 	seat   *sitting // the program that runs as a child of ours; nil is none
 	ending bool     // somebody wants the room to be empty
-	letsIn bool     // who opened the room has prepared it for others
 
 	last *net.UnixConn // of who left as the last, and waits to hear that nothing is left of the room
 }
@@ -178,9 +177,7 @@ func (k *keeper) serve(lease *net.UnixConn) {
 			case ask.Dial != "" && len(fds) == 1:
 				go dial(ask.Dial, fds[0])
 			case ask.Count:
-				_ = send(lease, reply{Last: len(k.leases) == 1, LetsIn: k.letsIn})
-			case ask.LetIn:
-				k.letsIn = true
+				_ = send(lease, reply{Last: len(k.leases) == 1})
 			case ask.Leave:
 				if k.leases[lease] && k.holders() == 1 {
 					k.last = lease

@@ -36,7 +36,6 @@ type request struct {
 	Listen string `json:"listen,omitempty"`
 	Dial   string `json:"dial,omitempty"`
 	Count  bool   `json:"count,omitempty"`
-	LetIn  bool   `json:"let_in,omitempty"` // from whoever opened the room
 	Leave  bool   `json:"leave,omitempty"`
 }
 
@@ -44,7 +43,6 @@ type request struct {
 type reply struct {
 	Refused string `json:"refused,omitempty"`
 	Plan    []byte `json:"plan,omitempty"`
-	LetsIn  bool   `json:"lets_in,omitempty"`
 	Last    bool   `json:"last,omitempty"` // to Count: nobody else is there; to Leave: nothing is left of the room
 }
 
@@ -360,24 +358,15 @@ func (r *Room) connect(ctx context.Context, what request) (*os.File, error) {
 }
 
 // Alone reports whether nobody else has the room open.
-func (r *Room) Alone() bool { return r.count().Last }
-
-// LetIn says that whoever opened the room has prepared it for others.
-func (r *Room) LetIn() error { return send(r.conn, request{LetIn: true}) }
-
-// LetsIn reports whether the room was prepared for others. Else who opened it still does so, or has died of it.
-func (r *Room) LetsIn() bool { return r.count().LetsIn }
-
-func (r *Room) count() (answer reply) {
+func (r *Room) Alone() bool {
 	_ = r.conn.SetDeadline(time.Now().Add(patienceWithKeepers))
 	defer func() { _ = r.conn.SetDeadline(time.Time{}) }()
 	if send(r.conn, request{Count: true}) != nil {
-		return reply{}
+		return false
 	}
-	if _, err := receive(r.conn, &answer); err != nil {
-		return reply{}
-	}
-	return answer
+	var answer reply
+	_, err := receive(r.conn, &answer)
+	return err == nil && answer.Last
 }
 
 // Wait waits until the room has ended. It is for those who run nothing there.

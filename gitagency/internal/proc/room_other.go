@@ -28,8 +28,6 @@ func (r *Room) Stand(context.Context) error                          { return er
 func (r *Room) Run(context.Context, Task) (Ending, error)            { return Ending{}, errNoRooms }
 func (r *Room) Listen(context.Context, string) (net.Listener, error) { return nil, errNoRooms }
 func (r *Room) Dial(context.Context, string) (net.Conn, error)       { return nil, errNoRooms }
-func (r *Room) LetIn() error                                         { return errNoRooms }
-func (r *Room) LetsIn() bool                                         { return false }
 func (r *Room) Alone() bool                                          { return true }
 func (r *Room) EndedWithin(time.Duration) bool                       { return true }
 func (r *Room) Wait(context.Context) error                           { return nil }
