@@ -93,7 +93,9 @@ func (in *inside) enter(ctx context.Context) (err error) {
 				in.s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", in.s.ID, err)
 			}
 		}
-		if err := in.letIn(); err != nil {
+	}
+	if in.room.Opened {
+		if err := errors.Join(in.room.LetIn(), in.stepOff()); err != nil {
 			return err
 		}
 	}
@@ -250,7 +252,7 @@ func (in *inside) close() (err error) {
 	if in.dir != nil {
 		err = in.dir.Close()
 	}
-	return errors.Join(err, in.goOut(), in.letIn())
+	return errors.Join(err, in.goOut(), in.stepOff())
 }
 
 // patienceAtTheEnd is for a sandbox that goes while everybody else waits.

@@ -33,33 +33,45 @@ func (in *inside) reach(ctx context.Context, site *site) error {
 		if in.walls.stands = in.walls.plan; err != nil || in.room.Opened {
 			return err
 		}
-		if in.walls.stands, err = in.s.sameWalls(in.room, in.walls.plan); err != nil || in.walls.plan.Bare {
+		if in.walls.stands, err = in.s.sameWalls(in.room, in.walls.plan); err != nil || in.room.Open {
 			return err
 		}
-		passed, err := lock.Occupy(ctx, in.s.threshold(), 0)
-		if err == nil {
-			return passed.Close()
-		}
-		if !is[*LockTimeoutError](err) {
-			return err
-		}
-		// It is waited for outside: if who opened the room is killed, the room is to end with them, so that
-		// the next one to open it takes it up.
+		// It is waited for outside: if who opened the room is killed, the room ends with them, and the next one to
+		// open it takes it up.
 		if err := in.goOut(); err != nil {
 			return err
 		}
 		if timeout >= 0 && time.Since(began) > timeout {
-			return in.s.busy(timeout, in.s.threshold())
+			return in.s.busy(timeout, in.s.repo.store.WallsDir(in.s.repo.ID, in.s.ID))
 		}
-		switch passed, err = lock.Occupy(ctx, in.s.threshold(), timeout); {
-		case err == nil:
-			err = passed.Close()
-		case is[*LockTimeoutError](err):
-			err = in.s.busy(timeout, in.s.threshold())
+		if !in.walls.plan.Bare { // else nobody stands there
+			if err := in.s.awaitThreshold(ctx, timeout); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+		if err := aMoment(ctx); err != nil { // until the keeper knows
 			return err
 		}
+	}
+}
+
+func (s *Sandbox) awaitThreshold(ctx context.Context, timeout time.Duration) error {
+	passed, err := lock.Occupy(ctx, s.threshold(), timeout)
+	if is[*LockTimeoutError](err) {
+		return s.busy(timeout, s.threshold())
+	}
+	if err != nil {
+		return err
+	}
+	return passed.Close()
+}
+
+func aMoment(ctx context.Context) error {
+	select {
+	case <-time.After(2 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -115,8 +127,8 @@ func (in *inside) goOut() error {
 	return err
 }
 
-// letIn lets those in who join the room that we have opened.
-func (in *inside) letIn() error {
+// stepOff leaves the threshold, on which others may wait.
+func (in *inside) stepOff() error {
 	held := in.threshold
 	if in.threshold = nil; held == nil {
 		return nil
@@ -149,10 +161,8 @@ func (s *Sandbox) openOrJoin(ctx context.Context, occupied *os.File, timeout tim
 		case timeout >= 0 && time.Since(began) > timeout:
 			return nil, s.busy(timeout, dir)
 		}
-		select { // somebody opens it, or has just left
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := aMoment(ctx); err != nil { // somebody opens it, or has just left
+			return nil, err
 		}
 	}
 }

@@ -26,6 +26,7 @@ type keeper struct {
 	events chan func() // everything below is changed by one goroutine alone
 	leases map[*net.UnixConn]bool
 	seat   *sitting // the program that runs as a child of ours; nil is none
+	open   bool     // who opened the room has let others in
 	ending bool     // somebody wants the room to be empty
 
 	last *net.UnixConn // of who left as the last, and waits to hear that nothing is left of the room
@@ -103,7 +104,7 @@ func (k *keeper) farewell() {
 	_ = send(k.last, reply{Last: true}) // who does not hear it waits for our end
 }
 
-// holders counts the leases for which the room stays open: those of visitors are false.
+// holders counts the leases for which the room stays open: those of visitors are false, and of whoever came too early.
 func (k *keeper) holders() (n int) {
 	for _, holds := range k.leases {
 		if holds {
@@ -149,11 +150,11 @@ func (k *keeper) admit(door *net.UnixConn) {
 			continue
 		}
 		k.events <- func() {
-			if k.ending || send(lease, reply{Plan: k.plan}) != nil {
+			if k.ending || send(lease, reply{Plan: k.plan, Open: k.open}) != nil {
 				_ = lease.Close()
 				return
 			}
-			k.leases[lease] = !knock.Visit
+			k.leases[lease] = !knock.Visit && k.open
 			go k.serve(lease)
 		}
 	}
@@ -176,6 +177,9 @@ func (k *keeper) serve(lease *net.UnixConn) {
 				listen(ask.Listen, fds[0])
 			case ask.Dial != "" && len(fds) == 1:
 				go dial(ask.Dial, fds[0])
+			case ask.LetIn:
+				k.open = true
+				_ = send(lease, reply{Open: true})
 			case ask.Count:
 				_ = send(lease, reply{Last: len(k.leases) == 1})
 			case ask.Leave:

@@ -22,6 +22,7 @@ import (
 type Room struct {
 	Plan   []byte // of the walls that stand
 	Opened bool   // by us: nobody else was there
+	Open   bool   // to others: else it ends with whoever opened it, and who joins has to go and come back
 
 	conn   *net.UnixConn
 	keeper int  // a descriptor of its process
@@ -31,8 +32,9 @@ type Room struct {
 
 // request is what is asked of a keeper, with descriptors beside it.
 type request struct {
-	Visit  bool   `json:"visit,omitempty"` // by whoever joins: the room need not stay open for them
-	Run    bool   `json:"run,omitempty"`   // with: control, directory, three streams, and what is to be held
+	Visit  bool   `json:"visit,omitempty"`  // by whoever joins: the room need not stay open for them
+	LetIn  bool   `json:"let_in,omitempty"` // by whoever opened it: from now on it stays open for others too
+	Run    bool   `json:"run,omitempty"`    // with: control, directory, three streams, and what is to be held
 	Listen string `json:"listen,omitempty"`
 	Dial   string `json:"dial,omitempty"`
 	Count  bool   `json:"count,omitempty"`
@@ -43,6 +45,7 @@ type request struct {
 type reply struct {
 	Refused string `json:"refused,omitempty"`
 	Plan    []byte `json:"plan,omitempty"`
+	Open    bool   `json:"open,omitempty"` // to whoever joins, and to LetIn
 	Last    bool   `json:"last,omitempty"` // to Count: nobody else is there; to Leave: nothing is left of the room
 }
 
@@ -66,11 +69,14 @@ func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (*Room,
 	if err != nil {
 		return nil, err
 	}
+	if err := r.LetIn(); err != nil {
+		return nil, &WallError{errors.Join(err, r.Close())}
+	}
 	return r, nil
 }
 
-// Begin is Open that does not wait for the walls. Stand does; before that nothing can be done with the room
-// but to close it.
+// Begin is Open that does not wait for the walls, and lets nobody else in. Stand waits; before that nothing can be
+// done with the room but to close it. LetIn lets others in.
 func (w Walls) Begin(ctx context.Context, label string, hold ...*os.File) (_ *Room, err error) {
 	ours, theirs, err := conversation()
 	if err != nil {
@@ -162,6 +168,18 @@ func (r *Room) Stand(ctx context.Context) error {
 		return errors.Join(err, r.abandon())
 	}
 	return nil
+}
+
+// LetIn has the room stay open for those who join from now on, also when we are gone.
+func (r *Room) LetIn() error {
+	_ = r.conn.SetDeadline(time.Now().Add(patienceWithKeepers))
+	err := send(r.conn, request{LetIn: true})
+	var answer reply
+	if err == nil {
+		_, err = receive(r.conn, &answer)
+	}
+	r.Open = answer.Open
+	return errors.Join(err, r.conn.SetDeadline(time.Time{}))
 }
 
 // abandon ends a room that never was one.
@@ -278,7 +296,7 @@ func join(ctx context.Context, pid int, as request) (_ *Room, err error) {
 	}
 	r := &Room{conn: ours, keeper: keeper}
 	answer, err := r.hear(ctx, 2*maxMessage) // as a plan is longer in there
-	r.Plan = answer.Plan
+	r.Plan, r.Open = answer.Plan, answer.Open
 	return r, err
 }
 

@@ -212,6 +212,44 @@ func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
 	}
 }
 
+// Who comes before others are let in is told so, and does not keep the room open when whoever opened it goes.
+func TestARoomDoesNotStayOpenForWhoeverCameTooEarly(t *testing.T) {
+	t.Parallel()
+	label := t.TempDir()
+	held, err := os.Open(label)
+	must(t, err)
+	defer held.Close()
+	r, err := Walls{Plan: []byte(planNothing)}.Begin(t.Context(), label, held)
+	must(t, err)
+	must(t, r.Stand(t.Context()))
+	early, err := Join(t.Context(), label)
+	must(t, err)
+	if early.Open {
+		t.Error("it is open to others before they are let in")
+	}
+	must(t, early.Close())
+	early, err = Join(t.Context(), label)
+	must(t, err)
+	must(t, r.conn.Close()) // as when it is killed
+	if !early.EndedWithin(patienceWithKeepers) {
+		t.Error("it stays open for who came too early")
+	}
+	must(t, syscall.Close(r.keeper))
+	_ = early.Close()
+
+	r, label = opened(t, Walls{Plan: []byte(planNothing)})
+	late, err := Join(t.Context(), label)
+	must(t, err)
+	if !late.Open {
+		t.Error("it is not open to others")
+	}
+	must(t, r.Close())
+	if late.EndedWithin(100 * time.Millisecond) {
+		t.Error("it does not stay open for who was let in")
+	}
+	must(t, late.Close())
+}
+
 func TestWhoWantsARoomEmptyEndsEverybodyInIt(t *testing.T) {
 	t.Parallel()
 	r, label := opened(t, Walls{Plan: []byte(planNothing)})

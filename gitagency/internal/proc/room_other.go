@@ -14,6 +14,7 @@ import (
 type Room struct {
 	Plan   []byte
 	Opened bool
+	Open   bool
 }
 
 var errNoRooms = &WallError{errors.New("this system has no namespaces")}
@@ -25,6 +26,7 @@ func Join(context.Context, string) (*Room, error)  { return nil, ErrNoRoom }
 func Visit(context.Context, string) (*Room, error) { return nil, ErrNoRoom }
 
 func (r *Room) Stand(context.Context) error                          { return errNoRooms }
+func (r *Room) LetIn() error                                         { return errNoRooms }
 func (r *Room) Run(context.Context, Task) (Ending, error)            { return Ending{}, errNoRooms }
 func (r *Room) Listen(context.Context, string) (net.Listener, error) { return nil, errNoRooms }
 func (r *Room) Dial(context.Context, string) (net.Conn, error)       { return nil, errNoRooms }
