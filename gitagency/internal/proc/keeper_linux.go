@@ -358,9 +358,7 @@ func (k *keeper) end() {
 // tell asks what came of the program in the seat to end. When nothing else is there, the kernel misses nobody.
 func (k *keeper) tell(h hunt, program int) (found int) {
 	k.family.alone(func(others []int) {
-		for _, pid := range others {
-			h.others[pid] = true
-		}
+		h.spare(others)
 		if len(others) > 0 {
 			found = Subreaper.tell(h, program)
 		} else {
@@ -370,7 +368,13 @@ func (k *keeper) tell(h hunt, program int) (found int) {
 	return found
 }
 
-func (k *keeper) retell(h hunt) int { return Subreaper.retell(h) }
+func (k *keeper) retell(h hunt) (found int) {
+	k.family.alone(func(others []int) {
+		h.spare(others)
+		found = Subreaper.retell(h)
+	})
+	return found
+}
 
 func (k *keeper) finish(_ int, empty <-chan struct{}) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -381,7 +385,9 @@ func (k *keeper) finish(_ int, empty <-chan struct{}) {
 			}
 		})
 		if len(others) > 0 {
-			chase(others, empty)
+			// Round by round, with nobody being started meanwhile: a supervisor that no list knows yet would be
+			// taken for what is chased, and one that is stopped before it is itself, stops us.
+			chase(k.family.alone, empty)
 			return
 		}
 		select {

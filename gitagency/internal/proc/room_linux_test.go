@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -80,7 +81,7 @@ func begin(t *testing.T, r *Room, script string) *player {
 		defer close(p.done)
 		p.ending, p.err = r.Run(context.WithoutCancel(t.Context()), Task{
 			Argv: []string{"sh", "-c", script}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
-			Stdin: in, Stdout: stdout, Grace: time.Second,
+			Stdin: in, Stdout: stdout, Grace: 100 * time.Millisecond,
 		})
 		for _, f := range []io.Closer{dir, in, stdout} {
 			_ = f.Close()
@@ -153,6 +154,62 @@ func TestTheFirstToEndTakesOnlyItsOwnWithIt(t *testing.T) {
 		t.Errorf("got %+v, %v, %q", ending, err, second.output())
 	}
 	must(t, joined.Close())
+}
+
+// What the program in the seat leaves behind is ended while others begin beside it, and none of these is taken for
+// a part of it.
+func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
+	t.Parallel()
+	r, _ := room(t)
+	run := func(script string, stdin *os.File) (Ending, error) {
+		dir, err := os.Open("/")
+		if err != nil {
+			return Ending{}, err
+		}
+		defer dir.Close()
+		task := Task{Argv: []string{"sh", "-c", script}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}}
+		if stdin != nil {
+			task.Stdin = stdin
+		}
+		return r.Run(t.Context(), task)
+	}
+	for range 6 {
+		var all sync.WaitGroup
+		gate, open, err := os.Pipe()
+		must(t, err)
+		seated := make(chan struct{})
+		all.Go(func() {
+			<-seated
+			if ending, err := run("read line; exit 0", gate); err != nil || ending.Exit != 0 { // until all others have ended
+				t.Errorf("beside: %+v, %v", ending, err)
+			}
+		})
+		leaver := begin(t, r, `trap '' TERM; i=0; while test $i -lt 60; do sleep 60 & i=$((i+1)); done; echo here; read line`)
+		close(seated)
+		var others sync.WaitGroup
+		for range 3 {
+			others.Go(func() {
+				for {
+					if ending, err := run("true", nil); err != nil || ending.Exit != 0 {
+						t.Errorf("who began meanwhile: %+v, %v", ending, err)
+					}
+					select {
+					case <-leaver.done:
+						return
+					default:
+					}
+				}
+			})
+		}
+		leaver.say("")
+		if _, err := leaver.end(); err != nil {
+			t.Errorf("who left something: %v", err)
+		}
+		others.Wait()
+		must(t, open.Close())
+		all.Wait()
+		must(t, gate.Close())
+	}
 }
 
 // Whoever opened it may be killed: who is still there goes on.

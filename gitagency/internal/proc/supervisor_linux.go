@@ -101,11 +101,11 @@ func (c Containment) finish(_ int, empty <-chan struct{}) {
 	if c == PIDNamespace {
 		os.Exit(0)
 	}
-	chase(nil, empty)
+	chase(func(round func(but []int)) { round(nil) }, empty)
 }
 
-// chase kills everything that came of us, but for what came of some.
-func chase(but []int, empty <-chan struct{}) {
+// chase kills everything that came of us, but for what came of some: each does one round, and says who they are.
+func chase(each func(round func(but []int)), empty <-chan struct{}) {
 	// Whatever forks is stopped before anything is killed, look after look, until a look finds nobody new:
 	// then nobody is left who could fork. What runs away by forking and exiting is always a child of ours,
 	// and those are found fastest. What runs as another user, as under sudo, is not ours to kill; it is
@@ -113,36 +113,42 @@ func chase(but []int, empty <-chan struct{}) {
 	const patience = 10 * time.Second
 	pause := time.Millisecond
 	for began := time.Now(); ; {
-		h := newHunt(but...)
-		for calm := 0; calm < 2; calm++ {
-			for _, pid := range h.look() {
-				_ = syscall.Kill(pid, syscall.SIGSTOP) // one that is gone is fine, here and below
-				calm = 0
-			}
-			for range 20 {
-				for _, pid := range ownChildren() {
-					if !h.ours[pid] && !slices.Contains(but, pid) {
-						_ = syscall.Kill(pid, syscall.SIGKILL)
-					}
-				}
-			}
-		}
-		pause = min(2*pause, 100*time.Millisecond)
-		for pid := range h.ours {
-			if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.EPERM) {
-				pause = time.Millisecond
-				began = time.Now()
-			}
+		found, touched := 0, false
+		each(func(but []int) { found, touched = chaseOnce(but) })
+		if pause = min(2*pause, 100*time.Millisecond); touched {
+			pause, began = time.Millisecond, time.Now()
 		}
 		select {
 		case <-empty:
 			return
 		case <-time.After(pause):
 		}
-		if len(h.ours) > 0 && time.Since(began) > patience {
+		if found > 0 && time.Since(began) > patience {
 			os.Exit(1) // without a word that all is gone
 		}
 	}
+}
+
+// chaseOnce is one round of a chase. It says how many it found, and whether any of them was ours to kill.
+func chaseOnce(but []int) (found int, touched bool) {
+	h := newHunt(but...)
+	for calm := 0; calm < 2; calm++ {
+		for _, pid := range h.look() {
+			_ = syscall.Kill(pid, syscall.SIGSTOP) // one that is gone is fine, here and below
+			calm = 0
+		}
+		for range 20 {
+			for _, pid := range ownChildren() {
+				if !h.ours[pid] && !slices.Contains(but, pid) {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+		}
+	}
+	for pid := range h.ours {
+		touched = !errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) || touched
+	}
+	return len(h.ours), touched
 }
 
 // hunt looks for what came of us. Nobody is looked at twice: a look must take less time than what it looks
@@ -151,10 +157,15 @@ type hunt struct{ ours, others map[int]bool }
 
 func newHunt(others ...int) hunt {
 	h := hunt{ours: map[int]bool{}, others: map[int]bool{}}
+	h.spare(others)
+	return h
+}
+
+// spare takes some out of the hunt, with what came of them.
+func (h hunt) spare(others []int) {
 	for _, pid := range others {
 		h.others[pid] = true
 	}
-	return h
 }
 
 // look lists the processes that came of us since the last look.
