@@ -53,11 +53,13 @@ func OpenSwiftly(dir string, env []string) (_ *Repo, ordinary bool) {
 
 // steersGit reports whether a variable may change what git finds, reads or is asked.
 func steersGit(kv string) bool {
-	name, _, _ := strings.Cut(kv, "=")
+	name, value, _ := strings.Cut(kv, "=")
 	if !strings.HasPrefix(name, "GIT_") {
 		return false
 	}
 	switch name {
+	case "GIT_EXEC_PATH": // as git itself sets it
+		return !slices.Contains(systemGits, value)
 	case "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL", // which are heeded
 		"GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_PAGER_IN_USE", "GIT_ASKPASS", "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS":
 		return false
@@ -88,11 +90,14 @@ func systemConfig(env []string) (files []configFile, ok bool) {
 	}
 	for _, dir := range filepath.SplitList(proc.Variable(env, "PATH")) {
 		if fi, err := os.Stat(filepath.Join(dir, "git")); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
-			return []configFile{{"/etc/gitconfig", "system"}}, runtime.GOOS == "linux" && (dir == "/usr/bin" || dir == "/bin")
+			return []configFile{{"/etc/gitconfig", "system"}}, runtime.GOOS == "linux" && slices.Contains(systemGits, dir)
 		}
 	}
 	return nil, false
 }
+
+// systemGits is where a git is that came with the system. By "git agency" its helpers' directory is put first.
+var systemGits = []string{"/usr/bin", "/bin", "/usr/lib/git-core", "/usr/libexec/git-core"}
 
 // globalConfig is that of the user.
 func globalConfig(env []string) (files []configFile, ok bool) {
@@ -103,7 +108,7 @@ func globalConfig(env []string) (files []configFile, ok bool) {
 	if !filepath.IsAbs(home) {
 		return nil, false
 	}
-	xdg := filepath.Join(home, ".config")
+	xdg := home + "/.config" // nothing is made of the path, as by git: there may be a link before a ..
 	if dir := proc.Variable(env, "XDG_CONFIG_HOME"); dir != "" {
 		if xdg = dir; !filepath.IsAbs(xdg) {
 			return nil, false
@@ -208,7 +213,7 @@ func (r *Repo) ordinary(dotGit fs.FileInfo) bool {
 		return false
 	}
 	for _, name := range []string{"objects", "refs"} {
-		if fi, err := os.Lstat(filepath.Join(r.CommonDir, name)); err != nil || !fi.IsDir() {
+		if fi, err := os.Lstat(filepath.Join(r.CommonDir, name)); err != nil || !fi.IsDir() || fi.Mode()&0o100 == 0 {
 			return false
 		}
 	}

@@ -73,6 +73,13 @@ func TestWhatIsFoundWithoutGitIsWhatGitFinds(t *testing.T) {
 	l.must(os.Mkdir(home, 0o755))
 	l.must(os.WriteFile(filepath.Join(root, "dotfile"), []byte("[agency]\n\ty = home # c\n\tz\n"), 0o644))
 	l.must(os.Symlink("../dotfile", filepath.Join(home, ".gitconfig")))
+	l.must(os.MkdirAll(filepath.Join(root, "outer/deep"), 0o755))
+	l.must(os.MkdirAll(filepath.Join(root, "outer/.config/git"), 0o755))
+	l.must(os.WriteFile(filepath.Join(root, "outer/.config/git/config"), []byte("[agency]\n\tx = outer\n"), 0o644))
+	l.must(os.Symlink("outer/deep", filepath.Join(root, "deep-link")))
+	shut := clone("shut")
+	l.must(os.Chmod(filepath.Join(shut, ".git/objects"), 0o600))
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(shut, ".git/objects"), 0o700) })
 	own1 := []string{"GIT_CONFIG_NOSYSTEM=1", "HOME=" + home}
 
 	for _, c := range []struct {
@@ -92,6 +99,12 @@ func TestWhatIsFoundWithoutGitIsWhatGitFinds(t *testing.T) {
 		{"no settings of the user", l.dir, []string{"GIT_CONFIG_GLOBAL=" + os.DevNull}, true},
 		{"another file for the machine", l.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_SYSTEM=" + filepath.Join(root, "dotfile")}, true},
 
+		{"as git calls us", l.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1", "GIT_EXEC_PATH=/usr/lib/git-core"}, true},
+		{"a home behind a link", l.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + root + "/deep-link/..", "GIT_CONFIG_NOSYSTEM=1"}, true},
+		{"a home with a slash", l.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home + "/", "GIT_CONFIG_NOSYSTEM=1"}, true},
+
+		{"another directory of helpers", l.dir, []string{"GIT_EXEC_PATH=" + root}, false},
+		{"objects that cannot be entered", shut, nil, false},
 		{"a bare repository", bare, nil, false},
 		{"a worktree of a bare one", ofBare, nil, false},
 		{"a git directory elsewhere", separate, nil, false},
