@@ -162,7 +162,14 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 	case err != nil:
 		return err
 	default:
-		if x, err := git.ReadIndex(index, git.FormatOf(head)); err == nil {
+		x, err := git.ReadIndex(index, git.FormatOf(head))
+		if is[*git.NotPlainError](err) { // git inside has only a part of it
+			if index, err = d.s.repo.git.PlainIndex(ctx, d.s.ID); err != nil {
+				return err
+			}
+			x, err = git.ReadIndex(index, git.FormatOf(head))
+		}
+		if err == nil {
 			staged, real = d.shut(x, head, real)
 			index = d.opened(x, index, head)
 		}
@@ -224,7 +231,8 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) (err erro
 		staged = d.stagedInside(ctx, room, dir, staged)
 	}
 	drafted := proc.Meanwhile(func() (*git.IndexDraft, error) { return d.draft(&staged, state.On) })
-	state.Head, state.Tip, err = d.takeIn(ctx, room, dir, tip, committed, staged.also)
+	var whole bool
+	state.Head, state.Tip, whole, err = d.takeIn(ctx, room, dir, tip, committed, staged.also)
 	draft, draftErr := drafted()
 	defer func() { err = errors.Join(err, draft.Drop()) }()
 	if err = errors.Join(err, draftErr); err != nil {
@@ -232,7 +240,7 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) (err erro
 	}
 	// A person who has committed outside while nobody did inside has an index that goes with that commit.
 	overtaken := tip != d.state.Tip && d.state.Tip != "" && state.Head == d.state.Head
-	wrote := draft != nil && !overtaken
+	wrote := draft != nil && !overtaken && whole
 	if wrote {
 		if err := draft.Lock(); err != nil {
 			return err

@@ -34,8 +34,8 @@ func (d *door) pack(ctx context.Context, room *proc.Room, dir *os.File, tip stri
 }
 
 // takeIn moves the branch of the sandbox to where HEAD is behind the walls, if it was moved there, and says
-// where both are then.
-func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip string, committed *parcel, also []string) (head, now string, err error) {
+// where both are then, and whether the objects of what is staged came along.
+func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip string, committed *parcel, also []string) (head, now string, whole bool, err error) {
 	where := func(p *parcel) (head, now string) {
 		if p.name == d.unmoved(tip) {
 			return p.name, tip
@@ -46,23 +46,29 @@ func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip st
 		return git.Incoming{Pack: p, New: now, Old: tip, Also: also, Reason: "agency: exec"}
 	}
 	if head, now = where(committed); now == tip && len(also) == 0 {
-		return head, now, nil
+		return head, now, true, nil
 	}
 	if now != tip {
 		// Most of what is staged has been committed too, and is there.
 		err := d.take(ctx, incoming(committed, now))
 		var lacks *git.IncompleteError
 		if !errors.As(err, &lacks) || !slices.Contains(also, lacks.OID) {
-			return head, now, err
+			return head, now, true, err
 		}
 	}
+	whole = true
 	all, err := d.pack(ctx, room, dir, tip, also)
+	if is[*insideError](err) && now != tip { // what was committed does not wait for what is staged and not there
+		d.staysInside(err)
+		whole, also = false, nil
+		all, err = d.pack(ctx, room, dir, tip, nil)
+	}
 	if err != nil {
-		return "", "", err
+		return "", "", false, err
 	}
 	defer all.Close()
 	head, now = where(all)
-	return head, now, d.take(ctx, incoming(all, now))
+	return head, now, whole, d.take(ctx, incoming(all, now))
 }
 
 // rest brings out what else git has behind the walls and no branch outside leads to: other branches, tags,

@@ -123,6 +123,9 @@ func (d *door) take(ctx context.Context, in git.Incoming) error {
 	if err := repo.TakeIn(ctx, in); err != nil || in.New == in.Old {
 		return err
 	}
+	if !in.Stay && d.checkedOut() != in.Ref {
+		return nil // a person is on something else, and that has not moved
+	}
 	return repo.LogHead(d.s.ID, in.Old, in.New, toolIdentity, d.s.repo.now(), in.Reason)
 }
 

@@ -90,6 +90,9 @@ func (in *inside) enter(ctx context.Context) (err error) {
 		}
 		if in.stuck == "" { // else what is staged there would be lost
 			if err := in.door.in(ctx, in.room, in.dir); err != nil {
+				if context.Cause(ctx) != nil { // it may be half-way; who comes next begins anew
+					return err
+				}
 				in.s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", in.s.ID, err)
 			}
 		}
@@ -212,7 +215,11 @@ func (in *inside) takeOut(ctx context.Context) {
 		if in.stuck = before; told {
 			return
 		}
-		in.s.repo.warn("sandbox %s: its commits stay inside for now: %v", in.s.ID, err)
+		what := "its commits stay"
+		if is[*git.LockedError](err) { // which is that of the index, the last to come out
+			what = "what is staged stays"
+		}
+		in.s.repo.warn("sandbox %s: %s inside for now: %v", in.s.ID, what, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +28,39 @@ func (r *Repo) WriteIndex(name string, x Index, at time.Time) error {
 		err = d.Publish()
 	}
 	return errors.Join(err, d.Drop())
+}
+
+// PlainIndex is the index of a linked worktree as one that holds every entry itself, as a split or a sparse one does
+// not. The one that is there stays as it is.
+func (r *Repo) PlainIndex(ctx context.Context, name string) (_ []byte, err error) {
+	admin := r.AdminDir(name)
+	index := filepath.Join(admin, "index")
+	fi, err := os.Stat(index)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(index)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := os.CreateTemp(admin, "index-plain-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.Remove(plain.Name())) }()
+	_, err = plain.Write(data)
+	// By its age git knows what it has to look at again.
+	if err = errors.Join(err, plain.Close(), os.Chtimes(plain.Name(), fi.ModTime(), fi.ModTime())); err != nil {
+		return nil, err
+	}
+	at := place{
+		gitDir: admin, env: []string{"GIT_INDEX_FILE=" + plain.Name()},
+		config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"},
+	}
+	if _, err := r.change(ctx, at, "update-index", "--no-split-index", "--force-write-index"); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(plain.Name())
 }
 
 // IndexDraft is an index that is not yet in its place. It is nil where there is none.
