@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,7 +59,7 @@ func netServe(address, file string) error {
 	})}
 	go func() { _ = server.Serve(l) }()
 	<-quit
-	return nil
+	return server.Shutdown(context.Background()) // when the last has its answer
 }
 
 func netGet(address string) error {
