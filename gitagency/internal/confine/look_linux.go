@@ -88,7 +88,7 @@ func look(path string) Entry {
 
 // glance looks where no link is on the way, as with most paths, and most of those lead to nothing.
 func glance(path string) (e Entry, known bool) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	fd, err := at(unix.AT_FDCWD, path)
 	if err != nil {
 		return Entry{Path: path}, err == unix.ENOENT || err == unix.ENOTDIR
 	}

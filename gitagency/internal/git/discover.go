@@ -106,12 +106,8 @@ func gitDirs(tree string) (own, common string, err error) {
 	const most = 1 << 16
 	own = filepath.Join(tree, ".git")
 	if data, err := durable.ReadFile(own, most); err == nil {
-		to, ok := strings.CutPrefix(string(data), "gitdir: ")
-		if !ok {
-			return "", "", fmt.Errorf("%s leads nowhere", own)
-		}
-		if own = strings.TrimRight(to, "\r\n"); !filepath.IsAbs(own) {
-			own = filepath.Join(tree, own)
+		if own = parseDotGit(tree, data); own == "" {
+			return "", "", fmt.Errorf("the .git of %s leads nowhere", tree)
 		}
 	}
 	if own, err = filepath.EvalSymlinks(own); err != nil {

@@ -85,7 +85,7 @@ func systemConfig(env []string) (files []configFile, ok bool) {
 	default:
 		return nil, false
 	}
-	if path, set := lookup(env, "GIT_CONFIG_SYSTEM"); set {
+	if path, set := proc.LookupVariable(env, "GIT_CONFIG_SYSTEM"); set {
 		return []configFile{{path, "system"}}, filepath.IsAbs(path)
 	}
 	for _, dir := range filepath.SplitList(proc.Variable(env, "PATH")) {
@@ -101,7 +101,7 @@ var systemGits = []string{"/usr/bin", "/bin", "/usr/lib/git-core", "/usr/libexec
 
 // globalConfig is that of the user.
 func globalConfig(env []string) (files []configFile, ok bool) {
-	if path, set := lookup(env, "GIT_CONFIG_GLOBAL"); set {
+	if path, set := proc.LookupVariable(env, "GIT_CONFIG_GLOBAL"); set {
 		return []configFile{{path, "global"}}, filepath.IsAbs(path)
 	}
 	home := proc.Variable(env, "HOME")
@@ -115,16 +115,6 @@ func globalConfig(env []string) (files []configFile, ok bool) {
 		}
 	}
 	return []configFile{{xdg + "/git/config", "global"}, {home + "/.gitconfig", "global"}}, true
-}
-
-// lookup tells a variable that is empty from one that is not there.
-func lookup(env []string, name string) (value string, set bool) {
-	for _, kv := range env {
-		if v, ok := strings.CutPrefix(kv, name+"="); ok {
-			value, set = v, true
-		}
-	}
-	return value, set
 }
 
 // addConfig reads what matters of a file, if it is there.

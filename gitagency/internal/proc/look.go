@@ -64,11 +64,16 @@ func executable(path string) error {
 // Variable finds a variable in a given environment; the last of several wins, as it does for a program
 // that is started with them.
 func Variable(env []string, name string) string {
-	value := ""
+	value, _ := LookupVariable(env, name)
+	return value
+}
+
+// LookupVariable tells one that is empty from one that is not there.
+func LookupVariable(env []string, name string) (value string, set bool) {
 	for _, kv := range env {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {
-			value = v
+			value, set = v, true
 		}
 	}
-	return value
+	return value, set
 }
