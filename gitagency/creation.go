@@ -212,7 +212,7 @@ func (r *Repository) refuseWorkedIn(ctx context.Context, repo *git.Repo, spec ch
 		if err != nil || !marked {
 			continue
 		}
-		captured, err := r.capture(ctx, repo, git.Snapshot{Name: spec.ID, Tree: spec.Tree, Branch: spec.Branch, Base: spec.Base})
+		captured, err := r.capture(ctx, repo, git.Subject{Name: spec.ID, Tree: spec.Tree, Branch: spec.Branch, Base: spec.Base})
 		if err != nil {
 			return err
 		}

@@ -75,7 +75,7 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	} else if err := r.checkNotMoved(repo, entry.ID, r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 		return Discarded{}, err // one that is gone has no claim on its name any more
 	}
-	if err := r.mayVacate(ctx, repo, r.snapshot(entry)); err != nil {
+	if err := r.mayVacate(ctx, repo, r.subject(entry)); err != nil {
 		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	vacant, err := r.vacate(ctx, entry.ID)
@@ -115,13 +115,13 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	return d, nil
 }
 
-// snapshot says what belongs to the sandbox of an invocation.
-func (r *Repository) snapshot(entry store.Entry[store.InvocationMeta]) git.Snapshot {
+// subject says what belongs to the sandbox of an invocation.
+func (r *Repository) subject(entry store.Entry[store.InvocationMeta]) git.Subject {
 	how := store.Discarded
 	if ended(entry.Record) {
 		how = entry.Record.Landing
 	}
-	return git.Snapshot{
+	return git.Subject{
 		Name: entry.ID, Tree: r.store.SandboxTreePath(r.ID, entry.ID), Branch: sandboxRef(entry.ID), Base: entry.Record.BaseCommit,
 		Message: fmt.Sprintf("agency: what was in sandbox %s when it was %s\n\nAgency-Invocation: %s\nAgency-Base: %s",
 			entry.ID, how, entry.ID, entry.Record.BaseCommit),
@@ -161,7 +161,7 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 	// 1. What is there, as a commit nobody points at yet.
 	var captured git.Captured
 	if err := tx.Step(ctx, "capture", func() error {
-		captured, err = r.capture(ctx, repo, r.snapshot(entry))
+		captured, err = r.capture(ctx, repo, r.subject(entry))
 		return err
 	}); err != nil {
 		return err
@@ -207,9 +207,9 @@ func (r *Repository) keepMore(ctx context.Context, repo *git.Repo, entry store.E
 		if kept, err = r.kept(ctx, repo, entry.ID); err != nil {
 			return err
 		}
-		snapshot := r.snapshot(entry)
-		snapshot.Onto = kept
-		captured, err = r.capture(ctx, repo, snapshot)
+		subject := r.subject(entry)
+		subject.Onto = kept
+		captured, err = r.capture(ctx, repo, subject)
 		return err
 	}); err != nil || captured.Commit == kept {
 		return err // nothing came
@@ -264,7 +264,7 @@ type discardEvent struct {
 func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time) (string, error) {
 	id, spec := entry.ID, r.sandboxSpec(entry.ID)
 	if err := r.forward(ctx, "discard", []step{
-		{"tree", func() error { return r.clear(ctx, repo, r.snapshot(entry), since, func() error { return r.renew(id) }) }},
+		{"tree", func() error { return r.clear(ctx, repo, r.subject(entry), since, func() error { return r.renew(id) }) }},
 		{"registration", func() error { return backend(repo).Unregister(spec) }},
 		{"branch", func() error { return r.deleteSandboxBranch(ctx, repo, spec) }},
 		{"leftovers", func() error { return store.RemoveLeftovers(spec.Scratch) }},

@@ -117,7 +117,7 @@ func (r *Repository) clearOut(ctx context.Context, id, home string, timeout time
 }
 
 // mayVacate looks, where commands run, for what would stop us from ending the sandbox afterwards.
-func (r *Repository) mayVacate(ctx context.Context, repo *git.Repo, s git.Snapshot) error {
+func (r *Repository) mayVacate(ctx context.Context, repo *git.Repo, s git.Subject) error {
 	held, err := lock.Clear(ctx, r.store.InvocationDir(r.ID, s.Name), 0)
 	if !is[*LockTimeoutError](err) {
 		if held != nil {

@@ -68,7 +68,7 @@ func (x *examination) restoreBranch(ctx context.Context, s subject) error {
 // forgetKept deletes a ref that keeps what is all still there. If it is not, somebody has worked on, or
 // brought an old tree back; then only a person can know what the ref is worth.
 func (x *examination) forgetKept(ctx context.Context, s subject, f Finding, commit string) error {
-	now, err := x.capture(ctx, x.repo, git.Snapshot{Name: s.id, Tree: s.tree, Branch: s.branch, Base: s.base, Message: "agency: what is there now"})
+	now, err := x.capture(ctx, x.repo, git.Subject{Name: s.id, Tree: s.tree, Branch: s.branch, Base: s.base, Message: "agency: what is there now"})
 	if err != nil {
 		return err
 	}
@@ -114,11 +114,11 @@ func (x *examination) salvage(ctx context.Context, s subject, why string) error 
 	if err := x.checkNotMoved(x.repo, s.id, s.tree); err != nil {
 		return err
 	}
-	snapshot := git.Snapshot{
+	lost := git.Subject{
 		Name: s.id, Tree: s.tree, Branch: s.branch, Base: s.base,
 		Message: fmt.Sprintf("agency: what was in sandbox %s, whose record was lost\n\n%s\n%s", s.id, why, store.Remnant(s.home)),
 	}
-	if err := x.mayVacate(ctx, x.repo, snapshot); err != nil {
+	if err := x.mayVacate(ctx, x.repo, lost); err != nil {
 		return err
 	}
 	vacant, err := x.vacate(ctx, s.id)
@@ -130,10 +130,10 @@ func (x *examination) salvage(ctx context.Context, s subject, why string) error 
 		x.warn("commands that ran in %s were ended: %d", s.id, vacant.commands)
 	}
 	x.settle(ctx, s.id)
-	if snapshot.Onto, err = x.kept(ctx, x.repo, s.id); err != nil {
+	if lost.Onto, err = x.kept(ctx, x.repo, s.id); err != nil {
 		return err
 	}
-	captured, err := x.capture(ctx, x.repo, snapshot)
+	captured, err := x.capture(ctx, x.repo, lost)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (x *examination) salvage(ctx context.Context, s subject, why string) error 
 	tx.Commit()
 	spec := s.spec()
 	return x.forward(ctx, "doctor", []step{
-		{"tree", func() error { return x.clear(ctx, x.repo, snapshot, epoch, nil) }},
+		{"tree", func() error { return x.clear(ctx, x.repo, lost, epoch, nil) }},
 		{"registration", func() error { return backend(x.repo).Unregister(spec) }},
 		{"branch", func() error { return x.deleteSandboxBranch(ctx, x.repo, spec) }},
 		{"sandbox-dir", func() error { return x.store.RemoveSandboxTree(x.ID, s.id) }},

@@ -205,7 +205,7 @@ func (p *prunePlan) sandbox(ctx context.Context, e store.Entry[store.InvocationM
 		looks = append(looks, store.Aside(spec.Tree))
 	}
 	for _, tree := range looks {
-		s := p.r.snapshot(e)
+		s := p.r.subject(e)
 		s.Tree, s.Onto = tree, kept
 		captured, err := p.r.rehearse(ctx, p.repo, s)
 		if err != nil {
@@ -290,7 +290,7 @@ func (p *prunePlan) archivedTree(ctx context.Context, wt Worktree, kept string) 
 	if err := removable(wt.TreePath); err != nil || !store.IsDir(aside) {
 		return true, false, err
 	}
-	s := wt.snapshot()
+	s := wt.subject()
 	s.Tree, s.Onto = aside, kept
 	captured, err := p.r.rehearse(ctx, p.repo, s)
 	return true, captured.Commit != kept && captured.Commit != captured.Branch, err

@@ -141,7 +141,7 @@ func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base, message string
 	}
 	// 1. What is there, as a commit nobody points at yet.
 	if err := tx.Step(ctx, "capture", func() error {
-		state, err := capturable(git.Snapshot{
+		state, err := capturable(git.Subject{
 			Name: s.ID, Tree: s.tree, Branch: sandboxRef(s.ID), Base: base,
 			Message: fmt.Sprintf("%s\n\nAgency-Invocation: %s\nAgency-Base: %s", message, s.ID, base),
 		})

@@ -20,7 +20,7 @@ var toolIdentity = git.Identity{Name: "git-agency", Email: "git-agency@localhost
 
 // capture writes down what is in a tree that is about to go, as a commit nobody points at yet. What was
 // kept of it before stays part of that.
-func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Snapshot) (git.Captured, error) {
+func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Subject) (git.Captured, error) {
 	s, err := capturable(s)
 	if err != nil {
 		return git.Captured{}, err
@@ -29,7 +29,7 @@ func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Snapshot
 }
 
 // rehearse finds what capture would find, and changes nothing.
-func (r *Repository) rehearse(ctx context.Context, repo *git.Repo, s git.Snapshot) (git.Captured, error) {
+func (r *Repository) rehearse(ctx context.Context, repo *git.Repo, s git.Subject) (git.Captured, error) {
 	s, err := capturable(s)
 	if err != nil {
 		return git.Captured{}, err
@@ -38,7 +38,7 @@ func (r *Repository) rehearse(ctx context.Context, repo *git.Repo, s git.Snapsho
 }
 
 // capturable says of which tree, and as whom, unless that tree must not be touched.
-func capturable(s git.Snapshot) (git.Snapshot, error) {
+func capturable(s git.Subject) (git.Subject, error) {
 	if !store.IsDir(s.Tree) {
 		s.Tree = "" // gone, or a link to what was never ours
 	} else if points := guard.MountedBelow(s.Tree); len(points) > 0 {
@@ -52,7 +52,7 @@ func capturable(s git.Snapshot) (git.Snapshot, error) {
 // what was written since it was captured is kept too, and only then it goes. Each of the names it has on
 // the way says how far that was, so that it can be taken up again at any point. late, which may be nil,
 // is called before something is kept that had not been captured.
-func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Snapshot, since time.Time, late func() error) error {
+func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Subject, since time.Time, late func() error) error {
 	tree, aside, done := s.Tree, store.Aside(s.Tree), store.Done(s.Tree)
 	if _, there := store.Taken(aside); !there && store.IsDir(tree) {
 		if err := os.Rename(tree, aside); err != nil {
@@ -81,7 +81,7 @@ func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Snapshot, 
 }
 
 // keepLate adds what came after a capture to what the capture kept.
-func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Snapshot, aside string, late func() error) error {
+func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Subject, aside string, late func() error) error {
 	onto, err := r.kept(ctx, repo, s.Name)
 	if err != nil {
 		return err

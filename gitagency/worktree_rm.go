@@ -172,9 +172,9 @@ func (r *Repository) keepTree(ctx context.Context, tx *undo.Tx, repo *git.Repo, 
 				return err
 			}
 		}
-		snapshot := wt.snapshot()
-		snapshot.Onto = onto
-		captured, err = r.capture(ctx, repo, snapshot)
+		subject := wt.subject()
+		subject.Onto = onto
+		captured, err = r.capture(ctx, repo, subject)
 		return err
 	}); err != nil {
 		return "", err
@@ -189,9 +189,9 @@ func (r *Repository) keepTree(ctx context.Context, tx *undo.Tx, repo *git.Repo, 
 	return ref, tx.Step(ctx, "trash", func() error { return r.keep(ctx, tx, repo, ref, captured.Commit) })
 }
 
-// snapshot says what belongs to a worktree that was made here.
-func (w Worktree) snapshot() git.Snapshot {
-	return git.Snapshot{
+// subject says what belongs to a worktree that was made here.
+func (w Worktree) subject() git.Subject {
+	return git.Subject{
 		Name: w.ID, Tree: w.TreePath, Branch: heads + w.Branch,
 		Message: fmt.Sprintf("agency: what was in worktree %s when it was archived", w.Name),
 	}
@@ -232,7 +232,7 @@ func (r *Repository) removeArchived(ctx context.Context, repo *git.Repo, wt Work
 			if err := checkReal(wt.TreePath); err != nil {
 				return err
 			}
-			return r.clear(ctx, repo, wt.snapshot(), since, nil)
+			return r.clear(ctx, repo, wt.subject(), since, nil)
 		}},
 		{"registration", func() error {
 			return backend(repo).Unregister(changeset.Spec{ID: wt.ID, Tree: wt.TreePath, Scratch: home})

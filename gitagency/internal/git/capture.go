@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Snapshot says which tree to capture, and as what.
-type Snapshot struct {
+// Subject says which tree to capture, and as what.
+type Subject struct {
 	Name    string   // required: of the worktree's entry below <common dir>/worktrees
 	Tree    string   // the directory; empty when it is gone and only git's entry may be left
 	Branch  string   // full ref of the branch that belongs to the worktree
@@ -40,7 +40,7 @@ type Captured struct {
 // what a merge or rebase under way still needs, what only the log of HEAD remembers, and what was
 // staged, where that is different again. Nothing in the worktree is changed, and neither its .git file
 // nor anything else that somebody in it could have written says where git looks or what it runs.
-func (r *Repo) Capture(ctx context.Context, s Snapshot) (Captured, error) {
+func (r *Repo) Capture(ctx context.Context, s Subject) (Captured, error) {
 	if s.Onto != "" {
 		return r.captureOnto(ctx, s)
 	}
@@ -109,7 +109,7 @@ func (r *Repo) contents(ctx context.Context, in, notIn string) ([]string, error)
 
 // captureOnto adds what has appeared in a tree since it was captured, on disk, in its history or staged.
 // What is missing from it means nothing: somebody was removing it.
-func (r *Repo) captureOnto(ctx context.Context, s Snapshot) (Captured, error) {
+func (r *Repo) captureOnto(ctx context.Context, s Subject) (Captured, error) {
 	before, err := r.treeOfCommit(ctx, s.Onto)
 	if err != nil {
 		return Captured{}, err
@@ -149,7 +149,7 @@ func (r *Repo) captureOnto(ctx context.Context, s Snapshot) (Captured, error) {
 
 // stagedSince is what is staged, as a tree object; empty when it is on disk too, is what HEAD has, or is
 // part of the earlier capture.
-func (r *Repo) stagedSince(ctx context.Context, s Snapshot, head, work string) (string, error) {
+func (r *Repo) stagedSince(ctx context.Context, s Subject, head, work string) (string, error) {
 	onto := s.Onto
 	s.Onto, s.Tree = "", "" // the index as it is, and nothing else
 	staged, _, err := r.writeTrees(ctx, s, head)
@@ -185,7 +185,7 @@ func (r *Repo) treeOfCommit(ctx context.Context, commit string) (string, error) 
 
 // writeTrees writes what is staged and what is on disk as tree objects. The staged one is empty when
 // it cannot be written, as in the middle of a merge; the other when the tree is gone.
-func (r *Repo) writeTrees(ctx context.Context, s Snapshot, head string) (staged, work string, err error) {
+func (r *Repo) writeTrees(ctx context.Context, s Subject, head string) (staged, work string, err error) {
 	p, done, err := r.scratch(s, head)
 	if err != nil {
 		return "", "", err
@@ -230,7 +230,7 @@ func (r *Repo) writeTree(ctx context.Context, p place) (string, error) {
 // addAll adds what is on disk to the index. Submodules, of which none is checked out, are not in the
 // index meanwhile: git would enter one that appeared just now to ask whether it is dirty. Where its
 // directory is still there afterwards, a submodule is what it was.
-func (r *Repo) addAll(ctx context.Context, p place, s Snapshot, entries []indexEntry) error {
+func (r *Repo) addAll(ctx context.Context, p place, s Subject, entries []indexEntry) error {
 	links := slices.DeleteFunc(slices.Clone(entries), func(e indexEntry) bool { return e.mode != gitlink })
 	if len(links) > 0 {
 		away := p
@@ -270,7 +270,7 @@ func (r *Repo) omit(ctx context.Context, p place, name string) error {
 	return err
 }
 
-func (r *Repo) commitTree(ctx context.Context, s Snapshot, tree string, parents []string, message string) (string, error) {
+func (r *Repo) commitTree(ctx context.Context, s Subject, tree string, parents []string, message string) (string, error) {
 	args := []string{"commit-tree", tree}
 	for _, p := range parents {
 		args = append(args, "-p", p)

@@ -30,7 +30,7 @@ func TestCaptureSeesAChangeMadeInTheSecondTheIndexWasWritten(t *testing.T) {
 		t.Fatalf("git itself does not see the change: %q", status)
 	}
 
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 A\n"}))
 	if !got.Dirty {
 		t.Error("the tree counts as clean")
@@ -45,7 +45,7 @@ func TestCaptureSeesThroughSkipWorktree(t *testing.T) {
 	w := l.sandbox(repo)
 	l.in(w.Tree, "update-index", "--skip-worktree", "a.txt")
 	l.put(w.Tree, "a.txt", "changed\n")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
 	if !got.Dirty {
 		t.Error("the tree counts as clean")
@@ -77,7 +77,7 @@ func TestCaptureKeepsWhatWasStagedWhateverTheIndexLooksLike(t *testing.T) {
 			l.in(w.Tree, "add", "a.txt")
 			l.put(w.Tree, "a.txt", "worked on\n")
 			arrange(l, w)
-			got := l.capture(repo, l.snapshot(w))
+			got := l.capture(repo, l.subject(w))
 			parents := l.parents(got.Commit)
 			if len(parents) != 2 {
 				t.Fatalf("what was staged is lost; the only parents are %v", parents)
@@ -95,7 +95,7 @@ func TestCaptureOfASparseTreeWithAnAssumedFileDeletesNothing(t *testing.T) {
 	w := l.sandbox(repo)
 	l.in(w.Tree, "sparse-checkout", "set", "--cone", "nothing-here")
 	l.in(w.Tree, "update-index", "--assume-unchanged", "a.txt")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), first)
 	if got.Dirty {
 		t.Error("a clean tree counts as dirty")
@@ -111,7 +111,7 @@ func TestCaptureCallsATreeDirtyThatHasOnlySomethingStaged(t *testing.T) {
 	l.put(w.Tree, "a.txt", "staged\n")
 	l.in(w.Tree, "add", "a.txt")
 	l.put(w.Tree, "a.txt", "a\n") // on disk as in HEAD again
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	if parents := l.parents(got.Commit); len(parents) != 2 || !got.Dirty {
 		t.Errorf("got %+v with parents %v; what was staged is in no other commit", got, parents)
 	}
@@ -126,11 +126,11 @@ func TestCaptureDoesNotLoseFilesInTheDirectoryOfASubmodule(t *testing.T) {
 	l.git("commit", "-q", "-m", "a submodule")
 	repo := l.open()
 	w := l.sandbox(repo)
-	if got := l.capture(repo, l.snapshot(w)); got.Dirty || got.Commit != got.Branch {
+	if got := l.capture(repo, l.subject(w)); got.Dirty || got.Commit != got.Branch {
 		t.Errorf("an empty submodule counts as changed: %+v", got)
 	}
 	l.put(w.Tree, "sub/precious", "p\n")
-	got, err := repo.Capture(t.Context(), l.snapshot(w))
+	got, err := repo.Capture(t.Context(), l.subject(w))
 	if errors.As(err, new(*NestedError)) {
 		return // to refuse is safe
 	}
@@ -153,7 +153,7 @@ func TestCaptureRefusesATreeWhoseGitFileBecameARepository(t *testing.T) {
 	l.in(w.Tree, "commit", "-q", "-m", "precious")
 	l.in(w.Tree, "rm", "-q", "precious")
 	l.in(w.Tree, "commit", "-q", "-m", "gone")
-	got, err := repo.Capture(t.Context(), l.snapshot(w))
+	got, err := repo.Capture(t.Context(), l.subject(w))
 	if !errors.As(err, new(*NestedError)) {
 		t.Errorf("got %+v, %v; two commits in %s/.git are lost", got, err, w.Tree)
 	}
@@ -196,7 +196,7 @@ func TestCaptureKeepsCommitsThatOnlyAnUnfinishedOperationKnowsOf(t *testing.T) {
 			repo := l.open()
 			w := l.sandbox(repo)
 			commit := arrange(l, w.Tree)
-			got := l.capture(repo, l.snapshot(w))
+			got := l.capture(repo, l.subject(w))
 			if _, err := l.try(l.dir, "merge-base", "--is-ancestor", commit, got.Commit); err != nil {
 				t.Errorf("%s is in no commit that stays", l.git("show", "-s", "--oneline", commit))
 			}
@@ -215,7 +215,7 @@ func TestCaptureLeavesOutOnlyTheNameItWasGiven(t *testing.T) {
 		t.Skip("skipped: this file system does not tell letter cases apart")
 	}
 	l.must(os.MkdirAll(filepath.Join(w.Tree, ".agency"), 0o755))
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{".Agency/mine": "100644 m\n"}))
 }
 
@@ -234,7 +234,7 @@ func TestCaptureDoesNotTakeAHeadItMayNotReadForNone(t *testing.T) {
 	l.in(w.Tree, "commit", "-q", "-m", "detached")
 	head := l.in(w.Tree, "rev-parse", "HEAD")
 	l.must(os.Chmod(filepath.Join(repo.AdminDir(w.Name), "HEAD"), 0))
-	got, err := repo.Capture(t.Context(), l.snapshot(w))
+	got, err := repo.Capture(t.Context(), l.subject(w))
 	if err != nil {
 		return // to refuse is safe
 	}
@@ -254,7 +254,7 @@ func TestCaptureWorksWithAnIndexItMayNotRead(t *testing.T) {
 	w := l.sandbox(repo)
 	l.put(w.Tree, "a.txt", "changed\n")
 	l.must(os.Chmod(filepath.Join(repo.AdminDir(w.Name), "index"), 0))
-	got, err := repo.Capture(t.Context(), l.snapshot(w))
+	got, err := repo.Capture(t.Context(), l.subject(w))
 	l.must(err)
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
 }
@@ -268,7 +268,7 @@ func TestCaptureLeavesAStagedMarkerOutOfEveryCommitItMakes(t *testing.T) {
 	l.put(w.Tree, ".agency/SANDBOX_MARKER", "# mark\n")
 	l.in(w.Tree, "add", "-f", ".agency")
 	l.put(w.Tree, "a.txt", "changed\n")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	for commit := range strings.FieldsSeq(l.git("rev-list", got.Commit)) {
 		if _, have := l.files(commit)[".agency/SANDBOX_MARKER"]; have {
 			t.Errorf("%s holds the marker", commit)
@@ -288,7 +288,7 @@ func TestCaptureOfNothingIsNoCommit(t *testing.T) {
 	l.must(os.RemoveAll(w.Tree))
 	l.must(repo.RemoveAdmin(w.Name))
 	l.git("update-ref", "-d", w.Branch)
-	s := l.snapshot(w)
+	s := l.subject(w)
 	s.Tree = ""
 	if got, err := repo.Capture(t.Context(), s); err != nil || got != (Captured{}) {
 		t.Errorf("got %+v, %v", got, err)
@@ -319,7 +319,7 @@ func TestCaptureLeavesAMarkerOutThatWasStagedAndChangedAgain(t *testing.T) {
 			l.in(w.Tree, "add", "-f", ".agency")
 			after(l, w.Tree)
 			l.put(w.Tree, "a.txt", "changed\n")
-			got := l.capture(repo, l.snapshot(w))
+			got := l.capture(repo, l.subject(w))
 			requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
 		})
 	}
@@ -338,7 +338,7 @@ func TestCaptureDoesNotCarryACommittedMarkerOn(t *testing.T) {
 	l.in(w.Tree, "add", "-f", ".agency")
 	l.put(w.Tree, ".agency/SANDBOX_MARKER", "changed again\n")
 	l.put(w.Tree, "a.txt", "changed\n")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
 }
 
@@ -362,7 +362,7 @@ func TestCaptureSeesWhatASubmoduleBecame(t *testing.T) {
 			w := l.sandbox(repo)
 			l.must(os.Remove(filepath.Join(w.Tree, "sub")))
 			c.arrange(l, w.Tree)
-			got := l.capture(repo, l.snapshot(w))
+			got := l.capture(repo, l.subject(w))
 			if is := l.files(got.Commit)["sub"]; is != c.want || !got.Dirty {
 				t.Errorf("got %q, want %q; dirty is %v", is, c.want, got.Dirty)
 			}

@@ -29,15 +29,15 @@ func with(changes map[string]string) map[string]string {
 	return want
 }
 
-func (l *lab) snapshot(w Registration) Snapshot {
-	return Snapshot{
+func (l *lab) subject(w Registration) Subject {
+	return Subject{
 		Name: w.Name, Tree: w.Tree, Branch: w.Branch, Omit: ".agency",
 		Message: "captured", Author: Identity{Name: "tool", Email: "tool@localhost"},
 	}
 }
 
 // capture captures and checks what must hold of every capture.
-func (l *lab) capture(repo *Repo, s Snapshot) Captured {
+func (l *lab) capture(repo *Repo, s Subject) Captured {
 	l.t.Helper()
 	var got Captured
 	l.requireUntouched(repo, s, func() (err error) { got, err = repo.Capture(l.t.Context(), s); return err })
@@ -46,7 +46,7 @@ func (l *lab) capture(repo *Repo, s Snapshot) Captured {
 
 // requireUntouched checks that nothing in the worktree, in its entry or on any ref is different after do,
 // and that nothing is left beside.
-func (l *lab) requireUntouched(repo *Repo, s Snapshot, do func() error) {
+func (l *lab) requireUntouched(repo *Repo, s Subject, do func() error) {
 	l.t.Helper()
 	look := func() map[string]string {
 		paths := []string{repo.AdminDir(s.Name)}
@@ -217,7 +217,7 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			repo := l.open()
 			w := l.sandbox(repo)
 			c.arrange(l, w.Tree)
-			got := l.capture(repo, l.snapshot(w))
+			got := l.capture(repo, l.subject(w))
 			requireSame(t, "captured", l.files(got.Commit), c.want)
 			head := l.git("rev-parse", w.Branch)
 			dirty := !maps.Equal(c.want, first)
@@ -260,7 +260,7 @@ func TestCaptureLeavesTheMarkerDirectoryOut(t *testing.T) {
 			arrange(l, w.Tree)
 			l.put(w.Tree, "a.txt", "changed\n")
 			l.put(w.Tree, "dir/.agency/deep", "not at the top\n")
-			got := l.capture(repo, l.snapshot(w))
+			got := l.capture(repo, l.subject(w))
 			want := with(map[string]string{"a.txt": "100644 changed\n", "dir/.agency/deep": "100644 not at the top\n"})
 			if data, err := os.ReadFile(filepath.Join(w.Tree, ".gitignore")); err == nil {
 				want[".gitignore"] = "100644 " + string(data)
@@ -278,7 +278,7 @@ func TestCaptureKeepsWhatWasStagedAndChangedAgainAsAParent(t *testing.T) {
 	l.put(w.Tree, "a.txt", "staged\n")
 	l.in(w.Tree, "add", "a.txt")
 	l.put(w.Tree, "a.txt", "worked on\n")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 worked on\n"}))
 	parents := l.parents(got.Commit)
 	if len(parents) != 2 || parents[0] != got.Branch || !got.Dirty {
@@ -302,7 +302,7 @@ func TestCaptureKeepsADetachedHeadAndTheBranch(t *testing.T) {
 	l.in(w.Tree, "commit", "-q", "-m", "detached")
 	head := l.in(w.Tree, "rev-parse", "HEAD")
 
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	if !slices.Equal(l.parents(got.Commit), []string{head, branch}) || got.Branch != branch || got.Dirty {
 		t.Errorf("got %+v with parents %v, want %s and %s", got, l.parents(got.Commit), head, branch)
 	}
@@ -319,7 +319,7 @@ func TestCaptureKeepsTheCommitsOfAnotherBranchThatIsCheckedOut(t *testing.T) {
 	l.in(w.Tree, "add", "-A")
 	l.in(w.Tree, "commit", "-q", "-m", "elsewhere")
 	head := l.in(w.Tree, "rev-parse", "HEAD")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	if got.Commit != head || got.Branch != l.git("rev-parse", "main") || got.Dirty {
 		t.Errorf("got %+v; HEAD is at %s and holds the branch too", got, head)
 	}
@@ -344,7 +344,7 @@ func TestCaptureWorksWhereHeadLeadsNowhere(t *testing.T) {
 			branch := l.git("rev-parse", w.Branch)
 			l.put(w.Tree, "a.txt", "changed\n")
 			l.must(os.WriteFile(filepath.Join(repo.AdminDir(w.Name), "HEAD"), []byte(head), 0o644))
-			got := l.capture(repo, l.snapshot(w))
+			got := l.capture(repo, l.subject(w))
 			requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
 			if got.Branch != branch || !slices.Equal(l.parents(got.Commit), []string{branch}) || !got.Dirty {
 				t.Errorf("got %+v with parents %v", got, l.parents(got.Commit))
@@ -361,7 +361,7 @@ func TestCaptureWithoutHeadAndBranchStandsOnTheBaseOrOnNothing(t *testing.T) {
 	base := l.git("rev-parse", "main")
 	l.put(w.Tree, "new", "n\n")
 	l.git("update-ref", "-d", w.Branch)
-	s := l.snapshot(w)
+	s := l.subject(w)
 	for _, s.Base = range []string{"", strings.Repeat("1", 40), base} {
 		got := l.capture(repo, s)
 		requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"new": "100644 n\n"}))
@@ -391,7 +391,7 @@ func TestCaptureWithoutATreeKeepsTheCommits(t *testing.T) {
 	l.in(w.Tree, "commit", "-q", "-m", "new")
 	tip := l.git("rev-parse", w.Branch)
 	l.must(os.RemoveAll(w.Tree))
-	s := l.snapshot(w)
+	s := l.subject(w)
 	s.Tree = ""
 	if got := l.capture(repo, s); got != (Captured{Commit: tip, Branch: tip}) {
 		t.Errorf("got %+v, want %s", got, tip)
@@ -427,7 +427,7 @@ func TestCaptureKeepsWhatOnlyTheLogOfHeadRemembers(t *testing.T) {
 			l.in(w.Tree, "checkout", "-q", strings.TrimPrefix(w.Branch, "refs/heads/"))
 		}
 	}
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	for _, commit := range append(lost, got.Branch) {
 		if _, err := l.try(l.dir, "merge-base", "--is-ancestor", commit, got.Commit); err != nil {
 			t.Errorf("%q is lost", l.git("show", "-s", "--format=%s", commit))
@@ -453,7 +453,7 @@ func TestCaptureWithoutATreeKeepsWhatWasStaged(t *testing.T) {
 	l.in(w.Tree, "update-index", "--assume-unchanged", "a.txt")
 	l.in(w.Tree, "update-index", "--skip-worktree", "dir/b.txt")
 	l.must(os.RemoveAll(w.Tree))
-	s := l.snapshot(w)
+	s := l.subject(w)
 	s.Tree = ""
 	got := l.capture(repo, s)
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 staged\n"}))
@@ -470,9 +470,9 @@ func TestCaptureOntoAnEarlierOneAddsWhatIsNewAndTakesNothingAway(t *testing.T) {
 	w := l.sandbox(repo)
 	l.put(w.Tree, "a.txt", "changed\n")
 	l.put(w.Tree, "untracked", "u\n")
-	earlier := l.capture(repo, l.snapshot(w))
+	earlier := l.capture(repo, l.subject(w))
 
-	s := l.snapshot(w)
+	s := l.subject(w)
 	s.Onto = earlier.Commit
 	if got := l.capture(repo, s); got.Commit != earlier.Commit || got.Dirty {
 		t.Errorf("nothing is new: %+v", got)
@@ -517,7 +517,7 @@ func TestCaptureInTheMiddleOfAMergeKeepsTheFilesAsTheyAre(t *testing.T) {
 	if !strings.Contains(string(onDisk), "<<<<<<<") {
 		t.Fatalf("no conflict: %q", onDisk)
 	}
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 " + string(onDisk)}))
 	if !got.Dirty {
 		t.Error("a merge under way is not work?")
@@ -536,11 +536,11 @@ func TestCaptureTakesTheStateOfASparseCheckoutAsItIs(t *testing.T) {
 			if exists(filepath.Join(w.Tree, "dir")) {
 				t.Fatal("the checkout is not sparse")
 			}
-			if got := l.capture(repo, l.snapshot(w)); got.Dirty || got.Commit != got.Branch {
+			if got := l.capture(repo, l.subject(w)); got.Dirty || got.Commit != got.Branch {
 				t.Errorf("what is outside of the sparse patterns counts as changed: %+v\n%v", got, l.files(got.Commit))
 			}
 			l.put(w.Tree, "dir/new", "outside of the patterns\n")
-			got := l.capture(repo, l.snapshot(w))
+			got := l.capture(repo, l.subject(w))
 			requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"dir/new": "100644 outside of the patterns\n"}))
 		})
 	}
@@ -566,7 +566,7 @@ func TestCaptureRefusesRepositoriesInATree(t *testing.T) {
 	l.put(w.Tree, ".gitignore", "/ignored/\n")
 	before := states(t, w.Tree, repo.AdminDir(w.Name))
 
-	_, err := repo.Capture(t.Context(), l.snapshot(w))
+	_, err := repo.Capture(t.Context(), l.subject(w))
 	var nested *NestedError
 	if !errors.As(err, &nested) {
 		t.Fatalf("got %v", err)
@@ -626,7 +626,7 @@ func TestCaptureNeverRunsWhatARepositoryInATreeIsConfiguredToRun(t *testing.T) {
 			witness := l.evil(filepath.Join(w.Tree, "evil"))
 			arrange(l, w.Tree)
 			_ = os.Remove(witness) // the test's own git may have run it
-			_, err := repo.Capture(t.Context(), l.snapshot(w))
+			_, err := repo.Capture(t.Context(), l.subject(w))
 			var nested *NestedError
 			if !errors.As(err, &nested) {
 				t.Errorf("got %v", err)
@@ -648,7 +648,7 @@ func TestCaptureNeverRunsWhatTheTreeItselfIsConfiguredToRun(t *testing.T) {
 	witness := l.evil(elsewhere)
 	l.put(w.Tree, ".git", "gitdir: "+elsewhere+"/.git\n")
 	l.put(w.Tree, "a.txt", "changed\n")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	if ran, err := os.ReadFile(witness); err == nil {
 		t.Errorf("what somebody wrote into the tree was run: %s", ran)
 	}
@@ -663,14 +663,14 @@ func TestCaptureRunsTheCleanFilterTheUserConfigured(t *testing.T) {
 	w := l.sandbox(repo)
 	l.put(w.Tree, ".gitattributes", "*.up filter=up\n")
 	l.put(w.Tree, "x.up", "up\n")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	if content := l.files(got.Commit)["x.up"]; content != "100644 UP\n" {
 		t.Errorf("got %q", content)
 	}
 	l.configure("filter.up.clean", "false")
 	l.configure("filter.up.required", "true")
 	l.put(w.Tree, "x.up", "changed\n")
-	if got, err := repo.Capture(t.Context(), l.snapshot(w)); err == nil {
+	if got, err := repo.Capture(t.Context(), l.subject(w)); err == nil {
 		t.Errorf("a required filter failed, and yet %+v", got)
 	}
 	l.requireNothingBeside(repo)
@@ -684,7 +684,7 @@ func TestCaptureIsByTheToolAndNeedsNoConfiguredIdentity(t *testing.T) {
 	w := l.sandbox(repo)
 	l.must(os.WriteFile(l.global, []byte("[user]\n\tuseConfigOnly = true\n[commit]\n\tgpgSign = true\n[core]\n\tautocrlf = input\n\tsafecrlf = true\n"), 0o644))
 	l.put(w.Tree, "a.txt", "changed\r\n")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	if by := l.git("log", "-1", "--format=%an <%ae>|%cn <%ce>|%B", got.Commit); by != "tool <tool@localhost>|tool <tool@localhost>|captured\n" {
 		t.Errorf("got %q", by)
 	}
@@ -721,7 +721,7 @@ func TestCaptureReachesWhatSomebodyTookItsPermissionsFrom(t *testing.T) {
 					_ = os.Chmod(filepath.Join(w.Tree, path), 0o700)
 				}
 			})
-			got, err := repo.Capture(t.Context(), l.snapshot(w))
+			got, err := repo.Capture(t.Context(), l.subject(w))
 			l.must(err)
 			want := with(map[string]string{"a.txt": "100644 changed\n", "dir/new": "100644 n\n", "dir/sub/new": "100644 n\n"})
 			requireSame(t, "captured", l.files(got.Commit), want)

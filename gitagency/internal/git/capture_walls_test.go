@@ -21,7 +21,7 @@ func TestCaptureRefusesARepositoryThatIsIgnoredButStagedByForce(t *testing.T) {
 	l.in(w.Tree, "add", "-f", "evil")
 	_ = os.Remove(witness) // the test's own git may have run it
 
-	got, err := repo.Capture(t.Context(), l.snapshot(w))
+	got, err := repo.Capture(t.Context(), l.subject(w))
 	var nested *NestedError
 	if !errors.As(err, &nested) {
 		t.Errorf("got %+v, %v; of the repository only a commit id would be kept", got, err)
@@ -47,7 +47,7 @@ func TestCaptureRefusesARepositoryWhosePathIsPathspecMagic(t *testing.T) {
 			l.put(dir, "precious", "p\n")
 			l.in(dir, "add", "-A")
 			l.in(dir, "commit", "-q", "-m", "precious")
-			if _, err := repo.Capture(t.Context(), l.snapshot(w)); !errors.As(err, new(*NestedError)) {
+			if _, err := repo.Capture(t.Context(), l.subject(w)); !errors.As(err, new(*NestedError)) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -70,7 +70,7 @@ func TestCaptureDoesNotFollowATreeThatBecameASymlink(t *testing.T) {
 	l.in(filepath.Join(outside, "nested"), "commit", "-q", "-m", "x")
 	l.must(os.RemoveAll(w.Tree))
 	l.must(os.Symlink(outside, w.Tree))
-	got, err := repo.Capture(t.Context(), l.snapshot(w))
+	got, err := repo.Capture(t.Context(), l.subject(w))
 	if err != nil && !errors.As(err, new(*Error)) {
 		return // to refuse is right
 	}
@@ -87,7 +87,7 @@ func TestCaptureIsNotBlockedByAHeadThatIsAPipe(t *testing.T) {
 	repo := l.open()
 	w := l.sandbox(repo)
 	fifo(t, filepath.Join(repo.AdminDir(w.Name), "HEAD"))
-	within(t, "Capture", func() { _, _ = repo.Capture(t.Context(), l.snapshot(w)) })
+	within(t, "Capture", func() { _, _ = repo.Capture(t.Context(), l.subject(w)) })
 }
 
 // Git would open these files in the tree and wait for a writer who never comes, while we hold the lock.
@@ -104,7 +104,7 @@ func TestCaptureIsNotBlockedByAnAttributesOrIgnoreFileThatIsAPipe(t *testing.T) 
 			fifo(t, filepath.Join(w.Tree, name))
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if _, err := repo.Capture(ctx, l.snapshot(w)); errors.Is(err, context.DeadlineExceeded) {
+			if _, err := repo.Capture(ctx, l.subject(w)); errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("blocked for %s: %v", patience, err)
 			}
 		})
@@ -153,7 +153,7 @@ func TestCaptureNeverRunsWhatIsInARepositoryThatAppearsMeanwhile(t *testing.T) {
 					}
 					_ = os.Rename(aside, place)
 				})
-				_, _ = repo.Capture(t.Context(), l.snapshot(w))
+				_, _ = repo.Capture(t.Context(), l.subject(w))
 				close(done)
 				wg.Wait()
 				if ran, err := os.ReadFile(witness); err == nil {

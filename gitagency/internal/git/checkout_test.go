@@ -142,7 +142,7 @@ func TestCaptureWorksFromAnyKindOfRepository(t *testing.T) {
 			w := here.sandbox(repo)
 			here.put(w.Tree, "a.txt", "changed\n")
 			here.put(w.Tree, "new", "n\n")
-			got := here.capture(repo, here.snapshot(w))
+			got := here.capture(repo, here.subject(w))
 			requireSame(t, "captured", here.files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n", "new": "100644 n\n"}))
 		})
 	}
@@ -163,7 +163,7 @@ func TestASparseCheckoutIsInherited(t *testing.T) {
 				t.Error("the patterns are not those of the main worktree")
 			}
 			l.requireClean(w)
-			if got := l.capture(repo, l.snapshot(w)); got.Dirty || got.Commit != got.Branch {
+			if got := l.capture(repo, l.subject(w)); got.Dirty || got.Commit != got.Branch {
 				t.Errorf("a clean tree counts as changed: %+v", got)
 			}
 		})
@@ -254,7 +254,7 @@ func TestNoHookRunsWhileAWorktreeComesAndGoes(t *testing.T) {
 			head := l.git("rev-parse", "HEAD")
 			w := l.sandbox(repo)
 			l.put(w.Tree, "new", "n\n")
-			got, err := repo.Capture(t.Context(), l.snapshot(w))
+			got, err := repo.Capture(t.Context(), l.subject(w))
 			l.must(err)
 			l.must(repo.CreateRef(t.Context(), "refs/agency/trash/x", got.Commit, "keep"))
 			l.must(repo.MoveRef(t.Context(), "refs/agency/trash/x", head, got.Commit, "move"))

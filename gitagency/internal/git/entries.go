@@ -152,7 +152,7 @@ func (r *Repo) PointAt(name, tree string) error {
 // makeIndex gives an entry the index of the commit that its HEAD is at. Git is pointed at the repository,
 // not at the entry: whoever works in the tree can have written a configuration there.
 func (r *Repo) makeIndex(ctx context.Context, w Registration, dir string) error {
-	head, _, err := r.tips(ctx, Snapshot{Name: w.Name, Branch: w.Branch})
+	head, _, err := r.tips(ctx, Subject{Name: w.Name, Branch: w.Branch})
 	if err != nil || head == "" {
 		return err
 	}
@@ -192,7 +192,7 @@ func (r *Repo) repair(e Entry, flaw string) (content string, known bool) {
 	case "commondir":
 		return "../..", true
 	case "HEAD":
-		if log := r.logged(Snapshot{Name: e.Name}); len(log) > 0 {
+		if log := r.logged(Subject{Name: e.Name}); len(log) > 0 {
 			return log[0], true
 		}
 	}
@@ -207,7 +207,7 @@ func (r *Repo) Unlock(e Entry) error {
 // LastCommit is the newest commit that the log of a worktree's HEAD names and that exists; empty when
 // there is none.
 func (r *Repo) LastCommit(ctx context.Context, name string) (string, error) {
-	log := r.logged(Snapshot{Name: name})
+	log := r.logged(Subject{Name: name})
 	for i := range log {
 		log[i] += "^{commit}"
 	}

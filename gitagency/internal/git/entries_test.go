@@ -277,7 +277,7 @@ func TestACaptureCoversAnEarlierOneWhileNothingIsMissing(t *testing.T) {
 	w := l.sandbox(repo)
 	capture := func() string {
 		t.Helper()
-		got, err := repo.Capture(t.Context(), Snapshot{Name: w.Name, Tree: w.Tree, Branch: w.Branch, Message: "m", Author: Identity{"tool", "tool@localhost"}})
+		got, err := repo.Capture(t.Context(), Subject{Name: w.Name, Tree: w.Tree, Branch: w.Branch, Message: "m", Author: Identity{"tool", "tool@localhost"}})
 		l.must(err)
 		return got.Commit
 	}

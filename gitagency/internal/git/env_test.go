@@ -75,7 +75,7 @@ func TestNothingReachesAGitThatWasInheritedFromAHook(t *testing.T) {
 		t.Errorf("status: %q", status)
 	}
 	l.put(w.Tree, "new", "n\n")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"new": "100644 n\n"}))
 }
 

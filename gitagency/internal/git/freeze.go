@@ -19,7 +19,7 @@ const (
 // Further parents hold what that does not: HEAD, the branch where that is elsewhere, what a merge or rebase
 // under way needs, and what was staged where neither HEAD nor the disk has it. When all of that is as it
 // was, previous is returned.
-func (r *Repo) Freeze(ctx context.Context, s Snapshot, previous string) (commit string, err error) {
+func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (commit string, err error) {
 	s.asIs = true
 	head, branch, err := r.tips(ctx, s)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // freeze freezes and checks what must hold whenever that is done.
 func (l *lab) freeze(repo *Repo, w Registration, previous string) string {
 	l.t.Helper()
-	s := l.snapshot(w)
+	s := l.subject(w)
 	s.Base, s.Message = l.git("rev-parse", "main"), "frozen\n\nAgency-Base: x"
 	var got string
 	l.requireUntouched(repo, s, func() (err error) { got, err = repo.Freeze(l.t.Context(), s, previous); return err })
@@ -202,7 +202,7 @@ func TestFreezingRefusesWhatItCannotReadAndLeavesItSo(t *testing.T) {
 	closed := filepath.Join(w.Tree, "dir")
 	l.must(os.Chmod(closed, 0))
 	t.Cleanup(func() { l.must(os.Chmod(closed, 0o755)) })
-	if _, err := repo.Freeze(t.Context(), l.snapshot(w), ""); !errors.Is(err, fs.ErrPermission) {
+	if _, err := repo.Freeze(t.Context(), l.subject(w), ""); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("%v", err)
 	}
 	if fi, err := os.Lstat(closed); err != nil || fi.Mode().Perm() != 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // tips finds where HEAD and the branch of a worktree are.
-func (r *Repo) tips(ctx context.Context, s Snapshot) (head, branch string, err error) {
+func (r *Repo) tips(ctx context.Context, s Subject) (head, branch string, err error) {
 	var w Worktree
 	if err := readHead(r.AdminDir(s.Name), &w); errors.Is(err, fs.ErrPermission) {
 		return "", "", err // it is there, and may be where work is
@@ -45,7 +45,7 @@ var underWay = []string{
 
 // history lists the commits that a capture must hold: first, which has that tree, and all of the tips and
 // of what else a worktree remembers that is not in it.
-func (r *Repo) history(ctx context.Context, s Snapshot, first, tree string, tips ...string) ([]string, error) {
+func (r *Repo) history(ctx context.Context, s Subject, first, tree string, tips ...string) ([]string, error) {
 	if first == "" {
 		return nil, nil
 	}
@@ -70,7 +70,7 @@ func (r *Repo) history(ctx context.Context, s Snapshot, first, tree string, tips
 }
 
 // pending lists what a merge or rebase under way still needs.
-func (r *Repo) pending(s Snapshot) []string {
+func (r *Repo) pending(s Subject) []string {
 	var commits []string
 	for _, name := range underWay {
 		if data, err := readSmall(r.AdminDir(s.Name), name); err == nil {
@@ -81,7 +81,7 @@ func (r *Repo) pending(s Snapshot) []string {
 }
 
 // logged lists the commits that HEAD of a worktree has been at, the newest first.
-func (r *Repo) logged(s Snapshot) []string {
+func (r *Repo) logged(s Subject) []string {
 	data, err := durable.ReadFile(filepath.Join(r.AdminDir(s.Name), "logs", "HEAD"), 1<<22)
 	if err != nil {
 		return nil // a log is a convenience, also here

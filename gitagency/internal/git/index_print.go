@@ -50,5 +50,5 @@ func (r *Repo) CommitStaged(ctx context.Context, index, after string, who Identi
 	if err != nil {
 		return "", err
 	}
-	return r.commitTree(ctx, Snapshot{Author: who}, tree, []string{after}, message)
+	return r.commitTree(ctx, Subject{Author: who}, tree, []string{after}, message)
 }

@@ -15,7 +15,7 @@ import (
 // it is Capture, but whatever that writes goes into a directory elsewhere and goes away with it. So the
 // commit it returns exists no more, unless it was there before. Only the dates of objects that git meets
 // again are new. A tree that could only be read after a change of permissions is refused too.
-func (r *Repo) Rehearse(ctx context.Context, s Snapshot) (_ Captured, err error) {
+func (r *Repo) Rehearse(ctx context.Context, s Subject) (_ Captured, err error) {
 	temp, err := filepath.Abs(os.TempDir()) // git runs elsewhere
 	if err != nil {
 		return Captured{}, err

@@ -11,7 +11,7 @@ import (
 
 // rehearse rehearses and checks that nothing at all is different afterwards, neither in the tree nor in
 // the whole repository.
-func (l *lab) rehearse(repo *Repo, s Snapshot) (Captured, error) {
+func (l *lab) rehearse(repo *Repo, s Subject) (Captured, error) {
 	l.t.Helper()
 	paths := []string{repo.CommonDir}
 	if s.Tree != "" {
@@ -49,10 +49,10 @@ func TestRehearseFindsWhatCaptureFindsAndChangesNothing(t *testing.T) {
 			l := newLab(t)
 			repo := l.open()
 			w := l.sandbox(repo)
-			earlier := l.capture(repo, l.snapshot(w))
+			earlier := l.capture(repo, l.subject(w))
 			work(l, w)
 			for _, onto := range []string{"", earlier.Commit} {
-				s := l.snapshot(w)
+				s := l.subject(w)
 				s.Onto = onto
 				rehearsed, err := l.rehearse(repo, s)
 				l.must(err)
@@ -72,12 +72,12 @@ func TestRehearseRefusesWhatCaptureRefuses(t *testing.T) {
 	repo := l.open()
 	w := l.sandbox(repo)
 	l.in(w.Tree, "init", "-q", "nested")
-	if _, err := l.rehearse(repo, l.snapshot(w)); !errors.As(err, new(*NestedError)) {
+	if _, err := l.rehearse(repo, l.subject(w)); !errors.As(err, new(*NestedError)) {
 		t.Errorf("a repository in it: %v", err)
 	}
 	l.must(os.RemoveAll(filepath.Join(w.Tree, "nested")))
 	fifo(t, filepath.Join(w.Tree, "dir", ".gitattributes"))
-	if _, err := l.rehearse(repo, l.snapshot(w)); !errors.As(err, new(*WaitsForeverError)) {
+	if _, err := l.rehearse(repo, l.subject(w)); !errors.As(err, new(*WaitsForeverError)) {
 		t.Errorf("a pipe in it: %v", err)
 	}
 }
@@ -93,7 +93,7 @@ func TestRehearseGivesNobodyPermissionsBack(t *testing.T) {
 	locked := filepath.Join(w.Tree, "dir")
 	l.must(os.Chmod(locked, 0))
 	t.Cleanup(func() { _ = os.Chmod(locked, 0o700) })
-	if _, err := repo.Rehearse(t.Context(), l.snapshot(w)); !errors.Is(err, fs.ErrPermission) {
+	if _, err := repo.Rehearse(t.Context(), l.subject(w)); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("got %v", err)
 	}
 	if fi, err := os.Lstat(locked); err != nil || fi.Mode().Perm() != 0 {
@@ -110,7 +110,7 @@ func TestRehearseWorksWhereverTheRepositoryIs(t *testing.T) {
 		repo := l.open()
 		w := l.sandbox(repo)
 		l.put(w.Tree, "new", "n\n")
-		if got, err := l.rehearse(repo, l.snapshot(w)); err != nil || !got.Dirty {
+		if got, err := l.rehearse(repo, l.subject(w)); err != nil || !got.Dirty {
 			t.Errorf("%q: %+v, %v", name, got, err)
 		}
 	}

@@ -149,7 +149,7 @@ func TestARepositoryOfAnotherObjectFormatWorksAllTheSame(t *testing.T) {
 		t.Errorf("status: %q", status)
 	}
 	l.put(w.Tree, "a.txt", "changed\n")
-	got := l.capture(repo, l.snapshot(w))
+	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), map[string]string{"a.txt": "100644 changed\n"})
 	l.must(repo.DeleteRef(t.Context(), w.Branch, got.Branch))
 	if found, err := repo.Lookup(t.Context(), w.Branch, got.Commit, strings.Repeat("1", 64)); err != nil || !found[0].Missing() || found[1].OID != got.Commit || !found[2].Missing() {

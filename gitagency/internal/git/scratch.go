@@ -17,7 +17,7 @@ import (
 // scratch makes a git directory of our own for a tree: HEAD and a copy of the index, and for all the
 // rest the common dir. Git sees the tree as its owner does, but reads nothing he could have configured.
 // What is returned last takes it away again.
-func (r *Repo) scratch(s Snapshot, head string) (place, func() error, error) {
+func (r *Repo) scratch(s Subject, head string) (place, func() error, error) {
 	if fi, err := os.Lstat(s.Tree); s.Tree != "" && (err != nil || !fi.IsDir()) {
 		return place{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Tree), err)
 	}
@@ -50,7 +50,7 @@ func (r *Repo) scratch(s Snapshot, head string) (place, func() error, error) {
 	}, done, nil
 }
 
-func (r *Repo) fillScratch(s Snapshot, head, dir string) error {
+func (r *Repo) fillScratch(s Subject, head, dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (e *HollowError) Error() string {
 // survey looks at what would be lost although git was asked to keep it all: repositories, ignored or
 // not, and files where git expects a submodule. It also keeps git from ever entering a repository, with
 // a configuration anybody could have written, and from waiting for ever for a pipe.
-func (r *Repo) survey(ctx context.Context, s Snapshot, entries []indexEntry) error {
+func (r *Repo) survey(ctx context.Context, s Subject, entries []indexEntry) error {
 	var nested []string
 	if s.Tree != "" {
 		var hollow []*HollowError

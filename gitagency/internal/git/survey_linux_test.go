@@ -17,11 +17,11 @@ func TestAFileThatIsAllHolesIsRefusedAtOnceUnlessGitIgnoresIt(t *testing.T) {
 	l.must(os.WriteFile(path, nil, 0o644))
 	l.must(os.Truncate(path, 1<<40))
 	var hollow *HollowError
-	if _, err := repo.Capture(t.Context(), l.snapshot(w)); !errors.As(err, &hollow) || hollow.Path != path {
+	if _, err := repo.Capture(t.Context(), l.subject(w)); !errors.As(err, &hollow) || hollow.Path != path {
 		t.Errorf("got %v", err)
 	}
 	l.put(w.Tree, ".gitignore", "/huge\n")
-	if got, err := repo.Capture(t.Context(), l.snapshot(w)); err != nil || !got.Dirty {
+	if got, err := repo.Capture(t.Context(), l.subject(w)); err != nil || !got.Dirty {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
