@@ -14,17 +14,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
-// Snapshot is the state of a sandbox at one moment, as a commit that never changes. Its tree is what was on
-// disk; its first parent is the snapshot before it, or the commit the sandbox started from; what HEAD was
-// and what was staged is written in its message, and held by further parents where that is needed.
-type Snapshot struct {
-	Invocation string `json:"invocation_id"`
-	ID         string `json:"snapshot"` // the full id of the commit
-	Ref        string `json:"ref"`      // what keeps it
-	Number     int    `json:"number"`   // among those of the sandbox, from 1
-	Created    bool   `json:"created"`  // false: nothing has changed since it was taken
-}
-
 // SnapshotRequest says how to take a snapshot. The zero value is right for most.
 type SnapshotRequest struct {
 	Message string // of the commit
@@ -186,12 +175,9 @@ type snapshotEvent struct {
 
 // lastSnapshot is the snapshot with the highest number; its number is 0 when there is none.
 func (s *Sandbox) lastSnapshot(ctx context.Context, repo *git.Repo) (Snapshot, error) {
-	refs, err := repo.Refs(ctx, snapshotRefs(s.ID))
-	last := Snapshot{Invocation: s.ID}
-	for ref, commit := range refs {
-		if n := snapshotNumber(s.ID, ref); n > last.Number {
-			last.ID, last.Ref, last.Number = commit, ref, n
-		}
+	all, err := snapshots(ctx, repo, s.ID)
+	if err != nil || len(all) == 0 {
+		return Snapshot{Invocation: s.ID}, err
 	}
-	return last, err
+	return all[len(all)-1], nil
 }

@@ -4,13 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
-)
-
-// What a frozen state says of itself besides its tree, as trailers of its message.
-const (
-	headTrailer  = "Agency-Head"  // the commit that HEAD was at
-	indexTrailer = "Agency-Index" // the tree that was staged; absent in the middle of a merge
 )
 
 // Freeze writes the state of a worktree that goes on as a commit, and changes nothing in it. The tree is
@@ -63,24 +56,8 @@ func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (commit s
 
 // frozen reports whether a commit is the state with this tree, HEAD and index.
 func (r *Repo) frozen(ctx context.Context, commit, tree, head, staged string) (bool, error) {
-	out, err := r.read(ctx, place{}, "rev-list", "--no-walk", "--no-commit-header", "--format=%T%n%B", commit)
-	if err != nil {
-		return false, err
-	}
-	had, message, _ := strings.Cut(string(out), "\n")
-	return had == tree && trailer(message, headTrailer) == head && trailer(message, indexTrailer) == staged, nil
-}
-
-// trailer is what the last paragraph of a message says under a key. Git's own reading of it can be
-// configured, and ends at what looks like scissors in the words above it.
-func trailer(message, key string) string {
-	message = strings.TrimSpace(message)
-	for line := range strings.Lines(message[strings.LastIndex(message, "\n\n")+1:]) {
-		if value, is := strings.CutPrefix(line, key+": "); is {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
+	was, err := r.ReadState(ctx, commit)
+	return err == nil && was.Tree == tree && was.Head == head && was.Index == staged, err
 }
 
 // parentsOf is the list of parents of a commit on top of another, which may be none.

@@ -1,0 +1,121 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// State is what a frozen state says of itself. It is read from a commit that anybody could have made: a part that
+// names no object is empty.
+type State struct {
+	Commit  string
+	Tree    string // what was on disk
+	Message string // of who took it, without what is said below
+	Time    time.Time
+
+	Name  string // of whose state it is: Subject.Name
+	Base  string // the commit that the worktree started from
+	Head  string // the commit that HEAD was at
+	On    string // the branch that HEAD named, a full ref; Detached when it named none; empty where that is not known
+	Tip   string // where the worktree's own branch was; empty when it was not there
+	Index string // the tree that was staged; empty when none could be written, as in the middle of a merge
+	Held  string // the commit that holds what git had under way: see Underway; empty when that was nothing
+	Tool  string // what took it
+}
+
+// Detached is the State.On of a HEAD that names no branch.
+const Detached = "detached"
+
+// The trailers of a frozen state: what it says of itself besides its tree.
+const (
+	nameTrailer  = "Agency-Invocation"
+	baseTrailer  = "Agency-Base"
+	headTrailer  = "Agency-Head"
+	onTrailer    = "Agency-On"    // absent in those of older tools, which did not say
+	tipTrailer   = "Agency-Tip"   // absent when it is where HEAD is
+	indexTrailer = "Agency-Index" // absent in the middle of a merge
+	heldTrailer  = "Agency-Held"
+	toolTrailer  = "Agency-Version"
+)
+
+// ReadState reads what a commit says of the state it holds.
+func (r *Repo) ReadState(ctx context.Context, commit string) (State, error) {
+	states, err := r.ReadStates(ctx, commit)
+	if err != nil {
+		return State{}, err
+	}
+	return states[0], nil
+}
+
+// ReadStates is ReadState of several in one git, in their order.
+func (r *Repo) ReadStates(ctx context.Context, commits ...string) ([]State, error) {
+	if len(commits) == 0 {
+		return nil, nil
+	}
+	p := place{stdin: strings.Join(commits, "\n") + "\n"}
+	out, err := r.read(ctx, p, "rev-list", "--no-walk=unsorted", "--stdin", "--no-commit-header", "--format=%H%n%T%n%ct%n%B%x00")
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]State{}
+	for record := range strings.SplitSeq(string(out), "\x00") {
+		parts := strings.SplitN(strings.TrimPrefix(record, "\n"), "\n", 4)
+		if len(parts) != 4 || !isOID(parts[0]) {
+			continue // behind the last
+		}
+		s := parseState(parts[3])
+		s.Commit, s.Tree = parts[0], parts[1]
+		var seconds int64
+		if _, err := fmt.Sscan(parts[2], &seconds); err != nil {
+			return nil, fmt.Errorf("git rev-list answered %q", parts[2])
+		}
+		s.Time = time.Unix(seconds, 0)
+		found[s.Commit] = s
+	}
+	states := make([]State, len(commits))
+	for i, commit := range commits {
+		s, there := found[commit]
+		if !there {
+			return nil, fmt.Errorf("git rev-list says nothing of %s", commit)
+		}
+		states[i] = s
+	}
+	return states, nil
+}
+
+// parseState reads the message of a frozen state.
+func parseState(message string) State {
+	s := State{Name: trailer(message, nameTrailer), On: trailer(message, onTrailer), Tool: trailer(message, toolTrailer)}
+	s.Message = strings.TrimSpace(message)
+	if at := strings.LastIndex(s.Message, "\n\n"); at >= 0 {
+		s.Message = strings.TrimSpace(s.Message[:at])
+	}
+	for key, part := range map[string]*string{
+		baseTrailer: &s.Base, headTrailer: &s.Head, tipTrailer: &s.Tip, indexTrailer: &s.Index, heldTrailer: &s.Held,
+	} {
+		if value := trailer(message, key); isOID(value) {
+			*part = value
+		}
+	}
+	if s.Tip == "" {
+		s.Tip = s.Head
+	}
+	if s.On != Detached && !strings.HasPrefix(s.On, "refs/heads/") {
+		s.On = ""
+	}
+	return s
+}
+
+// trailer is what the last paragraph of a message says under a key. Git's own reading of it can be
+// configured, and ends at what looks like scissors in the words above it.
+func trailer(message, key string) string {
+	message = strings.TrimSpace(message)
+	for line := range strings.Lines(message[strings.LastIndex(message, "\n\n")+1:]) {
+		if value, is := strings.CutPrefix(line, key+": "); is {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
