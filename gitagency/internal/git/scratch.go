@@ -1,7 +1,6 @@
 package git
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -79,77 +78,6 @@ func (r *Repo) fillScratch(s Subject, head, dir string) error {
 		}
 	}
 	return nil
-}
-
-// indexEntry is one line of ls-files.
-type indexEntry struct {
-	tag  byte // H, S for skip-worktree, lower case for assume-unchanged
-	mode string
-	oid  string
-	path string
-}
-
-const gitlink = "160000"
-
-// seedIndex makes the copied index fit for use and says what is in it. Its stat data spares hashing
-// every file again; but entries that tell git to look away from files are told otherwise, and an index
-// that cannot be read is replaced by one made from HEAD.
-func (r *Repo) seedIndex(ctx context.Context, p place, head string) ([]indexEntry, error) {
-	entries, err := r.listIndex(ctx, p)
-	if exitedWith(err, 128) || err == nil && len(entries) == 0 {
-		if entries, err = nil, durable.Remove(filepath.Join(p.gitDir, "index")); err == nil && head != "" {
-			if _, err := r.change(ctx, p, "read-tree", head); err != nil {
-				return nil, err
-			}
-			entries, err = r.listIndex(ctx, p)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	var assumed, present []string
-	for _, e := range entries {
-		if e.tag >= 'a' && e.tag <= 'z' {
-			assumed = append(assumed, e.path)
-		}
-		if _, err := os.Lstat(filepath.Join(p.tree, e.path)); p.tree != "" && e.tag|0x20 == 's' && err == nil {
-			present = append(present, e.path) // said not to be checked out, and yet there
-		}
-	}
-	for flag, paths := range map[string][]string{"--no-assume-unchanged": assumed, "--no-skip-worktree": present} {
-		if len(paths) == 0 {
-			continue
-		}
-		p.stdin = strings.Join(paths, "\x00")
-		if _, err := r.change(ctx, p, "update-index", flag, "-z", "--stdin"); err != nil {
-			return nil, err
-		}
-	}
-	return entries, nil
-}
-
-func (r *Repo) listIndex(ctx context.Context, p place) ([]indexEntry, error) {
-	if _, err := os.Lstat(filepath.Join(p.gitDir, "index")); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	out, err := r.read(ctx, p, "ls-files", "-s", "-v", "-z")
-	if err != nil {
-		return nil, err
-	}
-	var entries []indexEntry
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if line == "" {
-			continue
-		}
-		// "H 100644 <oid> <stage>\t<path>"
-		info, path, ok := strings.Cut(line, "\t")
-		fields := strings.Fields(info)
-		if !ok || len(fields) != 4 || len(fields[0]) != 1 {
-			return nil, fmt.Errorf("git ls-files answered %q", line)
-		}
-		entries = append(entries, indexEntry{tag: fields[0][0], mode: fields[1], oid: fields[2], path: path})
-	}
-	return entries, nil
 }
 
 // copyFile copies a regular file and its modification time: git takes an entry as young as its index
