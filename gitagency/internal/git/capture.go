@@ -3,6 +3,7 @@ package git
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -23,9 +24,6 @@ type Subject struct {
 
 	asIs bool // the tree goes on being worked in: not even what cannot be read is made readable
 }
-
-// Identity is who a commit is by.
-type Identity struct{ Name, Email string }
 
 // Captured is the state of a tree as a commit.
 type Captured struct {
@@ -186,6 +184,7 @@ func (r *Repo) treeOfCommit(ctx context.Context, commit string) (string, error) 
 // it cannot be written, as in the middle of a merge; the other when the tree is gone.
 func (r *Repo) writeTrees(ctx context.Context, s Subject, head string) (staged, work string, err error) {
 	g, err := r.gather(ctx, s, head)
+	defer func() { err = errors.Join(err, g.close()) }()
 	if err != nil {
 		return "", "", err
 	}
@@ -212,17 +211,5 @@ func (r *Repo) writeTrees(ctx context.Context, s Subject, head string) (staged, 
 
 func (r *Repo) writeTree(ctx context.Context, p place) (string, error) {
 	out, err := r.change(ctx, p, "write-tree")
-	return strings.TrimSpace(string(out)), err
-}
-
-func (r *Repo) commitTree(ctx context.Context, s Subject, tree string, parents []string, message string) (string, error) {
-	args := []string{"commit-tree", tree}
-	for _, p := range parents {
-		args = append(args, "-p", p)
-	}
-	out, err := r.change(ctx, place{stdin: message + "\n", env: []string{
-		"GIT_AUTHOR_NAME=" + s.Author.Name, "GIT_AUTHOR_EMAIL=" + s.Author.Email,
-		"GIT_COMMITTER_NAME=" + s.Author.Name, "GIT_COMMITTER_EMAIL=" + s.Author.Email,
-	}}, args...)
 	return strings.TrimSpace(string(out)), err
 }

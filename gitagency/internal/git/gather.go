@@ -2,10 +2,12 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 // LeftOut is something in a tree that a capture does not hold.
@@ -51,24 +51,34 @@ func (e *UnsettledError) Error() string {
 // gathered is what is in a worktree: what is staged, and what is on disk.
 type gathered struct {
 	format  ObjectFormat
+	index   Index
 	staged  *node // nil when it cannot be written, as in the middle of a merge
 	work    *node // nil when the tree is gone
 	leftOut []LeftOut
 	settle  func() error // looks again: nil, or an *UnsettledError
+	done    func() error // takes away what looking needs; nil when there is nothing
+}
+
+func (g gathered) close() error {
+	if g.done == nil {
+		return nil
+	}
+	return g.done()
 }
 
 // gather looks at a worktree and has git read what has changed in it. What only memory holds is written by keepTrees.
+// What is gathered has to be closed, also where there is an error.
 func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, err error) {
 	p, done, err := r.scratch(s, head)
 	if err != nil {
 		return g, err
 	}
-	defer func() { err = errors.Join(err, done()) }()
+	g.done = done
 	x, young, err := r.baseIndex(ctx, p, s, head)
 	if err != nil {
 		return g, err
 	}
-	g.format = x.format
+	g.format, g.index = x.format, x
 	var entries []stagedEntry
 	var conflicts []string
 	for e := range x.all() {
@@ -101,6 +111,7 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 	if err != nil {
 		return g, err
 	}
+	slices.SortFunc(v.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
 	g.work, g.leftOut = base.amend(g.format, changes), v.leftOut
 	g.settle = func() error { return v.again(ctx) }
 	return g, nil
@@ -109,29 +120,21 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 // baseIndex is the index that the tree is compared with, and since when it knows less than the files do. One that
 // cannot be read is replaced by what HEAD has.
 func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (Index, time.Time, error) {
+	from := cmp.Or(s.Onto, head)
 	if s.Onto == "" {
-		x, at, err := r.stagedIndex(ctx, p, head)
-		if err == nil && x.count > 0 {
-			return x, at, nil
+		x, at, err := r.stagedIndex(ctx, p, s, FormatOf(from))
+		if err == nil && x.count > 0 || context.Cause(ctx) != nil {
+			return x, at, err
 		}
-		if err != nil && context.Cause(ctx) != nil {
-			return Index{}, at, err
-		}
-	}
-	from := head
-	if s.Onto != "" {
-		from = s.Onto
 	}
 	if from == "" {
 		return Index{format: SHA1}, time.Time{}, nil
 	}
-	if err := durable.Remove(filepath.Join(p.gitDir, "index")); err != nil {
-		return Index{}, time.Time{}, err
-	}
+	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(p.gitDir, "base"))
 	if _, err := r.change(ctx, p, "read-tree", from); err != nil {
 		return Index{}, time.Time{}, err
 	}
-	data, err := os.ReadFile(filepath.Join(p.gitDir, "index"))
+	data, err := os.ReadFile(filepath.Join(p.gitDir, "base"))
 	if err != nil {
 		return Index{}, time.Time{}, err
 	}
@@ -139,29 +142,41 @@ func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (
 	return x, time.Time{}, err
 }
 
-// stagedIndex is the index that was copied, made plain where it is not.
-func (r *Repo) stagedIndex(ctx context.Context, p place, head string) (Index, time.Time, error) {
-	path := filepath.Join(p.gitDir, "index")
-	fi, err := os.Lstat(path)
+// stagedIndex is the index of a worktree; where that is not a plain one, git makes a plain copy of it.
+func (r *Repo) stagedIndex(ctx context.Context, p place, s Subject, format ObjectFormat) (Index, time.Time, error) {
+	x, at, err := r.plainIndex(s.Name, format)
+	if !errors.As(err, new(*NotPlainError)) {
+		return x, at, err
+	}
+	if err := r.copyIndex(s.Name, p.gitDir); err != nil {
+		return x, at, err
+	}
+	p.config = append(slices.Clone(p.config), "-c", "core.splitIndex=false", "-c", "index.sparse=false")
+	if _, err := r.change(ctx, p, "update-index", "--no-split-index", "--force-write-index"); err != nil {
+		return x, at, err
+	}
+	data, err := os.ReadFile(filepath.Join(p.gitDir, "index"))
+	if err == nil {
+		x, err = ReadIndex(data, format)
+	}
+	return x, at, err
+}
+
+// plainIndex reads the index of a worktree, and when it was written.
+func (r *Repo) plainIndex(name string, format ObjectFormat) (x Index, at time.Time, err error) {
+	f, fi, err := openRegular(filepath.Join(r.AdminDir(name), "index"))
 	if err != nil {
-		return Index{}, time.Time{}, err
+		return x, at, err
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return Index{}, time.Time{}, err
+	defer f.Close()
+	if fi.Size() > mostIndex {
+		return x, at, fmt.Errorf("index: %d bytes", fi.Size())
 	}
-	x, err := ReadIndex(data, FormatOf(head))
-	var complex *NotPlainError
-	if errors.As(err, &complex) {
-		p.config = append(p.config, "-c", "core.splitIndex=false", "-c", "index.sparse=false")
-		if _, err := r.change(ctx, p, "update-index", "--no-split-index", "--force-write-index"); err != nil {
-			return Index{}, time.Time{}, err
-		}
-		if data, err = os.ReadFile(path); err != nil {
-			return Index{}, time.Time{}, err
-		}
-		x, err = ReadIndex(data, FormatOf(head))
+	data := make([]byte, fi.Size())
+	if _, err := io.ReadFull(f, data); err != nil {
+		return x, at, err
 	}
+	x, err = ReadIndex(data, format)
 	return x, fi.ModTime(), err
 }
 
@@ -270,6 +285,9 @@ func (v *view) changes(ctx context.Context) ([]leaf, error) {
 	}
 	hashed, err := v.hash(ctx, read, seed)
 	if err != nil {
+		if moved := v.again(ctx); errors.As(moved, new(*UnsettledError)) {
+			return nil, moved // which is why
+		}
 		return nil, err
 	}
 	for _, name := range read {
@@ -426,5 +444,3 @@ func (r *Repo) boolean(key string, otherwise bool) bool {
 	}
 	return s.Bare || !slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(s.Value))
 }
-
-

@@ -374,5 +374,3 @@ func readNames(fd int, text string) (bool, error) {
 	}
 	return false, nil
 }
-
-

@@ -13,8 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// scratch makes a git directory of our own for a tree: HEAD and a copy of the index, and for all the
-// rest the common dir. Git sees the tree as its owner does, but reads nothing he could have configured.
+// scratch makes a git directory of our own for a tree: a HEAD, and for all the rest the common dir. Git sees the tree as its owner does, but reads nothing he could have configured.
 // What is returned last takes it away again.
 func (r *Repo) scratch(s Subject, head string) (place, func() error, error) {
 	if fi, err := os.Lstat(s.Tree); s.Tree != "" && (err != nil || !fi.IsDir()) {
@@ -61,12 +60,14 @@ func (r *Repo) fillScratch(s Subject, head, dir string) error {
 			return err
 		}
 	}
-	if s.Onto != "" {
-		return nil // the index will be that commit's
-	}
-	admin := r.AdminDir(s.Name)
+	return nil
+}
+
+// copyIndex copies the index of a worktree, of which there may be several parts.
+func (r *Repo) copyIndex(name, dir string) error {
+	admin := r.AdminDir(name)
 	entries, err := os.ReadDir(admin)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return err
 	}
 	for _, e := range entries {
@@ -83,19 +84,11 @@ func (r *Repo) fillScratch(s Subject, head, dir string) error {
 // copyFile copies a regular file and its modification time: git takes an entry as young as its index
 // for unsure, and would take it for unchanged in an index that looks younger.
 func copyFile(from, to string) (err error) {
-	// Not blocking: somebody could have put a pipe there.
-	src, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	src, fi, err := openRegular(from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	fi, err := src.Stat()
-	if err != nil {
-		return err
-	}
-	if !fi.Mode().IsRegular() {
-		return fs.ErrNotExist
-	}
 	dst, err := os.Create(to)
 	if err != nil {
 		return err
@@ -105,4 +98,20 @@ func copyFile(from, to string) (err error) {
 		return err
 	}
 	return os.Chtimes(to, fi.ModTime(), fi.ModTime())
+}
+
+// openRegular opens a regular file. It does not block: somebody could have put a pipe there.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, fi, nil
 }
