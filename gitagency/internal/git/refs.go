@@ -90,10 +90,16 @@ func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 	if err := os.Remove(path + ".lock"); err != nil && !nothingThere(err) {
 		return err
 	}
+	log := r.LogPath(ref)
+	if _, err := os.Lstat(log); nothingThere(err) {
+		for _, p := range []string{path, log} {
+			_ = syscall.Rmdir(filepath.Dir(p)) // see below
+		}
+		return nil
+	}
 	if there, err := r.refExists(ctx, ref); err != nil || there {
 		return err
 	}
-	log := r.LogPath(ref)
 	if err := os.Remove(log); err != nil && !nothingThere(err) {
 		return err
 	}
