@@ -19,6 +19,9 @@ import (
 
 // Refs says what the refs below the given prefixes point at.
 func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string, error) {
+	if refs, ok := r.refsAtOnce(prefixes); ok {
+		return refs, nil
+	}
 	out, err := r.read(ctx, place{}, slices.Concat([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, prefixes)...)
 	if err != nil {
 		return nil, err
