@@ -66,6 +66,7 @@ var argumentKinds = map[string][]kind{
 	"put":               {withSandbox, files, more},
 	"put --":            {withSandbox, files, more},
 	"snapshot create":   {withSandbox},
+	"snapshot ls":       {invocations},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},
