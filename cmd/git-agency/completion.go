@@ -67,6 +67,7 @@ var argumentKinds = map[string][]kind{
 	"put --":            {withSandbox, files, more},
 	"snapshot create":   {withSandbox},
 	"snapshot ls":       {invocations},
+	"snapshot verify":   {snapshotNames},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},

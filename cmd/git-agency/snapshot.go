@@ -6,10 +6,11 @@ func (t *tool) snapshotCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "snapshot",
 		Usage:     "take, list and use states of sandboxes",
-		UsageText: "git agency snapshot (create|ls) [<options>]",
+		UsageText: "git agency snapshot (create|ls|verify) [<options>]",
 		Subcommands: []*cli.Command{
 			t.snapshotCreateCommand(),
 			t.snapshotLsCommand(),
+			t.snapshotVerifyCommand(),
 		},
 	}
 }
