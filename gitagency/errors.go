@@ -192,6 +192,11 @@ func (e *OverlapError) Error() string {
 	return fmt.Sprintf("%s %s %s", e.Path, e.Relation, e.Other)
 }
 
+// NotEmptyError is a directory that something was to be made in place of, and that has something in it.
+type NotEmptyError struct{ Path string }
+
+func (e *NotEmptyError) Error() string { return e.Path + " is not empty" }
+
 // UnsafePathError is a path that does not lead where it says.
 type UnsafePathError struct {
 	Path string

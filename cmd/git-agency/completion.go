@@ -68,6 +68,7 @@ var argumentKinds = map[string][]kind{
 	"snapshot create":   {withSandbox},
 	"snapshot ls":       {invocations},
 	"snapshot verify":   {snapshotNames},
+	"snapshot checkout": {snapshotNames, directories},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},

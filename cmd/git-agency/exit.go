@@ -166,6 +166,10 @@ func hints(err error) []string {
 		return []string{"nothing runs in a tree that is not marked as a sandbox; 'git agency doctor' says how it gets its marker back"}
 	case is[*gitagency.SandboxError](err):
 		return []string{"name an integration worktree; 'git agency worktree ls' lists them"}
+	case is[*gitagency.NotEmptyError](err):
+		return []string{"name a directory that is not there yet, or that is empty"}
+	case is[*copyOutError](err) && errors.As(err, &overlap):
+		return []string{"name a directory outside of every worktree, sandbox and git directory, such as ../copy beside the repository"}
 	case errors.As(err, &overlap):
 		return []string{
 			"sandboxes must lie outside of every worktree",

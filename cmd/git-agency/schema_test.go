@@ -67,6 +67,9 @@ var jsonOutputs = []jsonOutput{
 		}
 		return [][]string{{c.live + "/1"}, {c.live + "/2"}}
 	}},
+	{"git agency snapshot checkout", "checked-out.json", false, func(c *jsonCast) [][]string {
+		return [][]string{{c.live + "/1", filepath.Join(c.dir, "copy")}}
+	}},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
 	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},

@@ -6,11 +6,12 @@ func (t *tool) snapshotCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "snapshot",
 		Usage:     "take, list and use states of sandboxes",
-		UsageText: "git agency snapshot (create|ls|verify) [<options>]",
+		UsageText: "git agency snapshot (create|ls|verify|checkout) [<options>]",
 		Subcommands: []*cli.Command{
 			t.snapshotCreateCommand(),
 			t.snapshotLsCommand(),
 			t.snapshotVerifyCommand(),
+			t.snapshotCheckoutCommand(),
 		},
 	}
 }
