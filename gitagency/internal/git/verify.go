@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -169,7 +170,7 @@ func (v *verifier) talk(ctx context.Context) (err error) {
 
 // look reads one answer. An error means that git answers no more.
 func (v *verifier) look(b *batch, w wanted) error {
-	_, kind, size, body, err := b.next()
+	kind, size, body, err := b.next()
 	if errors.Is(err, errGone) {
 		problem, detail := Missing, ""
 		file := filepath.Join("objects", w.oid[:2], w.oid[2:])
@@ -272,29 +273,21 @@ func (v *verifier) follow(w wanted, content []byte) error {
 	return nil
 }
 
-// enter wants what is in a tree: "<mode> <name> NUL <id>", again and again. The commit of a submodule is not ours to have.
+// enter wants what is in a tree. The commit of a submodule is not ours to have.
 func (v *verifier) enter(w wanted, content []byte) error {
-	size := len(w.oid) / 2
 	for len(content) > 0 {
-		mode, rest, named := bytes.Cut(content, []byte(" "))
-		name, rest, ended := bytes.Cut(rest, []byte("\x00"))
-		if !named || !ended || len(rest) < size {
+		e, rest, ok := nextInTree(content, len(w.oid)/2)
+		if content = rest; !ok {
 			return errors.New("it is a tree that nobody can read")
 		}
-		oid := hex.EncodeToString(rest[:size])
-		content = rest[size:]
-		path := string(name)
-		if w.path != "" {
-			path = w.path + "/" + path
-		}
 		kind := "blob"
-		switch string(mode) {
-		case gitlink:
-			continue
-		case "40000":
+		if e.isTree {
 			kind = "tree"
 		}
-		if err := v.want(oid, kind, path); err != nil {
+		if e.gitlink {
+			continue
+		}
+		if err := v.want(hex.EncodeToString([]byte(e.oid)), kind, path.Join(w.path, e.name)); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ func newArchive(t *testing.T) *lab {
 	l.git("checkout", "-q", "main")
 	l.git("merge", "-q", "--no-edit", "side")
 	l.git("rm", "-q", "gone")
-	l.git("update-index", "--add", "--cacheinfo", gitlink+","+strings.Repeat("5", 40)+",sub")
+	l.git("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("5", 40)+",sub")
 	l.git("commit", "-q", "-m", "a submodule")
 	return l
 }

@@ -25,15 +25,12 @@ import (
 	"time"
 )
 
-// Command is a program to run to its end, with its output captured unless somebody takes it.
+// Command is a program to run to its end with its output captured.
 type Command struct {
 	Argv  []string // required; Argv[0] is looked up in PATH
 	Dir   string
 	Env   []string // nil means the environment of this process
 	Stdin io.Reader
-
-	// Stdout, when not nil, gets what the program writes as it comes, and Result.Stdout stays empty.
-	Stdout io.Writer
 
 	// Inherit lists descriptors the program keeps open (as 3, 4, …) for as long as it lives.
 	Inherit []*os.File
@@ -91,9 +88,6 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.ExtraFiles = c.Dir, c.Env, c.Stdin, c.Inherit
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if c.Stdout != nil {
-		cmd.Stdout = c.Stdout
-	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if c.Namespaces != nil {
 		if err := c.Namespaces.ask(cmd.SysProcAttr); err != nil {
