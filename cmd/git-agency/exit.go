@@ -75,7 +75,8 @@ func exitCode(err error) int {
 		return exitFatal
 	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
 		return exitNotFound
-	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err):
+	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err),
+		is[*gitagency.DamagedError](err):
 		return exitBroken
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
 		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err), is[*gitagency.NotSandboxError](err),
@@ -126,6 +127,14 @@ func hints(err error) []string {
 		return []string{"the fields are " + strings.Join(atomNames(), ", ")}
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
 		return []string{"list the worktrees with 'git agency worktree ls --all', or make one with 'git agency worktree create <name>'"}
+	case errors.As(err, &notFound) && notFound.Kind == "snapshot":
+		return []string{"list the snapshots of an invocation with 'git agency snapshot ls <id>'; one is called by its commit or <id>/<n>"}
+	case is[*gitagency.DamagedError](err):
+		return []string{
+			"where another clone has such an object, this brings it back; a damaged file of it below .git/objects has to be moved away first:",
+			"  git -C <clone> cat-file <kind> <object> | git hash-object -w -t <kind> --stdin",
+			"'git fsck' looks at the whole repository",
+		}
 	case errors.As(err, &notFound):
 		return []string{"list the invocations with 'git agency ls --all'; names do not count, and broken ones need their full id"}
 	case errors.As(err, &usage) && usage.hint != "":
@@ -157,6 +166,10 @@ func hints(err error) []string {
 		return []string{"nothing runs in a tree that is not marked as a sandbox; 'git agency doctor' says how it gets its marker back"}
 	case is[*gitagency.SandboxError](err):
 		return []string{"name an integration worktree; 'git agency worktree ls' lists them"}
+	case is[*gitagency.NotEmptyError](err):
+		return []string{"name a directory that is not there yet, or that is empty"}
+	case is[*copyOutError](err) && errors.As(err, &overlap):
+		return []string{"name a directory outside of every worktree, sandbox and git directory, such as ../copy beside the repository"}
 	case errors.As(err, &overlap):
 		return []string{
 			"sandboxes must lie outside of every worktree",
