@@ -28,6 +28,8 @@ type (
 	AmbiguousError = store.AmbiguousError
 	// NestedRepositoryError: repositories inside a tree would be lost with it.
 	NestedRepositoryError = git.NestedError
+	// UnsettledError: files in a sandbox go on changing, so that it is never seen in one state.
+	UnsettledError = git.UnsettledError
 	// CannotRunError: a command is not there, or cannot be executed.
 	CannotRunError = proc.CannotRunError
 	// OutputError: what a command wrote could not be passed on.
