@@ -36,7 +36,8 @@ func FormatDiff(d Diff, format DiffFormat) string {
 }
 
 // WriteDiff is FormatDiff for one that is long.
-func WriteDiff(w io.Writer, d Diff, format DiffFormat) error {
+func WriteDiff(w io.Writer, difference Diff, format DiffFormat) error {
+	d := difference.tree()
 	if d.Empty() {
 		return nil
 	}

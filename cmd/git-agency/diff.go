@@ -73,6 +73,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			if err != nil {
 				return err
 			}
+			t.tellLeftOut(d.LeftOut)
 			if c.Bool("json") {
 				err = t.printJSON(d)
 			} else {

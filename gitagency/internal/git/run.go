@@ -126,7 +126,9 @@ func (r *Repo) read(ctx context.Context, p place, args ...string) ([]byte, error
 
 // change runs a git that writes to the repository.
 func (r *Repo) change(ctx context.Context, p place, args ...string) ([]byte, error) {
-	p.config = slices.Concat(durably, p.config)
+	if r.rehearsal == "" { // what goes away again need not last
+		p.config = slices.Concat(durably, p.config)
+	}
 	return r.at(p, r.inherit).run(ctx, r.globals(p), args)
 }
 

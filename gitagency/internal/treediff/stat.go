@@ -81,7 +81,7 @@ func (d Diff) Stat(out io.Writer, style Style) error {
 	}
 	// " <name> | <count> <graph>": a graph has at least six columns, and a name what is then left.
 	const frame, leastGraph = 5, 6
-	nameWidth = max(min(nameWidth, width-frame-countWidth-min(leastGraph, most)), 10)
+	nameWidth = min(nameWidth, max(width-frame-countWidth-min(leastGraph, most), 10))
 	graphWidth := max(width-frame-nameWidth-countWidth, 1)
 	for i, f := range files {
 		name := names[i]

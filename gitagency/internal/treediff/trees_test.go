@@ -215,11 +215,11 @@ func readTree(tb testing.TB, dir string) tree {
 
 // lab is a repository with trees in it.
 type lab struct {
-	tb   testing.TB
-	dir  string
-	repo *git.Repo
-	view *git.View
-	env  []string
+	tb     testing.TB
+	dir    string
+	repo   *git.Repo
+	mirror *git.Mirror
+	env    []string
 }
 
 func newLab(tb testing.TB) *lab {
@@ -232,11 +232,11 @@ func newLab(tb testing.TB) *lab {
 	if l.repo, err = git.Open(tb.Context(), repo, l.env); err != nil {
 		tb.Fatal(err)
 	}
-	if l.view, err = l.repo.View(strings.Repeat("0", 40)); err != nil {
+	if l.mirror, err = l.repo.Mirror(strings.Repeat("0", 40)); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := l.view.Close(); err != nil {
+		if err := l.mirror.Close(); err != nil {
 			tb.Error(err)
 		}
 	})
@@ -303,7 +303,7 @@ func fastImportPath(path string) string {
 
 func (l *lab) compare(c git.Comparison) treediff.Diff {
 	l.tb.Helper()
-	text, err := l.view.Compare(l.tb.Context(), c)
+	text, err := l.mirror.Compare(l.tb.Context(), c)
 	if err != nil {
 		l.tb.Fatal(err)
 	}
