@@ -66,6 +66,8 @@ var argumentKinds = map[string][]kind{
 	"put":               {withSandbox, files, more},
 	"put --":            {withSandbox, files, more},
 	"snapshot create":   {withSandbox},
+	"diff":              {invocations},
+	"diff --":           {invocations, sandboxDirectories, more},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},
@@ -105,5 +107,7 @@ var flagKinds = map[string]kind{
 	"--software":     primitive("software"),
 	"--timeout":      text,
 	"--worktree":     presentWorktrees,
+	"--to":           states,
+	"diff --from":    states,
 	"put --json":     files,
 }
