@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
@@ -95,6 +96,7 @@ func (r *Repository) DiffSnapshots(ctx context.Context, req DiffRequest) (_ Diff
 		return Diff{}, err
 	}
 	c := &comparison{r: r, inv: inv, secrets: req.Secrets}
+	c.snapshots = sync.OnceValues(func() ([]Snapshot, error) { return snapshots(ctx, r.git) })
 	defer func() { err = errors.Join(err, c.close()) }()
 	if slices.ContainsFunc([]string{req.From, req.To}, livesInSandbox) {
 		if err := c.enter(ctx); err != nil {

@@ -21,8 +21,9 @@ type comparison struct {
 	site   *site // of the sandbox, when something of it is compared
 	mirror *git.Mirror
 
-	secrets bool
-	leftOut []LeftOut
+	snapshots func() ([]Snapshot, error) // all that there are
+	secrets   bool
+	leftOut   []LeftOut
 }
 
 // enter makes sure that the sandbox stays, and that what was committed behind its walls can be seen outside.
@@ -76,7 +77,11 @@ func (c *comparison) state(ctx context.Context, name string) (string, error) {
 	case DiffIntegration:
 		return c.integration(ctx)
 	}
-	snapshot, err := c.r.snapshotNamed(ctx, c.r.git, name)
+	all, err := c.snapshots()
+	if err != nil {
+		return "", err
+	}
+	snapshot, err := pickSnapshot(all, name)
 	return snapshot.ID, err
 }
 

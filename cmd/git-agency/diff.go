@@ -57,6 +57,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			if err != nil {
 				return err
 			}
+			t.opts.Swift = true // it is looked at again and again
 			repo, err := t.open(c)
 			if err != nil {
 				return err
