@@ -415,6 +415,16 @@ func (e *OverdueError) Error() string {
 	return fmt.Sprintf("%s took longer than %s; nothing of it was kept", e.What, e.Timeout)
 }
 
+// TooMuchError is an answer that is too long to be held in memory.
+type TooMuchError struct {
+	What  string
+	Limit int // in bytes
+}
+
+func (e *TooMuchError) Error() string {
+	return fmt.Sprintf("%s is longer than %d MiB", e.What, e.Limit>>20)
+}
+
 // is reports whether an error of type E is in the chain.
 func is[E error](err error) bool {
 	var target E

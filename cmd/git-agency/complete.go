@@ -282,6 +282,9 @@ func variableNames(a *asked) ([]candidate, error) {
 	return oneOf(slices.Compact(names)...)(a)
 }
 
+// states are what can be compared.
+func states(a *asked) ([]candidate, error) { return oneOf(gitagency.DiffStates...)(a) }
+
 // sandboxDirectories are the directories of the sandbox that the line names, one level below what is typed.
 func sandboxDirectories(a *asked) ([]candidate, error) {
 	if len(a.args) == 0 {

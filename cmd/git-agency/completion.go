@@ -69,6 +69,8 @@ var argumentKinds = map[string][]kind{
 	"snapshot ls":       {invocations},
 	"snapshot verify":   {snapshotNames},
 	"snapshot checkout": {snapshotNames, directories},
+	"diff":              {invocations},
+	"diff --":           {invocations, sandboxDirectories, more},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},
@@ -108,5 +110,7 @@ var flagKinds = map[string]kind{
 	"--software":     primitive("software"),
 	"--timeout":      text,
 	"--worktree":     presentWorktrees,
+	"--to":           states,
+	"diff --from":    states,
 	"put --json":     files,
 }

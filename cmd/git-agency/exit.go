@@ -251,6 +251,8 @@ func hints(err error) []string {
 		return nil // what is wrong, and with what, was said
 	case is[*gitagency.ConfinementError](err):
 		return []string{"nothing was done; paths are relative to the sandbox, and .git and .agency are out of bounds in it"}
+	case is[*gitagency.TooMuchError](err):
+		return []string{"name some paths behind --, or see how much there is with --stat"}
 	case is[*gitagency.OverdueError](err):
 		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency …'"}
 	case errors.Is(err, fs.ErrPermission) && is[*putError](err):

@@ -37,6 +37,7 @@ func (t *tool) commands() []*cli.Command {
 		t.denialsCommand(),
 		t.putCommand(),
 		t.snapshotCommand(),
+		t.diffCommand(),
 		t.discardCommand(),
 		t.doctorCommand(),
 		t.pruneCommand(),

@@ -70,6 +70,15 @@ var jsonOutputs = []jsonOutput{
 	{"git agency snapshot checkout", "checked-out.json", false, func(c *jsonCast) [][]string {
 		return [][]string{{c.live + "/1", filepath.Join(c.dir, "copy")}}
 	}},
+	{"git agency diff", "diff.json", false, func(c *jsonCast) [][]string {
+		tree := c.agency("path", c.live)
+		c.write(filepath.Join(tree, "not \xff utf"), "line \xff\xfe one\nline two")
+		c.write(filepath.Join(tree, "binary"), "\x00")
+		c.write(filepath.Join(tree, "readme"), "hello, world\n")
+		c.must("mv", filepath.Join(tree, "sub", "one"), filepath.Join(tree, "moved"))
+		c.must("ln", "-sf", "nowhere", filepath.Join(tree, "run.sh"))
+		return [][]string{{c.live}, {c.live, "--to", c.live + "/1"}, {c.discarded, "--to", "integration"}, {c.live, "--", "readme"}}
+	}},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
 	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},
