@@ -19,6 +19,8 @@ type Subject struct {
 	Base    string   // a commit to fall back on when neither HEAD nor the branch leads to one
 	Onto    string   // an earlier capture, of which only what has come since is to be added
 	Omit    string   // a top-level name that is never captured
+	Also    []string // paths from the tree that are captured whatever ignores them
+	Layer   string   // what somebody behind walls wrote over the git directory: what they have under way is read there
 	Message string   // of the commit, if one is needed
 	Author  Identity // of that commit
 
@@ -214,6 +216,13 @@ func (r *Repo) writeTrees(ctx context.Context, s Subject, head string) (staged, 
 	}
 	if err := r.addAll(ctx, p, s, entries); err != nil {
 		return "", "", err
+	}
+	if len(s.Also) > 0 {
+		also := p
+		also.stdin, also.env = strings.Join(s.Also, "\x00"), append(slices.Clone(p.env), "GIT_LITERAL_PATHSPECS=1")
+		if _, err := r.change(ctx, also, "add", "--force", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"); err != nil {
+			return "", "", err
+		}
 	}
 	if err := r.omit(ctx, p, s.Omit); err != nil {
 		return "", "", err

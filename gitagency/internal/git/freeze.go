@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 )
 
 // Freeze writes the state of a worktree that goes on as a commit, and changes nothing in it. The tree is
@@ -30,12 +31,16 @@ func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (commit s
 	if err != nil {
 		return "", err
 	}
-	parents, err := r.independent(ctx, []string{first}, append([]string{head, branch}, r.pending(s)...))
+	now := State{Tree: work, Head: head, On: r.on(s), Tip: branch, Index: staged}
+	if now.Held, err = r.holdUnderway(ctx, s, head, branch, staged); err != nil {
+		return "", err
+	}
+	parents, err := r.independent(ctx, []string{first}, []string{head, branch, now.Held})
 	if err != nil {
 		return "", err
 	}
 	if first == previous && len(parents) == 1 {
-		same, err := r.frozen(ctx, previous, work, head, staged)
+		same, err := r.frozen(ctx, previous, now)
 		if err != nil || same {
 			return previous, err
 		}
@@ -47,17 +52,29 @@ func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (commit s
 		}
 		parents = append(parents, held)
 	}
-	s.Message += fmt.Sprintf("\n%s: %s", headTrailer, head)
-	if staged != "" {
-		s.Message += fmt.Sprintf("\n%s: %s", indexTrailer, staged)
-	}
-	return r.commitTree(ctx, s, work, parents, s.Message)
+	return r.commitTree(ctx, s, work, parents, s.Message+now.trailers())
 }
 
-// frozen reports whether a commit is the state with this tree, HEAD and index.
-func (r *Repo) frozen(ctx context.Context, commit, tree, head, staged string) (bool, error) {
+// frozen reports whether a commit is the state with this tree, HEAD, index and what else there is of it.
+func (r *Repo) frozen(ctx context.Context, commit string, now State) (bool, error) {
 	was, err := r.ReadState(ctx, commit)
-	return err == nil && was.Tree == tree && was.Head == head && was.Index == staged, err
+	return err == nil && was.Tree == now.Tree && was.Head == now.Head && was.Index == now.Index && was.Held == now.Held &&
+		was.Tip == cmp.Or(now.Tip, now.Head) && was.On == now.On, err
+}
+
+// on is what HEAD of a worktree names, as State.On says it.
+func (r *Repo) on(s Subject) string {
+	var w Worktree
+	if err := readHead(r.AdminDir(s.Name), &w); err != nil {
+		return ""
+	}
+	switch {
+	case w.Detached:
+		return Detached
+	case strings.HasPrefix(w.Branch, "refs/heads/"):
+		return w.Branch
+	}
+	return ""
 }
 
 // parentsOf is the list of parents of a commit on top of another, which may be none.

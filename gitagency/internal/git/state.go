@@ -40,6 +40,24 @@ const (
 	toolTrailer  = "Agency-Version"
 )
 
+// trailers are what a state says of itself in its message, but for who says it.
+func (s State) trailers() string {
+	text := fmt.Sprintf("\n%s: %s", headTrailer, s.Head)
+	if s.On != "" {
+		text += fmt.Sprintf("\n%s: %s", onTrailer, s.On)
+	}
+	if s.Tip != "" && s.Tip != s.Head {
+		text += fmt.Sprintf("\n%s: %s", tipTrailer, s.Tip)
+	}
+	if s.Index != "" {
+		text += fmt.Sprintf("\n%s: %s", indexTrailer, s.Index)
+	}
+	if s.Held != "" {
+		text += fmt.Sprintf("\n%s: %s", heldTrailer, s.Held)
+	}
+	return text
+}
+
 // ReadState reads what a commit says of the state it holds.
 func (r *Repo) ReadState(ctx context.Context, commit string) (State, error) {
 	states, err := r.ReadStates(ctx, commit)

@@ -1,0 +1,151 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// treeChange is a path that differs between two trees.
+type treeChange struct {
+	status           byte // A, D, M, or T where it is something else than a file now
+	oldMode, newMode string
+	path             string
+}
+
+// treeChanges lists what differs between two trees.
+func (r *Repo) treeChanges(ctx context.Context, from, to string) ([]treeChange, error) {
+	out, err := r.read(ctx, place{}, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to)
+	if err != nil {
+		return nil, err
+	}
+	var changes []treeChange
+	parts := strings.Split(string(out), "\x00")
+	for i := 0; i+1 < len(parts); i += 2 {
+		fields := strings.Fields(strings.TrimPrefix(parts[i], ":")) // "<mode> <mode> <oid> <oid> <status>"
+		if len(fields) != 5 {
+			return nil, fmt.Errorf("git diff-tree answered %q", parts[i])
+		}
+		changes = append(changes, treeChange{status: fields[4][0], oldMode: fields[0], newMode: fields[1], path: parts[i+1]})
+	}
+	return changes, nil
+}
+
+// InTheWayError is something that no state can hold, where a state has something else.
+type InTheWayError struct {
+	Path string
+	What string
+}
+
+func (e *InTheWayError) Error() string { return e.Path + " is in the way: " + e.What }
+
+// InTheWay lists what is on disk where another state has something else, and what the state that was frozen just now
+// does not hold: what is ignored or was left out. A repository, or what is neither file nor link nor directory, is
+// refused.
+func (r *Repo) InTheWay(ctx context.Context, s Subject, from, to State) ([]string, error) {
+	changes, err := r.treeChanges(ctx, from.Tree, to.Tree)
+	if err != nil {
+		return nil, err
+	}
+	w := way{s: s, held: map[string]bool{}, looked: map[string]bool{}}
+	for _, c := range changes {
+		if c.status == 'D' {
+			w.held[c.path] = true
+		}
+	}
+	for _, c := range changes {
+		if top, _, _ := strings.Cut(c.path, "/"); strings.EqualFold(top, s.Omit) {
+			return nil, &InTheWayError{Path: filepath.Join(s.Tree, s.Omit), What: "the state has one of its own, which is reserved"}
+		}
+		if c.status != 'A' {
+			continue // what is there is what was frozen
+		}
+		if err := w.look(c.path); err != nil {
+			return nil, err
+		}
+	}
+	return w.also, nil
+}
+
+type way struct {
+	s      Subject
+	held   map[string]bool // paths that the state before holds and the other does not
+	looked map[string]bool // directories on the way
+	also   []string
+}
+
+// repository reports a directory that is one.
+func (w *way) repository(dir string) error {
+	if _, err := os.Lstat(filepath.Join(dir, ".git")); err != nil {
+		return nil
+	}
+	return &InTheWayError{Path: dir, What: "it is a repository of its own, which no snapshot holds; move it away"}
+}
+
+// look goes down to a path, as far as there is something.
+func (w *way) look(name string) error {
+	for end := 0; end < len(name); {
+		if next := strings.IndexByte(name[end:], '/'); next >= 0 {
+			end += next
+		} else {
+			end = len(name)
+		}
+		at := name[:end]
+		end++
+		if w.looked[at] {
+			continue
+		}
+		fi, err := os.Lstat(filepath.Join(w.s.Tree, at))
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			return nil
+		case err != nil:
+			return err
+		case !fi.IsDir():
+			return w.file(at, fi.Mode())
+		case at == name:
+			return w.below(at)
+		}
+		w.looked[at] = true
+		if err := w.repository(filepath.Join(w.s.Tree, at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file is one where a directory, or another file, has to be.
+func (w *way) file(at string, mode fs.FileMode) error {
+	switch {
+	case w.held[at]:
+	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
+		w.held[at] = true
+		w.also = append(w.also, at)
+	default:
+		return &InTheWayError{Path: filepath.Join(w.s.Tree, at), What: "no snapshot can hold it; move it away"}
+	}
+	return nil
+}
+
+// below is a directory where a file has to be.
+func (w *way) below(dir string) error {
+	return filepath.WalkDir(filepath.Join(w.s.Tree, dir), func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(w.s.Tree, name)
+		if err != nil {
+			return err
+		}
+		if !d.IsDir() {
+			return w.file(path.Clean(filepath.ToSlash(rel)), d.Type())
+		}
+		return w.repository(name)
+	})
+}
