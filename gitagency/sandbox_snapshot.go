@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
@@ -43,7 +44,7 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 		return Snapshot{}, err
 	}
 	defer unlock()
-	place, err := s.open(ctx)
+	place, err := s.openHolding(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -119,6 +120,18 @@ func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base, message string
 			rollback(ctx, tx)
 		}
 	}()
+	snapshot, err := s.taken(ctx, tx, repo, base, message, nil)
+	if err != nil || !snapshot.Created {
+		return snapshot, err
+	}
+	tx.Commit()
+	s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", snapshot.ID, snapshot.Ref})
+	return snapshot, nil
+}
+
+// taken are the steps by which a snapshot comes to be, in a transaction of which they may be only the beginning. also,
+// which may be nil, says of the commit what else has to be in it.
+func (s *Sandbox) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, base, message string, also func(commit string) ([]string, error)) (Snapshot, error) {
 	last, err := s.lastSnapshot(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
@@ -130,11 +143,14 @@ func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base, message string
 	}
 	// 1. What is there, as a commit nobody points at yet.
 	if err := tx.Step(ctx, "capture", func() error {
-		state, err := capturable(git.Subject{
-			Name: s.ID, Tree: s.tree, Branch: sandboxRef(s.ID), Base: base,
-			Message: fmt.Sprintf("%s\n\nAgency-Invocation: %s\nAgency-Base: %s", message, s.ID, base),
-		})
+		state, err := capturable(s.subject(base, message))
 		if err != nil {
+			return err
+		}
+		if snapshot.ID, err = repo.Freeze(ctx, state, last.ID); err != nil || also == nil {
+			return err
+		}
+		if state.Also, err = also(snapshot.ID); err != nil || len(state.Also) == 0 {
 			return err
 		}
 		snapshot.ID, err = repo.Freeze(ctx, state, last.ID)
@@ -161,9 +177,15 @@ func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base, message string
 	}); err != nil {
 		return Snapshot{}, err
 	}
-	tx.Commit()
-	s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", snapshot.ID, snapshot.Ref})
 	return snapshot, nil
+}
+
+// subject says what belongs to the sandbox, and as what it is to be frozen.
+func (s *Sandbox) subject(base, message string) git.Subject {
+	return git.Subject{
+		Name: s.ID, Tree: s.tree, Branch: sandboxRef(s.ID), Base: base, Layer: s.layer(),
+		Message: fmt.Sprintf("%s\n\nAgency-Invocation: %s\nAgency-Base: %s", message, s.ID, base),
+	}
 }
 
 type snapshotEvent struct {

@@ -68,14 +68,17 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Resto
 	if err := x.writable(); err != nil {
 		return nil, err
 	}
-	if len(x.closed) > 0 {
-		return x, nil // which git would refuse as they are
+	if err := x.merge(ctx, "--dry-run"); err != nil {
+		return nil, err
 	}
-	return x, x.merge(ctx, "--dry-run")
+	return x, nil
 }
 
 // Close takes away what was needed for it. Nothing of the worktree stays locked.
 func (x *Restoration) Close() error {
+	if x == nil {
+		return nil
+	}
 	err := x.draft.Drop()
 	if x.p.gitDir != "" {
 		err = errors.Join(err, durable.RemoveTree(x.p.gitDir))
@@ -125,45 +128,53 @@ func (x *Restoration) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	tracked := make(map[string]bool, len(entries))
 	for _, e := range entries {
+		tracked[e.path] = true
 		if e.tag >= 'a' && e.tag <= 'z' {
 			x.assumed = append(x.assumed, e.path)
 		}
-		if _, err := os.Lstat(filepath.Join(x.s.Tree, e.path)); e.tag|0x20 == 's' && err != nil {
+		if e.tag|0x20 != 's' {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(x.s.Tree, e.path)); err != nil {
 			x.skipped = append(x.skipped, e.path)
 		}
 	}
-	x.trees = [2]string{x.From.Tree, x.To.Tree}
-	for i := range x.trees {
-		p := x.p
-		if i == 1 {
-			if len(x.skipped) == 0 {
-				break
-			}
-			p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(dir, "to"))
-		}
-		if _, err := r.change(ctx, p, "read-tree", "--reset", x.trees[i]); err != nil {
-			return err
-		}
-		if len(x.skipped) == 0 {
-			continue
-		}
-		p.stdin = strings.Join(x.skipped, "\x00")
-		if _, err := r.change(ctx, p, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
-			return err
-		}
-		p.stdin = ""
-		if x.trees[i], err = r.writeTree(ctx, p); err != nil {
-			return err
-		}
-	}
-	if x.skipped != nil {
-		x.changes, err = r.treeChanges(ctx, x.trees[0], x.trees[1])
-	}
+	stay, err := r.ignoredThere(ctx, x.s, x.changes, x.To.Tree, tracked)
 	if err != nil {
 		return err
 	}
+	x.trees = [2]string{x.From.Tree, x.To.Tree}
+	if x.trees[0], err = x.load(ctx, x.p, x.From.Tree, slices.Concat(x.skipped, stay)); err != nil {
+		return err
+	}
+	if len(x.skipped) > 0 {
+		p := x.p
+		p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(dir, "to"))
+		if x.trees[1], err = x.load(ctx, p, x.To.Tree, x.skipped); err != nil {
+			return err
+		}
+	}
+	if len(x.skipped)+len(stay) > 0 {
+		if x.changes, err = r.treeChanges(ctx, x.trees[0], x.trees[1]); err != nil {
+			return err
+		}
+	}
 	return x.fresh(ctx)
+}
+
+// load reads a tree into an index and leaves some paths out; what it is then is returned.
+func (x *Restoration) load(ctx context.Context, p place, tree string, without []string) (string, error) {
+	if _, err := x.repo.change(ctx, p, "read-tree", "--reset", tree); err != nil || len(without) == 0 {
+		return tree, err
+	}
+	away := p
+	away.stdin = strings.Join(without, "\x00")
+	if _, err := x.repo.change(ctx, away, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
+		return "", err
+	}
+	return x.repo.writeTree(ctx, p)
 }
 
 // fresh makes sure that what is on disk is what the index says.

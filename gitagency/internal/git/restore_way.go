@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 // treeChange is a path that differs between two trees.
@@ -148,4 +150,86 @@ func (w *way) below(dir string) error {
 		}
 		return w.repository(name)
 	})
+}
+
+// ignoredThere lists the files that would go, that nobody tracks, and that are ignored by the rules of the other state:
+// they may have been there then, ignored, before somebody changed the rules. They stay, unless they are in the way.
+func (r *Repo) ignoredThere(ctx context.Context, s Subject, changes []treeChange, tree string, tracked map[string]bool) (_ []string, err error) {
+	rules, wanted, files := false, map[string]bool{}, map[string]bool{} // what the other state has there: also directories on the way
+	for _, c := range changes {
+		rules = rules || path.Base(c.path) == ".gitignore"
+		files[c.path] = c.status == 'A'
+		for at := c.path; c.status == 'A' && at != "." && !wanted[at]; at = path.Dir(at) {
+			wanted[at] = true
+		}
+	}
+	var going []string
+	for _, c := range changes {
+		if c.status == 'D' && c.oldMode != gitlink && !tracked[c.path] && !wanted[c.path] && !below(c.path, files) {
+			going = append(going, c.path)
+		}
+	}
+	if !rules || len(going) == 0 {
+		return nil, nil
+	}
+	dir := filepath.Join(r.ownDir(), capturePrefix+s.Name+"-rules")
+	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
+	if err := r.writeRules(ctx, tree, dir); err != nil {
+		return nil, err
+	}
+	p := place{tree: dir, stdin: strings.Join(going, "\x00") + "\x00"}
+	out, err := r.read(ctx, p, "check-ignore", "--no-index", "-z", "--stdin")
+	if err != nil && !exitedWith(err, 1) {
+		return nil, err
+	}
+	return strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 }), nil
+}
+
+// below reports whether a path leads through one of these files.
+func below(name string, files map[string]bool) bool {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if files[dir] {
+			return true
+		}
+	}
+	return false
+}
+
+// writeRules makes a directory that has nothing of a tree but its rules for what is ignored.
+func (r *Repo) writeRules(ctx context.Context, tree, dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	out, err := r.read(ctx, place{}, "ls-tree", "-r", "-z", tree)
+	if err != nil {
+		return err
+	}
+	var names, oids []string
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		info, name, _ := strings.Cut(line, "\t")
+		if fields := strings.Fields(info); path.Base(name) == ".gitignore" && len(fields) == 3 && strings.HasPrefix(fields[0], "100") {
+			names, oids = append(names, name), append(oids, fields[2])
+		}
+	}
+	contents, err := r.blobs(ctx, oids)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for i, name := range names {
+		if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
+			return err
+		}
+		if err := root.WriteFile(name, contents[i], 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
 }
