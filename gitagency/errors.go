@@ -32,6 +32,8 @@ type (
 	InTheWayError = git.InTheWayError
 	// GitAtWorkError: another git writes in a sandbox, or has left its lock there.
 	GitAtWorkError = git.LockedError
+	// UnsettledError: files in a sandbox go on changing, so that it is never seen in one state.
+	UnsettledError = git.UnsettledError
 	// CannotRunError: a command is not there, or cannot be executed.
 	CannotRunError = proc.CannotRunError
 	// OutputError: what a command wrote could not be passed on.

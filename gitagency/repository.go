@@ -24,6 +24,7 @@ type Options struct {
 	Dir     string   // where the caller stands; default: the current directory
 	Env     []string // default: the environment of this process
 	Command string   // what is being done, for whoever waits for the lock
+	Version string   // of the tool, for what it writes down
 
 	// LockTimeout bounds the wait for the repository lock: 0 is one try, negative is for ever.
 	// Nil means agency.lockTimeout, else 30 seconds.

@@ -97,7 +97,7 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 	if err != nil {
 		return Rolled{}, err
 	}
-	left, err := s.taken(ctx, tx, repo, place.base, "agency: before the rollback to "+to.name(), func(commit string) ([]string, error) {
+	left, err := s.taken(ctx, tx, repo, place.base, SnapshotRequest{Message: "agency: before the rollback to " + to.name()}, func(commit string) ([]string, error) {
 		from, err := repo.ReadState(ctx, commit)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 // SnapshotRequest says how to take a snapshot. The zero value is right for most.
 type SnapshotRequest struct {
 	Message string // of the commit
+	Ignored bool   // what git ignores is taken too
+	Secrets bool   // and so are untracked files that look like credentials
 }
 
 // Snapshot takes the state of the sandbox and returns the commit that holds it. When nothing has changed
@@ -29,8 +32,9 @@ func (s *Sandbox) Snapshot(ctx context.Context) (string, error) {
 
 // TakeSnapshot is Snapshot with more to say on both sides. What is in the sandbox and not ignored is in the
 // snapshot: tracked and untracked files, what is staged, and every commit that HEAD or the branch leads to.
-// Nothing in the sandbox is touched, neither files nor index, HEAD or branch, and commands may run in it
-// meanwhile. A repository inside of it is refused with a *NestedRepositoryError: no commit can hold it.
+// What is left out all the same is listed: untracked files that look like credentials, and repositories inside of
+// it, which no commit can hold. Nothing in the sandbox is touched, neither files nor index, HEAD or branch, and
+// commands may run in it meanwhile: it is one state that the sandbox was in, or an *UnsettledError.
 func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snapshot, err error) {
 	if err := req.check(); err != nil {
 		return Snapshot{}, err
@@ -63,7 +67,7 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 		return Snapshot{}, err
 	}
 	defer resume()
-	snapshot, err := s.take(ctx, repo, place.base, req.Message)
+	snapshot, err := s.take(ctx, repo, place.base, req)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("snapshot of %s: %w", s.ID, err)
 	}
@@ -113,14 +117,14 @@ func (req *SnapshotRequest) check() error {
 
 // take is the transaction. Until the ref is there nothing has happened but that some objects were written,
 // which nobody can see.
-func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base, message string) (_ Snapshot, err error) {
+func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base string, req SnapshotRequest) (_ Snapshot, err error) {
 	tx := s.repo.begin("snapshot")
 	defer func() {
 		if err != nil {
 			rollback(ctx, tx)
 		}
 	}()
-	snapshot, err := s.taken(ctx, tx, repo, base, message, nil)
+	snapshot, err := s.taken(ctx, tx, repo, base, req, nil)
 	if err != nil || !snapshot.Created {
 		return snapshot, err
 	}
@@ -131,15 +135,20 @@ func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base, message string
 
 // taken are the steps by which a snapshot comes to be, in a transaction of which they may be only the beginning. also,
 // which may be nil, says of the commit what else has to be in it.
-func (s *Sandbox) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, base, message string, also func(commit string) ([]string, error)) (Snapshot, error) {
+func (s *Sandbox) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, base string, req SnapshotRequest, also func(commit string) ([]string, error)) (Snapshot, error) {
 	last, err := s.lastSnapshot(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	snapshot := Snapshot{Invocation: s.ID, Number: last.Number + 1, Created: true}
 	snapshot.Ref = snapshotRef(s.ID, snapshot.Number)
+	message := req.Message
 	if message == "" {
 		message = fmt.Sprintf("agency: snapshot %d of sandbox %s", snapshot.Number, s.ID)
+	}
+	secrets := s.repo.SecretPatterns()
+	if req.Secrets {
+		secrets = nil
 	}
 	// 1. What is there, as a commit nobody points at yet.
 	if err := tx.Step(ctx, "capture", func() error {
@@ -147,18 +156,20 @@ func (s *Sandbox) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, base, 
 		if err != nil {
 			return err
 		}
-		if snapshot.ID, err = repo.Freeze(ctx, state, last.ID); err != nil || also == nil {
-			return err
+		state.Ignored, state.Secrets = req.Ignored, secrets
+		frozen, err := repo.Freeze(ctx, state, last.ID)
+		if err == nil && also != nil {
+			if state.Also, err = also(frozen.Commit); err == nil && len(state.Also) > 0 {
+				frozen, err = repo.Freeze(ctx, state, last.ID)
+			}
 		}
-		if state.Also, err = also(snapshot.ID); err != nil || len(state.Also) == 0 {
-			return err
-		}
-		snapshot.ID, err = repo.Freeze(ctx, state, last.ID)
+		snapshot.ID, snapshot.LeftOut = frozen.Commit, leftOut(frozen.LeftOut)
 		return err
 	}); err != nil {
 		return Snapshot{}, err
 	}
 	if snapshot.ID == last.ID {
+		last.LeftOut = snapshot.LeftOut
 		return last, nil
 	}
 	// 2. The commit point: the ref that keeps it.
@@ -184,7 +195,7 @@ func (s *Sandbox) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, base, 
 func (s *Sandbox) subject(base, message string) git.Subject {
 	return git.Subject{
 		Name: s.ID, Tree: s.tree, Branch: sandboxRef(s.ID), Base: base, Layer: s.layer(),
-		Message: fmt.Sprintf("%s\n\nAgency-Invocation: %s\nAgency-Base: %s", message, s.ID, base),
+		Message: fmt.Sprintf("%s\n\nAgency-Invocation: %s\nAgency-Base: %s\nAgency-Version: %s", message, s.ID, base, cmp.Or(s.repo.opts.Version, "unknown")),
 	}
 }
 

@@ -26,7 +26,7 @@ func (l *lab) snapshots() string {
 func TestASnapshotIsACommitThatARefKeepsAndTheHistoryNames(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC)
-	l := newLab(t, Options{Now: func() time.Time { return now }})
+	l := newLab(t, Options{Version: "1.2.3", Now: func() time.Time { return now }})
 	base := l.git("rev-parse", "HEAD")
 	l.write("file", "1\n")
 	id, err := l.box.Snapshot(t.Context())
@@ -35,7 +35,7 @@ func TestASnapshotIsACommitThatARefKeepsAndTheHistoryNames(t *testing.T) {
 	}
 	if got := l.git("log", "-1", "--format=%an <%ae>%n%B", id); got != strings.Join([]string{
 		"git-agency <git-agency@localhost>", "agency: snapshot 1 of sandbox " + l.box.ID, "",
-		"Agency-Invocation: " + l.box.ID, "Agency-Base: " + base, "Agency-Head: " + base, "Agency-Index: " + l.git("rev-parse", base+"^{tree}"), "",
+		"Agency-Invocation: " + l.box.ID, "Agency-Base: " + base, "Agency-Version: 1.2.3", "Agency-Head: " + base, "Agency-Index: " + l.git("rev-parse", base+"^{tree}"), "",
 	}, "\n") {
 		t.Errorf("%s", got)
 	}

@@ -19,6 +19,29 @@ type Snapshot struct {
 	Ref        string `json:"ref"`      // what keeps it
 	Number     int    `json:"number"`   // among those of the sandbox, from 1
 	Created    bool   `json:"created"`  // false: nothing has changed since it was taken
+
+	LeftOut []LeftOut `json:"left_out"` // what is in the sandbox, not ignored, and yet not in there; only of one just taken
+}
+
+// LeftOut is something in a sandbox that a snapshot does not hold.
+type LeftOut struct {
+	Path string `json:"path"` // from the top of the sandbox
+	Why  string `json:"why"`  // one of the Left constants
+}
+
+// Why something is left out.
+const (
+	LeftSecret     = string(git.Secret)     // an untracked file that looks like a credential
+	LeftRepository = string(git.Repository) // a repository of its own, which no commit can hold
+	LeftSubmodule  = string(git.Submodule)  // what is checked out of a submodule; which commit of it is staged is held
+)
+
+func leftOut(found []git.LeftOut) []LeftOut {
+	all := make([]LeftOut, len(found))
+	for i, l := range found {
+		all[i] = LeftOut{Path: l.Path, Why: string(l.Why)}
+	}
+	return all
 }
 
 // snapshotNamed finds a snapshot by its commit, in full or as a unique prefix, or by "<invocation>/<number>", where

@@ -193,6 +193,8 @@ func hints(err error) []string {
 			hints = append(hints, "  rm -rf "+gitagency.ShellWord(path))
 		}
 		return hints
+	case is[*gitagency.UnsettledError](err):
+		return []string{"a snapshot is one state, so wait until whoever writes there is done, or have git ignore what is always written"}
 	case errors.As(err, &moved):
 		return []string{fmt.Sprintf("move it back with 'git worktree move %s %s'", gitagency.ShellWord(moved.To), gitagency.ShellWord(moved.From))}
 	case is[*outputError](err):

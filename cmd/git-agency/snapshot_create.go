@@ -12,17 +12,23 @@ func (t *tool) snapshotCreateCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "create",
 		Usage:     "take the state of a sandbox and print the commit that holds it",
-		UsageText: "git agency snapshot create <id> [-m <message>]",
+		UsageText: "git agency snapshot create <id> [-m <message>] [--include-ignored] [--include-secrets]",
 		Description: `Writes everything that is in the sandbox, committed, staged, changed and untracked, as a commit, and
 keeps that as refs/agency/snapshots/<id>/<n>; files that git ignores are not in it. Nothing in the
-sandbox changes, neither files nor index, HEAD or branch, and commands may run in it meanwhile. When
-nothing has changed since the last snapshot, that one is printed.
+sandbox changes, neither files nor index, HEAD or branch, and commands may run in it meanwhile: the
+snapshot is one state that the sandbox was in, or none is taken. When nothing has changed since the
+last snapshot, that one is printed.
+
+Untracked files that look like credentials (agency.secret says by which names) and repositories inside
+the sandbox are left out, and named on standard error.
 
 Exit status: 0 taken, or nothing has changed; 1 failed, or it has no sandbox any more; 3 no such
 invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
-		Flags: changing(jsonFlag(&cli.StringFlag{
-			Name: "message", Aliases: []string{"m"}, Usage: "say in the commit what the snapshot is: `MESSAGE`",
-		})...),
+		Flags: changing(jsonFlag(
+			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "say in the commit what the snapshot is: `MESSAGE`"},
+			&cli.BoolFlag{Name: "include-ignored", Usage: "take what git ignores, too"},
+			&cli.BoolFlag{Name: "include-secrets", Usage: "take untracked files that look like credentials, too"},
+		)...),
 		Action: func(c *cli.Context) error {
 			args, err := arguments(c, 1, 1)
 			if err != nil {
@@ -32,10 +38,13 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			snapshot, err := sandbox.TakeSnapshot(c.Context, gitagency.SnapshotRequest{Message: c.String("message")})
+			snapshot, err := sandbox.TakeSnapshot(c.Context, gitagency.SnapshotRequest{
+				Message: c.String("message"), Ignored: c.Bool("include-ignored"), Secrets: c.Bool("include-secrets"),
+			})
 			if err != nil {
 				return err
 			}
+			t.tellLeftOut(snapshot.LeftOut)
 			if !snapshot.Created {
 				fmt.Fprintf(t.stderr, "nothing changed since snapshot %d\n", snapshot.Number)
 			}
@@ -44,5 +53,21 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 			}
 			return t.printLine(snapshot.ID)
 		},
+	}
+}
+
+// tellLeftOut names what is in a sandbox and not in its snapshot.
+func (t *tool) tellLeftOut(all []gitagency.LeftOut) {
+	secret := false
+	for _, l := range all {
+		secret = secret || l.Why == gitagency.LeftSecret
+		t.warn("left out " + l.Path + ": " + map[string]string{
+			gitagency.LeftSecret:     "it looks like a credential",
+			gitagency.LeftRepository: "it is a repository of its own",
+			gitagency.LeftSubmodule:  "of a submodule, only the commit that is staged is kept",
+		}[l.Why])
+	}
+	if secret {
+		t.hint("take them too with --include-secrets, or let a name in for good with 'git config --add agency.secret !<name>'")
 	}
 }

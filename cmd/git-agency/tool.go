@@ -127,6 +127,7 @@ func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
 		}
 	}
 	opts := t.opts
+	opts.Version = toolVersion()
 	opts.Command = "git agency " + strings.Join(t.args[1:], " ")
 	opts.Warn = t.warn
 	if c.IsSet(lockTimeoutFlag) {

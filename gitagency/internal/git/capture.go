@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -19,16 +16,15 @@ type Subject struct {
 	Base    string   // a commit to fall back on when neither HEAD nor the branch leads to one
 	Onto    string   // an earlier capture, of which only what has come since is to be added
 	Omit    string   // a top-level name that is never captured
-	Also    []string // paths from the tree that are captured whatever ignores them
+	Secrets []string // patterns of untracked files that are left out: see secret
+	Ignored bool     // what git ignores is captured too
+	Also    []string // paths that are captured whatever says that they are not
 	Layer   string   // what somebody behind walls wrote over the git directory: what they have under way is read there
 	Message string   // of the commit, if one is needed
 	Author  Identity // of that commit
 
 	asIs bool // the tree goes on being worked in: not even what cannot be read is made readable
 }
-
-// Identity is who a commit is by.
-type Identity struct{ Name, Email string }
 
 // Captured is the state of a tree as a commit.
 type Captured struct {
@@ -188,105 +184,33 @@ func (r *Repo) treeOfCommit(ctx context.Context, commit string) (string, error) 
 // writeTrees writes what is staged and what is on disk as tree objects. The staged one is empty when
 // it cannot be written, as in the middle of a merge; the other when the tree is gone.
 func (r *Repo) writeTrees(ctx context.Context, s Subject, head string) (staged, work string, err error) {
-	p, done, err := r.scratch(s, head)
+	g, err := r.gather(ctx, s, head)
+	defer func() { err = errors.Join(err, g.close()) }()
 	if err != nil {
 		return "", "", err
 	}
-	defer func() { err = errors.Join(err, done()) }()
-	entries, err := r.seedIndex(ctx, p, head)
+	t, err := r.ask(ctx)
 	if err != nil {
 		return "", "", err
 	}
-	if err := r.survey(ctx, s, entries); err != nil {
+	defer t.close()
+	known, err := r.treeOfCommit(ctx, head)
+	if err != nil {
 		return "", "", err
 	}
-	if slices.ContainsFunc(entries, func(e indexEntry) bool { return e.path == s.Omit || strings.HasPrefix(e.path, s.Omit+"/") }) {
-		if err := r.omit(ctx, p, s.Omit); err != nil {
-			return "", "", err
-		}
-	}
-	if s.Tree == "" && len(entries) == 0 {
-		return "", "", nil
-	}
-	if staged, err = r.writeTree(ctx, p); err != nil && !exitedWith(err, 128) {
+	if err := r.keepTrees(ctx, t, g, known); err != nil {
 		return "", "", err
 	}
-	if s.Tree == "" {
-		return staged, "", nil
+	if g.staged != nil {
+		staged = g.staged.name()
 	}
-	if err := r.addAll(ctx, p, s, entries); err != nil {
-		return "", "", err
+	if g.work != nil {
+		work = g.work.name()
 	}
-	if len(s.Also) > 0 {
-		also := p
-		also.stdin, also.env = strings.Join(s.Also, "\x00"), append(slices.Clone(p.env), "GIT_LITERAL_PATHSPECS=1")
-		if _, err := r.change(ctx, also, "add", "--force", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"); err != nil {
-			return "", "", err
-		}
-	}
-	if err := r.omit(ctx, p, s.Omit); err != nil {
-		return "", "", err
-	}
-	work, err = r.writeTree(ctx, p)
-	return staged, work, err
+	return staged, work, nil
 }
 
 func (r *Repo) writeTree(ctx context.Context, p place) (string, error) {
 	out, err := r.change(ctx, p, "write-tree")
-	return strings.TrimSpace(string(out)), err
-}
-
-// addAll adds what is on disk to the index. Submodules, of which none is checked out, are not in the
-// index meanwhile: git would enter one that appeared just now to ask whether it is dirty. Where its
-// directory is still there afterwards, a submodule is what it was.
-func (r *Repo) addAll(ctx context.Context, p place, s Subject, entries []indexEntry) error {
-	links := slices.DeleteFunc(slices.Clone(entries), func(e indexEntry) bool { return e.mode != gitlink })
-	if len(links) > 0 {
-		away := p
-		for _, e := range links {
-			away.stdin += e.path + "\x00"
-		}
-		if _, err := r.change(ctx, away, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
-			return err
-		}
-	}
-	which := "--all"
-	if s.Onto != "" {
-		which = "--ignore-removal"
-	}
-	if _, err := r.change(ctx, p, "add", which, "--sparse", "--", "."); err != nil {
-		return err
-	}
-	back := p
-	for _, e := range links {
-		if fi, err := os.Lstat(filepath.Join(p.tree, e.path)); err == nil && fi.IsDir() || s.Onto != "" {
-			back.stdin += fmt.Sprintf("%s %s 0\t%s\x00", e.mode, e.oid, e.path)
-		}
-	}
-	if back.stdin == "" {
-		return nil
-	}
-	_, err := r.change(ctx, back, "update-index", "-z", "--index-info")
-	return err
-}
-
-// omit takes a top-level name out of the index; git add has no way to leave out what is ignored too.
-func (r *Repo) omit(ctx context.Context, p place, name string) error {
-	if name == "" {
-		return nil
-	}
-	_, err := r.change(ctx, p, "rm", "-r", "-q", "-f", "--cached", "--sparse", "--ignore-unmatch", "--", ":(top,literal)"+name)
-	return err
-}
-
-func (r *Repo) commitTree(ctx context.Context, s Subject, tree string, parents []string, message string) (string, error) {
-	args := []string{"commit-tree", tree}
-	for _, p := range parents {
-		args = append(args, "-p", p)
-	}
-	out, err := r.change(ctx, place{stdin: message + "\n", env: []string{
-		"GIT_AUTHOR_NAME=" + s.Author.Name, "GIT_AUTHOR_EMAIL=" + s.Author.Email,
-		"GIT_COMMITTER_NAME=" + s.Author.Name, "GIT_COMMITTER_EMAIL=" + s.Author.Email,
-	}}, args...)
 	return strings.TrimSpace(string(out)), err
 }

@@ -85,6 +85,7 @@ func TestOpenReadsTheSettingsOfEveryScope(t *testing.T) {
 		"agency.counted":            {{"c", "command", "command line", false}},
 		"agency.bare":               {{"true", "command", "command line", true}},
 		"core.bare":                 {{"false", "local", local, false}},
+		"core.filemode":             {{"true", "local", local, false}},
 		formatVersion:               {{"0", "local", local, false}},
 		"agency.datadir":            {{"~/data", "local", local, false}},
 		"agency.flag":               {{"true", "local", "file:.git/more", true}},

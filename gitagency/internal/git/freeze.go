@@ -3,9 +3,21 @@ package git
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
+
+// Frozen is the state of a worktree as a commit.
+type Frozen struct {
+	Commit  string
+	LeftOut []LeftOut // what is in the worktree and not in there
+}
 
 // Freeze writes the state of a worktree that goes on as a commit, and changes nothing in it. The tree is
 // what is on disk: tracked, staged and untracked files, not the ignored ones. Its first parent is the
@@ -13,53 +25,98 @@ import (
 // Further parents hold what that does not: HEAD, the branch where that is elsewhere, what a merge or rebase
 // under way needs, and what was staged where neither HEAD nor the disk has it. When all of that is as it
 // was, previous is returned.
-func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (commit string, err error) {
+//
+// It is one state that the worktree was in: when something changes meanwhile it is looked at anew. The error is
+// an *UnsettledError when that does not end.
+func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (f Frozen, err error) {
 	s.asIs = true
-	head, branch, err := r.tips(ctx, s)
-	if err != nil {
-		return "", err
+	const tries = 6
+	for range tries {
+		if f, err = r.freeze(ctx, s, previous); !errors.As(err, new(*UnsettledError)) {
+			break
+		}
 	}
-	found, err := r.Lookup(ctx, previous+"^{commit}", s.Base+"^{commit}", head+"^{tree}")
+	return f, err
+}
+
+// freeze is Freeze, once.
+func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen, err error) {
+	t, err := r.ask(ctx)
 	if err != nil {
-		return "", err
+		return f, err
+	}
+	defer t.close()
+	pulse := r.pulse(s)
+	head, branch, err := r.tipsBy(s, t.info)
+	if err != nil {
+		return f, err
+	}
+	found, err := t.info(previous+"^{commit}", s.Base+"^{commit}", head+"^{tree}")
+	if err != nil {
+		return f, err
 	}
 	first, headTree := cmp.Or(found[0].OID, found[1].OID, head), found[2].OID
 	if first == "" {
-		return "", fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)
+		return f, fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)
 	}
-	staged, work, err := r.writeTrees(ctx, s, head)
+	g, err := r.gather(ctx, s, head)
+	defer func() { err = errors.Join(err, g.close()) }()
 	if err != nil {
-		return "", err
+		return f, err
 	}
-	now := State{Tree: work, Head: head, On: r.on(s), Tip: branch, Index: staged}
-	if now.Held, err = r.holdUnderway(ctx, s, head, branch, staged); err != nil {
-		return "", err
+	f.LeftOut = g.leftOut
+	// While we look again, what is to be written is put together; nothing is, unless all is as it was.
+	settled := proc.Meanwhile(func() (struct{}, error) { return struct{}{}, g.settle() })
+	var objects []object
+	f.Commit, objects, err = r.compose(ctx, t, s, g, composition{head: head, branch: branch, headTree: headTree, first: first, previous: found[0].OID})
+	if _, moved := settled(); moved != nil {
+		return f, moved
 	}
-	parents, err := r.independent(ctx, []string{first}, []string{head, branch, now.Held})
-	if err != nil {
-		return "", err
+	if err == nil && !r.sameStaged(s, g.index, pulse) {
+		err = &UnsettledError{Tree: s.Tree, Paths: []string{".git"}}
 	}
-	if first == previous && len(parents) == 1 {
-		same, err := r.frozen(ctx, previous, now)
-		if err != nil || same {
-			return previous, err
-		}
+	if err == nil {
+		err = r.store(ctx, g.format, objects)
 	}
-	if staged != "" && staged != headTree && staged != work {
-		held, err := r.commitTree(ctx, s, staged, parentsOf(head), "staged when captured")
-		if err != nil {
-			return "", err
-		}
-		parents = append(parents, held)
-	}
-	return r.commitTree(ctx, s, work, parents, s.Message+now.trailers())
+	return f, err
 }
 
-// frozen reports whether a commit is the state with this tree, HEAD, index and what else there is of it.
-func (r *Repo) frozen(ctx context.Context, commit string, now State) (bool, error) {
-	was, err := r.ReadState(ctx, commit)
-	return err == nil && was.Tree == now.Tree && was.Head == now.Head && was.Index == now.Index && was.Held == now.Held &&
-		was.Tip == cmp.Or(now.Tip, now.Head) && was.On == now.On, err
+// composition is what a state is put together from, besides what was gathered.
+type composition struct{ head, branch, headTree, first, previous string }
+
+// compose puts the commit together, and all that has to be written for it. When it says what the one before said,
+// it is that one.
+func (r *Repo) compose(ctx context.Context, t *teller, s Subject, g gathered, c composition) (commit string, objects []object, err error) {
+	staged, work := "", g.work.name()
+	if g.staged != nil {
+		staged = g.staged.name()
+	}
+	parents := []string{c.first}
+	was, err := t.state(c.previous)
+	if err != nil {
+		return "", nil, err
+	}
+	now := State{Tree: work, Head: c.head, On: r.on(s), Tip: c.branch, Index: staged}
+	if now.Held, err = r.holdUnderway(ctx, s, now); err != nil {
+		return "", nil, err
+	}
+	if c.previous == "" || was.Head != c.head || was.Tip != c.branch || was.Held != now.Held { // else it has them
+		if parents, err = r.independent(ctx, parents, []string{c.head, c.branch, now.Held}); err != nil {
+			return "", nil, err
+		}
+	}
+	if c.previous != "" && len(parents) == 1 && was.same(now) {
+		return c.previous, nil, nil
+	}
+	if objects, err = g.objects(t, c.headTree); err != nil {
+		return "", nil, err
+	}
+	if staged != "" && staged != c.headTree && staged != work {
+		held := newCommit(g.format, s.Author, staged, parentsOf(c.head), "staged when captured")
+		parents, objects = append(parents, held.name()), append(objects, held)
+	}
+	made := newCommit(g.format, s.Author, work, parents, s.Message+now.trailers())
+	return made.name(), append(objects, made), nil
 }
 
 // on is what HEAD of a worktree names, as State.On says it.
@@ -75,6 +132,32 @@ func (r *Repo) on(s Subject) string {
 		return w.Branch
 	}
 	return ""
+}
+
+// pulse changes when something of what git knows of a worktree does: its HEAD, its branch, its index.
+type pulse struct{ head, branch, index string }
+
+func (r *Repo) pulse(s Subject) pulse {
+	stamp := func(path string) string {
+		fi, err := os.Lstat(path)
+		if err != nil {
+			return ""
+		}
+		return durable.Stamp(fi)
+	}
+	admin := r.AdminDir(s.Name)
+	return pulse{stamp(filepath.Join(admin, "HEAD")), stamp(r.RefPath(s.Branch)), stamp(filepath.Join(admin, "index"))}
+}
+
+// sameStaged reports whether HEAD and branch are what they were, and what is staged is: a git that only looks
+// writes the index anew.
+func (r *Repo) sameStaged(s Subject, x Index, was pulse) bool {
+	now := r.pulse(s)
+	if now == was || now.head != was.head || now.branch != was.branch {
+		return now == was
+	}
+	y, _, err := r.plainIndex(s.Name, x.format)
+	return err == nil && x.Fingerprint() == y.Fingerprint()
 }
 
 // parentsOf is the list of parents of a commit on top of another, which may be none.

@@ -15,7 +15,7 @@ func (l *lab) freeze(repo *Repo, w Registration, previous string) string {
 	s := l.subject(w)
 	s.Base, s.Message = l.git("rev-parse", "main"), "frozen\n\nAgency-Base: x"
 	var got string
-	l.requireUntouched(repo, s, func() (err error) { got, err = repo.Freeze(l.t.Context(), s, previous); return err })
+	l.requireUntouched(repo, s, func() (err error) { f, err := repo.Freeze(l.t.Context(), s, previous); got = f.Commit; return err })
 	if l.git("cat-file", "-t", got) != "commit" {
 		l.t.Fatalf("%q is no commit", got)
 	}

@@ -14,6 +14,11 @@ import (
 
 // tips finds where HEAD and the branch of a worktree are.
 func (r *Repo) tips(ctx context.Context, s Subject) (head, branch string, err error) {
+	return r.tipsBy(s, func(names ...string) ([]Object, error) { return r.Lookup(ctx, names...) })
+}
+
+// tipsBy is tips for who has a git at hand that can be asked.
+func (r *Repo) tipsBy(s Subject, lookup func(names ...string) ([]Object, error)) (head, branch string, err error) {
 	var w Worktree
 	if err := readHead(r.AdminDir(s.Name), &w); errors.Is(err, fs.ErrPermission) {
 		return "", "", err // it is there, and may be where work is
@@ -25,7 +30,7 @@ func (r *Repo) tips(ctx context.Context, s Subject) (head, branch string, err er
 	case strings.HasPrefix(w.Branch, "refs/"):
 		name = w.Branch
 	}
-	objects, err := r.Lookup(ctx, name+"^{commit}", s.Branch, s.Base+"^{commit}")
+	objects, err := lookup(name+"^{commit}", s.Branch, s.Base+"^{commit}")
 	if err != nil {
 		return "", "", err
 	}

@@ -166,8 +166,10 @@ type stagedEntry struct {
 	stage int
 	oid   []byte
 	name  []byte
+	stat  []byte // what git saw of the file when it was staged
 
-	skipped bool // it is not looked at in the worktree
+	skipped  bool // it is not looked at in the worktree
+	intended bool // it is only meant to be added
 }
 
 // blob reports whether the entry needs an object of this repository. A submodule's are in its own.
@@ -188,9 +190,9 @@ func (x Index) all() iter.Seq[stagedEntry] {
 func nextStaged(left []byte, size int) (stagedEntry, []byte) {
 	flags := binary.BigEndian.Uint16(left[indexStat+size:])
 	at, length := indexStat+size+2, int(flags&flagLength)
-	skipped := false
+	extra := uint16(0)
 	if flags&flagExtend != 0 {
-		skipped = binary.BigEndian.Uint16(left[at:])&extraSkip != 0
+		extra = binary.BigEndian.Uint16(left[at:])
 		at += 2
 	}
 	if length == flagLength {
@@ -198,7 +200,8 @@ func nextStaged(left []byte, size int) (stagedEntry, []byte) {
 	}
 	return stagedEntry{
 		mode: binary.BigEndian.Uint32(left[indexMode:]), stage: int(flags&flagStage) >> 12,
-		oid: left[indexStat : indexStat+size], name: left[at : at+length], skipped: skipped,
+		oid: left[indexStat : indexStat+size], name: left[at : at+length], stat: left[:indexStat],
+		skipped: extra&extraSkip != 0, intended: extra&extraIntend != 0,
 	}, left[padded(at+length):]
 }
 

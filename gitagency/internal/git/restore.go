@@ -121,27 +121,25 @@ func (x *Restoration) fill(ctx context.Context) error {
 	if err := r.fillScratch(whole, x.From.Head, dir); err != nil {
 		return err
 	}
-	entries, err := r.listIndex(ctx, x.p)
+	entries, err := x.entries(ctx)
 	if exitedWith(err, 128) { // nobody can read it
 		entries, err = nil, durable.Remove(filepath.Join(dir, "index"))
 	}
 	if err != nil {
 		return err
 	}
-	tracked := make(map[string]bool, len(entries))
-	for _, e := range entries {
-		tracked[e.path] = true
-		if e.tag >= 'a' && e.tag <= 'z' {
-			x.assumed = append(x.assumed, e.path)
+	for name, tag := range entries {
+		if tag >= 'a' && tag <= 'z' {
+			x.assumed = append(x.assumed, name)
 		}
-		if e.tag|0x20 != 's' {
+		if tag|0x20 != 's' {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(x.s.Tree, e.path)); err != nil {
-			x.skipped = append(x.skipped, e.path)
+		if _, err := os.Lstat(filepath.Join(x.s.Tree, name)); err != nil {
+			x.skipped = append(x.skipped, name)
 		}
 	}
-	stay, err := r.ignoredThere(ctx, x.s, x.changes, x.To.Tree, tracked)
+	stay, err := r.ignoredThere(ctx, x.s, x.changes, x.To.Tree, entries)
 	if err != nil {
 		return err
 	}
@@ -162,6 +160,25 @@ func (x *Restoration) fill(ctx context.Context) error {
 		}
 	}
 	return x.fresh(ctx)
+}
+
+// entries lists what is in the index, and what git was told of it: H, S for what it does not check out, lower case for
+// what it takes for unchanged.
+func (x *Restoration) entries(ctx context.Context) (map[string]byte, error) {
+	if _, err := os.Lstat(filepath.Join(x.p.gitDir, "index")); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	out, err := x.repo.read(ctx, x.p, "ls-files", "-v", "-z")
+	if err != nil {
+		return nil, err
+	}
+	entries := map[string]byte{}
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		if len(line) > 2 {
+			entries[line[2:]] = line[0]
+		}
+	}
+	return entries, nil
 }
 
 // load reads a tree into an index and leaves some paths out; what it is then is returned.
@@ -236,7 +253,7 @@ func (x *Restoration) Files(ctx context.Context) (err error) {
 	}
 	// Of a file that it could not remove git says so, and goes on.
 	for _, c := range x.changes {
-		if c.status == 'D' && c.oldMode != gitlink && x.stands(c.path) {
+		if c.status == 'D' && c.oldMode != submodule && x.stands(c.path) {
 			return &fs.PathError{Op: "remove", Path: filepath.Join(x.s.Tree, c.path), Err: errors.New("it is still there")}
 		}
 	}
@@ -383,17 +400,13 @@ func (x *Restoration) mark(ctx context.Context) error {
 	if len(x.skipped) == 0 && len(x.assumed) == 0 {
 		return nil
 	}
-	entries, err := x.repo.listIndex(ctx, x.p)
+	there, err := x.entries(ctx)
 	if err != nil {
 		return err
 	}
-	there := map[string]bool{}
-	for _, e := range entries {
-		there[e.path] = true
-	}
 	for flag, paths := range map[string][]string{"--skip-worktree": x.skipped, "--assume-unchanged": x.assumed} {
 		p := x.p
-		p.stdin = strings.Join(slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !there[path] }), "\x00")
+		p.stdin = strings.Join(slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return there[path] == 0 }), "\x00")
 		if p.stdin == "" {
 			continue
 		}

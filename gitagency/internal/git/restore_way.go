@@ -14,6 +14,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
+// submodule is the mode of a path that names a commit of another repository.
+const submodule = "160000"
+
 // treeChange is a path that differs between two trees.
 type treeChange struct {
 	status           byte // A, D, M, or T where it is something else than a file now
@@ -154,7 +157,7 @@ func (w *way) below(dir string) error {
 
 // ignoredThere lists the files that would go, that nobody tracks, and that are ignored by the rules of the other state:
 // they may have been there then, ignored, before somebody changed the rules. They stay, unless they are in the way.
-func (r *Repo) ignoredThere(ctx context.Context, s Subject, changes []treeChange, tree string, tracked map[string]bool) (_ []string, err error) {
+func (r *Repo) ignoredThere(ctx context.Context, s Subject, changes []treeChange, tree string, tracked map[string]byte) (_ []string, err error) {
 	rules, wanted, files := false, map[string]bool{}, map[string]bool{} // what the other state has there: also directories on the way
 	for _, c := range changes {
 		rules = rules || path.Base(c.path) == ".gitignore"
@@ -165,7 +168,7 @@ func (r *Repo) ignoredThere(ctx context.Context, s Subject, changes []treeChange
 	}
 	var going []string
 	for _, c := range changes {
-		if c.status == 'D' && c.oldMode != gitlink && !tracked[c.path] && !wanted[c.path] && !below(c.path, files) {
+		if c.status == 'D' && c.oldMode != submodule && tracked[c.path] == 0 && !wanted[c.path] && !below(c.path, files) {
 			going = append(going, c.path)
 		}
 	}

@@ -1,7 +1,6 @@
 package git
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// scratch makes a git directory of our own for a tree: HEAD and a copy of the index, and for all the
-// rest the common dir. Git sees the tree as its owner does, but reads nothing he could have configured.
+// scratch makes a git directory of our own for a tree: a HEAD, and for all the rest the common dir. Git sees the tree as its owner does, but reads nothing he could have configured.
 // What is returned last takes it away again.
 func (r *Repo) scratch(s Subject, head string) (place, func() error, error) {
 	if fi, err := os.Lstat(s.Tree); s.Tree != "" && (err != nil || !fi.IsDir()) {
@@ -62,12 +60,14 @@ func (r *Repo) fillScratch(s Subject, head, dir string) error {
 			return err
 		}
 	}
-	if s.Onto != "" {
-		return nil // the index will be that commit's
-	}
-	admin := r.AdminDir(s.Name)
+	return nil
+}
+
+// copyIndex copies the index of a worktree, of which there may be several parts.
+func (r *Repo) copyIndex(name, dir string) error {
+	admin := r.AdminDir(name)
 	entries, err := os.ReadDir(admin)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return err
 	}
 	for _, e := range entries {
@@ -81,93 +81,14 @@ func (r *Repo) fillScratch(s Subject, head, dir string) error {
 	return nil
 }
 
-// indexEntry is one line of ls-files.
-type indexEntry struct {
-	tag  byte // H, S for skip-worktree, lower case for assume-unchanged
-	mode string
-	oid  string
-	path string
-}
-
-const gitlink = "160000"
-
-// seedIndex makes the copied index fit for use and says what is in it. Its stat data spares hashing
-// every file again; but entries that tell git to look away from files are told otherwise, and an index
-// that cannot be read is replaced by one made from HEAD.
-func (r *Repo) seedIndex(ctx context.Context, p place, head string) ([]indexEntry, error) {
-	entries, err := r.listIndex(ctx, p)
-	if exitedWith(err, 128) || err == nil && len(entries) == 0 {
-		if entries, err = nil, durable.Remove(filepath.Join(p.gitDir, "index")); err == nil && head != "" {
-			if _, err := r.change(ctx, p, "read-tree", head); err != nil {
-				return nil, err
-			}
-			entries, err = r.listIndex(ctx, p)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	var assumed, present []string
-	for _, e := range entries {
-		if e.tag >= 'a' && e.tag <= 'z' {
-			assumed = append(assumed, e.path)
-		}
-		if _, err := os.Lstat(filepath.Join(p.tree, e.path)); p.tree != "" && e.tag|0x20 == 's' && err == nil {
-			present = append(present, e.path) // said not to be checked out, and yet there
-		}
-	}
-	for flag, paths := range map[string][]string{"--no-assume-unchanged": assumed, "--no-skip-worktree": present} {
-		if len(paths) == 0 {
-			continue
-		}
-		p.stdin = strings.Join(paths, "\x00")
-		if _, err := r.change(ctx, p, "update-index", flag, "-z", "--stdin"); err != nil {
-			return nil, err
-		}
-	}
-	return entries, nil
-}
-
-func (r *Repo) listIndex(ctx context.Context, p place) ([]indexEntry, error) {
-	if _, err := os.Lstat(filepath.Join(p.gitDir, "index")); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	out, err := r.read(ctx, p, "ls-files", "-s", "-v", "-z")
-	if err != nil {
-		return nil, err
-	}
-	var entries []indexEntry
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if line == "" {
-			continue
-		}
-		// "H 100644 <oid> <stage>\t<path>"
-		info, path, ok := strings.Cut(line, "\t")
-		fields := strings.Fields(info)
-		if !ok || len(fields) != 4 || len(fields[0]) != 1 {
-			return nil, fmt.Errorf("git ls-files answered %q", line)
-		}
-		entries = append(entries, indexEntry{tag: fields[0][0], mode: fields[1], oid: fields[2], path: path})
-	}
-	return entries, nil
-}
-
 // copyFile copies a regular file and its modification time: git takes an entry as young as its index
 // for unsure, and would take it for unchanged in an index that looks younger.
 func copyFile(from, to string) (err error) {
-	// Not blocking: somebody could have put a pipe there.
-	src, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	src, fi, err := openRegular(from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	fi, err := src.Stat()
-	if err != nil {
-		return err
-	}
-	if !fi.Mode().IsRegular() {
-		return fs.ErrNotExist
-	}
 	dst, err := os.Create(to)
 	if err != nil {
 		return err
@@ -177,4 +98,20 @@ func copyFile(from, to string) (err error) {
 		return err
 	}
 	return os.Chtimes(to, fi.ModTime(), fi.ModTime())
+}
+
+// openRegular opens a regular file. It does not block: somebody could have put a pipe there.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, fi, nil
 }

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -39,6 +40,12 @@ const (
 	heldTrailer  = "Agency-Held"
 	toolTrailer  = "Agency-Version"
 )
+
+// same reports whether two states are, whoever took them and when.
+func (s State) same(other State) bool {
+	return s.Tree == other.Tree && s.Head == other.Head && s.Index == other.Index && s.Held == other.Held && s.On == other.On &&
+		cmp.Or(s.Tip, s.Head) == cmp.Or(other.Tip, other.Head)
+}
 
 // trailers are what a state says of itself in its message, but for who says it.
 func (s State) trailers() string {

@@ -43,7 +43,7 @@ func (e *HollowError) Error() string {
 // survey looks at what would be lost although git was asked to keep it all: repositories, ignored or
 // not, and files where git expects a submodule. It also keeps git from ever entering a repository, with
 // a configuration anybody could have written, and from waiting for ever for a pipe.
-func (r *Repo) survey(ctx context.Context, s Subject, entries []indexEntry) error {
+func (r *Repo) survey(ctx context.Context, s Subject, entries []stagedEntry) error {
 	var nested []string
 	if s.Tree != "" {
 		var hollow []*HollowError
@@ -58,8 +58,11 @@ func (r *Repo) survey(ctx context.Context, s Subject, entries []indexEntry) erro
 			}
 		}
 		for _, e := range entries {
-			path := filepath.Join(s.Tree, e.path)
-			if inside, err := os.ReadDir(path); e.mode == gitlink && err == nil && len(inside) > 0 {
+			if e.mode != modeGitlink {
+				continue
+			}
+			path := filepath.Join(s.Tree, string(e.name))
+			if inside, err := os.ReadDir(path); err == nil && len(inside) > 0 {
 				nested = append(nested, path)
 			}
 		}

@@ -57,8 +57,9 @@ const (
 )
 
 // holdUnderway writes what is under way as a commit; empty when nothing is. The same is the same commit, whenever it
-// is written. staged is the tree of the index; it is empty when there may be conflicts.
-func (r *Repo) holdUnderway(ctx context.Context, s Subject, head, branch, staged string) (_ string, err error) {
+// is written. now is the rest of the state: without an index there may be conflicts.
+func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string, err error) {
+	head, branch, staged := now.Head, now.Tip, now.Index
 	files, err := readUnderway(r.entryOf(s))
 	if err != nil {
 		return "", fmt.Errorf("what git has under way: %w", err)

@@ -1,0 +1,118 @@
+package git
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// teller is a git that is asked about many objects, one after the other: to start one for each question takes
+// longer than all the answers.
+type teller struct{ talk *proc.Conversation }
+
+// ask starts one.
+func (r *Repo) ask(ctx context.Context) (*teller, error) {
+	p := place{env: []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1"}}
+	run := r.at(p, nil)
+	talk, err := proc.Talk(ctx, proc.Command{
+		Argv: append(append([]string{"git"}, r.globals(p)...), "cat-file", "--batch-command"), Dir: run.dir, Env: run.env,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("git cat-file: %w", err)
+	}
+	return &teller{talk}, nil
+}
+
+// info is what Lookup answers.
+func (t *teller) info(names ...string) ([]Object, error) {
+	const atOnce = 256 // more might not fit between us, and both would wait
+	var objects []Object
+	for len(names) > 0 {
+		some := names[:min(len(names), atOnce)]
+		names = names[len(some):]
+		var questions strings.Builder
+		for _, n := range some {
+			if strings.ContainsAny(n, "\n\x00") || len(n) > 512 {
+				return nil, fmt.Errorf("not a name of an object: %q", n)
+			}
+			questions.WriteString("info " + n + "\n")
+		}
+		if err := t.talk.Ask(questions.String()); err != nil {
+			return nil, t.died(err)
+		}
+		for range some {
+			line, err := t.talk.Answers.ReadString('\n')
+			if err != nil {
+				return nil, t.died(err)
+			}
+			o, _ := parseInfo(line)
+			objects = append(objects, o)
+		}
+	}
+	return objects, nil
+}
+
+// parseInfo reads "<oid> <type> <size>"; of what is not there git says that it is "missing", and the like.
+func parseInfo(line string) (o Object, size int64) {
+	fields := strings.Fields(line)
+	if len(fields) != 3 || !isOID(fields[0]) {
+		return Object{}, 0
+	}
+	size, err := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil || size < 0 {
+		return Object{}, 0
+	}
+	return Object{OID: fields[0], Type: fields[1]}, size
+}
+
+// contents is an object of a kind; nil when there is no such.
+func (t *teller) contents(name, kind string) ([]byte, error) {
+	const most = 256 << 20
+	if err := t.talk.Ask("contents " + name + "\n"); err != nil {
+		return nil, t.died(err)
+	}
+	line, err := t.talk.Answers.ReadString('\n')
+	if err != nil {
+		return nil, t.died(err)
+	}
+	o, size := parseInfo(line)
+	if o.Missing() {
+		return nil, nil
+	}
+	if size > most {
+		return nil, fmt.Errorf("%s %s is %d bytes long", o.Type, o.OID, size)
+	}
+	data := make([]byte, size+1)
+	if _, err := io.ReadFull(t.talk.Answers, data); err != nil {
+		return nil, t.died(err)
+	}
+	if o.Type != kind {
+		return nil, nil
+	}
+	return data[:size], nil
+}
+
+// tree is the items of a tree object; there are none of one that is not there.
+func (t *teller) tree(oid []byte) (map[string]item, error) {
+	data, err := t.contents(hex.EncodeToString(oid), "tree")
+	if err != nil || data == nil {
+		return nil, err
+	}
+	return parseTree(data, len(oid))
+}
+
+// died says why there was no answer.
+func (t *teller) died(err error) error {
+	res, closeErr := t.talk.Close()
+	if closeErr == nil && res.ExitCode != 0 {
+		return &Error{Args: []string{"cat-file"}, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
+	}
+	return fmt.Errorf("git cat-file: %w", err)
+}
+
+func (t *teller) close() { _, _ = t.talk.Close() } // all that was asked was answered

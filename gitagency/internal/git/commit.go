@@ -1,0 +1,55 @@
+package git
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Identity is who a commit is by.
+type Identity struct{ Name, Email string }
+
+// newCommit puts a commit together. Who it is by is one of ours, so that nothing has to be configured.
+func newCommit(format ObjectFormat, who Identity, tree string, parents []string, message string) object {
+	var b strings.Builder
+	fmt.Fprintf(&b, "tree %s\n", tree)
+	for _, p := range parents {
+		fmt.Fprintf(&b, "parent %s\n", p)
+	}
+	now := time.Now()
+	by := fmt.Sprintf("%s <%s> %d %s", who.Name, who.Email, now.Unix(), now.Format("-0700"))
+	fmt.Fprintf(&b, "author %s\ncommitter %s\n\n%s\n", by, by, message)
+	content := []byte(b.String())
+	return object{kind: "commit", oid: nameObject(format, "commit", content), content: content}
+}
+
+// name is the id of an object as people write it.
+func (o object) name() string { return hex.EncodeToString(o.oid) }
+
+func (r *Repo) commitTree(ctx context.Context, s Subject, tree string, parents []string, message string) (string, error) {
+	made := newCommit(FormatOf(tree), s.Author, tree, parents, message)
+	return made.name(), r.store(ctx, FormatOf(tree), []object{made})
+}
+
+// state is what a commit says of the state it holds; empty when there is none.
+func (t *teller) state(commit string) (State, error) {
+	if commit == "" {
+		return State{}, nil
+	}
+	data, err := t.contents(commit, "commit")
+	if err != nil || data == nil {
+		return State{}, err
+	}
+	header, message, _ := strings.Cut(string(data), "\n\n")
+	s := parseState(message)
+	s.Commit = commit
+	for line := range strings.Lines(header) {
+		if tree, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "tree "); is {
+			s.Tree = tree
+			break
+		}
+	}
+	return s, nil
+}

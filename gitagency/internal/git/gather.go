@@ -1,0 +1,446 @@
+package git
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// LeftOut is something in a tree that a capture does not hold.
+type LeftOut struct {
+	Path string
+	Why  Omission
+}
+
+// Omission is why something is not held.
+type Omission string
+
+// The reasons there are.
+const (
+	Secret     Omission = "secret"     // an untracked file that looks like a credential
+	Repository Omission = "repository" // of its own, which no commit can hold
+	Submodule  Omission = "submodule"  // only which commit of it is staged is held
+)
+
+// UnsettledError is a tree in which files go on changing, so that it is never seen in one state.
+type UnsettledError struct {
+	Tree  string
+	Paths []string
+}
+
+func (e *UnsettledError) Error() string {
+	const most = 5
+	names := strings.Join(e.Paths[:min(len(e.Paths), most)], ", ")
+	if len(e.Paths) > most {
+		names += fmt.Sprintf(" and %d more", len(e.Paths)-most)
+	}
+	return fmt.Sprintf("%s goes on changing: %s", e.Tree, names)
+}
+
+// gathered is what is in a worktree: what is staged, and what is on disk.
+type gathered struct {
+	format  ObjectFormat
+	index   Index
+	staged  *node // nil when it cannot be written, as in the middle of a merge
+	work    *node // nil when the tree is gone
+	leftOut []LeftOut
+	settle  func() error // looks again: nil, or an *UnsettledError
+	done    func() error // takes away what looking needs; nil when there is nothing
+}
+
+func (g gathered) close() error {
+	if g.done == nil {
+		return nil
+	}
+	return g.done()
+}
+
+// gather looks at a worktree and has git read what has changed in it. What only memory holds is written by keepTrees.
+// What is gathered has to be closed, also where there is an error.
+func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, err error) {
+	p, done, err := r.scratch(s, head)
+	if err != nil {
+		return g, err
+	}
+	g.done = done
+	x, young, err := r.baseIndex(ctx, p, s, head)
+	if err != nil {
+		return g, err
+	}
+	g.format, g.index = x.format, x
+	var entries []stagedEntry
+	var conflicts []string
+	for e := range x.all() {
+		switch {
+		case s.Omit != "" && (string(e.name) == s.Omit || bytes.HasPrefix(e.name, []byte(s.Omit+"/"))):
+		case e.stage != 0:
+			conflicts = append(conflicts, string(e.name))
+		default:
+			entries = append(entries, e)
+		}
+	}
+	if !s.asIs {
+		if err := r.survey(ctx, s, entries); err != nil {
+			return g, err
+		}
+	}
+	if s.Tree == "" && x.count == 0 {
+		return g, nil
+	}
+	base := plant(slices.DeleteFunc(slices.Clone(entries), func(e stagedEntry) bool { return e.intended }), g.format)
+	if len(conflicts) == 0 {
+		g.staged = base
+	}
+	if s.Tree == "" {
+		return g, nil
+	}
+	s.Also = slices.Concat(s.Also, slices.Compact(conflicts)) // which may be called like what is ignored
+	v := view{r: r, s: s, p: p, young: young, entries: entries}
+	changes, err := v.changes(ctx)
+	if err != nil {
+		return g, err
+	}
+	slices.SortFunc(v.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
+	g.work, g.leftOut = base.amend(g.format, changes), v.leftOut
+	g.settle = func() error { return v.again(ctx) }
+	return g, nil
+}
+
+// baseIndex is the index that the tree is compared with, and since when it knows less than the files do. One that
+// cannot be read is replaced by what HEAD has.
+func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (Index, time.Time, error) {
+	from := cmp.Or(s.Onto, head)
+	if s.Onto == "" {
+		x, at, err := r.stagedIndex(ctx, p, s, FormatOf(from))
+		if err == nil && x.count > 0 || context.Cause(ctx) != nil {
+			return x, at, err
+		}
+	}
+	if from == "" {
+		return Index{format: SHA1}, time.Time{}, nil
+	}
+	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(p.gitDir, "base"))
+	if _, err := r.change(ctx, p, "read-tree", from); err != nil {
+		return Index{}, time.Time{}, err
+	}
+	data, err := os.ReadFile(filepath.Join(p.gitDir, "base"))
+	if err != nil {
+		return Index{}, time.Time{}, err
+	}
+	x, err := ReadIndex(data, FormatOf(from))
+	return x, time.Time{}, err
+}
+
+// stagedIndex is the index of a worktree; where that is not a plain one, git makes a plain copy of it.
+func (r *Repo) stagedIndex(ctx context.Context, p place, s Subject, format ObjectFormat) (Index, time.Time, error) {
+	x, at, err := r.plainIndex(s.Name, format)
+	if !errors.As(err, new(*NotPlainError)) {
+		return x, at, err
+	}
+	if err := r.copyIndex(s.Name, p.gitDir); err != nil {
+		return x, at, err
+	}
+	p.config = append(slices.Clone(p.config), "-c", "core.splitIndex=false", "-c", "index.sparse=false")
+	if _, err := r.change(ctx, p, "update-index", "--no-split-index", "--force-write-index"); err != nil {
+		return x, at, err
+	}
+	data, err := os.ReadFile(filepath.Join(p.gitDir, "index"))
+	if err == nil {
+		x, err = ReadIndex(data, format)
+	}
+	return x, at, err
+}
+
+// plainIndex reads the index of a worktree, and when it was written.
+func (r *Repo) plainIndex(name string, format ObjectFormat) (x Index, at time.Time, err error) {
+	f, fi, err := openRegular(filepath.Join(r.AdminDir(name), "index"))
+	if err != nil {
+		return x, at, err
+	}
+	defer f.Close()
+	if fi.Size() > mostIndex {
+		return x, at, fmt.Errorf("index: %d bytes", fi.Size())
+	}
+	data := make([]byte, fi.Size())
+	if _, err := io.ReadFull(f, data); err != nil {
+		return x, at, err
+	}
+	x, err = ReadIndex(data, format)
+	return x, fi.ModTime(), err
+}
+
+// keepTrees writes what was gathered, as far as a tree that is in the repository does not have it already.
+func (r *Repo) keepTrees(ctx context.Context, t *teller, g gathered, known string) error {
+	objects, err := g.objects(t, known)
+	if err != nil {
+		return err
+	}
+	return r.store(ctx, g.format, objects)
+}
+
+// objects lists what has to be written. What was said to be staged has to be there: anybody could have written
+// the index.
+func (g gathered) objects(t *teller, known string) ([]object, error) {
+	base, err := hex.DecodeString(known)
+	if err != nil {
+		return nil, err
+	}
+	if known == "" {
+		base = nil
+	}
+	var objects []object
+	var leaves, paths []string
+	seen := map[string]bool{}
+	for _, n := range []*node{g.staged, g.work} {
+		if n == nil {
+			continue
+		}
+		if err := n.novel(t, base, func(path string, dir *node, it item) {
+			switch {
+			case dir != nil && !seen[string(dir.oid)]:
+				seen[string(dir.oid)] = true
+				objects = append(objects, object{"tree", dir.oid, dir.content})
+			case dir == nil && it.mode != modeGitlink && !seen[string(it.oid)]:
+				seen[string(it.oid)] = true
+				leaves, paths = append(leaves, hex.EncodeToString(it.oid)), append(paths, path)
+			}
+		}); err != nil {
+			return nil, err
+		}
+	}
+	found, err := t.info(leaves...)
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range found {
+		if o.Type != "blob" {
+			return nil, fmt.Errorf("%s: %w", paths[i], &IncompleteError{OID: leaves[i], Want: "blob", Have: o.Type})
+		}
+	}
+	return objects, nil
+}
+
+// view is a tree that is looked at once, and once more.
+type view struct {
+	r       *Repo
+	s       Subject
+	p       place
+	young   time.Time
+	entries []stagedEntry
+
+	first    *sight
+	leftOut  []LeftOut
+	dirs     []string // directories without an entry that are not ignored
+	stray    []found  // files without an entry that belong to the state
+	listed   []string // what git found in dirs
+	unsought []string // names without an entry that do not belong to it
+}
+
+func (v *view) look(ctx context.Context) (*sight, error) {
+	sc := scanner{omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true), young: v.young}
+	return sc.scan(ctx, v.s.Tree, v.entries)
+}
+
+// changes is what distinguishes the tree from the index.
+func (v *view) changes(ctx context.Context) ([]leaf, error) {
+	var err error
+	if v.first, err = v.look(ctx); err != nil {
+		return nil, err
+	}
+	for _, name := range v.first.opened {
+		v.leftOut = append(v.leftOut, LeftOut{name, Submodule})
+	}
+	if err := v.strays(ctx); err != nil {
+		return nil, err
+	}
+	read, seed := []string{}, []int{}
+	var changes []leaf
+	for i, f := range v.first.fates {
+		switch {
+		case f == changed:
+			read, seed = append(read, string(v.entries[i].name)), append(seed, i)
+		case f == absent && v.s.Onto == "":
+			changes = append(changes, leaf{path: string(v.entries[i].name)})
+		}
+	}
+	for _, f := range v.stray {
+		read = append(read, f.name)
+	}
+	if err := v.hollow(read); err != nil {
+		return nil, err
+	}
+	if err := v.rest(ctx, seed); err != nil {
+		return nil, err
+	}
+	hashed, err := v.hash(ctx, read, seed)
+	if err != nil {
+		if moved := v.again(ctx); errors.As(moved, new(*UnsettledError)) {
+			return nil, moved // which is why
+		}
+		return nil, err
+	}
+	for _, name := range read {
+		l, there := hashed[name]
+		if !there {
+			l = leaf{path: name} // gone meanwhile, which the second look sees too
+		}
+		changes = append(changes, l)
+	}
+	return changes, nil
+}
+
+// rest waits until every file that git is about to read is old enough: a clock that has not moved on since a file
+// was last changed would not tell when it is changed again.
+func (v *view) rest(ctx context.Context, seed []int) error {
+	const tick = 10 * time.Millisecond
+	newest := int64(0)
+	for _, i := range seed {
+		newest = max(newest, v.first.stamps[i].ctime)
+	}
+	for _, f := range v.stray {
+		newest = max(newest, f.stamp.ctime)
+	}
+	wait := time.Until(time.Unix(0, newest).Add(tick))
+	if wait <= 0 || wait > tick { // or the clock is wrong, and nothing can be told by it
+		return nil
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// hollow refuses files that git would read for ever.
+func (v *view) hollow(names []string) error {
+	for _, name := range names {
+		fi, err := os.Lstat(filepath.Join(v.s.Tree, name))
+		if err == nil && fi.Mode().IsRegular() && isHollow(fi) {
+			return &HollowError{Path: filepath.Join(v.s.Tree, name), Size: fi.Size()}
+		}
+	}
+	return nil
+}
+
+// hash has git read files, with the filters that the user has, and write them. What the index had of them is
+// given along: it counts for how line endings are converted.
+func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string]leaf, error) {
+	hashed := map[string]leaf{}
+	if len(names) == 0 {
+		return hashed, nil
+	}
+	p := v.p
+	index := filepath.Join(p.gitDir, "read")
+	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+index)
+	p.stdin = strings.Join(names, "\x00") + "\x00"
+	known := Index{format: FormatOf(""), count: len(seed)}
+	if len(v.entries) > 0 && len(v.entries[0].oid) != known.format.size() {
+		known.format = SHA256
+	}
+	had := map[string]uint32{}
+	for _, i := range seed {
+		e := v.entries[i]
+		known.body = appendEntry(known.body, unread(e.mode), e.oid, uint16(min(len(e.name), flagLength)), 0, e.name)
+		had[string(e.name)] = e.mode
+	}
+	if err := os.WriteFile(index, known.Encode(), 0o600); err != nil {
+		return nil, err
+	}
+	if _, err := v.r.change(ctx, p, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(index)
+	if err != nil {
+		return nil, err
+	}
+	x, err := ReadIndex(data, known.format)
+	if err != nil {
+		return nil, err
+	}
+	for e := range x.all() {
+		if e.mode == modeGitlink && had[string(e.name)] != modeGitlink { // somebody has just put a repository there
+			return nil, &UnsettledError{Tree: v.s.Tree, Paths: []string{string(e.name)}}
+		}
+		hashed[string(e.name)] = leaf{mode: e.mode, oid: slices.Clone(e.oid), path: string(e.name)}
+	}
+	return hashed, nil
+}
+
+// unread is what an index says of a file that git has not looked at yet.
+func unread(mode uint32) []byte {
+	stat := make([]byte, indexStat)
+	stat[indexMode], stat[indexMode+1], stat[indexMode+2], stat[indexMode+3] = byte(mode>>24), byte(mode>>16), byte(mode>>8), byte(mode)
+	return stat
+}
+
+// again looks a second time. When everything is as it was, then the state that was read is one that the tree was
+// in as a whole, at the moment when the last file had been read.
+func (v *view) again(ctx context.Context) error {
+	second, err := v.look(ctx)
+	if err != nil {
+		return err
+	}
+	var moved []string
+	for i := range second.fates {
+		if second.fates[i] != v.first.fates[i] || second.stamps[i] != v.first.stamps[i] {
+			moved = append(moved, string(v.entries[i].name))
+		}
+	}
+	before := map[string]bool{}
+	for _, f := range v.first.loose {
+		before[f.name] = true
+	}
+	var fresh []string
+	for _, f := range second.loose {
+		if !before[f.name] {
+			fresh = append(fresh, f.name)
+		}
+	}
+	ignored, err := v.ignored(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	for _, name := range fresh {
+		if !ignored[name] {
+			moved = append(moved, name)
+		}
+	}
+	for _, f := range v.stray {
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(v.s.Tree, f.name), &st); err != nil || stampOf(&st) != f.stamp {
+			moved = append(moved, f.name)
+		}
+	}
+	listed, err := v.list(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(listed, v.listed) {
+		moved = append(moved, v.dirs...)
+	}
+	if len(moved) > 0 {
+		return &UnsettledError{Tree: v.s.Tree, Paths: moved}
+	}
+	return nil
+}
+
+// boolean reads a setting of git's.
+func (r *Repo) boolean(key string, otherwise bool) bool {
+	s, set := r.Config.Last(key)
+	if !set {
+		return otherwise
+	}
+	return s.Bare || !slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(s.Value))
+}

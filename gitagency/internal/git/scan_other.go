@@ -1,0 +1,33 @@
+//go:build !linux
+
+package git
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// list reads the names in a directory, sorted.
+func (l *looker) list(fd int, path string) error {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	f := os.NewFile(uintptr(dup), path+".")
+	entries, err := f.ReadDir(-1)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	l.names = l.names[:0]
+	for _, e := range entries {
+		if path != "" || !l.passOver(e.Name()) {
+			l.names = append(l.names, name{text: e.Name(), kind: e.Type()})
+		}
+	}
+	slices.SortFunc(l.names, func(a, b name) int { return strings.Compare(a.text, b.text) })
+	return nil
+}
