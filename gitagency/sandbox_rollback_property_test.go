@@ -221,12 +221,9 @@ func (s standing) text() string {
 // goneBack says what is wrong with a sandbox that was in one state, then in another, and went back to the first: empty
 // when everything is as it was, but for files that were ignored when it went back, and that are not in the way.
 func (s standing) goneBack(before, left standing) string {
-	for name, what := range s.files {
+	for name := range s.files {
 		if _, was := before.files[name]; (!was || before.ignored[name]) && !s.ignored[name] && !left.ignored[name] {
 			return fmt.Sprintf("%q came later and is there", name)
-		}
-		if was := before.files[name]; !before.ignored[name] && what != was && !left.ignored[name] {
-			return fmt.Sprintf("%q is %s and was %s", name, what, was)
 		}
 	}
 	for name, was := range before.files {

@@ -66,6 +66,7 @@ var argumentKinds = map[string][]kind{
 	"put":               {withSandbox, files, more},
 	"put --":            {withSandbox, files, more},
 	"snapshot create":   {withSandbox},
+	"snapshot rollback": {withSandbox, text},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},

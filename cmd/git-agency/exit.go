@@ -110,6 +110,8 @@ func hints(err error) []string {
 		noSandbox *gitagency.NotSandboxError
 		link      *linkError
 		idle      *gitagency.NothingRunsError
+		lost      *gitagency.LostRollbackError
+		halfWay   *gitagency.HalfWayError
 		taken     *gitagency.PortTakenError
 		child     *childError
 	)
@@ -126,6 +128,8 @@ func hints(err error) []string {
 		return []string{"the fields are " + strings.Join(atomNames(), ", ")}
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
 		return []string{"list the worktrees with 'git agency worktree ls --all', or make one with 'git agency worktree create <name>'"}
+	case errors.As(err, &notFound) && notFound.Kind == "snapshot":
+		return []string{"'git for-each-ref refs/agency/snapshots' lists them; a snapshot is its commit, or <id>/<n>"}
 	case errors.As(err, &notFound):
 		return []string{"list the invocations with 'git agency ls --all'; names do not count, and broken ones need their full id"}
 	case errors.As(err, &usage) && usage.hint != "":
@@ -175,6 +179,17 @@ func hints(err error) []string {
 		}
 	case is[*gitagency.BusyError](err):
 		return []string{"wait longer with --lock-timeout 5m, or end what is at work there first"}
+	case errors.As(err, &lost):
+		return []string{"'git agency doctor --fix " + lost.ID + "' leaves the sandbox as it is"}
+	case errors.As(err, &halfWay):
+		return []string{
+			"when the cause is gone, the next command that works in the sandbox finishes it, as 'git agency doctor --fix " + halfWay.ID + "' does",
+			"to go back to where it was: 'git agency snapshot rollback " + halfWay.ID + " " + halfWay.Left + "'",
+		}
+	case is[*gitagency.RunningError](err):
+		return []string{"wait until it has ended, or end it, and try again"}
+	case is[*gitagency.GitAtWorkError](err):
+		return []string{"another git writes there; if none does any more, 'git agency doctor' says how the lock goes"}
 	case errors.As(err, &idle):
 		return []string{"start what listens there with 'git agency exec " + idle.ID + " -- <command>', and try again while that runs"}
 	case is[*gitagency.SharedNetworkError](err):

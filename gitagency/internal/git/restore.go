@@ -139,7 +139,7 @@ func (x *Restoration) fill(ctx context.Context) error {
 			x.skipped = append(x.skipped, name)
 		}
 	}
-	stay, err := r.ignoredThere(ctx, x.s, x.changes, x.To.Tree, entries)
+	stay, err := x.ignoredThere(ctx, entries)
 	if err != nil {
 		return err
 	}

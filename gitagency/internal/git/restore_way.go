@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -157,7 +159,9 @@ func (w *way) below(dir string) error {
 
 // ignoredThere lists the files that would go, that nobody tracks, and that are ignored by the rules of the other state:
 // they may have been there then, ignored, before somebody changed the rules. They stay, unless they are in the way.
-func (r *Repo) ignoredThere(ctx context.Context, s Subject, changes []treeChange, tree string, tracked map[string]byte) (_ []string, err error) {
+// What was staged there is not ignored there, whatever the rules say.
+func (x *Restoration) ignoredThere(ctx context.Context, tracked map[string]byte) (_ []string, err error) {
+	r, changes := x.repo, x.changes
 	rules, wanted, files := false, map[string]bool{}, map[string]bool{} // what the other state has there: also directories on the way
 	for _, c := range changes {
 		rules = rules || path.Base(c.path) == ".gitignore"
@@ -175,12 +179,15 @@ func (r *Repo) ignoredThere(ctx context.Context, s Subject, changes []treeChange
 	if !rules || len(going) == 0 {
 		return nil, nil
 	}
-	dir := filepath.Join(r.ownDir(), capturePrefix+s.Name+"-rules")
+	if going, err = x.notStaged(ctx, going); err != nil || len(going) == 0 {
+		return nil, err
+	}
+	dir := filepath.Join(r.ownDir(), capturePrefix+x.s.Name+"-rules")
 	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
-	if err := r.writeRules(ctx, tree, dir); err != nil {
+	if err := r.writeRules(ctx, x.To.Tree, dir); err != nil {
 		return nil, err
 	}
 	p := place{tree: dir, stdin: strings.Join(going, "\x00") + "\x00"}
@@ -189,6 +196,24 @@ func (r *Repo) ignoredThere(ctx context.Context, s Subject, changes []treeChange
 		return nil, err
 	}
 	return strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 }), nil
+}
+
+// notStaged lists those of some paths that were not staged in the other state.
+func (x *Restoration) notStaged(ctx context.Context, names []string) ([]string, error) {
+	staged := map[string]bool{}
+	for _, c := range x.under.Conflicts {
+		staged[c.Path] = true
+	}
+	if tree := cmp.Or(x.To.Index, x.under.Rest); tree != "" {
+		out, err := x.repo.read(ctx, place{}, "ls-tree", "-r", "-z", "--name-only", tree)
+		if err != nil {
+			return nil, err
+		}
+		for name := range strings.SplitSeq(string(out), "\x00") {
+			staged[name] = true
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return staged[name] }), nil
 }
 
 // below reports whether a path leads through one of these files.
