@@ -83,16 +83,15 @@ func (e *BusyError) Error() string {
 
 // RunningError is a sandbox in which commands run, so that its state cannot be put back.
 type RunningError struct {
-	ID      string
-	Holders []string // what can be told of them
+	ID       string
+	Programs []string // what can be told of them
 }
 
 func (e *RunningError) Error() string {
-	who := "a command"
-	if len(e.Holders) > 0 {
-		who = strings.Join(e.Holders, ", ")
+	if len(e.Programs) == 0 {
+		return "commands run in sandbox " + e.ID
 	}
-	return fmt.Sprintf("%s runs in sandbox %s", who, e.ID)
+	return fmt.Sprintf("commands run in sandbox %s: %s", e.ID, strings.Join(e.Programs, ", "))
 }
 
 // HalfWayError is a rollback that could not be finished. The sandbox is neither in the state that it left, which Left

@@ -97,24 +97,27 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 	if err != nil {
 		return Rolled{}, err
 	}
+	var from git.State
 	left, err := s.taken(ctx, tx, repo, place.base, SnapshotRequest{Message: "agency: before the rollback to " + to.name()}, func(commit string) ([]string, error) {
-		from, err := repo.ReadState(ctx, commit)
-		if err != nil {
+		if from, err = repo.ReadState(ctx, commit); err != nil {
 			return nil, err
+		}
+		if from.Same(target) && !again {
+			return nil, errAlready
 		}
 		return repo.InTheWay(ctx, subject, from, target)
 	})
+	if errors.Is(err, errAlready) {
+		return Rolled{Invocation: s.ID, Snapshot: to.ID, Name: to.name(), Left: to.ID, LeftName: to.name(), Already: true}, nil
+	}
 	if err != nil {
 		return Rolled{}, err
 	}
 	rolled = Rolled{Invocation: s.ID, Snapshot: to.ID, Name: to.name(), Left: left.ID, LeftName: left.name()}
-	if left.ID == to.ID && !again {
-		rolled.Already = true
-		return rolled, nil
-	}
-	from, err := repo.ReadState(ctx, left.ID)
-	if err != nil {
-		return Rolled{}, err
+	if from.Commit != left.ID { // what was in the way is in it too
+		if from, err = repo.ReadState(ctx, left.ID); err != nil {
+			return Rolled{}, err
+		}
 	}
 	// 3. Whatever could stop it half-way stops it here.
 	var restore *git.Restoration
@@ -204,6 +207,9 @@ func (s *Sandbox) target(ctx context.Context, repo *git.Repo, to Snapshot) (git.
 	}
 	return target, nil
 }
+
+// errAlready is a sandbox that is in the state that it was to go back to.
+var errAlready = errors.New("it is in that state")
 
 // errStuckInside is work behind walls that no snapshot can hold before it has come out.
 var errStuckInside = errors.New("what was done behind the walls has not come out")

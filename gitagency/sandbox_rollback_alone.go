@@ -69,7 +69,7 @@ func (s *Sandbox) await(ctx context.Context) (v vacancy, err error) {
 		case !is[*LockTimeoutError](err):
 			return v, err
 		case len(proc.Supervisors(home)) > 0:
-			return v, &RunningError{ID: s.ID, Holders: proc.Holders(home)}
+			return v, &RunningError{ID: s.ID, Programs: proc.Programs(home)}
 		case timeout >= 0 && time.Since(began) > timeout: // a put, or who has only just come in
 			return v, s.busy(timeout, home)
 		}

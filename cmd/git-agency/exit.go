@@ -187,7 +187,7 @@ func hints(err error) []string {
 			"to go back to where it was: 'git agency snapshot rollback " + halfWay.ID + " " + halfWay.Left + "'",
 		}
 	case is[*gitagency.RunningError](err):
-		return []string{"wait until it has ended, or end it, and try again"}
+		return []string{"wait until they have ended, or end them, and try again"}
 	case is[*gitagency.GitAtWorkError](err):
 		return []string{"another git writes there; if none does any more, 'git agency doctor' says how the lock goes"}
 	case errors.As(err, &idle):

@@ -105,7 +105,7 @@ func (r *Repo) compose(ctx context.Context, t *teller, s Subject, g gathered, c 
 			return "", nil, err
 		}
 	}
-	if c.previous != "" && len(parents) == 1 && was.same(now) {
+	if c.previous != "" && len(parents) == 1 && was.Same(now) {
 		return c.previous, nil, nil
 	}
 	if objects, err = g.objects(t, c.headTree); err != nil {

@@ -108,8 +108,6 @@ func (x *Restoration) fill(ctx context.Context) error {
 	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
 		return err
 	}
-	whole := x.s
-	whole.Onto = ""
 	x.p = place{
 		gitDir: dir, tree: x.s.Tree,
 		env: []string{"GIT_NO_LAZY_FETCH=1"},
@@ -118,7 +116,7 @@ func (x *Restoration) fill(ctx context.Context) error {
 			"-c", "index.sparse=false", "-c", "core.sparseCheckout=false",
 		},
 	}
-	if err := r.fillScratch(whole, x.From.Head, dir); err != nil {
+	if err := errors.Join(r.fillScratch(x.s, x.From.Head, dir), r.copyIndex(x.s.Name, dir)); err != nil {
 		return err
 	}
 	entries, err := x.entries(ctx)

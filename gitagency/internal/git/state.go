@@ -41,8 +41,8 @@ const (
 	toolTrailer  = "Agency-Version"
 )
 
-// same reports whether two states are, whoever took them and when.
-func (s State) same(other State) bool {
+// Same reports whether two states are the same, whoever took them and when.
+func (s State) Same(other State) bool {
 	return s.Tree == other.Tree && s.Head == other.Head && s.Index == other.Index && s.Held == other.Held && s.On == other.On &&
 		cmp.Or(s.Tip, s.Head) == cmp.Or(other.Tip, other.Head)
 }

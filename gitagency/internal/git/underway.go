@@ -73,12 +73,10 @@ func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string
 		return "", err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
-	whole := s
-	whole.Onto = ""
-	if err := r.fillScratch(whole, head, dir); err != nil {
+	if err := errors.Join(r.fillScratch(s, head, dir), r.copyIndex(s.Name, dir)); err != nil {
 		return "", err
 	}
-	p := place{gitDir: dir, config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"}}
+	p := place{gitDir: dir, tree: dir, config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"}}
 	var conflicts []Conflict
 	rest := ""
 	if staged == "" {
