@@ -71,6 +71,7 @@ var argumentKinds = map[string][]kind{
 	"snapshot checkout": {snapshotNames, directories},
 	"diff":              {invocations},
 	"diff --":           {invocations, sandboxDirectories, more},
+	"snapshot rollback": {withSandbox, snapshotNames},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},

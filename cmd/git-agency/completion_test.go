@@ -408,6 +408,7 @@ var succeeding = map[string][]string{
 	"snapshot verify":   {sweepID + "/1"},
 	"snapshot checkout": {sweepID + "/1", "$LAB/home/copy"},
 	"diff":              {sweepID},
+	"snapshot rollback": {sweepID, sweepID + "/1"},
 	"discard":           {sweepID},
 	"doctor":            {},
 	"prune":             {"--expire", "now"},

@@ -111,6 +111,8 @@ func hints(err error) []string {
 		noSandbox *gitagency.NotSandboxError
 		link      *linkError
 		idle      *gitagency.NothingRunsError
+		lost      *gitagency.LostRollbackError
+		halfWay   *gitagency.HalfWayError
 		taken     *gitagency.PortTakenError
 		child     *childError
 	)
@@ -188,6 +190,17 @@ func hints(err error) []string {
 		}
 	case is[*gitagency.BusyError](err):
 		return []string{"wait longer with --lock-timeout 5m, or end what is at work there first"}
+	case errors.As(err, &lost):
+		return []string{"'git agency doctor --fix " + lost.ID + "' leaves the sandbox as it is"}
+	case errors.As(err, &halfWay):
+		return []string{
+			"when the cause is gone, the next command that works in the sandbox finishes it, as 'git agency doctor --fix " + halfWay.ID + "' does",
+			"to go back to where it was: 'git agency snapshot rollback " + halfWay.ID + " " + halfWay.Left + "'",
+		}
+	case is[*gitagency.RunningError](err):
+		return []string{"wait until they have ended, or end them, and try again"}
+	case is[*gitagency.GitAtWorkError](err):
+		return []string{"another git writes there; if none does any more, 'git agency doctor' says how the lock goes"}
 	case errors.As(err, &idle):
 		return []string{"start what listens there with 'git agency exec " + idle.ID + " -- <command>', and try again while that runs"}
 	case is[*gitagency.SharedNetworkError](err):

@@ -79,6 +79,10 @@ var jsonOutputs = []jsonOutput{
 		c.must("ln", "-sf", "nowhere", filepath.Join(tree, "run.sh"))
 		return [][]string{{c.live}, {c.live, "--to", c.live + "/1"}, {c.discarded, "--to", "integration"}, {c.live, "--", "readme"}}
 	}},
+	{"git agency snapshot rollback", "rolled.json", false, func(c *jsonCast) [][]string {
+		c.write(filepath.Join(c.agency("path", c.live), "later"), "x")
+		return [][]string{{c.live, c.live + "/1"}, {c.live, c.live + "/3"}, {c.live, c.live + "/3"}}
+	}},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
 	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},

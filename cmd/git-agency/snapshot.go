@@ -6,12 +6,13 @@ func (t *tool) snapshotCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "snapshot",
 		Usage:     "take, list and use states of sandboxes",
-		UsageText: "git agency snapshot (create|ls|verify|checkout) [<options>]",
+		UsageText: "git agency snapshot (create|ls|verify|checkout|rollback) [<options>]",
 		Subcommands: []*cli.Command{
 			t.snapshotCreateCommand(),
 			t.snapshotLsCommand(),
 			t.snapshotVerifyCommand(),
 			t.snapshotCheckoutCommand(),
+			t.snapshotRollbackCommand(),
 		},
 	}
 }

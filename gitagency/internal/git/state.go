@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -40,6 +41,30 @@ const (
 	heldTrailer  = "Agency-Held"
 	toolTrailer  = "Agency-Version"
 )
+
+// Same reports whether two states are the same, whoever took them and when.
+func (s State) Same(other State) bool {
+	return s.Tree == other.Tree && s.Head == other.Head && s.Index == other.Index && s.Held == other.Held && s.On == other.On &&
+		cmp.Or(s.Tip, s.Head) == cmp.Or(other.Tip, other.Head)
+}
+
+// trailers are what a state says of itself in its message, but for who says it.
+func (s State) trailers() string {
+	text := fmt.Sprintf("\n%s: %s", headTrailer, s.Head)
+	if s.On != "" {
+		text += fmt.Sprintf("\n%s: %s", onTrailer, s.On)
+	}
+	if s.Tip != "" && s.Tip != s.Head {
+		text += fmt.Sprintf("\n%s: %s", tipTrailer, s.Tip)
+	}
+	if s.Index != "" {
+		text += fmt.Sprintf("\n%s: %s", indexTrailer, s.Index)
+	}
+	if s.Held != "" {
+		text += fmt.Sprintf("\n%s: %s", heldTrailer, s.Held)
+	}
+	return text
+}
 
 // ReadState reads what a commit says of the state it holds.
 func (r *Repo) ReadState(ctx context.Context, commit string) (State, error) {
