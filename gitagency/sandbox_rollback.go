@@ -98,7 +98,7 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 		return Rolled{}, err
 	}
 	var from git.State
-	left, err := s.taken(ctx, tx, repo, place.base, SnapshotRequest{Message: "agency: before the rollback to " + to.name()}, func(commit string) ([]string, error) {
+	left, err := s.history(place.base).taken(ctx, tx, repo, SnapshotRequest{Message: "agency: before the rollback to " + to.name()}, func(commit string) ([]string, error) {
 		if from, err = repo.ReadState(ctx, commit); err != nil {
 			return nil, err
 		}
