@@ -101,7 +101,7 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 		ensure: func() error { return r.store.EnsureInvocationDir(r.ID, id) },
 		spec: changeset.Spec{
 			ID: id, Tree: tree, Branch: sandboxRef(id), Base: begin.base, Scratch: home, Reason: "agency: start " + id,
-			Tip: begin.tip, Files: begin.snapshot, Index: begin.index,
+			Tip: begin.tip, Files: begin.snapshot, Index: begin.index, Distrust: begin.distrust,
 		},
 		marker: guard.Sandbox,
 		record: func() error {
@@ -169,6 +169,7 @@ func (r *Repository) integrationTip(wt Worktree, listing git.Listing) (string, e
 type beginning struct {
 	base                 string // the commit it is compared with later
 	snapshot, tip, index string // where it begins in the state of a snapshot: that, HEAD and what was staged
+	distrust             bool   // what the repository's own configuration names must not run for that
 	worktree             string // the integration worktree that goes with it, where that is known
 }
 

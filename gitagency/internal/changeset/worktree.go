@@ -31,6 +31,9 @@ type Spec struct {
 	Tip   string // the commit that the branch starts at; default: Base
 	Files string // the commit whose files are on disk; default: the tip
 	Index string // the tree that is staged, where Files is set; default: that of the tip
+
+	// Distrust: what the repository's own configuration names is not run for Files.
+	Distrust bool
 }
 
 // Start is the commit that the branch starts at.
@@ -41,8 +44,8 @@ type Worktree struct {
 	Repo *git.Repo // holding the repository lock
 }
 
-// Create brings the steps "tree-dir", "branch", "registration" and "checkout" into the transaction, and "index" where
-// something else is staged than is on disk.
+// Create brings the steps "tree-dir", "branch", "registration" and "checkout" into the transaction; in the place of the last
+// one "files" and "index" for a tree that does not begin clean.
 func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	if err := tx.Step(ctx, "tree-dir", func() error {
 		if err := os.Mkdir(s.Tree, 0o755); err != nil {
@@ -68,13 +71,20 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	}); err != nil {
 		return err
 	}
-	if err := tx.Step(ctx, "checkout", func() error { // undone with the tree it fills
-		return b.Repo.Checkout(ctx, b.registration(s), cmp.Or(s.Files, s.Start()))
-	}); err != nil || s.Files == "" {
+	if s.Files == "" {
+		return tx.Step(ctx, "checkout", func() error { // undone with the tree it fills
+			return b.Repo.Checkout(ctx, b.registration(s), s.Start())
+		})
+	}
+	copying := git.Copying{Commit: s.Files, Dir: s.Tree, Scratch: s.Scratch + "/git", Distrust: s.Distrust}
+	if err := tx.Step(ctx, "files", func() error {
+		tx.Undo("files", func(context.Context) error { return durable.RemoveTree(copying.Scratch) })
+		return b.Repo.CopyOut(ctx, copying)
+	}); err != nil {
 		return err
 	}
 	return tx.Step(ctx, "index", func() error {
-		return b.Repo.Stage(ctx, b.registration(s), cmp.Or(s.Index, s.Start()))
+		return b.Repo.StageCopied(ctx, b.registration(s), copying, cmp.Or(s.Index, s.Start()))
 	})
 }
 

@@ -102,10 +102,3 @@ func (r *Repo) Checkout(ctx context.Context, w Registration, commit string) erro
 	_, err := r.change(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
 	return err
 }
-
-// Stage makes the index of a worktree that was just filled that of a tree, and touches no file: what differs from
-// it is changed, deleted or untracked. What does not is known to be the same, and need not be read again.
-func (r *Repo) Stage(ctx context.Context, w Registration, tree string) error {
-	_, err := r.change(ctx, place{gitDir: r.AdminDir(w.Name), tree: w.Tree}, "read-tree", "-m", "-i", "--no-recurse-submodules", tree)
-	return err
-}
