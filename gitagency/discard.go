@@ -84,6 +84,7 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	}
 	defer vacant.close()
 	r.settle(ctx, entry.ID)
+	r.sandboxOf(entry.ID).finishForGood(ctx, repo, vacant)
 	if err := r.sandboxOf(entry.ID).emptyLayer(ctx, repo, entry.Record.Primitives, vacant.inside); err != nil {
 		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}

@@ -41,6 +41,7 @@ func (x *examination) sandboxes(ctx context.Context) error {
 		default:
 			x.halfEnded(s, "half-discarded")
 			x.puts(ctx, s)
+			x.rollbacks(s)
 			x.wholeTree(ctx, s, "it counts as discarded; its files are kept as "+trashRef(e.ID), x.discardAway(e))
 		}
 	}

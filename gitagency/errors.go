@@ -28,6 +28,10 @@ type (
 	AmbiguousError = store.AmbiguousError
 	// NestedRepositoryError: repositories inside a tree would be lost with it.
 	NestedRepositoryError = git.NestedError
+	// InTheWayError: something that no snapshot can hold stands where a rollback has to put a file.
+	InTheWayError = git.InTheWayError
+	// GitAtWorkError: another git writes in a sandbox, or has left its lock there.
+	GitAtWorkError = git.LockedError
 	// UnsettledError: files in a sandbox go on changing, so that it is never seen in one state.
 	UnsettledError = git.UnsettledError
 	// CannotRunError: a command is not there, or cannot be executed.
@@ -76,6 +80,46 @@ func (e *BusyError) Error() string {
 	}
 	return fmt.Sprintf("%s is still at work in sandbox %s; gave up after %s", who, e.ID, e.Waited.Round(10*time.Millisecond))
 }
+
+// RunningError is a sandbox in which commands run, so that its state cannot be put back.
+type RunningError struct {
+	ID       string
+	Programs []string // what can be told of them
+}
+
+func (e *RunningError) Error() string {
+	if len(e.Programs) == 0 {
+		return "commands run in sandbox " + e.ID
+	}
+	return fmt.Sprintf("commands run in sandbox %s: %s", e.ID, strings.Join(e.Programs, ", "))
+}
+
+// HalfWayError is a rollback that could not be finished. The sandbox is neither in the state that it left, which Left
+// keeps, nor in the one that it goes to; the next command that works in it finishes it.
+type HalfWayError struct {
+	ID   string
+	To   string // by the name that people call it
+	Left string
+	Err  error
+}
+
+func (e *HalfWayError) Error() string {
+	return fmt.Sprintf("sandbox %s is half-way back to %s; the state it left is kept as %s: %v", e.ID, e.To, e.Left, e.Err)
+}
+
+func (e *HalfWayError) Unwrap() error { return e.Err }
+
+// LostRollbackError is a rollback that was interrupted and that nobody can finish any more.
+type LostRollbackError struct {
+	ID  string
+	Err error
+}
+
+func (e *LostRollbackError) Error() string {
+	return fmt.Sprintf("a rollback of sandbox %s was interrupted and cannot be finished: %v", e.ID, e.Err)
+}
+
+func (e *LostRollbackError) Unwrap() error { return e.Err }
 
 // InsideError is a sandbox in which commands run, and which a command in a sandbox wants to end: those that
 // run elsewhere cannot be seen from there.
@@ -193,6 +237,11 @@ type OverlapError struct {
 func (e *OverlapError) Error() string {
 	return fmt.Sprintf("%s %s %s", e.Path, e.Relation, e.Other)
 }
+
+// NotEmptyError is a directory that something was to be made in place of, and that has something in it.
+type NotEmptyError struct{ Path string }
+
+func (e *NotEmptyError) Error() string { return e.Path + " is not empty" }
 
 // UnsafePathError is a path that does not lead where it says.
 type UnsafePathError struct {
@@ -317,6 +366,25 @@ type BrokenError struct {
 
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("%s %s is broken (%s): %s", e.Kind, e.ID, e.Reason, e.Detail)
+}
+
+// DamagedError is a snapshot of which objects are missing, or are not what their names say.
+type DamagedError struct {
+	Snapshot string // as people call it
+	Commit   string
+	Objects  int  // how many
+	Stopped  bool // there may be more
+}
+
+func (e *DamagedError) Error() string {
+	what := fmt.Sprintf("%d objects", e.Objects)
+	if e.Objects == 1 {
+		what = "1 object"
+	}
+	if e.Stopped {
+		what = "at least " + what
+	}
+	return fmt.Sprintf("snapshot %s (%s) is damaged: %s", e.Snapshot, e.Commit, what)
 }
 
 // FindingError is something wrong that only a person can mend.

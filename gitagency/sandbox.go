@@ -85,8 +85,27 @@ type site struct {
 	occupied *os.File  // a process that works in the sandbox keeps this open
 }
 
-// open makes sure that the sandbox is what it should be, and that it stays.
-func (s *Sandbox) open(ctx context.Context) (_ *site, err error) {
+// open makes sure that the sandbox is what it should be, and that it stays. A rollback of it that was interrupted is
+// finished first.
+func (s *Sandbox) open(ctx context.Context) (*site, error) { return s.openHolding(ctx, nil) }
+
+// openHolding is open for a caller that has the repository lock.
+func (s *Sandbox) openHolding(ctx context.Context, repo *git.Repo) (*site, error) {
+	for {
+		if err := s.finishRollback(ctx, repo); err != nil {
+			return nil, err
+		}
+		site, err := s.openNow(ctx)
+		if err != nil || !s.halfWay() {
+			return site, err
+		}
+		if err := site.close(); err != nil { // one was killed while we waited at the door
+			return nil, err
+		}
+	}
+}
+
+func (s *Sandbox) openNow(ctx context.Context) (_ *site, err error) {
 	timeout, err := s.repo.lockTimeout()
 	if err != nil {
 		return nil, err
@@ -106,6 +125,11 @@ func (s *Sandbox) open(ctx context.Context) (_ *site, err error) {
 			err = errors.Join(err, occupied.Close())
 		}
 	}()
+	return s.look(occupied)
+}
+
+// look makes sure that the sandbox is what it should be. occupied keeps it from going.
+func (s *Sandbox) look(occupied *os.File) (*site, error) {
 	inv := invocation(s.repo.store.Invocation(s.repo.ID, s.ID, nil), nil) // as it is now that it stays
 	if _, err := inv.Path(); err != nil {
 		return nil, err

@@ -53,8 +53,13 @@ type doorState struct {
 
 // door opens the door of a sandbox; it need not have been used before.
 func (s *Sandbox) door(w walls) (*door, error) {
-	d := &door{s: s, walls: w, patience: patienceInside, upper: filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper")}
+	d := &door{s: s, walls: w, patience: patienceInside, upper: s.layer()}
 	return d, d.load()
+}
+
+// layer is where the layer over the git directory is kept; it need not be there.
+func (s *Sandbox) layer() string {
+	return filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper")
 }
 
 func (d *door) statePath() string {

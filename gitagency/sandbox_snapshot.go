@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
@@ -47,7 +48,7 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 		return Snapshot{}, err
 	}
 	defer unlock()
-	place, err := s.open(ctx)
+	place, err := s.openHolding(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -123,6 +124,18 @@ func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base string, req Sna
 			rollback(ctx, tx)
 		}
 	}()
+	snapshot, err := s.taken(ctx, tx, repo, base, req, nil)
+	if err != nil || !snapshot.Created {
+		return snapshot, err
+	}
+	tx.Commit()
+	s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", snapshot.ID, snapshot.Ref})
+	return snapshot, nil
+}
+
+// taken are the steps by which a snapshot comes to be, in a transaction of which they may be only the beginning. also,
+// which may be nil, says of the commit what else has to be in it.
+func (s *Sandbox) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, base string, req SnapshotRequest, also func(commit string) ([]string, error)) (Snapshot, error) {
 	last, err := s.lastSnapshot(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
@@ -139,14 +152,17 @@ func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base string, req Sna
 	}
 	// 1. What is there, as a commit nobody points at yet.
 	if err := tx.Step(ctx, "capture", func() error {
-		state, err := capturable(git.Subject{
-			Name: s.ID, Tree: s.tree, Branch: sandboxRef(s.ID), Base: base, Ignored: req.Ignored, Secrets: secrets,
-			Message: fmt.Sprintf("%s\n\nAgency-Invocation: %s\nAgency-Base: %s\nAgency-Version: %s", message, s.ID, base, cmp.Or(s.repo.opts.Version, "unknown")),
-		})
+		state, err := capturable(s.subject(base, message))
 		if err != nil {
 			return err
 		}
+		state.Ignored, state.Secrets = req.Ignored, secrets
 		frozen, err := repo.Freeze(ctx, state, last.ID)
+		if err == nil && also != nil {
+			if state.Also, err = also(frozen.Commit); err == nil && len(state.Also) > 0 {
+				frozen, err = repo.Freeze(ctx, state, last.ID)
+			}
+		}
 		snapshot.ID, snapshot.LeftOut = frozen.Commit, leftOut(frozen.LeftOut)
 		return err
 	}); err != nil {
@@ -172,9 +188,15 @@ func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base string, req Sna
 	}); err != nil {
 		return Snapshot{}, err
 	}
-	tx.Commit()
-	s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", snapshot.ID, snapshot.Ref})
 	return snapshot, nil
+}
+
+// subject says what belongs to the sandbox, and as what it is to be frozen.
+func (s *Sandbox) subject(base, message string) git.Subject {
+	return git.Subject{
+		Name: s.ID, Tree: s.tree, Branch: sandboxRef(s.ID), Base: base, Layer: s.layer(),
+		Message: fmt.Sprintf("%s\n\nAgency-Invocation: %s\nAgency-Base: %s\nAgency-Version: %s", message, s.ID, base, cmp.Or(s.repo.opts.Version, "unknown")),
+	}
 }
 
 type snapshotEvent struct {

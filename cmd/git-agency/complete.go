@@ -400,6 +400,23 @@ func listInvocations(a *asked, wanted func(gitagency.Invocation) bool) ([]candid
 	return found, nil
 }
 
+// snapshotNames are the snapshots of all invocations, by the names that people can type.
+func snapshotNames(a *asked) ([]candidate, error) {
+	repo, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	all, err := repo.Snapshots(a.ctx, gitagency.SnapshotsRequest{Uncounted: true})
+	if err != nil {
+		return nil, err
+	}
+	var found []candidate
+	for _, s := range all {
+		found = append(found, candidate{s.Name(), listed(s.Subject(), ago(a.tool.now(), s.TakenAt))})
+	}
+	return found, nil
+}
+
 // broken is everything that is broken, invocations and worktrees.
 func broken(a *asked) ([]candidate, error) {
 	repo, err := a.open()

@@ -302,6 +302,19 @@ var ills = []ill{
 			w.t.Error("what was put is still there")
 		}
 	}},
+	{code: "interrupted-rollback", risk: true, sweep: true, wreck: func(w *ward) {
+		w.agency("snapshot", "create", sweepID)
+		w.write(filepath.Join(w.tree, "later"), "l\n")
+		w.write(filepath.Join(w.tree, "readme"), "changed\n")
+		w.dies("rollback/files:after", "snapshot", "rollback", sweepID, sweepID+"/1")
+	}, cured: func(w *ward) {
+		if exists(filepath.Join(w.tree, "later")) || w.read(filepath.Join(w.tree, "readme")) == "changed\n" {
+			w.t.Error("it was not finished")
+		}
+		if got := w.git("show", "refs/agency/snapshots/"+sweepID+"/2:later"); got != "l" {
+			w.t.Errorf("what was left holds %q", got)
+		}
+	}},
 	{code: "interrupted-put", wreck: func(w *ward) { w.dies("put/stage:after", "put", sweepID, "readme", "new") }, cured: func(w *ward) {
 		w.works()
 		if exists(filepath.Join(w.tree, "new")) {

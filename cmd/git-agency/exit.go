@@ -75,7 +75,8 @@ func exitCode(err error) int {
 		return exitFatal
 	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
 		return exitNotFound
-	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err):
+	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err),
+		is[*gitagency.DamagedError](err):
 		return exitBroken
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
 		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err), is[*gitagency.NotSandboxError](err),
@@ -110,6 +111,8 @@ func hints(err error) []string {
 		noSandbox *gitagency.NotSandboxError
 		link      *linkError
 		idle      *gitagency.NothingRunsError
+		lost      *gitagency.LostRollbackError
+		halfWay   *gitagency.HalfWayError
 		taken     *gitagency.PortTakenError
 		child     *childError
 	)
@@ -126,6 +129,14 @@ func hints(err error) []string {
 		return []string{"the fields are " + strings.Join(atomNames(), ", ")}
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
 		return []string{"list the worktrees with 'git agency worktree ls --all', or make one with 'git agency worktree create <name>'"}
+	case errors.As(err, &notFound) && notFound.Kind == "snapshot":
+		return []string{"list the snapshots of an invocation with 'git agency snapshot ls <id>'; one is called by its commit or <id>/<n>"}
+	case is[*gitagency.DamagedError](err):
+		return []string{
+			"where another clone has such an object, this brings it back; a damaged file of it below .git/objects has to be moved away first:",
+			"  git -C <clone> cat-file <kind> <object> | git hash-object -w -t <kind> --stdin",
+			"'git fsck' looks at the whole repository",
+		}
 	case errors.As(err, &notFound):
 		return []string{"list the invocations with 'git agency ls --all'; names do not count, and broken ones need their full id"}
 	case errors.As(err, &usage) && usage.hint != "":
@@ -157,6 +168,10 @@ func hints(err error) []string {
 		return []string{"nothing runs in a tree that is not marked as a sandbox; 'git agency doctor' says how it gets its marker back"}
 	case is[*gitagency.SandboxError](err):
 		return []string{"name an integration worktree; 'git agency worktree ls' lists them"}
+	case is[*gitagency.NotEmptyError](err):
+		return []string{"name a directory that is not there yet, or that is empty"}
+	case is[*copyOutError](err) && errors.As(err, &overlap):
+		return []string{"name a directory outside of every worktree, sandbox and git directory, such as ../copy beside the repository"}
 	case errors.As(err, &overlap):
 		return []string{
 			"sandboxes must lie outside of every worktree",
@@ -175,6 +190,17 @@ func hints(err error) []string {
 		}
 	case is[*gitagency.BusyError](err):
 		return []string{"wait longer with --lock-timeout 5m, or end what is at work there first"}
+	case errors.As(err, &lost):
+		return []string{"'git agency doctor --fix " + lost.ID + "' leaves the sandbox as it is"}
+	case errors.As(err, &halfWay):
+		return []string{
+			"when the cause is gone, the next command that works in the sandbox finishes it, as 'git agency doctor --fix " + halfWay.ID + "' does",
+			"to go back to where it was: 'git agency snapshot rollback " + halfWay.ID + " " + halfWay.Left + "'",
+		}
+	case is[*gitagency.RunningError](err):
+		return []string{"wait until they have ended, or end them, and try again"}
+	case is[*gitagency.GitAtWorkError](err):
+		return []string{"another git writes there; if none does any more, 'git agency doctor' says how the lock goes"}
 	case errors.As(err, &idle):
 		return []string{"start what listens there with 'git agency exec " + idle.ID + " -- <command>', and try again while that runs"}
 	case is[*gitagency.SharedNetworkError](err):

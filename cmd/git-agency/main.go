@@ -50,6 +50,8 @@ func (t *tool) commands() []*cli.Command {
 }
 
 func main() {
+	// Most commands are over before collecting garbage has saved anything.
+	debug.SetGCPercent(800)
 	os.Exit(run(os.Args, gitagency.Options{}))
 }
 

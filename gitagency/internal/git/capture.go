@@ -19,6 +19,7 @@ type Subject struct {
 	Secrets []string // patterns of untracked files that are left out: see secret
 	Ignored bool     // what git ignores is captured too
 	Also    []string // paths that are captured whatever says that they are not
+	Layer   string   // what somebody behind walls wrote over the git directory: what they have under way is read there
 	Message string   // of the commit, if one is needed
 	Author  Identity // of that commit
 

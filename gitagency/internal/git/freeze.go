@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -95,12 +96,16 @@ func (r *Repo) compose(ctx context.Context, t *teller, s Subject, g gathered, c 
 	if err != nil {
 		return "", nil, err
 	}
-	if c.previous == "" || was.Head != c.head || was.Tip != c.branch || len(r.pending(s)) > 0 { // else it has them
-		if parents, err = r.independent(ctx, parents, append([]string{c.head, c.branch}, r.pending(s)...)); err != nil {
+	now := State{Tree: work, Head: c.head, On: r.on(s), Tip: c.branch, Index: staged}
+	if now.Held, err = r.holdUnderway(ctx, s, now); err != nil {
+		return "", nil, err
+	}
+	if c.previous == "" || was.Head != c.head || was.Tip != c.branch || was.Held != now.Held { // else it has them
+		if parents, err = r.independent(ctx, parents, []string{c.head, c.branch, now.Held}); err != nil {
 			return "", nil, err
 		}
 	}
-	if c.previous != "" && len(parents) == 1 && was.Tree == work && was.Head == c.head && was.Index == staged {
+	if c.previous != "" && len(parents) == 1 && was.Same(now) {
 		return c.previous, nil, nil
 	}
 	if objects, err = g.objects(t, c.headTree); err != nil {
@@ -110,12 +115,23 @@ func (r *Repo) compose(ctx context.Context, t *teller, s Subject, g gathered, c 
 		held := newCommit(g.format, s.Author, staged, parentsOf(c.head), "staged when captured")
 		parents, objects = append(parents, held.name()), append(objects, held)
 	}
-	message := s.Message + fmt.Sprintf("\n%s: %s", headTrailer, c.head)
-	if staged != "" {
-		message += fmt.Sprintf("\n%s: %s", indexTrailer, staged)
-	}
-	made := newCommit(g.format, s.Author, work, parents, message)
+	made := newCommit(g.format, s.Author, work, parents, s.Message+now.trailers())
 	return made.name(), append(objects, made), nil
+}
+
+// on is what HEAD of a worktree names, as State.On says it.
+func (r *Repo) on(s Subject) string {
+	var w Worktree
+	if err := readHead(r.AdminDir(s.Name), &w); err != nil {
+		return ""
+	}
+	switch {
+	case w.Detached:
+		return Detached
+	case strings.HasPrefix(w.Branch, "refs/heads/"):
+		return w.Branch
+	}
+	return ""
 }
 
 // pulse changes when something of what git knows of a worktree does: its HEAD, its branch, its index.

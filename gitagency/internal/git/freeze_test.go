@@ -99,7 +99,7 @@ func TestWhatHasNotChangedIsNotFrozenAgain(t *testing.T) {
 		{"an ignored file", func(l *lab, w Registration) { l.put(w.Tree, "ignored", "i\n") }, true},
 		{"a marker", func(l *lab, w Registration) { l.put(w.Tree, ".agency/x", "x\n") }, true},
 		{"a date", func(l *lab, w Registration) { l.put(w.Tree, "a.txt", "a\n") }, true},
-		{"a branch left at the same commit", func(l *lab, w Registration) { l.in(w.Tree, "checkout", "-q", "--detach") }, true},
+		{"a branch left at the same commit", func(l *lab, w Registration) { l.in(w.Tree, "checkout", "-q", "--detach") }, false},
 		{"content", func(l *lab, w Registration) { l.put(w.Tree, "untracked", "v\n") }, false},
 		{"a mode", func(l *lab, w Registration) { l.must(os.Chmod(filepath.Join(w.Tree, "a.txt"), 0o755)) }, false},
 		{"only what is staged", func(l *lab, w Registration) { l.in(w.Tree, "add", "untracked") }, false},
@@ -162,8 +162,12 @@ func TestAStateInTheMiddleOfAMergeIsFrozenWithBothSides(t *testing.T) {
 		t.Fatal("there was no conflict")
 	}
 	got := l.freeze(repo, w, "")
-	if want := []string{l.git("rev-parse", "main"), l.in(w.Tree, "rev-parse", "HEAD"), l.git("rev-parse", w.Branch)}; !slices.Equal(l.parents(got), want) {
+	held := l.trailer(got, heldTrailer)
+	if want := []string{l.git("rev-parse", "main"), l.in(w.Tree, "rev-parse", "HEAD"), held}; !slices.Equal(l.parents(got), want) {
 		t.Errorf("parents %q; want %q", l.parents(got), want)
+	}
+	if want := []string{l.git("rev-parse", w.Branch)}; !slices.Equal(l.parents(held), want) {
+		t.Errorf("what is under way has parents %q; want %q", l.parents(held), want)
 	}
 	if l.trailer(got, indexTrailer) != "" {
 		t.Error("half a merge was written as an index")

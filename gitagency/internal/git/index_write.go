@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 // LockedError is a file that another git is writing.
@@ -88,15 +90,8 @@ func (r *Repo) DraftIndex(name string) (*IndexDraft, error) {
 	if fi, err := os.Lstat(d.index); err == nil {
 		perm = fi.Mode().Perm()
 	}
-	if left, err := os.Lstat(d.index + draftSuffix); err == nil {
-		if lock, err := os.Lstat(d.index + lockSuffix); err == nil && os.SameFile(left, lock) {
-			if err := os.Remove(d.index + lockSuffix); err != nil {
-				return nil, err
-			}
-		}
-		if err := os.Remove(d.index + draftSuffix); err != nil {
-			return nil, err
-		}
+	if err := dropDraft(d.index); err != nil {
+		return nil, err
 	}
 	var err error
 	d.file, err = os.OpenFile(d.index+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
@@ -104,6 +99,43 @@ func (r *Repo) DraftIndex(name string) (*IndexDraft, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// dropDraft removes what somebody who was killed left of a file that was to take the place of another.
+func dropDraft(path string) error {
+	left, err := os.Lstat(path + draftSuffix)
+	if err != nil {
+		return nil
+	}
+	if lock, err := os.Lstat(path + lockSuffix); err == nil && os.SameFile(left, lock) {
+		if err := os.Remove(path + lockSuffix); err != nil {
+			return err
+		}
+	}
+	return os.Remove(path + draftSuffix)
+}
+
+// writeLocked replaces one of git's files as a draft replaces the index: durably, and by the rules of its lock.
+func writeLocked(path string, data []byte) (err error) {
+	if err := dropDraft(path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	d := &IndexDraft{index: path, file: f}
+	defer func() { err = errors.Join(err, d.Drop()) }()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := d.Publish(); err != nil {
+		return err
+	}
+	return durable.SyncDir(filepath.Dir(path))
 }
 
 // Lock keeps every git from writing the index.
@@ -118,6 +150,15 @@ func (d *IndexDraft) Lock() error {
 // Write says what is in it.
 func (d *IndexDraft) Write(x Index, at time.Time) error {
 	err := x.write(d.file)
+	if err == nil && at.Before(time.Now()) {
+		err = os.Chtimes(d.index+draftSuffix, at, at)
+	}
+	return err
+}
+
+// WriteFile says what is in it with the words of another index file.
+func (d *IndexDraft) WriteFile(data []byte, at time.Time) error {
+	_, err := d.file.Write(data)
 	if err == nil && at.Before(time.Now()) {
 		err = os.Chtimes(d.index+draftSuffix, at, at)
 	}

@@ -169,6 +169,32 @@ func replaceLayered(upper, in, name string, data []byte) (err error) {
 	return nil
 }
 
+// LayeredEntry is where a layer keeps an entry of its own for a worktree, which hides the real one; empty where the
+// real one shows through.
+func LayeredEntry(upper, name string) string {
+	if upper == "" {
+		return ""
+	}
+	at, err := openDir(unix.AT_FDCWD, upper)
+	for _, part := range []string{"worktrees", name} {
+		if err != nil {
+			return ""
+		}
+		var next int
+		next, err = openDir(at, part)
+		unix.Close(at)
+		at = next
+	}
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(at)
+	if overlayMark(at, "opaque") != "y" {
+		return ""
+	}
+	return filepath.Join(upper, "worktrees", name)
+}
+
 // Layered is what a layer has to say of one file.
 type Layered struct {
 	Found   bool // the layer has it

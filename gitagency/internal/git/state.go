@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 type State struct {
 	Commit  string
 	Tree    string // what was on disk
+	Parents []string
 	Message string // of who took it, without what is said below
 	Time    time.Time
 
@@ -40,6 +42,30 @@ const (
 	toolTrailer  = "Agency-Version"
 )
 
+// Same reports whether two states are the same, whoever took them and when.
+func (s State) Same(other State) bool {
+	return s.Tree == other.Tree && s.Head == other.Head && s.Index == other.Index && s.Held == other.Held && s.On == other.On &&
+		cmp.Or(s.Tip, s.Head) == cmp.Or(other.Tip, other.Head)
+}
+
+// trailers are what a state says of itself in its message, but for who says it.
+func (s State) trailers() string {
+	text := fmt.Sprintf("\n%s: %s", headTrailer, s.Head)
+	if s.On != "" {
+		text += fmt.Sprintf("\n%s: %s", onTrailer, s.On)
+	}
+	if s.Tip != "" && s.Tip != s.Head {
+		text += fmt.Sprintf("\n%s: %s", tipTrailer, s.Tip)
+	}
+	if s.Index != "" {
+		text += fmt.Sprintf("\n%s: %s", indexTrailer, s.Index)
+	}
+	if s.Held != "" {
+		text += fmt.Sprintf("\n%s: %s", heldTrailer, s.Held)
+	}
+	return text
+}
+
 // ReadState reads what a commit says of the state it holds.
 func (r *Repo) ReadState(ctx context.Context, commit string) (State, error) {
 	states, err := r.ReadStates(ctx, commit)
@@ -55,21 +81,21 @@ func (r *Repo) ReadStates(ctx context.Context, commits ...string) ([]State, erro
 		return nil, nil
 	}
 	p := place{stdin: strings.Join(commits, "\n") + "\n"}
-	out, err := r.read(ctx, p, "rev-list", "--no-walk=unsorted", "--stdin", "--no-commit-header", "--format=%H%n%T%n%ct%n%B%x00")
+	out, err := r.read(ctx, p, "rev-list", "--no-walk=unsorted", "--stdin", "--no-commit-header", "--format=%H%n%T%n%P%n%ct%n%B%x00")
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]State{}
 	for record := range strings.SplitSeq(string(out), "\x00") {
-		parts := strings.SplitN(strings.TrimPrefix(record, "\n"), "\n", 4)
-		if len(parts) != 4 || !isOID(parts[0]) {
+		parts := strings.SplitN(strings.TrimPrefix(record, "\n"), "\n", 5)
+		if len(parts) != 5 || !isOID(parts[0]) {
 			continue // behind the last
 		}
-		s := parseState(parts[3])
-		s.Commit, s.Tree = parts[0], parts[1]
+		s := parseState(parts[4])
+		s.Commit, s.Tree, s.Parents = parts[0], parts[1], strings.Fields(parts[2])
 		var seconds int64
-		if _, err := fmt.Sscan(parts[2], &seconds); err != nil {
-			return nil, fmt.Errorf("git rev-list answered %q", parts[2])
+		if _, err := fmt.Sscan(parts[3], &seconds); err != nil {
+			return nil, fmt.Errorf("git rev-list answered %q", parts[3])
 		}
 		s.Time = time.Unix(seconds, 0)
 		found[s.Commit] = s

@@ -70,6 +70,34 @@ func Overseen(supervisor int) int {
 	return beside + seat
 }
 
+// Programs says which programs the supervisors of a label see to, as somebody typed them, more or less.
+func Programs(label string) []string {
+	of, all := map[int][]int{}, Supervisors(label)
+	some, _ := pids()
+	for _, pid := range some {
+		if s, there := statusOf(pid); there && !s.ended() {
+			of[s.parent] = append(of[s.parent], pid)
+		}
+	}
+	var programs []string
+	for len(all) > 0 {
+		next := of[all[0]]
+		all = all[1:]
+		for _, pid := range next {
+			args := words(pid, "cmdline")
+			switch {
+			case len(args) == 0:
+			case args[0] == supervisorName:
+				all = append(all, pid)
+			default:
+				programs = append(programs, fmt.Sprintf("pid %d (%s)", pid, strings.Join(args, " ")))
+			}
+		}
+	}
+	slices.Sort(programs)
+	return slices.Compact(programs)
+}
+
 // Holders says who has a file open, as far as that can be told.
 func Holders(path string) []string {
 	var holders []string

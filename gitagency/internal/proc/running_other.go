@@ -13,6 +13,9 @@ func Supervisors(string) []int { return nil }
 // Overseen cannot be told on this system, where there are no rooms.
 func Overseen(int) int { return 1 }
 
+// Programs cannot be told on this system.
+func Programs(string) []string { return nil }
+
 // Holders cannot be told on this system.
 func Holders(string) []string { return nil }
 

@@ -1,0 +1,263 @@
+package git
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// submodule is the mode of a path that names a commit of another repository.
+const submodule = "160000"
+
+// treeChange is a path that differs between two trees.
+type treeChange struct {
+	status           byte // A, D, M, or T where it is something else than a file now
+	oldMode, newMode string
+	path             string
+}
+
+// treeChanges lists what differs between two trees.
+func (r *Repo) treeChanges(ctx context.Context, from, to string) ([]treeChange, error) {
+	out, err := r.read(ctx, place{}, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to)
+	if err != nil {
+		return nil, err
+	}
+	var changes []treeChange
+	parts := strings.Split(string(out), "\x00")
+	for i := 0; i+1 < len(parts); i += 2 {
+		fields := strings.Fields(strings.TrimPrefix(parts[i], ":")) // "<mode> <mode> <oid> <oid> <status>"
+		if len(fields) != 5 {
+			return nil, fmt.Errorf("git diff-tree answered %q", parts[i])
+		}
+		changes = append(changes, treeChange{status: fields[4][0], oldMode: fields[0], newMode: fields[1], path: parts[i+1]})
+	}
+	return changes, nil
+}
+
+// InTheWayError is something that no state can hold, where a state has something else.
+type InTheWayError struct {
+	Path string
+	What string
+}
+
+func (e *InTheWayError) Error() string { return e.Path + " is in the way: " + e.What }
+
+// InTheWay lists what is on disk where another state has something else, and what the state that was frozen just now
+// does not hold: what is ignored or was left out. A repository, or what is neither file nor link nor directory, is
+// refused.
+func (r *Repo) InTheWay(ctx context.Context, s Subject, from, to State) ([]string, error) {
+	changes, err := r.treeChanges(ctx, from.Tree, to.Tree)
+	if err != nil {
+		return nil, err
+	}
+	w := way{s: s, held: map[string]bool{}, looked: map[string]bool{}}
+	for _, c := range changes {
+		if c.status == 'D' {
+			w.held[c.path] = true
+		}
+	}
+	for _, c := range changes {
+		if top, _, _ := strings.Cut(c.path, "/"); strings.EqualFold(top, s.Omit) {
+			return nil, &InTheWayError{Path: filepath.Join(s.Tree, s.Omit), What: "the state has one of its own, which is reserved"}
+		}
+		if c.status != 'A' {
+			continue // what is there is what was frozen
+		}
+		if err := w.look(c.path); err != nil {
+			return nil, err
+		}
+	}
+	return w.also, nil
+}
+
+type way struct {
+	s      Subject
+	held   map[string]bool // paths that the state before holds and the other does not
+	looked map[string]bool // directories on the way
+	also   []string
+}
+
+// repository reports a directory that is one.
+func (w *way) repository(dir string) error {
+	if _, err := os.Lstat(filepath.Join(dir, ".git")); err != nil {
+		return nil
+	}
+	return &InTheWayError{Path: dir, What: "it is a repository of its own, which no snapshot holds; move it away"}
+}
+
+// look goes down to a path, as far as there is something.
+func (w *way) look(name string) error {
+	for end := 0; end < len(name); {
+		if next := strings.IndexByte(name[end:], '/'); next >= 0 {
+			end += next
+		} else {
+			end = len(name)
+		}
+		at := name[:end]
+		end++
+		if w.looked[at] {
+			continue
+		}
+		fi, err := os.Lstat(filepath.Join(w.s.Tree, at))
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			return nil
+		case err != nil:
+			return err
+		case !fi.IsDir():
+			return w.file(at, fi.Mode())
+		case at == name:
+			return w.below(at)
+		}
+		w.looked[at] = true
+		if err := w.repository(filepath.Join(w.s.Tree, at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file is one where a directory, or another file, has to be.
+func (w *way) file(at string, mode fs.FileMode) error {
+	switch {
+	case w.held[at]:
+	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
+		w.held[at] = true
+		w.also = append(w.also, at)
+	default:
+		return &InTheWayError{Path: filepath.Join(w.s.Tree, at), What: "no snapshot can hold it; move it away"}
+	}
+	return nil
+}
+
+// below is a directory where a file has to be.
+func (w *way) below(dir string) error {
+	return filepath.WalkDir(filepath.Join(w.s.Tree, dir), func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(w.s.Tree, name)
+		if err != nil {
+			return err
+		}
+		if !d.IsDir() {
+			return w.file(path.Clean(filepath.ToSlash(rel)), d.Type())
+		}
+		return w.repository(name)
+	})
+}
+
+// ignoredThere lists the files that would go, that nobody tracks, and that are ignored by the rules of the other state:
+// they may have been there then, ignored, before somebody changed the rules. They stay, unless they are in the way.
+// What was staged there is not ignored there, whatever the rules say.
+func (x *Restoration) ignoredThere(ctx context.Context, tracked map[string]byte) (_ []string, err error) {
+	r, changes := x.repo, x.changes
+	rules, wanted, files := false, map[string]bool{}, map[string]bool{} // what the other state has there: also directories on the way
+	for _, c := range changes {
+		rules = rules || path.Base(c.path) == ".gitignore"
+		files[c.path] = c.status == 'A'
+		for at := c.path; c.status == 'A' && at != "." && !wanted[at]; at = path.Dir(at) {
+			wanted[at] = true
+		}
+	}
+	var going []string
+	for _, c := range changes {
+		if c.status == 'D' && c.oldMode != submodule && tracked[c.path] == 0 && !wanted[c.path] && !below(c.path, files) {
+			going = append(going, c.path)
+		}
+	}
+	if !rules || len(going) == 0 {
+		return nil, nil
+	}
+	if going, err = x.notStaged(ctx, going); err != nil || len(going) == 0 {
+		return nil, err
+	}
+	dir := filepath.Join(r.ownDir(), capturePrefix+x.s.Name+"-rules")
+	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
+	if err := r.writeRules(ctx, x.To.Tree, dir); err != nil {
+		return nil, err
+	}
+	p := place{tree: dir, stdin: strings.Join(going, "\x00") + "\x00"}
+	out, err := r.read(ctx, p, "check-ignore", "--no-index", "-z", "--stdin")
+	if err != nil && !exitedWith(err, 1) {
+		return nil, err
+	}
+	return strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 }), nil
+}
+
+// notStaged lists those of some paths that were not staged in the other state.
+func (x *Restoration) notStaged(ctx context.Context, names []string) ([]string, error) {
+	staged := map[string]bool{}
+	for _, c := range x.under.Conflicts {
+		staged[c.Path] = true
+	}
+	if tree := cmp.Or(x.To.Index, x.under.Rest); tree != "" {
+		out, err := x.repo.read(ctx, place{}, "ls-tree", "-r", "-z", "--name-only", tree)
+		if err != nil {
+			return nil, err
+		}
+		for name := range strings.SplitSeq(string(out), "\x00") {
+			staged[name] = true
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return staged[name] }), nil
+}
+
+// below reports whether a path leads through one of these files.
+func below(name string, files map[string]bool) bool {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if files[dir] {
+			return true
+		}
+	}
+	return false
+}
+
+// writeRules makes a directory that has nothing of a tree but its rules for what is ignored.
+func (r *Repo) writeRules(ctx context.Context, tree, dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	out, err := r.read(ctx, place{}, "ls-tree", "-r", "-z", tree)
+	if err != nil {
+		return err
+	}
+	var names, oids []string
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		info, name, _ := strings.Cut(line, "\t")
+		if fields := strings.Fields(info); path.Base(name) == ".gitignore" && len(fields) == 3 && strings.HasPrefix(fields[0], "100") {
+			names, oids = append(names, name), append(oids, fields[2])
+		}
+	}
+	contents, err := r.blobs(ctx, oids)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for i, name := range names {
+		if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
+			return err
+		}
+		if err := root.WriteFile(name, contents[i], 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// Rollback is the note of a rollback that is under way, or was interrupted: it is written before anything changes in
+// the sandbox, and goes when all of it has.
+type Rollback struct {
+	SchemaVersion string    `json:"schema_version"`
+	InvocationID  string    `json:"invocation_id"`
+	Snapshot      string    `json:"snapshot"`     // the commit that the sandbox goes back to
+	SnapshotRef   string    `json:"snapshot_ref"` // what keeps it
+	Left          string    `json:"left"`         // the commit of the state that it leaves
+	LeftRef       string    `json:"left_ref"`
+	PID           int       `json:"pid"`
+	StartedAt     time.Time `json:"started_at"`
+}
+
+func rollbackPath(dir string) string { return filepath.Join(dir, "rollback.json") }
+
+// RollbackPath is where the note of a rollback lies.
+func (s Store) RollbackPath(repoID, invocationID string) string {
+	return rollbackPath(s.InvocationDir(repoID, invocationID))
+}
+
+// WriteRollback writes the note of a rollback that is about to begin.
+func (s Store) WriteRollback(repoID string, note Rollback) error {
+	note.SchemaVersion = SchemaVersion
+	return writeJSON(s.RollbackPath(repoID, note.InvocationID), note)
+}
+
+// Rollback is the note of a rollback of an invocation; nil when there is none.
+func (s Store) Rollback(repoID, invocationID string) (*Rollback, error) {
+	path := s.RollbackPath(repoID, invocationID)
+	data, err := durable.ReadFile(path, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var note Rollback
+	if err := json.Unmarshal(data, &note); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if note.InvocationID != invocationID || note.Snapshot == "" {
+		return nil, fmt.Errorf("%s: it is not that of a rollback of %s", path, invocationID)
+	}
+	return &note, nil
+}
+
+// RemoveRollback removes the note of a rollback.
+func (s Store) RemoveRollback(repoID, invocationID string) error {
+	return durable.Remove(s.RollbackPath(repoID, invocationID))
+}
