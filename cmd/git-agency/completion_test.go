@@ -162,7 +162,7 @@ func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
 		{"a sandbox can begin as one", "start --from-snapshot ~", snapshotCandidates},
 		{"it is copied into a directory", "snapshot checkout 20260128120010-6262/1 ~", "\tdirectories\n"},
 		{"what has ended still has its base and its snapshots", "diff ~", liveInvocations + doneInvocation + lostInvocation},
-		{"states that can be compared", "diff --from ~", "base\nhead\nwork\nintegration\n"},
+		{"states that can be compared", "diff --from ~", "base\nhead\nwork\nintegration\n" + snapshotCandidates},
 		{"behind two dashes stand paths of the sandbox", "diff 20260128120010-6262 -- ~", "in sandbox/\nsub/\n"},
 		{"ports are those of a sandbox", "ports ~", liveInvocations},
 		{"and numbers", "ports 20260128120010-6262 3000 ~", ""},
