@@ -390,6 +390,9 @@ func (x *Restoration) Heads(ctx context.Context, who Identity, at time.Time, why
 			return err
 		}
 	}
+	if err := dropDraft(filepath.Join(r.AdminDir(x.s.Name), "HEAD")); err != nil {
+		return err
+	}
 	was, _ := readSmall(r.AdminDir(x.s.Name), "HEAD")
 	if strings.TrimSpace(string(was)) == head && x.From.Head == to.Head {
 		return nil
