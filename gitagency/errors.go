@@ -238,6 +238,11 @@ func (e *OverlapError) Error() string {
 	return fmt.Sprintf("%s %s %s", e.Path, e.Relation, e.Other)
 }
 
+// NotEmptyError is a directory that something was to be made in place of, and that has something in it.
+type NotEmptyError struct{ Path string }
+
+func (e *NotEmptyError) Error() string { return e.Path + " is not empty" }
+
 // UnsafePathError is a path that does not lead where it says.
 type UnsafePathError struct {
 	Path string
@@ -363,6 +368,25 @@ func (e *BrokenError) Error() string {
 	return fmt.Sprintf("%s %s is broken (%s): %s", e.Kind, e.ID, e.Reason, e.Detail)
 }
 
+// DamagedError is a snapshot of which objects are missing, or are not what their names say.
+type DamagedError struct {
+	Snapshot string // as people call it
+	Commit   string
+	Objects  int  // how many
+	Stopped  bool // there may be more
+}
+
+func (e *DamagedError) Error() string {
+	what := fmt.Sprintf("%d objects", e.Objects)
+	if e.Objects == 1 {
+		what = "1 object"
+	}
+	if e.Stopped {
+		what = "at least " + what
+	}
+	return fmt.Sprintf("snapshot %s (%s) is damaged: %s", e.Snapshot, e.Commit, what)
+}
+
 // FindingError is something wrong that only a person can mend.
 type FindingError struct{ Finding Finding }
 
@@ -433,6 +457,16 @@ type OverdueError struct {
 
 func (e *OverdueError) Error() string {
 	return fmt.Sprintf("%s took longer than %s; nothing of it was kept", e.What, e.Timeout)
+}
+
+// TooMuchError is an answer that is too long to be held in memory.
+type TooMuchError struct {
+	What  string
+	Limit int // in bytes
+}
+
+func (e *TooMuchError) Error() string {
+	return fmt.Sprintf("%s is longer than %d MiB", e.What, e.Limit>>20)
 }
 
 // is reports whether an error of type E is in the chain.

@@ -31,6 +31,7 @@ var floors = []struct {
 	{2, "gitagency/internal/confine", nil},
 	{2, "gitagency/internal/runner", nil},
 	{2, "gitagency/internal/outlet", nil},
+	{2, "gitagency/internal/treediff", []string{"github.com/sergi/go-diff/diffmatchpatch"}},
 
 	{1, "gitagency/internal/git", nil},
 	{1, "gitagency/internal/store", nil},

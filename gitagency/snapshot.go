@@ -51,6 +51,11 @@ func (r *Repository) snapshotNamed(ctx context.Context, repo *git.Repo, query st
 	if err != nil {
 		return Snapshot{}, err
 	}
+	return pickSnapshot(all, query)
+}
+
+// pickSnapshot is snapshotNamed for who has the list.
+func pickSnapshot(all []Snapshot, query string) (Snapshot, error) {
 	id, number, numbered := strings.Cut(query, "/")
 	const shortest = 4 // of what git takes for the beginning of a commit
 	var found []Snapshot

@@ -19,6 +19,7 @@ var palette = []struct{ column, begins, sgr string }{
 	{"id", "", "33"},
 	{"invocation", "", "33"},
 	{"base", "", "33"},
+	{"commit", "", "33"},
 	{"status", "broken", "31"},
 	{"state", "broken", "31"},
 	{"broken", "", "31"},

@@ -282,6 +282,9 @@ func variableNames(a *asked) ([]candidate, error) {
 	return oneOf(slices.Compact(names)...)(a)
 }
 
+// states are what can be compared.
+func states(a *asked) ([]candidate, error) { return oneOf(gitagency.DiffStates...)(a) }
+
 // sandboxDirectories are the directories of the sandbox that the line names, one level below what is typed.
 func sandboxDirectories(a *asked) ([]candidate, error) {
 	if len(a.args) == 0 {
@@ -393,6 +396,23 @@ func listInvocations(a *asked, wanted func(gitagency.Invocation) bool) ([]candid
 		if wanted(i) {
 			found = append(found, candidate{i.ID, listed(i.Name, i.Worktree, state(i))})
 		}
+	}
+	return found, nil
+}
+
+// snapshotNames are the snapshots of all invocations, by the names that people can type.
+func snapshotNames(a *asked) ([]candidate, error) {
+	repo, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	all, err := repo.Snapshots(a.ctx, gitagency.SnapshotsRequest{Uncounted: true})
+	if err != nil {
+		return nil, err
+	}
+	var found []candidate
+	for _, s := range all {
+		found = append(found, candidate{s.Name(), listed(s.Subject(), ago(a.tool.now(), s.TakenAt))})
 	}
 	return found, nil
 }

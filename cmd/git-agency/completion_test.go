@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -73,6 +74,8 @@ func newCompletionLab(t *testing.T) *lab {
 	at(11, "b", "start", "payments")
 	at(12, "b", "start", "payments", "--name", "done")
 	at(13, "b", "start", "wt", "--name", "lost")
+	at(14, "b", "snapshot", "create", "20260128120012-6262", "-m", "one\n\nand more")
+	at(15, "b", "snapshot", "create", "20260128120010-6262")
 	at(20, "c", "discard", "20260128120012-6262")
 	at(21, "c", "worktree", "rm", "archived")
 	for _, tree := range []string{"worktrees/20260128120003-6161", "sandboxes/20260128120013-6262"} {
@@ -101,6 +104,9 @@ const (
 	doneInvocation = "20260128120012-6262\tdone, payments, discarded\n"
 	lostInvocation = "20260128120013-6262\tlost, wt, broken: missing-tree\n"
 
+	snapshotCandidates = "20260128120010-6262/1\tagency: snapshot 1 of sandbox 20260128120010-6262, now\n" +
+		"20260128120012-6262/1\tone, now\n"
+
 	presentNames = "wt\tagency/wt-6161\npayments\tagency/payments-6161\n"
 	presentIDs   = "20260128120000-6161\twt\n20260128120001-6161\tpayments\n"
 	badWorktree  = "20260128120003-6161\tworktree, bad, broken: missing-tree\n"
@@ -118,7 +124,8 @@ func (l *lab) inside(opts gitagency.Options, args ...string) outcome {
 // ask asks for the candidates of the last word.
 func (l *lab) ask(words ...string) outcome {
 	l.t.Helper()
-	return l.inside(gitagency.Options{}, append([]string{"__complete", "--"}, words...)...)
+	long := func() time.Time { return time.Time{} } // before anything was made, so that all of it is from now
+	return l.inside(gitagency.Options{Now: long}, append([]string{"__complete", "--"}, words...)...)
 }
 
 func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
@@ -150,6 +157,12 @@ func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
 		{"nor in one of nobody knows which sandbox", "exec --cwd ~", ""},
 		{"and its arguments", "exec 20260128120010-6262 -- make -C ~", "\tfiles\n"},
 		{"what has a sandbox can be taken a snapshot of", "snapshot create ~", liveInvocations},
+		{"what has ended still has its snapshots", "snapshot ls ~", liveInvocations + doneInvocation + lostInvocation},
+		{"a snapshot goes by its invocation and number", "snapshot verify ~", snapshotCandidates},
+		{"it is copied into a directory", "snapshot checkout 20260128120010-6262/1 ~", "\tdirectories\n"},
+		{"what has ended still has its base and its snapshots", "diff ~", liveInvocations + doneInvocation + lostInvocation},
+		{"states that can be compared", "diff --from ~", "base\nhead\nwork\nintegration\n"},
+		{"behind two dashes stand paths of the sandbox", "diff 20260128120010-6262 -- ~", "in sandbox/\nsub/\n"},
 		{"ports are those of a sandbox", "ports ~", liveInvocations},
 		{"and numbers", "ports 20260128120010-6262 3000 ~", ""},
 		{"what has ended still tells what was refused", "denials ~", liveInvocations + doneInvocation + lostInvocation},
@@ -391,6 +404,10 @@ var succeeding = map[string][]string{
 	"denials":           {sweepID},
 	"put":               {sweepID, "$LAB/repo/readme", "copy"},
 	"snapshot create":   {sweepID},
+	"snapshot ls":       {sweepID},
+	"snapshot verify":   {sweepID + "/1"},
+	"snapshot checkout": {sweepID + "/1", "$LAB/home/copy"},
+	"diff":              {sweepID},
 	"snapshot rollback": {sweepID, sweepID + "/1"},
 	"discard":           {sweepID},
 	"doctor":            {},
@@ -411,6 +428,7 @@ func TestPressingTABNeverRunsAnything(t *testing.T) {
 	if o := l.try(sweepEnv, "git-agency", "start", "wt"); o.code != 0 {
 		t.Fatal(o.stderr)
 	}
+	l.agency("snapshot", "create", sweepID)
 
 	var mu sync.Mutex
 	var steps []string

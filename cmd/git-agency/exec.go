@@ -22,8 +22,9 @@ import (
 
 const execName = "exec"
 
-// runsAnother reports whether what stands behind -- is the command line of another program.
-func runsAnother(c *cli.Command) bool { return c.Name == execName }
+// keepsRest reports whether what stands behind -- is apart from the arguments: the command line of another program, or
+// paths, which must not be taken for one.
+func keepsRest(c *cli.Command) bool { return c.Name == execName || c.Name == diffName }
 
 func (t *tool) execCommand() *cli.Command {
 	return &cli.Command{

@@ -75,7 +75,8 @@ func exitCode(err error) int {
 		return exitFatal
 	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
 		return exitNotFound
-	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err):
+	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err),
+		is[*gitagency.DamagedError](err):
 		return exitBroken
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
 		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err), is[*gitagency.NotSandboxError](err),
@@ -129,7 +130,13 @@ func hints(err error) []string {
 	case errors.As(err, &notFound) && notFound.Kind == "worktree":
 		return []string{"list the worktrees with 'git agency worktree ls --all', or make one with 'git agency worktree create <name>'"}
 	case errors.As(err, &notFound) && notFound.Kind == "snapshot":
-		return []string{"'git for-each-ref refs/agency/snapshots' lists them; a snapshot is its commit, or <id>/<n>"}
+		return []string{"list the snapshots of an invocation with 'git agency snapshot ls <id>'; one is called by its commit or <id>/<n>"}
+	case is[*gitagency.DamagedError](err):
+		return []string{
+			"where another clone has such an object, this brings it back; a damaged file of it below .git/objects has to be moved away first:",
+			"  git -C <clone> cat-file <kind> <object> | git hash-object -w -t <kind> --stdin",
+			"'git fsck' looks at the whole repository",
+		}
 	case errors.As(err, &notFound):
 		return []string{"list the invocations with 'git agency ls --all'; names do not count, and broken ones need their full id"}
 	case errors.As(err, &usage) && usage.hint != "":
@@ -161,6 +168,10 @@ func hints(err error) []string {
 		return []string{"nothing runs in a tree that is not marked as a sandbox; 'git agency doctor' says how it gets its marker back"}
 	case is[*gitagency.SandboxError](err):
 		return []string{"name an integration worktree; 'git agency worktree ls' lists them"}
+	case is[*gitagency.NotEmptyError](err):
+		return []string{"name a directory that is not there yet, or that is empty"}
+	case is[*copyOutError](err) && errors.As(err, &overlap):
+		return []string{"name a directory outside of every worktree, sandbox and git directory, such as ../copy beside the repository"}
 	case errors.As(err, &overlap):
 		return []string{
 			"sandboxes must lie outside of every worktree",
@@ -253,6 +264,8 @@ func hints(err error) []string {
 		return nil // what is wrong, and with what, was said
 	case is[*gitagency.ConfinementError](err):
 		return []string{"nothing was done; paths are relative to the sandbox, and .git and .agency are out of bounds in it"}
+	case is[*gitagency.TooMuchError](err):
+		return []string{"name some paths behind --, or see how much there is with --stat"}
 	case is[*gitagency.OverdueError](err):
 		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency …'"}
 	case errors.Is(err, fs.ErrPermission) && is[*putError](err):

@@ -37,6 +37,7 @@ func (t *tool) commands() []*cli.Command {
 		t.denialsCommand(),
 		t.putCommand(),
 		t.snapshotCommand(),
+		t.diffCommand(),
 		t.discardCommand(),
 		t.doctorCommand(),
 		t.pruneCommand(),
@@ -49,6 +50,8 @@ func (t *tool) commands() []*cli.Command {
 }
 
 func main() {
+	// Most commands are over before collecting garbage has saved anything.
+	debug.SetGCPercent(800)
 	os.Exit(run(os.Args, gitagency.Options{}))
 }
 

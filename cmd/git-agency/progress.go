@@ -17,17 +17,22 @@ const (
 // progress shows how far something is, on a terminal. The report is nil where nobody would see it; end wipes
 // away what was shown.
 func (t *tool) progress(what string) (report func(gitagency.UploadProgress), end func()) {
+	return progressOf(t, what, howFar)
+}
+
+// progressOf is progress of anything that can be put into words.
+func progressOf[T any](t *tool, what string, words func(T) string) (report func(T), end func()) {
 	if !isTerminal(t.messages) {
 		return nil, func() {}
 	}
 	next, shown := t.clock().Add(progressAfter), 0
-	report = func(p gitagency.UploadProgress) {
+	report = func(p T) {
 		now := t.clock()
 		if now.Before(next) {
 			return
 		}
 		next = now.Add(progressEvery)
-		shown, _ = fmt.Fprintf(t.messages, "\r%s: %s", what, howFar(p))
+		shown, _ = fmt.Fprintf(t.messages, "\r%s: %s", what, words(p))
 	}
 	return report, func() {
 		if shown > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -55,9 +56,32 @@ var jsonOutputs = []jsonOutput{
 		return [][]string{{c.live}}
 	}},
 	{"git agency snapshot create", "snapshot.json", false, func(c *jsonCast) [][]string { return [][]string{{c.live, "-m", "first"}, {c.live}} }},
+	{"git agency snapshot ls", "taken-snapshot.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live}} }},
+	{"git agency snapshot verify", "verified-snapshot.json", false, func(c *jsonCast) [][]string {
+		added := filepath.Join(c.agency("path", c.live), "lost")
+		c.write(added, "lost\n")
+		c.agency("snapshot", "create", c.live)
+		lost := c.git("rev-parse", "refs/agency/snapshots/"+c.live+"/2:lost")
+		if err := errors.Join(os.Remove(added), os.Remove(filepath.Join(c.repo, ".git", "objects", lost[:2], lost[2:]))); err != nil {
+			c.t.Fatal(err)
+		}
+		return [][]string{{c.live + "/1"}, {c.live + "/2"}}
+	}},
+	{"git agency snapshot checkout", "checked-out.json", false, func(c *jsonCast) [][]string {
+		return [][]string{{c.live + "/1", filepath.Join(c.dir, "copy")}}
+	}},
+	{"git agency diff", "diff.json", false, func(c *jsonCast) [][]string {
+		tree := c.agency("path", c.live)
+		c.write(filepath.Join(tree, "not \xff utf"), "line \xff\xfe one\nline two")
+		c.write(filepath.Join(tree, "binary"), "\x00")
+		c.write(filepath.Join(tree, "readme"), "hello, world\n")
+		c.must("mv", filepath.Join(tree, "sub", "one"), filepath.Join(tree, "moved"))
+		c.must("ln", "-sf", "nowhere", filepath.Join(tree, "run.sh"))
+		return [][]string{{c.live}, {c.live, "--to", c.live + "/1"}, {c.discarded, "--to", "integration"}, {c.live, "--", "readme"}}
+	}},
 	{"git agency snapshot rollback", "rolled.json", false, func(c *jsonCast) [][]string {
 		c.write(filepath.Join(c.agency("path", c.live), "later"), "x")
-		return [][]string{{c.live, c.live + "/1"}, {c.live, c.live + "/2"}, {c.live, c.live + "/2"}}
+		return [][]string{{c.live, c.live + "/1"}, {c.live, c.live + "/3"}, {c.live, c.live + "/3"}}
 	}},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},

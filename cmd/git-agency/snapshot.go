@@ -5,10 +5,13 @@ import "github.com/urfave/cli/v2"
 func (t *tool) snapshotCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "snapshot",
-		Usage:     "take the state of a sandbox, and go back to it",
-		UsageText: "git agency snapshot (create | rollback) [<options>]",
+		Usage:     "take, list and use states of sandboxes",
+		UsageText: "git agency snapshot (create|ls|verify|checkout|rollback) [<options>]",
 		Subcommands: []*cli.Command{
 			t.snapshotCreateCommand(),
+			t.snapshotLsCommand(),
+			t.snapshotVerifyCommand(),
+			t.snapshotCheckoutCommand(),
 			t.snapshotRollbackCommand(),
 		},
 	}

@@ -34,6 +34,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 			if err != nil {
 				return err
 			}
+			t.opts.Swift = true // it is what agents do between any two steps
 			sandbox, err := t.sandbox(c, args[0])
 			if err != nil {
 				return err

@@ -24,7 +24,7 @@ type tool struct {
 	stderr io.Writer
 	opts   gitagency.Options
 	args   []string
-	child  []string              // what stands behind --, for a command that runs another
+	child  []string              // what stands behind --, for a command that keeps it apart
 	hurry  <-chan struct{}       // closed when we were interrupted for the second time
 	repo   *gitagency.Repository // once it is open
 
@@ -58,7 +58,7 @@ func (t *tool) run(ctx context.Context, args []string) int {
 		return 0
 	}
 	app := t.app()
-	words, child, _ := permute(app, args, runsAnother)
+	words, child, _ := permute(app, args, keepsRest)
 	t.child = child
 	err := app.RunContext(ctx, words)
 	if flushErr := t.stdout.Flush(); flushErr != nil && err == nil {

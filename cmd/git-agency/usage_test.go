@@ -27,7 +27,7 @@ func TestACommandLineThatCannotBeMeantIsToldWhatIsWrongWithIt(t *testing.T) {
 		"stop":                        `error: "stop" is not a command of git agency` + "\n",
 		"snapshot crate":              `error: "crate" is not a command of git agency snapshot; did you mean "create"?` + "\n",
 		"snapshot 20260128120500-b7c": "hint: type 'git agency snapshot create 20260128120500-b7c'\n",
-		"snapshot ls":                 "hint: 'git agency snapshot -h' lists the commands\n",
+		"snapshot ls":                 "error: no <id> given\n",
 		"config agency.x 5m":          "hint: this only lists settings; to read or change one, type: git config agency.x 5m\n",
 	} {
 		code, stdout, stderr := said(t, strings.Fields(line)...)

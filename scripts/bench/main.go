@@ -33,10 +33,10 @@ var errBroken = errors.New("a promise is broken")
 func main() {
 	tool := flag.String("tool", "", "the git-agency to measure, a `path` (required)")
 	rounds := flag.Int("rounds", 1, "measure `N` times as many rounds")
-	only := flag.String("only", "", "measure only `trees`, sandboxes, walls or listings")
+	only := flag.String("only", "", "measure only `trees`, sandboxes, snapshots, walls, diffs or listings")
 	verbose := flag.Bool("v", false, "also print every single measurement")
 	flag.Parse()
-	if *tool == "" || *rounds < 1 || flag.NArg() > 0 || !slices.Contains([]string{"", "trees", "sandboxes", "walls", "listings"}, *only) {
+	if *tool == "" || *rounds < 1 || flag.NArg() > 0 || !slices.Contains([]string{"", "trees", "sandboxes", "snapshots", "walls", "diffs", "listings"}, *only) {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -87,7 +87,7 @@ func (b *bench) measure(ctx context.Context) error {
 	for _, group := range []struct {
 		name     string
 		contests func(context.Context) ([]contest, bool, error)
-	}{{"trees", b.trees}, {"sandboxes", b.sandboxes}, {"walls", b.walls}, {"listings", b.listings}} {
+	}{{"trees", b.trees}, {"sandboxes", b.sandboxes}, {"snapshots", b.snapshots}, {"walls", b.walls}, {"diffs", b.diffs}, {"listings", b.listings}} {
 		if b.only != "" && b.only != group.name {
 			continue
 		}
@@ -222,16 +222,20 @@ func (b *bench) sameProcesses(ctx context.Context, few, many *repository) (bool,
 	return same, nil
 }
 
-// promise is an upper bound: relative, absolute, or none at all.
+// promise is an upper bound: relative, absolute, relative with something on top, so much whatever the other side takes,
+// or none at all.
 type promise struct {
 	ratio float64
 	extra time.Duration
+	under time.Duration
 }
 
 func (p promise) kept(r result) bool {
 	switch {
+	case p.under != 0:
+		return r.tool < p.under
 	case p.ratio != 0:
-		return r.ratio() <= p.ratio
+		return float64(r.tool) <= p.ratio*float64(r.base)+float64(p.extra)
 	case p.extra != 0:
 		return r.extra() <= p.extra
 	}
@@ -240,6 +244,10 @@ func (p promise) kept(r result) bool {
 
 func (p promise) String() string {
 	switch {
+	case p.under != 0:
+		return fmt.Sprintf("promise: < %s", p.under)
+	case p.ratio != 0 && p.extra != 0:
+		return fmt.Sprintf("promise: ≤ %.2f × + %d ms", p.ratio, p.extra.Milliseconds())
 	case p.ratio != 0:
 		return fmt.Sprintf("promise: ≤ %.2f ×", p.ratio)
 	case p.extra != 0:
@@ -251,7 +259,7 @@ func (p promise) String() string {
 // compare says how the sides differ, in the way the promise is worded. To be so many times slower
 // than the start of a process means nothing.
 func (c contest) compare(r result) string {
-	if c.promise.extra != 0 || c.baseName == processStart {
+	if c.promise.extra != 0 && c.promise.ratio == 0 || c.baseName == processStart {
 		return fmt.Sprintf("%+.1f ms", float64(r.extra().Microseconds())/1000)
 	}
 	return fmt.Sprintf("%.2f ×", r.ratio())

@@ -98,10 +98,7 @@ func (r *Repo) RegistrationFiles(w Registration) (files, dirs []string) {
 // configured, as any checkout does, and moves no ref. On a machine with several cores git is told
 // to use them, unless the user said otherwise.
 func (r *Repo) Checkout(ctx context.Context, w Registration, commit string) error {
-	p := place{gitDir: r.AdminDir(w.Name), tree: w.Tree}
-	if _, set := r.Config["checkout.workers"]; !set {
-		p.config = []string{"-c", "checkout.workers=0"}
-	}
+	p := place{gitDir: r.AdminDir(w.Name), tree: w.Tree, config: r.workers()}
 	_, err := r.change(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
 	return err
 }

@@ -79,7 +79,7 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 		return g, err
 	}
 	g.format, g.index = x.format, x
-	var entries []stagedEntry
+	entries := make([]stagedEntry, 0, x.count)
 	var conflicts []string
 	for e := range x.all() {
 		switch {
@@ -98,7 +98,7 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 	if s.Tree == "" && x.count == 0 {
 		return g, nil
 	}
-	base := plant(slices.DeleteFunc(slices.Clone(entries), func(e stagedEntry) bool { return e.intended }), g.format)
+	base := plant(entries, g.format)
 	if len(conflicts) == 0 {
 		g.staged = base
 	}
@@ -247,15 +247,14 @@ type view struct {
 	unsought []string // names without an entry that do not belong to it
 }
 
-func (v *view) look(ctx context.Context) (*sight, error) {
-	sc := scanner{omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true), young: v.young}
-	return sc.scan(ctx, v.s.Tree, v.entries)
+func (v *view) scanner() *scanner {
+	return &scanner{omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true), young: v.young}
 }
 
 // changes is what distinguishes the tree from the index.
 func (v *view) changes(ctx context.Context) ([]leaf, error) {
 	var err error
-	if v.first, err = v.look(ctx); err != nil {
+	if v.first, err = v.scanner().scan(ctx, v.s.Tree, v.entries); err != nil {
 		return nil, err
 	}
 	for _, name := range v.first.opened {
@@ -388,25 +387,9 @@ func unread(mode uint32) []byte {
 // again looks a second time. When everything is as it was, then the state that was read is one that the tree was
 // in as a whole, at the moment when the last file had been read.
 func (v *view) again(ctx context.Context) error {
-	second, err := v.look(ctx)
+	moved, fresh, err := v.scanner().recheck(ctx, v.first)
 	if err != nil {
 		return err
-	}
-	var moved []string
-	for i := range second.fates {
-		if second.fates[i] != v.first.fates[i] || second.stamps[i] != v.first.stamps[i] {
-			moved = append(moved, string(v.entries[i].name))
-		}
-	}
-	before := map[string]bool{}
-	for _, f := range v.first.loose {
-		before[f.name] = true
-	}
-	var fresh []string
-	for _, f := range second.loose {
-		if !before[f.name] {
-			fresh = append(fresh, f.name)
-		}
 	}
 	ignored, err := v.ignored(ctx, fresh)
 	if err != nil {

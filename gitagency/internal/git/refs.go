@@ -19,6 +19,9 @@ import (
 
 // Refs says what the refs below the given prefixes point at.
 func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string, error) {
+	if refs, ok := r.refsAtOnce(prefixes); ok {
+		return refs, nil
+	}
 	out, err := r.read(ctx, place{}, slices.Concat([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, prefixes)...)
 	if err != nil {
 		return nil, err
@@ -90,10 +93,16 @@ func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 	if err := os.Remove(path + ".lock"); err != nil && !nothingThere(err) {
 		return err
 	}
+	log := r.LogPath(ref)
+	if _, err := os.Lstat(log); nothingThere(err) {
+		for _, p := range []string{path, log} {
+			_ = syscall.Rmdir(filepath.Dir(p)) // see below
+		}
+		return nil
+	}
 	if there, err := r.refExists(ctx, ref); err != nil || there {
 		return err
 	}
-	log := r.LogPath(ref)
 	if err := os.Remove(log); err != nil && !nothingThere(err) {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -25,16 +24,10 @@ func (r *Repo) Rehearse(ctx context.Context, s Subject) (_ Captured, err error) 
 		return Captured{}, err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
-	objects := filepath.Join(dir, "objects")
-	if err := os.Mkdir(objects, 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "objects"), 0o700); err != nil {
 		return Captured{}, err
 	}
-	rehearsed := *r
-	rehearsed.rehearsal = dir
-	rehearsed.env = append(slices.Clone(r.env),
-		"GIT_OBJECT_DIRECTORY="+objects,
-		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(r.CommonDir, "objects")))
-	return rehearsed.Capture(ctx, s)
+	return r.rehearsedIn(dir).Capture(ctx, s)
 }
 
 // inList writes a path so that git finds it whole in a list of paths that colons separate.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -62,6 +63,7 @@ type runner struct {
 	env     []string
 	inherit []*os.File
 	stdin   string
+	stdout  io.Writer // gets the output instead of who asked
 }
 
 // git runs git with args and returns its standard output. An exit status other than 0 is an *Error.
@@ -77,7 +79,7 @@ func (r runner) run(ctx context.Context, global, args []string) ([]byte, error) 
 
 // both is run that also returns what git wrote to standard error.
 func (r runner) both(ctx context.Context, global, args []string) (stdout, stderr []byte, err error) {
-	c := proc.Command{Argv: slices.Concat([]string{"git"}, global, args), Dir: r.dir, Env: r.env, Inherit: r.inherit}
+	c := proc.Command{Argv: slices.Concat([]string{"git"}, global, args), Dir: r.dir, Env: r.env, Inherit: r.inherit, Stdout: r.stdout}
 	if r.stdin != "" {
 		c.Stdin = strings.NewReader(r.stdin)
 	}
@@ -113,6 +115,7 @@ type place struct {
 	config []string // further -c settings
 	env    []string
 	stdin  string
+	stdout io.Writer
 }
 
 // read asks the repository something and takes no lock for it.
@@ -123,7 +126,9 @@ func (r *Repo) read(ctx context.Context, p place, args ...string) ([]byte, error
 
 // change runs a git that writes to the repository.
 func (r *Repo) change(ctx context.Context, p place, args ...string) ([]byte, error) {
-	p.config = slices.Concat(durably, p.config)
+	if r.rehearsal == "" { // what goes away again need not last
+		p.config = slices.Concat(durably, p.config)
+	}
 	return r.at(p, r.inherit).run(ctx, r.globals(p), args)
 }
 
@@ -132,7 +137,7 @@ func (r *Repo) at(p place, inherit []*os.File) runner {
 	if p.tree != "" {
 		dir = p.tree
 	}
-	return runner{dir: dir, env: slices.Concat(r.env, p.env), inherit: inherit, stdin: p.stdin}
+	return runner{dir: dir, env: slices.Concat(r.env, p.env), inherit: inherit, stdin: p.stdin, stdout: p.stdout}
 }
 
 func (r *Repo) globals(p place) []string {

@@ -25,6 +25,8 @@ type sight struct {
 	stamps  []stamp       // of those that are on disk
 	loose   []found       // what has no entry; of a directory without any, only the directory. Sorted by name
 	opened  []string      // submodules with something in them
+
+	top *visit // the directories that were looked at
 }
 
 // fate is what became of an entry of the index.
@@ -57,13 +59,13 @@ func stampOf(st *unix.Stat_t) stamp {
 
 // scanner looks at a tree. It follows no link, also when somebody puts one in its way.
 type scanner struct {
-	omit      string    // a top-level name that is not looked at, besides .git
-	modes     bool      // whether a file is a program is to be seen on disk
-	symlinks  bool      // and so is what is a link
-	young     time.Time // of what has changed since, the index does not know whether it has seen it
-	unsettled func(name string)
+	omit     string    // a top-level name that is not looked at, besides .git
+	modes    bool      // whether a file is a program is to be seen on disk
+	symlinks bool      // and so is what is a link
+	young    time.Time // of what has changed since, the index does not know whether it has seen it
 
 	sight *sight
+	again bool // it was looked at before: see recheck
 
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -78,6 +80,9 @@ type visit struct {
 	name   string  // of the directory in there
 	path   string  // with a slash behind; empty for the top
 	lo, hi int     // the entries that lie below it
+
+	stamp stamp // when it was looked at, before anything in it was
+	below []*visit
 }
 
 // folder is a directory that is open for as long as one below it has not been opened.
@@ -102,28 +107,34 @@ func (f *folder) drop() {
 
 // scan looks at a tree beside an index, on every processor there is.
 func (sc *scanner) scan(ctx context.Context, tree string, entries []stagedEntry) (*sight, error) {
-	sc.sight = &sight{entries: entries, fates: make([]fate, len(entries)), stamps: make([]stamp, len(entries))}
-	sc.wake = sync.NewCond(&sc.mu)
-	sc.todo = []*visit{{name: tree, hi: len(entries)}}
-	stop := context.AfterFunc(ctx, func() { sc.fail(context.Cause(ctx)) })
-	defer stop()
-	var group sync.WaitGroup
-	results := make([]looker, runtime.GOMAXPROCS(0))
-	for i := range results {
-		results[i].scanner = sc
-		group.Go(results[i].work)
+	s := &sight{entries: entries, fates: make([]fate, len(entries)), stamps: make([]stamp, len(entries)), top: &visit{name: tree, hi: len(entries)}}
+	sc.sight = s
+	lookers, err := sc.send(ctx)
+	if err != nil {
+		return nil, err
 	}
-	group.Wait()
-	if sc.err != nil {
-		return nil, sc.err
-	}
-	s := sc.sight
-	for _, l := range results {
+	for _, l := range lookers {
 		s.loose, s.opened = append(s.loose, l.loose...), append(s.opened, l.opened...)
 	}
 	slices.SortFunc(s.loose, func(a, b found) int { return strings.Compare(a.name, b.name) })
 	slices.Sort(s.opened)
 	return s, nil
+}
+
+// send has every directory looked at, from the top on.
+func (sc *scanner) send(ctx context.Context) ([]looker, error) {
+	sc.wake = sync.NewCond(&sc.mu)
+	sc.todo = []*visit{sc.sight.top}
+	stop := context.AfterFunc(ctx, func() { sc.fail(context.Cause(ctx)) })
+	defer stop()
+	lookers := make([]looker, runtime.GOMAXPROCS(0))
+	var group sync.WaitGroup
+	for i := range lookers {
+		lookers[i].scanner = sc
+		group.Go(lookers[i].work)
+	}
+	group.Wait()
+	return lookers, sc.err
 }
 
 func (sc *scanner) fail(err error) {
@@ -171,6 +182,9 @@ type looker struct {
 	*scanner
 	loose  []found
 	opened []string
+	moved  []string // entries that are not what they were when they were looked at first
+	fresh  []string // names that were not there then, and have no entry
+
 	names  []name
 	buffer []byte
 }
@@ -184,41 +198,69 @@ type name struct {
 
 func (l *looker) work() {
 	for v := l.next(); v != nil; v = l.next() {
-		below, err := l.visit(v)
-		if err != nil {
-			l.fail(err)
+		look := l.visit
+		if l.again {
+			look = l.revisit
 		}
-		l.done(below)
+		if err := look(v); err != nil {
+			l.fail(err)
+			v.below = nil
+		}
+		l.done(v.below)
 	}
 }
 
-// visit looks at one directory.
-func (l *looker) visit(v *visit) ([]*visit, error) {
+// open opens a directory, and says when it last changed. There is none when it is gone since it was listed.
+func (v *visit) open() (*folder, stamp, error) {
 	at, flags := unix.AT_FDCWD, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC
 	if v.around != nil {
 		at = v.around.fd
 	}
 	fd, err := unix.Openat(at, v.name, flags, 0)
 	v.around.drop()
-	switch {
-	case v.around != nil && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)):
-		return nil, nil // gone since it was listed; all of it is gone
-	case err != nil:
-		return nil, &fs.PathError{Op: "open", Path: v.path + ".", Err: err}
+	if v.around != nil && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)) {
+		return nil, stamp{}, nil
 	}
-	dir := &folder{fd: fd, uses: 1}
+	var st unix.Stat_t
+	if err == nil {
+		if err = unix.Fstat(fd, &st); err != nil {
+			_ = unix.Close(fd)
+		}
+	}
+	if err != nil {
+		return nil, stamp{}, &fs.PathError{Op: "open", Path: v.path + ".", Err: err}
+	}
+	return &folder{fd: fd, uses: 1}, stampOf(&st), nil
+}
+
+// lend keeps a directory open for those below it.
+func (f *folder) lend(below []*visit) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.uses += len(below)
+	for _, v := range below {
+		v.around = f
+	}
+}
+
+// visit looks at one directory.
+func (l *looker) visit(v *visit) (err error) {
+	dir, stamp, err := v.open()
+	if dir == nil {
+		return err
+	}
 	defer dir.drop()
-	if err := l.list(fd, v.path); err != nil {
-		return nil, err
+	v.stamp = stamp
+	if err := l.list(dir.fd, v.path); err != nil {
+		return err
 	}
-	var below []*visit
 	for i := v.lo; i < v.hi; {
 		full := l.sight.entries[i].name
 		rest := full[len(v.path):]
 		slash := bytes.IndexByte(rest, '/')
 		if slash < 0 {
-			if err := l.entry(fd, i, string(rest)); err != nil {
-				return nil, err
+			if err := l.entry(dir.fd, i, string(rest)); err != nil {
+				return err
 			}
 			i++
 			continue
@@ -231,7 +273,7 @@ func (l *looker) visit(v *visit) ([]*visit, error) {
 		switch n := l.named(string(rest[:slash])); {
 		case n != nil && n.kind.IsDir():
 			n.seen = true
-			below = append(below, &visit{around: dir, name: n.text, path: string(prefix), lo: i, hi: end})
+			v.below = append(v.below, &visit{name: n.text, path: string(prefix), lo: i, hi: end})
 		default: // not there, or something else
 			for ; i < end; i++ {
 				l.missing(i)
@@ -239,10 +281,11 @@ func (l *looker) visit(v *visit) ([]*visit, error) {
 		}
 		i = end
 	}
-	dir.mu.Lock()
-	dir.uses += len(below)
-	dir.mu.Unlock()
-	return below, l.strays(fd, v.path)
+	if err := l.strays(dir.fd, v.path); err != nil {
+		return err
+	}
+	dir.lend(v.below)
+	return nil
 }
 
 // passOver: of these names at the top nothing is looked at.

@@ -13,6 +13,7 @@ import (
 type State struct {
 	Commit  string
 	Tree    string // what was on disk
+	Parents []string
 	Message string // of who took it, without what is said below
 	Time    time.Time
 
@@ -80,21 +81,21 @@ func (r *Repo) ReadStates(ctx context.Context, commits ...string) ([]State, erro
 		return nil, nil
 	}
 	p := place{stdin: strings.Join(commits, "\n") + "\n"}
-	out, err := r.read(ctx, p, "rev-list", "--no-walk=unsorted", "--stdin", "--no-commit-header", "--format=%H%n%T%n%ct%n%B%x00")
+	out, err := r.read(ctx, p, "rev-list", "--no-walk=unsorted", "--stdin", "--no-commit-header", "--format=%H%n%T%n%P%n%ct%n%B%x00")
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]State{}
 	for record := range strings.SplitSeq(string(out), "\x00") {
-		parts := strings.SplitN(strings.TrimPrefix(record, "\n"), "\n", 4)
-		if len(parts) != 4 || !isOID(parts[0]) {
+		parts := strings.SplitN(strings.TrimPrefix(record, "\n"), "\n", 5)
+		if len(parts) != 5 || !isOID(parts[0]) {
 			continue // behind the last
 		}
-		s := parseState(parts[3])
-		s.Commit, s.Tree = parts[0], parts[1]
+		s := parseState(parts[4])
+		s.Commit, s.Tree, s.Parents = parts[0], parts[1], strings.Fields(parts[2])
 		var seconds int64
-		if _, err := fmt.Sscan(parts[2], &seconds); err != nil {
-			return nil, fmt.Errorf("git rev-list answered %q", parts[2])
+		if _, err := fmt.Sscan(parts[3], &seconds); err != nil {
+			return nil, fmt.Errorf("git rev-list answered %q", parts[3])
 		}
 		s.Time = time.Unix(seconds, 0)
 		found[s.Commit] = s

@@ -32,7 +32,7 @@ type leaf struct {
 	path string
 }
 
-// plant makes the tree of what is staged without a conflict.
+// plant makes the tree of what is staged without a conflict. What is only meant to be added is not in it.
 func plant(entries []stagedEntry, format ObjectFormat) *node {
 	p := planter{format: format, entries: entries}
 	return p.grow(0, 0, len(entries))
@@ -51,7 +51,9 @@ func (p *planter) grow(depth, lo, hi int) *node {
 		rest := e.name[depth:]
 		slash := bytes.IndexByte(rest, '/')
 		if slash < 0 {
-			n.items = append(n.items, item{mode: e.mode, name: rest, oid: e.oid})
+			if !e.intended {
+				n.items = append(n.items, item{mode: e.mode, name: rest, oid: e.oid})
+			}
 			i++
 			continue
 		}
@@ -59,8 +61,9 @@ func (p *planter) grow(depth, lo, hi int) *node {
 		for end < hi && bytes.HasPrefix(p.entries[end].name, prefix) {
 			end++
 		}
-		sub := p.grow(len(prefix), i, end)
-		n.items = append(n.items, item{mode: modeTree, name: rest[:slash], oid: sub.oid, below: sub})
+		if sub := p.grow(len(prefix), i, end); len(sub.items) > 0 {
+			n.items = append(n.items, item{mode: modeTree, name: rest[:slash], oid: sub.oid, below: sub})
+		}
 		i = end
 	}
 	n.seal(p.format)

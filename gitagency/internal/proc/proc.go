@@ -32,6 +32,10 @@ type Command struct {
 	Env   []string // nil means the environment of this process
 	Stdin io.Reader
 
+	// Stdout, when not nil, gets what the program writes, which is then not in the result. One that refuses to take
+	// more ends the program.
+	Stdout io.Writer
+
 	// Inherit lists descriptors the program keeps open (as 3, 4, …) for as long as it lives.
 	Inherit []*os.File
 
@@ -88,6 +92,9 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.ExtraFiles = c.Dir, c.Env, c.Stdin, c.Inherit
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if c.Stdout != nil {
+		cmd.Stdout = c.Stdout
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if c.Namespaces != nil {
 		if err := c.Namespaces.ask(cmd.SysProcAttr); err != nil {

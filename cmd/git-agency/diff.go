@@ -1,0 +1,132 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+const diffName = "diff"
+
+func (t *tool) diffCommand() *cli.Command {
+	return &cli.Command{
+		Name:  diffName,
+		Usage: "show what changed in a sandbox",
+		UsageText: `git agency diff <id> [--from <state>] [--to <state>] [--stat | --name-status | --json]
+                       [--exit-code] [--binary] [--include-secrets] [-- <path>...]`,
+		Description: `Compares two states of a sandbox, by default what it started from with what is in it now, including
+what is not committed and what is untracked; files that git ignores are not. A <state> is
+
+  base         the commit that the sandbox started from
+  head         the commit that HEAD of the sandbox is at
+  work         what is in the sandbox now
+  integration  the tip of the integration branch now
+  <snapshot>   a snapshot of this or any other invocation: its commit or <id>/<n>
+
+The text is a patch for 'git apply', with --binary also for binary files. At a terminal it is coloured,
+words that changed inside of a line stand out, and what would steer the terminal is shown instead. A
+<path> is relative to the top of the sandbox, and stands for all that is below it.
+
+Nothing changes, and commands may run in the sandbox meanwhile. Attributes in the sandbox and settings
+of the repository do not count, and no program that they name is run. An invocation that has ended
+still has its base, its snapshots and the integration branch.
+
+Exit status: 0 compared; 1 failed, it has no sandbox any more, or with --exit-code there are
+differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
+		Flags: waitingFor("whoever is discarding the sandbox", jsonFlag(
+			&cli.StringFlag{Name: "from", Usage: "the `STATE` to begin with", DefaultText: "base"},
+			&cli.StringFlag{Name: "to", Usage: "the `STATE` to end with", DefaultText: "work"},
+			&cli.BoolFlag{Name: "stat", Usage: "print which files changed, and by how many lines"},
+			&cli.BoolFlag{Name: "name-status", Usage: "print which files changed, and how"},
+			&cli.BoolFlag{Name: "exit-code", Usage: "exit with 1 when there are differences"},
+			&cli.BoolFlag{Name: "binary", Usage: "print patches of binary files, too"},
+			&cli.BoolFlag{Name: "include-secrets", Usage: "compare untracked files that look like credentials, too"},
+		)...),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, -1)
+			if err != nil {
+				return err
+			}
+			if len(args) > 1 {
+				return asUsage(c, fmt.Errorf("unexpected argument %q; states come after --from and --to, paths after --", args[1]))
+			}
+			form, err := diffForm(c)
+			if err != nil {
+				return err
+			}
+			t.opts.Swift = true // it is looked at again and again
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			format, err := t.diffFormat(form)
+			if err != nil {
+				return err
+			}
+			d, err := repo.DiffSnapshots(c.Context, gitagency.DiffRequest{
+				Invocation: args[0], From: c.String("from"), To: c.String("to"), Paths: t.child,
+				Detail: details[form], Binary: c.Bool("binary"), Secrets: c.Bool("include-secrets"),
+				Words: c.Bool("json") || format.Colors != gitagency.DiffColors{},
+			})
+			if err != nil {
+				return err
+			}
+			t.tellLeftOut(d.LeftOut)
+			if c.Bool("json") {
+				err = t.printJSON(d)
+			} else {
+				err = gitagency.WriteDiff(t.stdout, d, format)
+			}
+			if err == nil && c.Bool("exit-code") && !d.Empty() {
+				err = &childError{code: exitFailed} // it was told what to say
+			}
+			return err
+		},
+	}
+}
+
+// diffForm is the form that was asked for.
+func diffForm(c *cli.Context) (gitagency.DiffForm, error) {
+	forms := 0
+	for _, name := range []string{"stat", "name-status", "json"} {
+		if c.Bool(name) {
+			forms++
+		}
+	}
+	switch {
+	case forms > 1:
+		return 0, asUsage(c, errors.New("--stat, --name-status and --json exclude each other"))
+	case c.Bool("binary") && forms > 0:
+		return 0, asUsage(c, errors.New("--binary is for patches: it excludes --stat, --name-status and --json"))
+	case c.Bool("stat"):
+		return gitagency.DiffStat, nil
+	case c.Bool("name-status"):
+		return gitagency.DiffNameStatus, nil
+	}
+	return gitagency.DiffPatch, nil
+}
+
+// details is what has to be known for each form.
+var details = map[gitagency.DiffForm]gitagency.DiffDetail{
+	gitagency.DiffPatch: gitagency.DiffHunks, gitagency.DiffStat: gitagency.DiffCounts, gitagency.DiffNameStatus: gitagency.DiffNames,
+}
+
+// diffFormat is how it looks. An agent's files do not steer the terminal of whoever reads them; who reads them from a
+// pipe, as git apply does, gets every byte.
+func (t *tool) diffFormat(form gitagency.DiffForm) (gitagency.DiffFormat, error) {
+	look, err := t.look()
+	if err != nil {
+		return gitagency.DiffFormat{}, err
+	}
+	format := gitagency.DiffFormat{Form: form, Summary: true, Visible: look.color || t.watched(), Width: look.width}
+	if look.color {
+		format.Colors = gitagency.DiffColors{
+			Meta: "\x1b[1m", Hunk: "\x1b[36m", Removed: "\x1b[31m", Added: "\x1b[32m",
+			Emphasis: "\x1b[7m", Calm: "\x1b[27m", Reset: "\x1b[m",
+		}
+	}
+	return format, nil
+}

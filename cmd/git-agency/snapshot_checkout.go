@@ -1,0 +1,48 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) snapshotCheckoutCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "checkout",
+		Usage:     "copy a snapshot into a new directory and print its path",
+		UsageText: "git agency snapshot checkout <snapshot> <dir> [--json]",
+		Description: `Makes <dir>, with the files of a snapshot and nothing else: no .git, no marker, and nothing of it is a
+sandbox. An empty directory will do, and one that is not there yet; all of it is made, or nothing. It has
+to lie outside of every worktree, sandbox and git directory. Filters that you have configured run, hooks
+do not; a submodule is an empty directory. <snapshot> is its commit, in full or as a unique prefix, or
+<id>/<n>.
+
+Exit status: 0 copied; 1 failed, nothing changed; 3 no such snapshot; 5 refused for safety, as where
+<dir> touches a worktree; 129 usage; 130 or 143 interrupted, rolled back first.`,
+		Flags: jsonFlag(),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 2, 2)
+			if err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			made, err := repo.CheckoutSnapshot(c.Context, gitagency.CheckoutRequest{Snapshot: args[0], Dir: args[1]})
+			if err != nil {
+				return &copyOutError{err}
+			}
+			if c.Bool("json") {
+				return t.printJSON(made)
+			}
+			return t.printLine(made.Path)
+		},
+	}
+}
+
+// copyOutError is a copy that was not made, whoever was in its way.
+type copyOutError struct{ err error }
+
+func (e *copyOutError) Error() string { return e.err.Error() }
+func (e *copyOutError) Unwrap() error { return e.err }

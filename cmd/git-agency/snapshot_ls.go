@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) snapshotLsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ls",
+		Aliases:   []string{"list"},
+		Usage:     "list the snapshots of a sandbox",
+		UsageText: "git agency snapshot ls <id> [--json | --porcelain [-z]]",
+		Description: `Lists the snapshots of an invocation by their numbers, the newest last, each with its commit, its
+message, and how many files and lines differ from the one before; with the first, from the commit that
+the sandbox started from. The invocation may have ended: its snapshots stay until it is pruned.
+
+Exit status: 0, whatever is found; 3 no such invocation; 129 usage.`,
+		Flags: listing(),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			if err := checkFormat(c); err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			taken, err := repo.Snapshots(c.Context, gitagency.SnapshotsRequest{Invocation: args[0]})
+			if err != nil {
+				return err
+			}
+			return list(t, c, taken, takenFields,
+				[]string{"NUMBER", "COMMIT", "TAKEN", "FILES", "LINES", "MESSAGE"},
+				func(s gitagency.TakenSnapshot) []string {
+					files, lines := "?", "?"
+					if s.Counted {
+						files, lines = strconv.Itoa(s.Files), fmt.Sprintf("+%d -%d", s.Insertions, s.Deletions)
+					}
+					return []string{strconv.Itoa(s.Number), short(s.ID), ago(t.now(), s.TakenAt), files, lines, s.Subject()}
+				})
+		},
+	}
+}
+
+// takenFields is a snapshot for scripts.
+func takenFields(s gitagency.TakenSnapshot) []field {
+	fields := []field{
+		{"snapshot", s.ID, false},
+		{"invocation", s.Invocation, false},
+		{"number", strconv.Itoa(s.Number), false},
+		{"ref", s.Ref, false},
+		{"parent", s.Parent, true},
+		{"tree", s.Tree, false},
+		{"base", s.Base, true},
+		{"head", s.Head, true},
+		{"index", s.Index, true},
+		{"taken", s.TakenAt.Format(time.RFC3339), false},
+		{"tool", s.Tool, true},
+	}
+	if s.Counted {
+		fields = append(fields,
+			field{"files", strconv.Itoa(s.Files), false},
+			field{"insertions", strconv.Itoa(s.Insertions), false},
+			field{"deletions", strconv.Itoa(s.Deletions), false})
+	}
+	return append(fields, field{"message", s.Message, true})
+}

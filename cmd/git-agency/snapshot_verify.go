@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) snapshotVerifyCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "verify",
+		Usage:     "hash every object of a snapshot again and say whether all are sound",
+		UsageText: "git agency snapshot verify <snapshot> [--json]",
+		Description: `Reads the commit of a snapshot and everything that it leads to, files, trees and history, and hashes
+each object again in this process. An object that is missing, or of which one byte is another, is named
+with its kind and a path. Nothing is changed, and nothing is fetched.
+<snapshot> is its commit, in full or as a unique prefix, or <id>/<n>.
+
+Exit status: 0 all are sound; 3 no such snapshot; 4 something is damaged, and named; 129 usage.`,
+		Flags: jsonFlag(),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			report, end := progressOf(t, "verify", func(objects int) string { return counted(objects, "object", "objects") })
+			verified, err := repo.VerifySnapshot(c.Context, gitagency.VerifyRequest{Snapshot: args[0], Progress: report})
+			end()
+			switch {
+			case err != nil:
+				return err
+			case c.Bool("json"):
+				err = t.printJSON(verified)
+			default:
+				err = t.sayVerified(verified)
+			}
+			return errors.Join(err, verified.Err())
+		},
+	}
+}
+
+func (t *tool) sayVerified(v gitagency.VerifiedSnapshot) error {
+	var b strings.Builder
+	for _, d := range v.Damage {
+		fmt.Fprintf(&b, "%s %s", d.ID, d.Kind)
+		if d.Path != "" {
+			b.WriteString(" " + d.Path)
+		}
+		b.WriteString(": " + d.Problem)
+		if d.Detail != "" {
+			b.WriteString(" (" + d.Detail + ")")
+		}
+		b.WriteByte('\n')
+	}
+	if v.Sound {
+		fmt.Fprintf(&b, "%s: %s re-hashed, all sound\n", v.ID, counted(v.Objects, "object", "objects"))
+	} else {
+		fmt.Fprintf(&b, "%s: %s re-hashed and sound, %d damaged\n", v.ID, counted(v.Objects, "object", "objects"), len(v.Damage))
+	}
+	if n := len(v.CutOff); n > 0 {
+		fmt.Fprintf(&b, "what came before %s is not in this shallow repository, and was not looked at\n", counted(n, "commit", "commits"))
+	}
+	if v.Promised > 0 {
+		fmt.Fprintf(&b, "%s of this partial clone are only at a remote, and were not looked at\n", counted(v.Promised, "object", "objects"))
+	}
+	if v.Stopped {
+		b.WriteString("there was so much damage that the rest was not looked at\n")
+	}
+	_, err := t.stdout.WriteString(printable(b.String()))
+	return err
+}

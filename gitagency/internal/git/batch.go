@@ -1,0 +1,86 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// batch is a git that is asked for objects and answers with their content, in order, one after another.
+type batch struct {
+	talk *proc.Conversation
+	body io.LimitedReader // of the object that was answered last
+}
+
+// mostAsked is how many questions may wait for their answer: as many as a pipe holds in any case, so that asking
+// never has to wait for an answer that nobody reads.
+const mostAsked = 4096 / (64 + 1)
+
+// openBatch starts one. Objects are what is stored under their names: none is replaced by another, and none is fetched.
+func (r *Repo) openBatch(ctx context.Context) (*batch, error) {
+	p := place{
+		env:    []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"},
+		config: []string{"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false"},
+	}
+	run := r.at(p, nil)
+	talk, err := proc.Talk(ctx, proc.Command{
+		Argv: slices.Concat([]string{"git"}, r.globals(p), []string{"cat-file", "--batch"}), Dir: run.dir, Env: run.env,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("git cat-file: %w", err)
+	}
+	return &batch{talk: talk}, nil
+}
+
+func (b *batch) ask(oid string) error { return b.talk.Ask(oid + "\n") }
+
+// errGone is an object that git does not have.
+var errGone = errors.New("missing")
+
+// next begins to read the next answer. It is errGone when there is no such object; any other error means that git
+// answers no more. What is left of the answer before has to be read first.
+func (b *batch) next() (kind string, size int64, body io.Reader, err error) {
+	line, err := b.talk.Answers.ReadString('\n')
+	if err != nil {
+		return "", 0, nil, err
+	}
+	words := strings.Fields(line)
+	if len(words) == 2 && words[1] == "missing" {
+		return "", 0, nil, errGone
+	}
+	if len(words) != 3 || !isOID(words[0]) {
+		return "", 0, nil, fmt.Errorf("git cat-file answered %q", line)
+	}
+	if size, err = strconv.ParseInt(words[2], 10, 64); err != nil || size < 0 {
+		return "", 0, nil, fmt.Errorf("git cat-file answered %q", line)
+	}
+	b.body = io.LimitedReader{R: b.talk.Answers, N: size}
+	return words[1], size, &b.body, nil
+}
+
+// finish reads past the end of an answer whose body has been read.
+func (b *batch) finish() error {
+	if b.body.N > 0 {
+		return io.ErrUnexpectedEOF
+	}
+	_, err := b.talk.Answers.Discard(1)
+	return err
+}
+
+// end waits until git has ended; said is what it complained of meanwhile. One that failed is an *Error.
+func (b *batch) end() (said string, err error) {
+	res, err := b.talk.Close()
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("git cat-file: %w", err)
+	case res.ExitCode != 0:
+		return "", &Error{Args: []string{"cat-file"}, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
+	}
+	return strings.TrimSpace(string(res.Stderr)), nil
+}

@@ -1,0 +1,77 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Changes is how much one commit differs from another: what "git diff --shortstat" says of them.
+type Changes struct {
+	Files, Insertions, Deletions int
+}
+
+// CountChanges says of each commit how much it differs from one that it is compared with: against has its name
+// under that of the commit. One that is compared with nothing is not in the answer. It takes one git, however many
+// there are; nothing that the files or their attributes name is run for it.
+func (r *Repo) CountChanges(ctx context.Context, against map[string]string) (map[string]Changes, error) {
+	p := place{env: []string{"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1"}}
+	counted := map[string]Changes{}
+	for commit, other := range against {
+		if !isOID(commit) || !isOID(other) {
+			continue
+		}
+		counted[commit] = Changes{} // git says nothing of what is the same
+		p.stdin += commit + " " + other + "\n"
+	}
+	if p.stdin == "" {
+		return counted, nil
+	}
+	out, err := r.read(ctx, p, "diff-tree", "--stdin", "-r", "-z", "--numstat", "-M", "--no-ext-diff", "--no-textconv")
+	if err != nil {
+		return nil, err
+	}
+	return counted, parseNumstat(string(out), counted)
+}
+
+// parseNumstat adds up "<insertions> TAB <deletions> TAB <path> NUL" below "<commit> NUL". Of a file that was renamed
+// the path is empty, and the old and the new one follow; a binary file has dashes for numbers.
+func parseNumstat(out string, counted map[string]Changes) error {
+	commit := ""
+	for out != "" {
+		record, rest, ended := strings.Cut(out, "\x00")
+		if out = rest; !ended {
+			return fmt.Errorf("git diff-tree answered %q", record)
+		}
+		if isOID(record) {
+			commit = record
+			continue
+		}
+		parts := strings.SplitN(record, "\t", 3)
+		changes, known := counted[commit]
+		if len(parts) != 3 || !known {
+			return fmt.Errorf("git diff-tree answered %q", record)
+		}
+		if parts[2] == "" {
+			for range 2 {
+				if _, out, ended = strings.Cut(out, "\x00"); !ended {
+					return fmt.Errorf("git diff-tree answered %q", record)
+				}
+			}
+		}
+		changes.Files++
+		for i, sum := range []*int{&changes.Insertions, &changes.Deletions} {
+			if parts[i] == "-" {
+				continue
+			}
+			n, err := strconv.Atoi(parts[i])
+			if err != nil || n < 0 {
+				return fmt.Errorf("git diff-tree answered %q", record)
+			}
+			*sum += n
+		}
+		counted[commit] = changes
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Somebody counts in two files, always in the same order. Whatever is taken meanwhile is a state that was there: the
+// second file is never ahead of the first, and at most one behind; and git can read it.
+func TestAStateIsOneThatTheTreeWasInHoweverMuchIsWritten(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	for _, name := range []string{"a.txt", "new/b"} {
+		l.put(w.Tree, name, "0\n")
+	}
+	s := l.subject(w)
+	s.Base = l.git("rev-parse", "main")
+	stop, done := make(chan struct{}), sync.WaitGroup{}
+	done.Go(func() {
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, name := range []string{"a.txt", "new/b"} {
+				if err := os.WriteFile(filepath.Join(w.Tree, name), fmt.Appendf(nil, "%d\n", n), 0o644); err != nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(time.Duration(rand.IntN(80)) * time.Millisecond) // now busy, now idle
+		}
+	})
+	taken, unsettled := 0, 0
+	for range 15 {
+		f, err := repo.Freeze(t.Context(), s, "")
+		switch {
+		case errors.As(err, new(*UnsettledError)):
+			unsettled++
+			continue
+		case err != nil:
+			t.Fatal(err)
+		}
+		taken++
+		first, second := l.git("show", f.Commit+":a.txt"), l.git("show", f.Commit+":new/b")
+		if first == "" || second == "" { // between truncating and writing there is nothing in it
+			continue
+		}
+		a, errA := strconv.Atoi(first)
+		b, errB := strconv.Atoi(second)
+		if errA != nil || errB != nil || b > a || a-b > 1 {
+			t.Fatalf("%q and %q were never there together", first, second)
+		}
+	}
+	close(stop)
+	done.Wait()
+	t.Logf("%d taken, %d not", taken, unsettled)
+	f, err := repo.Freeze(t.Context(), s, "")
+	if err != nil {
+		t.Fatalf("when nobody writes any more: %v", err)
+	}
+	l.git("fsck", "--strict", "--no-dangling")
+	l.git("ls-tree", "-r", f.Commit)
+}
+
+// What has come, changed or gone between the two looks is noticed, and what is ignored is not.
+func TestWhatMovesBetweenTwoLooksIsNoticed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		move func(l *lab, tree string)
+		want string // part of what is said; empty when nothing is
+	}{
+		"nothing":                        {func(*lab, string) {}, ""},
+		"a tracked file":                 {func(l *lab, tree string) { l.put(tree, "dir/b.txt", "else\n") }, "dir/b.txt"},
+		"the mode of one":                {func(l *lab, tree string) { l.must(os.Chmod(filepath.Join(tree, "dir/b.txt"), 0o755)) }, "dir/b.txt"},
+		"one that goes":                  {func(l *lab, tree string) { l.must(os.Remove(filepath.Join(tree, "dir/b.txt"))) }, "dir/b.txt"},
+		"one that comes back":            {func(l *lab, tree string) { l.put(tree, "a.txt", "a\n") }, "a.txt"},
+		"a directory that goes":          {func(l *lab, tree string) { l.must(os.RemoveAll(filepath.Join(tree, "dir"))) }, "dir/"},
+		"a new file":                     {func(l *lab, tree string) { l.put(tree, "dir/new", "n\n") }, "dir/new"},
+		"a new directory":                {func(l *lab, tree string) { l.put(tree, "fresh/new", "n\n") }, "fresh/"},
+		"an untracked file":              {func(l *lab, tree string) { l.put(tree, "stray", "else\n") }, "stray"},
+		"one that is new beside it":      {func(l *lab, tree string) { l.put(tree, "loose/more", "m\n") }, "loose"},
+		"one that goes beside it":        {func(l *lab, tree string) { l.must(os.Remove(filepath.Join(tree, "loose/file"))) }, "loose/file"},
+		"an ignored file":                {func(l *lab, tree string) { l.put(tree, "dir/x.o", "object\n") }, ""},
+		"one in an ignored directory":    {func(l *lab, tree string) { l.put(tree, "build/x", "object\n") }, ""},
+		"what only looks like something": {func(l *lab, tree string) { fifo(l.t, filepath.Join(tree, "pipe")) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			repo := l.open()
+			w := l.sandbox(repo)
+			l.put(w.Tree, ".gitignore", "*.o\nbuild/\n")
+			l.put(w.Tree, "stray", "s\n")
+			l.put(w.Tree, "loose/file", "f\n")
+			l.must(os.Remove(filepath.Join(w.Tree, "a.txt")))
+			s := l.subject(w)
+			s.asIs = true
+			g, err := repo.gather(t.Context(), s, l.git("rev-parse", "main"))
+			l.must(err)
+			defer func() { l.must(g.close()) }()
+			c.move(l, w.Tree)
+			err = g.settle()
+			var moved *UnsettledError
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("got %v", err)
+			case c.want != "" && !errors.As(err, &moved):
+				t.Errorf("got %v", err)
+			case c.want != "" && !strings.Contains(strings.Join(moved.Paths, "\n"), c.want):
+				t.Errorf("got %q", moved.Paths)
+			}
+		})
+	}
+}
+
+// The trees that we make are those that git would have made.
+func TestTreesOfOurOwnAreGits(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	names := []string{"a", "a.b", "a-b", "a/b", "a/b/c", "a0", "b", "b/x", "b.x", "c/d/e/f", "c/d.e", "é", "z z"}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 60 {
+		for range 1 + random.IntN(4) {
+			name := names[random.IntN(len(names))]
+			path := filepath.Join(w.Tree, name)
+			switch random.IntN(4) {
+			case 0:
+				_ = os.RemoveAll(path) // which may lie below a file
+			case 1:
+				for dir := filepath.Dir(path); dir != w.Tree; dir = filepath.Dir(dir) {
+					if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
+						l.must(os.Remove(dir))
+					}
+				}
+				l.must(os.RemoveAll(path))
+				l.put(w.Tree, name, fmt.Sprint(random.IntN(3)))
+			case 2:
+				if _, err := os.Lstat(path); err == nil {
+					l.in(w.Tree, "add", "-A", "--", ":(literal)"+name)
+				}
+			case 3:
+				if fi, err := os.Lstat(path); err == nil && fi.Mode().IsRegular() {
+					l.must(os.Chmod(path, []os.FileMode{0o644, 0o755}[random.IntN(2)]))
+				}
+			}
+		}
+		s := l.subject(w)
+		s.Message = "taken\n\nAgency-Base: x"
+		f, err := repo.Freeze(t.Context(), s, "")
+		l.must(err)
+		if got, want := l.trailer(f.Commit, indexTrailer), l.index(w); got != want {
+			t.Fatalf("staged %s, git says %s", got, want)
+		}
+		index := filepath.Join(tempDir(t), "index")
+		l.must(copyFile(filepath.Join(repo.AdminDir(w.Name), "index"), index))
+		other := *l
+		other.env = append(append([]string{}, l.env...), "GIT_INDEX_FILE="+index)
+		other.in(w.Tree, "add", "-A")
+		other.in(w.Tree, "rm", "-r", "-q", "--cached", "--ignore-unmatch", ".agency")
+		if got, want := l.git("rev-parse", f.Commit+"^{tree}"), other.in(w.Tree, "write-tree"); got != want {
+			t.Fatalf("on disk %s, git says %s:\n%s", got, want, l.git("diff", "--stat", got, want))
+		}
+	}
+	l.git("fsck", "--strict", "--no-dangling")
+}
+
+func TestRefsReadFromTheirFilesAreThoseThatGitSees(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	one := l.git("rev-parse", "main")
+	two := l.git("commit-tree", "-m", "two", "main^{tree}")
+	same := func(when string, quick bool) {
+		t.Helper()
+		got, ok := repo.refsAtOnce([]string{"refs/agency/x/"})
+		if ok != quick {
+			t.Fatalf("%s: read at once: %v", when, ok)
+		}
+		if !ok {
+			return
+		}
+		asked := *repo
+		asked.Config = nil
+		want, err := asked.Refs(t.Context(), "refs/agency/x/")
+		l.must(err)
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: got %v, git says %v", when, got, want)
+		}
+	}
+	same("without any", true)
+	l.git("update-ref", "refs/agency/x/1", one)
+	l.git("update-ref", "refs/agency/xy/1", one)
+	l.git("update-ref", "refs/agency/x/deep/er/2", one)
+	same("with files", true)
+	l.git("pack-refs", "--all")
+	same("packed", true)
+	l.git("update-ref", "refs/agency/x/1", two)
+	l.git("update-ref", "refs/agency/x/10", two)
+	same("both", true)
+	l.git("update-ref", "-d", "refs/agency/x/deep/er/2")
+	l.put(repo.CommonDir, "refs/agency/x/7.lock", "")
+	same("with a lock", true)
+	l.git("symbolic-ref", "refs/agency/x/9", "refs/heads/main")
+	same("with a symbolic one", false)
+}

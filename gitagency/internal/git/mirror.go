@@ -1,0 +1,121 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// Mirror is the repository as seen by somebody who only compares: a git directory of our own, somewhere else, that has
+// nothing but its objects. Neither the settings of the repository nor its attributes, replacements and refs are there,
+// all of which somebody in a sandbox without walls could have written; those of the user are. What is written goes into
+// the directory and away with it.
+type Mirror struct {
+	repo *Repo
+	dir  string
+}
+
+// Mirror makes one. like is the id of any object, which says how ids are made.
+func (r *Repo) Mirror(like string) (_ *Mirror, err error) {
+	temp, err := filepath.Abs(os.TempDir()) // git runs elsewhere
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(temp, "git-agency-")
+	if err != nil {
+		return nil, err
+	}
+	m := &Mirror{dir: dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}()
+	config := "[core]\n\tbare = true\n\trepositoryformatversion = 1\n"
+	if len(like) == sha256Length {
+		config += "[extensions]\n\tobjectFormat = sha256\n"
+	}
+	for _, name := range []string{"objects", "refs"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	for name, content := range map[string]string{"HEAD": "ref: refs/heads/none\n", "config": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	m.repo = r.rehearsedIn(dir)
+	return m, nil
+}
+
+const sha256Length = 64
+
+// rehearsedIn is the repository for somebody who may write nothing to it: everything goes into a directory.
+func (r *Repo) rehearsedIn(dir string) *Repo {
+	rehearsed := *r
+	rehearsed.rehearsal = dir
+	rehearsed.env = append(slices.Clone(r.env),
+		"GIT_OBJECT_DIRECTORY="+filepath.Join(dir, "objects"),
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(r.CommonDir, "objects")))
+	return &rehearsed
+}
+
+// Close takes away all that was written.
+func (m *Mirror) Close() error { return durable.RemoveTree(m.dir) }
+
+// WorkTree is what is on disk in a worktree as a tree object, which nobody but the mirror sees, and what it leaves out:
+// what Freeze would hold. While files go on changing it is not one state, if it cannot be: who compares wants to see what
+// there is, and will look again.
+func (m *Mirror) WorkTree(ctx context.Context, s Subject) (tree string, left []LeftOut, err error) {
+	s.asIs = true
+	head, _, err := m.repo.tips(ctx, s)
+	if err != nil {
+		return "", nil, err
+	}
+	const tries = 3
+	for n := 1; ; n++ {
+		tree, left, err = m.workTree(ctx, s, head, n < tries)
+		if n == tries || !errors.As(err, new(*UnsettledError)) {
+			return tree, left, err
+		}
+	}
+}
+
+// workTree is WorkTree, once.
+func (m *Mirror) workTree(ctx context.Context, s Subject, head string, settled bool) (tree string, left []LeftOut, err error) {
+	g, err := m.repo.gather(ctx, s, head)
+	defer func() { err = errors.Join(err, g.close()) }()
+	if err != nil {
+		return "", nil, err
+	}
+	if g.work == nil {
+		return "", nil, fmt.Errorf("%s is not a directory", s.Tree)
+	}
+	if settled {
+		if err := g.settle(); err != nil {
+			return "", nil, err
+		}
+	}
+	t, err := m.repo.ask(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	defer t.close()
+	known, err := t.info(head + "^{tree}")
+	if err == nil {
+		err = m.repo.keepTrees(ctx, t, g, known[0].OID)
+	}
+	return g.work.name(), g.leftOut, err
+}
+
+// Head is the commit that HEAD of a worktree is at.
+func (r *Repo) Head(ctx context.Context, s Subject) (string, error) {
+	head, _, err := r.tips(ctx, s)
+	return head, err
+}

@@ -1,0 +1,134 @@
+package treediff_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/treediff"
+)
+
+var loud = treediff.Colors{
+	Meta: "\x1b[1m", Hunk: "\x1b[36m", Section: "\x1b[2m", Same: "\x1b[37m", Removed: "\x1b[31m", Added: "\x1b[32m",
+	Emphasis: "\x1b[7m", Calm: "\x1b[27m", Reset: "\x1b[m",
+}
+
+// ours are the escapes that are in loud, and not those that files have.
+var ours = regexp.MustCompile("\x1b\\[(1|36|37|2|31|32|7|27)?m")
+
+// Promise: whatever two trees hold, our text is a patch by which git makes the new one from the old one; and colour
+// adds nothing to it but colour.
+func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []struct {
+		name   string
+		cases  int
+		binary bool
+	}{{"text", 500, false}, {"binary", 100, true}} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			var trees []tree
+			for i := range kind.cases {
+				r := rand.New(rand.NewPCG(uint64(i), 6))
+				before := randomTree(r, kind.binary)
+				trees = append(trees, before, before.changed(r, kind.binary))
+			}
+			l := newLab(t)
+			commits := l.commits(trees...)
+			seen := map[string]int{}
+			for i := range kind.cases {
+				before, after := trees[2*i], trees[2*i+1]
+				d := l.compare(git.Comparison{From: commits[2*i], To: commits[2*i+1], Binary: kind.binary})
+				for _, f := range d.Files() {
+					seen[f.Status()[:1]]++
+				}
+				if d.Empty() != maps.Equal(before, after) {
+					t.Fatalf("case %d: empty is %v", i, d.Empty())
+				}
+				text := patch(t, d, treediff.Style{})
+				dir := filepath.Join(l.dir, fmt.Sprint(i))
+				if err := os.Mkdir(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				before.checkOut(t, dir)
+				if !d.Empty() {
+					l.git(dir, d.Summary()+"\n"+text, "apply", "--whitespace=nowarn")
+				}
+				if got := readTree(t, dir); !maps.Equal(got, after) {
+					t.Fatalf("case %d: from %q\nto %q\nby\n%s\ncame %q", i, before, after, text, got)
+				}
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+				d.Each((*treediff.File).FindWords)
+				checkSpans(t, d)
+				colored := patch(t, d, treediff.Style{Colors: loud})
+				plain := ours.ReplaceAllString(text, "") // some files have such sequences too
+				if stripped := ours.ReplaceAllString(colored, ""); stripped != plain {
+					t.Fatalf("case %d: without colour\n%q\nplain\n%q", i, stripped, plain)
+				}
+				if shown := patch(t, d, treediff.Style{Colors: loud, Visible: true}); strings.ContainsAny(ours.ReplaceAllString(shown, ""), "\x1b\x07\x08") {
+					t.Fatalf("case %d: steers the terminal: %q", i, shown)
+				}
+				checkCounts(t, l, commits[2*i], commits[2*i+1], d)
+				if _, err := json.Marshal(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, status := range []string{"A", "D", "M", "R", "T"} {
+				if seen[status] < kind.cases/20 {
+					t.Errorf("only %d of %s", seen[status], status)
+				}
+			}
+		})
+	}
+}
+
+func checkSpans(t *testing.T, d treediff.Diff) {
+	t.Helper()
+	for _, f := range d.Files() {
+		for _, h := range f.AllHunks() {
+			for _, l := range h.Lines {
+				if len(l.Spans) == 0 {
+					continue
+				}
+				text := ""
+				for _, s := range l.Spans {
+					text += s.Text
+				}
+				if text != l.Text || l.Op == treediff.Same {
+					t.Fatalf("%q has spans %+v", l.Text, l.Spans)
+				}
+			}
+		}
+	}
+}
+
+// checkCounts: the short ways to ask say the same of the files.
+func checkCounts(t *testing.T, l *lab, from, to string, d treediff.Diff) {
+	t.Helper()
+	for _, detail := range []git.Detail{git.Counts, git.Names} {
+		brief := l.compare(git.Comparison{From: from, To: to, Detail: detail})
+		files, full := brief.Files(), d.Files()
+		if len(files) != len(full) {
+			t.Fatalf("%d files in brief, %d in full", len(files), len(full))
+		}
+		for i, f := range files {
+			g := full[i]
+			if f.Path != g.Path || f.OldPath != g.OldPath || f.Before != g.Before || f.After != g.After || f.Status() != g.Status() ||
+				f.OldMode != g.OldMode || f.NewMode != g.NewMode {
+				t.Fatalf("in brief %+v, in full %+v", f, g)
+			}
+			if detail == git.Counts && g.Replaced == nil && (f.Insertions != g.Insertions || f.Deletions != g.Deletions || f.Binary != g.Binary) {
+				t.Fatalf("in brief %+v, in full %+v", f, g)
+			}
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package treediff
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ParsePatch reads what "git diff-tree -r --raw -p --full-index" prints: every file that differs in one line, an empty
+// line, and then the patch of each, in the same order. Names, modes and ids come from the former, where nothing can be
+// taken for something else; the patches say only how the content differs. The result holds on to text.
+func ParsePatch(text string) (Diff, error) {
+	p := parser{rest: text}
+	files, err := p.raw()
+	if err != nil {
+		return Diff{}, err
+	}
+	var d Diff
+	for _, f := range files {
+		if f.Replaced != nil {
+			if *f.Replaced, err = p.section(); err != nil {
+				return Diff{}, fmt.Errorf("%q: %w", f.Path, err)
+			}
+		}
+		if f.Body, err = p.section(); err != nil {
+			return Diff{}, fmt.Errorf("%q: %w", f.Path, err)
+		}
+		f.count()
+		d.add(f)
+	}
+	if p.rest != "" {
+		return Diff{}, p.unexpected("the end")
+	}
+	return d, nil
+}
+
+// ParseCounts reads what "git diff-tree -r -z --raw" prints, alone or with --numstat: which files differ, and by how
+// many lines.
+func ParseCounts(text string) (Diff, error) {
+	var files []File
+	fields := fields{text}
+	for strings.HasPrefix(fields.rest, ":") {
+		f, err := parseRaw(fields.next())
+		if err != nil {
+			return Diff{}, err
+		}
+		if f.Path = fields.next(); f.Similarity > 0 {
+			f.OldPath, f.Path = f.Path, fields.next()
+		}
+		if f.Path == "" {
+			return Diff{}, fmt.Errorf("git names a file without a path")
+		}
+		files = append(files, f)
+	}
+	at := map[string]int{}
+	for i, f := range files {
+		at[f.Path] = i
+	}
+	for fields.rest != "" {
+		counts := strings.SplitN(fields.next(), "\t", 3)
+		if len(counts) != 3 {
+			return Diff{}, fmt.Errorf("git counts lines as %q", counts)
+		}
+		path := counts[2]
+		if path == "" { // renamed: two paths follow
+			fields.next()
+			path = fields.next()
+		}
+		i, known := at[path]
+		if !known {
+			return Diff{}, fmt.Errorf("git counts lines of %q, which does not differ", path)
+		}
+		f := &files[i]
+		if counts[0] == "-" {
+			f.Binary = f.Before != f.After // of what stayed, a patch does not say it either
+			continue
+		}
+		var err error
+		if f.Insertions, err = strconv.Atoi(counts[0]); err == nil {
+			f.Deletions, err = strconv.Atoi(counts[1])
+		}
+		if err != nil {
+			return Diff{}, err
+		}
+	}
+	var d Diff
+	for _, f := range files {
+		f.Replaced = nil // of what is not looked at there is nothing to tell apart
+		d.add(f)
+	}
+	return d, nil
+}
+
+// fields are separated by NUL.
+type fields struct{ rest string }
+
+func (f *fields) next() string {
+	var field string
+	field, f.rest, _ = strings.Cut(f.rest, "\x00")
+	return field
+}
+
+// parseRaw reads ":<mode> <mode> <id> <id> <status>".
+func parseRaw(line string) (File, error) {
+	fail := func() (File, error) { return File{}, fmt.Errorf("git says of a file %q", line) }
+	words := strings.Split(strings.TrimPrefix(line, ":"), " ")
+	if len(words) != 5 || len(words[4]) == 0 {
+		return fail()
+	}
+	for i, w := range words[:4] {
+		switch {
+		case i < 2 && (len(w) != 6 || strings.Trim(w, "01234567") != ""):
+			return fail()
+		case i >= 2 && (len(w) != 40 && len(w) != 64 || strings.Trim(w, "0123456789abcdef") != ""):
+			return fail()
+		case strings.Trim(w, "0") == "":
+			words[i] = "" // there is none
+		}
+	}
+	f := File{OldMode: words[0], NewMode: words[1], Before: words[2], After: words[3]}
+	if f.OldMode == "" && f.NewMode == "" {
+		return fail()
+	}
+	if status := words[4]; status[0] == 'R' || status[0] == 'C' {
+		score, err := strconv.Atoi(status[1:])
+		if err != nil || score < 1 || score > 100 || f.OldMode == "" || f.NewMode == "" {
+			return fail()
+		}
+		f.Similarity = score
+	}
+	if f.OldMode != "" && f.NewMode != "" && kindOf(f.OldMode) != kindOf(f.NewMode) {
+		f.Replaced = &Body{}
+	}
+	return f, nil
+}
+
+// kindOf is what of a mode says whether it is a file, a link or a submodule.
+func kindOf(mode string) string { return mode[:min(len(mode), 3)] }
+
+// parser goes through text line by line.
+type parser struct{ rest string }
+
+func (p *parser) line() string {
+	var line string
+	line, p.rest, _ = strings.Cut(p.rest, "\n")
+	return line
+}
+
+func (p *parser) begins(prefix string) bool { return strings.HasPrefix(p.rest, prefix) }
+
+func (p *parser) unexpected(want string) error {
+	const most = 80
+	line, _, _ := strings.Cut(p.rest, "\n")
+	return fmt.Errorf("want %s where git says %q", want, line[:min(len(line), most)])
+}
+
+// raw reads the lines that name the files, and the empty one.
+func (p *parser) raw() ([]File, error) {
+	var files []File
+	for p.begins(":") {
+		info, paths, _ := strings.Cut(p.line(), "\t")
+		f, err := parseRaw(info)
+		if err != nil {
+			return nil, err
+		}
+		var ok bool
+		if f.Path, paths, ok = unquote(paths); ok && f.Similarity > 0 {
+			f.OldPath = f.Path
+			f.Path, paths, ok = unquote(strings.TrimPrefix(paths, "\t"))
+		}
+		if !ok || paths != "" {
+			return nil, fmt.Errorf("git names a file %q", paths)
+		}
+		files = append(files, f)
+	}
+	if len(files) > 0 && p.rest != "" && p.line() != "" {
+		return nil, fmt.Errorf("no empty line between files and patches")
+	}
+	return files, nil
+}
+
+// section reads the patch of one file.
+func (p *parser) section() (Body, error) {
+	const begin = "diff --git "
+	var b Body
+	if !p.begins(begin) {
+		return b, p.unexpected("the patch of a file")
+	}
+	p.line()
+	for p.rest != "" && !p.begins(begin) {
+		switch {
+		case p.begins("@@ "):
+			h, err := p.hunk()
+			if err != nil {
+				return b, err
+			}
+			b.Hunks = append(b.Hunks, h)
+		case p.begins("Binary files "):
+			b.Binary = true
+			p.line()
+		case p.begins("GIT binary patch\n"):
+			b.Binary = true
+			all := p.rest
+			for p.rest != "" && !p.begins(begin) {
+				p.line()
+			}
+			b.Patch = all[:len(all)-len(p.rest)]
+		case len(b.Hunks) > 0 || b.Binary:
+			return b, p.unexpected("a hunk")
+		default:
+			p.line() // of the header, of which everything is known
+		}
+	}
+	return b, nil
+}
+
+// hunk reads as many lines as its first one announces.
+func (p *parser) hunk() (Hunk, error) {
+	first := p.line()
+	h, ok := parseHunk(first)
+	if !ok {
+		return h, fmt.Errorf("git begins a hunk with %q", first)
+	}
+	h.Lines = make([]Line, 0, min(h.OldLines+h.NewLines, len(p.rest)/2+1))
+	for old, new := h.OldLines, h.NewLines; old > 0 || new > 0; {
+		if p.rest == "" {
+			return h, p.unexpected("more lines")
+		}
+		if p.begins(`\`) {
+			if p.line(); len(h.Lines) == 0 {
+				return h, p.unexpected("a line")
+			}
+			h.Lines[len(h.Lines)-1].NoNewline = true
+			continue
+		}
+		text := p.line()
+		if text == "" {
+			text = " " // some set git up to leave it out
+		}
+		l := Line{Op: Op(text[0]), Text: text[1:]}
+		switch l.Op {
+		case Same:
+			old, new = old-1, new-1
+		case Removed:
+			old--
+		case Added:
+			new--
+		default:
+			return h, fmt.Errorf("git begins a line with %q", text[0])
+		}
+		if old < 0 || new < 0 {
+			return h, fmt.Errorf("more lines than %q announces", first)
+		}
+		h.Lines = append(h.Lines, l)
+	}
+	if p.begins(`\`) && len(h.Lines) > 0 {
+		p.line()
+		h.Lines[len(h.Lines)-1].NoNewline = true
+	}
+	return h, nil
+}
+
+// parseHunk reads "@@ -<start>[,<lines>] +<start>[,<lines>] @@[ <section>]".
+func parseHunk(line string) (h Hunk, ok bool) {
+	inner, section, ok := strings.Cut(strings.TrimPrefix(line, "@@ "), " @@")
+	if !ok {
+		return h, false
+	}
+	old, new, ok := strings.Cut(inner, " ")
+	if !ok || !strings.HasPrefix(old, "-") || !strings.HasPrefix(new, "+") {
+		return h, false
+	}
+	h.Section = strings.TrimPrefix(section, " ")
+	return h, parseRange(old[1:], &h.OldStart, &h.OldLines) && parseRange(new[1:], &h.NewStart, &h.NewLines)
+}
+
+func parseRange(text string, start, lines *int) bool {
+	const most = 1 << 40
+	first, second, both := strings.Cut(text, ",")
+	if !both {
+		second = "1"
+	}
+	a, errA := strconv.ParseUint(first, 10, 63)
+	b, errB := strconv.ParseUint(second, 10, 63)
+	*start, *lines = int(a), int(b)
+	return errA == nil && errB == nil && a < most && b < most
+}

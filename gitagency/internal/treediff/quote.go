@@ -1,0 +1,89 @@
+package treediff
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// escapes are the letters that git has for characters of their own, in their order.
+const (
+	escaped = "\a\b\t\n\v\f\r\"\\"
+	letters = `abtnvfr"\`
+)
+
+// quote writes a path as git does, so that git reads it back: as it is, or in quotes when there is anything in it
+// that could be taken for something else or would steer a terminal. Letters of every script stay readable.
+func quote(path string) string {
+	if utf8.ValidString(path) && !strings.ContainsFunc(path, func(c rune) bool { return c == '"' || c == '\\' || !shown(c) }) {
+		return path
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for len(path) > 0 {
+		c, size := utf8.DecodeRuneInString(path)
+		at := strings.IndexByte(escaped, path[0])
+		switch {
+		case at >= 0:
+			b.WriteByte('\\')
+			b.WriteByte(letters[at])
+		case c == utf8.RuneError && size == 1, !shown(c):
+			for _, octet := range []byte(path[:size]) {
+				fmt.Fprintf(&b, `\%03o`, octet)
+			}
+		default:
+			b.WriteString(path[:size])
+		}
+		path = path[size:]
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// shown reports whether a character is one that people see and that leaves the terminal alone.
+func shown(c rune) bool {
+	return !unicode.IsControl(c) && !unicode.Is(unicode.Cf, c) && c != '\u2028' && c != '\u2029'
+}
+
+// unquote reads a path that git wrote, and says what follows it.
+func unquote(text string) (path, rest string, ok bool) {
+	if !strings.HasPrefix(text, `"`) {
+		end := strings.IndexByte(text, '\t')
+		if end < 0 {
+			end = len(text)
+		}
+		return text[:end], text[end:], end > 0
+	}
+	var b strings.Builder
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return b.String(), text[i+1:], b.Len() > 0
+		case c != '\\':
+			b.WriteByte(c)
+		case i+1 == len(text):
+			return "", "", false
+		case strings.IndexByte(letters, text[i+1]) >= 0:
+			b.WriteByte(escaped[strings.IndexByte(letters, text[i+1])])
+			i++
+		default:
+			octet := 0
+			if i+3 >= len(text) {
+				return "", "", false
+			}
+			for _, d := range []byte(text[i+1 : i+4]) {
+				if d < '0' || d > '7' {
+					return "", "", false
+				}
+				octet = octet*8 + int(d-'0')
+			}
+			if octet > 0xff {
+				return "", "", false
+			}
+			b.WriteByte(byte(octet))
+			i += 3
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,143 @@
+package treediff
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Summary is how much differs, in one line as git has it; empty when nothing does.
+func (d Diff) Summary() string {
+	files, insertions, deletions := d.Files(), 0, 0
+	if len(files) == 0 {
+		return ""
+	}
+	for _, f := range files {
+		insertions, deletions = insertions+f.Insertions, deletions+f.Deletions
+	}
+	text := " " + counted(len(files), "file changed", "files changed")
+	if insertions > 0 || deletions == 0 {
+		text += ", " + counted(insertions, "insertion(+)", "insertions(+)")
+	}
+	if deletions > 0 || insertions == 0 {
+		text += ", " + counted(deletions, "deletion(-)", "deletions(-)")
+	}
+	return text + "\n"
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// NameStatus writes one line for each file: what happened to it, and its name.
+func (d Diff) NameStatus(out io.Writer) error {
+	w := bufio.NewWriter(out)
+	for _, f := range d.Files() {
+		fmt.Fprintf(w, "%s\t", f.Status())
+		if f.OldPath != "" {
+			fmt.Fprintf(w, "%s\t", quote(f.OldPath))
+		}
+		fmt.Fprintf(w, "%s\n", quote(f.Path))
+	}
+	return w.Flush()
+}
+
+// Status is git's letter for what happened to a file.
+func (f File) Status() string {
+	switch {
+	case f.OldMode == "":
+		return "A"
+	case f.NewMode == "":
+		return "D"
+	case f.OldPath != "":
+		return fmt.Sprintf("R%03d", f.Similarity)
+	case kindOf(f.OldMode) != kindOf(f.NewMode):
+		return "T"
+	}
+	return "M"
+}
+
+// Stat writes a table of the files with a graph of how many lines differ, and the summary.
+func (d Diff) Stat(out io.Writer, style Style) error {
+	w := bufio.NewWriter(out)
+	files := d.Files()
+	width := cmp.Or(style.Width, 80)
+	names, counts := make([]string, len(files)), make([]string, len(files))
+	nameWidth, countWidth, most := 0, 0, 0
+	for i, f := range files {
+		names[i] = named(f)
+		nameWidth = max(nameWidth, utf8.RuneCountInString(names[i]))
+		if counts[i] = fmt.Sprint(f.Insertions + f.Deletions); f.IsBinary() {
+			counts[i] = "Bin"
+		}
+		countWidth = max(countWidth, len(counts[i]))
+		most = max(most, f.Insertions+f.Deletions)
+	}
+	// " <name> | <count> <graph>": a graph has at least six columns, and a name what is then left.
+	const frame, leastGraph = 5, 6
+	nameWidth = min(nameWidth, max(width-frame-countWidth-min(leastGraph, most), 10))
+	graphWidth := max(width-frame-nameWidth-countWidth, 1)
+	for i, f := range files {
+		name := names[i]
+		if over := utf8.RuneCountInString(name) - nameWidth; over > 0 {
+			name = "..." + string([]rune(name)[over+3:])
+		}
+		fmt.Fprintf(w, " %s%s | %*s", name, strings.Repeat(" ", nameWidth-utf8.RuneCountInString(name)), countWidth, counts[i])
+		plus, minus := f.Insertions, f.Deletions
+		if most > graphWidth {
+			plus, minus = scaled(plus, graphWidth, most), scaled(minus, graphWidth, most)
+		}
+		switch {
+		case f.IsBinary():
+			fmt.Fprintf(w, " %s", sizes(f))
+		case plus+minus > 0:
+			fmt.Fprintf(w, " %s%s", style.Colors.paint(style.Colors.Added, strings.Repeat("+", plus)),
+				style.Colors.paint(style.Colors.Removed, strings.Repeat("-", minus)))
+		}
+		w.WriteByte('\n')
+	}
+	w.WriteString(d.Summary())
+	return w.Flush()
+}
+
+// scaled makes a count fit into the graph; what is there is seen.
+func scaled(n, width, most int) int {
+	if n == 0 {
+		return 0
+	}
+	return 1 + n*(width-2)/most
+}
+
+// named is a file in one word; of one that was renamed what stayed is said once, as in "src/{a => b}.go".
+func named(f File) string {
+	if f.OldPath == "" {
+		return quote(f.Path)
+	}
+	old, new := f.OldPath, f.Path
+	if quote(old) != old || quote(new) != new {
+		return quote(old) + " => " + quote(new)
+	}
+	head := 0
+	for i := 0; i < min(len(old), len(new)) && old[i] == new[i]; i++ {
+		if old[i] == '/' {
+			head = i + 1
+		}
+	}
+	tail := 0
+	for i := 1; i <= min(len(old), len(new))-max(head-1, 0) && old[len(old)-i] == new[len(new)-i]; i++ {
+		if old[len(old)-i] == '/' {
+			tail = i
+		}
+	}
+	if head == 0 && tail == 0 {
+		return old + " => " + new
+	}
+	middle := func(path string) string { return path[head:max(len(path)-tail, head)] }
+	return old[:head] + "{" + middle(old) + " => " + middle(new) + "}" + new[len(new)-tail:]
+}

@@ -1,0 +1,292 @@
+package treediff
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/sergi/go-diff/diffmatchpatch"
+)
+
+// What finding words may cost, so that nobody can make it take for ever. It is counted and not measured by a clock:
+// the same text has the same spans everywhere.
+const (
+	mostSteps  = 64 << 20  // for all lines of a file
+	mostPairs  = 144       // of lines that are held against each other to find which belong together
+	mostTokens = 2000      // in a line, besides what both have at their ends
+	mostText   = 256 << 10 // in a line
+)
+
+// FindWords says of every changed line of a file that has a counterpart on the other side what of it has changed.
+func (f *File) FindWords() {
+	w := words{budget: mostSteps}
+	for _, h := range f.Hunks { // what was replaced by something else has no counterpart in it
+		for at := 0; at < len(h.Lines); {
+			if h.Lines[at].Op == Same {
+				at++
+				continue
+			}
+			from := at
+			for at < len(h.Lines) && h.Lines[at].Op == Removed {
+				at++
+			}
+			middle := at
+			for at < len(h.Lines) && h.Lines[at].Op == Added {
+				at++
+			}
+			w.run(h.Lines[from:middle], h.Lines[middle:at])
+		}
+	}
+}
+
+// words finds them, for as long as its budget lasts.
+type words struct{ budget int }
+
+// run looks at lines that were replaced by others. As many as before: each is the counterpart of the one in its place.
+// Otherwise those belong together that have most in common, in their order.
+func (w *words) run(old, new []Line) {
+	switch {
+	case len(old) == 0 || len(new) == 0:
+	case len(old) == len(new):
+		for i := range old {
+			w.pair(&old[i], &new[i])
+		}
+	case len(old)*len(new) <= mostPairs:
+		for _, p := range w.counterparts(old, new) {
+			w.pair(&old[p[0]], &new[p[1]])
+		}
+	}
+}
+
+// counterparts chooses the pairs, in order, that have most in common all together.
+func (w *words) counterparts(old, new []Line) (pairs [][2]int) {
+	bags := func(lines []Line) []map[string]int {
+		all := make([]map[string]int, len(lines))
+		for i, l := range lines {
+			all[i] = map[string]int{}
+			if len(l.Text) > mostText/16 {
+				continue
+			}
+			for _, t := range tokens(l.Text) {
+				if strings.TrimSpace(t) != "" {
+					all[i][t] += len(t)
+				}
+			}
+			w.budget -= len(l.Text)
+		}
+		return all
+	}
+	a, b := bags(old), bags(new)
+	best := make([][]float64, len(a)+1) // of what follows
+	for i := range best {
+		best[i] = make([]float64, len(b)+1)
+	}
+	like := func(i, j int) float64 {
+		common, all := 0, 0
+		for t, n := range a[i] {
+			common, all = common+min(n, b[j][t]), all+n
+		}
+		for _, n := range b[j] {
+			all += n
+		}
+		w.budget -= len(a[i]) + len(b[j])
+		if 3*2*common < all || common == 0 {
+			return 0
+		}
+		return float64(2*common) / float64(all)
+	}
+	likeness := make([][]float64, len(a))
+	for i := len(a) - 1; i >= 0; i-- {
+		likeness[i] = make([]float64, len(b))
+		for j := len(b) - 1; j >= 0; j-- {
+			if w.budget > 0 {
+				likeness[i][j] = like(i, j)
+			}
+			best[i][j] = max(best[i+1][j], best[i][j+1], best[i+1][j+1]+likeness[i][j])
+		}
+	}
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch {
+		case likeness[i][j] > 0 && best[i][j] == best[i+1][j+1]+likeness[i][j]:
+			pairs = append(pairs, [2]int{i, j})
+			i, j = i+1, j+1
+		case best[i][j] == best[i+1][j]:
+			i++
+		default:
+			j++
+		}
+	}
+	return pairs
+}
+
+// pair finds what differs between two lines, if they have enough in common for that to mean anything.
+func (w *words) pair(old, new *Line) {
+	if len(old.Text) > mostText || len(new.Text) > mostText || old.Text == new.Text || w.budget <= 0 {
+		return
+	}
+	a, b := tokens(old.Text), tokens(new.Text)
+	w.budget -= len(old.Text) + len(new.Text)
+	head := 0
+	for head < min(len(a), len(b)) && a[head] == b[head] {
+		head++
+	}
+	tail := 0
+	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	edits := []edit{{a[:head], b[:head], true}}
+	edits = append(edits, w.middle(a[head:len(a)-tail], b[head:len(b)-tail])...)
+	edits = append(edits, edit{a[len(a)-tail:], b[len(b)-tail:], true})
+
+	common, all := 0, 0
+	for _, e := range edits {
+		n := solid(e.old) + solid(e.new)
+		if all += n; e.same {
+			common += n
+		}
+	}
+	if common == 0 || 3*common < all {
+		return
+	}
+	edits = bridge(edits)
+	old.Spans, new.Spans = spans(edits, func(e edit) []string { return e.old }), spans(edits, func(e edit) []string { return e.new })
+}
+
+// edit is a part of two lines: the same in both, or replaced.
+type edit struct {
+	old, new []string
+	same     bool
+}
+
+// middle compares words that have nothing in common at their ends. Where that would take too long, all of them differ.
+func (w *words) middle(a, b []string) []edit {
+	if len(a) == 0 || len(b) == 0 || len(a) > mostTokens || len(b) > mostTokens || w.budget < len(a)*len(b) {
+		return []edit{{a, b, false}}
+	}
+	w.budget -= len(a) * len(b)
+	known := map[string]rune{}
+	x, y := asRunes(a, known), asRunes(b, known)
+	var edits []edit
+	for _, d := range compare(x, y) {
+		n := utf8.RuneCountInString(d.Text)
+		switch d.Type {
+		case diffmatchpatch.DiffEqual:
+			edits = append(edits, edit{a[:n], b[:n], true})
+			a, b = a[n:], b[n:]
+		case diffmatchpatch.DiffDelete:
+			edits = append(edits, edit{a[:n], nil, false})
+			a = a[n:]
+		case diffmatchpatch.DiffInsert:
+			edits = append(edits, edit{nil, b[:n], false})
+			b = b[n:]
+		}
+	}
+	return edits
+}
+
+// compare is go-diff on things that were given a character each. It has all the time it wants: what it finds must not
+// depend on the machine. So it must not be given much.
+func compare(a, b []rune) []diffmatchpatch.Diff {
+	d := diffmatchpatch.New()
+	d.DiffTimeout = 0
+	return d.DiffMainRunes(a, b, false)
+}
+
+// asRunes gives every different word a character; those that no text has, which go-diff could not keep apart, are far
+// beyond as many as there can be.
+func asRunes[T comparable](things []T, known map[T]rune) []rune {
+	runes := make([]rune, len(things))
+	for i, t := range things {
+		r, is := known[t]
+		if !is {
+			r = rune(len(known) + 1)
+			known[t] = r
+		}
+		runes[i] = r
+	}
+	return runes
+}
+
+// bridge takes blanks between two words that changed for changed: nobody reads them as what stayed.
+func bridge(edits []edit) []edit {
+	for i := 1; i+1 < len(edits); i++ {
+		if e := edits[i]; e.same && !edits[i-1].same && !edits[i+1].same && solid(e.old) == 0 {
+			edits[i].same = false
+		}
+	}
+	return edits
+}
+
+// spans are one side of a comparison; none when nothing of it has changed.
+func spans(edits []edit, side func(edit) []string) []Span {
+	var all []Span
+	changed := false
+	for _, e := range edits {
+		text := strings.Join(side(e), "")
+		if text == "" {
+			continue
+		}
+		changed = changed || !e.same
+		if last := len(all) - 1; last >= 0 && all[last].Changed == !e.same {
+			all[last].Text += text
+			continue
+		}
+		all = append(all, Span{text, !e.same})
+	}
+	if !changed {
+		return nil
+	}
+	return all
+}
+
+// solid counts the bytes that are not blank.
+func solid(tokens []string) int {
+	n := 0
+	for _, t := range tokens {
+		if strings.TrimSpace(t) != "" {
+			n += len(t)
+		}
+	}
+	return n
+}
+
+// tokens cuts a line into words, blanks, and single characters of everything else. A byte that is no character is a
+// token too; together they are the line.
+func tokens(line string) []string {
+	var all []string
+	for len(line) > 0 {
+		kind, size := class(line)
+		end := size
+		for kind != punctuation && end < len(line) {
+			next, size := class(line[end:])
+			if next != kind {
+				break
+			}
+			end += size
+		}
+		all = append(all, line[:end])
+		line = line[end:]
+	}
+	return all
+}
+
+type tokenClass int
+
+const (
+	punctuation tokenClass = iota
+	word
+	blank
+)
+
+func class(text string) (tokenClass, int) {
+	c, size := utf8.DecodeRuneInString(text)
+	switch {
+	case c == utf8.RuneError && size == 1:
+		return punctuation, 1
+	case c == '_' || unicode.IsLetter(c) || unicode.IsDigit(c) || unicode.IsMark(c):
+		return word, size
+	case unicode.IsSpace(c):
+		return blank, size
+	}
+	return punctuation, size
+}

@@ -1,0 +1,199 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// CheckoutRequest says what to copy out, and where to.
+type CheckoutRequest struct {
+	Snapshot string // required: a commit, in full or as a unique prefix, or "<invocation>/<number>"
+	Dir      string // required: a directory that is not there yet, or is empty; what it lies in is there
+}
+
+// CheckedOut is a copy of a snapshot.
+type CheckedOut struct {
+	Invocation string `json:"invocation_id"`
+	ID         string `json:"snapshot"`
+	Ref        string `json:"ref"`
+	Number     int    `json:"number"`
+	Path       string `json:"path"` // absolute, without links
+}
+
+// CheckoutSnapshot makes a directory that holds the files of a snapshot and nothing else, all of it or nothing. It
+// belongs to no repository. It must not touch an integration tree, a sandbox, a git directory or the data directory,
+// by any spelling.
+func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) (CheckedOut, error) {
+	if req.Dir == "" {
+		return CheckedOut{}, &InvalidError{What: "directory", Value: req.Dir, Want: "a path"}
+	}
+	snapshot, err := r.snapshotNamed(ctx, r.git, req.Snapshot)
+	if err != nil {
+		return CheckedOut{}, err
+	}
+	path := req.Dir
+	if !filepath.IsAbs(path) {
+		path = r.here + "/" + path // not joined: that would take ".." away before links are followed
+	}
+	dir, err := guard.Resolve(path)
+	if err != nil {
+		return CheckedOut{}, err
+	}
+	listing, err := r.git.Worktrees(ctx)
+	if err != nil {
+		return CheckedOut{}, err
+	}
+	if err := r.checkApart(dir, listing); err != nil {
+		return CheckedOut{}, err
+	}
+	perm, err := vacantDir(dir)
+	if err != nil {
+		return CheckedOut{}, err
+	}
+	if err := r.copyOut(ctx, snapshot.ID, dir, perm); err != nil {
+		return CheckedOut{}, fmt.Errorf("check out snapshot %s: %w", snapshot.name(), err)
+	}
+	return CheckedOut{Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number, Path: dir}, nil
+}
+
+// checkApart is checkPlacement of what is not to be a tree of ours: it must not be among our own either, nor in any git
+// directory.
+func (r *Repository) checkApart(dir string, listing git.Listing) error {
+	if err := r.checkPlacement(dir, listing); err != nil {
+		return err
+	}
+	place, err := guard.Locate(dir)
+	if err != nil {
+		return &UnsafePathError{Path: dir, Why: err.Error()}
+	}
+	if rel := place.Relation(r.DataDir); rel != guard.Apart {
+		return &OverlapError{Path: place.Path, Relation: string(rel), Other: r.DataDir}
+	}
+	for above := range place.Ancestors {
+		gits, err := git.IsGitDir(above)
+		if err != nil {
+			return &UnsafePathError{Path: above, Why: err.Error()}
+		}
+		if gits {
+			return &OverlapError{Path: place.Path, Relation: string(place.Relation(above)), Other: above}
+		}
+	}
+	return nil
+}
+
+// vacantDir refuses a directory in which there is something, and what is no directory. It returns the permissions of
+// one that is there; 0 when there is none.
+func vacantDir(dir string) (fs.FileMode, error) {
+	fi, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Dir(dir)); err != nil {
+			return 0, fmt.Errorf("the directory for it is not there: %w", err)
+		}
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if !fi.IsDir() {
+		return 0, &fs.PathError{Op: "check out into", Path: dir, Err: syscall.ENOTDIR}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	if len(entries) > 0 {
+		return 0, &NotEmptyError{Path: dir}
+	}
+	return fi.Mode().Perm(), nil
+}
+
+// checkoutPrefix begins the name of a copy that is not there yet, beside where it will be. One that was killed leaves
+// that and nothing else.
+const checkoutPrefix = ".agency-checkout-"
+
+// copyOut is the transaction. Until the copy has its name there is none.
+func (r *Repository) copyOut(ctx context.Context, commit, dir string, perm fs.FileMode) (err error) {
+	tx := r.begin("snapshot checkout")
+	defer func() {
+		if err != nil {
+			rollback(ctx, tx)
+		}
+	}()
+	var beside, scratch, tree string
+	// 1. A directory beside it, for us alone: what is being made, and what git needs for that.
+	if err := tx.Step(ctx, "directory", func() error {
+		if beside, err = os.MkdirTemp(filepath.Dir(dir), checkoutPrefix); err != nil {
+			return err
+		}
+		tx.Undo("directory", func(context.Context) error { return durable.RemoveTree(beside) })
+		scratch, tree = filepath.Join(beside, "git"), filepath.Join(beside, "tree")
+		return os.Mkdir(tree, 0o777)
+	}); err != nil {
+		return err
+	}
+	// 2. The files.
+	if err := tx.Step(ctx, "files", func() error { return r.git.CopyOut(ctx, commit, scratch, tree) }); err != nil {
+		return err
+	}
+	// 3. Nothing that comes out of a snapshot may pass for a tree of ours, or for a repository.
+	if err := tx.Step(ctx, "inspect", func() error { return refuseForeignMarks(commit, tree) }); err != nil {
+		return err
+	}
+	// 4. The commit point: its name. An empty directory gives way; whatever else has come there since does not.
+	if err := tx.Step(ctx, "name", func() error {
+		if err := rename(tree, dir); err != nil {
+			return err
+		}
+		tx.Undo("name", func(context.Context) error {
+			if err := rename(dir, tree); err != nil || perm == 0 {
+				return err
+			}
+			return os.Mkdir(dir, perm)
+		})
+		return nil
+	}); err != nil {
+		return err
+	}
+	tx.Commit()
+	if perm != 0 {
+		err = os.Chmod(dir, perm)
+	}
+	if err := errors.Join(err, durable.RemoveTree(beside)); err != nil {
+		r.warn("%s is there, but not all is as it should be: %v", dir, err)
+	}
+	return nil
+}
+
+// rename moves a directory to where there is nothing or an empty one.
+func rename(tree, dir string) error {
+	err := syscall.Rename(tree, dir) // os.Rename refuses every directory that is there
+	switch {
+	case errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST):
+		return &NotEmptyError{Path: dir}
+	case err != nil:
+		return &fs.PathError{Op: "make", Path: dir, Err: err}
+	}
+	return nil
+}
+
+func refuseForeignMarks(commit, tree string) error {
+	for _, name := range []string{guard.Dir, ".git"} {
+		if _, err := os.Lstat(filepath.Join(tree, name)); err == nil && name == guard.Dir {
+			return &TrackedMarkerError{Commit: commit}
+		} else if err == nil {
+			return &UnsafePathError{Path: name, Why: "is in the snapshot"}
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

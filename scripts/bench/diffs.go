@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// diffs is what is compared: two snapshots of a large tree, and a file so long and so changed that go-diff alone gives
+// up on it after five seconds. People get words too, where there is colour.
+func (b *bench) diffs(ctx context.Context) (_ []contest, sound bool, err error) {
+	many, err := b.newStates(ctx, "states", 10_000, func(tree string) error { return touchUp(filepath.Join(tree, "src"), 10) })
+	if err != nil {
+		return nil, false, err
+	}
+	before, after := longText()
+	long, err := b.newStates(ctx, "long", 1, func(tree string) error { return os.WriteFile(filepath.Join(tree, "long"), before, 0o600) })
+	if err != nil {
+		return nil, false, err
+	}
+	if err := long.take(ctx, func(tree string) error { return os.WriteFile(filepath.Join(tree, "long"), after, 0o600) }); err != nil {
+		return nil, false, err
+	}
+	for name, text := range map[string][]byte{"before": before, "after": after} {
+		if err := os.WriteFile(filepath.Join(long.dir, name), text, 0o600); err != nil {
+			return nil, false, err
+		}
+	}
+	const sensible = 2 * time.Second
+	return []contest{
+		{
+			what: "diff of two snapshots, 10,000", rounds: 30, promise: promise{ratio: 1.3, extra: 20 * time.Millisecond},
+			base: many.gitDiff(), tool: many.diff(), check: many.checkDiff(10),
+		},
+		{
+			what: "diff --color of the same", rounds: 30, promise: promise{ratio: 1.3, extra: 20 * time.Millisecond},
+			base: many.gitDiff("--color"), tool: many.diff("--color"),
+		},
+		{
+			what: "diff, 60,000 lines, 30 %", rounds: 6, promise: promise{under: sensible},
+			base: long.gitDiff(), tool: long.diff(), check: long.checkDiff(1),
+		},
+		{
+			what: "diff --color of the same", rounds: 6, promise: promise{under: sensible},
+			base: long.gitDiff("--color", "--word-diff=color"), tool: long.diff("--color"),
+		},
+		{
+			what: "DiffText of the same", rounds: 6, promise: promise{under: sensible}, baseName: "no-index",
+			base: b.timed("sh", long.dir, "-c", "git diff --no-index before after; test $? = 1"), tool: diffText(before, after),
+		},
+	}, true, nil
+}
+
+// states is a repository with a sandbox of which there are snapshots.
+type states struct {
+	*repository
+	id, tree string
+	taken    []string // commits
+}
+
+// newStates takes a snapshot of a sandbox as it starts, and one after a change.
+func (b *bench) newStates(ctx context.Context, name string, files int, change func(tree string) error) (*states, error) {
+	repository, err := b.newRepository(ctx, name, files)
+	if err != nil {
+		return nil, err
+	}
+	id, _, err := b.agency(ctx, repository.dir, "start", worktreeName, "--isolation", "none")
+	if err != nil {
+		return nil, err
+	}
+	s := &states{repository: repository, id: strings.TrimSpace(id)}
+	if s.tree, err = repository.sandboxPath(ctx, s.id); err != nil {
+		return nil, err
+	}
+	if err := s.take(ctx, func(string) error { return nil }); err != nil {
+		return nil, err
+	}
+	return s, s.take(ctx, change)
+}
+
+// take takes a snapshot after a change.
+func (s *states) take(ctx context.Context, change func(tree string) error) error {
+	if err := change(s.tree); err != nil {
+		return err
+	}
+	commit, _, err := s.b.agency(ctx, s.dir, "snapshot", "create", s.id)
+	s.taken = append(s.taken, strings.TrimSpace(commit))
+	return err
+}
+
+// gitDiff is git's own comparison of the last two.
+func (s *states) gitDiff(options ...string) variant {
+	args := append([]string{"diff"}, options...)
+	return s.b.timed("git", s.dir, append(args, s.taken[len(s.taken)-2], s.taken[len(s.taken)-1])...)
+}
+
+// diff is the tool's.
+func (s *states) diff(options ...string) variant {
+	args := append([]string{"diff", s.id, "--from", s.name(len(s.taken) - 1), "--to", s.name(len(s.taken))}, options...)
+	return s.b.timed(s.b.tool, s.dir, args...)
+}
+
+func (s *states) name(n int) string { return fmt.Sprintf("%s/%d", s.id, n) }
+
+// checkDiff: it is as long as git's, to the line.
+func (s *states) checkDiff(files int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		stat, _, err := s.b.git(ctx, s.dir, "diff", "--shortstat", s.taken[len(s.taken)-2], s.taken[len(s.taken)-1])
+		if err != nil {
+			return err
+		}
+		out, _, err := s.b.agency(ctx, s.dir, "diff", s.id, "--from", s.name(len(s.taken)-1), "--to", s.name(len(s.taken)))
+		if err == nil && (!strings.HasPrefix(out, stat) || strings.Count(out, "\ndiff --git ") != files) {
+			err = fmt.Errorf("git says %q, and the tool %q", stat, strings.SplitN(out, "\n", 2)[0])
+		}
+		return err
+	}
+}
+
+// touchUp changes a line of each of the first so many files below a directory.
+func touchUp(dir string, files int) error {
+	enough := errors.New("enough")
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		if files == 0 {
+			return enough
+		}
+		files--
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		lines := bytes.SplitAfter(text, []byte("\n"))
+		lines[len(lines)/2] = []byte("touched up\n")
+		return os.WriteFile(path, bytes.Join(lines, nil), 0o600)
+	})
+	if errors.Is(err, enough) {
+		return nil
+	}
+	return err
+}
+
+// longText is 60,000 lines, and the same with 30 % of them changed a little.
+func longText() (before, after []byte) {
+	const n = 60_000
+	seed := uint64(1)
+	for i := range n {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		line := fmt.Sprintf("\tvalue_%d := compute(%d, %q)\n", i, seed>>40, "some words in a line")
+		before = append(before, line...)
+		if seed>>33%10 < 3 {
+			line = strings.Replace(line, "compute", "recompute", 1)
+		}
+		after = append(after, line...)
+	}
+	return before, after
+}
+
+// diffText is the library where there is no git at all.
+func diffText(before, after []byte) variant {
+	return func(context.Context) (time.Duration, error) {
+		began := time.Now()
+		f := gitagency.DiffText(before, after)
+		took := time.Since(began)
+		if changed := f.Insertions; changed < 15_000 || changed > 20_000 || f.Deletions != changed {
+			return 0, fmt.Errorf("%d lines were added and %d removed", f.Insertions, f.Deletions)
+		}
+		return took, nil
+	}
+}

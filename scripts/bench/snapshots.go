@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// snapshots is what takes states and compares them, with ten files changed.
+func (b *bench) snapshots(ctx context.Context) (_ []contest, sound bool, err error) {
+	var contests []contest
+	for _, size := range []struct {
+		name   string
+		files  int
+		rounds int
+	}{{"10,000", 10_000, 20}, {"100,000", 100_000, 12}} {
+		s, err := b.newWork(ctx, "work-"+strings.ReplaceAll(size.name, ",", ""), size.files)
+		if err != nil {
+			return nil, false, err
+		}
+		contests = append(contests, contest{
+			what: "snapshot create, " + size.name + " files", rounds: size.rounds, promise: promise{ratio: 1.6},
+			baseName: "status", base: s.status, tool: s.snapshot, check: s.check,
+		})
+	}
+	return contests, true, nil
+}
+
+// work is a sandbox in which ten files have changed.
+type work struct {
+	*repository
+	id, tree string
+	edits    int
+	taken    string // the last snapshot
+}
+
+func (b *bench) newWork(ctx context.Context, name string, files int) (*work, error) {
+	r, err := b.newRepository(ctx, name, files)
+	if err != nil {
+		return nil, err
+	}
+	w := &work{repository: r}
+	if _, err := r.start(ctx); err != nil {
+		return nil, err
+	}
+	w.id = r.sandboxes[0]
+	path, _, err := b.agency(ctx, r.dir, "path", w.id)
+	if err != nil {
+		return nil, err
+	}
+	w.tree = strings.TrimSpace(path)
+	// What was checked out a moment ago is as young as the index, and git reads it again until that is written anew.
+	if _, err := w.status(ctx); err != nil {
+		return nil, err
+	}
+	_, err = w.status(ctx)
+	return w, err
+}
+
+// edit changes eight files that were there and two that were not.
+func (w *work) edit(ctx context.Context) error {
+	w.edits++
+	tracked, _, err := w.b.git(ctx, w.tree, "ls-tree", "-r", "--name-only", "HEAD")
+	if err != nil {
+		return err
+	}
+	names := strings.Fields(tracked)
+	for i := range 8 {
+		path := filepath.Join(w.tree, names[i*len(names)/8])
+		if err := os.WriteFile(path, fmt.Appendf(nil, "edit %d of %d\n", i, w.edits), 0o644); err != nil {
+			return err
+		}
+	}
+	for i := range 2 {
+		path := filepath.Join(w.tree, fmt.Sprintf("new-%d.txt", i))
+		if err := os.WriteFile(path, fmt.Appendf(nil, "edit %d of %d\n", i, w.edits), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// status is what git needs to look at the same tree.
+func (w *work) status(ctx context.Context) (time.Duration, error) {
+	if err := w.edit(ctx); err != nil {
+		return 0, err
+	}
+	_, took, err := w.b.git(ctx, w.tree, "status")
+	return took, err
+}
+
+func (w *work) snapshot(ctx context.Context) (time.Duration, error) {
+	if err := w.edit(ctx); err != nil {
+		return 0, err
+	}
+	taken, took, err := w.b.agency(ctx, w.dir, "snapshot", "create", w.id)
+	w.taken = strings.TrimSpace(taken)
+	return took, err
+}
+
+// check makes sure that the last snapshot is what git would have added.
+func (w *work) check(ctx context.Context) error {
+	if _, err := w.snapshot(ctx); err != nil {
+		return err
+	}
+	if _, _, err := w.b.git(ctx, w.tree, "add", "--all"); err != nil {
+		return err
+	}
+	want, _, err := w.b.git(ctx, w.tree, "write-tree")
+	if err != nil {
+		return err
+	}
+	have, _, err := w.b.git(ctx, w.tree, "rev-parse", w.taken+"^{tree}")
+	if err == nil && have != want {
+		err = fmt.Errorf("the snapshot holds %s, and the tree %s", strings.TrimSpace(have), strings.TrimSpace(want))
+	}
+	return err
+}
