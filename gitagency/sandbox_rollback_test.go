@@ -216,3 +216,65 @@ func TestARollbackThatNobodyCanFinishIsSaidAndLetGo(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A snapshot of another sandbox is a state too, on this one's own branch; and while a rollback to it waits to be
+// finished, nobody prunes it.
+func TestARollbackMayGoToAStateOfAnotherSandboxWhichStaysForAsLongAsItIsNeeded(t *testing.T) {
+	t.Parallel()
+	fail := true
+	l := newLab(t, Options{Fault: func(_ context.Context, at string) error {
+		if at == "rollback/heads:before" && fail {
+			return errors.New("on purpose")
+		}
+		return nil
+	}})
+	l.repo.opts.Warn = nil
+	l.write("theirs", "1\n")
+	l.git("add", "theirs")
+	l.git("commit", "-q", "-m", "theirs")
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	head := l.git("rev-parse", "HEAD")
+	inv, err := l.repo.Start(t.Context(), StartRequest{Worktree: "wt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := l.repo.Sandbox(inv.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/1"}); !is[*HalfWayError](err) {
+		t.Fatal(err)
+	}
+	if _, err := l.repo.Discard(t.Context(), l.box.ID); err != nil {
+		t.Fatal(err)
+	}
+	prune := func() string {
+		t.Helper()
+		pruned, err := l.repo.Prune(t.Context(), PruneRequest{Expire: "now"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pruned {
+			if p.ID == l.box.ID {
+				return p.Action
+			}
+		}
+		return ""
+	}
+	if got := prune(); got != PruneKeep {
+		t.Errorf("it is to %s", got)
+	}
+	fail = false
+	if _, err := other.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(other.WorkDir(), "theirs"))
+	if at, _ := l.repo.git.Tip(t.Context(), sandboxRef(other.ID)); err != nil || string(data) != "1\n" || at != head {
+		t.Errorf("%q, %v; the branch is at %s instead of %s", data, err, at, head)
+	}
+	if got := prune(); got != PruneRemove {
+		t.Errorf("it is to %s", got)
+	}
+}

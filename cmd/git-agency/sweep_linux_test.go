@@ -209,6 +209,7 @@ func TestARollbackKilledAtAnyChangeOfTheDiskIsUndoneOrFinishedByTheNextCommand(t
 	t.Parallel()
 	l := newRollbackLab(t)
 	restore := l.save()
+	restore()
 	for n, i := 1, 0; ; n, i = n+*stride, i+1 {
 		done, last := l.killed(n, rollbackSweep.argv...)
 		if done {

@@ -27,7 +27,7 @@ func newRollbackLab(t *testing.T) *rollbackLab {
 	t.Helper()
 	l := &rollbackLab{}
 	l.lab, l.tree = newDiscardLab(t)
-	l.git("-C", l.tree, "config", "user.email", "u@example.com")
+	l.agency("exec", sweepID, "--", "git", "commit", "-q", "--allow-empty", "-m", "inside") // so that there is a layer
 	l.agency("snapshot", "create", sweepID)
 	l.before = l.standing()
 	l.git("-C", l.tree, "add", "-A")
@@ -51,12 +51,30 @@ func newRollbackLab(t *testing.T) *rollbackLab {
 	return l
 }
 
+// save is that of the lab. What it puts back are other files to the kernel, by which the two sides of the walls are
+// told to be the same; so they are brought together again.
+func (l *rollbackLab) save() (restore func()) {
+	l.t.Helper()
+	back := l.lab.save()
+	return func() {
+		l.t.Helper()
+		back()
+		l.agency("exec", sweepID, "--", "true")
+	}
+}
+
+// seen is everything there is but what nobody can see.
+func (l *rollbackLab) seen() string { return withoutObjects(l.world()) }
+
 // standing is everything that a rollback gives back.
 func (l *rollbackLab) standing() string {
 	l.t.Helper()
 	return l.must("sh", "-c", `cd "$0" && find . -name .agency -prune -o -name .git -prune -o \( -type f -o -type l \) -printf '%p %y %m %l\n' | sort &&
-find . -name .agency -prune -o -name .git -prune -o -type f -print | sort | xargs sha1sum && git ls-files -s && git symbolic-ref HEAD && git rev-parse HEAD && git status --porcelain`, l.tree)
+find . -name .agency -prune -o -name .git -prune -o -type f -print | sort | xargs sha1sum && `+standingInside, l.tree)
 }
+
+// standingInside is the part of it that git behind walls sees otherwise than git outside, unless both are brought together.
+const standingInside = `git ls-files -s && git symbolic-ref HEAD && git rev-parse HEAD && git status --porcelain`
 
 // ofRollbacks are the snapshots, and what a killed one leaves for a moment, which doctor and prune find.
 var ofRollbacks = regexp.MustCompile(`(?m)^"repo/\.git/((logs/)?refs/agency/snapshots/|agency/capture-)` + sweepID + `.*\n`)
@@ -118,6 +136,9 @@ func (l *rollbackLab) checkRolledBack(point string, next []string, begun bool) {
 		if got := l.standing(); got != want {
 			l.t.Fatalf("%s: after %q it is\n%s\nwanted\n%s", point, argv, got, want)
 		}
+		if got := l.must("git-agency", "exec", sweepID, "--", "sh", "-c", standingInside); !strings.HasSuffix(want, got) {
+			l.t.Fatalf("%s: after %q it is, inside,\n%s\nwanted\n%s", point, argv, got, want)
+		}
 	}
 	if exists(note) {
 		l.t.Fatalf("%s: the note of it is left", point)
@@ -149,10 +170,12 @@ func TestARollbackThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand
 	if !slices.Equal(points, steps) {
 		t.Fatalf("the steps are %q", points)
 	}
-	before, restore := withoutObjects(l.world()), l.save()
+	restore := l.save()
+	restore()
 	begun := false
 	for i, point := range points {
 		begun = begun || point == "rollback/files:before"
+		before := l.seen()
 		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), rollbackSweep.argv...)
 		if o.code != 1 || o.stdout != "" || !strings.Contains(o.stderr, "failed on purpose at "+point) || strings.Contains(o.stderr, "clean-up") {
 			t.Errorf("%s: ended with %d\n%s%s", point, o.code, o.stdout, o.stderr)
@@ -160,7 +183,7 @@ func TestARollbackThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand
 		if begun != strings.Contains(o.stderr, "half-way back to "+sweepID+"/1") {
 			t.Errorf("%s: says %s", point, o.stderr)
 		}
-		if d := diff(before, withoutObjects(l.world())); d != "" && !begun {
+		if d := diff(before, l.seen()); d != "" && !begun {
 			t.Fatalf("%s: the world changed:\n%s", point, d)
 		}
 		l.checkRolledBack(point+" failed", nextCommands[i%len(nextCommands)], begun)

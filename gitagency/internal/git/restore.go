@@ -325,9 +325,7 @@ func (x *Restoration) Files(ctx context.Context) (err error) {
 // merge is git's: from the index, which is what is on disk, to the other state.
 func (x *Restoration) merge(ctx context.Context, options ...string) error {
 	p := x.p
-	if _, set := x.repo.Config["checkout.workers"]; !set {
-		p.config = append(slices.Clone(p.config), "-c", "checkout.workers=0")
-	}
+	p.config = slices.Concat(p.config, x.repo.workers())
 	args := slices.Concat([]string{"read-tree"}, options, []string{"-m", "-u", "--no-recurse-submodules", x.trees[0], x.trees[1]})
 	_, err := x.repo.change(ctx, p, args...)
 	return err
