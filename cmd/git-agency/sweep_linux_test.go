@@ -204,3 +204,24 @@ func TestNothingIsRecordedBeforeItIsDurable(t *testing.T) {
 		}
 	}
 }
+
+func TestARollbackKilledAtAnyChangeOfTheDiskIsUndoneOrFinishedByTheNextCommand(t *testing.T) {
+	t.Parallel()
+	l := newRollbackLab(t)
+	restore := l.save()
+	restore()
+	for n, i := 1, 0; ; n, i = n+*stride, i+1 {
+		done, last := l.killed(n, rollbackSweep.argv...)
+		if done {
+			t.Logf("%d kill points", n-1)
+			return
+		}
+		point := strconv.Itoa(n) + ", before " + last
+		if state := l.state(rollbackSweep); state != "whole" {
+			t.Fatalf("%s: the invocation is %q", point, state)
+		}
+		done = strings.Contains(l.read(filepath.Join(l.repoData(), "invocations", sweepID, "events.jsonl")), `"event":"rollback"`)
+		l.checkRolledBack(point, nextCommands[i%len(nextCommands)], done || l.standing() == l.before)
+		restore()
+	}
+}
