@@ -159,6 +159,7 @@ func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
 		{"what has a sandbox can be taken a snapshot of", "snapshot create ~", liveInvocations},
 		{"what has ended still has its snapshots", "snapshot ls ~", liveInvocations + doneInvocation + lostInvocation},
 		{"a snapshot goes by its invocation and number", "snapshot verify ~", snapshotCandidates},
+		{"a sandbox can begin as one", "start --from-snapshot ~", snapshotCandidates},
 		{"it is copied into a directory", "snapshot checkout 20260128120010-6262/1 ~", "\tdirectories\n"},
 		{"what has ended still has its base and its snapshots", "diff ~", liveInvocations + doneInvocation + lostInvocation},
 		{"states that can be compared", "diff --from ~", "base\nhead\nwork\nintegration\n" + snapshotCandidates},
