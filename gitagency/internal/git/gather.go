@@ -49,6 +49,13 @@ func (e *UnsettledError) Error() string {
 	return fmt.Sprintf("%s goes on changing: %s", e.Tree, names)
 }
 
+// UntakenError is a file that git does not take, for what it is called: it passes over it without an error.
+type UntakenError struct{ Path string }
+
+func (e *UntakenError) Error() string {
+	return fmt.Sprintf("git takes no file like %s; remove it, or call it something else", e.Path)
+}
+
 // gathered is what is in a worktree: what is staged, and what is on disk.
 type gathered struct {
 	format  ObjectFormat
@@ -249,12 +256,11 @@ type view struct {
 	began   int64
 	entries []stagedEntry
 
-	first    *sight
-	leftOut  []LeftOut
-	dirs     []string // directories without an entry that are not ignored
-	stray    []found  // files without an entry that belong to the state
-	listed   []string // what git found in dirs
-	unsought []string // names without an entry that do not belong to it
+	first   *sight
+	leftOut []LeftOut
+	dirs    []string // directories without an entry that are not ignored
+	stray   []found  // files without an entry that belong to the state
+	listed  []string // what git found in dirs
 }
 
 func (v *view) scanner() *scanner {
@@ -302,6 +308,9 @@ func (v *view) changes(ctx context.Context) ([]leaf, error) {
 	for _, name := range read {
 		l, there := hashed[name]
 		if !there {
+			if _, err := os.Lstat(filepath.Join(v.s.Tree, name)); err == nil {
+				return nil, &UntakenError{Path: filepath.Join(v.s.Tree, name)}
+			}
 			l = leaf{path: name} // gone meanwhile, which the second look sees too
 		}
 		changes = append(changes, l)
