@@ -40,9 +40,9 @@ func (l *lab) killedIn(env []string, n int, argv ...string) (done bool, last str
 func TestACreationKilledAtAnyChangeOfTheDiskIsGoneOrWholeOrNamedAndCanBeRemoved(t *testing.T) {
 	t.Parallel()
 	for _, s := range creations {
-		t.Run(s.verb, func(t *testing.T) {
+		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			l := newSweepLab(t)
+			l := s.newLab(t)
 			before := l.world()
 			restore := l.save()
 			seen := map[string]int{}
