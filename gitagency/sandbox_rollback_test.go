@@ -351,3 +351,46 @@ func TestARollbackFollowsNoLink(t *testing.T) {
 		}
 	}
 }
+
+// Whoever works without walls can write to the repository's configuration. What that names does not run; a file that
+// cannot be written without it stops the rollback before anything has changed.
+func TestARollbackRunsNothingThatAnAgentCouldHaveConfigured(t *testing.T) {
+	t.Parallel()
+	ran := filepath.Join(t.TempDir(), "ran")
+	l := newLab(t, Options{}, "filter.evil.smudge", "touch "+ran+"; cat", "core.autocrlf", "true")
+	l.withoutWalls()
+	l.write("plain", "1\r\n")
+	l.write("a.txt", "1\n")
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.write("plain", "2\r\n")
+	l.write("a.txt", "2\n")
+	if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/1"}); err != nil {
+		t.Fatal(err)
+	}
+	data, _ := os.ReadFile(filepath.Join(l.box.WorkDir(), "plain"))
+	if string(data) != "1\r\n" {
+		t.Errorf("%q", data)
+	}
+	l.write(".gitattributes", "*.txt filter=evil\n")
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.write("a.txt", "3\n")
+	for _, why := range []string{"a.txt: clean filter", "a.txt needs a filter"} { // to be read, and to be written
+		_, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/3"})
+		if !is[*DistrustedFilterError](err) || !strings.Contains(err.Error(), why) {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(filepath.Join(l.box.WorkDir(), ".gitattributes")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Lstat(ran); err == nil {
+		t.Error("it was run")
+	}
+	if l.box.halfWay() || strings.Contains(l.snapshots(), "/4") {
+		t.Error("something has changed")
+	}
+}

@@ -37,6 +37,7 @@ type Restoration struct {
 	skipped []string  // which that is
 	assumed []string  // what git does not look at
 	closed  []string  // directories of the tree in which nothing can be written, and that are ours to open
+	filters []string  // what must not be needed for it: see Subject.Distrust
 	draft   *IndexDraft
 }
 
@@ -52,10 +53,16 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Resto
 	if x.under, err = r.ReadUnderway(ctx, to); err != nil {
 		return nil, err
 	}
-	if x.changes, err = r.treeChanges(ctx, from.Tree, to.Tree); err != nil {
+	if x.changes, err = r.treeChanges(ctx, place{}, from.Tree, to.Tree); err != nil {
 		return nil, err
 	}
 	if err := x.fill(ctx); err != nil {
+		if exitedWith(err, 128) && len(x.filters) > 0 {
+			err = &DistrustedError{Filters: x.filters, Err: err}
+		}
+		return nil, err
+	}
+	if err := x.unfiltered(ctx); err != nil {
 		return nil, err
 	}
 	if err := x.writable(); err != nil {
@@ -173,7 +180,7 @@ func (x *Restoration) fill(ctx context.Context) error {
 			"-c", "index.sparse=false", "-c", "core.sparseCheckout=false",
 		},
 	}
-	if err := errors.Join(r.fillScratch(x.s, x.From.Head, dir), r.copyIndex(x.s.Name, dir)); err != nil {
+	if err := errors.Join(x.scratch(ctx, dir), r.copyIndex(x.s.Name, dir)); err != nil {
 		return err
 	}
 	entries, err := x.entries(ctx)
@@ -217,11 +224,64 @@ func (x *Restoration) fill(ctx context.Context) error {
 		}
 	}
 	if len(x.skipped)+len(stay) > 0 {
-		if x.changes, err = r.treeChanges(ctx, x.trees[0], x.trees[1]); err != nil {
+		if x.changes, err = r.treeChanges(ctx, x.p, x.trees[0], x.trees[1]); err != nil {
 			return err
 		}
 	}
 	return x.fresh(ctx)
+}
+
+// scratch makes that git directory. Where somebody who is not trusted can write to the configuration of the repository,
+// it has nothing of it but its objects, and how lines end.
+func (x *Restoration) scratch(ctx context.Context, dir string) error {
+	r := x.repo
+	if !x.s.Distrust {
+		return r.fillScratch(x.s, x.From.Head, dir)
+	}
+	out, err := r.read(ctx, place{}, "config", "-z", "--get-regexp", `^core\.(autocrlf|eol|ignorecase|precomposeunicode)$`)
+	if err != nil && !exitedWith(err, 1) {
+		return err
+	}
+	for setting := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if key, value, ok := strings.Cut(setting, "\n"); ok {
+			x.p.config = append(x.p.config, "-c", key+"="+value)
+		}
+	}
+	x.filters = r.ownFilters()
+	env, err := r.detachedScratch(Copying{Commit: x.From.Commit, Scratch: dir}, x.filters)
+	x.p.env = append(x.p.env, env...)
+	return err
+}
+
+// unfiltered refuses files that could not be written without running what somebody who is not trusted has configured.
+func (x *Restoration) unfiltered(ctx context.Context) error {
+	if len(x.filters) == 0 {
+		return nil
+	}
+	p := x.p
+	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(p.gitDir, "attributes"))
+	if _, err := x.repo.change(ctx, p, "read-tree", x.trees[1]); err != nil {
+		return err
+	}
+	for _, c := range x.changes {
+		if c.status != 'D' {
+			p.stdin += c.path + "\x00"
+		}
+	}
+	if p.stdin == "" {
+		return nil
+	}
+	out, err := x.repo.read(ctx, p, "check-attr", "--cached", "-z", "--stdin", "filter")
+	if err != nil {
+		return err
+	}
+	parts := strings.Split(string(out), "\x00") // "<path>", "filter", "<value>"
+	for i := 0; i+2 < len(parts); i += 3 {
+		if slices.Contains(x.filters, parts[i+2]) {
+			return &DistrustedError{Filters: []string{parts[i+2]}, Err: fmt.Errorf("%s needs a filter", parts[i])}
+		}
+	}
+	return nil
 }
 
 // entries lists what is in the index, and what git was told of it: H, S for what it does not check out, lower case for

@@ -27,8 +27,8 @@ type treeChange struct {
 }
 
 // treeChanges lists what differs between two trees.
-func (r *Repo) treeChanges(ctx context.Context, from, to string) ([]treeChange, error) {
-	out, err := r.read(ctx, place{}, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to)
+func (r *Repo) treeChanges(ctx context.Context, p place, from, to string) ([]treeChange, error) {
+	out, err := r.read(ctx, p, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (e *InTheWayError) Error() string { return e.Path + " is in the way: " + e.
 // does not hold: what is ignored or was left out. A repository, or what is neither file nor link nor directory, is
 // refused.
 func (r *Repo) InTheWay(ctx context.Context, s Subject, from, to State) ([]string, error) {
-	changes, err := r.treeChanges(ctx, from.Tree, to.Tree)
+	changes, err := r.treeChanges(ctx, place{}, from.Tree, to.Tree)
 	if err != nil {
 		return nil, err
 	}
