@@ -97,6 +97,7 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 	if err != nil {
 		return Rolled{}, err
 	}
+	subject.Distrust = s.repo.distrusts(to.Invocation)
 	var from git.State
 	stamp := repo.Stamp(s.ID)
 	left, err := s.taken(ctx, tx, repo, place.base, SnapshotRequest{Message: "agency: before the rollback to " + to.name()}, func(commit string) ([]string, error) {
