@@ -12,6 +12,7 @@
 //	err = box.UploadFiles(ctx, []gitagency.File{{Path: "task.md", Content: task}})
 //	res, err := box.Exec(ctx, gitagency.ExecOptions{Argv: []string{"make", "test"}})
 //	commit, err := box.Snapshot(ctx)
+//	changes, err := repo.DiffSnapshots(ctx, gitagency.DiffRequest{Invocation: inv.ID, From: commit})
 //	_, err = repo.Prune(ctx, gitagency.PruneRequest{}) // forgets what ended long ago
 //
 // What belongs to no repository has snapshots too. Onboard gives a plain directory a repository of its own in the data

@@ -80,7 +80,7 @@ func exitCode(err error) int {
 		return exitBroken
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
 		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err), is[*gitagency.NotSandboxError](err),
-		is[*gitagency.ConfinementError](err):
+		is[*gitagency.ConfinementError](err), is[*gitagency.DistrustedFilterError](err):
 		return exitRefused
 	}
 	return exitFailed
@@ -115,6 +115,8 @@ func hints(err error) []string {
 		halfWay   *gitagency.HalfWayError
 		taken     *gitagency.PortTakenError
 		child     *childError
+
+		distrusted *gitagency.DistrustedFilterError
 	)
 	switch {
 	case errors.As(err, &child) && child.shellLine != "":
@@ -168,6 +170,11 @@ func hints(err error) []string {
 		return []string{"nothing runs in a tree that is not marked as a sandbox; 'git agency doctor' says how it gets its marker back"}
 	case is[*gitagency.SandboxError](err):
 		return []string{"name an integration worktree; 'git agency worktree ls' lists them"}
+	case errors.As(err, &distrusted):
+		return []string{
+			"if that is yours, say so where no agent can, and it runs:",
+			fmt.Sprintf("  git config --global filter.%s.smudge '<command>'", distrusted.Filters[0]),
+		}
 	case is[*gitagency.NotEmptyError](err):
 		return []string{"name a directory that is not there yet, or that is empty"}
 	case is[*copyOutError](err) && errors.As(err, &overlap):

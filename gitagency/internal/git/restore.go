@@ -36,13 +36,13 @@ type Restoration struct {
 	trees   [2]string // from and to, without what is not checked out
 	skipped []string  // which that is
 	assumed []string  // what git does not look at
-	closed  []string  // directories in which nothing can be written, and that are ours to open
+	closed  []string  // directories of the tree in which nothing can be written, and that are ours to open
+	filters []string  // what must not be needed for it: see Subject.Distrust
 	draft   *IndexDraft
 }
 
 // Restore prepares to take a worktree from the state that it is in, which was frozen a moment ago, to another, and
-// changes nothing yet. It refuses with a *LockedError when a git is at work there, and otherwise when not all of it
-// could be done. Until it is closed no git writes the index.
+// changes nothing yet. It refuses when not all of it could be done.
 func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Restoration, err error) {
 	x := &Restoration{repo: r, s: s, From: from, To: to}
 	defer func() {
@@ -50,19 +50,19 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Resto
 			err = errors.Join(err, x.Close())
 		}
 	}()
-	if x.draft, err = r.DraftIndex(s.Name); err != nil {
-		return nil, err
-	}
-	if err := x.draft.Lock(); err != nil {
-		return nil, err
-	}
 	if x.under, err = r.ReadUnderway(ctx, to); err != nil {
 		return nil, err
 	}
-	if x.changes, err = r.treeChanges(ctx, from.Tree, to.Tree); err != nil {
+	if x.changes, err = r.treeChanges(ctx, place{}, from.Tree, to.Tree); err != nil {
 		return nil, err
 	}
 	if err := x.fill(ctx); err != nil {
+		if exitedWith(err, 128) && len(x.filters) > 0 {
+			err = &DistrustedError{Filters: x.filters, Err: err}
+		}
+		return nil, err
+	}
+	if err := x.unfiltered(ctx); err != nil {
 		return nil, err
 	}
 	if err := x.writable(); err != nil {
@@ -72,6 +72,70 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Resto
 		return nil, err
 	}
 	return x, nil
+}
+
+// Stamp is what the index of a worktree looks like: as long as it does, nobody has staged anything.
+func (r *Repo) Stamp(name string) string {
+	fi, err := os.Lstat(filepath.Join(r.AdminDir(name), "index"))
+	if err != nil {
+		return ""
+	}
+	return durable.Stamp(fi)
+}
+
+// Lock keeps every git from writing the index until it is closed. The error is a *LockedError when one does, and a
+// *ChangingError when somebody has staged or committed something since the index had that stamp, which was before the
+// first state was frozen: that state would not hold it.
+func (x *Restoration) Lock(ctx context.Context, stamp string) (err error) {
+	r := x.repo
+	if x.draft, err = r.DraftIndex(x.s.Name); err != nil {
+		return err
+	}
+	if err := x.draft.Lock(); err != nil {
+		return err
+	}
+	tip, err := r.Tip(ctx, x.s.Branch)
+	if err != nil {
+		return err
+	}
+	head, err := readSmall(r.AdminDir(x.s.Name), "HEAD")
+	if err != nil {
+		return err
+	}
+	at := strings.TrimSpace(string(head))
+	if on, is := strings.CutPrefix(at, "ref: "); is {
+		if at, err = r.Tip(ctx, on); err != nil {
+			return err
+		}
+	}
+	if tip != "" && tip != x.From.Tip || at != "" && at != x.From.Head || r.on(x.s) != x.From.On {
+		return &ChangingError{Path: "HEAD"}
+	}
+	if r.Stamp(x.s.Name) == stamp {
+		return nil
+	}
+	now, err := r.stagedNow(ctx, x.s, x.p)
+	if err == nil && now != x.From.Index { // a git that only looks writes the index too
+		err = &ChangingError{Path: "the index"}
+	}
+	return err
+}
+
+// stagedNow is the tree of what is staged; empty when none can be written.
+func (r *Repo) stagedNow(ctx context.Context, s Subject, p place) (string, error) {
+	dir := filepath.Join(p.gitDir, "now")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", err
+	}
+	if err := errors.Join(r.fillScratch(s, "", dir), r.copyIndex(s.Name, dir)); err != nil {
+		return "", err
+	}
+	p.gitDir = dir
+	tree, err := r.writeTree(ctx, p)
+	if exitedWith(err, 128) {
+		return "", nil
+	}
+	return tree, err
 }
 
 // Close takes away what was needed for it. Nothing of the worktree stays locked.
@@ -116,7 +180,7 @@ func (x *Restoration) fill(ctx context.Context) error {
 			"-c", "index.sparse=false", "-c", "core.sparseCheckout=false",
 		},
 	}
-	if err := errors.Join(r.fillScratch(x.s, x.From.Head, dir), r.copyIndex(x.s.Name, dir)); err != nil {
+	if err := errors.Join(x.scratch(ctx, dir), r.copyIndex(x.s.Name, dir)); err != nil {
 		return err
 	}
 	entries, err := x.entries(ctx)
@@ -137,6 +201,13 @@ func (x *Restoration) fill(ctx context.Context) error {
 			x.skipped = append(x.skipped, name)
 		}
 	}
+	if len(x.assumed) > 0 { // of what git takes for unchanged it would not take anything else
+		p := x.p
+		p.stdin = strings.Join(x.assumed, "\x00")
+		if _, err := r.change(ctx, p, "update-index", "--no-assume-unchanged", "-z", "--stdin"); err != nil {
+			return err
+		}
+	}
 	stay, err := x.ignoredThere(ctx, entries)
 	if err != nil {
 		return err
@@ -153,11 +224,64 @@ func (x *Restoration) fill(ctx context.Context) error {
 		}
 	}
 	if len(x.skipped)+len(stay) > 0 {
-		if x.changes, err = r.treeChanges(ctx, x.trees[0], x.trees[1]); err != nil {
+		if x.changes, err = r.treeChanges(ctx, x.p, x.trees[0], x.trees[1]); err != nil {
 			return err
 		}
 	}
 	return x.fresh(ctx)
+}
+
+// scratch makes that git directory. Where somebody who is not trusted can write to the configuration of the repository,
+// it has nothing of it but its objects, and how lines end.
+func (x *Restoration) scratch(ctx context.Context, dir string) error {
+	r := x.repo
+	if !x.s.Distrust {
+		return r.fillScratch(x.s, x.From.Head, dir)
+	}
+	out, err := r.read(ctx, place{}, "config", "-z", "--get-regexp", `^core\.(autocrlf|eol|ignorecase|precomposeunicode)$`)
+	if err != nil && !exitedWith(err, 1) {
+		return err
+	}
+	for setting := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if key, value, ok := strings.Cut(setting, "\n"); ok {
+			x.p.config = append(x.p.config, "-c", key+"="+value)
+		}
+	}
+	x.filters = r.ownFilters()
+	env, err := r.detachedScratch(Copying{Commit: x.From.Commit, Scratch: dir}, x.filters)
+	x.p.env = append(x.p.env, env...)
+	return err
+}
+
+// unfiltered refuses files that could not be written without running what somebody who is not trusted has configured.
+func (x *Restoration) unfiltered(ctx context.Context) error {
+	if len(x.filters) == 0 {
+		return nil
+	}
+	p := x.p
+	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(p.gitDir, "attributes"))
+	if _, err := x.repo.change(ctx, p, "read-tree", x.trees[1]); err != nil {
+		return err
+	}
+	for _, c := range x.changes {
+		if c.status != 'D' {
+			p.stdin += c.path + "\x00"
+		}
+	}
+	if p.stdin == "" {
+		return nil
+	}
+	out, err := x.repo.read(ctx, p, "check-attr", "--cached", "-z", "--stdin", "filter")
+	if err != nil {
+		return err
+	}
+	parts := strings.Split(string(out), "\x00") // "<path>", "filter", "<value>"
+	for i := 0; i+2 < len(parts); i += 3 {
+		if slices.Contains(x.filters, parts[i+2]) {
+			return &DistrustedError{Filters: []string{parts[i+2]}, Err: fmt.Errorf("%s needs a filter", parts[i])}
+		}
+	}
+	return nil
 }
 
 // entries lists what is in the index, and what git was told of it: H, S for what it does not check out, lower case for
@@ -211,40 +335,57 @@ func (e *ChangingError) Error() string { return e.Path + " was changed meanwhile
 func (x *Restoration) writable() error {
 	seen := map[string]bool{}
 	for _, c := range x.changes {
-		for dir := filepath.Dir(c.path); ; dir = filepath.Dir(dir) {
-			if seen[dir] {
-				break
-			}
-			seen[dir] = true
-			at := filepath.Join(x.s.Tree, dir)
-			var st unix.Stat_t
-			if err := unix.Lstat(at, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-				continue // it will be made
-			}
-			if unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil {
-				break
-			}
-			if int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IWUSR != 0 && st.Mode&unix.S_IXUSR != 0 {
-				return &fs.PathError{Op: "write to", Path: at, Err: fs.ErrPermission}
-			}
-			x.closed = append(x.closed, at)
-			break
+		dir := x.realDir(c.path)
+		if seen[dir] {
+			continue
 		}
+		seen[dir] = true
+		at := filepath.Join(x.s.Tree, dir)
+		if unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil {
+			continue
+		}
+		var st unix.Stat_t
+		err := unix.Lstat(at, &st)
+		if err != nil || int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IWUSR != 0 && st.Mode&unix.S_IXUSR != 0 {
+			return &fs.PathError{Op: "write to", Path: at, Err: fs.ErrPermission}
+		}
+		x.closed = append(x.closed, dir)
 	}
 	return nil
 }
 
+// realDir is the directory in which something changes when a path does: the deepest on the way to it that is there,
+// and that no link leads to.
+func (x *Restoration) realDir(path string) string {
+	dir := "."
+	for part := range strings.SplitSeq(filepath.Dir(path), "/") {
+		next := filepath.Join(dir, part)
+		if fi, err := os.Lstat(filepath.Join(x.s.Tree, next)); err != nil || !fi.IsDir() {
+			break
+		}
+		dir = next
+	}
+	return dir
+}
+
 // Files makes what is on disk that of the other state.
 func (x *Restoration) Files(ctx context.Context) (err error) {
-	for _, dir := range x.closed {
-		fi, err := os.Lstat(dir)
-		if err != nil || !fi.IsDir() {
-			continue
-		}
-		if err := os.Chmod(dir, fi.Mode().Perm()|0o700); err != nil {
+	if len(x.closed) > 0 {
+		root, err := os.OpenRoot(x.s.Tree)
+		if err != nil {
 			return err
 		}
-		defer os.Chmod(dir, fi.Mode().Perm()) // unless it has gone
+		defer root.Close()
+		for _, dir := range x.closed {
+			fi, err := root.Lstat(dir)
+			if err != nil || !fi.IsDir() {
+				continue
+			}
+			if err := root.Chmod(dir, fi.Mode().Perm()|0o700); err != nil {
+				return err
+			}
+			defer root.Chmod(dir, fi.Mode().Perm()) // unless it has gone
+		}
 	}
 	if err := x.merge(ctx); err != nil {
 		return err
@@ -261,9 +402,7 @@ func (x *Restoration) Files(ctx context.Context) (err error) {
 // merge is git's: from the index, which is what is on disk, to the other state.
 func (x *Restoration) merge(ctx context.Context, options ...string) error {
 	p := x.p
-	if _, set := x.repo.Config["checkout.workers"]; !set {
-		p.config = append(slices.Clone(p.config), "-c", "checkout.workers=0")
-	}
+	p.config = slices.Concat(p.config, x.repo.workers())
 	args := slices.Concat([]string{"read-tree"}, options, []string{"-m", "-u", "--no-recurse-submodules", x.trees[0], x.trees[1]})
 	_, err := x.repo.change(ctx, p, args...)
 	return err
@@ -326,6 +465,9 @@ func (x *Restoration) Heads(ctx context.Context, who Identity, at time.Time, why
 			return err
 		}
 	}
+	if err := dropDraft(filepath.Join(r.AdminDir(x.s.Name), "HEAD")); err != nil {
+		return err
+	}
 	was, _ := readSmall(r.AdminDir(x.s.Name), "HEAD")
 	if strings.TrimSpace(string(was)) == head && x.From.Head == to.Head {
 		return nil
@@ -350,7 +492,11 @@ func (x *Restoration) free(ctx context.Context, branch string) (bool, error) {
 
 // Underway lets the worktree's entry say what was under way, and nothing else.
 func (x *Restoration) Underway() error {
-	return writeUnderway(x.repo.AdminDir(x.s.Name), x.under.Files)
+	files := x.under.Files
+	if LayeredEntry(x.s.Layer, x.s.Name) != "" { // where that is, is under way there
+		files = x.under.Outside
+	}
+	return writeUnderway(x.repo.AdminDir(x.s.Name), files)
 }
 
 // Index stages what was staged. What is the same on disk has fresh times there; nothing is read again for it.
