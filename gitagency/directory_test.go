@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
@@ -125,8 +126,7 @@ func (l *plainLab) contents(dir string, all bool) map[string]string {
 			return nil
 		}
 		if all {
-			st := fi.Sys().(*syscall.Stat_t)
-			what += fmt.Sprint(fi.Mode(), fi.ModTime(), st.Ctim, st.Ino)
+			what += fmt.Sprint(fi.Mode(), fi.ModTime(), durable.Stamp(fi))
 		}
 		found[name] = what
 		return nil
@@ -332,6 +332,13 @@ func TestAroundAnIntegrationTreeNothingIsOnboarded(t *testing.T) {
 	if err != nil || len(findings.Findings) != 0 {
 		t.Errorf("%v, %v", findings, err)
 	}
+	if err := os.Chmod(l.repo.DataDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	findings, err = l.repo.Diagnose(t.Context())
+	if err != nil || len(findings.Findings) != 1 || findings.Findings[0].Path != l.repo.DataDir {
+		t.Errorf("all that is in the data directory is ours: %v, %v", findings, err)
+	}
 	if _, err := l.repo.Prune(t.Context(), PruneRequest{Expire: "now"}); err != nil {
 		t.Error(err)
 	}
@@ -476,9 +483,11 @@ func TestADirectoryThatGoesOnChangingIsNoState(t *testing.T) {
 				return
 			case <-time.After(time.Millisecond):
 			}
-			// Both change together but for an instant: a state in which they differ by more never was.
-			_ = os.WriteFile(filepath.Join(l.dir, "one"), fmt.Appendf(nil, "%06d", i), 0o644)
-			_ = os.WriteFile(filepath.Join(l.dir, "two"), fmt.Appendf(nil, "%06d", i), 0o644)
+			// Each is replaced at once, and the second follows the first: a state in which they differ by more never was.
+			for _, name := range []string{"one", "two"} {
+				_ = os.WriteFile(filepath.Join(l.home, name), fmt.Appendf(nil, "%06d", i), 0o644)
+				_ = os.Rename(filepath.Join(l.home, name), filepath.Join(l.dir, name))
+			}
 		}
 	}()
 	for range 5 {
