@@ -59,12 +59,12 @@ func (c Config) Trusted(key string, harmless func(value string) bool) (setting S
 }
 
 // keys are the settings read: our own, and those of git's that change what we do.
-const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|core\.(bare|worktree|pager|filemode|symlinks|repositoryformatversion)|filter\..*\.(clean|smudge|process))$`
+const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|core\.(bare|worktree|pager|filemode|symlinks|sharedrepository|repositoryformatversion)|filter\..*\.(clean|smudge|process))$`
 
 // wantedKey says the same of one key.
 func wantedKey(key string) bool {
 	switch key {
-	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", "core.filemode", "core.symlinks", formatVersion:
+	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", "core.filemode", "core.symlinks", "core.sharedrepository", formatVersion:
 		return true
 	}
 	if slot, is := strings.CutPrefix(key, "color.diff."); is {

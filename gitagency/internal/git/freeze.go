@@ -88,7 +88,7 @@ func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen
 		err = &UnsettledError{Tree: s.Tree, Paths: []string{".git"}}
 	}
 	if err == nil {
-		err = r.store(ctx, g.format, objects)
+		err = r.store(ctx, g.format, objects, g.written...)
 	}
 	if err == nil && g.remember != nil {
 		err = g.remember()

@@ -63,6 +63,7 @@ type gathered struct {
 	staged  *node // nil when it cannot be written, as in the middle of a merge
 	work    *node // nil when the tree is gone
 	leftOut []LeftOut
+	written []string     // objects that git has written, and that are not sure to last yet
 	view    *view        // of the tree; nil when that is gone
 	done    func() error // takes away what looking needs; nil when there is nothing
 
@@ -125,13 +126,13 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 		return g, nil
 	}
 	s.Also = slices.Concat(s.Also, slices.Compact(conflicts)) // which may be called like what is ignored
-	g.view = &view{r: r, s: s, p: p, began: began, young: young, entries: entries}
+	g.view = &view{r: r, s: s, format: g.format, p: p, began: began, young: young, entries: entries}
 	changes, err := g.view.changes(ctx)
 	if err != nil {
 		return g, err
 	}
 	slices.SortFunc(g.view.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
-	g.work, g.leftOut = base.amend(g.format, changes), g.view.leftOut
+	g.work, g.leftOut, g.written = base.amend(g.format, changes), g.view.leftOut, g.view.written
 	if s.Memory != "" {
 		g.remember = g.view.remember
 	}
@@ -207,7 +208,7 @@ func (r *Repo) keepTrees(ctx context.Context, t *teller, g gathered, known strin
 	if err != nil {
 		return err
 	}
-	return r.store(ctx, g.format, objects)
+	return r.store(ctx, g.format, objects, g.written...)
 }
 
 // objects lists what has to be written. What was said to be staged has to be there: anybody could have written
@@ -257,6 +258,7 @@ type view struct {
 	r       *Repo
 	s       Subject
 	p       place
+	format  ObjectFormat
 	young   time.Time
 	began   int64
 	entries []stagedEntry
@@ -265,6 +267,7 @@ type view struct {
 	leftOut []LeftOut
 	dirs    []string // directories without an entry that are not ignored
 	stray   []found  // files without an entry that belong to the state
+	written []string // objects that git has written
 	listed  []string // what git found in dirs
 	known   memory   // of a directory that is no worktree
 }
@@ -369,10 +372,8 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 	index := filepath.Join(p.gitDir, "read")
 	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+index)
 	p.stdin = strings.Join(names, "\x00") + "\x00"
-	known := Index{format: FormatOf(""), count: len(seed)}
-	if len(v.entries) > 0 && len(v.entries[0].oid) != known.format.size() {
-		known.format = SHA256
-	}
+	p.lightly = len(names) <= few // of more, git makes sure of all at once
+	known := Index{format: v.format, count: len(seed)}
 	had := map[string]uint32{}
 	for _, i := range seed {
 		e := v.entries[i]
@@ -402,6 +403,9 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 			return nil, &UnsettledError{Tree: v.s.Tree, Paths: []string{string(e.name)}}
 		}
 		hashed[string(e.name)] = leaf{mode: e.mode, oid: slices.Clone(e.oid), path: string(e.name)}
+		if p.lightly {
+			v.written = append(v.written, hex.EncodeToString(e.oid))
+		}
 	}
 	if v.s.Memory != "" {
 		err = v.note(x, index, names)
