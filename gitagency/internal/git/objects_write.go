@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 // few is how many objects become files of their own; of more there is a pack.
@@ -56,6 +58,12 @@ func (r *Repo) store(ctx context.Context, format ObjectFormat, objects []object,
 	for err := range failed {
 		if err != nil {
 			return fmt.Errorf("write objects: %w", err)
+		}
+	}
+	if len(objects) > 0 && r.rehearsal == "" {
+		// One for all, as git does it in a batch: what was written out before is on the disk when this returns.
+		if err := durable.Sync(r.loosePath(objects[len(objects)-1].name())); err != nil {
+			return err
 		}
 	}
 	return context.Cause(ctx)
@@ -103,7 +111,7 @@ func (r *Repo) storeLoose(o object) (err error) {
 		err = f.Chmod(0o444)
 	}
 	if err == nil && r.rehearsal == "" {
-		err = f.Sync()
+		err = durable.WriteOut(f)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
@@ -123,7 +131,7 @@ func (r *Repo) syncLoose(oid string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(durable.WriteOut(f), f.Close())
 }
 
 // packObjects is a pack with these objects, each of them whole.
