@@ -94,39 +94,28 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 	}
 	g.done = done
 	began := stampClock(s.Tree)
-	x, young, err := r.baseIndex(ctx, p, s, head)
+	staged, err := r.baseIndex(ctx, p, s, head)
 	if err != nil {
 		return g, err
 	}
-	g.format, g.index = x.format, x
-	entries := make([]stagedEntry, 0, x.count)
-	var conflicts []string
-	for e := range x.all() {
-		switch {
-		case s.Omit != "" && (string(e.name) == s.Omit || bytes.HasPrefix(e.name, []byte(s.Omit+"/"))):
-		case e.stage != 0:
-			conflicts = append(conflicts, string(e.name))
-		default:
-			entries = append(entries, e)
-		}
-	}
+	g.format, g.index = staged.format, staged.Index
 	if !s.asIs {
-		if err := r.survey(ctx, s, entries); err != nil {
+		if err := r.survey(ctx, s, staged.entries); err != nil {
 			return g, err
 		}
 	}
-	if s.Tree == "" && x.count == 0 {
+	if s.Tree == "" && staged.count == 0 {
 		return g, nil
 	}
-	base := plant(entries, g.format)
-	if len(conflicts) == 0 && s.Memory == "" {
+	base := staged.tree
+	if len(staged.conflicts) == 0 && s.Memory == "" {
 		g.staged = base
 	}
 	if s.Tree == "" {
 		return g, nil
 	}
-	s.Also = slices.Concat(s.Also, slices.Compact(conflicts)) // which may be called like what is ignored
-	g.view = &view{r: r, s: s, format: g.format, p: p, began: began, young: young, entries: entries}
+	s.Also = slices.Concat(s.Also, slices.Compact(staged.conflicts)) // which may be called like what is ignored
+	g.view = &view{r: r, s: s, format: g.format, p: p, began: began, young: staged.at, entries: staged.entries}
 	changes, err := g.view.changes(ctx)
 	if err != nil {
 		return g, err
@@ -139,9 +128,45 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 	return g, nil
 }
 
-// baseIndex is the index that the tree is compared with, and since when it knows less than the files do. One that
-// cannot be read is replaced by what HEAD has.
-func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (Index, time.Time, error) {
+// stagedTree is an index, and what it makes of a tree.
+type stagedTree struct {
+	Index
+	at        time.Time     // since when it knows less than the files do
+	entries   []stagedEntry // but for what is omitted, or in conflict
+	conflicts []string
+	tree      *node // of these entries
+}
+
+func (s Subject) treeOf(x Index, at time.Time) stagedTree {
+	t := stagedTree{Index: x, at: at, entries: make([]stagedEntry, 0, x.count)}
+	for e := range x.all() {
+		switch {
+		case s.Omit != "" && (string(e.name) == s.Omit || bytes.HasPrefix(e.name, []byte(s.Omit+"/"))):
+		case e.stage != 0:
+			t.conflicts = append(t.conflicts, string(e.name))
+		default:
+			t.entries = append(t.entries, e)
+		}
+	}
+	t.tree = plant(t.entries, x.format)
+	return t
+}
+
+// baseIndex is the index that the tree is compared with. One that cannot be read is replaced by what HEAD has.
+func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (stagedTree, error) {
+	if s.ahead != nil {
+		if t, err := s.ahead(); err == nil && t.count > 0 {
+			return t, nil
+		}
+	}
+	x, at, err := r.base(ctx, p, s, head)
+	if err != nil {
+		return stagedTree{}, err
+	}
+	return s.treeOf(x, at), nil
+}
+
+func (r *Repo) base(ctx context.Context, p place, s Subject, head string) (Index, time.Time, error) {
 	from := cmp.Or(s.Onto, head)
 	if s.Onto == "" && s.Memory == "" {
 		x, at, err := r.stagedIndex(ctx, p, s, FormatOf(from))

@@ -85,16 +85,19 @@ func (r *Repo) storeLoose(o object) (err error) {
 	if now := time.Now(); os.Chtimes(path, now, now) == nil {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
+	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf("tmp_obj_%s_%d", filepath.Base(path), os.Getpid())) // which git removes, if we do not live to
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if errors.Is(err, fs.ErrNotExist) { // nothing begins with these two digits yet
+		if err = os.MkdirAll(filepath.Dir(path), 0o777); err == nil {
+			f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "tmp_obj_*") // which git removes, if we do not live to
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
+			err = errors.Join(err, os.Remove(temp))
 		}
 	}()
 	z, err := zlib.NewWriterLevel(f, zlib.BestSpeed)
@@ -107,16 +110,13 @@ func (r *Repo) storeLoose(o object) (err error) {
 	if err == nil {
 		err = z.Close()
 	}
-	if err == nil {
-		err = f.Chmod(0o444)
-	}
 	if err == nil && r.rehearsal == "" {
 		err = durable.WriteOut(f)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	return os.Rename(temp, path)
 }
 
 // syncLoose makes an object last that git has just written. One that was there before may be in a pack.
