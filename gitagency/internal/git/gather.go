@@ -13,9 +13,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // LeftOut is something in a tree that a capture does not hold.
@@ -107,21 +110,25 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 	if s.Tree == "" && staged.count == 0 {
 		return g, nil
 	}
-	base := staged.tree
-	if len(staged.conflicts) == 0 && s.Memory == "" {
-		g.staged = base
+	planted := sync.OnceValue(func() *node { return plant(staged.entries, g.format) })
+	stage := func() {
+		if len(staged.conflicts) == 0 && s.Memory == "" {
+			g.staged = planted()
+		}
 	}
 	if s.Tree == "" {
+		stage()
 		return g, nil
 	}
 	s.Also = slices.Concat(s.Also, slices.Compact(staged.conflicts)) // which may be called like what is ignored
 	g.view = &view{r: r, s: s, format: g.format, p: p, began: began, young: staged.at, entries: staged.entries}
-	changes, err := g.view.changes(ctx)
+	changes, err := g.view.changes(ctx, func() { go planted() }) // while git reads
 	if err != nil {
 		return g, err
 	}
+	stage()
 	slices.SortFunc(g.view.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
-	g.work, g.leftOut, g.written = base.amend(g.format, changes), g.view.leftOut, g.view.written
+	g.work, g.leftOut, g.written = planted().amend(g.format, changes), g.view.leftOut, g.view.written
 	if s.Memory != "" {
 		g.remember = g.view.remember
 	}
@@ -134,7 +141,6 @@ type stagedTree struct {
 	at        time.Time     // since when it knows less than the files do
 	entries   []stagedEntry // but for what is omitted, or in conflict
 	conflicts []string
-	tree      *node // of these entries
 }
 
 func (s Subject) treeOf(x Index, at time.Time) stagedTree {
@@ -148,7 +154,6 @@ func (s Subject) treeOf(x Index, at time.Time) stagedTree {
 			t.entries = append(t.entries, e)
 		}
 	}
-	t.tree = plant(t.entries, x.format)
 	return t
 }
 
@@ -295,18 +300,24 @@ type view struct {
 	written []string // objects that git has written
 	listed  []string // what git found in dirs
 	known   memory   // of a directory that is no worktree
+
+	told *proc.Conversation // a git that says what is ignored; nil when none is waiting
 }
 
 func (v *view) scanner() *scanner {
 	return &scanner{omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true), young: v.young, began: v.began}
 }
 
-// changes is what distinguishes the tree from the index.
-func (v *view) changes(ctx context.Context) ([]leaf, error) {
+// changes is what distinguishes the tree from the index. When everything was looked at, and only git is at work, it
+// calls meanwhile.
+func (v *view) changes(ctx context.Context, meanwhile func()) ([]leaf, error) {
+	asking := v.prepareToAsk(ctx)
+	defer asking()
 	var err error
 	if v.first, err = v.scanner().scan(ctx, v.s.Tree, v.entries); err != nil {
 		return nil, err
 	}
+	meanwhile()
 	for _, name := range v.first.opened {
 		v.leftOut = append(v.leftOut, LeftOut{name, Submodule})
 	}
