@@ -91,7 +91,7 @@ func (c *comparison) subject() git.Subject {
 
 // work is what is in the sandbox now, as a tree that nobody but the mirror sees.
 func (c *comparison) work(ctx context.Context) (string, error) {
-	subject, err := capturable(c.subject())
+	subject, err := c.r.capturable(c.subject())
 	if err != nil {
 		return "", err
 	}

@@ -93,7 +93,7 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 		return Rolled{}, err
 	}
 	// 1., 2. The state that is left, with what would be in the way.
-	subject, err := capturable(s.subject(place.base, ""))
+	subject, err := s.repo.capturable(s.subject(place.base, ""))
 	if err != nil {
 		return Rolled{}, err
 	}

@@ -152,7 +152,7 @@ func (s *Sandbox) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, base s
 	}
 	// 1. What is there, as a commit nobody points at yet.
 	if err := tx.Step(ctx, "capture", func() error {
-		state, err := capturable(s.subject(base, message))
+		state, err := s.repo.capturable(s.subject(base, message))
 		if err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) 
 	if err != nil {
 		return CheckedOut{}, err
 	}
-	if err := r.copyOut(ctx, snapshot.ID, dir, perm); err != nil {
+	if err := r.copyOut(ctx, snapshot, dir, perm); err != nil {
 		return CheckedOut{}, fmt.Errorf("check out snapshot %s: %w", snapshot.name(), err)
 	}
 	return CheckedOut{Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number, Path: dir}, nil
@@ -121,7 +121,7 @@ func vacantDir(dir string) (fs.FileMode, error) {
 const checkoutPrefix = ".agency-checkout-"
 
 // copyOut is the transaction. Until the copy has its name there is none.
-func (r *Repository) copyOut(ctx context.Context, commit, dir string, perm fs.FileMode) (err error) {
+func (r *Repository) copyOut(ctx context.Context, snapshot Snapshot, dir string, perm fs.FileMode) (err error) {
 	tx := r.begin("snapshot checkout")
 	defer func() {
 		if err != nil {
@@ -141,11 +141,13 @@ func (r *Repository) copyOut(ctx context.Context, commit, dir string, perm fs.Fi
 		return err
 	}
 	// 2. The files.
-	if err := tx.Step(ctx, "files", func() error { return r.git.CopyOut(ctx, commit, scratch, tree) }); err != nil {
+	if err := tx.Step(ctx, "files", func() error {
+		return r.git.CopyOut(ctx, snapshot.ID, scratch, tree, r.trustsSettings(snapshot.Invocation))
+	}); err != nil {
 		return err
 	}
 	// 3. Nothing that comes out of a snapshot may pass for a tree of ours, or for a repository.
-	if err := tx.Step(ctx, "inspect", func() error { return refuseForeignMarks(commit, tree) }); err != nil {
+	if err := tx.Step(ctx, "inspect", func() error { return refuseForeignMarks(snapshot.ID, tree) }); err != nil {
 		return err
 	}
 	// 4. The commit point: its name. An empty directory gives way; whatever else has come there since does not.

@@ -80,7 +80,7 @@ func exitCode(err error) int {
 		return exitBroken
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
 		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err), is[*gitagency.NotSandboxError](err),
-		is[*gitagency.ConfinementError](err):
+		is[*gitagency.ConfinementError](err), is[*gitagency.FilterError](err):
 		return exitRefused
 	}
 	return exitFailed
@@ -114,6 +114,7 @@ func hints(err error) []string {
 		lost      *gitagency.LostRollbackError
 		halfWay   *gitagency.HalfWayError
 		taken     *gitagency.PortTakenError
+		filter    *gitagency.FilterError
 		child     *childError
 	)
 	switch {
@@ -219,6 +220,13 @@ func hints(err error) []string {
 			hints = append(hints, "  rm -rf "+gitagency.ShellWord(path))
 		}
 		return hints
+	case errors.As(err, &filter):
+		return []string{
+			"if it is yours, set all of it for yourself instead of the repository, as in:",
+			"  git config --global " + gitagency.ShellWord("filter."+filter.Filter+".clean") + " <command>",
+			"if it is not, take it out of the repository's settings:",
+			"  git config --local --remove-section " + gitagency.ShellWord("filter."+filter.Filter),
+		}
 	case is[*gitagency.UnsettledError](err):
 		return []string{"a snapshot is one state, so wait until whoever writes there is done, or have git ignore what is always written"}
 	case errors.As(err, &moved):

@@ -17,7 +17,7 @@ type teller struct{ talk *proc.Conversation }
 
 // ask starts one.
 func (r *Repo) ask(ctx context.Context) (*teller, error) {
-	p := place{env: []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1"}}
+	p := place{env: []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1"}}
 	run := r.at(p, nil)
 	talk, err := proc.Talk(ctx, proc.Command{
 		Argv: append(append([]string{"git"}, r.globals(p)...), "cat-file", "--batch-command"), Dir: run.dir, Env: run.env,

@@ -22,6 +22,7 @@ type Subject struct {
 	Layer   string   // what somebody behind walls wrote over the git directory: what they have under way is read there
 	Message string   // of the commit, if one is needed
 	Author  Identity // of that commit
+	Trusted bool     // the repository's own settings can only be the user's: filters that they name run
 
 	asIs bool // the tree goes on being worked in: not even what cannot be read is made readable
 }

@@ -16,7 +16,7 @@ type Changes struct {
 // under that of the commit. One that is compared with nothing is not in the answer. It takes one git, however many
 // there are; nothing that the files or their attributes name is run for it.
 func (r *Repo) CountChanges(ctx context.Context, against map[string]string) (map[string]Changes, error) {
-	p := place{env: []string{"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1"}}
+	p := place{env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
 	counted := map[string]Changes{}
 	for commit, other := range against {
 		if !isOID(commit) || !isOID(other) {

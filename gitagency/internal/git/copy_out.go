@@ -8,18 +8,22 @@ import (
 
 // CopyOut writes the files of a commit into an empty directory that belongs to no repository, as a checkout would:
 // filters that the user configured run, hooks do not, links are made and never followed, submodules are empty
-// directories. scratch is a directory of ours, on any file system, that git keeps an index in meanwhile. Nothing that a
+// directories. trusted is what Subject.Trusted says of whose state it is. scratch is a directory of ours, on any file system, that git keeps an index in meanwhile. Nothing that a
 // worktree could have configured counts, nothing is fetched, and the repository is not changed.
-func (r *Repo) CopyOut(ctx context.Context, commit, scratch, dir string) error {
-	if err := r.fillScratch(Subject{Onto: commit}, commit, scratch); err != nil {
+func (r *Repo) CopyOut(ctx context.Context, commit, scratch, dir string, trusted bool) error {
+	s := Subject{Trusted: trusted}
+	env, err := r.fillScratch(s, commit, scratch)
+	if err != nil {
 		return err
 	}
 	p := place{
-		gitDir: scratch, tree: dir,
-		env:    []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"},
+		gitDir: scratch, tree: dir, env: env,
 		config: append([]string{"-c", "core.untrackedCache=false", "-c", "core.splitIndex=false", "-c", "core.sparseCheckout=false"}, r.workers()...),
 	}
-	_, err := r.change(ctx, p, "read-tree", "-m", "-u", "--no-sparse-checkout", "--no-recurse-submodules", commit)
+	if err := r.unfilteredThere(ctx, s, p, commit, nil); err != nil {
+		return err
+	}
+	_, err = r.change(ctx, p, "read-tree", "-m", "-u", "--no-sparse-checkout", "--no-recurse-submodules", commit)
 	return err
 }
 

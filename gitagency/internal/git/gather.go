@@ -357,6 +357,9 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 	if err := os.WriteFile(index, known.Encode(), 0o600); err != nil {
 		return nil, err
 	}
+	if err := v.r.unfiltered(ctx, v.s, p, names); err != nil {
+		return nil, err
+	}
 	if _, err := v.r.change(ctx, p, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
 		return nil, err
 	}

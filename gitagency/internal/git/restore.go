@@ -65,6 +65,9 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Resto
 	if err := x.fill(ctx); err != nil {
 		return nil, err
 	}
+	if err := x.filtered(ctx); err != nil {
+		return nil, err
+	}
 	if err := x.writable(); err != nil {
 		return nil, err
 	}
@@ -108,15 +111,15 @@ func (x *Restoration) fill(ctx context.Context) error {
 	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
 		return err
 	}
+	env, err := r.fillScratch(x.s, x.From.Head, dir)
 	x.p = place{
-		gitDir: dir, tree: x.s.Tree,
-		env: []string{"GIT_NO_LAZY_FETCH=1"},
+		gitDir: dir, tree: x.s.Tree, env: env,
 		config: []string{
 			"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false",
 			"-c", "index.sparse=false", "-c", "core.sparseCheckout=false",
 		},
 	}
-	if err := errors.Join(r.fillScratch(x.s, x.From.Head, dir), r.copyIndex(x.s.Name, dir)); err != nil {
+	if err := errors.Join(err, r.copyIndex(x.s.Name, dir)); err != nil {
 		return err
 	}
 	entries, err := x.entries(ctx)
@@ -206,6 +209,25 @@ func (x *Restoration) fresh(ctx context.Context) error {
 type ChangingError struct{ Path string }
 
 func (e *ChangingError) Error() string { return e.Path + " was changed meanwhile" }
+
+// filtered refuses to read or write what needs a filter that does not run.
+func (x *Restoration) filtered(ctx context.Context) error {
+	var goes, comes []string
+	for _, c := range x.changes {
+		if c.status != 'A' {
+			goes = append(goes, c.path)
+		}
+		if c.status != 'D' {
+			comes = append(comes, c.path)
+		}
+	}
+	if len(comes) > 0 {
+		if err := x.repo.unfilteredThere(ctx, x.s, x.p, x.trees[1], comes); err != nil {
+			return err
+		}
+	}
+	return x.repo.unfiltered(ctx, x.s, x.p, goes)
+}
 
 // writable looks for directories in which files have to change and cannot.
 func (x *Restoration) writable() error {

@@ -28,7 +28,7 @@ type treeChange struct {
 
 // treeChanges lists what differs between two trees.
 func (r *Repo) treeChanges(ctx context.Context, from, to string) ([]treeChange, error) {
-	out, err := r.read(ctx, place{}, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to)
+	out, err := r.read(ctx, place{env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to)
 	if err != nil {
 		return nil, err
 	}
