@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -40,6 +41,7 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 	// 1.–4. The id is ours, and everybody can see what for.
 	intent, err := r.claim(ctx, tx, repo, c.home, c.ensure, store.Intent{
 		ID: c.spec.ID, Command: c.verb, Tree: c.spec.Tree, Branch: c.spec.Branch, Base: c.spec.Base,
+		Tip: c.spec.Tip, FromSnapshot: c.spec.Files,
 	})
 	if err != nil {
 		return err
@@ -212,22 +214,38 @@ func (r *Repository) refuseWorkedIn(ctx context.Context, repo *git.Repo, spec ch
 		if err != nil || !marked {
 			continue
 		}
-		captured, err := r.capture(ctx, repo, git.Subject{Name: spec.ID, Tree: spec.Tree, Branch: spec.Branch, Base: spec.Base})
+		untouched, err := r.asCreated(ctx, repo, spec)
 		if err != nil {
 			return err
 		}
-		if captured.Dirty || captured.Commit != spec.Base {
+		if !untouched {
 			return &WorkedInError{Path: spec.Tree}
 		}
 	}
 	return nil
 }
 
+// asCreated reports whether a tree holds what its creation put there, and nothing else.
+func (r *Repository) asCreated(ctx context.Context, repo *git.Repo, spec changeset.Spec) (bool, error) {
+	subject := git.Subject{Name: spec.ID, Tree: spec.Tree, Branch: spec.Branch, Base: spec.Base}
+	if spec.Files == "" {
+		captured, err := r.capture(ctx, repo, subject)
+		return !captured.Dirty && captured.Commit == spec.Start(), err
+	}
+	// It began with work in it: that of a snapshot, which has it still.
+	subject, err := r.capturable(subject)
+	if err != nil {
+		return false, err
+	}
+	subject.Trusted = false // whose snapshot it was need not be known any more
+	return repo.Holds(ctx, spec.Files, subject)
+}
+
 // refuseMarkers looks for an .agency that came with the commit, by whatever way: tracked, in another
 // letter case on a file system that does not care, or written by a filter.
 func refuseMarkers(spec changeset.Spec) error {
 	if _, err := os.Lstat(filepath.Join(spec.Tree, guard.Dir)); err == nil {
-		return &TrackedMarkerError{Commit: spec.Base}
+		return &TrackedMarkerError{Commit: cmp.Or(spec.Files, spec.Start())}
 	} else if !os.IsNotExist(err) {
 		return err
 	}

@@ -41,7 +41,7 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 
 	switch {
 	case entry.Broken != store.Whole && entry.Intent != nil:
-		err = r.abandonSandbox(ctx, repo, entry.ID, entry.Intent.Base)
+		err = r.abandonSandbox(ctx, repo, entry.ID, *entry.Intent)
 	case entry.Broken == store.Incomplete:
 		err = store.RemoveRemains(r.store.SandboxDir(r.ID, entry.ID), r.store.InvocationDir(r.ID, entry.ID))
 	case entry.Broken != store.Whole && entry.Broken != store.MissingTree:
@@ -58,9 +58,10 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 }
 
 // abandonSandbox undoes an interrupted start.
-func (r *Repository) abandonSandbox(ctx context.Context, repo *git.Repo, id, base string) error {
+func (r *Repository) abandonSandbox(ctx context.Context, repo *git.Repo, id string, intent store.Intent) error {
 	return r.abandon(ctx, repo, r.store.InvocationDir(r.ID, id), changeset.Spec{
-		ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Base: base,
+		ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id),
+		Base: intent.Base, Tip: intent.Tip, Files: intent.FromSnapshot,
 	})
 }
 

@@ -12,6 +12,7 @@
 //	err = box.UploadFiles(ctx, []gitagency.File{{Path: "task.md", Content: task}})
 //	res, err := box.Exec(ctx, gitagency.ExecOptions{Argv: []string{"make", "test"}})
 //	commit, err := box.Snapshot(ctx)
+//	changes, err := repo.DiffSnapshots(ctx, gitagency.DiffRequest{Invocation: inv.ID, From: commit})
 //	_, err = repo.Prune(ctx, gitagency.PruneRequest{}) // forgets what ended long ago
 //
 // Everything that changes the world is a transaction (creation.go is the one to read first): named

@@ -27,7 +27,7 @@ func (x *examination) sandboxes(ctx context.Context) error {
 		}
 		switch {
 		case e.Broken != store.Whole && e.Intent != nil:
-			x.interrupted(s, func(ctx context.Context) error { return x.abandonSandbox(ctx, x.repo, e.ID, e.Intent.Base) })
+			x.interrupted(s, func(ctx context.Context) error { return x.abandonSandbox(ctx, x.repo, e.ID, *e.Intent) })
 		case x.movedData(e.Record.SandboxPath, s):
 			x.relocated(s, func() error {
 				return x.store.UpdateInvocationMeta(x.ID, e.ID, func(m *store.InvocationMeta) { m.SandboxPath = s.tree })

@@ -34,8 +34,8 @@ type (
 	GitAtWorkError = git.LockedError
 	// UnsettledError: files in a sandbox go on changing, so that it is never seen in one state.
 	UnsettledError = git.UnsettledError
-	// FilterError: a file needs a filter that does not run, because an agent could have set it.
-	FilterError = git.FilterError
+	// DistrustedFilterError: a file could not be written without running what an agent may have configured.
+	DistrustedFilterError = git.DistrustedError
 	// CannotRunError: a command is not there, or cannot be executed.
 	CannotRunError = proc.CannotRunError
 	// OutputError: what a command wrote could not be passed on.

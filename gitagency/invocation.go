@@ -16,6 +16,7 @@ type Invocation struct {
 	SandboxPath   string     `json:"sandbox_path"`
 	SandboxBranch string     `json:"sandbox_branch"`
 	BaseCommit    string     `json:"base_commit"`
+	FromSnapshot  string     `json:"from_snapshot,omitempty"` // the snapshot whose state it began in
 	Runner        string     `json:"runner"`
 	Mode          string     `json:"mode"`
 	Status        string     `json:"status"`
@@ -127,7 +128,7 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 	m := e.Record
 	i := Invocation{
 		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: worktrees[m.IntegrationWorktreeID],
-		SandboxPath: e.Tree, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, Runner: m.Runner, Mode: m.Mode,
+		SandboxPath: e.Tree, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Runner: m.Runner, Mode: m.Mode,
 		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits,
 		Broken: e.Broken != store.Whole, BrokenReason: string(e.Broken), entry: e,
 	}

@@ -31,6 +31,7 @@ type prunePlan struct {
 	snapshots  map[string][]PrunedSnapshot // by id
 	registered map[string]string           // what git has of linked worktrees
 	checkedOut []git.Worktree              // asked for when it matters
+	needed     map[string]string           // whose snapshots a rollback that was interrupted goes back to, and of whom that is
 }
 
 const workedIn = "it was worked in after it ended"
@@ -48,6 +49,13 @@ func (p *prunePlan) everything(ctx context.Context) error {
 	invocations, err := p.r.store.Invocations(p.r.ID, nil)
 	if err != nil {
 		return err
+	}
+	p.needed = map[string]string{}
+	for _, e := range invocations {
+		if note, err := p.r.store.Rollback(p.r.ID, e.ID); err == nil && note != nil {
+			id, _, _ := strings.Cut(strings.TrimPrefix(note.SnapshotRef, snapshotRoot), "/")
+			p.needed[id] = e.ID
+		}
 	}
 	for _, e := range invocations {
 		p.invocation(ctx, e)
@@ -139,6 +147,9 @@ func (p *prunePlan) ended(ctx context.Context, t *Pruned) {
 	case late:
 		t.Action, t.Reason, t.TrashRef = PruneClean, workedIn, trashRef(t.ID)
 		return
+	case p.needed[t.ID] != "":
+		t.Reason = "a rollback of " + p.needed[t.ID] + " that was interrupted goes back to a snapshot of it"
+		return
 	case p.passed(m.FinishedAt):
 		t.Action, t.Reason, t.TrashCommit = PruneRemove, when, t.kept
 		return
@@ -161,7 +172,7 @@ func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // knowing, it is a failure too.
 func (p *prunePlan) refuse(t *Pruned, err error) {
 	t.Reason = err.Error()
-	if !is[*NestedRepositoryError](err) && !is[*UnsafePathError](err) && !is[*git.WaitsForeverError](err) && !is[*FilterError](err) && !errors.Is(err, fs.ErrPermission) {
+	if !is[*NestedRepositoryError](err) && !is[*UnsafePathError](err) && !is[*git.WaitsForeverError](err) && !is[*DistrustedFilterError](err) && !errors.Is(err, fs.ErrPermission) {
 		p.failed = append(p.failed, fmt.Errorf("%s %s is kept: %w", t.Kind, t.ID, err))
 	}
 }

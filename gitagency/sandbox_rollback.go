@@ -74,8 +74,8 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (Rolled, er
 	return rolled, err
 }
 
-// goBack is the transaction. Until the note of it is written nothing has happened in the sandbox, and what fails is
-// undone; from then on every step only goes on, and may be done again by whoever finds the note.
+// goBack is the transaction. Until the index is locked nothing has happened in the sandbox, and what fails is undone;
+// from then on every step only goes on, and may be done again by whoever finds the note of it.
 func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Snapshot, again bool) (rolled Rolled, err error) {
 	resume, err := s.quiesce(ctx, place)
 	if err != nil {
@@ -98,6 +98,7 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 		return Rolled{}, err
 	}
 	var from git.State
+	stamp := repo.Stamp(s.ID)
 	left, err := s.taken(ctx, tx, repo, place.base, SnapshotRequest{Message: "agency: before the rollback to " + to.name()}, func(commit string) ([]string, error) {
 		if from, err = repo.ReadState(ctx, commit); err != nil {
 			return nil, err
@@ -133,7 +134,7 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 		return Rolled{}, err
 	}
 	restore.Again = again
-	// 4. The note: from here on it goes on.
+	// 4. The note, in case we do not live to finish it.
 	note := store.Rollback{
 		InvocationID: s.ID, Snapshot: to.ID, SnapshotRef: to.Ref, Left: left.ID, LeftRef: left.Ref, PID: os.Getpid(), StartedAt: s.repo.now(),
 	}
@@ -145,11 +146,15 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 	}); err != nil {
 		return Rolled{}, err
 	}
+	// 5. No git of anybody else's writes there any more. By the note, the lock of one who was killed is known for ours.
+	if err := tx.Step(ctx, "lock", func() error { return restore.Lock(ctx, stamp) }); err != nil {
+		return Rolled{}, err
+	}
 	tx.Commit()
 	if left.Created {
 		s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", left.ID, left.Ref})
 	}
-	// 5.–9. Each of them may have been done before.
+	// 6.–11. Each of them may have been done before.
 	why := "agency: rollback to " + to.name()
 	onward := context.WithoutCancel(ctx)
 	if err := s.repo.forward(onward, "rollback", []step{

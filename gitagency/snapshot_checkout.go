@@ -59,7 +59,7 @@ func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) 
 	if err != nil {
 		return CheckedOut{}, err
 	}
-	if err := r.copyOut(ctx, snapshot, dir, perm); err != nil {
+	if err := r.copyOut(ctx, git.Copying{Commit: snapshot.ID, Dir: dir, Distrust: !r.trustsSettings(snapshot.Invocation)}, perm); err != nil {
 		return CheckedOut{}, fmt.Errorf("check out snapshot %s: %w", snapshot.name(), err)
 	}
 	return CheckedOut{Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number, Path: dir}, nil
@@ -121,37 +121,43 @@ func vacantDir(dir string) (fs.FileMode, error) {
 const checkoutPrefix = ".agency-checkout-"
 
 // copyOut is the transaction. Until the copy has its name there is none.
-func (r *Repository) copyOut(ctx context.Context, snapshot Snapshot, dir string, perm fs.FileMode) (err error) {
+func (r *Repository) copyOut(ctx context.Context, c git.Copying, perm fs.FileMode) (err error) {
 	tx := r.begin("snapshot checkout")
 	defer func() {
 		if err != nil {
 			rollback(ctx, tx)
 		}
 	}()
-	var beside, scratch, tree string
+	var beside, tree string
+	dir := c.Dir
 	// 1. A directory beside it, for us alone: what is being made, and what git needs for that.
 	if err := tx.Step(ctx, "directory", func() error {
 		if beside, err = os.MkdirTemp(filepath.Dir(dir), checkoutPrefix); err != nil {
 			return err
 		}
 		tx.Undo("directory", func(context.Context) error { return durable.RemoveTree(beside) })
-		scratch, tree = filepath.Join(beside, "git"), filepath.Join(beside, "tree")
+		c.Scratch, tree = filepath.Join(beside, "git"), filepath.Join(beside, "tree")
+		c.Dir = tree
+		if err := checkReal(tree); err != nil { // somebody may have put a link where there was a directory
+			return err
+		}
 		return os.Mkdir(tree, 0o777)
 	}); err != nil {
 		return err
 	}
 	// 2. The files.
-	if err := tx.Step(ctx, "files", func() error {
-		return r.git.CopyOut(ctx, snapshot.ID, scratch, tree, r.trustsSettings(snapshot.Invocation))
-	}); err != nil {
+	if err := tx.Step(ctx, "files", func() error { return r.git.CopyOut(ctx, c) }); err != nil {
 		return err
 	}
 	// 3. Nothing that comes out of a snapshot may pass for a tree of ours, or for a repository.
-	if err := tx.Step(ctx, "inspect", func() error { return refuseForeignMarks(snapshot.ID, tree) }); err != nil {
+	if err := tx.Step(ctx, "inspect", func() error { return refuseForeignMarks(c.Commit, tree) }); err != nil {
 		return err
 	}
 	// 4. The commit point: its name. An empty directory gives way; whatever else has come there since does not.
 	if err := tx.Step(ctx, "name", func() error {
+		if err := errors.Join(checkReal(tree), checkReal(dir)); err != nil {
+			return err
+		}
 		if err := rename(tree, dir); err != nil {
 			return err
 		}

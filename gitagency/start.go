@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -22,6 +23,10 @@ type StartRequest struct {
 	Primitives Primitives // what is empty comes from the profile, then from the defaults
 	Profile    string     // settings agency.<profile>.* in git config
 	Limits     Limits     // what its commands may use at most
+
+	// FromSnapshot is a snapshot to begin in the state of: a commit, in full or as a unique prefix, or
+	// "<invocation>/<number>". Then Worktree defaults to that of its invocation.
+	FromSnapshot string
 }
 
 // Start creates an invocation and its sandbox, all of it or nothing. It runs nothing in it.
@@ -40,7 +45,11 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 	if err != nil {
 		return Invocation{}, err
 	}
-	wt, err := r.Worktree(req.Worktree)
+	origin, err := r.origin(ctx, req.FromSnapshot)
+	if err != nil {
+		return Invocation{}, err
+	}
+	wt, err := r.Worktree(cmp.Or(req.Worktree, origin.worktree))
 	if err != nil {
 		return Invocation{}, err
 	}
@@ -64,16 +73,17 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 		return Invocation{}, err
 	}
 
-	base, err := r.integrationTip(wt, listing)
-	if err != nil {
-		return Invocation{}, err
+	if req.FromSnapshot == "" {
+		if origin.base, err = r.integrationTip(wt, listing); err != nil {
+			return Invocation{}, err
+		}
 	}
-	var commit string
+	var begin beginning
 	id, at, err := r.freeID(ctx, func(id string) (taken string, err error) {
 		if path, there := store.Taken(r.store.InvocationDir(r.ID, id), r.store.SandboxDir(r.ID, id), repo.AdminDir(id)); there {
 			return path, nil
 		}
-		commit, taken, err = r.resolveBase(ctx, repo, base, sandboxRef(id))
+		begin, taken, err = r.resolve(ctx, repo, origin, sandboxRef(id))
 		return taken, err
 	})
 	if err != nil {
@@ -90,14 +100,15 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 		home:   home,
 		ensure: func() error { return r.store.EnsureInvocationDir(r.ID, id) },
 		spec: changeset.Spec{
-			ID: id, Tree: tree, Branch: sandboxRef(id), Base: commit, Scratch: home, Reason: "agency: start " + id,
+			ID: id, Tree: tree, Branch: sandboxRef(id), Base: begin.base, Scratch: home, Reason: "agency: start " + id,
+			Tip: begin.tip, Files: begin.snapshot, Index: begin.index, Distrust: begin.distrust,
 		},
 		marker: guard.Sandbox,
 		record: func() error {
 			return r.store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
 				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: short(sandboxRef(id)),
-				BaseCommit: commit, Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, Primitives: prims, Limits: limits,
+				BaseCommit: begin.base, FromSnapshot: begin.snapshot, Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, Primitives: prims, Limits: limits,
 			})
 		},
 	})
@@ -154,22 +165,53 @@ func (r *Repository) integrationTip(wt Worktree, listing git.Listing) (string, e
 	return "", &NotWorktreeError{Path: wt.TreePath}
 }
 
-// resolveBase resolves the base once, to the object id that is used from then on, and looks in the same
-// breath for what would make the checkout fail: a tracked .agency, a branch called "agency", and a
+// beginning is what a sandbox begins with.
+type beginning struct {
+	base                 string // the commit it is compared with later
+	snapshot, tip, index string // where it begins in the state of a snapshot: that, HEAD and what was staged
+	distrust             bool   // what the repository's own configuration names must not run for that
+	worktree             string // the integration worktree that goes with it, where that is known
+}
+
+// resolve resolves what a sandbox begins with once, to object ids that are used from then on, and looks in the
+// same breath for what would make the creation fail: an .agency of its own, a branch called "agency", and a
 // branch of the sandbox's name.
-func (r *Repository) resolveBase(ctx context.Context, repo *git.Repo, base, branch string) (commit, taken string, err error) {
-	found, err := repo.Lookup(ctx, base+"^{commit}", base+":"+guard.Dir, heads+branchRoot, branch)
+func (r *Repository) resolve(ctx context.Context, repo *git.Repo, from beginning, branch string) (_ beginning, taken string, err error) {
+	names := []string{from.base + "^{commit}", heads + branchRoot, branch}
+	sources := []string{from.base}
+	if from.snapshot != "" {
+		names = append(names, from.tip+"^{commit}")
+		sources = []string{from.snapshot, from.tip, cmp.Or(from.index, from.tip)}
+	}
+	first := len(names)
+	for _, source := range sources {
+		names = append(names, source+":"+guard.Dir)
+	}
+	found, err := repo.Lookup(ctx, names...)
+	if err != nil {
+		return beginning{}, "", err
+	}
+	if found[0].Missing() {
+		return beginning{}, "", &NoCommitError{Name: short(from.base)}
+	}
+	from.base = found[0].OID
+	if from.snapshot != "" && found[3].Missing() {
+		return beginning{}, "", &NoCommitError{Name: from.tip}
+	}
+	for i, tracked := range found[first:] {
+		if !tracked.Missing() {
+			commit := from.base
+			if from.snapshot != "" {
+				commit = sources[i]
+			}
+			return beginning{}, "", &TrackedMarkerError{Commit: commit}
+		}
+	}
 	switch {
-	case err != nil:
-		return "", "", err
-	case found[0].Missing():
-		return "", "", &NoCommitError{Name: short(base)}
 	case !found[1].Missing():
-		return "", "", &TrackedMarkerError{Commit: found[0].OID}
+		return beginning{}, "", &BranchInTheWayError{Branch: branchRoot}
 	case !found[2].Missing():
-		return "", "", &BranchInTheWayError{Branch: branchRoot}
-	case !found[3].Missing():
 		taken = branch
 	}
-	return found[0].OID, taken, nil
+	return from, taken, nil
 }

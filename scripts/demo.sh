@@ -44,6 +44,23 @@ say 'The state of a sandbox as a commit, with what nobody has committed.'
 run git agency snapshot create "$second" -m 'Notes' | tee "$work/snapshot"
 run git show "$(tail -n 1 "$work/snapshot"):notes"
 
+say 'It can be compared, checked, copied out, and gone back to. What a rollback leaves is a snapshot too.'
+run git agency exec "$second" -- sh -c 'echo "a bad idea" >notes; rm greeting; echo token >.env'
+run git agency diff "$second"
+run git agency snapshot rollback "$second" "$second/1"
+run git agency snapshot ls "$second"
+run git agency diff "$second" --from "$second/1" --to "$second/2" --stat
+run git agency snapshot verify "$second/1"
+run git agency snapshot checkout "$second/1" "$work/copy"
+test "$(cat "$work/copy/notes")" = 'half an idea'
+test "$(cat "$(git agency path "$second")/.env")" = token # no snapshot holds it, so nothing takes it away
+
+say 'And handed to another agent, uncommitted work still uncommitted.'
+run git agency start --from-snapshot "$second/1" --name again | tee "$work/third"
+third=$(tail -n 1 "$work/third")
+run git agency exec "$third" -- git status --short
+git agency discard "$third"
+
 say 'Your own trees did not notice.'
 run git -C "$tree" status --short --branch
 run git status --short --branch

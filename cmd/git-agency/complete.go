@@ -282,8 +282,12 @@ func variableNames(a *asked) ([]candidate, error) {
 	return oneOf(slices.Compact(names)...)(a)
 }
 
-// states are what can be compared.
-func states(a *asked) ([]candidate, error) { return oneOf(gitagency.DiffStates...)(a) }
+// states are what can be compared: words, and then snapshots. Where those cannot be read, the words are still there.
+func states(a *asked) ([]candidate, error) {
+	found, _ := oneOf(gitagency.DiffStates...)(a)
+	snapshots, _ := snapshotNames(a)
+	return append(found, snapshots...), nil
+}
 
 // sandboxDirectories are the directories of the sandbox that the line names, one level below what is typed.
 func sandboxDirectories(a *asked) ([]candidate, error) {

@@ -62,7 +62,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			if err != nil {
 				return err
 			}
-			format, err := t.diffFormat(form)
+			format, err := t.diffFormat(repo, form)
 			if err != nil {
 				return err
 			}
@@ -116,17 +116,14 @@ var details = map[gitagency.DiffForm]gitagency.DiffDetail{
 
 // diffFormat is how it looks. An agent's files do not steer the terminal of whoever reads them; who reads them from a
 // pipe, as git apply does, gets every byte.
-func (t *tool) diffFormat(form gitagency.DiffForm) (gitagency.DiffFormat, error) {
+func (t *tool) diffFormat(repo *gitagency.Repository, form gitagency.DiffForm) (gitagency.DiffFormat, error) {
 	look, err := t.look()
 	if err != nil {
 		return gitagency.DiffFormat{}, err
 	}
 	format := gitagency.DiffFormat{Form: form, Summary: true, Visible: look.color || t.watched(), Width: look.width}
 	if look.color {
-		format.Colors = gitagency.DiffColors{
-			Meta: "\x1b[1m", Hunk: "\x1b[36m", Removed: "\x1b[31m", Added: "\x1b[32m",
-			Emphasis: "\x1b[7m", Calm: "\x1b[27m", Reset: "\x1b[m",
-		}
+		format.Colors, err = repo.DiffColors()
 	}
-	return format, nil
+	return format, err
 }

@@ -305,10 +305,10 @@ var ills = []ill{
 	{code: "interrupted-rollback", risk: true, sweep: true, wreck: func(w *ward) {
 		w.agency("snapshot", "create", sweepID)
 		w.write(filepath.Join(w.tree, "later"), "l\n")
-		w.write(filepath.Join(w.tree, "readme"), "changed\n")
+		w.write(filepath.Join(w.tree, "readme"), "changed again\n")
 		w.dies("rollback/files:after", "snapshot", "rollback", sweepID, sweepID+"/1")
 	}, cured: func(w *ward) {
-		if exists(filepath.Join(w.tree, "later")) || w.read(filepath.Join(w.tree, "readme")) == "changed\n" {
+		if exists(filepath.Join(w.tree, "later")) || w.read(filepath.Join(w.tree, "readme")) != "changed\n" {
 			w.t.Error("it was not finished")
 		}
 		if got := w.git("show", "refs/agency/snapshots/"+sweepID+"/2:later"); got != "l" {

@@ -80,7 +80,7 @@ func exitCode(err error) int {
 		return exitBroken
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
 		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err), is[*gitagency.NotSandboxError](err),
-		is[*gitagency.ConfinementError](err), is[*gitagency.FilterError](err):
+		is[*gitagency.ConfinementError](err), is[*gitagency.DistrustedFilterError](err):
 		return exitRefused
 	}
 	return exitFailed
@@ -114,8 +114,9 @@ func hints(err error) []string {
 		lost      *gitagency.LostRollbackError
 		halfWay   *gitagency.HalfWayError
 		taken     *gitagency.PortTakenError
-		filter    *gitagency.FilterError
 		child     *childError
+
+		distrusted *gitagency.DistrustedFilterError
 	)
 	switch {
 	case errors.As(err, &child) && child.shellLine != "":
@@ -169,6 +170,13 @@ func hints(err error) []string {
 		return []string{"nothing runs in a tree that is not marked as a sandbox; 'git agency doctor' says how it gets its marker back"}
 	case is[*gitagency.SandboxError](err):
 		return []string{"name an integration worktree; 'git agency worktree ls' lists them"}
+	case errors.As(err, &distrusted):
+		return []string{
+			"if that filter is yours, say so where no agent can, and it runs; all that it needs, as in:",
+			"  git config --global " + gitagency.ShellWord("filter."+distrusted.Filter+".clean") + " '<command>'",
+			"if it is not, take it out of the repository's configuration:",
+			"  git config --local --remove-section " + gitagency.ShellWord("filter."+distrusted.Filter),
+		}
 	case is[*gitagency.NotEmptyError](err):
 		return []string{"name a directory that is not there yet, or that is empty"}
 	case is[*copyOutError](err) && errors.As(err, &overlap):
@@ -220,13 +228,6 @@ func hints(err error) []string {
 			hints = append(hints, "  rm -rf "+gitagency.ShellWord(path))
 		}
 		return hints
-	case errors.As(err, &filter):
-		return []string{
-			"if it is yours, set all of it for yourself instead of the repository, as in:",
-			"  git config --global " + gitagency.ShellWord("filter."+filter.Filter+".clean") + " <command>",
-			"if it is not, take it out of the repository's settings:",
-			"  git config --local --remove-section " + gitagency.ShellWord("filter."+filter.Filter),
-		}
 	case is[*gitagency.UnsettledError](err):
 		return []string{"a snapshot is one state, so wait until whoever writes there is done, or have git ignore what is always written"}
 	case errors.As(err, &moved):

@@ -24,6 +24,8 @@ var atoms = []struct {
 	{"sandbox_branch", func(i gitagency.Invocation, _ time.Time) string { return i.SandboxBranch }},
 	{"base_commit", func(i gitagency.Invocation, _ time.Time) string { return i.BaseCommit }},
 	{"base_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.BaseCommit) }},
+	{"from_snapshot", func(i gitagency.Invocation, _ time.Time) string { return i.FromSnapshot }},
+	{"from_snapshot:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.FromSnapshot) }},
 	{"runner", func(i gitagency.Invocation, _ time.Time) string { return i.Runner }},
 	{"mode", func(i gitagency.Invocation, _ time.Time) string { return i.Mode }},
 	{"status", func(i gitagency.Invocation, _ time.Time) string { return i.Status }},

@@ -61,6 +61,7 @@ func porcelain(i gitagency.Invocation) []field {
 		{"path", i.SandboxPath, true},
 		{"branch", i.SandboxBranch, true},
 		{"base", i.BaseCommit, true},
+		{"from-snapshot", i.FromSnapshot, true},
 		{"status", i.Status, true},
 		{"landing", i.Landing, true},
 		{"kept", i.TrashRef, true},

@@ -36,8 +36,14 @@ var jsonOutputs = []jsonOutput{
 	}},
 	{"git agency config", "setting.json", true, every([]string{})},
 	{"git agency version", "version.json", false, every([]string{})},
-	{"git agency start", "invocation.json", false, every([]string{"payments", "--name", "日本 é", "--runner", "claude", "--mode", "headed"},
-		[]string{"payments", "--memory", "1g", "--processes", "50", "--file-size", "1m", "--timeout", "1h", "--nice", "3", "--best-effort-limits"})},
+	{"git agency start", "invocation.json", false, func(c *jsonCast) [][]string {
+		c.agency("snapshot", "create", c.stem)
+		return [][]string{
+			{"payments", "--name", "日本 é", "--runner", "claude", "--mode", "headed"},
+			{"payments", "--memory", "1g", "--processes", "50", "--file-size", "1m", "--timeout", "1h", "--nice", "3", "--best-effort-limits"},
+			{"--from-snapshot", c.stem + "/1"},
+		}
+	}},
 	{"git agency worktree create", "worktree.json", false, every([]string{"another"}, []string{"third", "--from", "HEAD^0"})},
 	{"git agency worktree adopt", "worktree.json", false, every([]string{"--name", "main-one"})},
 	{"git agency exec", "executed.json", false, func(c *jsonCast) [][]string {
@@ -102,7 +108,7 @@ func every(lines ...[]string) func(*jsonCast) [][]string {
 // jsonCast is a repository in which there is one of every kind.
 type jsonCast struct {
 	*lab
-	live, discarded, broken, empty string // invocations
+	live, discarded, broken, empty, stem string // invocations; from the last one others start
 }
 
 func newJSONCast(t *testing.T) *jsonCast {
@@ -111,7 +117,7 @@ func newJSONCast(t *testing.T) *jsonCast {
 	c.agency("worktree", "create", "payments")
 	c.write(filepath.Join(c.agency("worktree", "create", "dirty"), "untracked"), "x")
 	c.live = c.agency("start", "payments", "--name", `"live" & kicking`)
-	c.discarded, c.broken = c.agency("start", "payments"), c.agency("start", "payments")
+	c.discarded, c.broken, c.stem = c.agency("start", "payments"), c.agency("start", "payments"), c.agency("start", "payments")
 	c.write(filepath.Join(c.agency("path", c.discarded), "untracked"), "x")
 	c.agency("discard", c.discarded)
 	tree := c.agency("path", c.broken)

@@ -50,6 +50,7 @@ func (t *tool) details(i gitagency.Invocation) []field {
 		{"path", there(i), true},
 		{"branch", i.SandboxBranch, true},
 		{"base", i.BaseCommit, true},
+		{"from-snapshot", i.FromSnapshot, true},
 		{"runner", i.Runner, true},
 		{"mode", i.Mode, true},
 		{"status", i.Status, true},

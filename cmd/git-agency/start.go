@@ -12,6 +12,7 @@ func (t *tool) startCommand() *cli.Command {
 		Name:  "start",
 		Usage: "create a sandbox and print its invocation id",
 		UsageText: `git agency start [<wt>] [--name <label>] [--runner <runner>] [--mode headed|headless]
+                        [--from-snapshot <snapshot>]
                         [--profile <profile>] [--changeset <c>] [--platform <p>]
                         [--isolation <i>] [--outputs <o>] [--software <s>]
                         [--memory <size>] [--processes <n>] [--file-size <size>]
@@ -22,12 +23,18 @@ What its commands may use at most is recorded too; a limit that cannot be enforc
 <wt> is a name, an id or a unique prefix of one; without it, the worktree that holds the current
 directory.
 
-Exit status: 0 created; 1 failed, nothing changed; 3 no such worktree; 4 broken; 5 refused for
+With --from-snapshot it begins in the state of a snapshot, and with the base of that: what was committed,
+staged, changed or untracked then is so again, on a branch of its own. Without <wt> it belongs to the
+worktree of the snapshot's invocation. <snapshot> is its commit, in full or as a unique prefix, or
+<id>/<n>.
+
+Exit status: 0 created; 1 failed, nothing changed; 3 no such worktree or snapshot; 4 broken; 5 refused for
 safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 		Flags: changing(jsonFlag(append([]cli.Flag{
 			&cli.StringFlag{Name: "name", Usage: "a `LABEL` for people; need not be unique"},
 			&cli.StringFlag{Name: "runner", Usage: "record which `RUNNER` the sandbox is for"},
 			&cli.StringFlag{Name: "mode", Usage: "record the `MODE`: headed or headless", DefaultText: "headless"},
+			&cli.StringFlag{Name: "from-snapshot", Usage: "begin in the state of `SNAPSHOT`"},
 			&cli.StringFlag{Name: "profile", Usage: "take what is not given from git config agency.`PROFILE`.*"},
 			&cli.StringFlag{Name: "changeset", Usage: "how writes are kept apart: `KIND`", DefaultText: defaults.Changeset},
 			&cli.StringFlag{Name: "platform", Usage: "where it runs: `PLATFORM`", DefaultText: defaults.Platform},
@@ -54,12 +61,13 @@ safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 				return err
 			}
 			inv, err := repo.Start(c.Context, gitagency.StartRequest{
-				Worktree: query,
-				Name:     c.String("name"),
-				Runner:   c.String("runner"),
-				Mode:     c.String("mode"),
-				Profile:  c.String("profile"),
-				Limits:   limits,
+				Worktree:     query,
+				FromSnapshot: c.String("from-snapshot"),
+				Name:         c.String("name"),
+				Runner:       c.String("runner"),
+				Mode:         c.String("mode"),
+				Profile:      c.String("profile"),
+				Limits:       limits,
 				Primitives: gitagency.Primitives{
 					Changeset: c.String("changeset"),
 					Platform:  c.String("platform"),

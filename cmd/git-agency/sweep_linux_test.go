@@ -40,9 +40,9 @@ func (l *lab) killedIn(env []string, n int, argv ...string) (done bool, last str
 func TestACreationKilledAtAnyChangeOfTheDiskIsGoneOrWholeOrNamedAndCanBeRemoved(t *testing.T) {
 	t.Parallel()
 	for _, s := range creations {
-		t.Run(s.verb, func(t *testing.T) {
+		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			l := newSweepLab(t)
+			l := s.newLab(t)
 			before := l.world()
 			restore := l.save()
 			seen := map[string]int{}
@@ -202,5 +202,26 @@ func TestNothingIsRecordedBeforeItIsDurable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+func TestARollbackKilledAtAnyChangeOfTheDiskIsUndoneOrFinishedByTheNextCommand(t *testing.T) {
+	t.Parallel()
+	l := newRollbackLab(t)
+	restore := l.save()
+	restore()
+	for n, i := 1, 0; ; n, i = n+*stride, i+1 {
+		done, last := l.killed(n, rollbackSweep.argv...)
+		if done {
+			t.Logf("%d kill points", n-1)
+			return
+		}
+		point := strconv.Itoa(n) + ", before " + last
+		if state := l.state(rollbackSweep); state != "whole" {
+			t.Fatalf("%s: the invocation is %q", point, state)
+		}
+		done = strings.Contains(l.read(filepath.Join(l.repoData(), "invocations", sweepID, "events.jsonl")), `"event":"rollback"`)
+		l.checkRolledBack(point, nextCommands[i%len(nextCommands)], done || l.standing() == l.before)
+		restore()
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"path/filepath"
 	"regexp"
@@ -22,9 +23,23 @@ var sweepEnv = []string{"TEST_NOW=2026-01-28T12:05:00Z", "TEST_RAND=b"}
 // sweep is a command that changes the world, and how to end what it left when it was interrupted.
 type sweep struct {
 	verb  string
+	name  string // where the verb does not say all
 	argv  []string
 	list  []string // lists what it makes, as JSON
 	clean []string
+	ready func(l *lab) // what has to be there first; may be nil
+}
+
+func (s sweep) String() string { return cmp.Or(s.name, s.verb) }
+
+// newLab is the lab of a sweep.
+func (s sweep) newLab(t *testing.T) *lab {
+	t.Helper()
+	l := newSweepLab(t)
+	if s.ready != nil {
+		s.ready(l)
+	}
+	return l
 }
 
 var creations = []sweep{
@@ -45,6 +60,26 @@ var creations = []sweep{
 		argv:  []string{"git-agency", "worktree", "adopt", "--name", "adopted"},
 		list:  []string{"worktree", "ls", "--all", "--json"},
 		clean: []string{"worktree", "rm", sweepID},
+	},
+	forkSweep,
+}
+
+// forkID is an invocation with work of every kind, of which there is a snapshot.
+const forkID = "20260128120100-6161"
+
+var forkSweep = sweep{
+	verb:  "start",
+	name:  "start from a snapshot",
+	argv:  []string{"git-agency", "start", "--from-snapshot", forkID + "/1"},
+	list:  []string{"ls", "--all", "--json"},
+	clean: []string{"discard", sweepID},
+	ready: func(l *lab) {
+		if o := l.try([]string{"TEST_NOW=2026-01-28T12:01:00Z", "TEST_RAND=a"}, "git-agency", "start", "wt"); o.code != 0 {
+			l.t.Fatal(o.stderr)
+		}
+		l.workIn(l.agency("path", forkID))
+		l.git("-C", l.agency("path", forkID), "rm", "-q", "--cached", "sub/one") // staged as gone, and still there
+		l.agency("snapshot", "create", forkID)
 	},
 }
 
@@ -153,9 +188,9 @@ func (l *lab) state(s sweep) string {
 func TestACreationThatFailsAtAnyStepLeavesTheWorldAsItWas(t *testing.T) {
 	t.Parallel()
 	for _, s := range creations {
-		t.Run(s.verb, func(t *testing.T) {
+		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			l := newSweepLab(t)
+			l := s.newLab(t)
 			before := l.world()
 			for _, point := range l.points(s) {
 				o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), s.argv...)
@@ -204,9 +239,9 @@ func TestACreationThatIsInterruptedAtAnyStepRollsBackAndSaysSo(t *testing.T) {
 func TestACreationKilledAtAnyStepIsGoneOrWholeOrNamedAndCanBeRemoved(t *testing.T) {
 	t.Parallel()
 	for _, s := range creations {
-		t.Run(s.verb, func(t *testing.T) {
+		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			l := newSweepLab(t)
+			l := s.newLab(t)
 			before, points := l.world(), l.points(s)
 			restore := l.save()
 			for _, point := range points {
@@ -257,6 +292,15 @@ func (l *lab) checkWhole(s sweep, point string) {
 		l.t.Errorf("%s: it has no marker", point)
 	}
 	if s.verb == "worktree adopt" {
+		return
+	}
+	if s.name == forkSweep.name {
+		like := l.agency("path", forkID)
+		for _, argv := range [][]string{{"status", "--porcelain"}, {"rev-parse", "HEAD"}, {"diff", "HEAD"}, {"diff", "--cached"}} {
+			if got, want := l.git(append([]string{"-C", tree}, argv...)...), l.git(append([]string{"-C", like}, argv...)...); got != want {
+				l.t.Errorf("%s: git %q says %s, want %s", point, argv, got, want)
+			}
+		}
 		return
 	}
 	if status := l.git("-C", tree, "status", "--porcelain"); status != "" {
@@ -323,6 +367,13 @@ func newDiscardLab(t *testing.T) (l *lab, tree string) {
 		t.Fatal(o.stderr)
 	}
 	tree = l.agency("path", sweepID)
+	l.workIn(tree)
+	return l, tree
+}
+
+// workIn leaves work of every kind in a tree.
+func (l *lab) workIn(tree string) {
+	l.t.Helper()
 	l.write(filepath.Join(tree, "committed"), "c\n")
 	l.git("-C", tree, "add", "committed")
 	l.git("-C", tree, "commit", "-q", "-m", "work")
@@ -330,7 +381,6 @@ func newDiscardLab(t *testing.T) (l *lab, tree string) {
 	l.git("-C", tree, "add", "staged")
 	l.write(filepath.Join(tree, "sub", "untracked"), "u\n")
 	l.write(filepath.Join(tree, "readme"), "changed\n")
-	return l, tree
 }
 
 var discardSweep = sweep{verb: "discard", argv: []string{"git-agency", "discard", sweepID}, list: []string{"ls", "--all", "--json"}}

@@ -6,6 +6,7 @@
 package changeset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -25,14 +26,26 @@ type Spec struct {
 	Base    string // required to create: the commit everything starts from
 	Scratch string // a directory of ours on any file system, for names that live a moment
 	Reason  string // for the reflog
+
+	// What a tree that does not begin clean begins with.
+	Tip   string // the commit that the branch starts at; default: Base
+	Files string // the commit whose files are on disk; default: the tip
+	Index string // the tree that is staged, where Files is set; default: that of the tip
+
+	// Distrust: what the repository's own configuration names is not run for Files.
+	Distrust bool
 }
+
+// Start is the commit that the branch starts at.
+func (s Spec) Start() string { return cmp.Or(s.Tip, s.Base) }
 
 // Worktree is the backend of linked git worktrees.
 type Worktree struct {
 	Repo *git.Repo // holding the repository lock
 }
 
-// Create brings the steps "tree-dir", "branch", "registration" and "checkout" into the transaction.
+// Create brings the steps "tree-dir", "branch", "registration" and "checkout" into the transaction; in the place of the last
+// one "files" and "index" for a tree that does not begin clean.
 func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	if err := tx.Step(ctx, "tree-dir", func() error {
 		if err := os.Mkdir(s.Tree, 0o755); err != nil {
@@ -44,9 +57,9 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 		return err
 	}
 	if err := tx.Step(ctx, "branch", func() error {
-		err := b.Repo.CreateRef(ctx, s.Branch, s.Base, s.Reason)
+		err := b.Repo.CreateRef(ctx, s.Branch, s.Start(), s.Reason)
 		if !git.Refused(err) { // what git refused to make is somebody else's, and stays
-			tx.Undo("branch", func(ctx context.Context) error { return b.DeleteBranch(ctx, s, s.Base) })
+			tx.Undo("branch", func(ctx context.Context) error { return b.DeleteBranch(ctx, s, s.Start()) })
 		}
 		return err
 	}); err != nil {
@@ -58,8 +71,20 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	}); err != nil {
 		return err
 	}
-	return tx.Step(ctx, "checkout", func() error { // undone with the tree it fills
-		return b.Repo.Checkout(ctx, b.registration(s), s.Base)
+	if s.Files == "" {
+		return tx.Step(ctx, "checkout", func() error { // undone with the tree it fills
+			return b.Repo.Checkout(ctx, b.registration(s), s.Start())
+		})
+	}
+	copying := git.Copying{Commit: s.Files, Dir: s.Tree, Scratch: s.Scratch + "/git", Distrust: s.Distrust}
+	if err := tx.Step(ctx, "files", func() error {
+		tx.Undo("files", func(context.Context) error { return durable.RemoveTree(copying.Scratch) })
+		return b.Repo.CopyOut(ctx, copying)
+	}); err != nil {
+		return err
+	}
+	return tx.Step(ctx, "index", func() error {
+		return b.Repo.StageCopied(ctx, b.registration(s), copying, cmp.Or(s.Index, s.Start()))
 	})
 }
 
@@ -90,13 +115,13 @@ func (b Worktree) Abandon(ctx context.Context, s Spec) error {
 	if err != nil {
 		return err
 	}
-	if tip := found[0].OID; tip != "" && tip != s.Base {
+	if tip := found[0].OID; tip != "" && tip != s.Start() {
 		return fmt.Errorf("%s has moved to %s since it was made", s.Branch, tip)
 	}
 	if err := b.Remove(s); err != nil {
 		return err
 	}
-	return b.DeleteBranch(ctx, s, s.Base)
+	return b.DeleteBranch(ctx, s, s.Start())
 }
 
 // DeleteBranch deletes the branch if it is still at that commit, and what a killed git left of it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -464,5 +465,46 @@ func TestAbandonLeavesTheTreeOfABranchThatMoved(t *testing.T) {
 	}
 	if !exists(filepath.Join(s.Tree, "precious")) {
 		t.Error("what was not committed is gone, and only then it was refused")
+	}
+}
+
+// A tree can begin with work in it, on a branch that does not start at the base.
+func TestCreateFromAStateMakesTheFilesTheIndexAndTheBranchOfThatState(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	s := l.spec()
+	l.put(l.dir, "committed", "c\n")
+	l.git("add", "-A")
+	l.git("commit", "-q", "-m", "second")
+	s.Tip = l.git("rev-parse", "HEAD")
+	l.put(l.dir, "staged", "s\n")
+	l.git("add", "staged")
+	l.git("rm", "-q", "--cached", "a.txt")
+	s.Index = l.git("write-tree")
+	l.put(l.dir, "staged", "and changed\n")
+	l.put(l.dir, "untracked", "u\n")
+	l.must(os.Remove(filepath.Join(l.dir, "dir/b.txt")))
+	status := l.git("status", "--porcelain")
+	l.git("add", "-A")
+	s.Files = l.git("commit-tree", "-m", "state", l.git("write-tree"))
+
+	var seen []string
+	tx := undo.Tx{Fault: func(_ context.Context, p string) error { seen = append(seen, p); return nil }}
+	l.must(l.backend.Create(t.Context(), &tx, s))
+	if want := append(points()[:6], "files:before", "files:after", "index:before", "index:after"); !slices.Equal(seen, want) {
+		t.Errorf("the steps are %q, want %q", seen, want)
+	}
+	if got := l.in(s.Tree, "status", "--porcelain"); got != status {
+		t.Errorf("status is\n%s\nwant\n%s", got, status)
+	}
+	if got := l.git("rev-parse", s.Branch); got != s.Tip {
+		t.Errorf("the branch is at %s", got)
+	}
+	if entries, err := os.ReadDir(l.scratch); err != nil || len(entries) > 0 {
+		t.Errorf("in scratch: %v, %v", entries, err)
+	}
+	l.must(l.backend.Abandon(t.Context(), s))
+	if found, err := l.repo.Lookup(t.Context(), s.Branch); err != nil || !found[0].Missing() {
+		t.Errorf("the branch is left: %v, %v", found, err)
 	}
 }

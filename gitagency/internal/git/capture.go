@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -97,6 +98,9 @@ func (r *Repo) Covers(ctx context.Context, later, earlier string) (bool, error) 
 func (r *Repo) contents(ctx context.Context, in, notIn string) ([]string, error) {
 	if in == "" {
 		return nil, nil
+	}
+	if !isOID(in) || notIn != "" && !isOID(notIn) {
+		return nil, fmt.Errorf("not a name of an object: %q", in+" "+notIn)
 	}
 	args := []string{"rev-list", "--no-commit-header", "--format=%T %ae", in}
 	if notIn != "" {

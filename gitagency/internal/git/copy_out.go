@@ -4,27 +4,62 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// CopyOut writes the files of a commit into an empty directory that belongs to no repository, as a checkout would:
-// filters that the user configured run, hooks do not, links are made and never followed, submodules are empty
-// directories. trusted is what Subject.Trusted says of whose state it is. scratch is a directory of ours, on any file system, that git keeps an index in meanwhile. Nothing that a
-// worktree could have configured counts, nothing is fetched, and the repository is not changed.
-func (r *Repo) CopyOut(ctx context.Context, commit, scratch, dir string, trusted bool) error {
-	s := Subject{Trusted: trusted}
-	env, err := r.fillScratch(s, commit, scratch)
+// Copying says what files to write, and where to.
+type Copying struct {
+	Commit  string // required: whose files
+	Dir     string // required: an empty directory
+	Scratch string // required: a path that nothing is at, on any file system; what git needs meanwhile is left there
+
+	// Distrust: somebody who is not trusted can write to the configuration of the repository, and nothing of it
+	// counts. A file that would need a filter which only that has is refused with a *DistrustedError.
+	Distrust bool
+}
+
+// CopyOut writes the files of a commit into a directory that belongs to no repository, as a checkout would: filters
+// that the user configured run, hooks do not, links are made and never followed, submodules are empty directories.
+// Nothing that a worktree could have configured counts, nothing is fetched, and the repository is not changed.
+func (r *Repo) CopyOut(ctx context.Context, c Copying) error {
+	p, err := r.copying(c)
 	if err != nil {
 		return err
 	}
-	p := place{
-		gitDir: scratch, tree: dir, env: env,
-		config: append([]string{"-c", "core.untrackedCache=false", "-c", "core.splitIndex=false", "-c", "core.sparseCheckout=false"}, r.workers()...),
-	}
-	if err := r.unfilteredThere(ctx, s, p, commit, nil); err != nil {
+	if err := r.unfilteredThere(ctx, c.subject(), p, c.Commit, nil); err != nil {
 		return err
 	}
-	_, err = r.change(ctx, p, "read-tree", "-m", "-u", "--no-sparse-checkout", "--no-recurse-submodules", commit)
+	_, err = r.change(ctx, p, "read-tree", "-m", "-u", "--no-sparse-checkout", "--no-recurse-submodules", c.Commit)
 	return err
+}
+
+// StageCopied makes an index for a worktree whose files were copied by CopyOut: that of a tree. What is the same in it is known
+// to be, and need not be read again. The scratch directory goes.
+func (r *Repo) StageCopied(ctx context.Context, w Registration, c Copying, tree string) error {
+	p, err := r.copying(c)
+	if err != nil {
+		return err
+	}
+	// Also here the filters must not be those of the repository: what is as young as the index is read again for it.
+	if _, err := r.change(ctx, p, "read-tree", "-m", "-i", "--no-recurse-submodules", tree); err != nil {
+		return err
+	}
+	if err := copyFile(filepath.Join(c.Scratch, "index"), filepath.Join(r.AdminDir(w.Name), "index")); err != nil {
+		return err
+	}
+	return durable.RemoveTree(c.Scratch)
+}
+
+func (c Copying) subject() Subject { return Subject{Trusted: !c.Distrust} }
+
+// copying is where git works while it copies.
+func (r *Repo) copying(c Copying) (place, error) {
+	env, err := r.fillScratch(c.subject(), c.Commit, c.Scratch)
+	return place{
+		gitDir: c.Scratch, tree: c.Dir, env: env,
+		config: append([]string{"-c", "core.untrackedCache=false", "-c", "core.splitIndex=false", "-c", "core.sparseCheckout=false"}, r.workers()...),
+	}, err
 }
 
 // workers tells git to write files on every core there is, unless the user said otherwise.

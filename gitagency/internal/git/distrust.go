@@ -88,7 +88,18 @@ func (r *Repo) harmless(head string) string {
 	if s, set := r.Config.Last(lfsStorage); !set || !s.Trusted() {
 		fmt.Fprintf(&text, "[lfs]\n\tstorage = %s\n", quoted(filepath.Join(r.CommonDir, "lfs")))
 	}
+	// One that was not to be needed, and is: git refuses it. Without as much as an empty program it would look for none.
+	for _, name := range r.OwnFilters() {
+		if !strings.Contains(name, "\n") { // which no attribute could have
+			fmt.Fprintf(&text, "[filter %s]\n\tclean = \"\"\n\tsmudge = \"\"\n\trequired = true\n", quotedName(name))
+		}
+	}
 	return text.String()
+}
+
+// quotedName writes the middle of a key so that git reads it as it is.
+func quotedName(name string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }
 
 // leadsToNoFile: git would wait for a pipe for ever.
@@ -105,12 +116,15 @@ func quoted(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace(value) + `"`
 }
 
-// FilterError is a file that has to go through a filter which does not run, because only the repository's own settings
-// name it.
-type FilterError struct{ Path, Filter string }
+// DistrustedError is a file that could not be read or written as git does it without running what somebody who is not
+// trusted may have configured.
+type DistrustedError struct {
+	Path   string
+	Filter string // that only the repository's own configuration has
+}
 
-func (e *FilterError) Error() string {
-	return fmt.Sprintf("%s goes through the filter %s, which only the repository's own settings name: an agent without walls could have set it, so it does not run", e.Path, e.Filter)
+func (e *DistrustedError) Error() string {
+	return fmt.Sprintf("%s: what filter.%s would run stands where a sandbox without walls can write", e.Path, e.Filter)
 }
 
 // OwnFilters lists the filters that only the repository's own settings name.
@@ -148,7 +162,7 @@ func (r *Repo) unfiltered(ctx context.Context, s Subject, p place, names []strin
 	words := strings.Split(string(out), "\x00") // "<path>", "filter", "<value>"
 	for i := 0; i+2 < len(words); i += 3 {
 		if slices.Contains(own, words[i+2]) {
-			return &FilterError{Path: words[i], Filter: words[i+2]}
+			return &DistrustedError{Path: words[i], Filter: words[i+2]}
 		}
 	}
 	return nil

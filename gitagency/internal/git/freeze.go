@@ -66,7 +66,7 @@ func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen
 	}
 	f.LeftOut = g.leftOut
 	// While we look again, what is to be written is put together; nothing is, unless all is as it was.
-	settled := proc.Meanwhile(func() (struct{}, error) { return struct{}{}, g.settle() })
+	settled := proc.Meanwhile(func() (struct{}, error) { return struct{}{}, g.settle(ctx) })
 	var objects []object
 	f.Commit, objects, err = r.compose(ctx, t, s, g, composition{head: head, branch: branch, headTree: headTree, first: first, previous: found[0].OID})
 	if _, moved := settled(); moved != nil {

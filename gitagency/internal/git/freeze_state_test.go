@@ -109,8 +109,9 @@ func TestWhatMovesBetweenTwoLooksIsNoticed(t *testing.T) {
 			g, err := repo.gather(t.Context(), s, l.git("rev-parse", "main"))
 			l.must(err)
 			defer func() { l.must(g.close()) }()
+			g.view.first.whole = false // as where times do not tell
 			c.move(l, w.Tree)
-			err = g.settle()
+			err = g.settle(t.Context())
 			var moved *UnsettledError
 			switch {
 			case c.want == "" && err != nil:
@@ -121,6 +122,54 @@ func TestWhatMovesBetweenTwoLooksIsNoticed(t *testing.T) {
 				t.Errorf("got %q", moved.Paths)
 			}
 		})
+	}
+}
+
+// Where times tell that nothing had changed when a look began, what came later is not part of the state, and only what
+// was read has to be what it was.
+func TestWhatWasReadIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	l.put(w.Tree, "a.txt", "changed\n")
+	l.put(w.Tree, "stray", "s\n")
+	l.put(w.Tree, "loose/file", "f\n")
+	later := time.Now().Add(time.Hour) // else everything is as young as the index, and read
+	l.must(os.Chtimes(filepath.Join(repo.AdminDir(w.Name), "index"), later, later))
+	head := l.git("rev-parse", "main")
+	gather := func() gathered {
+		t.Helper()
+		s := l.subject(w)
+		s.asIs = true
+		for deadline := time.Now().Add(patience); ; {
+			g, err := repo.gather(t.Context(), s, head)
+			l.must(err)
+			if g.view.first.whole {
+				return g
+			}
+			l.must(g.close())
+			if time.Now().After(deadline) {
+				t.Fatal("the clock never moves on")
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		move    func()
+		noticed bool
+	}{
+		"nothing":                   {func() {}, false},
+		"what was not read":         {func() { l.put(w.Tree, "dir/b.txt", "later\n") }, false},
+		"a changed file":            {func() { l.put(w.Tree, "a.txt", "later\n") }, true},
+		"an untracked one":          {func() { l.put(w.Tree, "stray", "later\n") }, true},
+		"a name in a new directory": {func() { l.put(w.Tree, "loose/more", "later\n") }, true},
+	} {
+		g := gather()
+		c.move()
+		if err := g.settle(t.Context()); errors.As(err, new(*UnsettledError)) != c.noticed {
+			t.Errorf("%s: got %v", name, err)
+		}
+		l.must(g.close())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,8 +56,16 @@ type gathered struct {
 	staged  *node // nil when it cannot be written, as in the middle of a merge
 	work    *node // nil when the tree is gone
 	leftOut []LeftOut
-	settle  func() error // looks again: nil, or an *UnsettledError
+	view    *view        // of the tree; nil when that is gone
 	done    func() error // takes away what looking needs; nil when there is nothing
+}
+
+// settle makes sure that it is one state: nil, or an *UnsettledError.
+func (g gathered) settle(ctx context.Context) error {
+	if g.view == nil {
+		return nil
+	}
+	return g.view.again(ctx)
 }
 
 func (g gathered) close() error {
@@ -74,6 +83,7 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 		return g, err
 	}
 	g.done = done
+	began := stampClock(s.Tree)
 	x, young, err := r.baseIndex(ctx, p, s, head)
 	if err != nil {
 		return g, err
@@ -106,14 +116,13 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 		return g, nil
 	}
 	s.Also = slices.Concat(s.Also, slices.Compact(conflicts)) // which may be called like what is ignored
-	v := view{r: r, s: s, p: p, young: young, entries: entries}
-	changes, err := v.changes(ctx)
+	g.view = &view{r: r, s: s, p: p, began: began, young: young, entries: entries}
+	changes, err := g.view.changes(ctx)
 	if err != nil {
 		return g, err
 	}
-	slices.SortFunc(v.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
-	g.work, g.leftOut = base.amend(g.format, changes), v.leftOut
-	g.settle = func() error { return v.again(ctx) }
+	slices.SortFunc(g.view.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
+	g.work, g.leftOut = base.amend(g.format, changes), g.view.leftOut
 	return g, nil
 }
 
@@ -237,6 +246,7 @@ type view struct {
 	s       Subject
 	p       place
 	young   time.Time
+	began   int64
 	entries []stagedEntry
 
 	first    *sight
@@ -248,7 +258,7 @@ type view struct {
 }
 
 func (v *view) scanner() *scanner {
-	return &scanner{omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true), young: v.young}
+	return &scanner{omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true), young: v.young, began: v.began}
 }
 
 // changes is what distinguishes the tree from the index.
@@ -311,7 +321,7 @@ func (v *view) rest(ctx context.Context, seed []int) error {
 		newest = max(newest, f.stamp.ctime)
 	}
 	wait := time.Until(time.Unix(0, newest).Add(tick))
-	if wait <= 0 || wait > tick { // or the clock is wrong, and nothing can be told by it
+	if v.first.whole || wait <= 0 || wait > tick { // or the clock is wrong, and nothing can be told by it
 		return nil
 	}
 	select {
@@ -387,9 +397,13 @@ func unread(mode uint32) []byte {
 	return stat
 }
 
-// again looks a second time. When everything is as it was, then the state that was read is one that the tree was
-// in as a whole, at the moment when the last file had been read.
+// again makes sure that what was read is one state that the tree was in as a whole. Going by their times that is what
+// it was when we began, if nothing has touched the files that were read since. Else everything is looked at a second
+// time: when it is as it was, then the tree was in that state at the moment when the last file had been read.
 func (v *view) again(ctx context.Context) error {
+	if v.first.whole && v.untouched() {
+		return nil
+	}
 	moved, fresh, err := v.scanner().recheck(ctx, v.first)
 	if err != nil {
 		return err
@@ -429,4 +443,44 @@ func (r *Repo) boolean(key string, otherwise bool) bool {
 		return otherwise
 	}
 	return s.Bare || !slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(s.Value))
+}
+
+// untouched reports whether what was read, and what lies in directories without an entry, is as it was when we began.
+func (v *view) untouched() bool {
+	still := func(name string, was stamp) bool {
+		var st unix.Stat_t
+		return unix.Lstat(filepath.Join(v.s.Tree, name), &st) == nil && stampOf(&st) == was && was.ctime < v.began
+	}
+	for i, f := range v.first.fates {
+		if f == changed && !still(string(v.entries[i].name), v.first.stamps[i]) {
+			return false
+		}
+	}
+	for _, f := range v.stray {
+		if !still(f.name, f.stamp) {
+			return false
+		}
+	}
+	for _, dir := range v.dirs {
+		err := filepath.WalkDir(filepath.Join(v.s.Tree, dir), func(path string, d fs.DirEntry, err error) error {
+			var st unix.Stat_t
+			switch {
+			case err != nil:
+				return err
+			case !d.IsDir():
+				return nil
+			}
+			if err := unix.Lstat(path, &st); err != nil {
+				return err
+			}
+			if stampOf(&st).ctime >= v.began {
+				return fs.ErrInvalid
+			}
+			return nil
+		})
+		if err != nil {
+			return false
+		}
+	}
+	return true
 }

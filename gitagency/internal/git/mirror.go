@@ -98,7 +98,7 @@ func (m *Mirror) workTree(ctx context.Context, s Subject, head string, settled b
 		return "", nil, fmt.Errorf("%s is not a directory", s.Tree)
 	}
 	if settled {
-		if err := g.settle(); err != nil {
+		if err := g.settle(ctx); err != nil {
 			return "", nil, err
 		}
 	}

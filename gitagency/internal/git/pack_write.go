@@ -14,27 +14,26 @@ func (r *Repo) store(ctx context.Context, format ObjectFormat, objects []object)
 	if len(objects) == 0 {
 		return nil
 	}
-	pack, err := packObjects(format, objects)
+	args, level := []string{"unpack-objects", "-q"}, zlib.NoCompression // git packs each of them again
+	if len(objects) > few {
+		args, level = []string{"index-pack", "--stdin"}, zlib.BestSpeed
+	}
+	pack, err := packObjects(format, objects, level)
 	if err != nil {
 		return err
 	}
-	p := place{stdin: string(pack)}
-	if len(objects) <= few {
-		_, err = r.change(ctx, p, "unpack-objects", "-q")
-	} else {
-		_, err = r.change(ctx, p, "index-pack", "--stdin")
-	}
+	_, err = r.change(ctx, place{stdin: string(pack)}, args...)
 	return err
 }
 
 // packObjects is a pack with these objects, each of them whole.
-func packObjects(format ObjectFormat, objects []object) ([]byte, error) {
+func packObjects(format ObjectFormat, objects []object, level int) ([]byte, error) {
 	kinds := map[string]byte{"commit": 1, "tree": 2, "blob": 3}
 	var pack bytes.Buffer
 	pack.WriteString("PACK")
 	pack.Write(binary.BigEndian.AppendUint32(nil, 2))
 	pack.Write(binary.BigEndian.AppendUint32(nil, uint32(len(objects))))
-	z, err := zlib.NewWriterLevel(&pack, zlib.BestSpeed)
+	z, err := zlib.NewWriterLevel(&pack, level)
 	if err != nil {
 		return nil, err
 	}

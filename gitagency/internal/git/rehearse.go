@@ -14,20 +14,42 @@ import (
 // it is Capture, but whatever that writes goes into a directory elsewhere and goes away with it. So the
 // commit it returns exists no more, unless it was there before. Only the dates of objects that git meets
 // again are new. A tree that could only be read after a change of permissions is refused too.
-func (r *Repo) Rehearse(ctx context.Context, s Subject) (_ Captured, err error) {
+func (r *Repo) Rehearse(ctx context.Context, s Subject) (got Captured, err error) {
+	err = r.rehearse(func(elsewhere *Repo) error {
+		got, err = elsewhere.Capture(ctx, s)
+		return err
+	})
+	return got, err
+}
+
+// Holds reports whether a commit, or what it leads to, has all that Capture would find in a worktree. Nothing is changed.
+func (r *Repo) Holds(ctx context.Context, commit string, s Subject) (all bool, err error) {
+	err = r.rehearse(func(elsewhere *Repo) error {
+		got, err := elsewhere.Capture(ctx, s)
+		if err != nil {
+			return err
+		}
+		all, err = elsewhere.Covers(ctx, commit, got.Commit)
+		return err
+	})
+	return all, err
+}
+
+// rehearse does something with a repository of which all objects are there, and none that are written stay.
+func (r *Repo) rehearse(do func(elsewhere *Repo) error) (err error) {
 	temp, err := filepath.Abs(os.TempDir()) // git runs elsewhere
 	if err != nil {
-		return Captured{}, err
+		return err
 	}
 	dir, err := os.MkdirTemp(temp, "git-agency-")
 	if err != nil {
-		return Captured{}, err
+		return err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
 	if err := os.Mkdir(filepath.Join(dir, "objects"), 0o700); err != nil {
-		return Captured{}, err
+		return err
 	}
-	return r.rehearsedIn(dir).Capture(ctx, s)
+	return do(r.rehearsedIn(dir))
 }
 
 // inList writes a path so that git finds it whole in a list of paths that colons separate.

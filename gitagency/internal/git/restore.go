@@ -41,8 +41,7 @@ type Restoration struct {
 }
 
 // Restore prepares to take a worktree from the state that it is in, which was frozen a moment ago, to another, and
-// changes nothing yet. It refuses with a *LockedError when a git is at work there, and otherwise when not all of it
-// could be done. Until it is closed no git writes the index.
+// changes nothing yet. It refuses when not all of it could be done.
 func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Restoration, err error) {
 	x := &Restoration{repo: r, s: s, From: from, To: to}
 	defer func() {
@@ -50,12 +49,6 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Resto
 			err = errors.Join(err, x.Close())
 		}
 	}()
-	if x.draft, err = r.DraftIndex(s.Name); err != nil {
-		return nil, err
-	}
-	if err := x.draft.Lock(); err != nil {
-		return nil, err
-	}
 	if x.under, err = r.ReadUnderway(ctx, to); err != nil {
 		return nil, err
 	}
@@ -75,6 +68,71 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Resto
 		return nil, err
 	}
 	return x, nil
+}
+
+// Stamp is what the index of a worktree looks like: as long as it does, nobody has staged anything.
+func (r *Repo) Stamp(name string) string {
+	fi, err := os.Lstat(filepath.Join(r.AdminDir(name), "index"))
+	if err != nil {
+		return ""
+	}
+	return durable.Stamp(fi)
+}
+
+// Lock keeps every git from writing the index until it is closed. The error is a *LockedError when one does, and a
+// *ChangingError when somebody has staged or committed something since the index had that stamp, which was before the
+// first state was frozen: that state would not hold it.
+func (x *Restoration) Lock(ctx context.Context, stamp string) (err error) {
+	r := x.repo
+	if x.draft, err = r.DraftIndex(x.s.Name); err != nil {
+		return err
+	}
+	if err := x.draft.Lock(); err != nil {
+		return err
+	}
+	tip, err := r.Tip(ctx, x.s.Branch)
+	if err != nil {
+		return err
+	}
+	head, err := readSmall(r.AdminDir(x.s.Name), "HEAD")
+	if err != nil {
+		return err
+	}
+	at := strings.TrimSpace(string(head))
+	if on, is := strings.CutPrefix(at, "ref: "); is {
+		if at, err = r.Tip(ctx, on); err != nil {
+			return err
+		}
+	}
+	if tip != "" && tip != x.From.Tip || at != "" && at != x.From.Head || r.on(x.s) != x.From.On {
+		return &ChangingError{Path: "HEAD"}
+	}
+	if r.Stamp(x.s.Name) == stamp {
+		return nil
+	}
+	now, err := r.stagedNow(ctx, x.s, x.p)
+	if err == nil && now != x.From.Index { // a git that only looks writes the index too
+		err = &ChangingError{Path: "the index"}
+	}
+	return err
+}
+
+// stagedNow is the tree of what is staged; empty when none can be written.
+func (r *Repo) stagedNow(ctx context.Context, s Subject, p place) (string, error) {
+	dir := filepath.Join(p.gitDir, "now")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", err
+	}
+	_, err := r.fillScratch(s, "", dir) // what it returns is in p
+	if err := errors.Join(err, r.copyIndex(s.Name, dir)); err != nil {
+		return "", err
+	}
+	p.gitDir = dir
+	tree, err := r.writeTree(ctx, p)
+	if exitedWith(err, 128) {
+		return "", nil
+	}
+	return tree, err
 }
 
 // Close takes away what was needed for it. Nothing of the worktree stays locked.
@@ -138,6 +196,13 @@ func (x *Restoration) fill(ctx context.Context) error {
 		}
 		if _, err := os.Lstat(filepath.Join(x.s.Tree, name)); err != nil {
 			x.skipped = append(x.skipped, name)
+		}
+	}
+	if len(x.assumed) > 0 { // of what git takes for unchanged it would not take anything else
+		p := x.p
+		p.stdin = strings.Join(x.assumed, "\x00")
+		if _, err := r.change(ctx, p, "update-index", "--no-assume-unchanged", "-z", "--stdin"); err != nil {
+			return err
 		}
 	}
 	stay, err := x.ignoredThere(ctx, entries)
@@ -283,9 +348,7 @@ func (x *Restoration) Files(ctx context.Context) (err error) {
 // merge is git's: from the index, which is what is on disk, to the other state.
 func (x *Restoration) merge(ctx context.Context, options ...string) error {
 	p := x.p
-	if _, set := x.repo.Config["checkout.workers"]; !set {
-		p.config = append(slices.Clone(p.config), "-c", "checkout.workers=0")
-	}
+	p.config = slices.Concat(p.config, x.repo.workers())
 	args := slices.Concat([]string{"read-tree"}, options, []string{"-m", "-u", "--no-recurse-submodules", x.trees[0], x.trees[1]})
 	_, err := x.repo.change(ctx, p, args...)
 	return err
@@ -347,6 +410,9 @@ func (x *Restoration) Heads(ctx context.Context, who Identity, at time.Time, why
 		if err := r.MoveRef(ctx, x.s.Branch, tip, old, why); err != nil {
 			return err
 		}
+	}
+	if err := dropDraft(filepath.Join(r.AdminDir(x.s.Name), "HEAD")); err != nil {
+		return err
 	}
 	was, _ := readSmall(r.AdminDir(x.s.Name), "HEAD")
 	if strings.TrimSpace(string(was)) == head && x.From.Head == to.Head {

@@ -26,6 +26,10 @@ type sight struct {
 	loose   []found       // what has no entry; of a directory without any, only the directory. Sorted by name
 	opened  []string      // submodules with something in them
 
+	// whole: nothing of what was looked at had changed since the scan began, going by its times. So that is what the
+	// tree was at that moment, all of it at once.
+	whole bool
+
 	top *visit // the directories that were looked at
 }
 
@@ -63,6 +67,7 @@ type scanner struct {
 	modes    bool      // whether a file is a program is to be seen on disk
 	symlinks bool      // and so is what is a link
 	young    time.Time // of what has changed since, the index does not know whether it has seen it
+	began    int64     // by the clock that files are stamped with, in nanoseconds; 0 where there is none to go by
 
 	sight *sight
 	again bool // it was looked at before: see recheck
@@ -113,11 +118,15 @@ func (sc *scanner) scan(ctx context.Context, tree string, entries []stagedEntry)
 	if err != nil {
 		return nil, err
 	}
+	fine := false
+	s.whole = sc.began != 0
 	for _, l := range lookers {
+		s.whole, fine = s.whole && !l.late, fine || l.fine
 		s.loose, s.opened = append(s.loose, l.loose...), append(s.opened, l.opened...)
 	}
 	slices.SortFunc(s.loose, func(a, b found) int { return strings.Compare(a.name, b.name) })
 	slices.Sort(s.opened)
+	s.whole = s.whole && fine // where times are in seconds, they do not tell
 	return s, nil
 }
 
@@ -184,6 +193,8 @@ type looker struct {
 	opened []string
 	moved  []string // entries that are not what they were when they were looked at first
 	fresh  []string // names that were not there then, and have no entry
+	late   bool     // something has changed since the scan began, or just when it did
+	fine   bool     // times have fractions of a second
 
 	names  []name
 	buffer []byte
@@ -251,6 +262,7 @@ func (l *looker) visit(v *visit) (err error) {
 	}
 	defer dir.drop()
 	v.stamp = stamp
+	l.notice(stamp)
 	if err := l.list(dir.fd, v.path); err != nil {
 		return err
 	}
@@ -341,6 +353,7 @@ func (l *looker) entry(fd, i int, text string) error {
 	}
 	n.seen = true
 	l.sight.stamps[i] = stampOf(&st)
+	l.notice(l.sight.stamps[i])
 	l.sight.fates[i] = changed
 	if l.asStaged(e, &st) {
 		l.sight.fates[i] = same
@@ -398,6 +411,12 @@ func (l *looker) strays(fd int, path string) error {
 		l.loose = append(l.loose, found{name: path + n.text, stamp: stampOf(&st)})
 	}
 	return nil
+}
+
+// notice goes by the time that nobody can set: when something about a file last changed.
+func (l *looker) notice(s stamp) {
+	l.late = l.late || s.ctime >= l.began
+	l.fine = l.fine || s.ctime%int64(time.Second) != 0
 }
 
 // readNames reports whether there is anything in a directory.

@@ -31,3 +31,6 @@ func (l *looker) list(fd int, path string) error {
 	slices.SortFunc(l.names, func(a, b name) int { return strings.Compare(a.text, b.text) })
 	return nil
 }
+
+// stampClock is the time by the clock that files are stamped with: nobody knows it here.
+func stampClock(string) int64 { return 0 }

@@ -45,7 +45,7 @@ type planter struct {
 
 // grow makes the directory whose entries are those from lo to hi, which have so many bytes of path in common.
 func (p *planter) grow(depth, lo, hi int) *node {
-	n := &node{}
+	n := &node{items: make([]item, 0, min(hi-lo, 16))}
 	for i := lo; i < hi; {
 		e := &p.entries[i]
 		rest := e.name[depth:]
@@ -78,13 +78,25 @@ func (n *node) seal(format ObjectFormat) {
 	}
 	n.content = make([]byte, 0, size)
 	for _, it := range n.items {
-		n.content = strconv.AppendUint(n.content, uint64(it.mode), 8)
-		n.content = append(n.content, ' ')
+		n.content = append(append(n.content, modeText(it.mode)...), ' ')
 		n.content = append(n.content, it.name...)
 		n.content = append(n.content, 0)
 		n.content = append(n.content, it.oid...)
 	}
 	n.oid = nameObject(format, "tree", n.content)
+}
+
+// modeText is a mode as a tree has it.
+func modeText(mode uint32) string {
+	switch mode {
+	case modeFile:
+		return "100644"
+	case modeProgram:
+		return "100755"
+	case modeTree:
+		return "40000"
+	}
+	return strconv.FormatUint(uint64(mode), 8)
 }
 
 // nameObject is the id of an object.

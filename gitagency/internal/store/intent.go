@@ -23,9 +23,11 @@ type Intent struct {
 	Tree          string    `json:"tree"`
 	Branch        string    `json:"branch"` // full ref
 	Base          string    `json:"base_commit"`
-	Adopted       bool      `json:"adopted,omitempty"` // the tree was there before and is not ours to remove
-	Marked        bool      `json:"marked,omitempty"`  // … and neither is its marker
-	Exclude       string    `json:"exclude,omitempty"` // how info/exclude was before a line was added to it
+	Tip           string    `json:"tip,omitempty"`           // where the branch starts, if not at the base
+	FromSnapshot  string    `json:"from_snapshot,omitempty"` // the commit whose files are in the tree, if not those of the tip
+	Adopted       bool      `json:"adopted,omitempty"`       // the tree was there before and is not ours to remove
+	Marked        bool      `json:"marked,omitempty"`        // … and neither is its marker
+	Exclude       string    `json:"exclude,omitempty"`       // how info/exclude was before a line was added to it
 	PID           int       `json:"pid"`
 	StartedAt     time.Time `json:"started_at"`
 }

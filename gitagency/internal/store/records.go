@@ -15,6 +15,7 @@ type InvocationMeta struct {
 	SandboxPath           string     `json:"sandbox_path"`
 	SandboxBranch         string     `json:"sandbox_branch"`
 	BaseCommit            string     `json:"base_commit"`
+	FromSnapshot          string     `json:"from_snapshot,omitempty"` // the commit of the snapshot whose state it began in
 	Runner                string     `json:"runner"`
 	Mode                  string     `json:"mode"`
 	Status                string     `json:"status"`

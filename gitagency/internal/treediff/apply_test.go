@@ -1,6 +1,7 @@
 package treediff_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -8,8 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
@@ -27,6 +31,10 @@ var ours = regexp.MustCompile("\x1b\\[(1|36|37|2|31|32|7|27)?m")
 // adds nothing to it but colour.
 func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
 	t.Parallel()
+	schema, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "..", "cmd", "git-agency", "schema", "diff.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, kind := range []struct {
 		name   string
 		cases  int
@@ -78,9 +86,7 @@ func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
 					t.Fatalf("case %d: steers the terminal: %q", i, shown)
 				}
 				checkCounts(t, l, commits[2*i], commits[2*i+1], d)
-				if _, err := json.Marshal(d); err != nil {
-					t.Fatal(err)
-				}
+				checkJSON(t, schema, d)
 			}
 			for _, status := range []string{"A", "D", "M", "R", "T"} {
 				if seen[status] < kind.cases/20 {
@@ -88,6 +94,55 @@ func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// checkJSON: it is what the schema says, and every byte can be got back from it.
+func checkJSON(t *testing.T, schema *jsonschema.Schema, d treediff.Diff) {
+	t.Helper()
+	data, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(document); err != nil {
+		t.Fatalf("%v:\n%s", err, data)
+	}
+	type file struct {
+		Path  string
+		Bytes []byte `json:"path_base64"`
+		Hunks []struct {
+			Lines []struct {
+				Text  string
+				Bytes []byte `json:"base64"`
+			}
+		}
+	}
+	var read struct{ Added, Removed, Changed []file }
+	if err := json.Unmarshal(data, &read); err != nil {
+		t.Fatal(err)
+	}
+	whole := func(text string, octets []byte) string {
+		if octets != nil {
+			return string(octets)
+		}
+		return text
+	}
+	for i, f := range slices.Concat(d.Added, d.Removed, d.Changed) {
+		got := slices.Concat(read.Added, read.Removed, read.Changed)[i]
+		if whole(got.Path, got.Bytes) != f.Path {
+			t.Fatalf("%q became %+v", f.Path, got)
+		}
+		for j, h := range f.AllHunks() {
+			for k, l := range h.Lines {
+				if back := got.Hunks[j].Lines[k]; whole(back.Text, back.Bytes) != l.Text {
+					t.Fatalf("%q became %+v", l.Text, back)
+				}
+			}
+		}
 	}
 }
 

@@ -170,26 +170,36 @@ func (r *renderer) line(l Line) {
 	case Added:
 		color = r.Colors.Added
 	}
-	text := l.Text
-	kept := "" // a newline in two parts is harmless where nothing changed
-	if whole, crlf := strings.CutSuffix(text, "\r"); crlf && l.Op == Same {
-		text, kept = whole, "\r"
+	text, crlf := l.Text, false
+	if l.Op == Same { // a newline in two parts is harmless where nothing changed
+		text, crlf = strings.CutSuffix(text, "\r")
 	}
-	shown := ""
+	r.put(color)
+	r.put(string(rune(l.Op)))
 	if l.Spans == nil || r.Colors.Emphasis == "" {
-		shown = r.shown(text)
+		r.put(r.shown(text))
+	} else {
+		r.spans(l.Spans)
 	}
-	for _, s := range l.Spans {
-		if r.Colors.Emphasis == "" {
-			break
-		}
-		if !s.Changed {
-			shown += r.shown(s.Text)
-			continue
-		}
-		shown += r.Colors.Emphasis + r.shown(s.Text) + r.Colors.Calm
+	if color != "" {
+		r.put(r.Colors.Reset)
 	}
-	r.put(r.Colors.paint(color, string(rune(l.Op))+shown) + kept + "\n")
+	if crlf {
+		r.put("\r")
+	}
+	r.put("\n")
+}
+
+func (r *renderer) spans(spans []Span) {
+	for _, s := range spans {
+		if s.Changed {
+			r.put(r.Colors.Emphasis)
+		}
+		r.put(r.shown(s.Text))
+		if s.Changed {
+			r.put(r.Colors.Calm)
+		}
+	}
 }
 
 // meta writes a line of a header.

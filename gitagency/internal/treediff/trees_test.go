@@ -109,9 +109,7 @@ func (t tree) changed(r *rand.Rand, binary bool) tree {
 				e.content = edited(r, e)
 			}
 			to := names[r.IntN(len(names))]
-			if _, there := after[to]; there {
-				delete(after, to)
-			}
+			delete(after, to)
 			after.put(to, e)
 		case 3:
 			if e.mode == "100644" {

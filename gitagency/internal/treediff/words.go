@@ -149,7 +149,8 @@ func (w *words) pair(old, new *Line) {
 		return
 	}
 	edits = bridge(edits)
-	old.Spans, new.Spans = spans(edits, func(e edit) []string { return e.old }), spans(edits, func(e edit) []string { return e.new })
+	old.Spans = spans(old.Text, edits, func(e edit) []string { return e.old })
+	new.Spans = spans(new.Text, edits, func(e edit) []string { return e.new })
 }
 
 // edit is a part of two lines: the same in both, or replaced.
@@ -217,23 +218,32 @@ func bridge(edits []edit) []edit {
 	return edits
 }
 
-// spans are one side of a comparison; none when nothing of it has changed.
-func spans(edits []edit, side func(edit) []string) []Span {
+// spans are one side of a comparison, cut out of its line; none when nothing of it has changed.
+func spans(line string, edits []edit, side func(edit) []string) []Span {
 	var all []Span
-	changed := false
-	for _, e := range edits {
-		text := strings.Join(side(e), "")
-		if text == "" {
-			continue
+	begin, end, changed := 0, 0, false
+	cut := func(next bool) {
+		if end > begin && changed != next {
+			all = append(all, Span{line[begin:end], changed})
+			begin = end
 		}
-		changed = changed || !e.same
-		if last := len(all) - 1; last >= 0 && all[last].Changed == !e.same {
-			all[last].Text += text
-			continue
-		}
-		all = append(all, Span{text, !e.same})
+		changed = next
 	}
-	if !changed {
+	differs := false
+	for _, e := range edits {
+		length := 0
+		for _, t := range side(e) {
+			length += len(t)
+		}
+		if length == 0 {
+			continue
+		}
+		cut(!e.same)
+		end += length
+		differs = differs || !e.same
+	}
+	cut(!changed)
+	if !differs {
 		return nil
 	}
 	return all

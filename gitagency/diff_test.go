@@ -1,0 +1,134 @@
+package gitagency
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// What we send for a colour is what git sends.
+func TestColorsAreThoseOfGit(t *testing.T) {
+	t.Parallel()
+	for _, color := range []string{
+		"", "red", "bold red", "red bold", "green blue", "reverse", "nobold", "no-bold", "noul", "no-reverse", "dim italic ul blink strike",
+		"normal", "normal red", "default", "default default", "brightred", "brightred brightblue", "0", "7", "8", "15", "16", "208", "255", "-1",
+		"208 17", "#ff8800", "#ff8800 #001122", "reset", "reset red", "bold red reset", "RED Bold", "red Bold", "bold ul", "ul bold", "nobold ul bold nodim", "nodim", "nostrike",
+		"nonsense", "red green blue", "256", "#12345", "#gggggg", "no", "nored", "brightnormal",
+	} {
+		out, err := exec.CommandContext(t.Context(), "git", "-c", "color.diff.old="+color, "config", "--get-color", "color.diff.old").Output()
+		got, ok := colorSequence(color)
+		if ok != (err == nil) || ok && got != string(out) {
+			t.Errorf("%q: got %q, %v; git has %q, %v", color, got, ok, out, err)
+		}
+	}
+}
+
+// The library does what the command does, and more with its result.
+func TestDiffSnapshotsWithoutTheCommand(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	repo, id := l.repo, l.box.ID
+	l.write("new", "one\n")
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.write("new", "one, two and three\n")
+
+	d, err := repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: id, From: id + "/1", Words: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Changed) != 1 || d.Changed[0].Path != "new" || d.Changed[0].Insertions != 1 || d.Changed[0].Hunks[0].Lines[1].Spans == nil {
+		t.Errorf("got %+v", d)
+	}
+	const patch = "diff --git a/new b/new\nindex 5626abf0f7..6cdf3cfdaf 100644\n--- a/new\n+++ b/new\n@@ -1 +1 @@\n-one\n+one, two and three\n"
+	if got := FormatDiff(d, DiffFormat{}); got != patch {
+		t.Errorf("got %q", got)
+	}
+	if got := FormatDiff(d, DiffFormat{Summary: true}); got != " 1 file changed, 1 insertion(+), 1 deletion(-)\n\n"+patch {
+		t.Errorf("got %q", got)
+	}
+	data, err := json.Marshal(d)
+	if err != nil || !bytes.HasPrefix(data, []byte(`{"added":[],"removed":[],"changed":[{"path":"new","old_path":"","before":"5626abf0f7`)) {
+		t.Errorf("%v: %s", err, data)
+	}
+	if got := FormatDiff(Diff{}, DiffFormat{Summary: true}); got != "" {
+		t.Errorf("of nothing: %q", got)
+	}
+	if d, err := repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: id, To: id + "/1", Detail: DiffCounts}); err != nil || len(d.Added) != 1 || d.Added[0].Insertions != 1 || d.Added[0].Hunks != nil {
+		t.Errorf("%v: %+v", err, d)
+	}
+	for _, bad := range []DiffRequest{{From: "x"}, {To: "HEAD"}, {Paths: []string{"/x"}}, {Paths: []string{""}}, {Paths: []string{"a/../.."}}} {
+		bad.Invocation = id
+		if _, err := repo.DiffSnapshots(t.Context(), bad); !is[*InvalidError](err) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+func TestDiffTextNeedsNoRepository(t *testing.T) {
+	t.Parallel()
+	f := DiffText([]byte("a\nb\nc"), []byte("a\nB\nc"))
+	f.Path, f.OldMode, f.NewMode = "policy", "100644", "100644"
+	got := FormatDiff(Diff{Changed: []DiffFile{f}}, DiffFormat{})
+	want := "diff --git a/policy b/policy\n--- a/policy\n+++ b/policy\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n\\ No newline at end of file\n"
+	if got != want {
+		t.Errorf("got %q", got)
+	}
+	if f := DiffText([]byte("same"), []byte("same")); len(f.Hunks) != 0 || f.Insertions+f.Deletions != 0 {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// Promise: a difference is shown while files change all the time, as one that git can read.
+func TestDiffWhileFilesChange(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	l.write("steady", "x\n")
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.WriteFile(filepath.Join(l.box.WorkDir(), "log"), bytes.Repeat([]byte{'0' + byte(n%10)}, 1+n%5000), 0o644)
+			}
+		}
+	}()
+	for range 20 {
+		d, err := l.repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: l.box.ID})
+		if err != nil && !is[*UnsettledError](err) {
+			t.Error(err)
+			break
+		}
+		if err == nil && !strings.Contains(FormatDiff(d, DiffFormat{Form: DiffNameStatus}), "A\tsteady\n") {
+			t.Errorf("got %+v", d)
+		}
+	}
+	close(stop)
+	<-done
+}
+
+// Promise: several differences of one sandbox at once do not meet.
+func TestDiffsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	l.write("new", "x\n")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			d, err := l.repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: l.box.ID})
+			if err != nil || len(d.Added) != 1 {
+				t.Errorf("%v: %+v", err, d)
+			}
+		})
+	}
+	all.Wait()
+}
