@@ -3,13 +3,10 @@ package gitagency
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
@@ -88,47 +85,30 @@ type DiffRequest struct {
 // What differs is what git finds. Neither the attributes in the trees nor the settings of the repository have a say in
 // it, with which an agent could hide what it did, and no program runs that they name.
 func (r *Repository) DiffSnapshots(ctx context.Context, req DiffRequest) (_ Diff, err error) {
-	if err := req.check(); err != nil {
+	if err := req.check(DiffStates); err != nil {
 		return Diff{}, err
 	}
 	inv, err := r.Invocation(req.Invocation)
 	if err != nil {
 		return Diff{}, err
 	}
-	c := &comparison{r: r, inv: inv, secrets: req.Secrets}
-	c.snapshots = sync.OnceValues(func() ([]Snapshot, error) { return snapshots(ctx, r.git) })
+	c := r.comparisonOf(inv)
 	defer func() { err = errors.Join(err, c.close()) }()
 	if slices.ContainsFunc([]string{req.From, req.To}, livesInSandbox) {
-		if err := c.enter(ctx); err != nil {
+		if c.site, err = r.visit(ctx, inv); err != nil {
 			return Diff{}, err
 		}
 	} else if inv.BaseCommit == "" {
 		return Diff{}, inv.Err()
 	}
-	if c.mirror, err = r.git.Mirror(inv.BaseCommit); err != nil {
-		return Diff{}, err
-	}
-	asked := git.Comparison{Paths: req.Paths, Detail: git.Detail(req.Detail), Binary: req.Binary, Limit: DiffLimit}
-	if asked.From, asked.To, err = c.states(ctx, req.From, req.To); err != nil {
-		return Diff{}, err
-	}
-	d, err := c.compare(ctx, asked)
-	switch {
-	case errors.Is(err, git.ErrTooLong):
-		return Diff{}, &TooMuchError{What: "the difference", Limit: DiffLimit}
-	case err != nil:
-		return Diff{}, fmt.Errorf("diff of %s: %w", inv.ID, c.explained(ctx, err, req, asked))
-	}
-	if req.Words {
-		d.Each((*DiffFile).FindWords)
-	}
-	return Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed, LeftOut: c.leftOut}, nil
+	return c.difference(ctx, req)
 }
 
 // DiffText compares two texts that are in no repository. The file has neither path nor ids.
 func DiffText(before, after []byte) DiffFile { return treediff.Text(before, after) }
 
-func (req *DiffRequest) check() error {
+// check fills what is not said. words are the states that there are besides snapshots.
+func (req *DiffRequest) check(words []string) error {
 	if req.From == "" {
 		req.From = DiffBase
 	}
@@ -136,8 +116,8 @@ func (req *DiffRequest) check() error {
 		req.To = DiffWork
 	}
 	for _, state := range []string{req.From, req.To} {
-		if !slices.Contains(DiffStates, state) && !looksLikeSnapshot(state) {
-			return &InvalidError{What: "state", Value: state, Want: strings.Join(DiffStates, ", ") + ", or a snapshot: its commit or <id>/<n>"}
+		if !slices.Contains(words, state) && !looksLikeSnapshot(state) {
+			return &InvalidError{What: "state", Value: state, Want: strings.Join(words, ", ") + ", or a snapshot: its commit or <id>/<n>"}
 		}
 	}
 	paths := slices.Clone(req.Paths)

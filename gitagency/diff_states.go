@@ -3,7 +3,9 @@ package gitagency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -14,30 +16,70 @@ import (
 // livesInSandbox reports whether a state is known only there.
 func livesInSandbox(state string) bool { return state == DiffWork || state == DiffHead }
 
-// comparison is one that is being made.
+// comparison is one that is being made, of states of one tree.
 type comparison struct {
-	r      *Repository
-	inv    Invocation
-	site   *site // of the sandbox, when something of it is compared
-	mirror *git.Mirror
+	r       *Repository
+	of      string                                           // the tree, as messages call it
+	words   map[string]func(context.Context) (string, error) // the states there are besides snapshots
+	subject git.Subject                                      // what belongs to the state that the tree is in now
+	like    string                                           // any object there is
+	secrets bool                                             // those in the tree are compared too
 
+	site      *site // of the sandbox, when something of it is compared
+	mirror    *git.Mirror
 	snapshots func() ([]Snapshot, error) // all that there are
-	secrets   bool
 	leftOut   []LeftOut
 }
 
-// enter makes sure that the sandbox stays, and that what was committed behind its walls can be seen outside.
-func (c *comparison) enter(ctx context.Context) error {
-	if _, err := c.inv.Path(); err != nil {
-		return err
+// comparisonOf is one of states of a sandbox.
+func (r *Repository) comparisonOf(inv Invocation) *comparison {
+	c := &comparison{
+		r: r, of: inv.ID, like: inv.BaseCommit,
+		subject: git.Subject{Name: inv.ID, Tree: r.sandboxOf(inv.ID).tree, Branch: sandboxRef(inv.ID), Base: inv.BaseCommit},
 	}
-	s := c.r.sandboxOf(c.inv.ID)
+	c.words = map[string]func(context.Context) (string, error){
+		DiffBase:        func(context.Context) (string, error) { return inv.BaseCommit, nil },
+		DiffHead:        func(ctx context.Context) (string, error) { return r.git.Head(ctx, c.subject) },
+		DiffWork:        c.work,
+		DiffIntegration: func(ctx context.Context) (string, error) { return r.integration(ctx, inv) },
+	}
+	return c
+}
+
+// visit makes sure that a sandbox stays, and that what was committed behind its walls can be seen outside.
+func (r *Repository) visit(ctx context.Context, inv Invocation) (*site, error) {
+	if _, err := inv.Path(); err != nil {
+		return nil, err
+	}
+	s := r.sandboxOf(inv.ID)
 	if err := s.bringOut(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	var err error
-	c.site, err = s.open(ctx)
-	return err
+	return s.open(ctx)
+}
+
+// difference finds both states and compares them.
+func (c *comparison) difference(ctx context.Context, req DiffRequest) (_ Diff, err error) {
+	c.secrets = req.Secrets
+	c.snapshots = sync.OnceValues(func() ([]Snapshot, error) { return snapshots(ctx, c.r.git) })
+	if c.mirror, err = c.r.git.Mirror(c.like); err != nil {
+		return Diff{}, err
+	}
+	asked := git.Comparison{Paths: req.Paths, Detail: git.Detail(req.Detail), Binary: req.Binary, Limit: DiffLimit}
+	if asked.From, asked.To, err = c.states(ctx, req.From, req.To); err != nil {
+		return Diff{}, err
+	}
+	d, err := c.compare(ctx, asked)
+	switch {
+	case errors.Is(err, git.ErrTooLong):
+		return Diff{}, &TooMuchError{What: "the difference", Limit: DiffLimit}
+	case err != nil:
+		return Diff{}, fmt.Errorf("diff of %s: %w", c.of, c.explained(ctx, err, req, asked))
+	}
+	if req.Words {
+		d.Each((*DiffFile).FindWords)
+	}
+	return Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed, LeftOut: c.leftOut}, nil
 }
 
 func (c *comparison) close() error {
@@ -67,15 +109,8 @@ func (c *comparison) states(ctx context.Context, from, to string) (fromID, toID 
 
 // state is the commit or the tree that a word stands for.
 func (c *comparison) state(ctx context.Context, name string) (string, error) {
-	switch name {
-	case DiffBase:
-		return c.inv.BaseCommit, nil
-	case DiffHead:
-		return c.r.git.Head(ctx, c.subject())
-	case DiffWork:
-		return c.work(ctx)
-	case DiffIntegration:
-		return c.integration(ctx)
+	if find, is := c.words[name]; is {
+		return find(ctx)
 	}
 	all, err := c.snapshots()
 	if err != nil {
@@ -85,13 +120,9 @@ func (c *comparison) state(ctx context.Context, name string) (string, error) {
 	return snapshot.ID, err
 }
 
-func (c *comparison) subject() git.Subject {
-	return git.Subject{Name: c.inv.ID, Tree: c.r.sandboxOf(c.inv.ID).tree, Branch: sandboxRef(c.inv.ID), Base: c.inv.BaseCommit}
-}
-
-// work is what is in the sandbox now, as a tree that nobody but the mirror sees.
+// work is what is in the tree now, as an object that nobody but the mirror sees.
 func (c *comparison) work(ctx context.Context) (string, error) {
-	subject, err := c.r.capturable(c.subject())
+	subject, err := c.r.capturable(c.subject)
 	if err != nil {
 		return "", err
 	}
@@ -104,25 +135,25 @@ func (c *comparison) work(ctx context.Context) (string, error) {
 }
 
 // integration is what a sandbox of the same worktree would start from now.
-func (c *comparison) integration(ctx context.Context) (string, error) {
-	if !ids.Valid(c.inv.WorktreeID) { // it is a word in a file, and becomes a path
-		return "", &NotFoundError{Kind: "worktree", Query: c.inv.WorktreeID}
+func (r *Repository) integration(ctx context.Context, inv Invocation) (string, error) {
+	if !ids.Valid(inv.WorktreeID) { // it is a word in a file, and becomes a path
+		return "", &NotFoundError{Kind: "worktree", Query: inv.WorktreeID}
 	}
-	wt := c.r.worktree(c.r.store.Worktree(c.r.ID, c.inv.WorktreeID, nil))
+	wt := r.worktree(r.store.Worktree(r.ID, inv.WorktreeID, nil))
 	name := heads + wt.Branch
 	if wt.Branch == "" {
 		if err := wt.Err(); err != nil {
 			return "", err
 		}
-		listing, err := c.r.git.Worktrees(ctx)
+		listing, err := r.git.Worktrees(ctx)
 		if err != nil {
 			return "", err
 		}
-		if name, err = c.r.integrationTip(wt, listing); err != nil {
+		if name, err = r.integrationTip(wt, listing); err != nil {
 			return "", err
 		}
 	}
-	found, err := c.r.git.Lookup(ctx, name+"^{commit}")
+	found, err := r.git.Lookup(ctx, name+"^{commit}")
 	if err != nil {
 		return "", err
 	}

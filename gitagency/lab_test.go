@@ -63,6 +63,29 @@ func newLab(t *testing.T, opts Options, config ...string) *lab {
 	return &lab{t: t, repo: repo, box: box, git: git(box.WorkDir())}
 }
 
+// withoutWalls gives the lab another sandbox, that has none.
+func (l *lab) withoutWalls() {
+	l.t.Helper()
+	inv, err := l.repo.Start(l.t.Context(), StartRequest{Worktree: "wt", Primitives: Primitives{Isolation: isolationNone}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if l.box, err = l.repo.Sandbox(inv.ID); err != nil {
+		l.t.Fatal(err)
+	}
+	env := l.repo.opts.Env
+	l.git = func(args ...string) string {
+		l.t.Helper()
+		cmd := exec.CommandContext(l.t.Context(), "git", args...)
+		cmd.Dir, cmd.Env = l.box.WorkDir(), env
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			l.t.Fatalf("git %q: %v: %s", args, err, out)
+		}
+		return strings.TrimSuffix(string(out), "\n")
+	}
+}
+
 func (l *lab) write(name, content string) {
 	l.t.Helper()
 	if err := os.WriteFile(filepath.Join(l.box.WorkDir(), name), []byte(content), 0o644); err != nil {

@@ -96,6 +96,9 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, err
 	}
 	site, err := s.open(ctx)
+	if is[*HalfWayError](err) || is[*LostRollbackError](err) {
+		err = &SetupError{ID: s.ID, Err: err}
+	}
 	if err != nil {
 		return ExecResult{}, err
 	}

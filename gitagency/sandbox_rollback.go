@@ -97,9 +97,10 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 	if err != nil {
 		return Rolled{}, err
 	}
+	subject.Trusted = subject.Trusted && s.repo.trustsSettings(to.Invocation)
 	var from git.State
 	stamp := repo.Stamp(s.ID)
-	left, err := s.taken(ctx, tx, repo, place.base, SnapshotRequest{Message: "agency: before the rollback to " + to.name()}, func(commit string) ([]string, error) {
+	left, err := s.history(place.base).taken(ctx, tx, repo, SnapshotRequest{Message: "agency: before the rollback to " + to.name()}, func(commit string) ([]string, error) {
 		if from, err = repo.ReadState(ctx, commit); err != nil {
 			return nil, err
 		}

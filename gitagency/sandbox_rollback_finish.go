@@ -3,6 +3,7 @@ package gitagency
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -58,6 +59,9 @@ func (s *Sandbox) finish(ctx context.Context, repo *git.Repo, place *site) error
 	}
 	s.repo.warn("sandbox %s: a rollback to %s was interrupted; it is finished now", s.ID, to.name())
 	_, err = s.goBack(ctx, repo, place, to, true)
+	if err != nil && !is[*HalfWayError](err) {
+		err = &HalfWayError{ID: s.ID, To: to.name(), Left: strings.TrimPrefix(note.LeftRef, snapshotRoot), Err: err}
+	}
 	return err
 }
 

@@ -278,3 +278,119 @@ func TestARollbackMayGoToAStateOfAnotherSandboxWhichStaysForAsLongAsItIsNeeded(t
 		t.Errorf("it is to %s", got)
 	}
 }
+
+// Of a submodule the commit that is staged comes back; what is checked out there is nobody's but its own.
+func TestARollbackLeavesWhatIsInSubmodulesAlone(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	l.git("init", "-q", "-b", "main", "sub")
+	l.write("sub/file", "theirs\n")
+	l.git("-C", "sub", "add", "file")
+	l.git("-C", "sub", "commit", "-q", "-m", "theirs")
+	l.git("update-index", "--add", "--cacheinfo", "160000,"+l.git("-C", "sub", "rev-parse", "HEAD")+",sub")
+	staged := l.git("ls-files", "-s")
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.git("rm", "-q", "-f", "--cached", "sub")
+	l.write("sub/file", "changed\n")
+	for n, want := range []string{staged, ""} {
+		if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: snapshotName(l.box.ID, n+1)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.git("ls-files", "-s"); got != want {
+			t.Errorf("staged is %q; want %q", got, want)
+		}
+		data, err := os.ReadFile(filepath.Join(l.box.WorkDir(), "sub", "file"))
+		if err != nil || string(data) != "changed\n" {
+			t.Errorf("%q, %v", data, err)
+		}
+	}
+}
+
+func snapshotName(id string, n int) string { return Snapshot{Invocation: id, Number: n}.name() }
+
+// A link that stands where the snapshot has a directory leads out of the sandbox; nothing there is touched, not even
+// who may write to it.
+func TestARollbackFollowsNoLink(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	outside := filepath.Join(t.TempDir(), "outside")
+	for _, dir := range []string{filepath.Join(l.box.WorkDir(), "dir", "deep"), filepath.Join(outside, "deep")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "file"), []byte(dir), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(outside, "deep"), 0o555); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(outside, "deep"), 0o755) })
+	if err := errors.Join(os.RemoveAll(filepath.Join(l.box.WorkDir(), "dir")), os.Symlink(outside, filepath.Join(l.box.WorkDir(), "dir"))); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 2; n++ {
+		if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: snapshotName(l.box.ID, n)}); err != nil {
+			t.Fatal(err)
+		}
+		fi, err := os.Lstat(filepath.Join(l.box.WorkDir(), "dir"))
+		if err != nil || fi.IsDir() != (n == 1) {
+			t.Errorf("%v, %v", fi, err)
+		}
+		data, err := os.ReadFile(filepath.Join(outside, "deep", "file"))
+		if err != nil || string(data) != filepath.Join(outside, "deep") {
+			t.Errorf("%q, %v", data, err)
+		}
+		if fi, err := os.Stat(filepath.Join(outside, "deep")); err != nil || fi.Mode().Perm() != 0o555 {
+			t.Errorf("%v, %v", fi.Mode(), err)
+		}
+	}
+}
+
+// Whoever works without walls can write to the repository's configuration. What that names does not run; a file that
+// cannot be written without it stops the rollback before anything has changed.
+func TestARollbackRunsNothingThatAnAgentCouldHaveConfigured(t *testing.T) {
+	t.Parallel()
+	ran := filepath.Join(t.TempDir(), "ran")
+	l := newLab(t, Options{}, "filter.evil.smudge", "touch "+ran+"; cat", "core.autocrlf", "true")
+	l.withoutWalls()
+	l.write("plain", "1\r\n")
+	l.write("a.txt", "1\n")
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.write("plain", "2\r\n")
+	l.write("a.txt", "2\n")
+	if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/1"}); err != nil {
+		t.Fatal(err)
+	}
+	data, _ := os.ReadFile(filepath.Join(l.box.WorkDir(), "plain"))
+	if string(data) != "1\r\n" {
+		t.Errorf("%q", data)
+	}
+	l.write(".gitattributes", "*.txt filter=evil\n")
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.write("a.txt", "3\n")
+	for range 2 { // by the rules that are there, and by those of the state
+		_, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/3"})
+		if !is[*DistrustedFilterError](err) || !strings.Contains(err.Error(), "a.txt: what filter.evil would run") {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(filepath.Join(l.box.WorkDir(), ".gitattributes")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Lstat(ran); err == nil {
+		t.Error("it was run")
+	}
+	if l.box.halfWay() || strings.Contains(l.snapshots(), "/4") {
+		t.Error("something has changed")
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"github.com/git-agency/git-agency/gitagency/internal/undo"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
@@ -115,80 +114,18 @@ func (req *SnapshotRequest) check() error {
 	return nil
 }
 
-// take is the transaction. Until the ref is there nothing has happened but that some objects were written,
-// which nobody can see.
-func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base string, req SnapshotRequest) (_ Snapshot, err error) {
-	tx := s.repo.begin("snapshot")
-	defer func() {
-		if err != nil {
-			rollback(ctx, tx)
-		}
-	}()
-	snapshot, err := s.taken(ctx, tx, repo, base, req, nil)
-	if err != nil || !snapshot.Created {
-		return snapshot, err
+// take takes a snapshot and writes that down.
+func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base string, req SnapshotRequest) (Snapshot, error) {
+	snapshot, err := s.history(base).take(ctx, repo, req)
+	if err == nil && snapshot.Created {
+		s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", snapshot.ID, snapshot.Ref})
 	}
-	tx.Commit()
-	s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", snapshot.ID, snapshot.Ref})
-	return snapshot, nil
+	return snapshot, err
 }
 
-// taken are the steps by which a snapshot comes to be, in a transaction of which they may be only the beginning. also,
-// which may be nil, says of the commit what else has to be in it.
-func (s *Sandbox) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, base string, req SnapshotRequest, also func(commit string) ([]string, error)) (Snapshot, error) {
-	last, err := s.lastSnapshot(ctx, repo)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	snapshot := Snapshot{Invocation: s.ID, Number: last.Number + 1, Created: true}
-	snapshot.Ref = snapshotRef(s.ID, snapshot.Number)
-	message := req.Message
-	if message == "" {
-		message = fmt.Sprintf("agency: snapshot %d of sandbox %s", snapshot.Number, s.ID)
-	}
-	secrets := s.repo.SecretPatterns()
-	if req.Secrets {
-		secrets = nil
-	}
-	// 1. What is there, as a commit nobody points at yet.
-	if err := tx.Step(ctx, "capture", func() error {
-		state, err := s.repo.capturable(s.subject(base, message))
-		if err != nil {
-			return err
-		}
-		state.Ignored, state.Secrets = req.Ignored, secrets
-		frozen, err := repo.Freeze(ctx, state, last.ID)
-		if err == nil && also != nil {
-			if state.Also, err = also(frozen.Commit); err == nil && len(state.Also) > 0 {
-				frozen, err = repo.Freeze(ctx, state, last.ID)
-			}
-		}
-		snapshot.ID, snapshot.LeftOut = frozen.Commit, leftOut(frozen.LeftOut)
-		return err
-	}); err != nil {
-		return Snapshot{}, err
-	}
-	if snapshot.ID == last.ID {
-		last.LeftOut = snapshot.LeftOut
-		return last, nil
-	}
-	// 2. The commit point: the ref that keeps it.
-	if err := tx.Step(ctx, "ref", func() error {
-		if err := repo.SweepRef(ctx, snapshot.Ref); err != nil { // of an attempt that was killed
-			return err
-		}
-		err := repo.CreateRef(ctx, snapshot.Ref, snapshot.ID, "agency: snapshot")
-		if !git.Refused(err) { // what git refused to make is somebody else's, and stays
-			tx.Undo("ref", func(ctx context.Context) error { return repo.RemoveRef(ctx, snapshot.Ref, snapshot.ID) })
-		}
-		if err != nil {
-			return err
-		}
-		return repo.SyncRef(snapshot.Ref) // somebody may rely on it as soon as he has its name
-	}); err != nil {
-		return Snapshot{}, err
-	}
-	return snapshot, nil
+// history is that of the snapshots of the sandbox.
+func (s *Sandbox) history(base string) history {
+	return history{repo: s.repo, id: s.ID, of: "sandbox " + s.ID, subject: func(message string) git.Subject { return s.subject(base, message) }}
 }
 
 // subject says what belongs to the sandbox, and as what it is to be frozen.
@@ -204,13 +141,4 @@ type snapshotEvent struct {
 	Event    string    `json:"event"`
 	Snapshot string    `json:"snapshot"`
 	Ref      string    `json:"ref"`
-}
-
-// lastSnapshot is the snapshot with the highest number; its number is 0 when there is none.
-func (s *Sandbox) lastSnapshot(ctx context.Context, repo *git.Repo) (Snapshot, error) {
-	all, err := snapshots(ctx, repo, s.ID)
-	if err != nil || len(all) == 0 {
-		return Snapshot{Invocation: s.ID}, err
-	}
-	return all[len(all)-1], nil
 }

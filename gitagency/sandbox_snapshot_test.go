@@ -35,7 +35,7 @@ func TestASnapshotIsACommitThatARefKeepsAndTheHistoryNames(t *testing.T) {
 	}
 	if got := l.git("log", "-1", "--format=%an <%ae>%n%B", id); got != strings.Join([]string{
 		"git-agency <git-agency@localhost>", "agency: snapshot 1 of sandbox " + l.box.ID, "",
-		"Agency-Invocation: " + l.box.ID, "Agency-Base: " + base, "Agency-Version: 1.2.3", "Agency-Head: " + base, "Agency-Index: " + l.git("rev-parse", base+"^{tree}"), "",
+		"Agency-Invocation: " + l.box.ID, "Agency-Base: " + base, "Agency-Version: 1.2.3", "Agency-Head: " + base, "Agency-On: " + sandboxRef(l.box.ID), "Agency-Index: " + l.git("rev-parse", base+"^{tree}"), "",
 	}, "\n") {
 		t.Errorf("%s", got)
 	}

@@ -268,8 +268,15 @@ func (g *gitGround) holds(a gitAttempt, number int) {
 		}
 	}
 	for _, args := range [][]string{
-		{"show", id}, {"path", id}, {"exec", id, "--timeout", "20s", "--", "true"}, {"snapshot", "create", id}, {"diff", id}, {"diff", id, "--to", id + "/1", "--json"},
-		{"ls", "--all"}, {"doctor"}, {"discard", id},
+		{"show", id},
+		{"path", id},
+		{"exec", id, "--timeout", "20s", "--", "true"},
+		{"snapshot", "create", id},
+		{"diff", id},
+		{"diff", id, "--to", id + "/1", "--json"},
+		{"ls", "--all"},
+		{"doctor"},
+		{"discard", id},
 	} {
 		if number%8 != 0 && (args[0] == "ls" || args[0] == "doctor") {
 			continue // they look at all of them

@@ -24,14 +24,8 @@ type plant struct {
 	outside string // for sh, in the repository: what is left of it that only the host can take away
 }
 
-// plantPrelude has a program that leaves a trace outside, and knows where git keeps what.
-const plantPrelude = `cat >"$TOOLS/evil" <<END
-#!/bin/sh
-echo "\$0 \$*" >>'$WITNESS'
-cat
-exit 1
-END
-chmod +x "$TOOLS/evil"; E=$TOOLS/evil; G=$(git rev-parse --git-common-dir); A=$(git rev-parse --absolute-git-dir); M=1234567890123456789012345678901234567890
+// plantPrelude knows a program that leaves a trace outside, and where git keeps what.
+const plantPrelude = `E=$TOOLS/evil; G=$(git rev-parse --git-common-dir); A=$(git rev-parse --absolute-git-dir); M=1234567890123456789012345678901234567890
 commit() { git -c core.fsmonitor=false -c core.hooksPath=/dev/null commit -q --no-verify --no-gpg-sign --allow-empty -m "$1"; }
 settings() {
 	for s in core.sshCommand core.gitProxy core.alternateRefsCommand core.askPass core.editor core.pager pager.agency pager.diff uploadpack.packObjectsHook \
@@ -68,7 +62,7 @@ var plants = []plant{
 	{
 		name:   "attributes that convert",
 		script: `printf 'readme working-tree-encoding=UTF-16 text eol=crlf ident\n* -text -diff merge=binary\n' >.gitattributes; printf 'x\0' >sub/one; echo '$Id$' >readme; git config core.autocrlf true; git config core.safecrlf true`,
-		none:   1, os: 1, // as git add says: the file is not in that encoding
+		none:   1, os: 1, stays: true, // as git add says: the file is not in that encoding
 	},
 
 	// Programs that git runs.
@@ -76,19 +70,19 @@ var plants = []plant{
 	{name: "a directory of hooks", shown: `git commit -q --allow-empty -m x`, script: `mkdir h; for h in pre-commit reference-transaction post-index-change post-checkout; do cp "$E" h/$h; done; git config core.hooksPath $PWD/h`},
 	{name: "a file system monitor", shown: `git status`, script: `git update-index --fsmonitor 2>/dev/null; git config core.fsmonitor "$E"; git config core.untrackedCache true; echo changed >readme`},
 	{name: "programs of every kind", shown: `git st </dev/null; git diff </dev/null; printf 'protocol=https\nhost=x.invalid\n\n' | git credential fill`, script: `settings; echo '* diff=x merge=x' >.gitattributes; echo changed >readme`},
-	{name: "a signature to check", shown: `git log -1 --show-signature`, script: `git cat-file commit HEAD | sed '/^committer/a gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----' >../c 2>/dev/null || git cat-file commit HEAD | sed '/^committer/a gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----' >$TOOLS/c; git reset -q --soft $(git hash-object -t commit -w $TOOLS/c); git config gpg.program "$E"; git config log.showSignature true`},
+	{name: "a signature to check", shown: `git log -1 --show-signature`, script: `git cat-file commit HEAD | sed '/^committer/a gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----' >$TOOLS/c; git reset -q --soft $(git hash-object -t commit -w $TOOLS/c); git config gpg.program "$E"; git config log.showSignature true`},
 	{name: "a driver that merges", shown: `git merge -q other`, script: `echo '* merge=x' >.gitattributes; git add -A; commit attributes; git branch other; echo ours >readme; git add -A; commit ours; git checkout -q other; echo theirs >readme; git add -A; commit theirs; git checkout -q -; git config merge.x.driver "$E"`},
 
 	// Programs that fetch what is missing.
 	{
 		name: "a remote that promises", shown: `git cat-file -p 1234567890123456789012345678901234567890`, none: 1,
 		script: `settings; git config core.repositoryFormatVersion 1; git config extensions.partialClone evil; git config remote.evil.promisor true; git config remote.evil.url "ext::$E"; git update-index --add --cacheinfo 100644,$M,ghost`,
-		os:     1,
+		stays:  true,
 	},
 	{
 		name: "a remote that promises, by ssh", shown: `git cat-file -p 1234567890123456789012345678901234567890`, none: 1,
 		script: `settings; git config remote.evil.promisor true; git config remote.evil.url ssh://x.invalid/y; git config remote.evil.uploadpack "$E"; git update-index --add --cacheinfo 100644,$M,ghost`,
-		os:     1,
+		stays:  true,
 	},
 	{
 		name: "a snapshot of which a remote has the files", shown: `git cat-file -p 1234567890123456789012345678901234567890`,
@@ -125,7 +119,7 @@ var plants = []plant{
 	{name: "a pipe for .gitattributes below", hangs: true, shown: `git add -A`, script: `mkdir d; echo x >d/x; mkfifo d/.gitattributes`, none: 1, os: 1, stays: true},
 	{name: "a pipe for the rules of the repository", hangs: true, shown: `git status`, script: `mkdir -p $G/info; rm -f $G/info/exclude; mkfifo $G/info/exclude; echo changed >readme; echo new >new`, outside: `rm .git/info/exclude; printf '/.agency/\n' >.git/info/exclude`},
 	{name: "a pipe for what is ignored elsewhere", hangs: true, shown: `git status`, script: `mkfifo $TOOLS/pipe; git config core.excludesFile $TOOLS/pipe; git config core.attributesFile $TOOLS/pipe; echo changed >readme; echo new >new`, outside: `git config --unset core.excludesFile; git config --unset core.attributesFile`},
-	{name: "links for what git reads", script: `ln -s /dev/zero .gitignore; ln -s /dev/zero .gitattributes; ln -s /dev/zero .gitmodules; ln -s /dev/zero sub/.gitignore; echo changed >readme`},
+	{name: "links for what git reads", script: `ln -s /dev/zero .gitignore; ln -s /dev/zero .gitattributes; ln -s /dev/zero .gitmodules; ln -s /dev/zero sub/.gitignore; echo changed >readme`, none: 1, os: 1, stays: true},
 	{name: "a HEAD that stands for itself", script: `git symbolic-ref refs/heads/loop refs/heads/loop; echo 'ref: refs/heads/loop' >$A/HEAD; echo changed >readme`},
 	{name: "a HEAD that leads out", script: `mkdir -p ../../x 2>/dev/null; echo 'ref: refs/heads/../../../../../../../../etc/passwd' >$A/HEAD; echo changed >readme`},
 	{name: "a HEAD that is HEAD", script: `echo 'ref: HEAD' >$A/HEAD; echo changed >readme`},
@@ -147,10 +141,12 @@ func newHostileGround(t *testing.T, isolation string) *hostileGround {
 	l.agency("worktree", "create", "wt")
 	g.id = l.agency("start", "wt", "--isolation", isolation)
 	g.tree = l.agency("path", g.id)
-	if isolation == "os" { // where it can write, and nobody looks for anything
-		g.tools = filepath.Join(g.tree, ".agency", "tools")
+	if isolation == "os" { // where it can write
+		g.tools = filepath.Join(g.tree, "tools")
 	}
-	if err := os.MkdirAll(g.tools, 0o755); err != nil {
+	evil := filepath.Join(g.tools, "evil")
+	g.write(evil, "#!/bin/sh\necho \"$0 $*\" >>'"+g.witness+"'\ncat\nexit 1\n")
+	if err := os.Chmod(evil, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	g.write(filepath.Join(g.tree, "new"), "before\n")

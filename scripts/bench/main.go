@@ -77,7 +77,7 @@ func run(ctx context.Context, tool string, factor int, verbose bool, only string
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s, %s, %d CPUs, in %s; medians, and behind walls the fastest rounds\n\n", strings.TrimSpace(measured), strings.TrimSpace(against), runtime.NumCPU(), root)
+	fmt.Printf("%s, %s, %d CPUs, in %s; medians, and behind walls and of short differences the fastest rounds\n\n", strings.TrimSpace(measured), strings.TrimSpace(against), runtime.NumCPU(), root)
 	return b.measure(ctx)
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Subject says which tree to capture, and as what.
 type Subject struct {
-	Name    string   // required: of the worktree's entry below <common dir>/worktrees
+	Name    string   // required: of the worktree's entry below <common dir>/worktrees; or any, with Memory
 	Tree    string   // the directory; empty when it is gone and only git's entry may be left
 	Branch  string   // full ref of the branch that belongs to the worktree
 	Base    string   // a commit to fall back on when neither HEAD nor the branch leads to one
@@ -24,6 +24,11 @@ type Subject struct {
 	Message string   // of the commit, if one is needed
 	Author  Identity // of that commit
 	Trusted bool     // the repository's own settings can only be the user's: filters that they name run
+
+	// Memory makes it a directory that is no worktree: git has no entry of it, so that there is no HEAD and no branch,
+	// nothing is staged or under way, and everything is untracked. It is the path of a file of ours, which need not be
+	// there: an index of what was last read, by which files are known that have not changed since. See Freeze.
+	Memory string
 
 	asIs bool // the tree goes on being worked in: not even what cannot be read is made readable
 }

@@ -369,3 +369,30 @@ func TestCaptureSeesWhatASubmoduleBecame(t *testing.T) {
 		})
 	}
 }
+
+// Git passes over what it will not have in an index, and says so to nobody who only looks at how it ended.
+func TestCaptureRefusesWhatGitPassesOver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		make func(l *lab, tree string)
+	}{
+		{".gitmodules", func(l *lab, tree string) { l.must(os.Symlink("elsewhere", filepath.Join(tree, ".gitmodules"))) }},
+		{"git~1", func(l *lab, tree string) { l.put(tree, "git~1", "precious\n") }},
+		{"dir/.GIT", func(l *lab, tree string) { l.put(tree, "dir/.GIT", "precious\n") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			repo := l.open()
+			w := l.sandbox(repo)
+			c.make(l, w.Tree)
+			if got, err := repo.Capture(t.Context(), l.subject(w)); err == nil {
+				t.Errorf("captured without it: %q", l.files(got.Commit))
+			}
+			if got, err := repo.Freeze(t.Context(), l.subject(w), ""); err == nil {
+				t.Errorf("frozen without it: %q", l.files(got.Commit))
+			}
+		})
+	}
+}

@@ -27,7 +27,10 @@ func (r *Repo) CopyOut(ctx context.Context, c Copying) error {
 	if err != nil {
 		return err
 	}
-	if err := r.unfilteredThere(ctx, c.subject(), p, c.Commit, nil); err != nil {
+	if err := r.sound(ctx, c.Commit, ""); err != nil {
+		return err
+	}
+	if err := r.mayWrite(ctx, c.subject(), p, c.Commit, nil); err != nil {
 		return err
 	}
 	_, err = r.change(ctx, p, "read-tree", "-m", "-u", "--no-sparse-checkout", "--no-recurse-submodules", c.Commit)

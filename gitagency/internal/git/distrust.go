@@ -81,7 +81,7 @@ func (r *Repo) harmless(head string) string {
 			fmt.Fprintf(&text, "\t%s = %s\n", strings.TrimPrefix(key, "core."), quoted(s.Value))
 		}
 	}
-	if len(head) == sha256Length || head == "" && r.Config.Value(objectFormat) == string(SHA256) {
+	if FormatOf(head) == SHA256 || head == "" && r.Config.Value(objectFormat) == string(SHA256) {
 		text.WriteString("[extensions]\n\tobjectFormat = sha256\n")
 	}
 	// What the user's LFS makes of a file is kept where it always is, and not in here.
@@ -89,8 +89,9 @@ func (r *Repo) harmless(head string) string {
 		fmt.Fprintf(&text, "[lfs]\n\tstorage = %s\n", quoted(filepath.Join(r.CommonDir, "lfs")))
 	}
 	// One that was not to be needed, and is: git refuses it. Without as much as an empty program it would look for none.
-	for _, name := range r.OwnFilters() {
-		if !strings.Contains(name, "\n") { // which no attribute could have
+	for _, name := range r.ownFilters(cleans) {
+		// In git's eyes one that works only one way, and is required, fails the other way.
+		if slices.Contains(r.ownFilters(smudges), name) && !strings.Contains(name, "\n") { // which no attribute could have
 			fmt.Fprintf(&text, "[filter %s]\n\tclean = \"\"\n\tsmudge = \"\"\n\trequired = true\n", quotedName(name))
 		}
 	}
@@ -127,8 +128,17 @@ func (e *DistrustedError) Error() string {
 	return fmt.Sprintf("%s: what filter.%s would run stands where a sandbox without walls can write", e.Path, e.Filter)
 }
 
+// What a filter runs when a file is read, and when it is written.
+var (
+	cleans  = []string{"clean", "process"}
+	smudges = []string{"smudge", "process"}
+)
+
 // OwnFilters lists the filters that only the repository's own settings name.
-func (r *Repo) OwnFilters() []string {
+func (r *Repo) OwnFilters() []string { return r.ownFilters(drivers) }
+
+// ownFilters are those of them that have one of these programs.
+func (r *Repo) ownFilters(programs []string) []string {
 	var own, users []string
 	for key, settings := range r.Config {
 		name, is := strings.CutPrefix(key, "filter.")
@@ -136,42 +146,32 @@ func (r *Repo) OwnFilters() []string {
 		if !is || end < 0 {
 			continue
 		}
-		list := &own
-		if slices.ContainsFunc(settings, Setting.Trusted) {
-			list = &users
+		switch {
+		case slices.ContainsFunc(settings, Setting.Trusted):
+			users = append(users, name[:end])
+		case slices.Contains(programs, name[end+1:]):
+			own = append(own, name[:end])
 		}
-		*list = append(*list, name[:end])
 	}
 	own = slices.DeleteFunc(own, func(name string) bool { return slices.Contains(users, name) })
 	slices.Sort(own)
 	return slices.Compact(own)
 }
 
-// unfiltered refuses files that git would give to a filter which is not to run: what is recorded, or written, would be
-// something else than git makes of it. options are those of check-attr.
-func (r *Repo) unfiltered(ctx context.Context, s Subject, p place, names []string, options ...string) error {
-	own := r.OwnFilters()
-	if s.Trusted || len(own) == 0 || len(names) == 0 {
+// mayRead refuses files that git would read through a filter which is not to run: what is recorded would be something else
+// than git makes of it.
+func (r *Repo) mayRead(ctx context.Context, s Subject, p place, names []string) error {
+	if s.Trusted {
 		return nil
 	}
-	p.stdin = strings.Join(names, "\x00") + "\x00"
-	out, err := r.read(ctx, p, slices.Concat([]string{"check-attr"}, options, []string{"-z", "--stdin", "filter"})...)
-	if err != nil {
-		return err
-	}
-	words := strings.Split(string(out), "\x00") // "<path>", "filter", "<value>"
-	for i := 0; i+2 < len(words); i += 3 {
-		if slices.Contains(own, words[i+2]) {
-			return &DistrustedError{Path: words[i], Filter: words[i+2]}
-		}
-	}
-	return nil
+	return r.unfiltered(ctx, p, r.ownFilters(cleans), names)
 }
 
-// unfilteredThere is unfiltered for files of a tree that are to be written, by the attributes that it has itself. No
-// names are all there are.
-func (r *Repo) unfilteredThere(ctx context.Context, s Subject, p place, tree string, names []string) error {
-	if s.Trusted || len(r.OwnFilters()) == 0 {
+// mayWrite is the same of files of a tree that are to be written, by the attributes that it has itself. No names are all
+// there are.
+func (r *Repo) mayWrite(ctx context.Context, s Subject, p place, tree string, names []string) error {
+	own := r.ownFilters(smudges)
+	if s.Trusted || len(own) == 0 {
 		return nil
 	}
 	index := filepath.Join(p.gitDir, "attributes")
@@ -186,7 +186,26 @@ func (r *Repo) unfilteredThere(ctx context.Context, s Subject, p place, tree str
 		}
 		names = strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 })
 	}
-	return errors.Join(r.unfiltered(ctx, s, p, names, "--cached"), removeIfThere(index))
+	return errors.Join(r.unfiltered(ctx, p, own, names, "--cached"), removeIfThere(index))
+}
+
+// unfiltered refuses files to which one of these filters applies. options are those of check-attr.
+func (r *Repo) unfiltered(ctx context.Context, p place, filters, names []string, options ...string) error {
+	if len(filters) == 0 || len(names) == 0 {
+		return nil
+	}
+	p.stdin = strings.Join(names, "\x00") + "\x00"
+	out, err := r.read(ctx, p, slices.Concat([]string{"check-attr"}, options, []string{"-z", "--stdin", "filter"})...)
+	if err != nil {
+		return err
+	}
+	words := strings.Split(string(out), "\x00") // "<path>", "filter", "<value>"
+	for i := 0; i+2 < len(words); i += 3 {
+		if slices.Contains(filters, words[i+2]) {
+			return &DistrustedError{Path: words[i], Filter: words[i+2]}
+		}
+	}
+	return nil
 }
 
 func removeIfThere(path string) error {

@@ -26,14 +26,23 @@ type Frozen struct {
 // under way needs, and what was staged where neither HEAD nor the disk has it. When all of that is as it
 // was, previous is returned.
 //
+// Of a directory that is no worktree the first state has no parent. What was read of it is kept in Subject.Memory.
+//
 // It is one state that the worktree was in: when something changes meanwhile it is looked at anew. The error is
 // an *UnsettledError when that does not end.
 func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (f Frozen, err error) {
 	s.asIs = true
 	const tries = 6
 	for range tries {
-		if f, err = r.freeze(ctx, s, previous); !errors.As(err, new(*UnsettledError)) {
-			break
+		f, err = r.freeze(ctx, s, previous)
+		switch {
+		case errors.As(err, new(*UnsettledError)):
+		case s.Memory != "" && errors.As(err, new(*IncompleteError)): // somebody took away what no state needed yet
+			if err := os.Remove(s.Memory); err != nil {
+				return f, err
+			}
+		default:
+			return f, err
 		}
 	}
 	return f, err
@@ -51,18 +60,21 @@ func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen
 	if err != nil {
 		return f, err
 	}
-	found, err := t.info(previous+"^{commit}", s.Base+"^{commit}", head+"^{tree}")
+	found, err := t.info(previous+"^{commit}", s.Base+"^{commit}", cmp.Or(head, previous)+"^{tree}")
 	if err != nil {
 		return f, err
 	}
 	first, headTree := cmp.Or(found[0].OID, found[1].OID, head), found[2].OID
-	if first == "" {
+	if first == "" && s.Memory == "" {
 		return f, fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)
 	}
 	g, err := r.gather(ctx, s, head)
 	defer func() { err = errors.Join(err, g.close()) }()
 	if err != nil {
 		return f, err
+	}
+	if g.work == nil {
+		return f, fmt.Errorf("the tree of %s is gone", s.Name)
 	}
 	f.LeftOut = g.leftOut
 	// While we look again, what is to be written is put together; nothing is, unless all is as it was.
@@ -78,6 +90,9 @@ func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen
 	if err == nil {
 		err = r.store(ctx, g.format, objects)
 	}
+	if err == nil && g.remember != nil {
+		err = g.remember()
+	}
 	return f, err
 }
 
@@ -91,14 +106,16 @@ func (r *Repo) compose(ctx context.Context, t *teller, s Subject, g gathered, c 
 	if g.staged != nil {
 		staged = g.staged.name()
 	}
-	parents := []string{c.first}
+	parents := parentsOf(c.first)
 	was, err := t.state(c.previous)
 	if err != nil {
 		return "", nil, err
 	}
 	now := State{Tree: work, Head: c.head, On: r.on(s), Tip: c.branch, Index: staged}
-	if now.Held, err = r.holdUnderway(ctx, s, now); err != nil {
-		return "", nil, err
+	if s.Memory == "" {
+		if now.Held, err = r.holdUnderway(ctx, s, now); err != nil {
+			return "", nil, err
+		}
 	}
 	if c.previous == "" || was.Head != c.head || was.Tip != c.branch || was.Held != now.Held { // else it has them
 		if parents, err = r.independent(ctx, parents, []string{c.head, c.branch, now.Held}); err != nil {
@@ -144,6 +161,9 @@ func (r *Repo) pulse(s Subject) pulse {
 			return ""
 		}
 		return durable.Stamp(fi)
+	}
+	if s.Memory != "" {
+		return pulse{}
 	}
 	admin := r.AdminDir(s.Name)
 	return pulse{stamp(filepath.Join(admin, "HEAD")), stamp(r.RefPath(s.Branch)), stamp(filepath.Join(admin, "index"))}

@@ -49,6 +49,13 @@ func (e *UnsettledError) Error() string {
 	return fmt.Sprintf("%s goes on changing: %s", e.Tree, names)
 }
 
+// UntakenError is a file that git does not take, for what it is called: it passes over it without an error.
+type UntakenError struct{ Path string }
+
+func (e *UntakenError) Error() string {
+	return fmt.Sprintf("git takes no file like %s; remove it, or call it something else", e.Path)
+}
+
 // gathered is what is in a worktree: what is staged, and what is on disk.
 type gathered struct {
 	format  ObjectFormat
@@ -58,6 +65,8 @@ type gathered struct {
 	leftOut []LeftOut
 	view    *view        // of the tree; nil when that is gone
 	done    func() error // takes away what looking needs; nil when there is nothing
+
+	remember func() error // writes down what was read; nil when there is nothing to remember it in
 }
 
 // settle makes sure that it is one state: nil, or an *UnsettledError.
@@ -109,7 +118,7 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 		return g, nil
 	}
 	base := plant(entries, g.format)
-	if len(conflicts) == 0 {
+	if len(conflicts) == 0 && s.Memory == "" {
 		g.staged = base
 	}
 	if s.Tree == "" {
@@ -123,6 +132,9 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 	}
 	slices.SortFunc(g.view.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
 	g.work, g.leftOut = base.amend(g.format, changes), g.view.leftOut
+	if s.Memory != "" {
+		g.remember = g.view.remember
+	}
 	return g, nil
 }
 
@@ -130,7 +142,7 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 // cannot be read is replaced by what HEAD has.
 func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (Index, time.Time, error) {
 	from := cmp.Or(s.Onto, head)
-	if s.Onto == "" {
+	if s.Onto == "" && s.Memory == "" {
 		x, at, err := r.stagedIndex(ctx, p, s, FormatOf(from))
 		if err == nil && x.count > 0 || context.Cause(ctx) != nil {
 			return x, at, err
@@ -249,12 +261,12 @@ type view struct {
 	began   int64
 	entries []stagedEntry
 
-	first    *sight
-	leftOut  []LeftOut
-	dirs     []string // directories without an entry that are not ignored
-	stray    []found  // files without an entry that belong to the state
-	listed   []string // what git found in dirs
-	unsought []string // names without an entry that do not belong to it
+	first   *sight
+	leftOut []LeftOut
+	dirs    []string // directories without an entry that are not ignored
+	stray   []found  // files without an entry that belong to the state
+	listed  []string // what git found in dirs
+	known   memory   // of a directory that is no worktree
 }
 
 func (v *view) scanner() *scanner {
@@ -302,6 +314,9 @@ func (v *view) changes(ctx context.Context) ([]leaf, error) {
 	for _, name := range read {
 		l, there := hashed[name]
 		if !there {
+			if _, err := os.Lstat(filepath.Join(v.s.Tree, name)); err == nil {
+				return nil, &UntakenError{Path: filepath.Join(v.s.Tree, name)}
+			}
 			l = leaf{path: name} // gone meanwhile, which the second look sees too
 		}
 		changes = append(changes, l)
@@ -364,10 +379,14 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 		known.body = appendEntry(known.body, unread(e.mode), e.oid, uint16(min(len(e.name), flagLength)), 0, e.name)
 		had[string(e.name)] = e.mode
 	}
-	if err := os.WriteFile(index, known.Encode(), 0o600); err != nil {
+	if v.s.Memory != "" {
+		if err := v.recall(index); err != nil {
+			return nil, err
+		}
+	} else if err := os.WriteFile(index, known.Encode(), 0o600); err != nil {
 		return nil, err
 	}
-	if err := v.r.unfiltered(ctx, v.s, p, names); err != nil {
+	if err := v.r.mayRead(ctx, v.s, p, names); err != nil {
 		return nil, err
 	}
 	if _, err := v.r.change(ctx, p, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
@@ -387,7 +406,10 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 		}
 		hashed[string(e.name)] = leaf{mode: e.mode, oid: slices.Clone(e.oid), path: string(e.name)}
 	}
-	return hashed, nil
+	if v.s.Memory != "" {
+		err = v.note(x, index, names)
+	}
+	return hashed, err
 }
 
 // unread is what an index says of a file that git has not looked at yet.

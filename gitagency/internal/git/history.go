@@ -19,6 +19,9 @@ func (r *Repo) tips(ctx context.Context, s Subject) (head, branch string, err er
 
 // tipsBy is tips for who has a git at hand that can be asked.
 func (r *Repo) tipsBy(s Subject, lookup func(names ...string) ([]Object, error)) (head, branch string, err error) {
+	if s.Memory != "" {
+		return "", "", nil
+	}
 	var w Worktree
 	if err := readHead(r.AdminDir(s.Name), &w); errors.Is(err, fs.ErrPermission) {
 		return "", "", err // it is there, and may be where work is

@@ -36,25 +36,12 @@ func (r *Repo) Mirror(like string) (_ *Mirror, err error) {
 			err = errors.Join(err, m.Close())
 		}
 	}()
-	config := "[core]\n\tbare = true\n\trepositoryformatversion = 1\n"
-	if len(like) == sha256Length {
-		config += "[extensions]\n\tobjectFormat = sha256\n"
-	}
-	for _, name := range []string{"objects", "refs"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			return nil, err
-		}
-	}
-	for name, content := range map[string]string{"HEAD": "ref: refs/heads/none\n", "config": config} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			return nil, err
-		}
+	if err := makeBare(dir, FormatOf(like)); err != nil {
+		return nil, err
 	}
 	m.repo = r.rehearsedIn(dir)
 	return m, nil
 }
-
-const sha256Length = 64
 
 // rehearsedIn is the repository for somebody who may write nothing to it: everything goes into a directory.
 func (r *Repo) rehearsedIn(dir string) *Repo {

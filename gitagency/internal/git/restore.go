@@ -36,7 +36,7 @@ type Restoration struct {
 	trees   [2]string // from and to, without what is not checked out
 	skipped []string  // which that is
 	assumed []string  // what git does not look at
-	closed  []string  // directories in which nothing can be written, and that are ours to open
+	closed  []string  // directories of the tree in which nothing can be written, and that are ours to open
 	draft   *IndexDraft
 }
 
@@ -49,10 +49,18 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Resto
 			err = errors.Join(err, x.Close())
 		}
 	}()
+	if err := r.sound(ctx, to.Tree, from.Tree); err != nil {
+		return nil, err
+	}
+	if to.Index != "" {
+		if err := r.sound(ctx, to.Index, to.Tree); err != nil {
+			return nil, err
+		}
+	}
 	if x.under, err = r.ReadUnderway(ctx, to); err != nil {
 		return nil, err
 	}
-	if x.changes, err = r.treeChanges(ctx, from.Tree, to.Tree); err != nil {
+	if x.changes, err = r.treeChanges(ctx, place{}, from.Tree, to.Tree); err != nil {
 		return nil, err
 	}
 	if err := x.fill(ctx); err != nil {
@@ -221,7 +229,7 @@ func (x *Restoration) fill(ctx context.Context) error {
 		}
 	}
 	if len(x.skipped)+len(stay) > 0 {
-		if x.changes, err = r.treeChanges(ctx, x.trees[0], x.trees[1]); err != nil {
+		if x.changes, err = r.treeChanges(ctx, x.p, x.trees[0], x.trees[1]); err != nil {
 			return err
 		}
 	}
@@ -287,51 +295,68 @@ func (x *Restoration) filtered(ctx context.Context) error {
 		}
 	}
 	if len(comes) > 0 {
-		if err := x.repo.unfilteredThere(ctx, x.s, x.p, x.trees[1], comes); err != nil {
+		if err := x.repo.mayWrite(ctx, x.s, x.p, x.trees[1], comes); err != nil {
 			return err
 		}
 	}
-	return x.repo.unfiltered(ctx, x.s, x.p, goes)
+	return x.repo.mayRead(ctx, x.s, x.p, goes)
 }
 
 // writable looks for directories in which files have to change and cannot.
 func (x *Restoration) writable() error {
 	seen := map[string]bool{}
 	for _, c := range x.changes {
-		for dir := filepath.Dir(c.path); ; dir = filepath.Dir(dir) {
-			if seen[dir] {
-				break
-			}
-			seen[dir] = true
-			at := filepath.Join(x.s.Tree, dir)
-			var st unix.Stat_t
-			if err := unix.Lstat(at, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-				continue // it will be made
-			}
-			if unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil {
-				break
-			}
-			if int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IWUSR != 0 && st.Mode&unix.S_IXUSR != 0 {
-				return &fs.PathError{Op: "write to", Path: at, Err: fs.ErrPermission}
-			}
-			x.closed = append(x.closed, at)
-			break
+		dir := x.realDir(c.path)
+		if seen[dir] {
+			continue
 		}
+		seen[dir] = true
+		at := filepath.Join(x.s.Tree, dir)
+		if unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil {
+			continue
+		}
+		var st unix.Stat_t
+		err := unix.Lstat(at, &st)
+		if err != nil || int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IWUSR != 0 && st.Mode&unix.S_IXUSR != 0 {
+			return &fs.PathError{Op: "write to", Path: at, Err: fs.ErrPermission}
+		}
+		x.closed = append(x.closed, dir)
 	}
 	return nil
 }
 
+// realDir is the directory in which something changes when a path does: the deepest on the way to it that is there,
+// and that no link leads to.
+func (x *Restoration) realDir(path string) string {
+	dir := "."
+	for part := range strings.SplitSeq(filepath.Dir(path), "/") {
+		next := filepath.Join(dir, part)
+		if fi, err := os.Lstat(filepath.Join(x.s.Tree, next)); err != nil || !fi.IsDir() {
+			break
+		}
+		dir = next
+	}
+	return dir
+}
+
 // Files makes what is on disk that of the other state.
 func (x *Restoration) Files(ctx context.Context) (err error) {
-	for _, dir := range x.closed {
-		fi, err := os.Lstat(dir)
-		if err != nil || !fi.IsDir() {
-			continue
-		}
-		if err := os.Chmod(dir, fi.Mode().Perm()|0o700); err != nil {
+	if len(x.closed) > 0 {
+		root, err := os.OpenRoot(x.s.Tree)
+		if err != nil {
 			return err
 		}
-		defer os.Chmod(dir, fi.Mode().Perm()) // unless it has gone
+		defer root.Close()
+		for _, dir := range x.closed {
+			fi, err := root.Lstat(dir)
+			if err != nil || !fi.IsDir() {
+				continue
+			}
+			if err := root.Chmod(dir, fi.Mode().Perm()|0o700); err != nil {
+				return err
+			}
+			defer root.Chmod(dir, fi.Mode().Perm()) // unless it has gone
+		}
 	}
 	if err := x.merge(ctx); err != nil {
 		return err
@@ -438,7 +463,11 @@ func (x *Restoration) free(ctx context.Context, branch string) (bool, error) {
 
 // Underway lets the worktree's entry say what was under way, and nothing else.
 func (x *Restoration) Underway() error {
-	return writeUnderway(x.repo.AdminDir(x.s.Name), x.under.Files)
+	files := x.under.Files
+	if LayeredEntry(x.s.Layer, x.s.Name) != "" { // where that is, is under way there
+		files = x.under.Outside
+	}
+	return writeUnderway(x.repo.AdminDir(x.s.Name), files)
 }
 
 // Index stages what was staged. What is the same on disk has fresh times there; nothing is read again for it.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -34,7 +35,7 @@ func (x *Restoration) Layer(ctx context.Context) error {
 	}
 	own := LayeredEntry(x.s.Layer, x.s.Name)
 	if own == "" { // what was written over the real one goes, and that shows through
-		for _, name := range append([]string{"HEAD", "index"}, append(underwayFiles, underwayDirs...)...) {
+		for _, name := range slices.Concat([]string{"HEAD", "index"}, underwayFiles, underwayDirs) {
 			if err := root.RemoveAll(path.Join(entry, name)); err != nil {
 				return err
 			}

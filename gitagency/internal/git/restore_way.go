@@ -27,8 +27,9 @@ type treeChange struct {
 }
 
 // treeChanges lists what differs between two trees.
-func (r *Repo) treeChanges(ctx context.Context, from, to string) ([]treeChange, error) {
-	out, err := r.read(ctx, place{env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to)
+func (r *Repo) treeChanges(ctx context.Context, p place, from, to string) ([]treeChange, error) {
+	p.env = append(slices.Clone(p.env), "GIT_NO_REPLACE_OBJECTS=1")
+	out, err := r.read(ctx, p, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func (e *InTheWayError) Error() string { return e.Path + " is in the way: " + e.
 // does not hold: what is ignored or was left out. A repository, or what is neither file nor link nor directory, is
 // refused.
 func (r *Repo) InTheWay(ctx context.Context, s Subject, from, to State) ([]string, error) {
-	changes, err := r.treeChanges(ctx, from.Tree, to.Tree)
+	changes, err := r.treeChanges(ctx, place{}, from.Tree, to.Tree)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (r *Repo) InTheWay(ctx context.Context, s Subject, from, to State) ([]strin
 		if c.status != 'A' {
 			continue // what is there is what was frozen
 		}
-		if err := w.look(c.path); err != nil {
+		if err := w.look(c.path, c.newMode == submodule); err != nil {
 			return nil, err
 		}
 	}
@@ -95,8 +96,8 @@ func (w *way) repository(dir string) error {
 	return &InTheWayError{Path: dir, What: "it is a repository of its own, which no snapshot holds; move it away"}
 }
 
-// look goes down to a path, as far as there is something.
-func (w *way) look(name string) error {
+// look goes down to a path, as far as there is something. Of a submodule git makes no more than a directory.
+func (w *way) look(name string, directory bool) error {
 	for end := 0; end < len(name); {
 		if next := strings.IndexByte(name[end:], '/'); next >= 0 {
 			end += next
@@ -116,6 +117,8 @@ func (w *way) look(name string) error {
 			return err
 		case !fi.IsDir():
 			return w.file(at, fi.Mode())
+		case at == name && directory:
+			return nil
 		case at == name:
 			return w.below(at)
 		}

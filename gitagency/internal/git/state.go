@@ -50,7 +50,10 @@ func (s State) Same(other State) bool {
 
 // trailers are what a state says of itself in its message, but for who says it.
 func (s State) trailers() string {
-	text := fmt.Sprintf("\n%s: %s", headTrailer, s.Head)
+	text := ""
+	if s.Head != "" { // as of all but a directory that is no worktree
+		text += fmt.Sprintf("\n%s: %s", headTrailer, s.Head)
+	}
 	if s.On != "" {
 		text += fmt.Sprintf("\n%s: %s", onTrailer, s.On)
 	}

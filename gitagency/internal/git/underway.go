@@ -22,12 +22,14 @@ import (
 //	git/<file>                 the small files of the worktree's entry that say so, as they were
 //	conflicts/<1|2|3>/<path>   what is not merged in the index
 //	conflicts/0                everything else that was staged, where something is not merged
+//	outside/<file>             the same of the real entry, where there are walls, behind which git has another
 //	inside/HEAD, inside/branch what HEAD and the worktree's branch were behind walls, where that is something else
 //	auto-merge                 the tree that git's AUTO_MERGE names
 //
 // Its parents are the commits that those files name and HEAD does not lead to.
 type Underway struct {
 	Files     map[string][]byte // of the worktree's entry, by their names in it
+	Outside   map[string][]byte // of the real one, where there is another behind walls
 	Conflicts []Conflict
 	Rest      string            // the tree of conflicts/0; empty when nothing is in conflict
 	Inside    map[string]string // "HEAD" and "branch"
@@ -64,8 +66,14 @@ func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string
 	if err != nil {
 		return "", fmt.Errorf("what git has under way: %w", err)
 	}
+	var outside map[string][]byte
+	if LayeredEntry(s.Layer, s.Name) != "" {
+		if outside, err = readUnderway(r.AdminDir(s.Name)); err != nil {
+			return "", fmt.Errorf("what git has under way: %w", err)
+		}
+	}
 	inside := r.readInside(s, branch)
-	if len(files) == 0 && len(inside) == 0 && staged != "" {
+	if len(files) == 0 && len(inside) == 0 && len(outside) == 0 && staged != "" {
 		return "", nil
 	}
 	dir := filepath.Join(r.ownDir(), capturePrefix+s.Name+"-held")
@@ -88,6 +96,9 @@ func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string
 	held := make(map[string][]byte, len(files)+len(inside))
 	for name, data := range files {
 		held["git/"+name] = data
+	}
+	for name, data := range outside {
+		held["outside/"+name] = data
 	}
 	for name, data := range inside {
 		held["inside/"+name] = []byte(data + "\n")
@@ -312,7 +323,7 @@ func readUnderway(entry string) (map[string][]byte, error) {
 
 // ReadUnderway reads what a state held of what git had under way.
 func (r *Repo) ReadUnderway(ctx context.Context, state State) (Underway, error) {
-	u := Underway{Files: map[string][]byte{}, Inside: map[string]string{}}
+	u := Underway{Files: map[string][]byte{}, Outside: map[string][]byte{}, Inside: map[string]string{}}
 	if state.Held == "" {
 		return u, nil
 	}
@@ -321,7 +332,7 @@ func (r *Repo) ReadUnderway(ctx context.Context, state State) (Underway, error) 
 		return u, err
 	}
 	u.Rest = found[0].OID
-	out, err := r.read(ctx, place{}, "ls-tree", "-r", "-z", state.Held, "--", "git", "inside", "conflicts/1", "conflicts/2", "conflicts/3")
+	out, err := r.read(ctx, place{}, "ls-tree", "-r", "-z", state.Held, "--", "git", "outside", "inside", "conflicts/1", "conflicts/2", "conflicts/3")
 	if err != nil {
 		return u, err
 	}
@@ -346,6 +357,8 @@ func (r *Repo) ReadUnderway(ctx context.Context, state State) (Underway, error) 
 	for i, name := range names {
 		if inside, is := strings.CutPrefix(name, "inside/"); is {
 			u.Inside[inside] = strings.TrimSpace(string(contents[i]))
+		} else if file, is := strings.CutPrefix(name, "outside/"); is && isUnderway(file) {
+			u.Outside[file] = contents[i]
 		} else if file := strings.TrimPrefix(name, "git/"); isUnderway(file) {
 			u.Files[file] = contents[i]
 		}

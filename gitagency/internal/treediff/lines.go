@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	context   = 3    // lines that are shown around what changed
 	mostLines = 2000 // that go-diff is given, of both sides together: what it takes grows with the square
 	mostDepth = 64   // of comparing what lies between lines that are the same
 )
@@ -241,78 +240,4 @@ func (m *matcher) compare(a, aEnd, b, bEnd int) {
 			b += n
 		}
 	}
-}
-
-// hunks turns what stayed into what changed, with some of what stayed around it. In each run of changes all that was
-// removed comes first.
-func hunks(a, b []string, stayed []pair) []Hunk {
-	var all []Hunk
-	var h *hunkWriter
-	i, j := 0, 0
-	for _, p := range append(stayed, pair{len(a), len(b)}) {
-		if i < p.a || j < p.b {
-			if h != nil && i-h.aEnd > 2*context {
-				all = append(all, h.end(a))
-				h = nil
-			}
-			if h == nil {
-				h = beginHunk(i, j)
-			}
-			h.keep(a, i)
-			for ; i < p.a; i++ {
-				h.write(Removed, a[i])
-			}
-			for ; j < p.b; j++ {
-				h.write(Added, b[j])
-			}
-			h.aEnd = i
-		}
-		i, j = p.a+1, p.b+1
-	}
-	if h != nil {
-		all = append(all, h.end(a))
-	}
-	return all
-}
-
-// hunkWriter is a hunk that goes on.
-type hunkWriter struct {
-	Hunk
-	aStart, bStart int
-	aEnd           int // behind the last line of the old side that was written
-}
-
-func beginHunk(a, b int) *hunkWriter {
-	lead := min(context, a, b)
-	return &hunkWriter{aStart: a - lead, bStart: b - lead, aEnd: a - lead}
-}
-
-// keep writes lines that stayed.
-func (h *hunkWriter) keep(a []string, end int) {
-	for ; h.aEnd < end; h.aEnd++ {
-		h.write(Same, a[h.aEnd])
-	}
-}
-
-func (h *hunkWriter) write(op Op, text string) {
-	whole, ended := strings.CutSuffix(text, "\n")
-	h.Lines = append(h.Lines, Line{Op: op, Text: whole, NoNewline: !ended})
-	if op != Added {
-		h.OldLines++
-	}
-	if op != Removed {
-		h.NewLines++
-	}
-}
-
-func (h *hunkWriter) end(a []string) Hunk {
-	h.keep(a, min(h.aEnd+context, len(a)))
-	h.OldStart, h.NewStart = h.aStart, h.bStart
-	if h.OldLines > 0 {
-		h.OldStart++
-	}
-	if h.NewLines > 0 {
-		h.NewStart++
-	}
-	return h.Hunk
 }

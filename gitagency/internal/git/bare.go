@@ -1,0 +1,83 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// MakeBare makes a repository of our own in a directory that is there, for nothing but objects and refs: without
+// worktrees, hooks and templates. It is made by hand, so that neither the version nor the settings of git have a say in
+// what it looks like.
+func MakeBare(dir string) error {
+	if err := makeBare(dir, SHA1); err != nil {
+		return err
+	}
+	return durable.Sync(filepath.Join(dir, "HEAD"), filepath.Join(dir, "config"), dir)
+}
+
+func makeBare(dir string, format ObjectFormat) error {
+	config := "[core]\n\tbare = true\n\trepositoryformatversion = 1\n"
+	if format == SHA256 {
+		config += "[extensions]\n\tobjectFormat = sha256\n"
+	}
+	for _, name := range []string{"objects", "refs"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return err
+		}
+	}
+	for name, content := range map[string]string{"HEAD": "ref: refs/heads/none\n", "config": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OpenBare opens a repository that MakeBare has made, or is going to make: until then there are only the settings of the
+// user. Which repository the environment is about does not matter.
+func OpenBare(ctx context.Context, dir string, env []string) (*Repo, error) {
+	repo := &Repo{CommonDir: dir, GitDir: dir, env: scrub(env)}
+	run := runner{dir: "/", env: append(scrub(env), "GIT_DIR="+dir)}
+	version := proc.Meanwhile(func() (Version, error) { return readVersion(ctx, run) })
+	config, err := readConfig(ctx, run)
+	v, verr := version()
+	switch {
+	case verr != nil || err != nil:
+		return nil, errors.Join(verr, err)
+	case !v.AtLeast(Minimum):
+		return nil, &TooOldError{Have: v}
+	}
+	repo.Version, repo.Config = v, config
+	return repo, nil
+}
+
+// Around finds the repository that a directory belongs to: the innermost directory, of those that it lies in and itself,
+// that is a git directory or has one. Empty when there is none. Of the directory itself a .git of any kind counts.
+func Around(dir string) (string, error) {
+	for at := dir; ; at = filepath.Dir(at) {
+		is, err := IsGitDir(at)
+		if err != nil || is {
+			return at, err
+		}
+		dot := filepath.Join(at, ".git")
+		fi, err := os.Lstat(dot)
+		switch {
+		case err != nil && !nothingThere(err):
+			return "", err
+		case err == nil && (at == dir || !fi.IsDir()):
+			return at, nil
+		case err == nil:
+			if is, err := IsGitDir(dot); err != nil || is { // git goes on looking around what is none
+				return at, err
+			}
+		}
+		if at == filepath.Dir(at) {
+			return "", nil
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// follow wants what a commit leads to.
+func (v *verifier) follow(w wanted, content []byte) error {
+	head, message, _ := bytes.Cut(content, []byte("\n\n"))
+	tree := false
+	for line := range bytes.Lines(head) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
+		switch {
+		case key == "tree" && !tree:
+			tree = true
+			if err := v.want(value, "tree", ""); err != nil {
+				return err
+			}
+		case key == "parent" && v.shallow[w.oid]:
+			v.result.CutOff = append(v.result.CutOff, w.oid)
+			v.shallow[w.oid] = false // once is enough, also with several parents
+		case key == "parent":
+			if _, cut := v.shallow[w.oid]; cut {
+				continue
+			}
+			if err := v.want(value, "commit", ""); err != nil {
+				return err
+			}
+		}
+	}
+	if !tree {
+		return errors.New("it is a commit without a tree")
+	}
+	if w.oid != v.root {
+		return nil
+	}
+	state := parseState(string(message))
+	for _, part := range []wanted{{state.Base, "commit", ""}, {state.Head, "commit", ""}, {state.Tip, "commit", ""}, {state.Held, "commit", ""}, {state.Index, "tree", ""}} {
+		if part.oid == "" {
+			continue
+		}
+		if err := v.want(part.oid, part.kind, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter wants what is in a tree. The commit of a submodule is not ours to have.
+func (v *verifier) enter(w wanted, content []byte) error {
+	for len(content) > 0 {
+		e, rest, ok := nextInTree(content, len(w.oid)/2)
+		if content = rest; !ok {
+			return errors.New("it is a tree that nobody can read")
+		}
+		kind := "blob"
+		if e.isTree {
+			kind = "tree"
+		}
+		if e.gitlink {
+			continue
+		}
+		path := e.name
+		if w.path != "" {
+			path = w.path + "/" + path
+		}
+		if err := v.want(hex.EncodeToString([]byte(e.oid)), kind, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partial lists the objects that there are of a partial clone, in which a remote has promised to have what is missing. Of any
+// other repository it is nil.
+func (r *Repo) partial(ctx context.Context) (map[objectID]struct{}, error) {
+	_, err := r.read(ctx, place{}, "config", "--get-regexp", `^(remote\..*\.promisor|extensions\.partialclone)$`)
+	if exitedWith(err, 1) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out, err := r.read(ctx, place{}, "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname)")
+	if err != nil {
+		return nil, err
+	}
+	here := map[objectID]struct{}{}
+	for line := range bytes.Lines(out) {
+		if id, ok := parseID(string(bytes.TrimSuffix(line, []byte("\n")))); ok {
+			here[id] = struct{}{}
+		}
+	}
+	return here, nil
+}
+
+// shallow lists the commits of which a shallow repository does not have the parents.
+func (r *Repo) shallow() (map[string]bool, error) {
+	data, err := durable.ReadFile(filepath.Join(r.CommonDir, "shallow"), 1<<26)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	cut := map[string]bool{}
+	for line := range strings.Lines(string(data)) {
+		cut[strings.TrimSpace(line)] = true
+	}
+	return cut, err
+}
