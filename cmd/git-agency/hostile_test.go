@@ -145,7 +145,7 @@ func newHostileGround(t *testing.T, isolation string) *hostileGround {
 		g.tools = filepath.Join(g.tree, "tools")
 	}
 	evil := filepath.Join(g.tools, "evil")
-	g.write(evil, "#!/bin/sh\necho \"$0 $*\" >>'"+g.witness+"'\ncat\nexit 1\n")
+	g.write(evil, "#!/bin/sh\necho \"$0 $*\" >>'"+g.witness+"'\nexit 1\n")
 	if err := os.Chmod(evil, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func (g *hostileGround) agent(script string) outcome {
 // plain runs a script in the tree, as a person does who trusts what is there.
 func (g *hostileGround) plain(script string) outcome {
 	g.t.Helper()
-	return g.try(nil, "timeout", "5", "sh", "-c", "cd "+g.tree+" && "+script)
+	return g.try(nil, "timeout", "3", "sh", "-c", "cd "+g.tree+" && "+script)
 }
 
 // quietly runs the tool and fails when anything that was planted ran, or when it did not end.
