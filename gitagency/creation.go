@@ -233,10 +233,11 @@ func (r *Repository) asCreated(ctx context.Context, repo *git.Repo, spec changes
 		return !captured.Dirty && captured.Commit == spec.Start(), err
 	}
 	// It began with work in it: that of a snapshot, which has it still.
-	subject, err := capturable(subject)
+	subject, err := r.capturable(subject)
 	if err != nil {
 		return false, err
 	}
+	subject.Trusted = false // whose snapshot it was need not be known any more
 	return repo.Holds(ctx, spec.Files, subject)
 }
 

@@ -122,7 +122,7 @@ func (c *comparison) state(ctx context.Context, name string) (string, error) {
 
 // work is what is in the tree now, as an object that nobody but the mirror sees.
 func (c *comparison) work(ctx context.Context) (string, error) {
-	subject, err := capturable(c.subject)
+	subject, err := c.r.capturable(c.subject)
 	if err != nil {
 		return "", err
 	}

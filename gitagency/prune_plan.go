@@ -172,7 +172,7 @@ func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // knowing, it is a failure too.
 func (p *prunePlan) refuse(t *Pruned, err error) {
 	t.Reason = err.Error()
-	if !is[*NestedRepositoryError](err) && !is[*UnsafePathError](err) && !is[*git.WaitsForeverError](err) && !errors.Is(err, fs.ErrPermission) {
+	if !is[*NestedRepositoryError](err) && !is[*UnsafePathError](err) && !is[*git.WaitsForeverError](err) && !is[*DistrustedFilterError](err) && !errors.Is(err, fs.ErrPermission) {
 		p.failed = append(p.failed, fmt.Errorf("%s %s is kept: %w", t.Kind, t.ID, err))
 	}
 }

@@ -93,11 +93,11 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 		return Rolled{}, err
 	}
 	// 1., 2. The state that is left, with what would be in the way.
-	subject, err := capturable(s.subject(place.base, ""))
+	subject, err := s.repo.capturable(s.subject(place.base, ""))
 	if err != nil {
 		return Rolled{}, err
 	}
-	subject.Distrust = s.repo.distrusts(to.Invocation)
+	subject.Trusted = subject.Trusted && s.repo.trustsSettings(to.Invocation)
 	var from git.State
 	stamp := repo.Stamp(s.ID)
 	left, err := s.history(place.base).taken(ctx, tx, repo, SnapshotRequest{Message: "agency: before the rollback to " + to.name()}, func(commit string) ([]string, error) {

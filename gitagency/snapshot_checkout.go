@@ -55,7 +55,7 @@ func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) 
 	if err != nil {
 		return CheckedOut{}, err
 	}
-	if err := r.copyOut(ctx, git.Copying{Commit: snapshot.ID, Dir: dir, Distrust: r.distrusts(snapshot.Invocation)}, perm); err != nil {
+	if err := r.copyOut(ctx, git.Copying{Commit: snapshot.ID, Dir: dir, Distrust: !r.trustsSettings(snapshot.Invocation)}, perm); err != nil {
 		return CheckedOut{}, fmt.Errorf("check out snapshot %s: %w", snapshot.name(), err)
 	}
 	return CheckedOut{Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number, Path: dir}, nil
@@ -67,20 +67,6 @@ func resolve(here, path string) (string, error) {
 		path = here + "/" + path // not joined: that would take ".." away before links are followed
 	}
 	return guard.Resolve(path)
-}
-
-// distrusts reports whether somebody without walls may have written to the configuration of the repository, for all that the
-// records say: then nothing that stands there may run. One without a record may have been anybody.
-func (r *Repository) distrusts(invocation string) bool {
-	entries, err := r.store.Invocations(r.ID, nil)
-	known := false
-	for _, e := range entries {
-		known = known || e.ID == invocation
-		if e.Record.Primitives.Isolation == isolationNone {
-			return true
-		}
-	}
-	return err != nil || !known
 }
 
 // checkApart is checkPlacement of what is not to be a tree of ours: it must not be among our own either, nor in any git

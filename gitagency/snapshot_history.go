@@ -52,7 +52,7 @@ func (h history) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, req Sna
 	}
 	// 1. What is there, as a commit nobody points at yet.
 	if err := tx.Step(ctx, "capture", func() error {
-		state, err := capturable(h.subject(message))
+		state, err := h.repo.capturable(h.subject(message))
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func (r *Repository) origin(ctx context.Context, query string) (beginning, error
 	}
 	from := beginning{
 		base: cmp.Or(state.Base, record.BaseCommit, state.Head), snapshot: snapshot.ID, tip: state.Head, index: state.Index,
-		distrust: r.distrusts(snapshot.Invocation),
+		distrust: !r.trustsSettings(snapshot.Invocation),
 	}
 	if id := record.IntegrationWorktreeID; ids.Valid(id) {
 		if wt := r.worktree(r.store.Worktree(r.ID, id, nil)); wt.usable() == nil {

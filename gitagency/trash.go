@@ -21,7 +21,7 @@ var toolIdentity = git.Identity{Name: "git-agency", Email: "git-agency@localhost
 // capture writes down what is in a tree that is about to go, as a commit nobody points at yet. What was
 // kept of it before stays part of that.
 func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Subject) (git.Captured, error) {
-	s, err := capturable(s)
+	s, err := r.capturable(s)
 	if err != nil {
 		return git.Captured{}, err
 	}
@@ -30,7 +30,7 @@ func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Subject)
 
 // rehearse finds what capture would find, and changes nothing.
 func (r *Repository) rehearse(ctx context.Context, repo *git.Repo, s git.Subject) (git.Captured, error) {
-	s, err := capturable(s)
+	s, err := r.capturable(s)
 	if err != nil {
 		return git.Captured{}, err
 	}
@@ -38,13 +38,13 @@ func (r *Repository) rehearse(ctx context.Context, repo *git.Repo, s git.Subject
 }
 
 // capturable says of which tree, and as whom, unless that tree must not be touched.
-func capturable(s git.Subject) (git.Subject, error) {
+func (r *Repository) capturable(s git.Subject) (git.Subject, error) {
 	if !store.IsDir(s.Tree) {
 		s.Tree = "" // gone, or a link to what was never ours
 	} else if points := guard.MountedBelow(s.Tree); len(points) > 0 {
 		return s, &UnsafePathError{Path: s.Tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
 	}
-	s.Omit, s.Author = guard.Dir, toolIdentity
+	s.Omit, s.Author, s.Trusted = guard.Dir, toolIdentity, r.trustsSettings(s.Name)
 	return s, nil
 }
 

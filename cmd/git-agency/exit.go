@@ -172,8 +172,10 @@ func hints(err error) []string {
 		return []string{"name an integration worktree; 'git agency worktree ls' lists them"}
 	case errors.As(err, &distrusted):
 		return []string{
-			"if that is yours, say so where no agent can, and it runs:",
-			fmt.Sprintf("  git config --global filter.%s.smudge '<command>'", distrusted.Filters[0]),
+			"if that filter is yours, say so where no agent can, and it runs; all that it needs, as in:",
+			"  git config --global " + gitagency.ShellWord("filter."+distrusted.Filter+".clean") + " '<command>'",
+			"if it is not, take it out of the repository's configuration:",
+			"  git config --local --remove-section " + gitagency.ShellWord("filter."+distrusted.Filter),
 		}
 	case is[*gitagency.NotEmptyError](err):
 		return []string{"name a directory that is not there yet, or that is empty"}

@@ -18,7 +18,7 @@ type teller struct{ talk *proc.Conversation }
 
 // ask starts one.
 func (r *Repo) ask(ctx context.Context) (*teller, error) {
-	talk, err := r.talk(ctx, place{env: []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1"}}, "cat-file", "--batch-command")
+	talk, err := r.talk(ctx, place{env: []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1"}}, "cat-file", "--batch-command")
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ const mostAsked = 4096 / (64 + 1)
 // openBatch starts one. Objects are what is stored under their names: none is replaced by another, and none is fetched.
 func (r *Repo) openBatch(ctx context.Context) (*batch, error) {
 	p := place{
-		env:    []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"},
+		env:    []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1"},
 		config: []string{"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false"},
 	}
 	run := r.at(p, nil)

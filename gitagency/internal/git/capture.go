@@ -11,19 +11,19 @@ import (
 
 // Subject says which tree to capture, and as what.
 type Subject struct {
-	Name     string   // required: of the worktree's entry below <common dir>/worktrees; or any, with Memory
-	Tree     string   // the directory; empty when it is gone and only git's entry may be left
-	Branch   string   // full ref of the branch that belongs to the worktree
-	Base     string   // a commit to fall back on when neither HEAD nor the branch leads to one
-	Onto     string   // an earlier capture, of which only what has come since is to be added
-	Omit     string   // a top-level name that is never captured
-	Secrets  []string // patterns of untracked files that are left out: see secret
-	Ignored  bool     // what git ignores is captured too
-	Also     []string // paths that are captured whatever says that they are not
-	Distrust bool     // somebody who is not trusted can write to the repository's configuration: what that names is not run to write files
-	Layer    string   // what somebody behind walls wrote over the git directory: what they have under way is read there
-	Message  string   // of the commit, if one is needed
-	Author   Identity // of that commit
+	Name    string   // required: of the worktree's entry below <common dir>/worktrees; or any, with Memory
+	Tree    string   // the directory; empty when it is gone and only git's entry may be left
+	Branch  string   // full ref of the branch that belongs to the worktree
+	Base    string   // a commit to fall back on when neither HEAD nor the branch leads to one
+	Onto    string   // an earlier capture, of which only what has come since is to be added
+	Omit    string   // a top-level name that is never captured
+	Secrets []string // patterns of untracked files that are left out: see secret
+	Ignored bool     // what git ignores is captured too
+	Also    []string // paths that are captured whatever says that they are not
+	Layer   string   // what somebody behind walls wrote over the git directory: what they have under way is read there
+	Message string   // of the commit, if one is needed
+	Author  Identity // of that commit
+	Trusted bool     // the repository's own settings can only be the user's: filters that they name run
 
 	// Memory makes it a directory that is no worktree: git has no entry of it, so that there is no HEAD and no branch,
 	// nothing is staged or under way, and everything is untracked. It is the path of a file of ours, which need not be

@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,20 +16,27 @@ type Changes struct {
 // CountChanges says of each commit how much it differs from one that it is compared with: against has its name
 // under that of the commit. One that is compared with nothing is not in the answer. It takes one git, however many
 // there are; nothing that the files or their attributes name is run for it.
-func (r *Repo) CountChanges(ctx context.Context, against map[string]string) (map[string]Changes, error) {
-	p := place{env: []string{"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1"}}
-	counted := map[string]Changes{}
+func (r *Repo) CountChanges(ctx context.Context, against map[string]string) (_ map[string]Changes, err error) {
+	p := place{env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
+	counted, like := map[string]Changes{}, ""
 	for commit, other := range against {
 		if !isOID(commit) || !isOID(other) {
 			continue
 		}
-		counted[commit] = Changes{} // git says nothing of what is the same
+		like, counted[commit] = commit, Changes{} // git says nothing of what is the same
 		p.stdin += commit + " " + other + "\n"
 	}
 	if p.stdin == "" {
 		return counted, nil
 	}
-	out, err := r.read(ctx, p, "diff-tree", "--stdin", "-r", "-z", "--numstat", "-M", "--no-ext-diff", "--no-textconv")
+	// By attributes of the repository an agent could hide what it did, or have git wait for a pipe.
+	m, err := r.Mirror(like)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	p.gitDir = m.dir
+	out, err := m.repo.read(ctx, p, "diff-tree", "--stdin", "-r", "-z", "--numstat", "-M", "--no-ext-diff", "--no-textconv")
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (r *Repo) AddWorktree(ctx context.Context, w Registration) error {
 	if err := os.Symlink(w.Tree, w.Link); err != nil {
 		return err
 	}
-	_, err := r.change(ctx, place{}, "worktree", "add", "--no-checkout", w.Link, strings.TrimPrefix(w.Branch, "refs/heads/"))
+	_, err := r.change(ctx, place{fetch: true}, "worktree", "add", "--no-checkout", w.Link, strings.TrimPrefix(w.Branch, "refs/heads/"))
 	if rmErr := os.Remove(w.Link); err == nil {
 		err = rmErr
 	}
@@ -98,7 +98,7 @@ func (r *Repo) RegistrationFiles(w Registration) (files, dirs []string) {
 // configured, as any checkout does, and moves no ref. On a machine with several cores git is told
 // to use them, unless the user said otherwise.
 func (r *Repo) Checkout(ctx context.Context, w Registration, commit string) error {
-	p := place{gitDir: r.AdminDir(w.Name), tree: w.Tree, config: r.workers()}
+	p := place{gitDir: r.AdminDir(w.Name), tree: w.Tree, config: r.workers(), fetch: true}
 	_, err := r.change(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
 	return err
 }

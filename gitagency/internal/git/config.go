@@ -59,18 +59,18 @@ func (c Config) Trusted(key string, harmless func(value string) bool) (setting S
 }
 
 // keys are the settings read: our own, and those of git's that change what we do.
-const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|core\.(bare|worktree|pager|filemode|symlinks|sharedrepository|repositoryformatversion)|filter\..*\.(clean|smudge|process))$`
+const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|core\.(bare|worktree|pager|repositoryformatversion|attributesfile|autocrlf|bigfilethreshold|checkroundtripencoding|checkstat|eol|excludesfile|filemode|ignorecase|precomposeunicode|sharedrepository|symlinks|trustctime)|extensions\.objectformat|lfs\.storage|filter\..*\.(clean|smudge|process))$`
 
 // wantedKey says the same of one key.
 func wantedKey(key string) bool {
 	switch key {
-	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", "core.filemode", "core.symlinks", "core.sharedrepository", formatVersion:
+	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", formatVersion, objectFormat, lfsStorage:
 		return true
 	}
 	if slot, is := strings.CutPrefix(key, "color.diff."); is {
 		return slices.Contains(diffSlots, slot)
 	}
-	return strings.HasPrefix(key, "agency.") || strings.HasPrefix(key, "filter.") && slices.Contains(drivers, key[strings.LastIndexByte(key, '.')+1:])
+	return strings.HasPrefix(key, "agency.") || slices.Contains(carried, key) || strings.HasPrefix(key, "filter.") && slices.Contains(drivers, key[strings.LastIndexByte(key, '.')+1:])
 }
 
 // diffSlots are what in a difference can have a colour.

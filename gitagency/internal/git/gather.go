@@ -423,6 +423,9 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 	} else if err := os.WriteFile(index, known.Encode(), 0o600); err != nil {
 		return nil, err
 	}
+	if err := v.r.mayRead(ctx, v.s, p, names); err != nil {
+		return nil, err
+	}
 	if _, err := v.r.change(ctx, p, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
 		return nil, err
 	}

@@ -31,7 +31,6 @@ type Restoration struct {
 	skipped []string  // which that is
 	assumed []string  // what git does not look at
 	closed  []string  // directories of the tree in which nothing can be written, and that are ours to open
-	filters []string  // what must not be needed for it: see Subject.Distrust
 	draft   *IndexDraft
 }
 
@@ -44,6 +43,14 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Resto
 			err = errors.Join(err, x.Close())
 		}
 	}()
+	if err := r.sound(ctx, to.Tree, from.Tree); err != nil {
+		return nil, err
+	}
+	if to.Index != "" {
+		if err := r.sound(ctx, to.Index, to.Tree); err != nil {
+			return nil, err
+		}
+	}
 	if x.under, err = r.ReadUnderway(ctx, to); err != nil {
 		return nil, err
 	}
@@ -51,12 +58,9 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Resto
 		return nil, err
 	}
 	if err := x.fill(ctx); err != nil {
-		if exitedWith(err, 128) && len(x.filters) > 0 {
-			err = &DistrustedError{Filters: x.filters, Err: err}
-		}
 		return nil, err
 	}
-	if err := x.unfiltered(ctx); err != nil {
+	if err := x.filtered(ctx); err != nil {
 		return nil, err
 	}
 	if err := x.writable(); err != nil {
@@ -126,7 +130,8 @@ func (r *Repo) stagedNow(ctx context.Context, s Subject, p place) (string, error
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
-	if err := errors.Join(r.fillScratch(s, "", dir), r.copyIndex(s.Name, dir)); err != nil {
+	_, err := r.fillScratch(s, "", dir) // what it returns is in p
+	if err := errors.Join(err, r.copyIndex(s.Name, dir)); err != nil {
 		return "", err
 	}
 	p.gitDir = dir

@@ -3,7 +3,6 @@ package git
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,15 +21,15 @@ func (x *Restoration) fill(ctx context.Context) error {
 	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
 		return err
 	}
+	env, err := r.fillScratch(x.s, x.From.Head, dir)
 	x.p = place{
-		gitDir: dir, tree: x.s.Tree,
-		env: []string{"GIT_NO_LAZY_FETCH=1"},
+		gitDir: dir, tree: x.s.Tree, env: env,
 		config: []string{
 			"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false",
 			"-c", "index.sparse=false", "-c", "core.sparseCheckout=false",
 		},
 	}
-	if err := errors.Join(x.scratch(ctx, dir), r.copyIndex(x.s.Name, dir)); err != nil {
+	if err := errors.Join(err, r.copyIndex(x.s.Name, dir)); err != nil {
 		return err
 	}
 	entries, err := x.entries(ctx)
@@ -81,59 +80,6 @@ func (x *Restoration) fill(ctx context.Context) error {
 	return x.fresh(ctx)
 }
 
-// scratch makes that git directory. Where somebody who is not trusted can write to the configuration of the repository,
-// it has nothing of it but its objects, and how lines end.
-func (x *Restoration) scratch(ctx context.Context, dir string) error {
-	r := x.repo
-	if !x.s.Distrust {
-		return r.fillScratch(x.s, x.From.Head, dir)
-	}
-	out, err := r.read(ctx, place{}, "config", "-z", "--get-regexp", `^core\.(autocrlf|eol|ignorecase|precomposeunicode)$`)
-	if err != nil && !exitedWith(err, 1) {
-		return err
-	}
-	for setting := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if key, value, ok := strings.Cut(setting, "\n"); ok {
-			x.p.config = append(x.p.config, "-c", key+"="+value)
-		}
-	}
-	x.filters = r.ownFilters()
-	env, err := r.detachedScratch(Copying{Commit: x.From.Commit, Scratch: dir}, x.filters)
-	x.p.env = append(x.p.env, env...)
-	return err
-}
-
-// unfiltered refuses files that could not be written without running what somebody who is not trusted has configured.
-func (x *Restoration) unfiltered(ctx context.Context) error {
-	if len(x.filters) == 0 {
-		return nil
-	}
-	p := x.p
-	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(p.gitDir, "attributes"))
-	if _, err := x.repo.change(ctx, p, "read-tree", x.trees[1]); err != nil {
-		return err
-	}
-	for _, c := range x.changes {
-		if c.status != 'D' {
-			p.stdin += c.path + "\x00"
-		}
-	}
-	if p.stdin == "" {
-		return nil
-	}
-	out, err := x.repo.read(ctx, p, "check-attr", "--cached", "-z", "--stdin", "filter")
-	if err != nil {
-		return err
-	}
-	parts := strings.Split(string(out), "\x00") // "<path>", "filter", "<value>"
-	for i := 0; i+2 < len(parts); i += 3 {
-		if slices.Contains(x.filters, parts[i+2]) {
-			return &DistrustedError{Filters: []string{parts[i+2]}, Err: fmt.Errorf("%s needs a filter", parts[i])}
-		}
-	}
-	return nil
-}
-
 // entries lists what is in the index, and what git was told of it: H, S for what it does not check out, lower case for
 // what it takes for unchanged.
 func (x *Restoration) entries(ctx context.Context) (map[string]byte, error) {
@@ -180,6 +126,25 @@ func (x *Restoration) fresh(ctx context.Context) error {
 type ChangingError struct{ Path string }
 
 func (e *ChangingError) Error() string { return e.Path + " was changed meanwhile" }
+
+// filtered refuses to read or write what needs a filter that does not run.
+func (x *Restoration) filtered(ctx context.Context) error {
+	var goes, comes []string
+	for _, c := range x.changes {
+		if c.status != 'A' {
+			goes = append(goes, c.path)
+		}
+		if c.status != 'D' {
+			comes = append(comes, c.path)
+		}
+	}
+	if len(comes) > 0 {
+		if err := x.repo.mayWrite(ctx, x.s, x.p, x.trees[1], comes); err != nil {
+			return err
+		}
+	}
+	return x.repo.mayRead(ctx, x.s, x.p, goes)
+}
 
 // writable looks for directories in which files have to change and cannot.
 func (x *Restoration) writable() error {

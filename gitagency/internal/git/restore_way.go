@@ -28,6 +28,7 @@ type treeChange struct {
 
 // treeChanges lists what differs between two trees.
 func (r *Repo) treeChanges(ctx context.Context, p place, from, to string) ([]treeChange, error) {
+	p.env = append(slices.Clone(p.env), "GIT_NO_REPLACE_OBJECTS=1")
 	out, err := r.read(ctx, p, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to)
 	if err != nil {
 		return nil, err

@@ -116,6 +116,7 @@ type place struct {
 	env    []string
 	stdin  string
 	stdout io.Writer
+	fetch  bool // objects that are not here may be fetched, as in a partial clone
 
 	lightly bool // what is written need not last yet: somebody else sees to that
 }
@@ -139,7 +140,11 @@ func (r *Repo) at(p place, inherit []*os.File) runner {
 	if p.tree != "" {
 		dir = p.tree
 	}
-	return runner{dir: dir, env: slices.Concat(r.env, p.env), inherit: inherit, stdin: p.stdin, stdout: p.stdout}
+	env := r.env
+	if !p.fetch {
+		env = slices.Concat(env, alone)
+	}
+	return runner{dir: dir, env: slices.Concat(env, p.env), inherit: inherit, stdin: p.stdin, stdout: p.stdout}
 }
 
 func (r *Repo) globals(p place) []string {
@@ -154,6 +159,10 @@ func (r *Repo) globals(p place) []string {
 	return slices.Concat(global, quiet, p.config)
 }
 
+// alone keeps git from fetching what it lacks: from whom, and by which program, is in a file that somebody without walls
+// could have written. Gits that do not know the first of them start another that may not speak to anybody.
+var alone = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"}
+
 // quiet keeps git from starting anything of its own while a transaction is under way: no hook, no
 // gc, no monitor; and makes it wait a little for the ref locks of somebody else's git.
 var quiet = []string{
@@ -161,6 +170,7 @@ var quiet = []string{
 	"-c", "gc.auto=0",
 	"-c", "maintenance.auto=false",
 	"-c", "core.fsmonitor=false",
+	"-c", "submodule.recurse=false",
 	"-c", "core.filesRefLockTimeout=5000",
 	"-c", "core.packedRefsTimeout=10000",
 	"-c", "advice.detachedHead=false",

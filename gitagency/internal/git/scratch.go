@@ -13,8 +13,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// scratch makes a git directory of our own for a tree: a HEAD, and for all the rest the common dir. Git sees the tree as its owner does, but reads nothing he could have configured.
-// What is returned last takes it away again.
+// scratch makes a git directory of our own for a tree: see fillScratch. Git sees the tree as its owner does, but reads
+// nothing he could have configured. What is returned last takes it away again.
 func (r *Repo) scratch(s Subject, head string) (place, func() error, error) {
 	if fi, err := os.Lstat(s.Tree); s.Tree != "" && (err != nil || !fi.IsDir()) {
 		return place{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Tree), err)
@@ -39,29 +39,44 @@ func (r *Repo) scratch(s Subject, head string) (place, func() error, error) {
 		return place{}, nil, err
 	}
 	done := func() error { return durable.RemoveTree(dir) }
-	if err := r.fillScratch(s, head, dir); err != nil {
+	env, err := r.fillScratch(s, head, dir)
+	if err != nil {
 		return place{}, nil, errors.Join(err, done())
 	}
 	return place{
 		gitDir: dir, tree: s.Tree,
-		env:    []string{"GIT_NO_LAZY_FETCH=1"}, // whom to fetch from is for the user to say
+		env:    env,
 		config: []string{"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false"},
 	}, done, nil
 }
 
-func (r *Repo) fillScratch(s Subject, head, dir string) error {
+// fillScratch makes a git directory of our own: a HEAD, and for all the rest the common dir, or, where not everything
+// that is set there can be trusted, the objects of the repository and no more. What is returned has to be in the
+// environment of a git that works there.
+func (r *Repo) fillScratch(s Subject, head, dir string) (env []string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
+		return nil, err
+	}
+	env = []string{"GIT_NO_REPLACE_OBJECTS=1"}
+	files := map[string]string{"HEAD": head}
+	if s.Trusted {
+		files["commondir"] = r.CommonDir
+	} else {
+		objects, err := r.fillDistrustful(head, dir)
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, objects...)
 	}
 	if head == "" {
-		head = "ref: refs/heads/none"
+		files["HEAD"] = "ref: refs/heads/none"
 	}
-	for name, content := range map[string]string{"HEAD": head, "commondir": r.CommonDir} {
+	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o666); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return env, nil
 }
 
 // copyIndex copies the index of a worktree, of which there may be several parts.

@@ -83,7 +83,7 @@ func (r *Repo) ReadStates(ctx context.Context, commits ...string) ([]State, erro
 	if len(commits) == 0 {
 		return nil, nil
 	}
-	p := place{stdin: strings.Join(commits, "\n") + "\n"}
+	p := place{stdin: strings.Join(commits, "\n") + "\n", env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
 	out, err := r.read(ctx, p, "rev-list", "--no-walk=unsorted", "--stdin", "--no-commit-header", "--format=%H%n%T%n%P%n%ct%n%B%x00")
 	if err != nil {
 		return nil, err

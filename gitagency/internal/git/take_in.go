@@ -87,7 +87,6 @@ func (r *Repo) TakeIn(ctx context.Context, in Incoming) (err error) {
 		env: []string{
 			"GIT_OBJECT_DIRECTORY=" + dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + inList(objects),
 			"GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE=" + os.DevNull, // the objects as they are
-			"GIT_NO_LAZY_FETCH=1",
 			"GIT_ALLOC_LIMIT=1g", // of one object; a delta of a few bytes can ask for any size
 		},
 		// The index of a pack as well: without it the objects are not there.

@@ -77,10 +77,11 @@ func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string
 		return "", err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
-	if err := errors.Join(r.fillScratch(s, head, dir), r.copyIndex(s.Name, dir)); err != nil {
+	env, err := r.fillScratch(s, head, dir)
+	if err := errors.Join(err, r.copyIndex(s.Name, dir)); err != nil {
 		return "", err
 	}
-	p := place{gitDir: dir, tree: dir, config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"}}
+	p := place{gitDir: dir, tree: dir, env: env, config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"}}
 	var conflicts []Conflict
 	rest := ""
 	if staged == "" {
@@ -108,7 +109,7 @@ func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string
 	for _, c := range conflicts {
 		entries += fmt.Sprintf("%s %s\tconflicts/%s/%s\x00", c.Mode, c.OID, c.Stage, c.Path)
 	}
-	p.env = []string{"GIT_INDEX_FILE=" + filepath.Join(dir, "held")}
+	p.env = append(slices.Clone(env), "GIT_INDEX_FILE="+filepath.Join(dir, "held"))
 	add := p
 	add.stdin = entries
 	if _, err := r.change(ctx, add, "update-index", "-z", "--index-info"); err != nil {
