@@ -32,11 +32,13 @@ type Frozen struct {
 // an *UnsettledError when that does not end.
 func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (f Frozen, err error) {
 	s.asIs = true
-	const tries = 6
+	const tries = 8
 	for range tries {
+		var unsettled *UnsettledError
 		f, err = r.freeze(ctx, s, previous)
 		switch {
-		case errors.As(err, new(*UnsettledError)):
+		case errors.As(err, &unsettled):
+			s.unsure = unsettled.unsure
 		case s.Memory != "" && errors.As(err, new(*IncompleteError)): // somebody took away what no state needed yet
 			if err := os.Remove(s.Memory); err != nil {
 				return f, err

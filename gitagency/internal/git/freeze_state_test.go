@@ -80,20 +80,25 @@ func TestWhatMovesBetweenTwoLooksIsNoticed(t *testing.T) {
 		move func(l *lab, tree string)
 		want string // part of what is said; empty when nothing is
 	}{
-		"nothing":                        {func(*lab, string) {}, ""},
-		"a tracked file":                 {func(l *lab, tree string) { l.put(tree, "dir/b.txt", "else\n") }, "dir/b.txt"},
-		"the mode of one":                {func(l *lab, tree string) { l.must(os.Chmod(filepath.Join(tree, "dir/b.txt"), 0o755)) }, "dir/b.txt"},
-		"one that goes":                  {func(l *lab, tree string) { l.must(os.Remove(filepath.Join(tree, "dir/b.txt"))) }, "dir/b.txt"},
-		"one that comes back":            {func(l *lab, tree string) { l.put(tree, "a.txt", "a\n") }, "a.txt"},
-		"a directory that goes":          {func(l *lab, tree string) { l.must(os.RemoveAll(filepath.Join(tree, "dir"))) }, "dir/"},
-		"a new file":                     {func(l *lab, tree string) { l.put(tree, "dir/new", "n\n") }, "dir/new"},
-		"a new directory":                {func(l *lab, tree string) { l.put(tree, "fresh/new", "n\n") }, "fresh/"},
-		"an untracked file":              {func(l *lab, tree string) { l.put(tree, "stray", "else\n") }, "stray"},
-		"one that is new beside it":      {func(l *lab, tree string) { l.put(tree, "loose/more", "m\n") }, "loose"},
-		"one that goes beside it":        {func(l *lab, tree string) { l.must(os.Remove(filepath.Join(tree, "loose/file"))) }, "loose/file"},
-		"an ignored file":                {func(l *lab, tree string) { l.put(tree, "dir/x.o", "object\n") }, ""},
-		"one in an ignored directory":    {func(l *lab, tree string) { l.put(tree, "build/x", "object\n") }, ""},
-		"what only looks like something": {func(l *lab, tree string) { fifo(l.t, filepath.Join(tree, "pipe")) }, ""},
+		"nothing":                     {func(*lab, string) {}, ""},
+		"a tracked file":              {func(l *lab, tree string) { l.put(tree, "dir/b.txt", "else\n") }, "dir/b.txt"},
+		"the mode of one":             {func(l *lab, tree string) { l.must(os.Chmod(filepath.Join(tree, "dir/b.txt"), 0o755)) }, "dir/b.txt"},
+		"one that goes":               {func(l *lab, tree string) { l.must(os.Remove(filepath.Join(tree, "dir/b.txt"))) }, "dir/b.txt"},
+		"one that comes back":         {func(l *lab, tree string) { l.put(tree, "a.txt", "a\n") }, "a.txt"},
+		"a directory that goes":       {func(l *lab, tree string) { l.must(os.RemoveAll(filepath.Join(tree, "dir"))) }, "dir/"},
+		"a new file":                  {func(l *lab, tree string) { l.put(tree, "dir/new", "n\n") }, "dir/new"},
+		"a new directory":             {func(l *lab, tree string) { l.put(tree, "fresh/new", "n\n") }, "fresh/"},
+		"an untracked file":           {func(l *lab, tree string) { l.put(tree, "stray", "else\n") }, "stray"},
+		"one that is new beside it":   {func(l *lab, tree string) { l.put(tree, "loose/more", "m\n") }, "loose"},
+		"one that goes beside it":     {func(l *lab, tree string) { l.must(os.Remove(filepath.Join(tree, "loose/file"))) }, "loose/file"},
+		"an ignored file":             {func(l *lab, tree string) { l.put(tree, "dir/x.o", "object\n") }, ""},
+		"one in an ignored directory": {func(l *lab, tree string) { l.put(tree, "build/x", "object\n") }, ""},
+		"what no commit can hold":     {func(l *lab, tree string) { fifo(l.t, filepath.Join(tree, "pipe")) }, "pipe"},
+		"what came and went":          {func(l *lab, tree string) { l.put(tree, "dir/x", ""); l.must(os.Remove(filepath.Join(tree, "dir/x"))) }, "dir/x"},
+		"what was ignored, and went": {func(l *lab, tree string) {
+			l.put(tree, "dir/x.o", "")
+			l.must(os.Remove(filepath.Join(tree, "dir/x.o")))
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +110,7 @@ func TestWhatMovesBetweenTwoLooksIsNoticed(t *testing.T) {
 			l.put(w.Tree, "loose/file", "f\n")
 			l.must(os.Remove(filepath.Join(w.Tree, "a.txt")))
 			s := l.subject(w)
-			s.asIs = true
+			s.asIs, s.unsure = true, []string{"", "dir/", "loose"} // else it is not told what came and went there
 			g, err := repo.gather(t.Context(), s, l.git("rev-parse", "main"))
 			l.must(err)
 			defer func() { l.must(g.close()) }()
@@ -264,4 +269,95 @@ func TestRefsReadFromTheirFilesAreThoseThatGitSees(t *testing.T) {
 	same("with a lock", true)
 	l.git("symbolic-ref", "refs/agency/x/9", "refs/heads/main")
 	same("with a symbolic one", false)
+}
+
+// Somebody moves files and directories about, so that everything is always somewhere: whatever is taken meanwhile has
+// each of them once.
+func TestAStateHasEverythingOnceWhileItIsMovedAbout(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	const files = 100
+	for n := range files {
+		l.put(w.Tree, fmt.Sprintf("here/%d/file", n), fmt.Sprint(n))
+	}
+	l.in(w.Tree, "add", "here")
+	l.in(w.Tree, "commit", "-q", "-m", "here")
+	l.must(os.MkdirAll(filepath.Join(w.Tree, "there"), 0o755))
+	s := l.subject(w)
+	s.Base = l.git("rev-parse", "main")
+	stop, done := make(chan struct{}), sync.WaitGroup{}
+	done.Go(func() {
+		from, to := "here", "there"
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if n == files {
+				n, from, to = 0, to, from
+				time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond) // now busy, now idle
+			}
+			if err := os.Rename(filepath.Join(w.Tree, from, fmt.Sprint(n)), filepath.Join(w.Tree, to, fmt.Sprint(n))); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	taken := 0
+	for range 8 {
+		f, err := repo.Freeze(t.Context(), s, "")
+		if errors.As(err, new(*UnsettledError)) {
+			continue
+		}
+		l.must(err)
+		taken++
+		at := map[string]int{}
+		for _, name := range strings.Fields(l.git("ls-tree", "-r", "--name-only", f.Commit, "here", "there")) {
+			at[filepath.Base(filepath.Dir(name))]++
+		}
+		for n := range files {
+			if at[fmt.Sprint(n)] != 1 {
+				t.Fatalf("%d is there %d times", n, at[fmt.Sprint(n)])
+			}
+		}
+	}
+	close(stop)
+	done.Wait()
+	t.Logf("%d taken", taken)
+}
+
+// A program that writes nothing but what is ignored keeps nobody from taking a state, however often it does.
+func TestAStateIsTakenWhileOnlyIgnoredFilesComeAndGo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	l.put(w.Tree, ".gitignore", "*.o\n")
+	s := l.subject(w)
+	s.Base = l.git("rev-parse", "main")
+	stop, done := make(chan struct{}), sync.WaitGroup{}
+	done.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, name := range []string{"x.o", "dir/y.o"} {
+				path := filepath.Join(w.Tree, name)
+				if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Remove(path)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	for range 5 {
+		_, err := repo.Freeze(t.Context(), s, "")
+		l.must(err)
+	}
+	close(stop)
+	done.Wait()
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +40,8 @@ const (
 type UnsettledError struct {
 	Tree  string
 	Paths []string
+
+	unsure []string // directories of which it is not known what came and went there
 }
 
 func (e *UnsettledError) Error() string {
@@ -82,6 +83,9 @@ func (g gathered) settle(ctx context.Context) error {
 }
 
 func (g gathered) close() error {
+	if g.view != nil {
+		g.view.watch.close()
+	}
 	if g.done == nil {
 		return nil
 	}
@@ -295,11 +299,14 @@ type view struct {
 
 	first   *sight
 	leftOut []LeftOut
-	dirs    []string // directories without an entry that are not ignored
-	stray   []found  // files without an entry that belong to the state
-	written []string // objects that git has written
-	listed  []string // what git found in dirs
-	known   memory   // of a directory that is no worktree
+	dirs    []string         // directories without an entry that are not ignored
+	around  map[string]stamp // these, and all directories in them, before they were listed
+	stray   []found          // files without an entry that belong to the state
+	written []string         // objects that git has written
+	listed  []string         // what git found in dirs
+	known   memory           // of a directory that is no worktree
+
+	watch *watch // of directories in which things come and go; nil when there are none
 
 	told *proc.Conversation // a git that says what is ignored; nil when none is waiting
 }
@@ -313,6 +320,7 @@ func (v *view) scanner() *scanner {
 func (v *view) changes(ctx context.Context, meanwhile func()) ([]leaf, error) {
 	asking := v.prepareToAsk(ctx)
 	defer asking()
+	v.watch = watchDirs(v.s.Tree, v.s.unsure)
 	var err error
 	if v.first, err = v.scanner().scan(ctx, v.s.Tree, v.entries); err != nil {
 		return nil, err
@@ -353,7 +361,10 @@ func (v *view) changes(ctx context.Context, meanwhile func()) ([]leaf, error) {
 	for _, name := range read {
 		l, there := hashed[name]
 		if !there {
-			if _, err := os.Lstat(filepath.Join(v.s.Tree, name)); err == nil {
+			if v.stampNow(name) != (stamp{}) {
+				if moved := v.again(ctx); errors.As(moved, new(*UnsettledError)) {
+					return nil, moved // it has come back
+				}
 				return nil, &UntakenError{Path: filepath.Join(v.s.Tree, name)}
 			}
 			l = leaf{path: name} // gone meanwhile, which the second look sees too
@@ -466,36 +477,69 @@ func (v *view) again(ctx context.Context) error {
 	if v.first.whole && v.untouched() {
 		return nil
 	}
-	moved, fresh, err := v.scanner().recheck(ctx, v.first)
+	moved, unsure, err := v.scanner().recheck(ctx, v.first)
 	if err != nil {
 		return err
-	}
-	ignored, err := v.ignored(ctx, fresh)
-	if err != nil {
-		return err
-	}
-	for _, name := range fresh {
-		if !ignored[name] {
-			moved = append(moved, name)
-		}
 	}
 	for _, f := range v.stray {
-		var st unix.Stat_t
-		if err := unix.Lstat(filepath.Join(v.s.Tree, f.name), &st); err != nil || stampOf(&st) != f.stamp {
+		if v.stampNow(f.name) != f.stamp {
 			moved = append(moved, f.name)
 		}
 	}
-	listed, err := v.list(ctx)
-	if err != nil {
+	for dir, was := range v.around {
+		if v.stampNow(dir) != was {
+			unsure = append(unsure, dir)
+		}
+	}
+	if len(moved) == 0 && len(unsure) == 0 {
+		return nil
+	}
+	err = &UnsettledError{Tree: v.s.Tree, Paths: slices.Concat(moved, unsure), unsure: unsure}
+	if len(moved) > 0 || !v.watch.covers(unsure) {
 		return err
 	}
-	if !slices.Equal(listed, v.listed) {
-		moved = append(moved, v.dirs...)
+	// What came and went there may be nothing but what is ignored.
+	names, ok := v.watch.names()
+	if !ok {
+		return err
 	}
-	if len(moved) > 0 {
-		return &UnsettledError{Tree: v.s.Tree, Paths: moved}
+	if moved, err = v.concerning(ctx, names); err != nil || len(moved) == 0 {
+		return err
 	}
-	return nil
+	return &UnsettledError{Tree: v.s.Tree, Paths: moved, unsure: unsure}
+}
+
+// concerning lists those of some names that are part of a state: what has an entry, or lies around one, and what is not
+// ignored.
+func (v *view) concerning(ctx context.Context, names []string) (part []string, err error) {
+	var asked []string
+	for _, name := range names {
+		at, tracked := slices.BinarySearchFunc(v.entries, name, func(e stagedEntry, name string) int { return strings.Compare(string(e.name), name) })
+		if !tracked && at < len(v.entries) {
+			tracked = strings.HasPrefix(string(v.entries[at].name), strings.TrimSuffix(name, "/")+"/")
+		}
+		top, _, _ := strings.Cut(name, "/")
+		switch {
+		case tracked:
+			part = append(part, name)
+		case !v.scanner().passOver(top):
+			asked = append(asked, name)
+		}
+	}
+	ignored, err := v.ignored(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	return append(part, slices.DeleteFunc(asked, func(name string) bool { return ignored[name] })...), nil
+}
+
+// stampNow is what there is to be told of a file; nothing when it is gone.
+func (v *view) stampNow(name string) stamp {
+	var st unix.Stat_t
+	if unix.Lstat(filepath.Join(v.s.Tree, name), &st) != nil {
+		return stamp{}
+	}
+	return stampOf(&st)
 }
 
 // boolean reads a setting of git's.
@@ -509,10 +553,7 @@ func (r *Repo) boolean(key string, otherwise bool) bool {
 
 // untouched reports whether what was read, and what lies in directories without an entry, is as it was when we began.
 func (v *view) untouched() bool {
-	still := func(name string, was stamp) bool {
-		var st unix.Stat_t
-		return unix.Lstat(filepath.Join(v.s.Tree, name), &st) == nil && stampOf(&st) == was && was.ctime < v.began
-	}
+	still := func(name string, was stamp) bool { return was.ctime < v.began && v.stampNow(name) == was }
 	for i, f := range v.first.fates {
 		if f == changed && !still(string(v.entries[i].name), v.first.stamps[i]) {
 			return false
@@ -523,24 +564,8 @@ func (v *view) untouched() bool {
 			return false
 		}
 	}
-	for _, dir := range v.dirs {
-		err := filepath.WalkDir(filepath.Join(v.s.Tree, dir), func(path string, d fs.DirEntry, err error) error {
-			var st unix.Stat_t
-			switch {
-			case err != nil:
-				return err
-			case !d.IsDir():
-				return nil
-			}
-			if err := unix.Lstat(path, &st); err != nil {
-				return err
-			}
-			if stampOf(&st).ctime >= v.began {
-				return fs.ErrInvalid
-			}
-			return nil
-		})
-		if err != nil {
+	for dir, was := range v.around {
+		if !still(dir, was) {
 			return false
 		}
 	}

@@ -1,29 +1,28 @@
 package git
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"io/fs"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// recheck looks at a tree a second time, and says which entries are not what they were, and which names without an
-// entry are new. What is in a directory that has not changed need not be listed again.
-func (sc *scanner) recheck(ctx context.Context, first *sight) (moved, fresh []string, err error) {
+// recheck looks at a tree a second time, and says which entries are not what they were, and which directories have had
+// names come or go. When there are none, then every file and every list of names was the same all the time between the
+// two looks, and so all of them were there at once.
+func (sc *scanner) recheck(ctx context.Context, first *sight) (moved, unsure []string, err error) {
 	sc.sight, sc.again = first, true
 	lookers, err := sc.send(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, l := range lookers {
-		moved, fresh = append(moved, l.moved...), append(fresh, l.fresh...)
+		moved, unsure = append(moved, l.moved...), append(unsure, l.unsure...)
 	}
 	slices.Sort(moved)
-	slices.Sort(fresh)
-	return moved, fresh, nil
+	slices.Sort(unsure)
+	return moved, unsure, nil
 }
 
 // revisit looks at a directory again.
@@ -38,12 +37,8 @@ func (l *looker) revisit(v *visit) error {
 		return nil
 	}
 	defer dir.drop()
-	relisted := stamp != v.stamp
-	if relisted {
-		if err := l.list(dir.fd, v.path); err != nil {
-			return err
-		}
-		l.newNames(v)
+	if stamp != v.stamp {
+		l.unsure = append(l.unsure, cmp.Or(v.path, "."))
 	}
 	next := 0 // of the directories below
 	for i := v.lo; i < v.hi; {
@@ -52,49 +47,15 @@ func (l *looker) revisit(v *visit) error {
 			next++
 			continue
 		}
-		l.reentry(dir.fd, v, i, relisted)
+		if f := l.sight.fates[i]; f == same || f == changed {
+			e := &l.sight.entries[i]
+			var st unix.Stat_t
+			if err := unix.Fstatat(dir.fd, string(e.name[len(v.path):]), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || stampOf(&st) != l.sight.stamps[i] {
+				l.moved = append(l.moved, string(e.name))
+			}
+		}
 		i++
 	}
 	dir.lend(v.below)
 	return nil
-}
-
-// reentry looks at an entry again.
-func (l *looker) reentry(fd int, v *visit, i int, relisted bool) {
-	e := &l.sight.entries[i]
-	rest := e.name[len(v.path):]
-	switch l.sight.fates[i] {
-	case kept:
-	case absent:
-		first, _, below := bytes.Cut(rest, []byte{'/'})
-		if n := l.named(string(first)); relisted && n != nil && (!below && (n.kind.IsRegular() || n.kind&fs.ModeSymlink != 0) || below && n.kind.IsDir()) {
-			l.moved = append(l.moved, string(e.name)) // it was not there, and now it is
-		}
-	default:
-		var st unix.Stat_t
-		if err := unix.Fstatat(fd, string(rest), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || stampOf(&st) != l.sight.stamps[i] {
-			l.moved = append(l.moved, string(e.name))
-		}
-	}
-}
-
-// newNames gathers the names in a directory that are nobody's and were not there when it was looked at first.
-func (l *looker) newNames(v *visit) {
-	for _, n := range l.names {
-		full := v.path + n.text
-		if n.kind.IsDir() {
-			full += "/"
-		} else if !n.kind.IsRegular() && n.kind&fs.ModeSymlink == 0 {
-			continue
-		}
-		_, before := slices.BinarySearchFunc(l.sight.loose, full, func(f found, full string) int { return strings.Compare(f.name, full) })
-		// What has an entry, or lies around one, begins where it would stand in the index.
-		at, there := slices.BinarySearchFunc(l.sight.entries[v.lo:v.hi], full, func(e stagedEntry, full string) int { return strings.Compare(string(e.name), full) })
-		if around := v.lo + at; !there && n.kind.IsDir() && around < v.hi {
-			there = bytes.HasPrefix(l.sight.entries[around].name, []byte(full))
-		}
-		if !before && !there {
-			l.fresh = append(l.fresh, full)
-		}
-	}
 }

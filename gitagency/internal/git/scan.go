@@ -192,7 +192,7 @@ type looker struct {
 	loose  []found
 	opened []string
 	moved  []string // entries that are not what they were when they were looked at first
-	fresh  []string // names that were not there then, and have no entry
+	unsure []string // directories in which names have come or gone since
 	late   bool     // something has changed since the scan began, or just when it did
 	fine   bool     // times have fractions of a second
 
@@ -258,14 +258,20 @@ func (f *folder) lend(below []*visit) {
 func (l *looker) visit(v *visit) (err error) {
 	dir, stamp, err := v.open()
 	if dir == nil {
+		l.late = true
 		return err
 	}
 	defer dir.drop()
 	v.stamp = stamp
-	l.notice(stamp)
 	if err := l.list(dir.fd, v.path); err != nil {
 		return err
 	}
+	// What was listed has been there since the time that it tells now: it may have changed while it was read.
+	var st unix.Stat_t
+	if err := unix.Fstat(dir.fd, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: v.path + ".", Err: err}
+	}
+	l.notice(stampOf(&st))
 	for i := v.lo; i < v.hi; {
 		full := l.sight.entries[i].name
 		rest := full[len(v.path):]
@@ -346,6 +352,7 @@ func (l *looker) entry(fd, i int, text string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(fd, text, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		if errors.Is(err, unix.ENOENT) {
+			l.late = true // it was listed
 			l.missing(i)
 			return nil
 		}
@@ -403,6 +410,7 @@ func (l *looker) strays(fd int, path string) error {
 		var st unix.Stat_t
 		err := unix.Fstatat(fd, n.text, &st, unix.AT_SYMLINK_NOFOLLOW)
 		if errors.Is(err, unix.ENOENT) {
+			l.late = true
 			continue
 		}
 		if err != nil {

@@ -40,6 +40,9 @@ func (v *view) strays(ctx context.Context) error {
 			if _, _, err := walk(filepath.Join(v.s.Tree, dir)); err != nil {
 				return err
 			}
+			if err := v.stampAround(dir); err != nil {
+				return err
+			}
 			v.dirs = append(v.dirs, dir)
 		}
 	}
@@ -72,6 +75,28 @@ func (v *view) strays(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// stampAround notes when the directories in one without an entry last changed, before they are listed.
+func (v *view) stampAround(dir string) error {
+	if v.around == nil {
+		v.around = map[string]stamp{}
+	}
+	return filepath.WalkDir(filepath.Join(v.s.Tree, dir), func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // gone since it was listed, which the one around it tells
+		case err != nil:
+			return err
+		case !d.IsDir():
+			return nil
+		}
+		name, err := filepath.Rel(v.s.Tree, path)
+		if err == nil {
+			v.around[name] = v.stampNow(name)
+		}
+		return err
+	})
 }
 
 func (v *view) isNested(dir string) bool {
