@@ -161,13 +161,19 @@ func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, er
 	}
 	p := v.p
 	const here = "./" // without it, what begins with a colon would be magic
-	p.stdin = here + strings.Join(names, "\x00"+here) + "\x00"
+	var asked strings.Builder
+	for _, name := range names {
+		// Of a directory, with a slash behind, git would read the rules that are in it, and wait if they are a pipe.
+		asked.WriteString(here + strings.TrimSuffix(name, "/") + "\x00")
+	}
+	p.stdin = asked.String()
 	out, err := v.r.read(ctx, p, "check-ignore", "--no-index", "-z", "--stdin")
 	if err != nil && !exitedWith(err, 1) {
 		return nil, err
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		ignored[strings.TrimPrefix(name, here)] = true
+		name = strings.TrimPrefix(name, here)
+		ignored[name], ignored[name+"/"] = true, true
 	}
 	return ignored, nil
 }
