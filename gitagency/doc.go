@@ -15,6 +15,15 @@
 //	changes, err := repo.DiffSnapshots(ctx, gitagency.DiffRequest{Invocation: inv.ID, From: commit})
 //	_, err = repo.Prune(ctx, gitagency.PruneRequest{}) // forgets what ended long ago
 //
+// What belongs to no repository has snapshots too. Onboard gives a plain directory a repository of its own in the data
+// directory, and only ever reads the directory itself:
+//
+//	dir, err := gitagency.Onboard(ctx, gitagency.OnboardRequest{Dir: "notes"}, gitagency.Options{})
+//	snapshot, err := dir.Snapshot(ctx, gitagency.SnapshotRequest{Message: "before the move"})
+//	diff, err := dir.DiffSnapshots(ctx, gitagency.DiffRequest{From: snapshot.ID}) // with what is there now
+//	_, err = dir.CheckoutSnapshot(ctx, gitagency.CheckoutRequest{Snapshot: snapshot.ID, Dir: "copy"})
+//	err = dir.Forget(ctx) // takes the snapshots away
+//
 // Everything that changes the world is a transaction (creation.go is the one to read first): named
 // steps under the repository lock, each with its undo, and one commit point, the durable rename of
 // meta.json. Before it, whatever goes wrong, what this run made is taken back; after it, the thing

@@ -39,22 +39,32 @@ func (x *examination) dataDir(context.Context) error {
 // openDataDir looks whether others can look into the data directory. One that holds more than what is
 // ours is not ours to close, and need not be: what is in it is closed.
 func (x *examination) openDataDir() error {
-	dir := x.DataDir
-	entries, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(x.DataDir)
 	if err != nil {
 		return err
 	}
-	if len(entries) > 1 {
-		dir = filepath.Join(dir, "repos")
+	dirs := []string{x.DataDir}
+	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !slices.Contains(store.Tops, e.Name()) }) {
+		dirs = nil
+		for _, e := range entries {
+			if slices.Contains(store.Tops, e.Name()) {
+				dirs = append(dirs, filepath.Join(x.DataDir, e.Name()))
+			}
+		}
 	}
-	info, err := os.Stat(dir)
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		x.found(Finding{
-			Code: "data-dir-open", ID: "data-dir", Path: dir,
-			What: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
-		}, func(context.Context) error { return os.Chmod(dir, 0o700) })
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			x.found(Finding{
+				Code: "data-dir-open", ID: "data-dir", Path: dir,
+				What: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
+			}, func(context.Context) error { return os.Chmod(dir, 0o700) })
+		}
 	}
-	return err
+	return nil
 }
 
 // sandboxSettings looks whether walls can be drawn with what is set for them: else no command runs behind any.

@@ -24,6 +24,8 @@ type (
 	LockTimeoutError = lock.TimeoutError
 	// NotFoundError: no worktree or invocation goes by that name.
 	NotFoundError = store.NotFoundError
+	// CorruptRecordError: the record of a directory cannot be made sense of.
+	CorruptRecordError = store.CorruptRecordError
 	// AmbiguousError: several ids begin like that.
 	AmbiguousError = store.AmbiguousError
 	// NestedRepositoryError: repositories inside a tree would be lost with it.
@@ -238,6 +240,16 @@ type OverlapError struct {
 
 func (e *OverlapError) Error() string {
 	return fmt.Sprintf("%s %s %s", e.Path, e.Relation, e.Other)
+}
+
+// InRepositoryError is a directory that belongs to a repository, and needs none of its own.
+type InRepositoryError struct{ Path, Repository string }
+
+func (e *InRepositoryError) Error() string {
+	if e.Path == e.Repository {
+		return e.Path + " is a repository; use that one"
+	}
+	return fmt.Sprintf("%s belongs to the repository at %s; use that one", e.Path, e.Repository)
 }
 
 // NotEmptyError is a directory that something was to be made in place of, and that has something in it.

@@ -36,6 +36,17 @@ func (r *Repository) checkPlacement(tree string, listing git.Listing) error {
 			return &OverlapError{Path: place.Path, Relation: string(rel), Other: other}
 		}
 	}
+	if err := unmarked(place); err != nil {
+		return err
+	}
+	if place.Path != tree {
+		return &UnsafePathError{Path: tree, Why: "leads to " + place.Path}
+	}
+	return nil
+}
+
+// unmarked refuses a place in a tree that carries a marker, of whatever repository, or with one.
+func unmarked(place guard.Place) error {
 	for dir := range place.Ancestors {
 		for _, m := range []guard.Marker{guard.Integration, guard.Sandbox} {
 			marked, err := m.In(dir)
@@ -43,12 +54,9 @@ func (r *Repository) checkPlacement(tree string, listing git.Listing) error {
 				return &UnsafePathError{Path: dir, Why: err.Error()}
 			}
 			if marked {
-				return &OverlapError{Path: place.Path, Relation: string(guard.Inside), Other: dir}
+				return &OverlapError{Path: place.Path, Relation: string(place.Relation(dir)), Other: dir}
 			}
 		}
-	}
-	if place.Path != tree {
-		return &UnsafePathError{Path: tree, Why: "leads to " + place.Path}
 	}
 	return nil
 }

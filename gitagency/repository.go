@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -53,6 +54,7 @@ type Repository struct {
 	store       store.Store
 	ids         ids.Source
 	here        string // the directory the caller means by "here"
+	lockedAt    string // where the lock lies, if not in the common dir
 	opts        Options
 	quarantined bool
 	warned      sync.Once // that there are records elsewhere
@@ -64,8 +66,8 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	if proc.Variable(opts.Env, isolationVariable) == isolationOS {
-		return nil, &BehindWallsError{ID: proc.Variable(opts.Env, invocationVariable)}
+	if err := outside(opts.Env); err != nil {
+		return nil, err
 	}
 	repo, err := find(ctx, opts)
 	if err != nil {
@@ -86,6 +88,14 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 		opts:        opts,
 		quarantined: proc.Variable(opts.Env, "GIT_QUARANTINE_PATH") != "",
 	}, nil
+}
+
+// outside refuses who is behind walls, from where no record can be seen.
+func outside(env []string) error {
+	if proc.Variable(env, isolationVariable) == isolationOS {
+		return &BehindWallsError{ID: proc.Variable(env, invocationVariable)}
+	}
+	return nil
 }
 
 func find(ctx context.Context, opts Options) (*git.Repo, error) {
@@ -124,8 +134,10 @@ func here(opts Options, repo *git.Repo) string {
 	return filepath.Join(opts.Dir, proc.Variable(opts.Env, "GIT_PREFIX"))
 }
 
-// lockDir is where the lock of the repository lies, and what a transaction needs for a moment.
-func (r *Repository) lockDir() string { return filepath.Join(r.CommonDir, "agency") }
+// lockDir is where the lock of the repository lies.
+func (r *Repository) lockDir() string {
+	return cmp.Or(r.lockedAt, filepath.Join(r.CommonDir, "agency"))
+}
 
 // lock takes the repository lock. The git it returns passes the lock on to its children.
 func (r *Repository) lock(ctx context.Context) (_ *git.Repo, unlock func(), err error) {

@@ -60,20 +60,6 @@ func (s *Sandbox) Teardown(ctx context.Context) error {
 	return err
 }
 
-// bounded limits something that is done in the sandbox to the time that it may take.
-func (s *Sandbox) bounded(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {
-	timeout, err := s.repo.OperationTimeout()
-	if err != nil {
-		return nil, nil, err
-	}
-	if timeout < 0 {
-		ctx, cancel := context.WithCancel(ctx)
-		return ctx, cancel, nil
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &OverdueError{What: what, Timeout: timeout})
-	return ctx, cancel, nil
-}
-
 // site is a sandbox that is being worked in: for as long as it is open, nobody removes it.
 type site struct {
 	*guard.Tree

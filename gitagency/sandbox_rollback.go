@@ -59,7 +59,7 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (Rolled, er
 	if err := s.finish(ctx, repo, place); err != nil { // then where it is going is where it goes now
 		s.repo.warn("sandbox %s: %v", s.ID, err)
 	}
-	ctx, cancel, err := s.bounded(ctx, "rollback")
+	ctx, cancel, err := s.repo.bounded(ctx, "rollback")
 	if err != nil {
 		return Rolled{}, err
 	}

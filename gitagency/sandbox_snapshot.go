@@ -56,7 +56,7 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 			s.repo.warn("%s: %v", s.tree, closeErr)
 		}
 	}()
-	ctx, cancel, err := s.bounded(ctx, "snapshot")
+	ctx, cancel, err := s.repo.bounded(ctx, "snapshot")
 	if err != nil {
 		return Snapshot{}, err
 	}

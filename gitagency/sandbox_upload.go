@@ -51,7 +51,7 @@ func (s *Sandbox) UploadFiles(ctx context.Context, files []File) error {
 // and never written through. A path that leads out, or is called what nothing in a sandbox may be called, is
 // a *ConfinementError, and so is a symbolic link that leads out.
 func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
-	ctx, cancel, err := s.bounded(ctx, "put")
+	ctx, cancel, err := s.repo.bounded(ctx, "put")
 	if err != nil {
 		return err
 	}

@@ -109,6 +109,20 @@ func (r *Repository) OperationTimeout() (time.Duration, error) {
 	return r.duration("agency.operationTimeout", DefaultOperationTimeout, ParseTimeout)
 }
 
+// bounded limits something that is done in a tree to the time that it may take.
+func (r *Repository) bounded(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {
+	timeout, err := r.OperationTimeout()
+	if err != nil {
+		return nil, nil, err
+	}
+	if timeout < 0 {
+		ctx, cancel := context.WithCancel(ctx)
+		return ctx, cancel, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &OverdueError{What: what, Timeout: timeout})
+	return ctx, cancel, nil
+}
+
 // RunTimeout is how long an agent may be at work: agency.runTimeout, else DefaultRunTimeout. Negative is
 // for ever.
 func (r *Repository) RunTimeout() (time.Duration, error) {

@@ -34,6 +34,7 @@ const (
 	LeftSecret     = string(git.Secret)     // an untracked file that looks like a credential
 	LeftRepository = string(git.Repository) // a repository of its own, which no commit can hold
 	LeftSubmodule  = string(git.Submodule)  // what is checked out of a submodule; which commit of it is staged is held
+	LeftReserved   = "reserved"             // called like where the markers of a sandbox are; only in a Directory
 )
 
 func leftOut(found []git.LeftOut) []LeftOut {

@@ -40,11 +40,7 @@ func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) 
 	if err != nil {
 		return CheckedOut{}, err
 	}
-	path := req.Dir
-	if !filepath.IsAbs(path) {
-		path = r.here + "/" + path // not joined: that would take ".." away before links are followed
-	}
-	dir, err := guard.Resolve(path)
+	dir, err := resolve(r.here, req.Dir)
 	if err != nil {
 		return CheckedOut{}, err
 	}
@@ -63,6 +59,14 @@ func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) 
 		return CheckedOut{}, fmt.Errorf("check out snapshot %s: %w", snapshot.name(), err)
 	}
 	return CheckedOut{Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number, Path: dir}, nil
+}
+
+// resolve is where a path really leads, seen from a directory.
+func resolve(here, path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = here + "/" + path // not joined: that would take ".." away before links are followed
+	}
+	return guard.Resolve(path)
 }
 
 // checkApart is checkPlacement of what is not to be a tree of ours: it must not be among our own either, nor in any git

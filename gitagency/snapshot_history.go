@@ -93,6 +93,12 @@ func (h history) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, req Sna
 
 // last is the snapshot with the highest number; its number is 0 when there is none.
 func (h history) last(ctx context.Context, repo *git.Repo) (Snapshot, error) {
+	if n, ok := repo.LastNumbered(snapshotRefs(h.id)); ok { // without reading all that came before it
+		commit, err := repo.Tip(ctx, snapshotRef(h.id, n))
+		if err != nil || commit != "" {
+			return Snapshot{Invocation: h.id, ID: commit, Ref: snapshotRef(h.id, n), Number: n}, err
+		}
+	}
 	all, err := snapshots(ctx, repo, h.id)
 	if err != nil || len(all) == 0 {
 		return Snapshot{Invocation: h.id}, err

@@ -90,6 +90,7 @@ var nextCommands = [][]string{
 	{"git-agency", "snapshot", "create", sweepID},
 	{"git-agency", "snapshot", "rollback", sweepID, sweepID + "/1"},
 	{"git-agency", "put", sweepID, "-"},
+	{"git-agency", "diff", sweepID, "--stat"},
 	{"git-agency", "discard", sweepID},
 }
 
@@ -105,6 +106,10 @@ func (l *rollbackLab) checkRolledBack(point string, next []string, begun bool) {
 		argv = []string{"git-agency", "doctor"}
 	case next[1] == "put":
 		argv = []string{"git-agency", "put", sweepID, filepath.Join(l.repo, "readme"), ".agency-put-nothing"}
+	}
+	// Who only looks changes nothing.
+	if was := exists(note); l.try(nil, "git-agency", "show", sweepID).code != 0 || l.try(nil, "git-agency", "path", sweepID).code != 0 || exists(note) != was {
+		l.t.Fatalf("%s: it cannot be looked at", point)
 	}
 	o := l.try(nil, argv...)
 	if o.code != 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,15 +18,21 @@ type teller struct{ talk *proc.Conversation }
 
 // ask starts one.
 func (r *Repo) ask(ctx context.Context) (*teller, error) {
-	p := place{env: []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1"}}
-	run := r.at(p, nil)
-	talk, err := proc.Talk(ctx, proc.Command{
-		Argv: append(append([]string{"git"}, r.globals(p)...), "cat-file", "--batch-command"), Dir: run.dir, Env: run.env,
-	})
+	talk, err := r.talk(ctx, place{env: []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1"}}, "cat-file", "--batch-command")
 	if err != nil {
-		return nil, fmt.Errorf("git cat-file: %w", err)
+		return nil, err
 	}
 	return &teller{talk}, nil
+}
+
+// talk starts a git that answers one question after the other.
+func (r *Repo) talk(ctx context.Context, p place, args ...string) (*proc.Conversation, error) {
+	run := r.at(p, nil)
+	talk, err := proc.Talk(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.globals(p), args), Dir: run.dir, Env: run.env})
+	if err != nil {
+		return nil, fmt.Errorf("git %s: %w", args[0], err)
+	}
+	return talk, nil
 }
 
 // info is what Lookup answers.

@@ -56,6 +56,13 @@ func OpenBare(ctx context.Context, dir string, env []string) (*Repo, error) {
 	return repo, nil
 }
 
+// Sibling is another repository that MakeBare has made, or is going to make, for the same user.
+func (r *Repo) Sibling(dir string) *Repo {
+	sibling := *r
+	sibling.CommonDir, sibling.GitDir = dir, dir
+	return &sibling
+}
+
 // Around finds the repository that a directory belongs to: the innermost directory, of those that it lies in and itself,
 // that is a git directory or has one. Empty when there is none. Of the directory itself a .git of any kind counts.
 func Around(dir string) (string, error) {

@@ -30,6 +30,8 @@ type Subject struct {
 	// there: an index of what was last read, by which files are known that have not changed since. See Freeze.
 	Memory string
 
+	ahead func() (stagedTree, error) // the index, which somebody reads meanwhile; nil when nobody does
+
 	asIs bool // the tree goes on being worked in: not even what cannot be read is made readable
 }
 

@@ -50,12 +50,21 @@ func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (f Frozen
 
 // freeze is Freeze, once.
 func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen, err error) {
+	pulse := r.pulse(s)
+	if s.Memory == "" && s.Onto == "" { // while git starts, and finds out where HEAD is
+		s.ahead = proc.Meanwhile(func() (stagedTree, error) {
+			x, at, err := r.plainIndex(s.Name, FormatOf(s.Base))
+			if err != nil {
+				return stagedTree{}, err
+			}
+			return s.treeOf(x, at), nil
+		})
+	}
 	t, err := r.ask(ctx)
 	if err != nil {
 		return f, err
 	}
 	defer t.close()
-	pulse := r.pulse(s)
 	head, branch, err := r.tipsBy(s, t.info)
 	if err != nil {
 		return f, err
@@ -88,7 +97,7 @@ func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen
 		err = &UnsettledError{Tree: s.Tree, Paths: []string{".git"}}
 	}
 	if err == nil {
-		err = r.store(ctx, g.format, objects)
+		err = r.store(ctx, g.format, objects, g.written...)
 	}
 	if err == nil && g.remember != nil {
 		err = g.remember()

@@ -13,9 +13,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // LeftOut is something in a tree that a capture does not hold.
@@ -63,6 +66,7 @@ type gathered struct {
 	staged  *node // nil when it cannot be written, as in the middle of a merge
 	work    *node // nil when the tree is gone
 	leftOut []LeftOut
+	written []string     // objects that git has written, and that are not sure to last yet
 	view    *view        // of the tree; nil when that is gone
 	done    func() error // takes away what looking needs; nil when there is nothing
 
@@ -93,54 +97,81 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 	}
 	g.done = done
 	began := stampClock(s.Tree)
-	x, young, err := r.baseIndex(ctx, p, s, head)
+	staged, err := r.baseIndex(ctx, p, s, head)
 	if err != nil {
 		return g, err
 	}
-	g.format, g.index = x.format, x
-	entries := make([]stagedEntry, 0, x.count)
-	var conflicts []string
-	for e := range x.all() {
-		switch {
-		case s.Omit != "" && (string(e.name) == s.Omit || bytes.HasPrefix(e.name, []byte(s.Omit+"/"))):
-		case e.stage != 0:
-			conflicts = append(conflicts, string(e.name))
-		default:
-			entries = append(entries, e)
-		}
-	}
+	g.format, g.index = staged.format, staged.Index
 	if !s.asIs {
-		if err := r.survey(ctx, s, entries); err != nil {
+		if err := r.survey(ctx, s, staged.entries); err != nil {
 			return g, err
 		}
 	}
-	if s.Tree == "" && x.count == 0 {
+	if s.Tree == "" && staged.count == 0 {
 		return g, nil
 	}
-	base := plant(entries, g.format)
-	if len(conflicts) == 0 && s.Memory == "" {
-		g.staged = base
+	planted := sync.OnceValue(func() *node { return plant(staged.entries, g.format) })
+	stage := func() {
+		if len(staged.conflicts) == 0 && s.Memory == "" {
+			g.staged = planted()
+		}
 	}
 	if s.Tree == "" {
+		stage()
 		return g, nil
 	}
-	s.Also = slices.Concat(s.Also, slices.Compact(conflicts)) // which may be called like what is ignored
-	g.view = &view{r: r, s: s, p: p, began: began, young: young, entries: entries}
-	changes, err := g.view.changes(ctx)
+	s.Also = slices.Concat(s.Also, slices.Compact(staged.conflicts)) // which may be called like what is ignored
+	g.view = &view{r: r, s: s, format: g.format, p: p, began: began, young: staged.at, entries: staged.entries}
+	changes, err := g.view.changes(ctx, func() { go planted() }) // while git reads
 	if err != nil {
 		return g, err
 	}
+	stage()
 	slices.SortFunc(g.view.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
-	g.work, g.leftOut = base.amend(g.format, changes), g.view.leftOut
+	g.work, g.leftOut, g.written = planted().amend(g.format, changes), g.view.leftOut, g.view.written
 	if s.Memory != "" {
 		g.remember = g.view.remember
 	}
 	return g, nil
 }
 
-// baseIndex is the index that the tree is compared with, and since when it knows less than the files do. One that
-// cannot be read is replaced by what HEAD has.
-func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (Index, time.Time, error) {
+// stagedTree is an index, and what it makes of a tree.
+type stagedTree struct {
+	Index
+	at        time.Time     // since when it knows less than the files do
+	entries   []stagedEntry // but for what is omitted, or in conflict
+	conflicts []string
+}
+
+func (s Subject) treeOf(x Index, at time.Time) stagedTree {
+	t := stagedTree{Index: x, at: at, entries: make([]stagedEntry, 0, x.count)}
+	for e := range x.all() {
+		switch {
+		case s.Omit != "" && (string(e.name) == s.Omit || bytes.HasPrefix(e.name, []byte(s.Omit+"/"))):
+		case e.stage != 0:
+			t.conflicts = append(t.conflicts, string(e.name))
+		default:
+			t.entries = append(t.entries, e)
+		}
+	}
+	return t
+}
+
+// baseIndex is the index that the tree is compared with. One that cannot be read is replaced by what HEAD has.
+func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (stagedTree, error) {
+	if s.ahead != nil {
+		if t, err := s.ahead(); err == nil && t.count > 0 {
+			return t, nil
+		}
+	}
+	x, at, err := r.base(ctx, p, s, head)
+	if err != nil {
+		return stagedTree{}, err
+	}
+	return s.treeOf(x, at), nil
+}
+
+func (r *Repo) base(ctx context.Context, p place, s Subject, head string) (Index, time.Time, error) {
 	from := cmp.Or(s.Onto, head)
 	if s.Onto == "" && s.Memory == "" {
 		x, at, err := r.stagedIndex(ctx, p, s, FormatOf(from))
@@ -207,7 +238,7 @@ func (r *Repo) keepTrees(ctx context.Context, t *teller, g gathered, known strin
 	if err != nil {
 		return err
 	}
-	return r.store(ctx, g.format, objects)
+	return r.store(ctx, g.format, objects, g.written...)
 }
 
 // objects lists what has to be written. What was said to be staged has to be there: anybody could have written
@@ -257,6 +288,7 @@ type view struct {
 	r       *Repo
 	s       Subject
 	p       place
+	format  ObjectFormat
 	young   time.Time
 	began   int64
 	entries []stagedEntry
@@ -265,20 +297,27 @@ type view struct {
 	leftOut []LeftOut
 	dirs    []string // directories without an entry that are not ignored
 	stray   []found  // files without an entry that belong to the state
+	written []string // objects that git has written
 	listed  []string // what git found in dirs
 	known   memory   // of a directory that is no worktree
+
+	told *proc.Conversation // a git that says what is ignored; nil when none is waiting
 }
 
 func (v *view) scanner() *scanner {
 	return &scanner{omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true), young: v.young, began: v.began}
 }
 
-// changes is what distinguishes the tree from the index.
-func (v *view) changes(ctx context.Context) ([]leaf, error) {
+// changes is what distinguishes the tree from the index. When everything was looked at, and only git is at work, it
+// calls meanwhile.
+func (v *view) changes(ctx context.Context, meanwhile func()) ([]leaf, error) {
+	asking := v.prepareToAsk(ctx)
+	defer asking()
 	var err error
 	if v.first, err = v.scanner().scan(ctx, v.s.Tree, v.entries); err != nil {
 		return nil, err
 	}
+	meanwhile()
 	for _, name := range v.first.opened {
 		v.leftOut = append(v.leftOut, LeftOut{name, Submodule})
 	}
@@ -369,10 +408,8 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 	index := filepath.Join(p.gitDir, "read")
 	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+index)
 	p.stdin = strings.Join(names, "\x00") + "\x00"
-	known := Index{format: FormatOf(""), count: len(seed)}
-	if len(v.entries) > 0 && len(v.entries[0].oid) != known.format.size() {
-		known.format = SHA256
-	}
+	p.lightly = len(names) <= few // of more, git makes sure of all at once
+	known := Index{format: v.format, count: len(seed)}
 	had := map[string]uint32{}
 	for _, i := range seed {
 		e := v.entries[i]
@@ -405,6 +442,9 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 			return nil, &UnsettledError{Tree: v.s.Tree, Paths: []string{string(e.name)}}
 		}
 		hashed[string(e.name)] = leaf{mode: e.mode, oid: slices.Clone(e.oid), path: string(e.name)}
+		if p.lightly {
+			v.written = append(v.written, hex.EncodeToString(e.oid))
+		}
 	}
 	if v.s.Memory != "" {
 		err = v.note(x, index, names)

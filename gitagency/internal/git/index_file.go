@@ -287,6 +287,16 @@ func (f ObjectFormat) hash() hash.Hash {
 	return sha1.New()
 }
 
+// sum is the hash of something that is all there.
+func (f ObjectFormat) sum(data []byte) []byte {
+	if f == SHA256 {
+		sum := sha256.Sum256(data)
+		return sum[:]
+	}
+	sum := sha1.Sum(data)
+	return sum[:]
+}
+
 func zero(data []byte) bool {
 	for _, b := range data {
 		if b != 0 {

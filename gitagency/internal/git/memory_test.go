@@ -231,3 +231,26 @@ func TestAroundFindsTheRepositoryThatADirectoryBelongsTo(t *testing.T) {
 		}
 	}
 }
+
+func TestADirectoryWithWhatCannotBeReadIsRefusedAndLeftSo(t *testing.T) {
+	t.Parallel()
+	if !unprivileged(t) {
+		return
+	}
+	for _, name := range []string{"closed", "dir/closed", "dir/sub"} {
+		l := newPlainLab(t)
+		l.put("dir/sub/file", "x")
+		if name != "dir/sub" {
+			l.put(name, "x")
+		}
+		closed := filepath.Join(l.s.Tree, name)
+		l.must(os.Chmod(closed, 0))
+		if f, err := l.repo.Freeze(t.Context(), l.s, ""); err == nil {
+			t.Errorf("%s: %q", name, l.files(f.Commit))
+		}
+		if fi, err := os.Lstat(closed); err != nil || fi.Mode().Perm() != 0 {
+			t.Errorf("%v, %v", fi.Mode(), err)
+		}
+		l.must(os.Chmod(closed, 0o755))
+	}
+}

@@ -6,15 +6,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
+// mostPacked is how many bytes of packed refs are read.
+const mostPacked = 64 << 20
+
 // refsAtOnce reads refs from their files, which takes less time than to start a git. Whatever is out of the ordinary
 // is left to git: ok is false.
 func (r *Repo) refsAtOnce(prefixes []string) (_ map[string]string, ok bool) {
-	const most = 64 << 20 // of the refs that are packed
 	if v, set := r.Config.Last(formatVersion); !set || v.Value != "0" {
 		return nil, false // another version may keep them elsewhere
 	}
@@ -25,7 +28,7 @@ func (r *Repo) refsAtOnce(prefixes []string) (_ map[string]string, ok bool) {
 		}
 	}
 	// What is being packed is there before its file goes; so this comes last.
-	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), most)
+	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), mostPacked)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, false
 	}
@@ -84,4 +87,32 @@ func (r *Repo) looseBelow(refs map[string]string, prefix string, depth int) (ok 
 		}
 	}
 	return true
+}
+
+// LastNumbered is the highest number that a ref directly below a prefix has for a name. It is not ok where all have to be
+// read, or git has to be asked.
+func (r *Repo) LastNumbered(prefix string) (last int, ok bool) {
+	const most = 9 // digits
+	if v, set := r.Config.Last(formatVersion); !set || v.Value != "0" {
+		return 0, false // another version may keep them elsewhere
+	}
+	dir, err := os.Open(filepath.Join(r.CommonDir, prefix))
+	if err != nil {
+		return 0, false
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return 0, false
+	}
+	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), mostPacked)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || bytes.Contains(packed, []byte(" "+prefix)) {
+		return 0, false
+	}
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil && len(name) <= most && strconv.Itoa(n) == name {
+			last = max(last, n)
+		}
+	}
+	return last, last > 0
 }

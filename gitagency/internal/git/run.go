@@ -117,6 +117,8 @@ type place struct {
 	stdin  string
 	stdout io.Writer
 	fetch  bool // objects that are not here may be fetched, as in a partial clone
+
+	lightly bool // what is written need not last yet: somebody else sees to that
 }
 
 // read asks the repository something and takes no lock for it.
@@ -127,7 +129,7 @@ func (r *Repo) read(ctx context.Context, p place, args ...string) ([]byte, error
 
 // change runs a git that writes to the repository.
 func (r *Repo) change(ctx context.Context, p place, args ...string) ([]byte, error) {
-	if r.rehearsal == "" { // what goes away again need not last
+	if r.rehearsal == "" && !p.lightly { // what goes away again need not last
 		p.config = slices.Concat(durably, p.config)
 	}
 	return r.at(p, r.inherit).run(ctx, r.globals(p), args)

@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // strays sorts out what has no entry in the index: what belongs to the state, what is ignored, and what is left
@@ -159,23 +162,71 @@ func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, er
 	if len(names) == 0 || v.s.Ignored {
 		return ignored, nil
 	}
-	p := v.p
 	const here = "./" // without it, what begins with a colon would be magic
-	var asked strings.Builder
+	var question strings.Builder
 	for _, name := range names {
 		// Of a directory, with a slash behind, git would read the rules that are in it, and wait if they are a pipe.
-		asked.WriteString(here + strings.TrimSuffix(name, "/") + "\x00")
+		question.WriteString(here + strings.TrimSuffix(name, "/") + "\x00")
 	}
-	p.stdin = asked.String()
-	out, err := v.r.read(ctx, p, "check-ignore", "--no-index", "-z", "--stdin")
+	say := func(name string) {
+		name = strings.TrimPrefix(name, here)
+		ignored[name], ignored[name+"/"] = true, true
+	}
+	if told := v.told; told != nil {
+		v.told = nil // it is asked once
+		defer func() { _, _ = told.Close() }()
+		asked := proc.Meanwhile(func() (struct{}, error) {
+			return struct{}{}, told.Ask(question.String())
+		})
+		for range names {
+			var answer [4]string // the file, the line and the pattern that say so, and the name
+			for i := range answer {
+				text, err := told.Answers.ReadString(0)
+				if err != nil {
+					return nil, fmt.Errorf("git check-ignore: %w", err)
+				}
+				answer[i] = strings.TrimSuffix(text, "\x00")
+			}
+			if pattern := answer[2]; pattern != "" && pattern[0] != '!' {
+				say(answer[3])
+			}
+		}
+		_, err := asked()
+		return ignored, err
+	}
+	p := v.p
+	p.stdin = question.String()
+	out, err := v.r.read(ctx, p, checkIgnore...)
 	if err != nil && !exitedWith(err, 1) {
 		return nil, err
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		name = strings.TrimPrefix(name, here)
-		ignored[name], ignored[name+"/"] = true, true
+		say(name)
 	}
 	return ignored, nil
+}
+
+var checkIgnore = []string{"check-ignore", "--no-index", "-z", "--stdin"}
+
+// prepareToAsk starts a git that will be asked what is ignored: by the time that we know what to ask, it has begun.
+// What it returns lets it go.
+func (v *view) prepareToAsk(ctx context.Context) (done func()) {
+	if v.s.Ignored {
+		return func() {}
+	}
+	p := v.p
+	p.env = append(slices.Clone(p.env), "GIT_OPTIONAL_LOCKS=0")
+	told, err := v.r.talk(ctx, p, append(slices.Clone(checkIgnore), "--verbose", "--non-matching")...)
+	if err != nil {
+		return func() {} // then one is started that says why
+	}
+	v.told = told
+	return func() {
+		if v.told != nil {
+			_, _ = v.told.Close()
+		}
+		v.told = nil
+	}
 }
 
 // list lists the files in directories of which nothing has an entry. A repository in there is listed as a

@@ -45,7 +45,7 @@ type planter struct {
 
 // grow makes the directory whose entries are those from lo to hi, which have so many bytes of path in common.
 func (p *planter) grow(depth, lo, hi int) *node {
-	n := &node{items: make([]item, 0, min(hi-lo, 16))}
+	n := &node{items: make([]item, 0, min(hi-lo, 8))}
 	for i := lo; i < hi; {
 		e := &p.entries[i]
 		rest := e.name[depth:]
@@ -74,16 +74,17 @@ func (p *planter) grow(depth, lo, hi int) *node {
 func (n *node) seal(format ObjectFormat) {
 	size := 0
 	for _, it := range n.items {
-		size += len("100644 ") + len(it.name) + 1 + len(it.oid)
+		size += len(modeText(it.mode)) + 1 + len(it.name) + 1 + len(it.oid)
 	}
-	n.content = make([]byte, 0, size)
+	const most = 32 // of what stands before it
+	all := append(strconv.AppendInt(append(make([]byte, 0, most+size), "tree "...), int64(size), 10), 0)
+	head := len(all)
 	for _, it := range n.items {
-		n.content = append(append(n.content, modeText(it.mode)...), ' ')
-		n.content = append(n.content, it.name...)
-		n.content = append(n.content, 0)
-		n.content = append(n.content, it.oid...)
+		all = append(append(all, modeText(it.mode)...), ' ')
+		all = append(append(all, it.name...), 0)
+		all = append(all, it.oid...)
 	}
-	n.oid = nameObject(format, "tree", n.content)
+	n.content, n.oid = all[head:], format.sum(all)
 }
 
 // modeText is a mode as a tree has it.

@@ -31,6 +31,9 @@ type Store struct {
 	Root string // canonical
 }
 
+// Tops are the names that everything of ours has directly below the root.
+var Tops = []string{"repos", "directories"}
+
 // RepoID names a repository by the canonical path of its common dir.
 func RepoID(commonDir string) string {
 	sum := sha256.Sum256([]byte(commonDir))

@@ -1,0 +1,70 @@
+package gitagency
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var directoryCases = flag.Int("directory-cases", 60, "random trees to onboard")
+
+// What is onboarded and checked out is the identical tree, and so is each later state, whatever happened in between.
+func TestWhatIsOnboardedAndCheckedOutIsTheIdenticalTree(t *testing.T) {
+	t.Parallel()
+	for seed := range *directoryCases {
+		l := newPlainLab(t)
+		r := rand.New(rand.NewPCG(uint64(seed), 6))
+		l.scramble(r, 25)
+		d := l.onboard()
+		states := []map[string]string{l.contents(l.dir, false)}
+		names := []string{d.First.ID}
+		for range 2 {
+			l.scramble(r, 8)
+			names = append(names, l.snapshot(d, SnapshotRequest{}).ID)
+			states = append(states, l.contents(l.dir, false))
+		}
+		for i, name := range names {
+			l.equal(fmt.Sprintf("seed %d, snapshot %d", seed, i+1), l.checkout(d, name), states[i])
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// scramble changes a directory in many ways.
+func (l *plainLab) scramble(r *rand.Rand, times int) {
+	l.t.Helper()
+	parts := []string{"a", "b", "A", "a b", "new\nline", "\xff\xfe", "ü", "-x", ":(top)", "*", "\\", "\"q\"", "HEAD", "objects", "long" + strings.Repeat("x", 200)}
+	for range times {
+		path := l.dir
+		for range 1 + r.IntN(3) {
+			path = filepath.Join(path, parts[r.IntN(len(parts))])
+		}
+		if above := filepath.Dir(path); os.MkdirAll(above, 0o755) != nil {
+			l.must(os.RemoveAll(path[:len(l.dir)+1+strings.IndexByte(path[len(l.dir)+1:]+"/", '/')])) // a file is in the way
+			l.must(os.MkdirAll(above, 0o755))
+		}
+		switch r.IntN(8) {
+		case 0:
+			l.must(os.RemoveAll(path))
+		case 1:
+			l.must(os.RemoveAll(path))
+			l.must(os.Symlink(parts[r.IntN(len(parts))], path))
+		case 2:
+			l.must(os.RemoveAll(path))
+			l.must(os.Mkdir(path, 0o755)) // which is not kept, while nothing is in it
+		default:
+			if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
+				l.must(os.RemoveAll(path))
+			}
+			content := strings.Repeat([]string{"line\n", "crlf\r\n", "\x00", "no newline", ""}[r.IntN(5)], r.IntN(50))
+			l.must(os.WriteFile(path, []byte(content), 0o644))
+			l.must(os.Chmod(path, []os.FileMode{0o644, 0o755, 0o600}[r.IntN(3)]))
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// Snapshot takes the state of the directory, as TakeSnapshot takes that of a sandbox: what is there and not ignored, but
+// for what is listed as left out. When nothing has changed since the last one, it is that. The files .gitignore and
+// .gitattributes in it, and what the user has told git, count as they do for git.
+func (d *Directory) Snapshot(ctx context.Context, req SnapshotRequest) (Snapshot, error) {
+	if err := req.check(); err != nil {
+		return Snapshot{}, err
+	}
+	repo, unlock, err := d.lock(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer unlock()
+	if err := d.check(); err != nil {
+		return Snapshot{}, err
+	}
+	ctx, cancel, err := d.repo.bounded(ctx, "snapshot")
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer cancel()
+	snapshot, err := d.history().take(ctx, repo, req)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("snapshot of %s: %w", d.Path, err)
+	}
+	snapshot.LeftOut = append(snapshot.LeftOut, d.reserved()...)
+	return snapshot, nil
+}
+
+// reserved lists what is in no snapshot because of its name: what is checked out must not pass for a tree of ours.
+func (d *Directory) reserved() []LeftOut {
+	if _, err := os.Lstat(filepath.Join(d.Path, guard.Dir)); err != nil {
+		return nil
+	}
+	return []LeftOut{{Path: guard.Dir, Why: LeftReserved}}
+}
+
+// Snapshots lists those of the directory, the newest last.
+func (d *Directory) Snapshots(ctx context.Context) ([]TakenSnapshot, error) {
+	if err := d.onboarded(); err != nil {
+		return nil, err
+	}
+	return d.repo.Snapshots(ctx, SnapshotsRequest{})
+}
+
+// VerifySnapshot hashes every object that a snapshot leads to again, as that of a Repository does.
+func (d *Directory) VerifySnapshot(ctx context.Context, req VerifyRequest) (VerifiedSnapshot, error) {
+	if err := d.onboarded(); err != nil {
+		return VerifiedSnapshot{}, err
+	}
+	return d.repo.VerifySnapshot(ctx, req)
+}
+
+// CheckoutSnapshot makes a directory that holds the files of a snapshot and nothing else, as that of a Repository does.
+// It must not lie in the directory that the snapshot is of.
+func (d *Directory) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) (CheckedOut, error) {
+	if err := d.onboarded(); err != nil {
+		return CheckedOut{}, err
+	}
+	if req.Dir != "" {
+		path, err := resolve(d.repo.here, req.Dir)
+		if err != nil {
+			return CheckedOut{}, err
+		}
+		place, err := guard.Locate(path)
+		if err != nil {
+			return CheckedOut{}, &UnsafePathError{Path: path, Why: err.Error()}
+		}
+		if rel := place.Relation(d.Path); rel != guard.Apart {
+			return CheckedOut{}, &OverlapError{Path: path, Relation: string(rel), Other: d.Path}
+		}
+	}
+	return d.repo.CheckoutSnapshot(ctx, req)
+}
+
+// DiffSnapshots compares two states of the directory, as that of a Repository does with those of a sandbox: any two of
+// its snapshots, DiffBase, which is the first of them, and DiffWork, what is in the directory now. DiffRequest.Invocation
+// stays empty.
+func (d *Directory) DiffSnapshots(ctx context.Context, req DiffRequest) (_ Diff, err error) {
+	if req.Invocation != "" {
+		return Diff{}, &InvalidError{What: "invocation", Value: req.Invocation, Want: "none: a directory has none"}
+	}
+	if err := req.check([]string{DiffBase, DiffWork}); err != nil {
+		return Diff{}, err
+	}
+	if err := d.onboarded(); err != nil {
+		return Diff{}, err
+	}
+	works := slices.Contains([]string{req.From, req.To}, DiffWork)
+	if works {
+		if err := d.check(); err != nil {
+			return Diff{}, err
+		}
+	}
+	c := &comparison{r: d.repo, of: d.Path, subject: d.subject(""), like: d.First.ID}
+	c.words = map[string]func(context.Context) (string, error){
+		DiffBase: func(context.Context) (string, error) {
+			if d.First.ID == "" {
+				return "", &NotFoundError{Kind: "snapshot", Query: DiffBase}
+			}
+			return d.First.ID, nil
+		},
+		DiffWork: c.work,
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	difference, err := c.difference(ctx, req)
+	if err == nil && works {
+		difference.LeftOut = append(difference.LeftOut, d.reserved()...)
+	}
+	return difference, err
+}

@@ -1,0 +1,531 @@
+package gitagency
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// plainLab is a directory that belongs to no repository, with a home of its own around it. A warning fails its test.
+type plainLab struct {
+	t    *testing.T
+	home string
+	dir  string
+	data string
+	opts Options
+}
+
+func newPlainLab(t *testing.T) *plainLab {
+	t.Helper()
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &plainLab{t: t, home: home, dir: filepath.Join(home, "notes"), data: filepath.Join(home, "data")}
+	l.must(os.Mkdir(l.dir, 0o755))
+	l.opts = Options{
+		Dir: home, Version: "1.2.3",
+		Env: []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + home, "AGENCY_DATA_DIR=" + l.data,
+			"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + filepath.Join(home, "gitconfig"),
+			"GIT_DIR=/nowhere", "GIT_INDEX_FILE=/nowhere", // of a hook that runs us
+		},
+		Warn: func(message string) { t.Error(message) },
+	}
+	return l
+}
+
+func (l *plainLab) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *plainLab) put(name, content string) {
+	l.t.Helper()
+	path := filepath.Join(l.dir, name)
+	l.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	l.must(os.WriteFile(path, []byte(content), 0o644))
+}
+
+func (l *plainLab) git(dir string, args ...string) string {
+	l.t.Helper()
+	cmd := exec.CommandContext(l.t.Context(), "git", args...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.home, "GIT_CONFIG_NOSYSTEM=1"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		l.t.Fatalf("git %q: %v: %s", args, err, out)
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}
+
+func (l *plainLab) onboard() *Directory {
+	l.t.Helper()
+	d, err := Onboard(l.t.Context(), OnboardRequest{Dir: l.dir}, l.opts)
+	l.must(err)
+	return d
+}
+
+func (l *plainLab) snapshot(d *Directory, req SnapshotRequest) Snapshot {
+	l.t.Helper()
+	s, err := d.Snapshot(l.t.Context(), req)
+	l.must(err)
+	return s
+}
+
+// checkout is what a snapshot holds.
+func (l *plainLab) checkout(d *Directory, snapshot string) map[string]string {
+	l.t.Helper()
+	to := filepath.Join(l.t.TempDir(), "copy")
+	_, err := d.CheckoutSnapshot(l.t.Context(), CheckoutRequest{Snapshot: snapshot, Dir: to})
+	l.must(err)
+	return l.contents(to, false)
+}
+
+// contents are the files and links below a directory; with all, also the directories, and when everything last changed.
+func (l *plainLab) contents(dir string, all bool) map[string]string {
+	l.t.Helper()
+	found := map[string]string{}
+	l.must(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		name, what := strings.TrimPrefix(path, dir), ""
+		switch {
+		case fi.Mode().IsRegular():
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			what = fmt.Sprintf("%t %s", fi.Mode()&0o100 != 0, data)
+		case fi.Mode()&fs.ModeSymlink != 0:
+			if what, err = os.Readlink(path); err != nil {
+				return err
+			}
+			what = "-> " + what
+		case !all:
+			return nil
+		}
+		if all {
+			what += fmt.Sprint(fi.Mode(), fi.ModTime(), durable.Stamp(fi))
+		}
+		found[name] = what
+		return nil
+	}))
+	return found
+}
+
+func (l *plainLab) equal(what string, got, want map[string]string) {
+	l.t.Helper()
+	if !maps.Equal(got, want) {
+		l.t.Errorf("%s:\n got %q\nwant %q", what, got, want)
+	}
+}
+
+func TestADirectoryLivesFromOnboardingToForgetting(t *testing.T) {
+	t.Parallel()
+	l := newPlainLab(t)
+	l.put("a.txt", "a\n")
+	l.put("sub/b.txt", "b\n")
+	l.put(".env", "TOKEN=1\n")
+	l.put(".agency/file", "ours\n")
+	l.must(os.Mkdir(filepath.Join(l.dir, "empty"), 0o755))
+	before := l.contents(l.dir, true)
+	d := l.onboard()
+	if !d.First.Created || d.First.Number != 1 || d.Path != l.dir || d.First.Ref != "refs/agency/snapshots/"+d.ID+"/1" {
+		t.Errorf("%+v", d)
+	}
+	if want := []LeftOut{{".env", LeftSecret}, {".agency", LeftReserved}}; !slices.Equal(d.First.LeftOut, want) {
+		t.Errorf("%v", d.First.LeftOut)
+	}
+	first := map[string]string{"/a.txt": "false a\n", "/sub/b.txt": "false b\n"}
+	l.equal("the first", l.checkout(d, d.ID+"/1"), first)
+	if same := l.snapshot(d, SnapshotRequest{}); same.Created || same.ID != d.First.ID {
+		t.Errorf("nothing has changed: %+v", same)
+	}
+	l.equal("the directory", l.contents(l.dir, true), before)
+
+	l.put("a.txt", "changed\n")
+	l.put("new.txt", "new\n")
+	l.must(os.Remove(filepath.Join(l.dir, "sub/b.txt")))
+	now, err := d.DiffSnapshots(t.Context(), DiffRequest{})
+	l.must(err)
+	if len(now.Added) != 1 || len(now.Removed) != 1 || len(now.Changed) != 1 || now.Added[0].Path != "new.txt" || len(now.LeftOut) != 2 {
+		t.Errorf("%+v", now)
+	}
+	second := l.snapshot(d, SnapshotRequest{Message: "second"})
+	if !second.Created || second.Number != 2 {
+		t.Errorf("%+v", second)
+	}
+	between, err := d.DiffSnapshots(t.Context(), DiffRequest{From: d.ID[:6] + "/1", To: second.ID[:8]})
+	l.must(err)
+	if FormatDiff(between, DiffFormat{}) != FormatDiff(now, DiffFormat{}) || between.Empty() {
+		t.Errorf("%s", FormatDiff(between, DiffFormat{}))
+	}
+	all, err := d.Snapshots(t.Context())
+	l.must(err)
+	if len(all) != 2 || all[1].Message != "second" || all[1].Parent != d.First.ID || all[0].Parent != "" || all[1].Files != 3 || all[0].Tool != "1.2.3" || all[1].Head != "" {
+		t.Errorf("%+v", all)
+	}
+	verified, err := d.VerifySnapshot(t.Context(), VerifyRequest{Snapshot: second.ID})
+	l.must(err)
+	if !verified.Sound {
+		t.Errorf("%+v", verified)
+	}
+	l.equal("the first, still", l.checkout(d, d.First.ID), first)
+
+	after := l.contents(l.dir, true)
+	again := l.onboard()
+	if again.First.Created || again.First.ID != d.First.ID {
+		t.Errorf("%+v", again)
+	}
+	l.must(d.Forget(t.Context()))
+	l.must(again.Forget(t.Context()))
+	if _, err := os.Lstat(l.data); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("something is left of it")
+	}
+	if _, err := d.Snapshot(t.Context(), SnapshotRequest{}); !is[*NotFoundError](err) {
+		t.Error(err)
+	}
+	l.equal("the directory", l.contents(l.dir, true), after)
+}
+
+func TestADirectoryIsFoundByAnyPathAndAlsoWhenItIsGone(t *testing.T) {
+	t.Parallel()
+	l := newPlainLab(t)
+	l.put("a", "a")
+	l.must(os.Symlink("notes", filepath.Join(l.home, "link")))
+	d, err := Onboard(t.Context(), OnboardRequest{Dir: "link"}, l.opts)
+	l.must(err)
+	if d.Path != l.dir {
+		t.Error(d.Path)
+	}
+	if err := os.Remove(filepath.Join(l.home, "link")); err != nil {
+		t.Fatal(err)
+	}
+	l.must(os.RemoveAll(l.dir))
+	gone, err := OpenDirectory(t.Context(), "./notes/", l.opts)
+	l.must(err)
+	if got := l.checkout(gone, gone.First.ID); len(got) != 1 {
+		t.Error(got)
+	}
+	if _, err := gone.Snapshot(t.Context(), SnapshotRequest{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	all, err := Directories(t.Context(), l.opts)
+	if err != nil || len(all) != 1 || all[0].Path != l.dir || all[0].First.ID != d.First.ID {
+		t.Errorf("%v, %v", all, err)
+	}
+	if _, err := OpenDirectory(t.Context(), "elsewhere", l.opts); !is[*NotFoundError](err) {
+		t.Error(err)
+	}
+}
+
+func TestWhatMustNotBeOnboardedIsRefusedAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	l := newPlainLab(t)
+	overlap, belongs := is[*OverlapError], is[*InRepositoryError]
+	inside := func(name string) string { l.put(name+"/file", "x"); return filepath.Join(l.dir, name) }
+	marked := inside("marked")
+	_, err := guard.Integration.Write(marked)
+	l.must(err)
+	repo := inside("repo")
+	l.git(l.dir, "init", "-q", repo)
+	l.must(os.Mkdir(filepath.Join(repo, "sub"), 0o755))
+	l.git(l.dir, "init", "-q", "--bare", inside("bare"))
+	l.put("gitfile/.git", "gitdir: elsewhere\n")
+	l.must(os.Mkdir(filepath.Join(l.home, "\xff"), 0o755))
+	for _, c := range []struct {
+		name, dir string
+		refused   func(error) bool
+	}{
+		{"a file", filepath.Join(marked, "file"), func(err error) bool { return errors.Is(err, syscall.ENOTDIR) }},
+		{"nothing", filepath.Join(l.dir, "nothing"), func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
+		{"no path", "", is[*InvalidError]},
+		{"not UTF-8", filepath.Join(l.home, "\xff"), is[*InvalidError]},
+		{"a repository", repo, belongs},
+		{"in a repository", filepath.Join(repo, "sub"), belongs},
+		{"a git directory", filepath.Join(l.dir, "bare"), belongs},
+		{"in a git directory", filepath.Join(l.dir, "bare/objects"), belongs},
+		{"a linked worktree", filepath.Join(l.dir, "gitfile"), belongs},
+		{"a marked tree", marked, overlap},
+		{"in a marked tree", filepath.Join(marked, ".agency"), overlap},
+		{"around the data directory", l.home, overlap},
+		{"everything", "/", overlap},
+	} {
+		if _, err := Onboard(t.Context(), OnboardRequest{Dir: c.dir}, l.opts); !c.refused(err) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if _, err := os.Lstat(l.data); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("something was made")
+	}
+	d := l.onboard()
+	for _, dir := range []string{l.data, d.repo.CommonDir, filepath.Join(l.data, "directories")} {
+		if _, err := Onboard(t.Context(), OnboardRequest{Dir: dir}, l.opts); !overlap(err) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	for _, dir := range []string{l.dir, filepath.Join(l.dir, "copy"), filepath.Join(l.data, "copy")} {
+		if _, err := d.CheckoutSnapshot(t.Context(), CheckoutRequest{Snapshot: d.First.ID, Dir: dir}); !overlap(err) {
+			t.Errorf("checkout to %s: %v", dir, err)
+		}
+	}
+	if _, err := d.DiffSnapshots(t.Context(), DiffRequest{From: DiffHead}); !is[*InvalidError](err) {
+		t.Error(err)
+	}
+	l.git(l.dir, "init", "-q")
+	if _, err := d.Snapshot(t.Context(), SnapshotRequest{}); !belongs(err) {
+		t.Error(err)
+	}
+	if again, err := OpenDirectory(t.Context(), l.dir, l.opts); err != nil || len(l.checkout(again, again.First.ID)) == 0 {
+		t.Errorf("what was taken before can still be had: %v", err)
+	}
+}
+
+func TestAroundAnIntegrationTreeNothingIsOnboarded(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	opts := l.repo.opts
+	around := filepath.Dir(opts.Dir)
+	opts.Env = append(slices.Clone(opts.Env), "AGENCY_DATA_DIR="+l.repo.DataDir)
+	adopted, err := l.repo.AdoptWorktree(t.Context(), AdoptWorktreeRequest{Path: opts.Dir, Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The data directory lies in there too, and is found first or second.
+	if _, err := Onboard(t.Context(), OnboardRequest{Dir: around}, opts); !is[*OverlapError](err) {
+		t.Errorf("%v around %v", err, adopted)
+	}
+	for _, dir := range []string{opts.Dir, l.box.WorkDir()} {
+		if _, err := Onboard(t.Context(), OnboardRequest{Dir: dir}, opts); !is[*OverlapError](err) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.Mkdir(plain, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Onboard(t.Context(), OnboardRequest{Dir: plain}, opts); err != nil {
+		t.Fatal(err)
+	}
+	findings, err := l.repo.Diagnose(t.Context())
+	if err != nil || len(findings.Findings) != 0 {
+		t.Errorf("%v, %v", findings, err)
+	}
+	if err := os.Chmod(l.repo.DataDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	findings, err = l.repo.Diagnose(t.Context())
+	if err != nil || len(findings.Findings) != 1 || findings.Findings[0].Path != l.repo.DataDir {
+		t.Errorf("all that is in the data directory is ours: %v, %v", findings, err)
+	}
+	if _, err := l.repo.Prune(t.Context(), PruneRequest{Expire: "now"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := OpenDirectory(t.Context(), plain, opts); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASnapshotOfADirectoryIsWhatGitWouldHaveOfIt(t *testing.T) {
+	t.Parallel()
+	l := newPlainLab(t)
+	ran := filepath.Join(l.home, "ran")
+	l.must(os.WriteFile(filepath.Join(l.home, "gitconfig"), fmt.Appendf(nil, `[core]
+	excludesFile = %s/ignore
+	autocrlf = input
+[filter "upper"]
+	clean = tr a-z A-Z
+[agency]
+	secret = *.token
+`, l.home), 0o644))
+	l.must(os.WriteFile(filepath.Join(l.home, "ignore"), []byte("*.bak\n"), 0o644))
+	l.put(".gitignore", "*.log\n!keep.log\n")
+	l.put("x.log", "ignored")
+	l.put("keep.log", "kept")
+	l.put("old.bak", "ignored by the user")
+	l.put("crlf.txt", "a\r\nb\r\n")
+	l.put("loud.up", "quiet")
+	l.put(".gitattributes", "*.up filter=upper\n*.evil filter=evil diff=evil\n")
+	l.put("a.evil", "evil")
+	l.put("my.token", "secret")
+	l.put(".gitconfig", "[filter \"evil\"]\n\tclean = touch "+ran+"\n[core]\n\tfsmonitor = touch "+ran+"\n")
+	l.put("new\nline", "x")
+	l.put("b\xffd", "not UTF-8")
+	l.must(syscall.Mkfifo(filepath.Join(l.dir, "pipe"), 0o644))
+	d := l.onboard()
+	want := map[string]string{
+		"/.gitignore": "false *.log\n!keep.log\n", "/keep.log": "false kept", "/crlf.txt": "false a\nb\n", "/loud.up": "false QUIET",
+		"/.gitattributes": "false *.up filter=upper\n*.evil filter=evil diff=evil\n", "/a.evil": "false evil", "/new\nline": "false x", "/b\xffd": "false not UTF-8",
+	}
+	got := l.checkout(d, d.First.ID)
+	delete(got, "/.gitconfig")
+	l.equal("held", got, want)
+	if !slices.Equal(d.First.LeftOut, []LeftOut{{"my.token", LeftSecret}}) {
+		t.Errorf("%v", d.First.LeftOut)
+	}
+	full := l.snapshot(d, SnapshotRequest{Ignored: true, Secrets: true})
+	got = l.checkout(d, full.ID)
+	for _, name := range []string{"/x.log", "/old.bak", "/my.token"} {
+		if got[name] == "" {
+			t.Errorf("%s is not in there", name)
+		}
+	}
+	plain := l.snapshot(d, SnapshotRequest{})
+	got = l.checkout(d, plain.ID)
+	delete(got, "/.gitconfig")
+	l.equal("held by the next", got, want)
+	if _, err := os.Lstat(ran); err == nil {
+		t.Error("a program ran that the directory names")
+	}
+}
+
+func TestTwoWhoOnboardAtOnceHaveTheSame(t *testing.T) {
+	t.Parallel()
+	l := newPlainLab(t)
+	for i := range 50 {
+		l.put(fmt.Sprintf("%d/file", i), strings.Repeat("x", i))
+	}
+	var group sync.WaitGroup
+	found := make([]*Directory, 8)
+	for i := range found {
+		group.Go(func() {
+			d, err := Onboard(t.Context(), OnboardRequest{Dir: l.dir}, l.opts)
+			if err == nil && i%2 == 0 {
+				_, err = d.Snapshot(t.Context(), SnapshotRequest{})
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			found[i] = d
+		})
+	}
+	group.Wait()
+	made := 0
+	for _, d := range found {
+		if d == nil {
+			t.FailNow()
+		}
+		if d.First.Created {
+			made++
+		}
+		if d.First.ID != found[0].First.ID {
+			t.Error("there are two")
+		}
+	}
+	if made != 1 {
+		t.Errorf("%d made it", made)
+	}
+}
+
+func TestOnboardingAndForgettingMayTakeTurnsAtWill(t *testing.T) {
+	t.Parallel()
+	l := newPlainLab(t)
+	l.put("a", "a")
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for range 6 {
+				d, err := Onboard(t.Context(), OnboardRequest{Dir: l.dir}, l.opts)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if i%2 == 0 {
+					err = d.Forget(t.Context())
+				} else {
+					_, err = d.Snapshot(t.Context(), SnapshotRequest{})
+				}
+				if err != nil && !is[*NotFoundError](err) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	d := l.onboard()
+	l.equal("what is held", l.checkout(d, d.First.ID), map[string]string{"/a": "false a"})
+}
+
+func TestADirectoryThatGoesOnChangingIsNoState(t *testing.T) {
+	t.Parallel()
+	l := newPlainLab(t)
+	l.put("a", "a")
+	d := l.onboard()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			// Each is replaced at once, and the second follows the first: a state in which they differ by more never was.
+			for _, name := range []string{"one", "two"} {
+				_ = os.WriteFile(filepath.Join(l.home, name), fmt.Appendf(nil, "%06d", i), 0o644)
+				_ = os.Rename(filepath.Join(l.home, name), filepath.Join(l.dir, name))
+			}
+		}
+	}()
+	for range 5 {
+		s, err := d.Snapshot(t.Context(), SnapshotRequest{})
+		if is[*UnsettledError](err) {
+			continue
+		}
+		l.must(err)
+		files := l.checkout(d, s.ID)
+		var one, two int
+		_, _ = fmt.Sscanf(files["/one"], "false %d", &one)
+		_, _ = fmt.Sscanf(files["/two"], "false %d", &two)
+		if one-two > 1 || two > one {
+			t.Errorf("one is %d and two is %d", one, two)
+		}
+	}
+	close(stop)
+	<-stopped
+}
+
+func TestARecordThatMakesNoSenseIsNeverReplaced(t *testing.T) {
+	t.Parallel()
+	l := newPlainLab(t)
+	l.put("a", "a")
+	d := l.onboard()
+	path := filepath.Join(l.data, "directories", d.ID, "meta.json")
+	for _, content := range []string{"{", `{"schema_version":"1.0","directory_id":"other","path":"/x","onboarded_at":"2026-01-28T12:00:00Z"}`} {
+		l.must(os.WriteFile(path, []byte(content), 0o600))
+		before := l.contents(filepath.Dir(path), false)
+		if _, err := Onboard(t.Context(), OnboardRequest{Dir: l.dir}, l.opts); !is[*CorruptRecordError](err) {
+			t.Error(err)
+		}
+		if _, err := OpenDirectory(t.Context(), l.dir, l.opts); !is[*CorruptRecordError](err) {
+			t.Error(err)
+		}
+		after := l.contents(filepath.Dir(path), false)
+		delete(after, "/lock.flock")
+		delete(before, "/lock.flock")
+		l.equal("what is there", after, before)
+	}
+}

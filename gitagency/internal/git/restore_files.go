@@ -1,0 +1,241 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// fill makes the index of what is on disk. Of the worktree's own it has the times, so that git reads no file which it
+// knows already.
+func (x *Restoration) fill(ctx context.Context) error {
+	r, dir := x.repo, filepath.Join(x.repo.ownDir(), capturePrefix+x.s.Name+"-back")
+	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
+		return err
+	}
+	env, err := r.fillScratch(x.s, x.From.Head, dir)
+	x.p = place{
+		gitDir: dir, tree: x.s.Tree, env: env,
+		config: []string{
+			"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false",
+			"-c", "index.sparse=false", "-c", "core.sparseCheckout=false",
+		},
+	}
+	if err := errors.Join(err, r.copyIndex(x.s.Name, dir)); err != nil {
+		return err
+	}
+	entries, err := x.entries(ctx)
+	if exitedWith(err, 128) { // nobody can read it
+		entries, err = nil, durable.Remove(filepath.Join(dir, "index"))
+	}
+	if err != nil {
+		return err
+	}
+	for name, tag := range entries {
+		if tag >= 'a' && tag <= 'z' {
+			x.assumed = append(x.assumed, name)
+		}
+		if tag|0x20 != 's' {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(x.s.Tree, name)); err != nil {
+			x.skipped = append(x.skipped, name)
+		}
+	}
+	if len(x.assumed) > 0 { // of what git takes for unchanged it would not take anything else
+		p := x.p
+		p.stdin = strings.Join(x.assumed, "\x00")
+		if _, err := r.change(ctx, p, "update-index", "--no-assume-unchanged", "-z", "--stdin"); err != nil {
+			return err
+		}
+	}
+	stay, err := x.ignoredThere(ctx, entries)
+	if err != nil {
+		return err
+	}
+	x.trees = [2]string{x.From.Tree, x.To.Tree}
+	if x.trees[0], err = x.load(ctx, x.p, x.From.Tree, slices.Concat(x.skipped, stay)); err != nil {
+		return err
+	}
+	if len(x.skipped) > 0 {
+		p := x.p
+		p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(dir, "to"))
+		if x.trees[1], err = x.load(ctx, p, x.To.Tree, x.skipped); err != nil {
+			return err
+		}
+	}
+	if len(x.skipped)+len(stay) > 0 {
+		if x.changes, err = r.treeChanges(ctx, x.p, x.trees[0], x.trees[1]); err != nil {
+			return err
+		}
+	}
+	return x.fresh(ctx)
+}
+
+// entries lists what is in the index, and what git was told of it: H, S for what it does not check out, lower case for
+// what it takes for unchanged.
+func (x *Restoration) entries(ctx context.Context) (map[string]byte, error) {
+	if _, err := os.Lstat(filepath.Join(x.p.gitDir, "index")); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	out, err := x.repo.read(ctx, x.p, "ls-files", "-v", "-z")
+	if err != nil {
+		return nil, err
+	}
+	entries := map[string]byte{}
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		if len(line) > 2 {
+			entries[line[2:]] = line[0]
+		}
+	}
+	return entries, nil
+}
+
+// load reads a tree into an index and leaves some paths out; what it is then is returned.
+func (x *Restoration) load(ctx context.Context, p place, tree string, without []string) (string, error) {
+	if _, err := x.repo.change(ctx, p, "read-tree", "--reset", tree); err != nil || len(without) == 0 {
+		return tree, err
+	}
+	away := p
+	away.stdin = strings.Join(without, "\x00")
+	if _, err := x.repo.change(ctx, away, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
+		return "", err
+	}
+	return x.repo.writeTree(ctx, p)
+}
+
+// fresh makes sure that what is on disk is what the index says.
+func (x *Restoration) fresh(ctx context.Context) error {
+	out, err := x.repo.change(ctx, x.p, "update-index", "--ignore-submodules", "--really-refresh")
+	if exitedWith(err, 1) {
+		name, _, _ := strings.Cut(string(out), "\n")
+		return &ChangingError{Path: strings.TrimSuffix(strings.TrimSuffix(name, ": needs update"), ": needs merge")}
+	}
+	return err
+}
+
+// ChangingError is a file that somebody changed while everything was to stay as it is.
+type ChangingError struct{ Path string }
+
+func (e *ChangingError) Error() string { return e.Path + " was changed meanwhile" }
+
+// filtered refuses to read or write what needs a filter that does not run.
+func (x *Restoration) filtered(ctx context.Context) error {
+	var goes, comes []string
+	for _, c := range x.changes {
+		if c.status != 'A' {
+			goes = append(goes, c.path)
+		}
+		if c.status != 'D' {
+			comes = append(comes, c.path)
+		}
+	}
+	if len(comes) > 0 {
+		if err := x.repo.mayWrite(ctx, x.s, x.p, x.trees[1], comes); err != nil {
+			return err
+		}
+	}
+	return x.repo.mayRead(ctx, x.s, x.p, goes)
+}
+
+// writable looks for directories in which files have to change and cannot.
+func (x *Restoration) writable() error {
+	seen := map[string]bool{}
+	for _, c := range x.changes {
+		dir := x.realDir(c.path)
+		if seen[dir] {
+			continue
+		}
+		seen[dir] = true
+		at := filepath.Join(x.s.Tree, dir)
+		if unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil {
+			continue
+		}
+		var st unix.Stat_t
+		err := unix.Lstat(at, &st)
+		if err != nil || int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IWUSR != 0 && st.Mode&unix.S_IXUSR != 0 {
+			return &fs.PathError{Op: "write to", Path: at, Err: fs.ErrPermission}
+		}
+		x.closed = append(x.closed, dir)
+	}
+	return nil
+}
+
+// realDir is the directory in which something changes when a path does: the deepest on the way to it that is there,
+// and that no link leads to.
+func (x *Restoration) realDir(path string) string {
+	dir := "."
+	for part := range strings.SplitSeq(filepath.Dir(path), "/") {
+		next := filepath.Join(dir, part)
+		if fi, err := os.Lstat(filepath.Join(x.s.Tree, next)); err != nil || !fi.IsDir() {
+			break
+		}
+		dir = next
+	}
+	return dir
+}
+
+// Files makes what is on disk that of the other state.
+func (x *Restoration) Files(ctx context.Context) (err error) {
+	if len(x.closed) > 0 {
+		root, err := os.OpenRoot(x.s.Tree)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		for _, dir := range x.closed {
+			fi, err := root.Lstat(dir)
+			if err != nil || !fi.IsDir() {
+				continue
+			}
+			if err := root.Chmod(dir, fi.Mode().Perm()|0o700); err != nil {
+				return err
+			}
+			defer root.Chmod(dir, fi.Mode().Perm()) // unless it has gone
+		}
+	}
+	if err := x.merge(ctx); err != nil {
+		return err
+	}
+	// Of a file that it could not remove git says so, and goes on.
+	for _, c := range x.changes {
+		if c.status == 'D' && c.oldMode != submodule && x.stands(c.path) {
+			return &fs.PathError{Op: "remove", Path: filepath.Join(x.s.Tree, c.path), Err: errors.New("it is still there")}
+		}
+	}
+	return x.fresh(ctx)
+}
+
+// merge is git's: from the index, which is what is on disk, to the other state.
+func (x *Restoration) merge(ctx context.Context, options ...string) error {
+	p := x.p
+	p.config = slices.Concat(p.config, x.repo.workers())
+	args := slices.Concat([]string{"read-tree"}, options, []string{"-m", "-u", "--no-recurse-submodules", x.trees[0], x.trees[1]})
+	_, err := x.repo.change(ctx, p, args...)
+	return err
+}
+
+// stands reports whether there is a file at a path, and not behind a link on the way to it.
+func (x *Restoration) stands(path string) bool {
+	at := x.s.Tree
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		at = filepath.Join(at, part)
+		fi, err := os.Lstat(at)
+		if err != nil || i < len(parts)-1 && !fi.IsDir() {
+			return false
+		}
+		if i == len(parts)-1 {
+			return !fi.IsDir()
+		}
+	}
+	return false
+}

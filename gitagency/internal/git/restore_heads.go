@@ -1,0 +1,152 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Heads moves the branch of the worktree, and HEAD, to where they were. No other branch is ever moved: where HEAD was
+// on one that is elsewhere now, or that somebody else has checked out, it is detached.
+func (x *Restoration) Heads(ctx context.Context, who Identity, at time.Time, why string) error {
+	r, to := x.repo, x.To
+	tip, head := to.Tip, "ref: "+x.s.Branch
+	switch to.On {
+	case x.s.Branch, "":
+		tip = to.Head
+	case Detached:
+		head = to.Head
+	default:
+		free, err := x.free(ctx, to.On)
+		if err != nil {
+			return err
+		}
+		if head = "ref: " + to.On; !free {
+			head, x.Strayed = to.Head, to.On
+		}
+	}
+	now, err := r.Tip(ctx, x.s.Branch)
+	if err != nil {
+		return err
+	}
+	if now != tip {
+		if now != "" && now != x.From.Tip {
+			return fmt.Errorf("branch %s was moved meanwhile", strings.TrimPrefix(x.s.Branch, "refs/heads/"))
+		}
+		old := now
+		if old == "" {
+			old = strings.Repeat("0", len(tip))
+		}
+		if x.Again {
+			if err := r.SweepRef(ctx, x.s.Branch); err != nil {
+				return err
+			}
+		}
+		if err := r.MoveRef(ctx, x.s.Branch, tip, old, why); err != nil {
+			return err
+		}
+	}
+	if err := dropDraft(filepath.Join(r.AdminDir(x.s.Name), "HEAD")); err != nil {
+		return err
+	}
+	was, _ := readSmall(r.AdminDir(x.s.Name), "HEAD")
+	if strings.TrimSpace(string(was)) == head && x.From.Head == to.Head {
+		return nil
+	}
+	if err := writeLocked(filepath.Join(r.AdminDir(x.s.Name), "HEAD"), []byte(head+"\n")); err != nil {
+		return err
+	}
+	return r.LogHead(x.s.Name, x.From.Head, to.Head, who, at, why)
+}
+
+// free reports whether HEAD may be on a branch of somebody else's: it is where it was, and nobody works on it.
+func (x *Restoration) free(ctx context.Context, branch string) (bool, error) {
+	if tip, err := x.repo.Tip(ctx, branch); err != nil || tip != x.To.Head {
+		return false, err
+	}
+	return x.nobodyElseHas(ctx, branch)
+}
+
+// nobodyElseHas reports whether a branch is checked out in no other worktree.
+func (x *Restoration) nobodyElseHas(ctx context.Context, branch string) (bool, error) {
+	listing, err := x.repo.Worktrees(ctx)
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(listing.Worktrees, func(w Worktree) bool { return w.Branch == branch && w.Path != x.s.Tree }), nil
+}
+
+// Underway lets the worktree's entry say what was under way, and nothing else.
+func (x *Restoration) Underway() error {
+	files := x.under.Files
+	if LayeredEntry(x.s.Layer, x.s.Name) != "" { // where that is, is under way there
+		files = x.under.Outside
+	}
+	return writeUnderway(x.repo.AdminDir(x.s.Name), files)
+}
+
+// Index stages what was staged. What is the same on disk has fresh times there; nothing is read again for it.
+func (x *Restoration) Index(ctx context.Context) error {
+	r, tree := x.repo, x.To.Index
+	switch {
+	case tree != "":
+	case x.under.Rest != "":
+		tree = x.under.Rest
+	default:
+		tree, x.Unstaged = x.To.Head+"^{tree}", true
+	}
+	if _, err := r.change(ctx, x.p, "read-tree", "-m", tree); err != nil {
+		return err
+	}
+	if x.To.Index == "" && len(x.under.Conflicts) > 0 {
+		p := x.p
+		for _, c := range x.under.Conflicts {
+			p.stdin += fmt.Sprintf("%s %s %s\t%s\x00", c.Mode, c.OID, c.Stage, c.Path)
+		}
+		if _, err := r.change(ctx, p, "update-index", "-z", "--index-info"); err != nil {
+			return err
+		}
+	}
+	if err := x.mark(ctx); err != nil {
+		return err
+	}
+	at := filepath.Join(x.p.gitDir, "index")
+	fi, err := os.Stat(at)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(at)
+	if err != nil {
+		return err
+	}
+	if err := x.draft.WriteFile(data, fi.ModTime()); err != nil {
+		return err
+	}
+	return x.draft.Publish()
+}
+
+// mark gives entries of the index back what git was told of them.
+func (x *Restoration) mark(ctx context.Context) error {
+	if len(x.skipped) == 0 && len(x.assumed) == 0 {
+		return nil
+	}
+	there, err := x.entries(ctx)
+	if err != nil {
+		return err
+	}
+	for flag, paths := range map[string][]string{"--skip-worktree": x.skipped, "--assume-unchanged": x.assumed} {
+		p := x.p
+		p.stdin = strings.Join(slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return there[path] == 0 }), "\x00")
+		if p.stdin == "" {
+			continue
+		}
+		if _, err := x.repo.change(ctx, p, "update-index", flag, "-z", "--stdin"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// entryOf is the directory that a git which works in the tree has for the worktree's entry: that of a layer, if the
+// layer has one of its own.
+func (r *Repo) entryOf(s Subject) string {
+	if own := LayeredEntry(s.Layer, s.Name); own != "" {
+		return own
+	}
+	return r.AdminDir(s.Name)
+}
+
+// readInside says where HEAD and the branch of a worktree are behind walls, where that is not what they are outside.
+func (r *Repo) readInside(s Subject, branch string) map[string]string {
+	if LayeredEntry(s.Layer, s.Name) == "" {
+		return nil
+	}
+	inside := map[string]string{}
+	outside, _ := readSmall(r.AdminDir(s.Name), "HEAD")
+	head, err := LayerFile(s.Layer, filepath.Join("worktrees", s.Name, "HEAD"), 1<<12)
+	if text := strings.TrimSpace(string(head.Data)); err == nil && head.Found && text != strings.TrimSpace(string(outside)) {
+		inside["HEAD"] = text
+	}
+	tip, err := LayerFile(s.Layer, s.Branch, 1<<12)
+	if oid := strings.TrimSpace(string(tip.Data)); err == nil && tip.Found && isOID(oid) && oid != branch {
+		inside["branch"] = oid
+	}
+	return inside
+}
+
+// readUnderway reads what is under way in a worktree's entry, of which anybody could have written anything: as data,
+// through no link that leads out of it, and waiting for nothing.
+func readUnderway(entry string) (map[string][]byte, error) {
+	root, err := os.OpenRoot(entry)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	files, left := map[string][]byte{}, mostUnderwayBytes
+	add := func(name string) error {
+		fi, err := root.Lstat(name)
+		if err != nil || !fi.Mode().IsRegular() {
+			return nil // a pipe, a link, or nothing any more: git wrote none of that
+		}
+		f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(io.LimitReader(f, int64(left)+1))
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		if left -= len(data); left < 0 || len(files) >= mostUnderwayFiles {
+			return errTooMuch
+		}
+		files[name] = data
+		return nil
+	}
+	for _, name := range underwayFiles {
+		if err := add(name); err != nil {
+			return nil, err
+		}
+	}
+	for _, dir := range underwayDirs {
+		if fi, err := root.Lstat(dir); err != nil || !fi.IsDir() {
+			continue
+		}
+		err := fs.WalkDir(root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+				return nil
+			case err != nil:
+				return err
+			case d.IsDir() || strings.HasSuffix(name, ".lock"):
+				return nil
+			}
+			return add(name)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// ReadUnderway reads what a state held of what git had under way.
+func (r *Repo) ReadUnderway(ctx context.Context, state State) (Underway, error) {
+	u := Underway{Files: map[string][]byte{}, Outside: map[string][]byte{}, Inside: map[string]string{}}
+	if state.Held == "" {
+		return u, nil
+	}
+	found, err := r.Lookup(ctx, state.Held+":conflicts/0")
+	if err != nil {
+		return u, err
+	}
+	u.Rest = found[0].OID
+	out, err := r.read(ctx, place{}, "ls-tree", "-r", "-z", state.Held, "--", "git", "outside", "inside", "conflicts/1", "conflicts/2", "conflicts/3")
+	if err != nil {
+		return u, err
+	}
+	var names, oids []string
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		info, name, ok := strings.Cut(line, "\t")
+		fields := strings.Fields(info) // "<mode> <type> <oid>"
+		if line == "" || !ok || len(fields) != 3 {
+			continue
+		}
+		if rest, is := strings.CutPrefix(name, "conflicts/"); is {
+			stage, file, _ := strings.Cut(rest, "/")
+			u.Conflicts = append(u.Conflicts, Conflict{Mode: fields[0], OID: fields[2], Stage: stage, Path: file})
+			continue
+		}
+		names, oids = append(names, name), append(oids, fields[2])
+	}
+	contents, err := r.blobs(ctx, oids)
+	if err != nil {
+		return u, err
+	}
+	for i, name := range names {
+		if inside, is := strings.CutPrefix(name, "inside/"); is {
+			u.Inside[inside] = strings.TrimSpace(string(contents[i]))
+		} else if file, is := strings.CutPrefix(name, "outside/"); is && isUnderway(file) {
+			u.Outside[file] = contents[i]
+		} else if file := strings.TrimPrefix(name, "git/"); isUnderway(file) {
+			u.Files[file] = contents[i]
+		}
+	}
+	return u, nil
+}
+
+// isUnderway reports whether a name is that of a file which says what is under way: a state could have been made by
+// anybody, and nothing else of an entry is ever written from one.
+func isUnderway(name string) bool {
+	if slices.Contains(underwayFiles, name) {
+		return true
+	}
+	return path.Clean(name) == name && slices.ContainsFunc(underwayDirs, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
+}
+
+// blobs reads several objects in one git.
+func (r *Repo) blobs(ctx context.Context, oids []string) ([][]byte, error) {
+	if len(oids) == 0 {
+		return nil, nil
+	}
+	out, err := r.read(ctx, place{stdin: strings.Join(oids, "\n") + "\n"}, "cat-file", "--batch=%(objectsize)")
+	if err != nil {
+		return nil, err
+	}
+	contents := make([][]byte, 0, len(oids))
+	for range oids {
+		head, rest, ok := strings.Cut(string(out), "\n")
+		var size int
+		if _, err := fmt.Sscan(head, &size); !ok || err != nil || size < 0 || len(rest) < size+1 {
+			return nil, fmt.Errorf("git cat-file answered %q", head)
+		}
+		contents = append(contents, []byte(rest[:size]))
+		out = out[len(head)+1+size+1:]
+	}
+	return contents, nil
+}
+
+// writeUnderway lets the entry of a worktree say that this is under way, and nothing else. Nobody works there.
+func writeUnderway(entry string, files map[string][]byte) error {
+	root, err := os.OpenRoot(entry)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range slices.Concat(underwayFiles, underwayDirs) {
+		if _, err := root.Lstat(name); err != nil {
+			continue // it is not there, or somewhere else
+		}
+		if err := root.RemoveAll(name); err != nil {
+			return err
+		}
+	}
+	for name, data := range files {
+		if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
+			return err
+		}
+		if err := root.WriteFile(name, data, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
