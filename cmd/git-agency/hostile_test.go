@@ -116,6 +116,8 @@ var plants = []plant{
 
 	// What git believes, and what it waits for.
 	{name: "a pipe for .gitignore", hangs: true, shown: `git status`, script: `rm -f .gitignore; mkfifo .gitignore; echo changed >readme`, none: 1, os: 1, stays: true},
+	{name: "a pipe for .gitignore below", hangs: true, shown: `git add -A`, script: `mkdir d; echo x >d/x; mkfifo d/.gitignore`, none: 1, os: 1, stays: true},
+	{name: "a pipe for .gitignore in what is ignored", script: `mkdir d; echo x >d/x; mkfifo d/.gitignore; echo /d/ >.gitignore`, stays: true},
 	{name: "a pipe for .gitattributes below", hangs: true, shown: `git add -A`, script: `mkdir d; echo x >d/x; mkfifo d/.gitattributes`, none: 1, os: 1, stays: true},
 	{name: "a pipe for the rules of the repository", hangs: true, shown: `git status`, script: `mkdir -p $G/info; rm -f $G/info/exclude; mkfifo $G/info/exclude; echo changed >readme; echo new >new`, outside: `rm .git/info/exclude; printf '/.agency/\n' >.git/info/exclude`},
 	{name: "a pipe for what is ignored elsewhere", hangs: true, shown: `git status`, script: `mkfifo $TOOLS/pipe; git config core.excludesFile $TOOLS/pipe; git config core.attributesFile $TOOLS/pipe; echo changed >readme; echo new >new`, outside: `git config --unset core.excludesFile; git config --unset core.attributesFile`},

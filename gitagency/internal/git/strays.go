@@ -188,11 +188,20 @@ func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, er
 		return ignored, nil
 	}
 	const here = "./" // without it, what begins with a colon would be magic
+	var question strings.Builder
+	for _, name := range names {
+		// Of a directory, with a slash behind, git would read the rules that are in it, and wait if they are a pipe.
+		question.WriteString(here + strings.TrimSuffix(name, "/") + "\x00")
+	}
+	say := func(name string) {
+		name = strings.TrimPrefix(name, here)
+		ignored[name], ignored[name+"/"] = true, true
+	}
 	if told := v.told; told != nil {
 		v.told = nil // it is asked once
 		defer func() { _, _ = told.Close() }()
 		asked := proc.Meanwhile(func() (struct{}, error) {
-			return struct{}{}, told.Ask(here + strings.Join(names, "\x00"+here) + "\x00")
+			return struct{}{}, told.Ask(question.String())
 		})
 		for range names {
 			var answer [4]string // the file, the line and the pattern that say so, and the name
@@ -204,20 +213,20 @@ func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, er
 				answer[i] = strings.TrimSuffix(text, "\x00")
 			}
 			if pattern := answer[2]; pattern != "" && pattern[0] != '!' {
-				ignored[strings.TrimPrefix(answer[3], here)] = true
+				say(answer[3])
 			}
 		}
 		_, err := asked()
 		return ignored, err
 	}
 	p := v.p
-	p.stdin = here + strings.Join(names, "\x00"+here) + "\x00"
+	p.stdin = question.String()
 	out, err := v.r.read(ctx, p, checkIgnore...)
 	if err != nil && !exitedWith(err, 1) {
 		return nil, err
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		ignored[strings.TrimPrefix(name, here)] = true
+		say(name)
 	}
 	return ignored, nil
 }
