@@ -69,6 +69,6 @@ func (t *tool) tellLeftOut(all []gitagency.LeftOut) {
 		}[l.Why])
 	}
 	if secret {
-		t.hint("take them too with --include-secrets, or let a name in for good with 'git config --add agency.secret !<name>'")
+		t.hint("what looks like a credential is taken too with --include-secrets; to let a name in for good: git config --add agency.secret '!<name>'")
 	}
 }

@@ -116,7 +116,10 @@ func (t *teller) tree(oid []byte) (map[string]item, error) {
 // died says why there was no answer.
 func (t *teller) died(err error) error {
 	res, closeErr := t.talk.Close()
-	if closeErr == nil && res.ExitCode != 0 {
+	switch {
+	case closeErr != nil: // such as that it was told to end
+		return fmt.Errorf("git cat-file: %w", closeErr)
+	case res.ExitCode != 0:
 		return &Error{Args: []string{"cat-file"}, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
 	}
 	return fmt.Errorf("git cat-file: %w", err)

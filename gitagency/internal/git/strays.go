@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,7 +209,7 @@ func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, er
 			for i := range answer {
 				text, err := told.Answers.ReadString(0)
 				if err != nil {
-					return nil, fmt.Errorf("git check-ignore: %w", err)
+					return nil, fmt.Errorf("git check-ignore: %w", cmp.Or(context.Cause(ctx), err))
 				}
 				answer[i] = strings.TrimSuffix(text, "\x00")
 			}

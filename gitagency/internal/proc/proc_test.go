@@ -75,6 +75,26 @@ func TestCancellationEndsTheWholeGroupAndReturnsTheCause(t *testing.T) {
 	requireGone(t, pidFile)
 }
 
+func TestAConversationThatIsCancelledReturnsTheCause(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("the user pressed Ctrl-C")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	talk, err := Talk(ctx, Command{Argv: []string{"sh", "-c", "echo begun; cat"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, err := talk.Answers.ReadString('\n'); line != "begun\n" || err != nil {
+		t.Fatalf("got %q, %v", line, err)
+	}
+	cancel(cause)
+	if line, err := talk.Answers.ReadString('\n'); err == nil {
+		t.Fatalf("got %q", line)
+	}
+	if res, err := talk.Close(); !errors.Is(err, cause) {
+		t.Fatalf("got %d, %v", res.ExitCode, err)
+	}
+}
+
 func TestAChildKeepsInheritedDescriptors(t *testing.T) {
 	t.Parallel()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))

@@ -19,6 +19,7 @@ type Conversation struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	cancel context.CancelFunc
+	told   func() error // why it was told to end, if it was
 	grace  time.Duration
 }
 
@@ -31,8 +32,9 @@ func Talk(ctx context.Context, c Command) (*Conversation, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, &NotStartedError{err}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	t := &Conversation{cmd: exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...), cancel: cancel, grace: c.Grace}
+	told := func() error { return context.Cause(ctx) }
+	own, cancel := context.WithCancel(ctx)
+	t := &Conversation{cmd: exec.CommandContext(own, c.Argv[0], c.Argv[1:]...), cancel: cancel, told: told, grace: c.Grace}
 	if t.grace == 0 {
 		t.grace = 5 * time.Second
 	}
@@ -62,7 +64,8 @@ func (t *Conversation) Ask(question string) error {
 }
 
 // Close ends the conversation and returns when nothing of the program is left. The result says how it ended;
-// what it had not said yet is lost.
+// what it had not said yet is lost. An error means that ctx ended first (then it wraps context.Cause), or that
+// there is no knowing.
 func (t *Conversation) Close() (Result, error) {
 	_ = t.stdin.Close()
 	// Else one that still writes would wait for ever for somebody to read it.
@@ -71,8 +74,14 @@ func (t *Conversation) Close() (Result, error) {
 	t.cancel()
 	res := Result{Stderr: t.stderr.Bytes(), ExitCode: exitCode(t.cmd.ProcessState)}
 	var exit *exec.ExitError
-	if err == nil || errors.As(err, &exit) {
+	switch cause := t.told(); {
+	case err == nil:
 		return res, nil
+	case cause != nil:
+		return res, errors.Join(cause, endGroup(t.cmd.Process.Pid, t.grace))
+	case errors.As(err, &exit):
+		return res, nil
+	default:
+		return res, errors.Join(err, endGroup(t.cmd.Process.Pid, t.grace))
 	}
-	return res, errors.Join(err, endGroup(t.cmd.Process.Pid, t.grace))
 }
