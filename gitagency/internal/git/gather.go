@@ -157,10 +157,11 @@ func (s Subject) treeOf(x Index, at time.Time) stagedTree {
 	return t
 }
 
-// baseIndex is the index that the tree is compared with. One that cannot be read is replaced by what HEAD has.
+// baseIndex is the index that the tree is compared with. One that cannot be read is replaced by what HEAD has; and so is
+// an empty one of a tree that is about to go, of which rather too much is kept.
 func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (stagedTree, error) {
 	if s.ahead != nil {
-		if t, err := s.ahead(); err == nil && t.count > 0 {
+		if t, err := s.ahead(); err == nil {
 			return t, nil
 		}
 	}
@@ -175,7 +176,7 @@ func (r *Repo) base(ctx context.Context, p place, s Subject, head string) (Index
 	from := cmp.Or(s.Onto, head)
 	if s.Onto == "" && s.Memory == "" {
 		x, at, err := r.stagedIndex(ctx, p, s, FormatOf(from))
-		if err == nil && x.count > 0 || context.Cause(ctx) != nil {
+		if err == nil && (x.count > 0 || s.asIs) || context.Cause(ctx) != nil {
 			return x, at, err
 		}
 	}
