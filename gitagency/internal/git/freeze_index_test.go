@@ -1,7 +1,12 @@
 package git
 
 import (
+	"encoding/hex"
+	"os"
+	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // An index in which nothing is staged is not one that nobody can read.
@@ -18,3 +23,25 @@ func TestAStateKnowsThatNothingIsStaged(t *testing.T) {
 	requireSame(t, "what is on disk", l.files(commit), l.files("main"))
 }
 
+// Git writes an entry that it cannot be sure of with a size of 0. It means nothing of an empty file.
+func TestAnEntryThatGitDoubtsIsNotTakenForAnEmptyFile(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	l.put(w.Tree, "a.txt", "")
+	var st unix.Stat_t
+	l.must(unix.Lstat(filepath.Join(w.Tree, "a.txt"), &st))
+	oid, err := hex.DecodeString(l.git("rev-parse", "main:a.txt"))
+	l.must(err)
+	stat := unread(modeFile)
+	for i, word := range []uint32{uint32(st.Ctim.Sec), uint32(st.Ctim.Nsec), uint32(st.Mtim.Sec), uint32(st.Mtim.Nsec), uint32(st.Dev), uint32(st.Ino), modeFile, st.Uid, st.Gid, 0} {
+		stat[i*4], stat[i*4+1], stat[i*4+2], stat[i*4+3] = byte(word>>24), byte(word>>16), byte(word>>8), byte(word)
+	}
+	x := Index{format: SHA1, count: 1, body: appendEntry(nil, stat, oid, uint16(len("a.txt")), 0, []byte("a.txt"))}
+	index := filepath.Join(repo.AdminDir(w.Name), "index")
+	l.must(os.WriteFile(index, x.Encode(), 0o644))
+	if got := l.in(w.Tree, "show", l.freeze(repo, w, "")+":a.txt"); got != "" {
+		t.Errorf("a.txt is %q in the state, and empty on disk", got)
+	}
+}

@@ -306,7 +306,10 @@ type view struct {
 }
 
 func (v *view) scanner() *scanner {
-	return &scanner{omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true), young: v.young, began: v.began}
+	return &scanner{
+		omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true),
+		empty: nameObject(v.format, "blob", nil), young: v.young, began: v.began,
+	}
 }
 
 // changes is what distinguishes the tree from the index. When everything was looked at, and only git is at work, it

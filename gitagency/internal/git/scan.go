@@ -66,6 +66,7 @@ type scanner struct {
 	omit     string    // a top-level name that is not looked at, besides .git
 	modes    bool      // whether a file is a program is to be seen on disk
 	symlinks bool      // and so is what is a link
+	empty    []byte    // the id of an empty file
 	young    time.Time // of what has changed since, the index does not know whether it has seen it
 	began    int64     // by the clock that files are stamped with, in nanoseconds; 0 where there is none to go by
 
@@ -376,6 +377,9 @@ func (sc *scanner) asStaged(e *stagedEntry, st *unix.Stat_t) bool {
 		return false
 	}
 	s := e.stat
+	if st.Size == 0 && !bytes.Equal(e.oid, sc.empty) {
+		return false // git gives an entry that it doubts the size of an empty file
+	}
 	word := func(n int) uint32 { return binary.BigEndian.Uint32(s[n*4:]) }
 	mtime := time.Unix(int64(word(2)), int64(word(3)))
 	return word(0) == uint32(st.Ctim.Sec) && word(1) == uint32(st.Ctim.Nsec) &&
