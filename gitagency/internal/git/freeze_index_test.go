@@ -45,3 +45,29 @@ func TestAnEntryThatGitDoubtsIsNotTakenForAnEmptyFile(t *testing.T) {
 		t.Errorf("a.txt is %q in the state, and empty on disk", got)
 	}
 }
+
+// A conflict may be at a path that a link leads out of the tree by now.
+func TestAConflictBehindALinkIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	outside := tempDir(t)
+	l.put(outside, "b.txt", "secret\n")
+	oid, err := hex.DecodeString(l.git("rev-parse", "main:dir/b.txt"))
+	l.must(err)
+	x := Index{format: SHA1, count: 2}
+	for stage := uint16(2); stage <= 3; stage++ {
+		x.body = appendEntry(x.body, unread(modeFile), oid, uint16(len("dir/b.txt"))|stage<<12, 0, []byte("dir/b.txt"))
+	}
+	l.must(os.WriteFile(filepath.Join(repo.AdminDir(w.Name), "index"), x.Encode(), 0o644))
+	l.must(os.RemoveAll(filepath.Join(w.Tree, "dir")))
+	l.must(os.Symlink(outside, filepath.Join(w.Tree, "dir")))
+	s := l.subject(w)
+	s.Base = l.git("rev-parse", "main")
+	f, err := repo.Freeze(t.Context(), s, "")
+	l.must(err)
+	if got := l.git("ls-tree", "-r", "--name-only", f.Commit, "dir"); got != "dir" {
+		t.Errorf("the state holds %q", got)
+	}
+}

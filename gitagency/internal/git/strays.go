@@ -107,6 +107,9 @@ func (v *view) claimNamed(name string) error {
 func (v *view) force(name string) error {
 	open := *v
 	open.s.Secrets = nil
+	if !direct(v.s.Tree, name) { // git does not follow either
+		return nil
+	}
 	err := filepath.WalkDir(filepath.Join(v.s.Tree, name), func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
