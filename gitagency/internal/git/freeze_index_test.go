@@ -2,6 +2,7 @@ package git
 
 import (
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -69,5 +70,23 @@ func TestAConflictBehindALinkIsNotFollowed(t *testing.T) {
 	l.must(err)
 	if got := l.git("ls-tree", "-r", "--name-only", f.Commit, "dir"); got != "dir" {
 		t.Errorf("the state holds %q", got)
+	}
+}
+
+// Whoever writes the index may call a directory of HEAD's a file. A state with that could not be read.
+func TestAnIndexThatCallsADirectoryAFileMakesNoState(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	oid, err := hex.DecodeString(l.git("rev-parse", "main:dir"))
+	l.must(err)
+	x := Index{format: SHA1, count: 1, body: appendEntry(nil, unread(modeFile), oid, uint16(len("dir")), 0, []byte("dir"))}
+	l.must(os.WriteFile(filepath.Join(repo.AdminDir(w.Name), "index"), x.Encode(), 0o644))
+	s := l.subject(w)
+	s.Base = l.git("rev-parse", "main")
+	f, err := repo.Freeze(t.Context(), s, "")
+	if !errors.As(err, new(*IncompleteError)) {
+		t.Errorf("froze %s: %v", f.Commit, err)
 	}
 }
