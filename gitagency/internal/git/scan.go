@@ -259,11 +259,11 @@ func (f *folder) lend(below []*visit) {
 func (l *looker) visit(v *visit) (err error) {
 	dir, stamp, err := v.open()
 	if dir == nil {
+		l.late = true // it was there when we began
 		return err
 	}
 	defer dir.drop()
 	v.stamp = stamp
-	l.notice(stamp)
 	if err := l.list(dir.fd, v.path); err != nil {
 		return err
 	}
@@ -297,6 +297,12 @@ func (l *looker) visit(v *visit) (err error) {
 	if err := l.strays(dir.fd, v.path); err != nil {
 		return err
 	}
+	// Only now: what came or went while it was looked at has changed it.
+	var st unix.Stat_t
+	if err := unix.Fstat(dir.fd, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: v.path + ".", Err: err}
+	}
+	l.notice(stampOf(&st))
 	dir.lend(v.below)
 	return nil
 }
