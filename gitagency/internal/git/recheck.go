@@ -64,10 +64,15 @@ func (l *looker) reentry(fd int, v *visit, i int, relisted bool) {
 	e := &l.sight.entries[i]
 	rest := e.name[len(v.path):]
 	switch l.sight.fates[i] {
-	case kept:
-	case absent:
+	case absent, kept:
+		if !relisted {
+			return
+		}
 		first, _, below := bytes.Cut(rest, []byte{'/'})
-		if n := l.named(string(first)); relisted && n != nil && (!below && (n.kind.IsRegular() || n.kind&fs.ModeSymlink != 0) || below && n.kind.IsDir()) {
+		switch n := l.named(string(first)); {
+		case n == nil && l.sight.fates[i] == kept && !e.skipped: // a submodule that has gone
+			l.moved = append(l.moved, string(e.name))
+		case n != nil && (!below && (n.kind.IsRegular() || n.kind&fs.ModeSymlink != 0) || below && n.kind.IsDir()):
 			l.moved = append(l.moved, string(e.name)) // it was not there, and now it is
 		}
 	default:

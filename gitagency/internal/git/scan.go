@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"runtime"
@@ -230,7 +231,7 @@ func (v *visit) open() (*folder, stamp, error) {
 	}
 	fd, err := unix.Openat(at, v.name, flags, 0)
 	v.around.drop()
-	if v.around != nil && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)) {
+	if v.around != nil && (nothingThere(err) || errors.Is(err, unix.ELOOP)) {
 		return nil, stamp{}, nil
 	}
 	var st unix.Stat_t
@@ -334,17 +335,14 @@ func (l *looker) entry(fd, i int, text string) error {
 		l.missing(i)
 		return nil
 	}
-	if e.mode == modeGitlink {
-		if n.kind.IsDir() {
-			n.seen = true
-			l.sight.fates[i] = kept
-			if entries, err := readNames(fd, text); err != nil {
-				return err
-			} else if entries {
-				l.opened = append(l.opened, string(e.name))
-			}
-			return nil
+	if e.mode == modeGitlink && n.kind.IsDir() {
+		n.seen = true
+		l.sight.fates[i] = kept
+		opened, err := holdsAnything(fd, text)
+		if opened {
+			l.opened = append(l.opened, string(e.name))
 		}
+		return err
 	}
 	if !n.kind.IsRegular() && n.kind&fs.ModeSymlink == 0 {
 		l.missing(i) // what stands there has no entry
@@ -429,20 +427,19 @@ func (l *looker) notice(s stamp) {
 	l.fine = l.fine || s.ctime%int64(time.Second) != 0
 }
 
-// readNames reports whether there is anything in a directory.
-func readNames(fd int, text string) (bool, error) {
+// holdsAnything reports whether there is something in a directory. One that has just gone holds nothing.
+func holdsAnything(fd int, text string) (bool, error) {
 	sub, err := unix.Openat(fd, text, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if nothingThere(err) || errors.Is(err, unix.ELOOP) {
+		return false, nil
+	}
 	if err != nil {
 		return false, &fs.PathError{Op: "open", Path: text, Err: err}
 	}
 	f := os.NewFile(uintptr(sub), text)
 	names, err := f.Readdirnames(1)
-	_ = f.Close()
-	if len(names) > 0 {
-		return true, nil
+	if err = errors.Join(err, f.Close()); errors.Is(err, io.EOF) {
+		err = nil
 	}
-	if err != nil && err.Error() != "EOF" {
-		return false, err
-	}
-	return false, nil
+	return len(names) > 0, err
 }

@@ -37,7 +37,11 @@ func (v *view) strays(ctx context.Context) error {
 			v.leftOut = append(v.leftOut, LeftOut{dir, Repository})
 		default:
 			// Git would skip what cannot be read without a word, and wait for a pipe for ever.
-			if _, _, err := walk(filepath.Join(v.s.Tree, dir)); err != nil {
+			_, _, err := walk(filepath.Join(v.s.Tree, dir))
+			if nothingThere(err) {
+				return &UnsettledError{Tree: v.s.Tree, Paths: []string{dir}} // it has just gone
+			}
+			if err != nil {
 				return err
 			}
 			v.dirs = append(v.dirs, dir)
