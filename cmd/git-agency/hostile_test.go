@@ -246,12 +246,20 @@ func (g *hostileGround) suffers(p plant, isolation string) {
 	}
 	first, second := g.id+"/1", g.id+"/2"
 	for i, args := range [][]string{
-		{"snapshot", "ls", g.id}, {"snapshot", "verify", first}, {"snapshot", "verify", second},
-		{"snapshot", "checkout", first, filepath.Join(g.dir, "copy-1")}, {"snapshot", "checkout", second, filepath.Join(g.dir, "copy-2")},
-		{"diff", g.id, "--json"}, {"diff", g.id, "--stat", "--from", "head"}, {"diff", g.id, "--from", first, "--to", second},
-		{"diff", g.id, "--name-status", "--from", "integration", "--to", "head"}, {"diff", g.id, "--exit-code", "--from", second},
+		{"snapshot", "ls", g.id},
+		{"snapshot", "verify", first},
+		{"snapshot", "verify", second},
+		{"snapshot", "checkout", first, filepath.Join(g.dir, "copy-1")},
+		{"snapshot", "checkout", second, filepath.Join(g.dir, "copy-2")},
+		{"diff", g.id, "--json"},
+		{"diff", g.id, "--stat", "--from", "head"},
+		{"diff", g.id, "--from", first, "--to", second},
+		{"diff", g.id, "--name-status", "--from", "integration", "--to", "head"},
+		{"diff", g.id, "--exit-code", "--from", second},
 		{"start", "wt", "--isolation", isolation, "--from-snapshot", second},
-		{"snapshot", "rollback", g.id, first}, {"snapshot", "rollback", g.id, second}, {"snapshot", "rollback", g.id, first},
+		{"snapshot", "rollback", g.id, first},
+		{"snapshot", "rollback", g.id, second},
+		{"snapshot", "rollback", g.id, first},
 	} {
 		o := g.quietly(args...)
 		if i < 2 && o.code != 0 || o.code > 5 {

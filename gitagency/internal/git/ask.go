@@ -35,24 +35,31 @@ func (r *Repo) talk(ctx context.Context, p place, args ...string) (*proc.Convers
 	return talk, nil
 }
 
+// roomToAsk is how many bytes of questions may wait for their answers: as many as any pipe holds, so that asking never
+// has to wait for an answer that nobody reads yet. Who has many pipes gets small ones.
+const roomToAsk = 4096
+
 // info is what Lookup answers.
 func (t *teller) info(names ...string) ([]Object, error) {
-	const atOnce = 256 // more might not fit between us, and both would wait
-	var objects []Object
-	for len(names) > 0 {
-		some := names[:min(len(names), atOnce)]
-		names = names[len(some):]
+	objects := make([]Object, 0, len(names))
+	for len(objects) < len(names) {
 		var questions strings.Builder
-		for _, n := range some {
+		asked := 0
+		for _, n := range names[len(objects):] {
 			if strings.ContainsAny(n, "\n\x00") || len(n) > 512 {
 				return nil, fmt.Errorf("not a name of an object: %q", n)
 			}
-			questions.WriteString("info " + n + "\n")
+			question := "info " + n + "\n"
+			if questions.Len()+len(question) > roomToAsk {
+				break
+			}
+			questions.WriteString(question)
+			asked++
 		}
 		if err := t.talk.Ask(questions.String()); err != nil {
 			return nil, t.died(err)
 		}
-		for range some {
+		for range asked {
 			line, err := t.talk.Answers.ReadString('\n')
 			if err != nil {
 				return nil, t.died(err)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -18,9 +16,8 @@ type batch struct {
 	body io.LimitedReader // of the object that was answered last
 }
 
-// mostAsked is how many questions may wait for their answer: as many as a pipe holds in any case, so that asking
-// never has to wait for an answer that nobody reads.
-const mostAsked = 4096 / (64 + 1)
+// mostAsked is how many ids may wait for their answer: see roomToAsk.
+const mostAsked = roomToAsk / (64 + 1)
 
 // openBatch starts one. Objects are what is stored under their names: none is replaced by another, and none is fetched.
 func (r *Repo) openBatch(ctx context.Context) (*batch, error) {
@@ -28,12 +25,9 @@ func (r *Repo) openBatch(ctx context.Context) (*batch, error) {
 		env:    []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1"},
 		config: []string{"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false"},
 	}
-	run := r.at(p, nil)
-	talk, err := proc.Talk(ctx, proc.Command{
-		Argv: slices.Concat([]string{"git"}, r.globals(p), []string{"cat-file", "--batch"}), Dir: run.dir, Env: run.env,
-	})
+	talk, err := r.talk(ctx, p, "cat-file", "--batch")
 	if err != nil {
-		return nil, fmt.Errorf("git cat-file: %w", err)
+		return nil, err
 	}
 	return &batch{talk: talk}, nil
 }
@@ -50,18 +44,15 @@ func (b *batch) next() (kind string, size int64, body io.Reader, err error) {
 	if err != nil {
 		return "", 0, nil, err
 	}
-	words := strings.Fields(line)
-	if len(words) == 2 && words[1] == "missing" {
+	o, size := parseInfo(line)
+	switch {
+	case strings.HasSuffix(line, " missing\n"):
 		return "", 0, nil, errGone
-	}
-	if len(words) != 3 || !isOID(words[0]) {
-		return "", 0, nil, fmt.Errorf("git cat-file answered %q", line)
-	}
-	if size, err = strconv.ParseInt(words[2], 10, 64); err != nil || size < 0 {
+	case o.Missing():
 		return "", 0, nil, fmt.Errorf("git cat-file answered %q", line)
 	}
 	b.body = io.LimitedReader{R: b.talk.Answers, N: size}
-	return words[1], size, &b.body, nil
+	return o.Type, size, &b.body, nil
 }
 
 // finish reads past the end of an answer whose body has been read.

@@ -130,6 +130,56 @@ func TestWhatMovesBetweenTwoLooksIsNoticed(t *testing.T) {
 	}
 }
 
+// The same of what is not looked at: what was not to be checked out and comes, and a submodule that goes.
+func TestWhatIsNotLookedAtIsMissedWhenItComesOrGoes(t *testing.T) {
+	t.Parallel()
+	for name, move := range map[string]func(l *lab, tree string){
+		"dir/b.txt": func(l *lab, tree string) { l.put(tree, "dir/b.txt", "back\n") },
+		"module":    func(l *lab, tree string) { l.must(os.Remove(filepath.Join(tree, "module"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			repo := l.open()
+			w := l.sandbox(repo)
+			head := l.git("rev-parse", "main")
+			l.in(w.Tree, "update-index", "--skip-worktree", "dir/b.txt")
+			l.in(w.Tree, "update-index", "--add", "--cacheinfo", "160000,"+head+",module")
+			l.must(os.Remove(filepath.Join(w.Tree, "dir/b.txt")))
+			l.must(os.Mkdir(filepath.Join(w.Tree, "module"), 0o755))
+			s := l.subject(w)
+			s.asIs, s.unsure = true, []string{"", "dir/"} // else it is not told what came and went there
+			g, err := repo.gather(t.Context(), s, head)
+			l.must(err)
+			defer func() { l.must(g.close()) }()
+			g.view.first.whole = false
+			l.must(g.settle(t.Context()))
+			move(l, w.Tree)
+			var moved *UnsettledError
+			if err := g.settle(t.Context()); !errors.As(err, &moved) || !strings.Contains(strings.Join(moved.Paths, "\n"), name) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// Programs make directories and remove them again. One that has gone since the tree was listed means to look anew.
+func TestADirectoryThatHasJustGoneIsNoError(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	s := l.subject(w)
+	s.asIs = true
+	g, err := repo.gather(t.Context(), s, l.git("rev-parse", "main"))
+	l.must(err)
+	defer func() { l.must(g.close()) }()
+	g.view.first.loose = append(g.view.first.loose, found{name: "temporary/"})
+	if err := g.view.strays(t.Context()); !errors.As(err, new(*UnsettledError)) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Where times tell that nothing had changed when a look began, what came later is not part of the state, and only what
 // was read has to be what it was.
 func TestWhatWasReadIsLookedAtAgain(t *testing.T) {

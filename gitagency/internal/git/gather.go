@@ -161,10 +161,11 @@ func (s Subject) treeOf(x Index, at time.Time) stagedTree {
 	return t
 }
 
-// baseIndex is the index that the tree is compared with. One that cannot be read is replaced by what HEAD has.
+// baseIndex is the index that the tree is compared with. One that cannot be read is replaced by what HEAD has; and so is
+// an empty one of a tree that is about to go, of which rather too much is kept.
 func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (stagedTree, error) {
 	if s.ahead != nil {
-		if t, err := s.ahead(); err == nil && t.count > 0 {
+		if t, err := s.ahead(); err == nil {
 			return t, nil
 		}
 	}
@@ -179,7 +180,7 @@ func (r *Repo) base(ctx context.Context, p place, s Subject, head string) (Index
 	from := cmp.Or(s.Onto, head)
 	if s.Onto == "" && s.Memory == "" {
 		x, at, err := r.stagedIndex(ctx, p, s, FormatOf(from))
-		if err == nil && x.count > 0 || context.Cause(ctx) != nil {
+		if err == nil && (x.count > 0 || s.asIs) || context.Cause(ctx) != nil {
 			return x, at, err
 		}
 	}
@@ -312,7 +313,10 @@ type view struct {
 }
 
 func (v *view) scanner() *scanner {
-	return &scanner{omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true), young: v.young, began: v.began}
+	return &scanner{
+		omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true),
+		empty: nameObject(v.format, "blob", nil), young: v.young, began: v.began,
+	}
 }
 
 // changes is what distinguishes the tree from the index. When everything was looked at, and only git is at work, it

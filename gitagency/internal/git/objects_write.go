@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/adler32"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,7 +88,8 @@ func (r *Repo) storeLoose(o object) (err error) {
 	if now := time.Now(); os.Chtimes(path, now, now) == nil {
 		return nil
 	}
-	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf("tmp_obj_%s_%d", filepath.Base(path), os.Getpid())) // which git removes, if we do not live to
+	// Git removes it, if we do not live to. In a container the next one may well have our number, so that does not tell.
+	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf("tmp_obj_%016x", rand.Uint64()))
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
 	if errors.Is(err, fs.ErrNotExist) { // nothing begins with these two digits yet
 		if err = os.MkdirAll(filepath.Dir(path), 0o777); err == nil {

@@ -225,17 +225,6 @@ func (x *Restoration) merge(ctx context.Context, options ...string) error {
 
 // stands reports whether there is a file at a path, and not behind a link on the way to it.
 func (x *Restoration) stands(path string) bool {
-	at := x.s.Tree
-	parts := strings.Split(path, "/")
-	for i, part := range parts {
-		at = filepath.Join(at, part)
-		fi, err := os.Lstat(at)
-		if err != nil || i < len(parts)-1 && !fi.IsDir() {
-			return false
-		}
-		if i == len(parts)-1 {
-			return !fi.IsDir()
-		}
-	}
-	return false
+	fi, err := os.Lstat(filepath.Join(x.s.Tree, path))
+	return err == nil && !fi.IsDir() && direct(x.s.Tree, path)
 }

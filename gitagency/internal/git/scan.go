@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"runtime"
@@ -66,6 +67,7 @@ type scanner struct {
 	omit     string    // a top-level name that is not looked at, besides .git
 	modes    bool      // whether a file is a program is to be seen on disk
 	symlinks bool      // and so is what is a link
+	empty    []byte    // the id of an empty file
 	young    time.Time // of what has changed since, the index does not know whether it has seen it
 	began    int64     // by the clock that files are stamped with, in nanoseconds; 0 where there is none to go by
 
@@ -229,7 +231,7 @@ func (v *visit) open() (*folder, stamp, error) {
 	}
 	fd, err := unix.Openat(at, v.name, flags, 0)
 	v.around.drop()
-	if v.around != nil && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)) {
+	if v.around != nil && (nothingThere(err) || errors.Is(err, unix.ELOOP)) {
 		return nil, stamp{}, nil
 	}
 	var st unix.Stat_t
@@ -258,7 +260,7 @@ func (f *folder) lend(below []*visit) {
 func (l *looker) visit(v *visit) (err error) {
 	dir, stamp, err := v.open()
 	if dir == nil {
-		l.late = true
+		l.late = true // it was there when we began
 		return err
 	}
 	defer dir.drop()
@@ -266,12 +268,6 @@ func (l *looker) visit(v *visit) (err error) {
 	if err := l.list(dir.fd, v.path); err != nil {
 		return err
 	}
-	// What was listed has been there since the time that it tells now: it may have changed while it was read.
-	var st unix.Stat_t
-	if err := unix.Fstat(dir.fd, &st); err != nil {
-		return &fs.PathError{Op: "stat", Path: v.path + ".", Err: err}
-	}
-	l.notice(stampOf(&st))
 	for i := v.lo; i < v.hi; {
 		full := l.sight.entries[i].name
 		rest := full[len(v.path):]
@@ -302,6 +298,12 @@ func (l *looker) visit(v *visit) (err error) {
 	if err := l.strays(dir.fd, v.path); err != nil {
 		return err
 	}
+	// Only now: what came or went while it was looked at has changed it.
+	var st unix.Stat_t
+	if err := unix.Fstat(dir.fd, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: v.path + ".", Err: err}
+	}
+	l.notice(stampOf(&st))
 	dir.lend(v.below)
 	return nil
 }
@@ -333,17 +335,14 @@ func (l *looker) entry(fd, i int, text string) error {
 		l.missing(i)
 		return nil
 	}
-	if e.mode == modeGitlink {
-		if n.kind.IsDir() {
-			n.seen = true
-			l.sight.fates[i] = kept
-			if entries, err := readNames(fd, text); err != nil {
-				return err
-			} else if entries {
-				l.opened = append(l.opened, string(e.name))
-			}
-			return nil
+	if e.mode == modeGitlink && n.kind.IsDir() {
+		n.seen = true
+		l.sight.fates[i] = kept
+		opened, err := holdsAnything(fd, text)
+		if opened {
+			l.opened = append(l.opened, string(e.name))
 		}
+		return err
 	}
 	if !n.kind.IsRegular() && n.kind&fs.ModeSymlink == 0 {
 		l.missing(i) // what stands there has no entry
@@ -383,6 +382,9 @@ func (sc *scanner) asStaged(e *stagedEntry, st *unix.Stat_t) bool {
 		return false
 	}
 	s := e.stat
+	if st.Size == 0 && !bytes.Equal(e.oid, sc.empty) {
+		return false // git gives an entry that it doubts the size of an empty file
+	}
 	word := func(n int) uint32 { return binary.BigEndian.Uint32(s[n*4:]) }
 	mtime := time.Unix(int64(word(2)), int64(word(3)))
 	return word(0) == uint32(st.Ctim.Sec) && word(1) == uint32(st.Ctim.Nsec) &&
@@ -427,20 +429,19 @@ func (l *looker) notice(s stamp) {
 	l.fine = l.fine || s.ctime%int64(time.Second) != 0
 }
 
-// readNames reports whether there is anything in a directory.
-func readNames(fd int, text string) (bool, error) {
+// holdsAnything reports whether there is something in a directory. One that has just gone holds nothing.
+func holdsAnything(fd int, text string) (bool, error) {
 	sub, err := unix.Openat(fd, text, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if nothingThere(err) || errors.Is(err, unix.ELOOP) {
+		return false, nil
+	}
 	if err != nil {
 		return false, &fs.PathError{Op: "open", Path: text, Err: err}
 	}
 	f := os.NewFile(uintptr(sub), text)
 	names, err := f.Readdirnames(1)
-	_ = f.Close()
-	if len(names) > 0 {
-		return true, nil
+	if err = errors.Join(err, f.Close()); errors.Is(err, io.EOF) {
+		err = nil
 	}
-	if err != nil && err.Error() != "EOF" {
-		return false, err
-	}
-	return false, nil
+	return len(names) > 0, err
 }

@@ -38,7 +38,11 @@ func (v *view) strays(ctx context.Context) error {
 			v.leftOut = append(v.leftOut, LeftOut{dir, Repository})
 		default:
 			// Git would skip what cannot be read without a word, and wait for a pipe for ever.
-			if _, _, err := walk(filepath.Join(v.s.Tree, dir)); err != nil {
+			_, _, err := walk(filepath.Join(v.s.Tree, dir))
+			if nothingThere(err) {
+				return &UnsettledError{Tree: v.s.Tree, Paths: []string{dir}} // it has just gone
+			}
+			if err != nil {
 				return err
 			}
 			if err := v.stampAround(dir); err != nil {
@@ -133,6 +137,9 @@ func (v *view) claimNamed(name string) error {
 func (v *view) force(name string) error {
 	open := *v
 	open.s.Secrets = nil
+	if !direct(v.s.Tree, name) { // git does not follow either
+		return nil
+	}
 	err := filepath.WalkDir(filepath.Join(v.s.Tree, name), func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

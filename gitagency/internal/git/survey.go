@@ -124,6 +124,16 @@ func walk(tree string) (nested []string, hollow []*HollowError, err error) {
 	return nested, hollow, err
 }
 
+// direct reports whether there is nothing but directories on the way to a path.
+func direct(tree, name string) bool {
+	for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
+		if fi, err := os.Lstat(filepath.Join(tree, dir)); err != nil || !fi.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
 // isHollow: of a file with holes git reads the holes too.
 func isHollow(fi fs.FileInfo) bool {
 	const large, block, mostly = 1 << 30, 512, 16

@@ -215,7 +215,7 @@ func (n *node) novelBelow(t *teller, path string, known []byte, each func(path s
 	for _, it := range n.items {
 		had := has[string(it.name)]
 		switch {
-		case bytes.Equal(had.oid, it.oid):
+		case bytes.Equal(had.oid, it.oid) && had.mode == it.mode: // else it may be said to be what it is not
 		case it.below == nil:
 			each(path+string(it.name), nil, it)
 		default:
