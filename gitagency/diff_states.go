@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -79,7 +80,19 @@ func (c *comparison) difference(ctx context.Context, req DiffRequest) (_ Diff, e
 	if req.Words {
 		d.Each((*DiffFile).FindWords)
 	}
-	return Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed, LeftOut: c.leftOut}, nil
+	return Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed, LeftOut: leftOutOf(c.leftOut, req.Paths)}, nil
+}
+
+// leftOutOf is what was left out of these paths: what is one of them, or below or above one.
+func leftOutOf(all []LeftOut, paths []string) []LeftOut {
+	if len(paths) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(l LeftOut) bool {
+		return !slices.ContainsFunc(paths, func(p string) bool {
+			return strings.HasPrefix(l.Path+"/", p+"/") || strings.HasPrefix(p+"/", l.Path+"/")
+		})
+	})
 }
 
 func (c *comparison) close() error {

@@ -22,7 +22,7 @@ type (
 	GitTooOldError = git.TooOldError
 	// LockTimeoutError: the repository lock was not free in time.
 	LockTimeoutError = lock.TimeoutError
-	// NotFoundError: no worktree or invocation goes by that name.
+	// NotFoundError: no worktree, invocation or snapshot goes by that name.
 	NotFoundError = store.NotFoundError
 	// CorruptRecordError: the record of a directory cannot be made sense of.
 	CorruptRecordError = store.CorruptRecordError

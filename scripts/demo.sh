@@ -59,7 +59,7 @@ say 'And handed to another agent, uncommitted work still uncommitted.'
 run git agency start --from-snapshot "$second/1" --name again | tee "$work/third"
 third=$(tail -n 1 "$work/third")
 run git agency exec "$third" -- git status --short
-git agency discard "$third"
+run git agency discard "$third"
 
 say 'Your own trees did not notice.'
 run git -C "$tree" status --short --branch
@@ -69,7 +69,7 @@ say 'Take the work of the first into your integration branch.'
 run git -C "$tree" merge -q --no-edit "agency/sandbox-$first"
 run git -C "$tree" log --oneline
 
-say 'End both. What was in them is kept, also what was never committed.'
+say 'End the others too. What was in them is kept, also what was never committed.'
 run git agency discard "$first" "$second"
 run git show "refs/agency/trash/$second:notes"
 run git agency ls --all

@@ -12,7 +12,7 @@ func (t *tool) completionCommand() *cli.Command {
 		Name:      "completion",
 		Usage:     "print the script that makes TAB work in a shell",
 		UsageText: "git agency completion (bash|zsh|fish)",
-		Description: `The script completes 'git agency' and 'git-agency': commands, options, worktrees and invocations.
+		Description: `The script completes 'git agency' and 'git-agency': commands, options, worktrees, invocations and snapshots.
 Its first lines say where it belongs. Pressing TAB never runs a command and never changes anything.
 
 Exit status: 0 printed; 129 usage.`,

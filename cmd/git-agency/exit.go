@@ -177,8 +177,10 @@ func hints(err error) []string {
 			"if it is not, take it out of the repository's configuration:",
 			"  git config --local --remove-section " + gitagency.ShellWord("filter."+distrusted.Filter),
 		}
-	case is[*gitagency.NotEmptyError](err):
+	case is[*gitagency.NotEmptyError](err), is[*copyOutError](err) && errors.Is(err, syscall.ENOTDIR):
 		return []string{"name a directory that is not there yet, or that is empty"}
+	case is[*copyOutError](err) && errors.Is(err, fs.ErrNotExist):
+		return []string{"the directory that it is to lie in has to be there, and a link has to lead somewhere; 'mkdir -p' makes directories"}
 	case is[*copyOutError](err) && errors.As(err, &overlap):
 		return []string{"name a directory outside of every worktree, sandbox and git directory, such as ../copy beside the repository"}
 	case errors.As(err, &overlap):
@@ -279,6 +281,8 @@ func hints(err error) []string {
 		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency …'"}
 	case errors.Is(err, fs.ErrPermission) && is[*putError](err):
 		return []string{"it is the sandbox where that is not allowed; 'git agency exec <id> -- chmod u+rwx <directory>' allows it"}
+	case errors.Is(err, fs.ErrPermission) && is[*copyOutError](err):
+		return []string{"name a directory where you may write"}
 	case errors.Is(err, fs.ErrPermission) && is[*setupError](err):
 		return []string{"run it as a user who may write there, or install elsewhere with --prefix"}
 	case errors.Is(err, fs.ErrPermission):

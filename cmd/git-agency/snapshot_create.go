@@ -47,7 +47,11 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 			}
 			t.tellLeftOut(snapshot.LeftOut)
 			if !snapshot.Created {
-				fmt.Fprintf(t.stderr, "nothing changed since snapshot %d\n", snapshot.Number)
+				kept := ""
+				if c.IsSet("message") {
+					kept = ", which keeps its message"
+				}
+				fmt.Fprintf(t.stderr, "nothing changed since snapshot %d%s\n", snapshot.Number, kept)
 			}
 			if c.Bool("json") {
 				return t.printJSON(snapshot)

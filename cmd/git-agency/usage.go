@@ -109,14 +109,33 @@ func noSuchCommand(word, group string, commands []*cli.Command, usage string) er
 	if !slices.Contains(names, near) {
 		near = nearest(word, names)
 	}
+	if near == "" {
+		near = deeper(word, commands)
+	}
 	if near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
 	hint := ""
-	if len(commands) == 1 && looksLikeID(word) {
+	if len(commands) > 0 && strings.Contains(commands[0].UsageText, " <id>") && looksLikeID(word) {
 		hint = fmt.Sprintf("type '%s %s %s'", group, commands[0].Name, word)
 	}
 	return &usageError{err: errors.New(message), usage: usage, group: group, hint: hint}
+}
+
+// deeper is the command of a group among these that goes by a word, if that is one and no more.
+func deeper(word string, commands []*cli.Command) string {
+	var found []string
+	for _, group := range commands {
+		for _, cmd := range group.Subcommands {
+			if cmd.HasName(word) {
+				found = append(found, group.Name+" "+cmd.Name)
+			}
+		}
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0]
 }
 
 // looksLikeID reports whether a word could be an id, or the beginning of one.
@@ -125,15 +144,26 @@ func looksLikeID(word string) bool {
 }
 
 // synonyms are what git and others call our commands.
-var synonyms = map[string]string{"add": "create", "new": "create", "remove": "rm", "delete": "rm", "status": "ls", "info": "show", "gc": "prune", "run": "exec", "cp": "put", "copy": "put", "upload": "put", "fsck": "doctor", "repair": "doctor", "install": "setup"}
+var synonyms = map[string]string{"add": "create", "new": "create", "remove": "rm", "rm": "discard", "restore": "rollback", "revert": "rollback", "undo": "rollback", "export": "checkout", "fork": "start", "delete": "rm", "status": "ls", "info": "show", "gc": "prune", "run": "exec", "cp": "put", "copy": "put", "upload": "put", "fsck": "doctor", "repair": "doctor", "install": "setup"}
 
 // nearest is the candidate that looks most like a word, if any looks so much like it that it was meant:
-// one letter may be wrong, or two of many.
+// one letter may be wrong, or two of many, or it is the only one that begins so.
 func nearest(word string, candidates []string) string {
 	best, least := "", min(max(len(word)/3, 1), 2)+1
 	for _, c := range candidates {
 		if d := distance(word, c); d < least && d < len(word) {
 			best, least = c, d
+		}
+	}
+	if best != "" || len(word) < 3 {
+		return best
+	}
+	for _, c := range candidates {
+		if strings.HasPrefix(c, word) {
+			if best != "" {
+				return ""
+			}
+			best = c
 		}
 	}
 	return best
