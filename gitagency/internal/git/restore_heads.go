@@ -91,15 +91,17 @@ func (x *Restoration) Underway() error {
 
 // Index stages what was staged. What is the same on disk has fresh times there; nothing is read again for it.
 func (x *Restoration) Index(ctx context.Context) error {
-	r, tree := x.repo, x.To.Index
+	r, read := x.repo, []string{"read-tree", "-m", x.To.Index}
 	switch {
-	case tree != "":
+	case x.To.Index != "":
 	case x.under.Rest != "":
-		tree = x.under.Rest
+		read[2] = x.under.Rest
+	case len(x.under.Conflicts) > 0: // and nothing besides
+		read = []string{"read-tree", "--empty"}
 	default:
-		tree, x.Unstaged = x.To.Head+"^{tree}", true
+		read[2], x.Unstaged = x.To.Head+"^{tree}", true
 	}
-	if _, err := r.change(ctx, x.p, "read-tree", "-m", tree); err != nil {
+	if _, err := r.change(ctx, x.p, read...); err != nil {
 		return err
 	}
 	if x.To.Index == "" && len(x.under.Conflicts) > 0 {
