@@ -56,3 +56,28 @@ func TestARollbackThatIsFinishedKeepsWhatWasIgnoredWhenItBegan(t *testing.T) {
 		t.Error("it was not finished")
 	}
 }
+
+// What is there although git was told not to check it out, as a file of settings that somebody hides from git, is part
+// of the state like any other, and stays hidden.
+func TestARollbackTakesWhatIsHiddenFromGit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	l.write("settings", "0\n")
+	l.git("add", "-A")
+	l.git("commit", "-q", "-m", "settings")
+	l.git("update-index", "--skip-worktree", "settings")
+	l.write("settings", "1\n")
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.write("settings", "2\n")
+	for _, c := range []struct{ number, want string }{{"/1", "1\n"}, {"/2", "2\n"}} {
+		if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + c.number}); err != nil {
+			t.Fatal(err)
+		}
+		data, _ := os.ReadFile(filepath.Join(l.box.WorkDir(), "settings"))
+		if got := l.git("ls-files", "-v"); string(data) != c.want || got != "S settings" {
+			t.Errorf("%q, %s", data, got)
+		}
+	}
+}

@@ -30,6 +30,7 @@ type Restoration struct {
 	changes []treeChange
 	trees   [2]string // from and to, without what is not checked out
 	skipped []string  // which that is
+	present []string  // what is there, although git was told not to check it out
 	assumed []string  // what git does not look at
 	closed  []string  // directories of the tree in which nothing can be written, and that are ours to open
 	draft   *IndexDraft

@@ -133,14 +133,14 @@ func (x *Restoration) Index(ctx context.Context) error {
 
 // mark gives entries of the index back what git was told of them.
 func (x *Restoration) mark(ctx context.Context) error {
-	if len(x.skipped) == 0 && len(x.assumed) == 0 {
+	if len(x.skipped) == 0 && len(x.present) == 0 && len(x.assumed) == 0 {
 		return nil
 	}
 	there, err := x.entries(ctx)
 	if err != nil {
 		return err
 	}
-	for flag, paths := range map[string][]string{"--skip-worktree": x.skipped, "--assume-unchanged": x.assumed} {
+	for flag, paths := range map[string][]string{"--skip-worktree": slices.Concat(x.skipped, x.present), "--assume-unchanged": x.assumed} {
 		p := x.p
 		p.stdin = strings.Join(slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return there[path] == 0 }), "\x00")
 		if p.stdin == "" {
