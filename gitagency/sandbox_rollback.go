@@ -121,6 +121,11 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 			return Rolled{}, err
 		}
 	}
+	if left.Created { // what it holds is about to be nowhere else
+		if err := tx.Step(ctx, "pack", func() error { return repo.Pack(ctx, left.ID, from.Parents[0]) }); err != nil {
+			return Rolled{}, err
+		}
+	}
 	began, err := s.began(ctx, repo, again)
 	if err != nil {
 		return Rolled{}, err
