@@ -121,6 +121,15 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 			return Rolled{}, err
 		}
 	}
+	if left.Created { // what it holds is about to be nowhere else
+		if err := tx.Step(ctx, "pack", func() error { return repo.Pack(ctx, left.ID, from.Parents[0]) }); err != nil {
+			return Rolled{}, err
+		}
+	}
+	began, err := s.began(ctx, repo, again)
+	if err != nil {
+		return Rolled{}, err
+	}
 	// 3. Whatever could stop it half-way stops it here.
 	var restore *git.Restoration
 	defer func() {
@@ -129,7 +138,7 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 		}
 	}()
 	if err := tx.Step(ctx, "prepare", func() (err error) {
-		restore, err = repo.Restore(ctx, subject, from, target)
+		restore, err = repo.Restore(ctx, subject, from, target, began)
 		return err
 	}); err != nil {
 		return Rolled{}, err
@@ -137,7 +146,8 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 	restore.Again = again
 	// 4. The note, in case we do not live to finish it.
 	note := store.Rollback{
-		InvocationID: s.ID, Snapshot: to.ID, SnapshotRef: to.Ref, Left: left.ID, LeftRef: left.Ref, PID: os.Getpid(), StartedAt: s.repo.now(),
+		InvocationID: s.ID, Snapshot: to.ID, SnapshotRef: to.Ref, Left: left.ID, LeftRef: left.Ref, Began: began.Commit,
+		PID: os.Getpid(), StartedAt: s.repo.now(),
 	}
 	if err := tx.Step(ctx, "note", func() error {
 		if !again {

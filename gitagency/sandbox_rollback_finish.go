@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -63,6 +64,24 @@ func (s *Sandbox) finish(ctx context.Context, repo *git.Repo, place *site) error
 		err = &HalfWayError{ID: s.ID, To: to.name(), Left: strings.TrimPrefix(note.LeftRef, snapshotRoot), Err: err}
 	}
 	return err
+}
+
+// began is the state from which a rollback that was interrupted came, the first of them where there were several; none
+// where there was none, or that state is gone.
+func (s *Sandbox) began(ctx context.Context, repo *git.Repo, again bool) (git.State, error) {
+	if !again {
+		return git.State{}, nil
+	}
+	note, err := s.repo.store.Rollback(s.repo.ID, s.ID)
+	if err != nil || note == nil {
+		return git.State{}, nil // what it said, nobody knows
+	}
+	commit := cmp.Or(note.Began, note.Left)
+	found, err := repo.Lookup(ctx, commit+"^{tree}")
+	if err != nil || found[0].Missing() {
+		return git.State{}, err
+	}
+	return repo.ReadState(ctx, commit)
 }
 
 // finishForGood does what can be done of a rollback that was interrupted in a sandbox that is about to go. Whatever

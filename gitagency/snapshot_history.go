@@ -50,6 +50,7 @@ func (h history) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, req Sna
 	if req.Secrets {
 		secrets = nil
 	}
+	var made []string
 	// 1. What is there, as a commit nobody points at yet.
 	if err := tx.Step(ctx, "capture", func() error {
 		state, err := h.repo.capturable(h.subject(message))
@@ -63,7 +64,7 @@ func (h history) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, req Sna
 				frozen, err = repo.Freeze(ctx, state, last.ID)
 			}
 		}
-		snapshot.ID, snapshot.LeftOut = frozen.Commit, leftOut(frozen.LeftOut)
+		snapshot.ID, snapshot.LeftOut, made = frozen.Commit, leftOut(frozen.LeftOut), frozen.Made
 		return err
 	}); err != nil {
 		return Snapshot{}, err
@@ -82,6 +83,9 @@ func (h history) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, req Sna
 			tx.Undo("ref", func(ctx context.Context) error { return repo.RemoveRef(ctx, snapshot.Ref, snapshot.ID) })
 		}
 		if err != nil {
+			return err
+		}
+		if err := repo.Still(ctx, made...); err != nil {
 			return err
 		}
 		return repo.SyncRef(snapshot.Ref) // somebody may rely on it as soon as he has its name

@@ -17,6 +17,7 @@ import (
 type Frozen struct {
 	Commit  string
 	LeftOut []LeftOut // what is in the worktree and not in there
+	Made    []string  // the objects that were written for it, or would have been, were they not there
 }
 
 // Freeze writes the state of a worktree that goes on as a commit, and changes nothing in it. The tree is
@@ -101,6 +102,10 @@ func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen
 	if err == nil {
 		err = r.store(ctx, g.format, objects, g.written...)
 	}
+	for _, o := range objects {
+		f.Made = append(f.Made, o.name())
+	}
+	f.Made = append(f.Made, g.hashed...)
 	if err == nil && g.remember != nil {
 		err = g.remember()
 	}

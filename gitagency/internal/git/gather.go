@@ -67,7 +67,8 @@ type gathered struct {
 	staged  *node // nil when it cannot be written, as in the middle of a merge
 	work    *node // nil when the tree is gone
 	leftOut []LeftOut
-	written []string     // objects that git has written, and that are not sure to last yet
+	hashed  []string     // objects that git has written
+	written []string     // those of them that are not sure to last yet
 	view    *view        // of the tree; nil when that is gone
 	done    func() error // takes away what looking needs; nil when there is nothing
 
@@ -132,7 +133,7 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 	}
 	stage()
 	slices.SortFunc(g.view.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
-	g.work, g.leftOut, g.written = planted().amend(g.format, changes), g.view.leftOut, g.view.written
+	g.work, g.leftOut, g.hashed, g.written = planted().amend(g.format, changes), g.view.leftOut, g.view.hashed, g.view.written
 	if s.Memory != "" {
 		g.remember = g.view.remember
 	}
@@ -303,7 +304,8 @@ type view struct {
 	dirs    []string         // directories without an entry that are not ignored
 	around  map[string]stamp // these, and all directories in them, before they were listed
 	stray   []found          // files without an entry that belong to the state
-	written []string         // objects that git has written
+	hashed  []string         // objects that git has written
+	written []string         // those of them that are not sure to last yet
 	listed  []string         // what git found in dirs
 	known   memory           // of a directory that is no worktree
 
@@ -457,6 +459,12 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 			return nil, &UnsettledError{Tree: v.s.Tree, Paths: []string{string(e.name)}}
 		}
 		hashed[string(e.name)] = leaf{mode: e.mode, oid: slices.Clone(e.oid), path: string(e.name)}
+		if e.mode == modeGitlink {
+			continue
+		}
+		if v.s.Memory == "" { // else they are those of all that is remembered
+			v.hashed = append(v.hashed, hex.EncodeToString(e.oid))
+		}
 		if p.lightly {
 			v.written = append(v.written, hex.EncodeToString(e.oid))
 		}

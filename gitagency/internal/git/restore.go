@@ -18,6 +18,7 @@ import (
 // Every part may be done again, from whatever state one that was killed has left.
 type Restoration struct {
 	From, To State
+	Began    State  // what one that was killed left, when this one finishes it
 	Again    bool   // one that was killed may have left a lock on the branch; set by the caller
 	Strayed  string // the branch that HEAD was on, when that is elsewhere now; HEAD is detached then
 	Unstaged bool   // what was staged is not known; it is taken to be what HEAD has
@@ -29,15 +30,17 @@ type Restoration struct {
 	changes []treeChange
 	trees   [2]string // from and to, without what is not checked out
 	skipped []string  // which that is
+	present []string  // what is there, although git was told not to check it out
 	assumed []string  // what git does not look at
 	closed  []string  // directories of the tree in which nothing can be written, and that are ours to open
 	draft   *IndexDraft
 }
 
 // Restore prepares to take a worktree from the state that it is in, which was frozen a moment ago, to another, and
-// changes nothing yet. It refuses when not all of it could be done.
-func (r *Repo) Restore(ctx context.Context, s Subject, from, to State) (_ *Restoration, err error) {
-	x := &Restoration{repo: r, s: s, From: from, To: to}
+// changes nothing yet. It refuses when not all of it could be done. Where it is to finish one that was killed, began is
+// the state from which that came, else nothing.
+func (r *Repo) Restore(ctx context.Context, s Subject, from, to, began State) (_ *Restoration, err error) {
+	x := &Restoration{repo: r, s: s, From: from, To: to, Began: began}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, x.Close())

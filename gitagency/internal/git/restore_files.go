@@ -48,12 +48,17 @@ func (x *Restoration) fill(ctx context.Context) error {
 		}
 		if _, err := os.Lstat(filepath.Join(x.s.Tree, name)); err != nil {
 			x.skipped = append(x.skipped, name)
+		} else {
+			x.present = append(x.present, name)
 		}
 	}
-	if len(x.assumed) > 0 { // of what git takes for unchanged it would not take anything else
+	// Of what git takes for unchanged, or for not checked out, it would not take anything else.
+	for flag, paths := range map[string][]string{"--no-assume-unchanged": x.assumed, "--no-skip-worktree": x.present} {
 		p := x.p
-		p.stdin = strings.Join(x.assumed, "\x00")
-		if _, err := r.change(ctx, p, "update-index", "--no-assume-unchanged", "-z", "--stdin"); err != nil {
+		if p.stdin = strings.Join(paths, "\x00"); p.stdin == "" {
+			continue
+		}
+		if _, err := r.change(ctx, p, "update-index", flag, "-z", "--stdin"); err != nil {
 			return err
 		}
 	}

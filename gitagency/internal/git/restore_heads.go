@@ -91,15 +91,17 @@ func (x *Restoration) Underway() error {
 
 // Index stages what was staged. What is the same on disk has fresh times there; nothing is read again for it.
 func (x *Restoration) Index(ctx context.Context) error {
-	r, tree := x.repo, x.To.Index
+	r, read := x.repo, []string{"read-tree", "-m", x.To.Index}
 	switch {
-	case tree != "":
+	case x.To.Index != "":
 	case x.under.Rest != "":
-		tree = x.under.Rest
+		read[2] = x.under.Rest
+	case len(x.under.Conflicts) > 0: // and nothing besides
+		read = []string{"read-tree", "--empty"}
 	default:
-		tree, x.Unstaged = x.To.Head+"^{tree}", true
+		read[2], x.Unstaged = x.To.Head+"^{tree}", true
 	}
-	if _, err := r.change(ctx, x.p, "read-tree", "-m", tree); err != nil {
+	if _, err := r.change(ctx, x.p, read...); err != nil {
 		return err
 	}
 	if x.To.Index == "" && len(x.under.Conflicts) > 0 {
@@ -131,14 +133,14 @@ func (x *Restoration) Index(ctx context.Context) error {
 
 // mark gives entries of the index back what git was told of them.
 func (x *Restoration) mark(ctx context.Context) error {
-	if len(x.skipped) == 0 && len(x.assumed) == 0 {
+	if len(x.skipped) == 0 && len(x.present) == 0 && len(x.assumed) == 0 {
 		return nil
 	}
 	there, err := x.entries(ctx)
 	if err != nil {
 		return err
 	}
-	for flag, paths := range map[string][]string{"--skip-worktree": x.skipped, "--assume-unchanged": x.assumed} {
+	for flag, paths := range map[string][]string{"--skip-worktree": slices.Concat(x.skipped, x.present), "--assume-unchanged": x.assumed} {
 		p := x.p
 		p.stdin = strings.Join(slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return there[path] == 0 }), "\x00")
 		if p.stdin == "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -162,7 +163,8 @@ func (w *way) below(dir string) error {
 
 // ignoredThere lists the files that would go, that nobody tracks, and that are ignored by the rules of the other state:
 // they may have been there then, ignored, before somebody changed the rules. They stay, unless they are in the way.
-// What was staged there is not ignored there, whatever the rules say.
+// What was staged there is not ignored there, whatever the rules say. Of a rollback that was killed the rules of the
+// state that it left count as well: they may be gone already, and what they ignored would look like something new.
 func (x *Restoration) ignoredThere(ctx context.Context, tracked map[string]byte) (_ []string, err error) {
 	r, changes := x.repo, x.changes
 	rules, wanted, files := false, map[string]bool{}, map[string]bool{} // what the other state has there: also directories on the way
@@ -179,21 +181,45 @@ func (x *Restoration) ignoredThere(ctx context.Context, tracked map[string]byte)
 			going = append(going, c.path)
 		}
 	}
-	if !rules || len(going) == 0 {
+	if len(going) == 0 {
 		return nil, nil
 	}
-	if going, err = x.notStaged(ctx, going); err != nil || len(going) == 0 {
+	var stay []string
+	if x.Began.Tree != "" {
+		held, err := x.repo.names(ctx, x.Began.Tree)
+		if err != nil {
+			return nil, err
+		}
+		if stay, err = r.ignoredBy(ctx, x.s, x.Began.Tree, without(going, held)); err != nil {
+			return nil, err
+		}
+	}
+	if !rules {
+		return stay, nil
+	}
+	if going, err = x.notStaged(ctx, going); err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(r.ownDir(), capturePrefix+x.s.Name+"-rules")
+	then, err := r.ignoredBy(ctx, x.s, x.To.Tree, going)
+	stay = append(stay, then...)
+	slices.Sort(stay)
+	return slices.Compact(stay), err
+}
+
+// ignoredBy lists those of some paths that the rules of a tree ignore.
+func (r *Repo) ignoredBy(ctx context.Context, s Subject, tree string, names []string) (_ []string, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	dir := filepath.Join(r.ownDir(), capturePrefix+s.Name+"-rules")
 	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
-	if err := r.writeRules(ctx, x.To.Tree, dir); err != nil {
+	if err := r.writeRules(ctx, tree, dir); err != nil {
 		return nil, err
 	}
-	p := place{tree: dir, stdin: strings.Join(going, "\x00") + "\x00"}
+	p := place{tree: dir, stdin: strings.Join(names, "\x00") + "\x00"}
 	out, err := r.read(ctx, p, "check-ignore", "--no-index", "-z", "--stdin")
 	if err != nil && !exitedWith(err, 1) {
 		return nil, err
@@ -208,15 +234,31 @@ func (x *Restoration) notStaged(ctx context.Context, names []string) ([]string, 
 		staged[c.Path] = true
 	}
 	if tree := cmp.Or(x.To.Index, x.under.Rest); tree != "" {
-		out, err := x.repo.read(ctx, place{}, "ls-tree", "-r", "-z", "--name-only", tree)
+		more, err := x.repo.names(ctx, tree)
 		if err != nil {
 			return nil, err
 		}
-		for name := range strings.SplitSeq(string(out), "\x00") {
-			staged[name] = true
-		}
+		maps.Copy(staged, more)
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return staged[name] }), nil
+	return without(names, staged), nil
+}
+
+// names is what the files of a tree are called.
+func (r *Repo) names(ctx context.Context, tree string) (map[string]bool, error) {
+	out, err := r.read(ctx, place{}, "ls-tree", "-r", "-z", "--name-only", tree)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for name := range strings.SplitSeq(string(out), "\x00") {
+		names[name] = true
+	}
+	return names, nil
+}
+
+// without is a list of names without some.
+func without(names []string, some map[string]bool) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return some[name] })
 }
 
 // below reports whether a path leads through one of these files.

@@ -27,7 +27,7 @@ type Underway struct {
 	Files     map[string][]byte // of the worktree's entry, by their names in it
 	Outside   map[string][]byte // of the real one, where there is another behind walls
 	Conflicts []Conflict
-	Rest      string            // the tree of conflicts/0; empty when nothing is in conflict
+	Rest      string            // the tree of conflicts/0; empty when nothing is in conflict, or everything is
 	Inside    map[string]string // "HEAD" and "branch"
 }
 

@@ -20,6 +20,7 @@ type Rollback struct {
 	SnapshotRef   string    `json:"snapshot_ref"` // what keeps it
 	Left          string    `json:"left"`         // the commit of the state that it leaves
 	LeftRef       string    `json:"left_ref"`
+	Began         string    `json:"began,omitempty"` // the first state that was left, where this one was half-way
 	PID           int       `json:"pid"`
 	StartedAt     time.Time `json:"started_at"`
 }
