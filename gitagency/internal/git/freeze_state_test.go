@@ -316,3 +316,23 @@ func TestRefsReadFromTheirFilesAreThoseThatGitSees(t *testing.T) {
 	l.git("symbolic-ref", "refs/agency/x/9", "refs/heads/main")
 	same("with a symbolic one", false)
 }
+
+// Who works on a branch of his own commits there. Then HEAD was read too early, however little else has changed.
+func TestACommitOnAnotherBranchIsNoticedWhileAStateIsTaken(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	l.in(w.Tree, "checkout", "-q", "-b", "theirs")
+	s := l.subject(w)
+	was := repo.pulse(s)
+	x, _, err := repo.plainIndex(w.Name, SHA1)
+	l.must(err)
+	if !repo.sameStaged(s, x, was) {
+		t.Error("nothing has changed")
+	}
+	l.in(w.Tree, "commit", "-q", "--allow-empty", "-m", "theirs")
+	if repo.sameStaged(s, x, was) {
+		t.Error("the commit was not noticed")
+	}
+}
