@@ -52,12 +52,13 @@ func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (f Frozen
 func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen, err error) {
 	pulse := r.pulse(s)
 	if s.Memory == "" && s.Onto == "" { // while git starts, and finds out where HEAD is
+		plain := s // what it reads is not what is being assigned to
 		s.ahead = proc.Meanwhile(func() (stagedTree, error) {
-			x, at, err := r.plainIndex(s.Name, FormatOf(s.Base))
+			x, at, err := r.plainIndex(plain.Name, FormatOf(plain.Base))
 			if err != nil {
 				return stagedTree{}, err
 			}
-			return s.treeOf(x, at), nil
+			return plain.treeOf(x, at), nil
 		})
 	}
 	t, err := r.ask(ctx)
