@@ -336,3 +336,20 @@ func TestACommitOnAnotherBranchIsNoticedWhileAStateIsTaken(t *testing.T) {
 		t.Error("the commit was not noticed")
 	}
 }
+
+// What has no entry in the index is asked of git directory by directory, and however many there are, and however long
+// their names, not more at a time than a program can be told.
+func TestAStateHoldsManyDirectoriesWithLongNames(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	const many = 700
+	for n := range many {
+		l.put(w.Tree, fmt.Sprintf("%0200d/file", n), "f\n")
+	}
+	commit := l.freeze(repo, w, "")
+	if got, want := len(l.files(commit)), len(l.files("main"))+many; got != want {
+		t.Errorf("%d files, want %d", got, want)
+	}
+}
