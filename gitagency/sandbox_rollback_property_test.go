@@ -178,6 +178,9 @@ func (d *doings) one() string {
 		d.try("add", "--", name)
 		return "add " + name
 	case 11:
+		if d.rand.IntN(6) == 0 {
+			name = "."
+		}
 		d.try("rm", "-r", "-q", "--cached", "--", name)
 		return "unstage " + name
 	case 12:

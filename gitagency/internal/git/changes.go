@@ -17,16 +17,16 @@ type Changes struct {
 // under that of the commit. One that is compared with nothing is not in the answer. It takes one git, however many
 // there are; nothing that the files or their attributes name is run for it.
 func (r *Repo) CountChanges(ctx context.Context, against map[string]string) (_ map[string]Changes, err error) {
-	p := place{env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
+	var pairs strings.Builder
 	counted, like := map[string]Changes{}, ""
 	for commit, other := range against {
 		if !isOID(commit) || !isOID(other) {
 			continue
 		}
 		like, counted[commit] = commit, Changes{} // git says nothing of what is the same
-		p.stdin += commit + " " + other + "\n"
+		pairs.WriteString(commit + " " + other + "\n")
 	}
-	if p.stdin == "" {
+	if pairs.Len() == 0 {
 		return counted, nil
 	}
 	// By attributes of the repository an agent could hide what it did, or have git wait for a pipe.
@@ -35,7 +35,8 @@ func (r *Repo) CountChanges(ctx context.Context, against map[string]string) (_ m
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	p.gitDir = m.dir
+	p := m.place()
+	p.stdin = pairs.String()
 	out, err := m.repo.read(ctx, p, "diff-tree", "--stdin", "-r", "-z", "--numstat", "-M", "--no-ext-diff", "--no-textconv")
 	if err != nil {
 		return nil, err

@@ -195,6 +195,7 @@ func (w *treeWalk) tree(p pair) ([]pair, error) {
 
 type treeEntry struct {
 	name, oid       string
+	mode            uint32
 	isTree, gitlink bool
 }
 
@@ -224,7 +225,7 @@ func nextInTree(data []byte, size int) (e treeEntry, rest []byte, ok bool) {
 	const kind = 0o170000
 	return treeEntry{
 		name: string(after[:end]), oid: string(after[end+1 : end+1+size]),
-		isTree: m&kind == modeTree, gitlink: m&kind == modeGitlink,
+		mode: uint32(m), isTree: m&kind == modeTree, gitlink: m&kind == modeGitlink,
 	}, after[end+1+size:], true
 }
 

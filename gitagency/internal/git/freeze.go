@@ -55,12 +55,13 @@ func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (f Frozen
 func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen, err error) {
 	pulse := r.pulse(s)
 	if s.Memory == "" && s.Onto == "" { // while git starts, and finds out where HEAD is
+		plain := s // what it reads is not what is being assigned to
 		s.ahead = proc.Meanwhile(func() (stagedTree, error) {
-			x, at, err := r.plainIndex(s.Name, FormatOf(s.Base))
+			x, at, err := r.plainIndex(plain.Name, FormatOf(plain.Base))
 			if err != nil {
 				return stagedTree{}, err
 			}
-			return s.treeOf(x, at), nil
+			return plain.treeOf(x, at), nil
 		})
 	}
 	t, err := r.ask(ctx)
@@ -167,8 +168,9 @@ func (r *Repo) on(s Subject) string {
 	return ""
 }
 
-// pulse changes when something of what git knows of a worktree does: its HEAD, its branch, its index.
-type pulse struct{ head, branch, index string }
+// pulse changes when something of what git knows of a worktree does: its HEAD, the branch that it is on, its own branch,
+// its index.
+type pulse struct{ head, on, branch, index string }
 
 func (r *Repo) pulse(s Subject) pulse {
 	stamp := func(path string) string {
@@ -182,15 +184,23 @@ func (r *Repo) pulse(s Subject) pulse {
 		return pulse{}
 	}
 	admin := r.AdminDir(s.Name)
-	return pulse{stamp(filepath.Join(admin, "HEAD")), stamp(r.RefPath(s.Branch)), stamp(filepath.Join(admin, "index"))}
+	p := pulse{head: stamp(filepath.Join(admin, "HEAD")), branch: stamp(r.RefPath(s.Branch)), index: stamp(filepath.Join(admin, "index"))}
+	if on := r.on(s); on != "" && on != Detached {
+		p.on = stamp(r.RefPath(on))
+	}
+	return p
 }
 
 // sameStaged reports whether HEAD and branch are what they were, and what is staged is: a git that only looks
 // writes the index anew.
 func (r *Repo) sameStaged(s Subject, x Index, was pulse) bool {
 	now := r.pulse(s)
-	if now == was || now.head != was.head || now.branch != was.branch {
-		return now == was
+	index := now.index
+	if now.index = was.index; now != was {
+		return false
+	}
+	if index == was.index {
+		return true
 	}
 	y, _, err := r.plainIndex(s.Name, x.format)
 	return err == nil && x.Fingerprint() == y.Fingerprint()

@@ -411,3 +411,40 @@ func TestAStateIsTakenWhileOnlyIgnoredFilesComeAndGo(t *testing.T) {
 	close(stop)
 	done.Wait()
 }
+
+// Who works on a branch of his own commits there. Then HEAD was read too early, however little else has changed.
+func TestACommitOnAnotherBranchIsNoticedWhileAStateIsTaken(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	l.in(w.Tree, "checkout", "-q", "-b", "theirs")
+	s := l.subject(w)
+	was := repo.pulse(s)
+	x, _, err := repo.plainIndex(w.Name, SHA1)
+	l.must(err)
+	if !repo.sameStaged(s, x, was) {
+		t.Error("nothing has changed")
+	}
+	l.in(w.Tree, "commit", "-q", "--allow-empty", "-m", "theirs")
+	if repo.sameStaged(s, x, was) {
+		t.Error("the commit was not noticed")
+	}
+}
+
+// What has no entry in the index is asked of git directory by directory, and however many there are, and however long
+// their names, not more at a time than a program can be told.
+func TestAStateHoldsManyDirectoriesWithLongNames(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	const many = 700
+	for n := range many {
+		l.put(w.Tree, fmt.Sprintf("%0200d/file", n), "f\n")
+	}
+	commit := l.freeze(repo, w, "")
+	if got, want := len(l.files(commit)), len(l.files("main"))+many; got != want {
+		t.Errorf("%d files, want %d", got, want)
+	}
+}

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -22,11 +19,7 @@ type Mirror struct {
 
 // Mirror makes one. like is the id of any object, which says how ids are made.
 func (r *Repo) Mirror(like string) (_ *Mirror, err error) {
-	temp, err := filepath.Abs(os.TempDir()) // git runs elsewhere
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp(temp, "git-agency-")
+	dir, err := tempDirectory()
 	if err != nil {
 		return nil, err
 	}
@@ -41,16 +34,6 @@ func (r *Repo) Mirror(like string) (_ *Mirror, err error) {
 	}
 	m.repo = r.rehearsedIn(dir)
 	return m, nil
-}
-
-// rehearsedIn is the repository for somebody who may write nothing to it: everything goes into a directory.
-func (r *Repo) rehearsedIn(dir string) *Repo {
-	rehearsed := *r
-	rehearsed.rehearsal = dir
-	rehearsed.env = append(slices.Clone(r.env),
-		"GIT_OBJECT_DIRECTORY="+filepath.Join(dir, "objects"),
-		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(r.CommonDir, "objects")))
-	return &rehearsed
 }
 
 // Close takes away all that was written.

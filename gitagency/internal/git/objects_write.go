@@ -63,13 +63,26 @@ func (r *Repo) store(ctx context.Context, format ObjectFormat, objects []object,
 			return fmt.Errorf("write objects: %w", err)
 		}
 	}
-	if len(objects) > 0 && r.rehearsal == "" {
-		// One for all, as git does it in a batch: what was written out before is on the disk when this returns.
-		if err := durable.Sync(r.loosePath(objects[len(objects)-1].name())); err != nil {
+	if r.rehearsal == "" {
+		for _, o := range objects {
+			written = append(written, o.name())
+		}
+		if err := r.syncOne(written); err != nil {
 			return err
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// syncOne syncs the last object that has a file, for all of them, as git does it in a batch: what was written out before
+// is on the disk when this returns.
+func (r *Repo) syncOne(oids []string) error {
+	for _, oid := range slices.Backward(oids) {
+		if err := durable.Sync(r.loosePath(oid)); !errors.Is(err, fs.ErrNotExist) { // else it is in a pack
+			return err
+		}
+	}
+	return nil
 }
 
 // loosePath is where an object is that has a file to itself.

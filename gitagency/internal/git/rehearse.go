@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -37,11 +38,7 @@ func (r *Repo) Holds(ctx context.Context, commit string, s Subject) (all bool, e
 
 // rehearse does something with a repository of which all objects are there, and none that are written stay.
 func (r *Repo) rehearse(do func(elsewhere *Repo) error) (err error) {
-	temp, err := filepath.Abs(os.TempDir()) // git runs elsewhere
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(temp, "git-agency-")
+	dir, err := tempDirectory()
 	if err != nil {
 		return err
 	}
@@ -50,6 +47,25 @@ func (r *Repo) rehearse(do func(elsewhere *Repo) error) (err error) {
 		return err
 	}
 	return do(r.rehearsedIn(dir))
+}
+
+// rehearsedIn is the repository for somebody who may write nothing to it: everything goes into a directory.
+func (r *Repo) rehearsedIn(dir string) *Repo {
+	rehearsed := *r
+	rehearsed.rehearsal = dir
+	rehearsed.env = append(slices.Clone(r.env),
+		"GIT_OBJECT_DIRECTORY="+filepath.Join(dir, "objects"),
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(r.CommonDir, "objects")))
+	return &rehearsed
+}
+
+// tempDirectory makes one for what goes away again. Its path is absolute: git runs somewhere else.
+func tempDirectory() (string, error) {
+	temp, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(temp, "git-agency-")
 }
 
 // inList writes a path so that git finds it whole in a list of paths that colons separate.

@@ -207,10 +207,13 @@ func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, er
 	}
 	if told := v.told; told != nil {
 		v.told = nil // it is asked once
-		defer func() { _, _ = told.Close() }()
 		asked := proc.Meanwhile(func() (struct{}, error) {
 			return struct{}{}, told.Ask(question.String())
 		})
+		defer func() {
+			_, _ = told.Close()
+			_, _ = asked() // which has nobody left to tell
+		}()
 		for range names {
 			var answer [4]string // the file, the line and the pattern that say so, and the name
 			for i := range answer {
@@ -274,10 +277,16 @@ func (v *view) list(ctx context.Context) ([]string, error) {
 	if !v.s.Ignored {
 		args = append(args, "--exclude-standard")
 	}
-	const atOnce = 1000 // they are arguments
+	const most = 64 << 10 // bytes of them, which are arguments
 	var all []string
-	for some := range slices.Chunk(v.dirs, atOnce) {
-		out, err := v.r.read(ctx, p, slices.Concat(args, []string{"--"}, some)...)
+	for left := v.dirs; len(left) > 0; {
+		n, size := 1, len(left[0])
+		for n < len(left) && size+len(left[n]) < most {
+			size += len(left[n]) + 1
+			n++
+		}
+		out, err := v.r.read(ctx, p, slices.Concat(args, []string{"--"}, left[:n])...)
+		left = left[n:]
 		if err != nil {
 			return nil, err
 		}

@@ -231,21 +231,15 @@ func (n *node) novelBelow(t *teller, path string, known []byte, each func(path s
 	return nil
 }
 
-// parseTree reads a tree object. The items belong to data.
+// parseTree reads a tree object.
 func parseTree(data []byte, size int) (map[string]item, error) {
 	items := map[string]item{}
 	for len(data) > 0 {
-		space, end := bytes.IndexByte(data, ' '), bytes.IndexByte(data, 0)
-		if space < 0 || end < space || len(data) < end+1+size {
+		e, rest, ok := nextInTree(data, size)
+		if data = rest; !ok {
 			return nil, fmt.Errorf("tree: %w", errCutOff)
 		}
-		mode, err := strconv.ParseUint(string(data[:space]), 8, 32)
-		if err != nil {
-			return nil, fmt.Errorf("tree: mode %q", data[:space])
-		}
-		it := item{mode: uint32(mode), name: data[space+1 : end], oid: data[end+1 : end+1+size]}
-		items[string(it.name)] = it
-		data = data[end+1+size:]
+		items[e.name] = item{mode: e.mode, name: []byte(e.name), oid: []byte(e.oid)}
 	}
 	return items, nil
 }

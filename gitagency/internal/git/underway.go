@@ -184,7 +184,7 @@ func (r *Repo) splitConflicts(ctx context.Context, p place) (conflicts []Conflic
 		}
 		return nil, "", err
 	}
-	away := p
+	var names strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		info, name, ok := strings.Cut(line, "\t")
 		fields := strings.Fields(info) // "<mode> <oid> <stage>"
@@ -192,8 +192,10 @@ func (r *Repo) splitConflicts(ctx context.Context, p place) (conflicts []Conflic
 			return nil, "", fmt.Errorf("git ls-files answered %q", line)
 		}
 		conflicts = append(conflicts, Conflict{Mode: fields[0], OID: fields[1], Stage: fields[2], Path: name})
-		away.stdin += name + "\x00"
+		names.WriteString(name + "\x00")
 	}
+	away := p
+	away.stdin = names.String()
 	if _, err := r.change(ctx, away, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
 		return nil, "", err
 	}

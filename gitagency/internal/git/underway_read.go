@@ -1,6 +1,7 @@
 package git
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -164,13 +166,13 @@ func (r *Repo) blobs(ctx context.Context, oids []string) ([][]byte, error) {
 	}
 	contents := make([][]byte, 0, len(oids))
 	for range oids {
-		head, rest, ok := strings.Cut(string(out), "\n")
-		var size int
-		if _, err := fmt.Sscan(head, &size); !ok || err != nil || size < 0 || len(rest) < size+1 {
+		head, rest, ok := bytes.Cut(out, []byte{'\n'})
+		size, err := strconv.Atoi(string(head))
+		if !ok || err != nil || size < 0 || len(rest) < size+1 {
 			return nil, fmt.Errorf("git cat-file answered %q", head)
 		}
-		contents = append(contents, []byte(rest[:size]))
-		out = out[len(head)+1+size+1:]
+		contents = append(contents, rest[:size:size])
+		out = rest[size+1:]
 	}
 	return contents, nil
 }

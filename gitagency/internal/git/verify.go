@@ -2,12 +2,10 @@ package git
 
 import (
 	"context"
-	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -178,7 +176,7 @@ func (v *verifier) look(b *batch, w wanted) error {
 	if err != nil {
 		return err
 	}
-	hashed := newHash(w.oid)
+	hashed := FormatOf(w.oid).hash()
 	fmt.Fprintf(hashed, "%s %d\x00", kind, size)
 	// Of a file only the hash is wanted; what leads to others is read first, and believed when its hash is right.
 	const most = 1 << 28
@@ -239,12 +237,4 @@ func (v *verifier) note(said string) {
 			v.result.Said = append(v.result.Said, line)
 		}
 	}
-}
-
-// newHash makes the hash that names like this one are of.
-func newHash(oid string) hash.Hash {
-	if len(oid) == 2*sha256.Size {
-		return sha256.New()
-	}
-	return sha1.New()
 }

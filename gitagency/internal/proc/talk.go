@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Conversation is a program that answers one question after the other. It is for one goroutine.
+// Conversation is a program that answers one question after the other. It is for one goroutine, and a second one that
+// only asks.
 type Conversation struct {
 	Answers *bufio.Reader
 
