@@ -58,9 +58,11 @@ func (s *Sandbox) finish(ctx context.Context, repo *git.Repo, place *site) error
 	if err != nil {
 		return err
 	}
-	s.repo.warn("sandbox %s: a rollback to %s was interrupted; it is finished now", s.ID, to.name())
 	_, err = s.goBack(ctx, repo, place, to, true)
-	if err != nil && !is[*HalfWayError](err) {
+	switch {
+	case err == nil:
+		s.repo.warn("sandbox %s: a rollback to %s was interrupted; it is finished now", s.ID, to.name())
+	case !is[*HalfWayError](err):
 		err = &HalfWayError{ID: s.ID, To: to.name(), Left: strings.TrimPrefix(note.LeftRef, snapshotRoot), Err: err}
 	}
 	return err
