@@ -11,7 +11,7 @@ import (
 )
 
 // recheck looks at a tree a second time, and says which entries are not what they were, and which names without an
-// entry are new. What is in a directory that has not changed need not be listed again.
+// entry are new. A directory that has not changed need not be listed again, where its times would tell.
 func (sc *scanner) recheck(ctx context.Context, first *sight) (moved, fresh []string, err error) {
 	sc.sight, sc.again = first, true
 	lookers, err := sc.send(ctx)
@@ -38,7 +38,7 @@ func (l *looker) revisit(v *visit) error {
 		return nil
 	}
 	defer dir.drop()
-	relisted := stamp != v.stamp
+	relisted := stamp != v.stamp || v.young
 	if relisted {
 		if err := l.list(dir.fd, v.path); err != nil {
 			return err
@@ -87,19 +87,33 @@ func (l *looker) reentry(fd int, v *visit, i int, relisted bool) {
 func (l *looker) newNames(v *visit) {
 	for _, n := range l.names {
 		full := v.path + n.text
-		if n.kind.IsDir() {
+		switch {
+		case n.kind.IsDir():
 			full += "/"
-		} else if !n.kind.IsRegular() && n.kind&fs.ModeSymlink == 0 {
+		case !n.kind.IsRegular() && n.kind&fs.ModeSymlink == 0:
 			continue
 		}
 		_, before := slices.BinarySearchFunc(l.sight.loose, full, func(f found, full string) int { return strings.Compare(f.name, full) })
-		// What has an entry, or lies around one, begins where it would stand in the index.
-		at, there := slices.BinarySearchFunc(l.sight.entries[v.lo:v.hi], full, func(e stagedEntry, full string) int { return strings.Compare(string(e.name), full) })
-		if around := v.lo + at; !there && n.kind.IsDir() && around < v.hi {
-			there = bytes.HasPrefix(l.sight.entries[around].name, []byte(full))
-		}
-		if !before && !there {
+		if !before && !l.hasEntry(v, full) {
 			l.fresh = append(l.fresh, full)
 		}
 	}
+}
+
+// hasEntry reports whether an entry stands for a name in a directory: its own, one below it, or that of a submodule.
+func (l *looker) hasEntry(v *visit, full string) bool {
+	entries := l.sight.entries[v.lo:v.hi]
+	find := func(name string) (at int, there bool) {
+		return slices.BinarySearchFunc(entries, name, func(e stagedEntry, name string) int { return strings.Compare(string(e.name), name) })
+	}
+	at, there := find(full)
+	name, isDir := strings.CutSuffix(full, "/")
+	if there || !isDir {
+		return there
+	}
+	if at < len(entries) && bytes.HasPrefix(entries[at].name, []byte(full)) {
+		return true
+	}
+	at, there = find(name)
+	return there && entries[at].mode == modeGitlink
 }

@@ -89,6 +89,7 @@ type visit struct {
 	lo, hi int     // the entries that lie below it
 
 	stamp stamp // when it was looked at, before anything in it was
+	young bool  // it had changed so shortly before that it may look the same after another change
 	below []*visit
 }
 
@@ -264,7 +265,7 @@ func (l *looker) visit(v *visit) (err error) {
 		return err
 	}
 	defer dir.drop()
-	v.stamp = stamp
+	v.stamp, v.young = stamp, time.Since(time.Unix(0, stamp.ctime)) < coarsest
 	if err := l.list(dir.fd, v.path); err != nil {
 		return err
 	}
@@ -307,6 +308,9 @@ func (l *looker) visit(v *visit) (err error) {
 	dir.lend(v.below)
 	return nil
 }
+
+// coarsest is how long two changes may have the same time, on whatever file system.
+const coarsest = 2 * time.Second
 
 // passOver: of these names at the top nothing is looked at.
 func (sc *scanner) passOver(text string) bool {
