@@ -34,6 +34,10 @@ type (
 	InTheWayError = git.InTheWayError
 	// GitAtWorkError: another git writes in a sandbox, or has left its lock there.
 	GitAtWorkError = git.LockedError
+	// UnreadableError: a file in a sandbox cannot be read, so that no snapshot could hold it.
+	UnreadableError = git.UnreadableError
+	// IncompleteError: an object is missing, or is something else.
+	IncompleteError = git.IncompleteError
 	// UnsettledError: files in a sandbox go on changing, so that it is never seen in one state.
 	UnsettledError = git.UnsettledError
 	// DistrustedFilterError: a file could not be written without running what an agent may have configured.

@@ -230,6 +230,10 @@ func hints(err error) []string {
 			hints = append(hints, "  rm -rf "+gitagency.ShellWord(path))
 		}
 		return hints
+	case is[*gitagency.UnreadableError](err):
+		return []string{"make it readable with chmod, remove it, or have git ignore it"}
+	case is[*gitagency.IncompleteError](err):
+		return []string{"'git agency snapshot verify <snapshot>' names everything that is missing of a snapshot"}
 	case is[*gitagency.UnsettledError](err):
 		return []string{"a snapshot is one state, so wait until whoever writes there is done, or have git ignore what is always written"}
 	case errors.As(err, &moved):

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Somebody counts in two files, always in the same order. Whatever is taken meanwhile is a state that was there: the
@@ -160,6 +162,29 @@ func TestWhatIsNotLookedAtIsMissedWhenItComesOrGoes(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// The clock by which files are stamped stands still for some milliseconds. A directory that changes twice meanwhile looks
+// the same.
+func TestADirectoryThatChangesTwiceInOneTickIsNoticed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	l.put(w.Tree, "first", "f\n")
+	s := l.subject(w)
+	s.asIs = true
+	g, err := repo.gather(t.Context(), s, l.git("rev-parse", "main"))
+	l.must(err)
+	defer func() { l.must(g.close()) }()
+	g.view.first.whole = false
+	l.put(w.Tree, "second", "s\n")
+	var st unix.Stat_t
+	l.must(unix.Lstat(w.Tree, &st))
+	g.view.first.top.stamp = stampOf(&st) // as if that had been in the same tick
+	if err := g.settle(t.Context()); !errors.As(err, new(*UnsettledError)) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,13 @@ func (e *UnsettledError) Error() string {
 	}
 	return fmt.Sprintf("%s goes on changing: %s", e.Tree, names)
 }
+
+// UnreadableError is a file that nobody may read, its owner included.
+type UnreadableError struct{ Path string }
+
+func (e *UnreadableError) Error() string { return e.Path + " cannot be read" }
+
+func (e *UnreadableError) Unwrap() error { return fs.ErrPermission }
 
 // UntakenError is a file that git does not take, for what it is called: it passes over it without an error.
 type UntakenError struct{ Path string }
@@ -361,6 +369,11 @@ func (v *view) changes(ctx context.Context, meanwhile func()) ([]leaf, error) {
 	if err != nil {
 		if moved := v.again(ctx); errors.As(moved, new(*UnsettledError)) {
 			return nil, moved // which is why
+		}
+		for _, name := range read {
+			if path := filepath.Join(v.s.Tree, name); v.stampNow(name).mode&unix.S_IFMT == unix.S_IFREG && errors.Is(unix.Access(path, unix.R_OK), unix.EACCES) {
+				return nil, &UnreadableError{Path: path}
+			}
 		}
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func (l *looker) revisit(v *visit) error {
 		return nil
 	}
 	defer dir.drop()
-	if stamp != v.stamp {
+	if stamp != v.stamp || v.young && canWatch {
 		l.unsure = append(l.unsure, cmp.Or(v.path, "."))
 	}
 	next := 0 // of the directories below

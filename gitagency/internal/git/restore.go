@@ -66,6 +66,9 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to, began State) (_
 	if err := x.filtered(ctx); err != nil {
 		return nil, err
 	}
+	if err := x.complete(ctx); err != nil {
+		return nil, err
+	}
 	if err := x.writable(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -149,6 +150,31 @@ func (x *Restoration) filtered(ctx context.Context) error {
 		}
 	}
 	return x.repo.mayRead(ctx, x.s, x.p, goes)
+}
+
+// complete makes sure that there is all that has to be written: git would find out half-way.
+func (x *Restoration) complete(ctx context.Context) error {
+	t, err := x.repo.ask(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	var paths, blobs []string
+	for _, c := range x.changes {
+		if c.status != 'D' && c.newMode != submodule {
+			paths, blobs = append(paths, c.path), append(blobs, c.newOID)
+		}
+	}
+	found, err := t.info(blobs...)
+	if err != nil {
+		return err
+	}
+	for i, o := range found {
+		if o.Type != "blob" {
+			return fmt.Errorf("%s: %w", paths[i], &IncompleteError{OID: blobs[i], Want: "blob", Have: o.Type})
+		}
+	}
+	return nil
 }
 
 // writable looks for directories in which files have to change and cannot.

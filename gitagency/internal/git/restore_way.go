@@ -24,13 +24,14 @@ const submodule = "160000"
 type treeChange struct {
 	status           byte // A, D, M, or T where it is something else than a file now
 	oldMode, newMode string
+	newOID           string
 	path             string
 }
 
 // treeChanges lists what differs between two trees.
 func (r *Repo) treeChanges(ctx context.Context, p place, from, to string) ([]treeChange, error) {
 	p.env = append(slices.Clone(p.env), "GIT_NO_REPLACE_OBJECTS=1")
-	out, err := r.read(ctx, p, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", from, to)
+	out, err := r.read(ctx, p, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-ext-diff", from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func (r *Repo) treeChanges(ctx context.Context, p place, from, to string) ([]tre
 		if len(fields) != 5 {
 			return nil, fmt.Errorf("git diff-tree answered %q", parts[i])
 		}
-		changes = append(changes, treeChange{status: fields[4][0], oldMode: fields[0], newMode: fields[1], path: parts[i+1]})
+		changes = append(changes, treeChange{status: fields[4][0], oldMode: fields[0], newMode: fields[1], newOID: fields[3], path: parts[i+1]})
 	}
 	return changes, nil
 }

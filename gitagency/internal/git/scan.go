@@ -89,6 +89,7 @@ type visit struct {
 	lo, hi int     // the entries that lie below it
 
 	stamp stamp // when it was looked at, before anything in it was
+	young bool  // it had changed so shortly before that it may look the same after another change
 	below []*visit
 }
 
@@ -264,7 +265,7 @@ func (l *looker) visit(v *visit) (err error) {
 		return err
 	}
 	defer dir.drop()
-	v.stamp = stamp
+	v.stamp, v.young = stamp, time.Since(time.Unix(0, stamp.ctime)) < l.tick()
 	if err := l.list(dir.fd, v.path); err != nil {
 		return err
 	}
@@ -306,6 +307,14 @@ func (l *looker) visit(v *visit) (err error) {
 	l.notice(stampOf(&st))
 	dir.lend(v.below)
 	return nil
+}
+
+// tick is how long two changes may have the same time.
+func (sc *scanner) tick() time.Duration {
+	if sc.began == 0 { // whatever file system it is
+		return 2 * time.Second
+	}
+	return 20 * time.Millisecond
 }
 
 // passOver: of these names at the top nothing is looked at.

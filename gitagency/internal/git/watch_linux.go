@@ -16,6 +16,9 @@ type watch struct {
 	dirs map[int32]string
 }
 
+// canWatch: where nobody can be listened to, what changed a moment ago has to be believed.
+const canWatch = true
+
 // watchDirs begins to listen; it returns nil where that is of no use, or cannot be done.
 func watchDirs(tree string, dirs []string) *watch {
 	if len(dirs) == 0 {
