@@ -151,3 +151,12 @@ func Expiry(ctx context.Context, dir string, env []string, text string) (at time
 	}
 	return time.Unix(int64(seconds), 0), true, nil
 }
+
+// boolean reads a setting of git's.
+func (r *Repo) boolean(key string, otherwise bool) bool {
+	s, set := r.Config.Last(key)
+	if !set {
+		return otherwise
+	}
+	return s.Bare || !slices.Contains([]string{"false", "no", "off", "0", ""}, strings.ToLower(s.Value))
+}

@@ -1,0 +1,153 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// UnsettledError is a tree in which files go on changing, so that it is never seen in one state.
+type UnsettledError struct {
+	Tree  string
+	Paths []string
+
+	unsure []string // directories of which it is not known what came and went there
+}
+
+func (e *UnsettledError) Error() string {
+	const most = 5
+	names := strings.Join(e.Paths[:min(len(e.Paths), most)], ", ")
+	if len(e.Paths) > most {
+		names += fmt.Sprintf(" and %d more", len(e.Paths)-most)
+	}
+	return fmt.Sprintf("%s goes on changing: %s", e.Tree, names)
+}
+
+// settle makes sure that it is one state: nil, or an *UnsettledError.
+func (g gathered) settle(ctx context.Context) error {
+	if g.view == nil {
+		return nil
+	}
+	return g.view.again(ctx)
+}
+
+// rest waits until every file that git is about to read is old enough: a clock that has not moved on since a file
+// was last changed would not tell when it is changed again.
+func (v *view) rest(ctx context.Context, seed []int) error {
+	const tick = 10 * time.Millisecond
+	newest := int64(0)
+	for _, i := range seed {
+		newest = max(newest, v.first.stamps[i].ctime)
+	}
+	for _, f := range v.stray {
+		newest = max(newest, f.stamp.ctime)
+	}
+	wait := time.Until(time.Unix(0, newest).Add(tick))
+	if v.first.whole || wait <= 0 || wait > tick { // or the clock is wrong, and nothing can be told by it
+		return nil
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// again makes sure that what was read is one state that the tree was in as a whole. Going by their times that is what
+// it was when we began, if nothing has touched the files that were read since. Else everything is looked at a second
+// time: when it is as it was, then the tree was in that state at the moment when the last file had been read.
+func (v *view) again(ctx context.Context) error {
+	if v.first.whole && v.untouched() {
+		return nil
+	}
+	moved, unsure, err := v.scanner().recheck(ctx, v.first)
+	if err != nil {
+		return err
+	}
+	for _, f := range v.stray {
+		if v.stampNow(f.name) != f.stamp {
+			moved = append(moved, f.name)
+		}
+	}
+	for dir, was := range v.around {
+		if v.stampNow(dir) != was {
+			unsure = append(unsure, dir)
+		}
+	}
+	if len(moved) == 0 && len(unsure) == 0 {
+		return nil
+	}
+	err = &UnsettledError{Tree: v.s.Tree, Paths: slices.Concat(moved, unsure), unsure: unsure}
+	if len(moved) > 0 || !v.watch.covers(unsure) {
+		return err
+	}
+	// What came and went there may be nothing but what is ignored.
+	names, ok := v.watch.names()
+	if !ok {
+		return err
+	}
+	if moved, err = v.concerning(ctx, names); err != nil || len(moved) == 0 {
+		return err
+	}
+	return &UnsettledError{Tree: v.s.Tree, Paths: moved, unsure: unsure}
+}
+
+// concerning lists those of some names that are part of a state: what has an entry, or lies around one, and what is not
+// ignored.
+func (v *view) concerning(ctx context.Context, names []string) (part []string, err error) {
+	var asked []string
+	for _, name := range names {
+		at, tracked := slices.BinarySearchFunc(v.entries, name, func(e stagedEntry, name string) int { return strings.Compare(string(e.name), name) })
+		if !tracked && at < len(v.entries) {
+			tracked = strings.HasPrefix(string(v.entries[at].name), strings.TrimSuffix(name, "/")+"/")
+		}
+		top, _, _ := strings.Cut(name, "/")
+		switch {
+		case tracked:
+			part = append(part, name)
+		case !v.scanner().passOver(top):
+			asked = append(asked, name)
+		}
+	}
+	ignored, err := v.ignored(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	return append(part, slices.DeleteFunc(asked, func(name string) bool { return ignored[name] })...), nil
+}
+
+// stampNow is what there is to be told of a file; nothing when it is gone.
+func (v *view) stampNow(name string) stamp {
+	var st unix.Stat_t
+	if unix.Lstat(filepath.Join(v.s.Tree, name), &st) != nil {
+		return stamp{}
+	}
+	return stampOf(&st)
+}
+
+// untouched reports whether what was read, and what lies in directories without an entry, is as it was when we began.
+func (v *view) untouched() bool {
+	still := func(name string, was stamp) bool { return was.ctime < v.began && v.stampNow(name) == was }
+	for i, f := range v.first.fates {
+		if f == changed && !still(string(v.entries[i].name), v.first.stamps[i]) {
+			return false
+		}
+	}
+	for _, f := range v.stray {
+		if !still(f.name, f.stamp) {
+			return false
+		}
+	}
+	for dir, was := range v.around {
+		if !still(dir, was) {
+			return false
+		}
+	}
+	return true
+}
