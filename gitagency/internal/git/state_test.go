@@ -1,0 +1,49 @@
+package git
+
+import (
+	"strings"
+	"testing"
+)
+
+// What a state says of itself is in a commit that anybody could have made: of a part that names no object nothing is
+// left, and what is written is read again.
+func FuzzParseState(f *testing.F) {
+	const oid = "0123456789abcdef0123456789abcdef01234567"
+	f.Add("words\n\nAgency-Invocation: x\nAgency-Base: " + oid + "\nAgency-Head: " + oid + "\nAgency-On: refs/heads/b\nAgency-Index: " + oid)
+	f.Add("Agency-Head: zzz\n\nAgency-On: ../../x")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, message string) {
+		s := parseState(message)
+		for _, part := range []string{s.Base, s.Head, s.Tip, s.Index, s.Held} {
+			if part != "" && !isOID(part) {
+				t.Errorf("%q is no object", part)
+			}
+		}
+		if s.On != "" && s.On != Detached && !strings.HasPrefix(s.On, "refs/heads/") {
+			t.Errorf("%q is no branch", s.On)
+		}
+		if s.Head == "" {
+			return
+		}
+		if again := parseState("words\n" + s.trailers()); !again.Same(State{Head: s.Head, On: s.On, Tip: s.Tip, Index: s.Index, Held: s.Held}) {
+			t.Errorf("%+v became %+v", s, again)
+		}
+	})
+}
+
+func FuzzPackedBelow(f *testing.F) {
+	const oid = "0123456789abcdef0123456789abcdef01234567"
+	f.Add("# pack-refs with: peeled\n"+oid+" refs/agency/x/1\n^"+oid+"\n"+oid+" refs/agency/x/2\n", "refs/agency/x/")
+	f.Add(" refs/agency/x/", "refs/agency/x/")
+	f.Fuzz(func(t *testing.T, packed, prefix string) {
+		refs := map[string]string{}
+		if !packedBelow(refs, []byte(packed), prefix) {
+			return
+		}
+		for ref, at := range refs {
+			if !strings.HasPrefix(ref, prefix) || !isOID(at) {
+				t.Errorf("%q at %q", ref, at)
+			}
+		}
+	})
+}
