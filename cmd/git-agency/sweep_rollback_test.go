@@ -169,7 +169,7 @@ func TestARollbackThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand
 	l := newRollbackLab(t)
 	points := l.points(rollbackSweep)
 	var steps []string
-	for _, step := range []string{"capture", "ref", "prepare", "note", "lock", "files", "heads", "underway", "index", "layer", "done"} {
+	for _, step := range []string{"capture", "ref", "pack", "prepare", "note", "lock", "files", "heads", "underway", "index", "layer", "done"} {
 		steps = append(steps, "rollback/"+step+":before", "rollback/"+step+":after")
 	}
 	if !slices.Equal(points, steps) {

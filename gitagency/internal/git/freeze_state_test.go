@@ -182,7 +182,7 @@ func TestADirectoryThatChangesTwiceInOneTickIsNoticed(t *testing.T) {
 	l.put(w.Tree, "second", "s\n")
 	var st unix.Stat_t
 	l.must(unix.Lstat(w.Tree, &st))
-	g.view.first.top.stamp = stampOf(&st) // as if that had been in the same tick
+	g.view.first.top.stamp, g.view.first.top.young = stampOf(&st), true // as if that had been in the same tick
 	if err := g.settle(t.Context()); !errors.As(err, new(*UnsettledError)) {
 		t.Errorf("got %v", err)
 	}

@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,12 +35,21 @@ func (r *Repo) Still(ctx context.Context, objects ...string) error {
 // Pack puts what a commit leads to, and another does not, into a pack. Who tidies up takes away what lies by itself, and
 // packs that were there when he looked for what is needed: a pack that is made after the ref is safe from all who began
 // before it, however long they take.
-func (r *Repo) Pack(ctx context.Context, commit, known string) error {
-	p := place{stdin: commit + "\n--not\n" + known + "\n"}
+func (r *Repo) Pack(ctx context.Context, commit, known string) (err error) {
+	p := place{stdin: commit + "\n--not\n" + known + "\n", config: []string{"-c", "core.attributesFile=/dev/null"}}
 	args := []string{"pack-objects", "-q", "--revs", "--non-empty", "--delta-base-offset", "--window=0"}
+	objects := filepath.Join(r.CommonDir, "objects")
 	if _, partial := r.Config.Last("extensions.partialclone"); partial { // what a remote has need not be here
 		args = append(args, "--exclude-promisor-objects")
+	} else {
+		// Git asks attributes what it may pack; what stands in for them may be something that it would wait for.
+		m, err := r.Mirror(commit)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, m.Close()) }()
+		p.gitDir, p.env = m.dir, []string{"GIT_OBJECT_DIRECTORY=" + objects}
 	}
-	_, err := r.change(ctx, p, append(args, filepath.Join(r.CommonDir, "objects", "pack", "pack"))...)
+	_, err = r.change(ctx, p, append(args, filepath.Join(objects, "pack", "pack"))...)
 	return err
 }

@@ -129,7 +129,8 @@ func TestOnlyWhatHasChangedIsReadAgain(t *testing.T) {
 	l.put("new.txt", "new")
 	l.must(os.Remove(filepath.Join(l.s.Tree, "2/5.txt")))
 	second, names := read(first)
-	if slices.Sort(names); !slices.Equal(names, []string{"1/4.txt", "new.txt"}) {
+	slices.Sort(names) // what changed just now may be looked at twice
+	if names = slices.Compact(names); !slices.Equal(names, []string{"1/4.txt", "new.txt"}) {
 		t.Errorf("then it read %q", names)
 	}
 	l.must(os.WriteFile(l.s.Memory, []byte("damaged"), 0o600))

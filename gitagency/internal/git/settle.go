@@ -51,8 +51,12 @@ func (v *view) rest(ctx context.Context, seed []int) error {
 	if v.first.whole || wait <= 0 || wait > tick { // or the clock is wrong, and nothing can be told by it
 		return nil
 	}
+	return v.pause(ctx, wait)
+}
+
+func (v *view) pause(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(wait):
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

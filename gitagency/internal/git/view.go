@@ -59,6 +59,16 @@ func (v *view) changes(ctx context.Context, meanwhile func()) ([]leaf, error) {
 	if v.first, err = v.scanner().scan(ctx, v.s.Tree, v.entries); err != nil {
 		return nil, err
 	}
+	if !v.first.whole && v.began != 0 && v.s.asIs {
+		// Something has changed just now. When the clock has moved on, one look may be enough.
+		if err := v.pause(ctx, v.scanner().tick()); err != nil {
+			return nil, err
+		}
+		v.began = stampClock(v.s.Tree)
+		if v.first, err = v.scanner().scan(ctx, v.s.Tree, v.entries); err != nil {
+			return nil, err
+		}
+	}
 	meanwhile()
 	for _, name := range v.first.opened {
 		v.leftOut = append(v.leftOut, LeftOut{name, Submodule})
