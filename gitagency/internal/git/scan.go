@@ -314,7 +314,7 @@ func (sc *scanner) tick() time.Duration {
 	if sc.began == 0 { // whatever file system it is
 		return 2 * time.Second
 	}
-	return 20 * time.Millisecond
+	return stampTick()
 }
 
 // passOver: of these names at the top nothing is looked at.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,6 +63,16 @@ func stampClock(tree string) int64 {
 		return now.Nano()
 	}
 	return 0
+}
+
+// stampTick is how long that clock stands still, and a little more.
+func stampTick() time.Duration {
+	const most = 20 * time.Millisecond
+	var step unix.Timespec
+	if unix.ClockGetres(unix.CLOCK_REALTIME_COARSE, &step) != nil || step.Nano() <= 0 {
+		return most
+	}
+	return min(most, time.Duration(step.Nano())+time.Millisecond)
 }
 
 // kindOf is what a name stands for; where the file system did not say so, it is asked.
