@@ -26,7 +26,8 @@ func (r *Repo) Lookup(ctx context.Context, names ...string) ([]Object, error) {
 			return nil, fmt.Errorf("not a name of an object: %q", n)
 		}
 	}
-	out, err := r.read(ctx, place{stdin: strings.Join(names, "\n") + "\n"},
+	// What somebody wants to have in the place of an object, by a ref, is not that object.
+	out, err := r.read(ctx, place{stdin: strings.Join(names, "\n") + "\n", env: []string{"GIT_NO_REPLACE_OBJECTS=1"}},
 		"cat-file", "--batch-check=%(objectname) %(objecttype)")
 	if err != nil {
 		return nil, err

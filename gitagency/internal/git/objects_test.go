@@ -267,3 +267,20 @@ func TestCommittedAtKnowsCommitsAndNothingElse(t *testing.T) {
 		}
 	}
 }
+
+// Who can write refs could have work that was committed pass for what was there before.
+func TestLookupSeesWhatIsThereAndNotWhatIsToStandForIt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	first := l.git("rev-parse", "main")
+	l.write("a.txt", "work\n")
+	second := l.commit("work")
+	tree := l.git("rev-parse", second+"^{tree}")
+	l.git("replace", second, first)
+	found, err := repo.Lookup(t.Context(), second+"^{tree}")
+	l.must(err)
+	if found[0].OID != tree {
+		t.Errorf("got %s instead of %s", found[0].OID, tree)
+	}
+}
