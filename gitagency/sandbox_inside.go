@@ -126,14 +126,7 @@ func (s *Sandbox) bringOut(ctx context.Context) error {
 		return err
 	}
 	defer site.close()
-	if site.prims.Isolation != isolationOS {
-		return nil
-	}
-	d, err := s.door(walls{})
-	if err != nil {
-		return err
-	}
-	if pending, err := d.pending(); err != nil || !pending {
+	if pending, err := s.pendingInside(site.prims); err != nil || !pending {
 		return err
 	}
 	in, err := s.goInside(ctx, site)
@@ -142,6 +135,18 @@ func (s *Sandbox) bringOut(ctx context.Context) error {
 	}
 	in.leave(ctx, nil) // and in doing so brings it out
 	return nil
+}
+
+// pendingInside reports whether something was done behind the walls that has not come out.
+func (s *Sandbox) pendingInside(prims Primitives) (bool, error) {
+	if prims.Isolation != isolationOS {
+		return false, nil
+	}
+	d, err := s.door(walls{})
+	if err != nil {
+		return false, err
+	}
+	return d.pending()
 }
 
 // emptyLayer brings out of a sandbox that is about to go whatever only the git behind its walls knows. repo

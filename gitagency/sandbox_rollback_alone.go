@@ -82,14 +82,7 @@ func (s *Sandbox) await(ctx context.Context) (v vacancy, err error) {
 // bringOutAlone brings out what was done behind the walls and has not come out. Nobody else is in the sandbox. What
 // cannot come out would be lost, so it is refused.
 func (s *Sandbox) bringOutAlone(ctx context.Context, repo *git.Repo, place *site) error {
-	if place.prims.Isolation != isolationOS {
-		return nil
-	}
-	d, err := s.door(walls{})
-	if err != nil {
-		return err
-	}
-	if pending, err := d.pending(); err != nil || !pending {
+	if pending, err := s.pendingInside(place.prims); err != nil || !pending {
 		return err
 	}
 	in, err := s.goInside(ctx, &site{

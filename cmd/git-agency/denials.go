@@ -25,18 +25,11 @@ Exit status: 0, whatever is found; 1 the history cannot be read; 3 no such invoc
 is broken; 129 usage.`,
 		Flags: listing(),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, 1)
+			repo, query, err := t.openFor(c)
 			if err != nil {
 				return err
 			}
-			if err := checkFormat(c); err != nil {
-				return err
-			}
-			repo, err := t.open(c)
-			if err != nil {
-				return err
-			}
-			denials, broken := repo.Denials(args[0])
+			denials, broken := repo.Denials(query)
 			if broken != nil && !is[*gitagency.BrokenError](broken) {
 				return broken
 			}

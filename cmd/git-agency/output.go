@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
 )
 
 // outputError is a result that nobody got to see.
@@ -40,6 +42,19 @@ func checkListing(c *cli.Context) error {
 		return err
 	}
 	return checkFormat(c)
+}
+
+// openFor is for what prints one thing, which is named, in some format.
+func (t *tool) openFor(c *cli.Context) (_ *gitagency.Repository, query string, err error) {
+	args, err := arguments(c, 1, 1)
+	if err == nil {
+		err = checkFormat(c)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	repo, err := t.open(c)
+	return repo, args[0], err
 }
 
 // checkFormat refuses flags that contradict each other.

@@ -20,18 +20,11 @@ its full id only.
 Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is broken; 129 usage.`,
 		Flags: listing(),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, 1)
+			repo, query, err := t.openFor(c)
 			if err != nil {
 				return err
 			}
-			if err := checkFormat(c); err != nil {
-				return err
-			}
-			repo, err := t.open(c)
-			if err != nil {
-				return err
-			}
-			inv, err := repo.Invocation(args[0])
+			inv, err := repo.Invocation(query)
 			if err != nil {
 				return err
 			}

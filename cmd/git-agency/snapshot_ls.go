@@ -23,18 +23,11 @@ the sandbox started from. The invocation may have ended: its snapshots stay unti
 Exit status: 0, whatever is found; 3 no such invocation; 129 usage.`,
 		Flags: listing(),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, 1)
+			repo, query, err := t.openFor(c)
 			if err != nil {
 				return err
 			}
-			if err := checkFormat(c); err != nil {
-				return err
-			}
-			repo, err := t.open(c)
-			if err != nil {
-				return err
-			}
-			taken, err := repo.Snapshots(c.Context, gitagency.SnapshotsRequest{Invocation: args[0]})
+			taken, err := repo.Snapshots(c.Context, gitagency.SnapshotsRequest{Invocation: query})
 			if err != nil {
 				return err
 			}

@@ -236,9 +236,9 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 		"no home, no runtime directory, no PATH":  {ask: func(r *Request) { r.Home, r.RuntimeDir, r.Path = "", "", nil }},
 		"relative ones are ignored":               {ask: func(r *Request) { r.Home, r.RuntimeDir, r.Path = "me", "run", []string{"", ".", "bin"} }},
 		"an integration tree in /tmp is kept": {
-			disk: usual + "/tmp/work/tree/",
-			ask:  func(r *Request) { r.Integration = append(r.Integration, "/tmp/work/tree") },
-			want: `+ kept /tmp/work/tree`,
+			disk: usual + "/tmp/mine/tree/",
+			ask:  func(r *Request) { r.Integration = append(r.Integration, "/tmp/mine/tree") },
+			want: `+ kept /tmp/mine/tree`,
 		},
 		"an integration tree in the data directory is not": {},
 		"what is borrowed from is kept": {

@@ -153,14 +153,7 @@ func TestAStateInTheMiddleOfAMergeIsFrozenWithBothSides(t *testing.T) {
 	l := newLab(t)
 	repo := l.open()
 	w := l.sandbox(repo)
-	l.put(w.Tree, "a.txt", "ours\n")
-	l.in(w.Tree, "commit", "-q", "-a", "-m", "ours")
-	l.in(w.Tree, "checkout", "-q", "--detach", "HEAD~1")
-	l.put(w.Tree, "a.txt", "theirs\n")
-	l.in(w.Tree, "commit", "-q", "-a", "-m", "theirs")
-	if _, err := l.try(w.Tree, "merge", w.Branch); err == nil {
-		t.Fatal("there was no conflict")
-	}
+	l.conflict(w)
 	got := l.freeze(repo, w, "")
 	held := l.trailer(got, heldTrailer)
 	if want := []string{l.git("rev-parse", "main"), l.in(w.Tree, "rev-parse", "HEAD"), held}; !slices.Equal(l.parents(got), want) {

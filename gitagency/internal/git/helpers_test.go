@@ -299,3 +299,16 @@ func unprivileged(t *testing.T) bool {
 	}
 	return false
 }
+
+// conflict leaves a worktree in the middle of a merge in which a.txt is in conflict.
+func (l *lab) conflict(w Registration) {
+	l.t.Helper()
+	l.put(w.Tree, "a.txt", "ours\n")
+	l.in(w.Tree, "commit", "-q", "-a", "-m", "ours")
+	l.in(w.Tree, "checkout", "-q", "--detach", "HEAD~1")
+	l.put(w.Tree, "a.txt", "theirs\n")
+	l.in(w.Tree, "commit", "-q", "-a", "-m", "theirs")
+	if _, err := l.try(w.Tree, "merge", w.Branch); err == nil {
+		l.t.Fatal("there was no conflict")
+	}
+}

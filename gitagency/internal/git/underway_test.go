@@ -77,14 +77,7 @@ func TestConflictsAreHeldWithWhatElseIsStaged(t *testing.T) {
 	l := newLab(t)
 	repo := l.open()
 	w := l.sandbox(repo)
-	l.put(w.Tree, "a.txt", "ours\n")
-	l.in(w.Tree, "commit", "-q", "-a", "-m", "ours")
-	l.in(w.Tree, "checkout", "-q", "--detach", "HEAD~1")
-	l.put(w.Tree, "a.txt", "theirs\n")
-	l.in(w.Tree, "commit", "-q", "-a", "-m", "theirs")
-	if _, err := l.try(w.Tree, "merge", w.Branch); err == nil {
-		t.Fatal("there was no conflict")
-	}
+	l.conflict(w)
 	l.put(w.Tree, "beside", "b\n")
 	l.in(w.Tree, "add", "beside")
 	state, err := repo.ReadState(t.Context(), l.freeze(repo, w, ""))
