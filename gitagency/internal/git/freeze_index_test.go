@@ -90,3 +90,20 @@ func TestAnIndexThatCallsADirectoryAFileMakesNoState(t *testing.T) {
 		t.Errorf("froze %s: %v", f.Commit, err)
 	}
 }
+
+// Where git is told that the disk does not say what is a program, the index does; also of a file that has changed.
+func TestModesThatDoNotCountAreThoseOfTheIndex(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.git("config", "core.fileMode", "false")
+	repo := l.open()
+	w := l.sandbox(repo)
+	l.put(w.Tree, "run.sh", "#!/bin/sh\ntrue\n")
+	for name, mode := range map[string]os.FileMode{"a.txt": 0o755, "run.sh": 0o644, "dir/b.txt": 0o755} {
+		l.must(os.Chmod(filepath.Join(w.Tree, name), mode))
+	}
+	l.put(w.Tree, "dir/b.txt", "changed\n")
+	f, err := repo.Freeze(t.Context(), l.subject(w), "")
+	l.must(err)
+	requireSame(t, "frozen", l.files(f.Commit), with(map[string]string{"run.sh": "100755 #!/bin/sh\ntrue\n", "dir/b.txt": "100644 changed\n"}))
+}
