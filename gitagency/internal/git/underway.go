@@ -26,13 +26,13 @@ import (
 type Underway struct {
 	Files     map[string][]byte // of the worktree's entry, by their names in it
 	Outside   map[string][]byte // of the real one, where there is another behind walls
-	Conflicts []Conflict
+	Conflicts []Unmerged
 	Rest      string            // the tree of conflicts/0; empty when nothing is in conflict, or everything is
 	Inside    map[string]string // "HEAD" and "branch"
 }
 
-// Conflict is an entry of the index that is not merged.
-type Conflict struct {
+// Unmerged is an entry of the index that is not merged.
+type Unmerged struct {
 	Mode, OID string
 	Stage     string // 1, 2 or 3
 	Path      string
@@ -82,7 +82,7 @@ func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string
 		return "", err
 	}
 	p := place{gitDir: dir, tree: dir, env: env, config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"}}
-	var conflicts []Conflict
+	var conflicts []Unmerged
 	rest := ""
 	if staged == "" {
 		if conflicts, rest, err = r.splitConflicts(ctx, p); err != nil {
@@ -176,7 +176,7 @@ func namedObjects(files map[string][]byte) []string {
 }
 
 // splitConflicts takes what is not merged out of an index and writes the rest as a tree.
-func (r *Repo) splitConflicts(ctx context.Context, p place) (conflicts []Conflict, rest string, err error) {
+func (r *Repo) splitConflicts(ctx context.Context, p place) (conflicts []Unmerged, rest string, err error) {
 	out, err := r.read(ctx, p, "ls-files", "-u", "-z")
 	if err != nil || len(out) == 0 {
 		if exitedWith(err, 128) {
@@ -191,7 +191,7 @@ func (r *Repo) splitConflicts(ctx context.Context, p place) (conflicts []Conflic
 		if !ok || len(fields) != 3 {
 			return nil, "", fmt.Errorf("git ls-files answered %q", line)
 		}
-		conflicts = append(conflicts, Conflict{Mode: fields[0], OID: fields[1], Stage: fields[2], Path: name})
+		conflicts = append(conflicts, Unmerged{Mode: fields[0], OID: fields[1], Stage: fields[2], Path: name})
 		names.WriteString(name + "\x00")
 	}
 	away := p

@@ -125,7 +125,7 @@ func (r *Repo) ReadUnderway(ctx context.Context, state State) (Underway, error) 
 		}
 		if rest, is := strings.CutPrefix(name, "conflicts/"); is {
 			stage, file, _ := strings.Cut(rest, "/")
-			u.Conflicts = append(u.Conflicts, Conflict{Mode: fields[0], OID: fields[2], Stage: stage, Path: file})
+			u.Conflicts = append(u.Conflicts, Unmerged{Mode: fields[0], OID: fields[2], Stage: stage, Path: file})
 			continue
 		}
 		names, oids = append(names, name), append(oids, fields[2])
