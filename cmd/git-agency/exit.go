@@ -115,6 +115,10 @@ func hints(err error) []string {
 		halfWay   *gitagency.HalfWayError
 		taken     *gitagency.PortTakenError
 		child     *childError
+		uncommit  *gitagency.UncommittedError
+		nothing   *gitagency.NothingToLandError
+		unsubmit  *gitagency.NotSubmittedError
+		unasked   *gitagency.NotInReviewError
 
 		distrusted *gitagency.DistrustedFilterError
 	)
@@ -208,6 +212,14 @@ func hints(err error) []string {
 			"when the cause is gone, the next command that works in the sandbox finishes it, as 'git agency doctor --fix " + halfWay.ID + "' does",
 			"to go back to where it was: 'git agency snapshot rollback " + halfWay.ID + " " + halfWay.Left + "'",
 		}
+	case errors.As(err, &uncommit):
+		return []string{"commit what belongs to it: git agency exec " + uncommit.ID + " -- sh -c 'git add -A && git commit -m \"<message>\"'"}
+	case errors.As(err, &nothing):
+		return []string{"'git agency diff " + nothing.ID + "' shows what there is in it"}
+	case errors.As(err, &unsubmit):
+		return []string{"git agency submit " + unsubmit.ID}
+	case errors.As(err, &unasked) && (unasked.State == "" || unasked.State == "rejected"):
+		return []string{"only what was submitted can be rejected; 'git agency discard " + unasked.ID + "' ends it"}
 	case is[*gitagency.RunningError](err):
 		return []string{"wait until they have ended, or end them, and try again"}
 	case is[*gitagency.GitAtWorkError](err):
