@@ -33,6 +33,8 @@ func Keys() []Key {
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may be at work in a sandbox: -1 is for ever", check: checkTimeout},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "what untracked files are called that a snapshot leaves out, besides: a pattern, or !pattern for what is let in; an empty value forgets those before it", check: checkSecret, many: true},
 		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes what ended before that moment; --expire wins"},
+		{Name: nameKey, Default: "user.name", Meaning: "who the commits of landings and syncs are by"},
+		{Name: emailKey, Default: "user.email", Meaning: "by which email"},
 	}
 	for _, p := range primitives {
 		keys = append(keys, Key{Name: "agency.<profile>." + p.name, Default: p.values[0].value, Meaning: "what 'start --profile <profile>' chooses for --" + p.name, check: p.check})

@@ -28,6 +28,20 @@ type Invocation struct {
 	Broken        bool       `json:"broken"`
 	BrokenReason  string     `json:"broken_reason"`
 
+	// What review and landing left in the record; each only when there is any.
+	SubmittedAt     time.Time `json:"submitted_at,omitzero"`      // the order in which work lands
+	SubmittedCommit string    `json:"submitted_commit,omitempty"` // what the sandbox was at then
+	ReviewNote      string    `json:"review_note,omitempty"`
+	RejectedAt      time.Time `json:"rejected_at,omitzero"`
+	RejectedReason  string    `json:"rejected_reason,omitempty"`
+	LandedCommit    string    `json:"landed_commit,omitempty"` // the commit of the integration branch that has it
+	LandedBefore    string    `json:"landed_before,omitempty"` // what that branch was at before
+	LandedTip       string    `json:"landed_tip,omitempty"`    // what the sandbox was at
+	LandedBranch    string    `json:"landed_branch,omitempty"` // the integration branch
+	LandedStrategy  string    `json:"landed_strategy,omitempty"`
+	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // the commit that took it back
+	UnlandedAt      time.Time `json:"unlanded_at,omitzero"`
+
 	entry store.Entry[store.InvocationMeta]
 }
 
@@ -131,6 +145,11 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 		SandboxPath: e.Tree, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Runner: m.Runner, Mode: m.Mode,
 		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits,
 		Broken: e.Broken != store.Whole, BrokenReason: string(e.Broken), entry: e,
+
+		SubmittedAt: whenever(m.SubmittedAt), SubmittedCommit: m.SubmittedCommit, ReviewNote: m.ReviewNote,
+		RejectedAt: whenever(m.RejectedAt), RejectedReason: m.RejectedReason,
+		LandedCommit: m.LandedCommit, LandedBefore: m.LandedBefore, LandedTip: m.LandedTip,
+		LandedBranch: m.LandedBranch, LandedStrategy: m.LandedStrategy, UnlandedCommit: m.UnlandedCommit, UnlandedAt: whenever(m.UnlandedAt),
 	}
 	if m.Landing == store.Discarded {
 		i.TrashRef = trashRef(e.ID)
@@ -139,6 +158,14 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 		i.StartedAt, _ = ids.Time(e.ID)
 	}
 	return i
+}
+
+// whenever is when something happened; the zero time when it has not.
+func whenever(at *time.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return *at
 }
 
 // ended reports whether a record says that its sandbox is gone on purpose.

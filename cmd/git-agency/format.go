@@ -46,6 +46,36 @@ var atoms = []struct {
 	{"limits.best_effort", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Limits.BestEffort) }},
 	{"broken", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Broken) }},
 	{"broken_reason", func(i gitagency.Invocation, _ time.Time) string { return i.BrokenReason }},
+	{"submitted_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.SubmittedAt) }},
+	{"submitted_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoUnlessNever(now, i.SubmittedAt) }},
+	{"submitted_commit", func(i gitagency.Invocation, _ time.Time) string { return i.SubmittedCommit }},
+	{"submitted_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.SubmittedCommit) }},
+	{"review_note", func(i gitagency.Invocation, _ time.Time) string { return i.ReviewNote }},
+	{"rejected_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.RejectedAt) }},
+	{"rejected_reason", func(i gitagency.Invocation, _ time.Time) string { return i.RejectedReason }},
+	{"landed_commit", func(i gitagency.Invocation, _ time.Time) string { return i.LandedCommit }},
+	{"landed_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.LandedCommit) }},
+	{"landed_before", func(i gitagency.Invocation, _ time.Time) string { return i.LandedBefore }},
+	{"landed_tip", func(i gitagency.Invocation, _ time.Time) string { return i.LandedTip }},
+	{"landed_branch", func(i gitagency.Invocation, _ time.Time) string { return i.LandedBranch }},
+	{"landed_strategy", func(i gitagency.Invocation, _ time.Time) string { return i.LandedStrategy }},
+	{"unlanded_commit", func(i gitagency.Invocation, _ time.Time) string { return i.UnlandedCommit }},
+	{"unlanded_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.UnlandedAt) }},
+}
+
+// unlessNever: what has not happened was at no time, and not in the year one.
+func unlessNever(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Format(time.RFC3339Nano)
+}
+
+func agoUnlessNever(now, at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return ago(now, at)
 }
 
 // unlessZero: a limit that there is not is none, and not one of zero.

@@ -25,6 +25,12 @@ func full() gitagency.Invocation {
 		Primitives: gitagency.Primitives{Changeset: "worktree", Platform: "local", Isolation: "os", Outputs: "none", Software: "host"},
 		Limits:     gitagency.LimitsMade{Memory: 1 << 30, Processes: 50, FileSize: 1 << 20, TimeoutMS: 60000, Nice: 5, BestEffort: true},
 		Broken:     true, BrokenReason: "missing-tree",
+
+		SubmittedAt: time.Date(2026, 1, 28, 12, 5, 1, 25, time.UTC), SubmittedCommit: "1111111111111111111111111111111111111111", ReviewNote: "done",
+		RejectedAt: time.Date(2026, 1, 28, 12, 5, 2, 0, time.UTC), RejectedReason: "no tests",
+		LandedCommit: "2222222222222222222222222222222222222222", LandedBefore: "3333333333333333333333333333333333333333",
+		LandedTip: "4444444444444444444444444444444444444444", LandedBranch: "agency/payments-a3f2", LandedStrategy: "merge",
+		UnlandedCommit: "5555555555555555555555555555555555555555", UnlandedAt: time.Date(2026, 1, 28, 12, 5, 3, 0, time.UTC),
 	}
 }
 
@@ -45,17 +51,18 @@ func formatted(t *testing.T, format string, i gitagency.Invocation) string {
 func TestAFormatIsTextWithFieldsInIt(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{
-		"":                                        "\n",
-		"text":                                    "text\n",
-		"%(invocation_id)":                        "20260128120500-b7c9\n",
-		"%(invocation_id) %(status)":              "20260128120500-b7c9 starting\n",
-		"<%(runner)%(mode)>":                      "<claudeheadless>\n",
-		"100%% %(runner)%%":                       "100% claude%\n",
-		"%(runner)%00%09%0a%0A%7f%e2%82%ac":       "claude\x00\t\n\n\x7f€\n",
-		"%(base_commit:short) %(base_commit)":     "0123456789 0123456789abcdef0123456789abcdef01234567\n",
-		"%(started_at) = %(started_at:relative)":  "2026-01-28T12:05:00Z = 4 minutes ago\n",
-		"%(broken) %(broken_reason)":              "true missing-tree\n",
-		"%(primitives.isolation)(%(landing)) é ✓": "os(discarded) é ✓\n",
+		"":                                         "\n",
+		"text":                                     "text\n",
+		"%(invocation_id)":                         "20260128120500-b7c9\n",
+		"%(invocation_id) %(status)":               "20260128120500-b7c9 starting\n",
+		"<%(runner)%(mode)>":                       "<claudeheadless>\n",
+		"100%% %(runner)%%":                        "100% claude%\n",
+		"%(runner)%00%09%0a%0A%7f%e2%82%ac":        "claude\x00\t\n\n\x7f€\n",
+		"%(base_commit:short) %(base_commit)":      "0123456789 0123456789abcdef0123456789abcdef01234567\n",
+		"%(started_at) = %(started_at:relative)":   "2026-01-28T12:05:00Z = 4 minutes ago\n",
+		"%(broken) %(broken_reason)":               "true missing-tree\n",
+		"%(submitted_at) %(submitted_at:relative)": "2026-01-28T12:05:01.000000025Z 3 minutes ago\n",
+		"%(primitives.isolation)(%(landing)) é ✓":  "os(discarded) é ✓\n",
 	} {
 		if got := formatted(t, format, full()); got != want {
 			t.Errorf("%s: got %q, want %q", format, got, want)

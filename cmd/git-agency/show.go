@@ -48,8 +48,20 @@ func (t *tool) details(i gitagency.Invocation) []field {
 		{"mode", i.Mode, true},
 		{"status", i.Status, true},
 		{"landing", i.Landing, true},
+		{"submitted", t.when(i.SubmittedAt), true},
+		{"submitted-commit", i.SubmittedCommit, true},
+		{"review-note", i.ReviewNote, true},
+		{"rejected", t.when(i.RejectedAt), true},
+		{"rejected-reason", i.RejectedReason, true},
+		{"landed-commit", i.LandedCommit, true},
+		{"landed-before", i.LandedBefore, true},
+		{"landed-tip", i.LandedTip, true},
+		{"landed-branch", i.LandedBranch, true},
+		{"landed-strategy", i.LandedStrategy, true},
+		{"unlanded-commit", i.UnlandedCommit, true},
+		{"unlanded", t.when(i.UnlandedAt), true},
 		{"kept", i.TrashRef, true},
-		{"started", i.StartedAt.Format(time.RFC3339) + " (" + ago(t.now(), i.StartedAt) + ")", true},
+		{"started", t.when(i.StartedAt), true},
 		{"changeset", p.Changeset, true},
 		{"platform", p.Platform, true},
 		{"isolation", p.Isolation, true},
@@ -58,6 +70,14 @@ func (t *tool) details(i gitagency.Invocation) []field {
 	}, limitDetails(i.Limits), []field{
 		{"broken", i.BrokenReason, true},
 	})
+}
+
+// when is a moment, and how long ago it was; empty for what has not happened.
+func (t *tool) when(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Format(time.RFC3339) + " (" + ago(t.now(), at) + ")"
 }
 
 // there is the path of a sandbox, unless it has gone on purpose.

@@ -241,9 +241,10 @@ func isOurs(key string) bool {
 // known are the keys of a record.
 func known(v any) map[string]bool {
 	keys := map[string]bool{}
-	for i := range reflect.TypeOf(v).NumField() {
-		name, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
-		keys[name] = true
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			keys[name] = true
+		}
 	}
 	return keys
 }

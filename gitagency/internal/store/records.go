@@ -26,6 +26,29 @@ type InvocationMeta struct {
 	// Written by later commands.
 	Landing    string     `json:"landing,omitempty"`
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
+
+	Submission
+	LandedAs
+}
+
+// Submission is what review left in a record. What was said last stays when the state goes on.
+type Submission struct {
+	SubmittedAt     *time.Time `json:"submitted_at,omitempty"` // to the nanosecond: the order in which work lands
+	SubmittedCommit string     `json:"submitted_commit,omitempty"`
+	ReviewNote      string     `json:"review_note,omitempty"`
+	RejectedAt      *time.Time `json:"rejected_at,omitempty"`
+	RejectedReason  string     `json:"rejected_reason,omitempty"`
+}
+
+// LandedAs is what landing, and taking it back, left in a record.
+type LandedAs struct {
+	LandedCommit   string     `json:"landed_commit,omitempty"`   // the commit of the integration branch that has it
+	LandedBefore   string     `json:"landed_before,omitempty"`   // what that branch was at before
+	LandedTip      string     `json:"landed_tip,omitempty"`      // what the sandbox was at
+	LandedBranch   string     `json:"landed_branch,omitempty"`   // the integration branch, without refs/heads/
+	LandedStrategy string     `json:"landed_strategy,omitempty"` // how
+	UnlandedCommit string     `json:"unlanded_commit,omitempty"` // the commit that took it back
+	UnlandedAt     *time.Time `json:"unlanded_at,omitempty"`
 }
 
 // Primitives are the five independent choices made when a sandbox starts.
@@ -60,10 +83,13 @@ type WorktreeMeta struct {
 	State         string    `json:"state"`
 }
 
-// The states of an integration worktree, and the ends of an invocation.
+// The states of an integration worktree, and those of the work of an invocation that is no longer only
+// being worked on. Only the last two are ends.
 const (
 	Present   = "present"
 	Archived  = "archived"
+	Review    = "review"
+	Rejected  = "rejected"
 	Landed    = "landed"
 	Discarded = "discarded"
 )
