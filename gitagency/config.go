@@ -21,6 +21,7 @@ type Key struct {
 	check   func(value string) error // nil where any text will do
 	command bool                     // names a program to run, and so is nobody's but the user's to set
 	none    func(value string) bool  // of a command: a value that names no program, and counts from anywhere
+	strict  bool                     // a repository can switch it on, and not off
 	many    bool                     // every value counts, not only the last
 }
 
@@ -35,6 +36,11 @@ func Keys() []Key {
 		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes what ended before that moment; --expire wins"},
 		{Name: nameKey, Default: "user.name", Meaning: "who the commits of landings and syncs are by"},
 		{Name: emailKey, Default: "user.email", Meaning: "by which email"},
+		{Name: requireReviewKey, Default: "false", Meaning: "whether only what was submitted for review can land; a repository can switch it on, and not off", check: checkTruth, strict: true},
+		{Name: strategyKey, Default: landStrategies[0], Meaning: "how work lands: " + strings.Join(landStrategies, ", "), check: checkLandStrategy},
+		{Name: signKey, Default: "false", Meaning: "whether the commits of landings are signed", check: checkTruth},
+		{Name: verifyKey, Meaning: "a shell line that has to succeed on what would land; a repository cannot set it", command: true},
+		{Name: autoDetachKey, Default: "true", Meaning: "whether what is left to remove after a landing is removed in the background, as gc.autoDetach does for git", check: checkTruth},
 	}
 	for _, p := range primitives {
 		keys = append(keys, Key{Name: "agency.<profile>." + p.name, Default: p.values[0].value, Meaning: "what 'start --profile <profile>' chooses for --" + p.name, check: p.check})
@@ -48,6 +54,25 @@ func Keys() []Key {
 		Key{Name: "color.agency", Default: "color.ui, else auto", Meaning: "whether to use colour: always, auto or never; --color and NO_COLOR win", check: checkColor},
 		Key{Name: "pager.agency", Default: "as core.pager and $PAGER say", Meaning: "whether to page, or by which program; a repository cannot name one", command: true, none: isPaging},
 	)
+}
+
+// The keys of review and landing.
+const (
+	requireReviewKey = "agency.requireReview"
+	strategyKey      = "agency.land.strategy"
+	signKey          = "agency.land.sign"
+	verifyKey        = "agency.verify"
+	autoDetachKey    = "agency.autoDetach"
+)
+
+// landStrategies are the values of strategyKey, the default first.
+var landStrategies = []string{"merge", "squash", "rebase"}
+
+func checkLandStrategy(value string) error {
+	if !slices.Contains(landStrategies, value) {
+		return &InvalidError{What: "strategy", Value: value, Want: strings.Join(landStrategies, ", ")}
+	}
+	return nil
 }
 
 // Setting is a key as it is set, or as it is when nothing is.
@@ -123,11 +148,15 @@ func (k Key) each(name string, config git.Config) []git.Config {
 func (k Key) setting(name string, config git.Config, env []string) (s Setting, ignored []Setting) {
 	s = Setting{Key: name, Value: k.Default, Scope: "default", Meaning: k.Meaning}
 	found, set := config.Last(canonical(name))
-	if k.command {
+	if k.command || k.strict {
+		harmless, problem := k.none, noCommand
+		if k.strict {
+			harmless, problem = isDemand, noWaiver
+		}
 		var others []git.Setting
-		found, set, others = config.Trusted(canonical(name), k.none)
+		found, set, others = config.Trusted(canonical(name), harmless)
 		for _, o := range others {
-			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: noCommand(o)})
+			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: problem(o)})
 		}
 	}
 	check := k.check
@@ -157,6 +186,18 @@ func noCommand(s git.Setting) string {
 		return "want a command"
 	}
 	return "a repository cannot name programs to run; use 'git config --global'"
+}
+
+// noWaiver says why a setting does not count where it would switch off what somebody asks for.
+func noWaiver(git.Setting) string {
+	return "a repository can switch it on, and not off; use 'git config --global'"
+}
+
+// isDemand: whoever can write to the repository may ask for more care, and for less only who could ask for it anyway.
+// What is no truth value is nobody's waiver either.
+func isDemand(value string) bool {
+	yes, ok := parseBool(value)
+	return yes || !ok
 }
 
 // names lists the keys that this one stands for: itself, or those of its pattern that are set.
@@ -201,6 +242,13 @@ func checkPath(value string) error {
 func checkDuration(value string) error {
 	_, err := ParseDuration(value)
 	return err
+}
+
+func checkTruth(value string) error {
+	if _, ok := parseBool(value); !ok {
+		return &InvalidError{What: "truth value", Value: value, Want: wantTruth}
+	}
+	return nil
 }
 
 func checkTimeout(value string) error {

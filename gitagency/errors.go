@@ -408,6 +408,69 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("invocation %s was %s; it has no sandbox any more", e.ID, e.Landing)
 }
 
+// UncommittedError is a sandbox with work that is in no commit.
+type UncommittedError struct {
+	ID    string
+	Path  string   // of the sandbox
+	Files []string // from its top
+}
+
+func (e *UncommittedError) Error() string {
+	const most = 20
+	text := fmt.Sprintf("there is work in %s that is in no commit:", e.Path)
+	for _, f := range e.Files[:min(len(e.Files), most)] {
+		text += "\n  " + f
+	}
+	if more := len(e.Files) - most; more > 0 {
+		text += fmt.Sprintf("\n  and %d more", more)
+	}
+	return text
+}
+
+// NothingToLandError is a sandbox without any work.
+type NothingToLandError struct {
+	ID      string
+	LeftOut []LeftOut // what is there all the same, and in no commit
+}
+
+func (e *NothingToLandError) Error() string {
+	text := "there is nothing to land: the sandbox has no commit that it did not start from"
+	for i, l := range e.LeftOut {
+		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + l.Path
+	}
+	return text
+}
+
+// NotSubmittedError is work that must not land before it was submitted for review, because agency.requireReview says so.
+type NotSubmittedError struct {
+	ID    string
+	State string // what became of the work so far: "" or "rejected"; "review" when it has moved
+	Moved bool   // it was submitted, and is not what it was then
+}
+
+func (e *NotSubmittedError) Error() string {
+	switch {
+	case e.Moved:
+		return fmt.Sprintf("invocation %s has changed since it was submitted; submit it again", e.ID)
+	case e.State != "":
+		return fmt.Sprintf("invocation %s was %s, and has not been submitted again", e.ID, e.State)
+	}
+	return fmt.Sprintf("invocation %s was not submitted for review, which agency.requireReview asks for", e.ID)
+}
+
+// NotInReviewError is work that cannot be rejected, as nobody waits for its review.
+type NotInReviewError struct {
+	ID    string
+	State string // what became of it; empty when it is only being worked on
+}
+
+func (e *NotInReviewError) Error() string {
+	if e.State == "" {
+		return fmt.Sprintf("invocation %s is not in review; it is active", e.ID)
+	}
+	return fmt.Sprintf("invocation %s is not in review; it was %s", e.ID, e.State)
+}
+
 // MovedError is a sandbox whose tree git knows elsewhere than where it belongs.
 type MovedError struct {
 	ID   string

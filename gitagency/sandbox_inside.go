@@ -121,20 +121,26 @@ func (in *inside) stayOut(ctx context.Context, err error) error {
 // bringOut brings out what was done behind the walls of a sandbox, where that has not happened yet: by
 // commands that still run, or whose tool was killed.
 func (s *Sandbox) bringOut(ctx context.Context) error {
+	_, err := s.broughtOut(ctx)
+	return err
+}
+
+// broughtOut is bringOut for who must not go by less than there is: some of it may have stayed inside, as was warned of.
+func (s *Sandbox) broughtOut(ctx context.Context) (stuck bool, err error) {
 	site, err := s.open(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer site.close()
 	if pending, err := s.pendingInside(site.prims); err != nil || !pending {
-		return err
+		return false, err
 	}
 	in, err := s.goInside(ctx, site)
 	if err != nil {
-		return notExec(err)
+		return false, notExec(err)
 	}
 	in.leave(ctx, nil) // and in doing so brings it out
-	return nil
+	return in.stuck != "", nil
 }
 
 // pendingInside reports whether something was done behind the walls that has not come out.

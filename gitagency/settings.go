@@ -143,6 +143,24 @@ func (r *Repository) duration(key string, otherwise time.Duration, parse func(st
 	return d, err
 }
 
+const wantTruth = "true or false"
+
+// truth is a setting that is true or false. Where a repository can only switch it on, it does not switch it off.
+func (r *Repository) truth(key string, otherwise bool) (bool, error) {
+	setting, set := r.git.Config.Last(canonical(key))
+	if slices.ContainsFunc(Keys(), func(k Key) bool { return k.Name == key && k.strict }) {
+		setting, set, _ = r.git.Config.Trusted(canonical(key), isDemand)
+	}
+	if !set {
+		return otherwise, nil
+	}
+	yes, ok := parseBool(setting.Value)
+	if !ok {
+		return false, misconfigured(key, setting, wantTruth)
+	}
+	return yes, nil
+}
+
 // misconfigured is a bad value together with the file it stands in.
 func misconfigured(key string, s git.Setting, want string) error {
 	return &InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want, key: key, setting: s}

@@ -103,6 +103,8 @@ func TestPaintKnowsTheColumnsOfEveryListing(t *testing.T) {
 		{"STATUS", "broken: missing-tree", "\x1b[31mbroken: missing-tree\x1b[m"},
 		{"broken", "missing-tree", "\x1b[31mmissing-tree\x1b[m"},
 		{"STATUS", "starting", "\x1b[32mstarting\x1b[m"},
+		{"STATUS", "review", "\x1b[36mreview\x1b[m"},
+		{"landing", "rejected", "\x1b[35mrejected\x1b[m"},
 		{"STATUS", "discarded", "\x1b[2mdiscarded\x1b[m"},
 		{"STATE", "present", "\x1b[32mpresent\x1b[m"},
 		{"STATE", "archived", "\x1b[2marchived\x1b[m"},

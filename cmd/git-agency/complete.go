@@ -379,6 +379,18 @@ func withSandbox(a *asked) ([]candidate, error) {
 	})
 }
 
+// submittable are the invocations that can be put into review, but those on the line already.
+func submittable(a *asked) ([]candidate, error) {
+	return listInvocations(a, func(i gitagency.Invocation) bool {
+		return !i.Broken && (i.Landing == "" || i.Landing == "rejected") && !slices.Contains(a.args, i.ID)
+	})
+}
+
+// inReview are the invocations that can be rejected.
+func inReview(a *asked) ([]candidate, error) {
+	return listInvocations(a, func(i gitagency.Invocation) bool { return !i.Broken && i.Landing == "review" })
+}
+
 // undiscarded are the invocations that can still be discarded, but those on the line already.
 func undiscarded(a *asked) ([]candidate, error) {
 	return listInvocations(a, func(i gitagency.Invocation) bool {

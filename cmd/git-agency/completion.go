@@ -72,6 +72,8 @@ var argumentKinds = map[string][]kind{
 	"diff":              {invocations},
 	"diff --":           {invocations, sandboxDirectories, more},
 	"snapshot rollback": {withSandbox, snapshotNames},
+	"submit":            {submittable, more},
+	"reject":            {inReview},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},

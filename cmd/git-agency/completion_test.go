@@ -172,6 +172,8 @@ func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
 		{"as many as one likes", "put 20260128120010-6262 a b ~", "\tfiles\n"},
 		{"also behind two dashes", "put 20260128120010-6262 -- ~", "\tfiles\n"},
 		{"or read from a file", "put 20260128120010-6262 --json ~", "\tfiles\n"},
+		{"what can be worked in can be submitted", "submit 20260128120010-6262 ~", "20260128120011-6262\tpayments, starting\n"},
+		{"what was not submitted cannot be rejected", "reject ~", ""},
 		{"what is not discarded yet can be discarded", "discard ~", liveInvocations + lostInvocation},
 		{"several can be discarded", "discard 20260128120013-6262 --json ~", liveInvocations},
 		{"but each only once", "discard 20260128120013-6262 20260128120010-6262 ~", "20260128120011-6262\tpayments, starting\n"},
@@ -410,6 +412,8 @@ var succeeding = map[string][]string{
 	"snapshot checkout": {sweepID + "/1", "$LAB/home/copy"},
 	"diff":              {sweepID},
 	"snapshot rollback": {sweepID, sweepID + "/1"},
+	"submit":            {sweepID, "-m", "done"},
+	"reject":            {sweepID, "-m", "why"},
 	"discard":           {sweepID},
 	"doctor":            {},
 	"prune":             {"--expire", "now"},
@@ -430,6 +434,8 @@ func TestPressingTABNeverRunsAnything(t *testing.T) {
 		t.Fatal(o.stderr)
 	}
 	l.agency("snapshot", "create", sweepID)
+	l.git("-C", l.agency("path", sweepID), "commit", "-q", "--allow-empty", "-m", "work")
+	l.agency("submit", sweepID)
 
 	var mu sync.Mutex
 	var steps []string

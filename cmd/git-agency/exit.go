@@ -119,6 +119,10 @@ func hints(err error) []string {
 		taken     *gitagency.PortTakenError
 		child     *childError
 		conflicts *gitagency.ConflictsError
+		uncommit  *gitagency.UncommittedError
+		nothing   *gitagency.NothingToLandError
+		unsubmit  *gitagency.NotSubmittedError
+		unasked   *gitagency.NotInReviewError
 
 		distrusted *gitagency.DistrustedFilterError
 	)
@@ -221,6 +225,14 @@ func hints(err error) []string {
 		return []string{"'git agency sync " + conflicts.ID + "' brings what they conflict with into the sandbox, to be resolved there"}
 	case is[*gitagency.NoIdentityError](err):
 		return []string{"say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'"}
+	case errors.As(err, &uncommit):
+		return []string{"commit what belongs to it: git agency exec " + uncommit.ID + " -- sh -c 'git add -A && git commit -m \"<message>\"'"}
+	case errors.As(err, &nothing):
+		return []string{"'git agency diff " + nothing.ID + "' shows what there is in it"}
+	case errors.As(err, &unsubmit):
+		return []string{"git agency submit " + unsubmit.ID}
+	case errors.As(err, &unasked) && (unasked.State == "" || unasked.State == "rejected"):
+		return []string{"only what was submitted can be rejected; 'git agency discard " + unasked.ID + "' ends it"}
 	case is[*gitagency.RunningError](err):
 		return []string{"wait until they have ended, or end them, and try again"}
 	case is[*gitagency.GitAtWorkError](err):

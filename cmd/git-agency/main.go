@@ -38,6 +38,8 @@ func (t *tool) commands() []*cli.Command {
 		t.putCommand(),
 		t.snapshotCommand(),
 		t.diffCommand(),
+		t.submitCommand(),
+		t.rejectCommand(),
 		t.discardCommand(),
 		t.doctorCommand(),
 		t.pruneCommand(),

@@ -343,6 +343,8 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		gitagency.Primitives{},
 		gitagency.Worktree{},
 		gitagency.RemovedWorktree{},
+		gitagency.Submitted{},
+		gitagency.Rejection{},
 		gitagency.Discarded{},
 		gitagency.Snapshot{},
 		gitagency.Denial{},

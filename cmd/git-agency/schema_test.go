@@ -89,6 +89,11 @@ var jsonOutputs = []jsonOutput{
 		c.write(filepath.Join(c.agency("path", c.live), "later"), "x")
 		return [][]string{{c.live, c.live + "/1"}, {c.live, c.live + "/3"}, {c.live, c.live + "/3"}}
 	}},
+	{"git agency submit", "submitted.json", true, func(c *jsonCast) [][]string {
+		c.git("-C", c.agency("path", c.stem), "commit", "-q", "--allow-empty", "-m", "work")
+		return [][]string{{c.stem, "-m", "done"}}
+	}},
+	{"git agency reject", "rejection.json", false, func(c *jsonCast) [][]string { return [][]string{{c.stem, "-m", "why"}} }},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
 	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},

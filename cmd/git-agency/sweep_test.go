@@ -536,6 +536,47 @@ func (l *lab) checkSnapshot(point, before string, mend bool) {
 	}
 }
 
+// A review is one step, the rename of the record: before it nothing has happened, and after it all of it has.
+func TestAReviewThatFailsOrIsKilledHasHappenedOrNot(t *testing.T) {
+	t.Parallel()
+	l := newSweepLab(t)
+	l.must("env", "TEST_NOW=2026-01-28T12:05:00Z", "TEST_RAND=b", "git-agency", "start", "wt")
+	l.git("-C", l.agency("path", sweepID), "commit", "-q", "--allow-empty", "-m", "work")
+	for _, s := range []struct {
+		argv        []string
+		before, now string
+	}{
+		{[]string{"git-agency", "submit", sweepID}, "", "review"},
+		{[]string{"git-agency", "reject", sweepID, "-m", "why"}, "review", "rejected"},
+	} {
+		restore, before := l.save(), l.world()
+		for point, killed := range map[string]string{"before": s.before, "after": s.now} {
+			point = s.argv[1] + "/record:" + point
+			o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), s.argv...)
+			if o.code != 1 || !strings.Contains(o.stderr, "failed on purpose at "+point) || strings.Contains(o.stderr, "clean-up") {
+				t.Errorf("%s: ended with %d\n%s", point, o.code, o.stderr)
+			}
+			if d := diff(before, l.world()); d != "" {
+				t.Fatalf("%s: the world changed:\n%s", point, d)
+			}
+			if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), s.argv...); o.code != -1 {
+				t.Fatalf("%s: ended with %d\n%s", point, o.code, o.stderr)
+			}
+			if got := l.agency("ls", "--format", "%(landing)"); got != killed {
+				t.Errorf("%s: it is %q", point, got)
+			}
+			if found := l.findings(); len(found) > 0 {
+				t.Errorf("%s: there is %+v", point, found)
+			}
+			restore()
+		}
+		l.must(s.argv...)
+		if got := l.agency("ls", "--format", "%(landing)"); got != s.now {
+			t.Errorf("%q made it %q", s.argv, got)
+		}
+	}
+}
+
 // withoutObjects leaves out what nobody can see: objects that nothing points at.
 func withoutObjects(world string) string {
 	return regexp.MustCompile(`(?m)^"repo/\.git/objects/.*\n`).ReplaceAllString(world, "")

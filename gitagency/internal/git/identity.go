@@ -39,7 +39,7 @@ func (r *Repo) Signatures(ctx context.Context, who Persona) (author, committer S
 
 func (r *Repo) signature(ctx context.Context, who Persona, role string) (Signature, error) {
 	name, email, date := "GIT_"+role+"_NAME", "GIT_"+role+"_EMAIL", "GIT_"+role+"_DATE"
-	env := []string{date + "=" + written(who.Now)}
+	env := []string{date + "=" + asWritten(who.Now)}
 	for _, kv := range who.Env {
 		if key, value, _ := strings.Cut(kv, "="); key == name || key == email || key == date && value != "" {
 			env = append(env, kv)
@@ -61,8 +61,8 @@ func (r *Repo) signature(ctx context.Context, who Persona, role string) (Signatu
 	return parseSignature(strings.TrimSuffix(string(out), "\n"))
 }
 
-// written is a moment as git writes it.
-func written(at time.Time) string { return fmt.Sprintf("%d %s", at.Unix(), at.Format("-0700")) }
+// asWritten is a moment as git writes it.
+func asWritten(at time.Time) string { return fmt.Sprintf("%d %s", at.Unix(), at.Format("-0700")) }
 
 // parseSignature reads "<name> <<email>> <seconds> <zone>"; git lets no angle bracket into what is between them.
 func parseSignature(line string) (Signature, error) {

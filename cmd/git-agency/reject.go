@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) rejectCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "reject",
+		Usage:     "give submitted work back, with the reason",
+		UsageText: "git agency reject <id> -m <reason>",
+		Description: `Takes the work of a sandbox out of review. The sandbox stays as it is, to be worked in; 'show' says why
+it was rejected, and 'submit' puts it back into review.
+
+Exit status: 0 rejected; 1 failed, or it is not in review; 3 no such invocation; 4 broken; 75 locked; 129
+usage.`,
+		Flags: changing(jsonFlag(
+			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "say why: `REASON`"},
+		)...),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			if !c.IsSet("message") {
+				return asUsage(c, fmt.Errorf("say why, with -m"))
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			r, err := repo.Reject(c.Context, gitagency.RejectRequest{Invocation: args[0], Reason: c.String("message")})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(t.stderr, "rejected %s; its sandbox is as it was\n", r.ID)
+			if c.Bool("json") {
+				return t.printJSON(r)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) submitCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "submit",
+		Usage:     "say that work is done and may be reviewed",
+		UsageText: "git agency submit <id>... [-m <note>]",
+		Description: `Writes down that the work of a sandbox is done, and which commit that is: the one that its HEAD is at.
+'ls' and 'show' say that it is in review then; 'reject' gives it back. The sandbox stays as it is, and
+commands go on in it. What is in no commit is listed and refused, and so is a sandbox without any work.
+
+Submitting twice is fine. What waits keeps its place among the others, unless there are new commits:
+then these are submitted, and it goes to the end. With agency.requireReview nothing else can land than
+the commit that was submitted.
+
+Exit status: 0 submitted; 1 failed, there is work in no commit or no work at all, or it was landed or
+discarded; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
+		Flags: changing(jsonFlag(
+			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "tell whoever reviews it: `NOTE`"},
+		)...),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, -1)
+			if err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			for _, query := range args { // a typo in the last must not show after the first is done
+				if _, err := repo.Invocation(query); err != nil {
+					return err
+				}
+			}
+			var failed error // those before it stand
+			results := []gitagency.Submitted{}
+			for _, query := range args {
+				s, err := repo.Submit(c.Context, gitagency.SubmitRequest{Invocation: query, Note: c.String("message")})
+				if err != nil {
+					failed = err
+					break
+				}
+				results = append(results, s)
+				t.saySubmitted(s)
+			}
+			if c.Bool("json") {
+				return errors.Join(failed, t.printJSON(results))
+			}
+			return failed
+		},
+	}
+}
+
+func (t *tool) saySubmitted(s gitagency.Submitted) {
+	switch {
+	case s.Already:
+		fmt.Fprintf(t.stderr, "%s is in review already, at %s\n", s.ID, short(s.Commit))
+	case s.Renewed:
+		fmt.Fprintf(t.stderr, "submitted %s again: it is at %s now\n", s.ID, short(s.Commit))
+	default:
+		fmt.Fprintf(t.stderr, "submitted %s at %s\n", s.ID, short(s.Commit))
+	}
+}

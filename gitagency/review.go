@@ -1,0 +1,272 @@
+package gitagency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// SubmitRequest says what is to be reviewed.
+type SubmitRequest struct {
+	Invocation string // required: its id, or a unique prefix
+	Note       string // for whoever reviews it
+}
+
+// Submitted is work that waits for its review.
+type Submitted struct {
+	ID      string    `json:"invocation_id"`
+	Commit  string    `json:"submitted_commit"` // what is to be reviewed: HEAD of the sandbox
+	At      time.Time `json:"submitted_at"`     // its place among what waits
+	Note    string    `json:"review_note"`
+	Already bool      `json:"already"` // it was in review, and so was that commit
+	Renewed bool      `json:"renewed"` // it was in review, with another commit
+}
+
+// Submit says of the work of an invocation that it is done, and may be looked at and landed. What is submitted is a commit:
+// work that is in none is an *UncommittedError, and no work at all a *NothingToLandError. The sandbox stays as it is, and
+// commands go on in it. Doing it again is fine: what waits keeps its place, unless HEAD has moved.
+func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, error) {
+	note, err := remark("note", req.Note)
+	if err != nil {
+		return Submitted{}, err
+	}
+	inv, err := r.Invocation(req.Invocation)
+	if err != nil {
+		return Submitted{}, err
+	}
+	if _, err := inv.Path(); err != nil {
+		return Submitted{}, err
+	}
+	s := r.sandboxOf(inv.ID)
+	if stuck, err := s.broughtOut(ctx); err != nil {
+		return Submitted{}, err
+	} else if stuck { // it would be reviewed without what it has inside
+		return Submitted{}, fmt.Errorf("submit %s: %w", s.ID, errStuckInside)
+	}
+	repo, unlock, err := r.lock(ctx)
+	if err != nil {
+		return Submitted{}, err
+	}
+	defer unlock()
+	place, err := s.openHolding(ctx, repo)
+	if err != nil {
+		return Submitted{}, err
+	}
+	defer func() {
+		if closeErr := place.close(); closeErr != nil {
+			r.warn("%s: %v", s.tree, closeErr)
+		}
+	}()
+	ctx, cancel, err := r.bounded(ctx, "submit")
+	if err != nil {
+		return Submitted{}, err
+	}
+	defer cancel()
+	entry := r.store.Invocation(r.ID, inv.ID, nil) // it may have changed while we waited
+	tip, err := r.finished(ctx, repo, invocation(entry, nil))
+	if err != nil {
+		return Submitted{}, fmt.Errorf("submit %s: %w", s.ID, err)
+	}
+	return r.submit(ctx, entry, tip, note)
+}
+
+// submit is the transaction: one step, which is the commit point.
+func (r *Repository) submit(ctx context.Context, entry store.Entry[store.InvocationMeta], tip, note string) (_ Submitted, err error) {
+	m := entry.Record
+	waits := m.Landing == store.Review
+	done := Submitted{ID: entry.ID, Commit: tip, At: whenever(m.SubmittedAt), Note: note, Already: waits && m.SubmittedCommit == tip}
+	done.Renewed = waits && !done.Already
+	if waits { // it is about the same work
+		done.Note = cmp.Or(note, m.ReviewNote)
+	}
+	if done.Already && done.Note == m.ReviewNote {
+		return done, nil
+	}
+	if !done.Already {
+		if done.At, err = r.turn(); err != nil {
+			return Submitted{}, err
+		}
+	}
+	if err := r.judge(ctx, "submit", entry, func(m *store.InvocationMeta) {
+		m.Landing, m.SubmittedAt, m.SubmittedCommit, m.ReviewNote = store.Review, &done.At, tip, done.Note
+	}); err != nil {
+		return Submitted{}, err
+	}
+	r.record(entry.ID, reviewEvent{Time: r.now(), Event: "submit", Commit: tip, Note: done.Note})
+	return done, nil
+}
+
+// turn is a moment behind those of all that waits, also when the clock was set back or stands still.
+func (r *Repository) turn() (time.Time, error) {
+	at := r.opts.Now().UTC()
+	waiting, err := r.InReview("")
+	for _, i := range waiting {
+		if !at.After(i.SubmittedAt) {
+			at = i.SubmittedAt.Add(1)
+		}
+	}
+	return at, err
+}
+
+// InReview lists what waits for its review or its landing, in the order in which it was submitted. worktree is "" for
+// those of every one.
+func (r *Repository) InReview(worktree string) ([]Invocation, error) {
+	live, err := r.Invocations(ListRequest{Worktree: worktree})
+	if err != nil {
+		return nil, err
+	}
+	waiting := slices.DeleteFunc(live, func(i Invocation) bool { return i.Landing != store.Review })
+	slices.SortFunc(waiting, func(a, b Invocation) int {
+		return cmp.Or(a.SubmittedAt.Compare(b.SubmittedAt), strings.Compare(a.ID, b.ID))
+	})
+	return waiting, nil
+}
+
+// RejectRequest says what is not to land, and why.
+type RejectRequest struct {
+	Invocation string // required: its id, or a unique prefix
+	Reason     string // required
+}
+
+// Rejection is work that has to be done again.
+type Rejection struct {
+	ID     string    `json:"invocation_id"`
+	Commit string    `json:"submitted_commit"` // what was rejected
+	At     time.Time `json:"rejected_at"`
+	Reason string    `json:"rejected_reason"`
+}
+
+// Reject gives work that was submitted back to be worked on, with the reason. Work that is not in review is a
+// *NotInReviewError.
+func (r *Repository) Reject(ctx context.Context, req RejectRequest) (Rejection, error) {
+	reason, err := remark("reason", req.Reason)
+	if err != nil {
+		return Rejection{}, err
+	}
+	if reason == "" {
+		return Rejection{}, &InvalidError{What: "reason", Want: "some text: whoever goes on with the work has nothing else to go by"}
+	}
+	inv, err := r.Invocation(req.Invocation)
+	if err != nil {
+		return Rejection{}, err
+	}
+	_, unlock, err := r.lock(ctx)
+	if err != nil {
+		return Rejection{}, err
+	}
+	defer unlock()
+	entry := r.store.Invocation(r.ID, inv.ID, nil) // it may have changed while we waited
+	if err := invocation(entry, nil).Err(); err != nil {
+		return Rejection{}, err
+	}
+	if m := entry.Record; m.Landing != store.Review {
+		return Rejection{}, &NotInReviewError{ID: entry.ID, State: m.Landing}
+	}
+	done := Rejection{ID: entry.ID, Commit: entry.Record.SubmittedCommit, At: r.now(), Reason: reason}
+	if err := r.judge(ctx, "reject", entry, func(m *store.InvocationMeta) {
+		m.Landing, m.RejectedAt, m.RejectedReason = store.Rejected, &done.At, reason
+	}); err != nil {
+		return Rejection{}, err
+	}
+	r.record(entry.ID, reviewEvent{Time: done.At, Event: "reject", Commit: done.Commit, Reason: reason})
+	return done, nil
+}
+
+// judge changes what a record says of review. That is all there is to it: the rename of the record decides.
+func (r *Repository) judge(ctx context.Context, verb string, entry store.Entry[store.InvocationMeta], change func(*store.InvocationMeta)) (err error) {
+	tx := r.begin(verb)
+	defer func() {
+		if err != nil {
+			rollback(ctx, tx)
+		}
+	}()
+	if err := tx.Step(ctx, "record", func() error {
+		tx.Undo("record", func(context.Context) error {
+			return r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
+				m.Landing, m.Submission = entry.Record.Landing, entry.Record.Submission
+			})
+		})
+		return r.store.UpdateInvocationMeta(r.ID, entry.ID, change)
+	}); err != nil {
+		return fmt.Errorf("%s %s: %w", verb, entry.ID, err)
+	}
+	tx.Commit()
+	return nil
+}
+
+type reviewEvent struct {
+	Time   time.Time `json:"time"`
+	Event  string    `json:"event"`
+	Commit string    `json:"commit"`
+	Note   string    `json:"note,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// finished is the commit that HEAD of a sandbox is at, if that is all of its work and there is any. The caller holds the
+// repository lock, and has the sandbox open.
+func (r *Repository) finished(ctx context.Context, repo *git.Repo, inv Invocation) (tip string, err error) {
+	c := r.comparisonOf(inv)
+	if c.mirror, err = repo.Mirror(inv.BaseCommit); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if tip, err = repo.Head(ctx, c.subject); err != nil {
+		return "", err
+	}
+	work, err := c.work(ctx)
+	if err != nil {
+		return "", err
+	}
+	d, err := c.compare(ctx, git.Comparison{From: tip, To: work, Detail: git.Names})
+	if err != nil {
+		return "", err
+	}
+	var files []string
+	d.Each(func(f *DiffFile) { files = append(files, f.Path) })
+	if len(files) > 0 {
+		slices.Sort(files)
+		return "", &UncommittedError{ID: inv.ID, Path: c.subject.Tree, Files: files}
+	}
+	switch none, err := repo.IsAncestor(ctx, tip, inv.BaseCommit); {
+	case err != nil:
+		return "", err
+	case none:
+		return "", &NothingToLandError{ID: inv.ID, LeftOut: c.leftOut}
+	}
+	return tip, nil
+}
+
+// reviewed refuses to land what nobody has submitted, where agency.requireReview is set. tip is what would land: what came
+// after the commit that was submitted, committed or not, nobody has had a chance to look at.
+func (r *Repository) reviewed(entry store.Entry[store.InvocationMeta], tip string) error {
+	required, err := r.truth(requireReviewKey, false)
+	if err != nil || !required {
+		return err
+	}
+	m := entry.Record
+	if waits := m.Landing == store.Review; !waits || m.SubmittedCommit != tip {
+		return &NotSubmittedError{ID: entry.ID, State: m.Landing, Moved: waits}
+	}
+	return nil
+}
+
+// remark is what a person has to say, which becomes a line or more of a record.
+func remark(what, text string) (string, error) {
+	const most = 64 << 10 // a record is read whole, by everybody
+	text = strings.TrimSpace(text)
+	switch {
+	case !utf8.ValidString(text) || strings.Contains(text, "\x00"):
+		return "", &InvalidError{What: what, Value: text, Want: "text in UTF-8"}
+	case len(text) > most:
+		return "", &InvalidError{What: what, Value: text[:40] + "…", Want: "at most 64 KiB"}
+	}
+	return text, nil
+}
