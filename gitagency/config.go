@@ -34,6 +34,8 @@ func Keys() []Key {
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may be at work in a sandbox: -1 is for ever", check: checkTimeout},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "what untracked files are called that a snapshot leaves out, besides: a pattern, or !pattern for what is let in; an empty value forgets those before it", check: checkSecret, many: true},
 		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes what ended before that moment; --expire wins"},
+		{Name: nameKey, Default: "user.name", Meaning: "who the commits of landings and syncs are by"},
+		{Name: emailKey, Default: "user.email", Meaning: "by which email"},
 		{Name: requireReviewKey, Default: "false", Meaning: "whether only what was submitted for review can land; a repository can switch it on, and not off", check: checkTruth, strict: true},
 		{Name: strategyKey, Default: landStrategies[0], Meaning: "how work lands: " + strings.Join(landStrategies, ", "), check: checkLandStrategy},
 		{Name: signKey, Default: "false", Meaning: "whether the commits of landings are signed", check: checkTruth},

@@ -48,6 +48,8 @@ type (
 	OutputError = proc.OutputError
 	// UnenforceableError: this machine has nothing to enforce a limit with.
 	UnenforceableError = confine.UnenforceableError
+	// NoIdentityError: git does not know who the user is, and a commit has to be by somebody.
+	NoIdentityError = git.NoIdentityError
 	// ConfinementError: a path leads out of a sandbox, or is called what nothing in one may be called.
 	ConfinementError = guard.ConfinementError
 )
@@ -128,6 +130,51 @@ func (e *LostRollbackError) Error() string {
 }
 
 func (e *LostRollbackError) Unwrap() error { return e.Err }
+
+// Conflict is a path that a merge left to a person.
+type Conflict struct {
+	Path   string          `json:"path"`
+	Kinds  []string        `json:"kinds"`  // as git calls them: "contents", "modify/delete", "rename/rename" and so on
+	Stages []ConflictStage `json:"stages"` // the sides that there are
+}
+
+// ConflictStage is one side of a conflict: 1 is what both had, 2 the sandbox's or ours, 3 theirs.
+type ConflictStage struct {
+	Stage int    `json:"stage"`
+	Mode  string `json:"mode"`
+	OID   string `json:"oid"`
+}
+
+// conflicts are those that git found.
+func conflicts(found []git.Conflict) []Conflict {
+	all := make([]Conflict, len(found))
+	for i, c := range found {
+		all[i] = Conflict{Path: c.Path, Kinds: append([]string{}, c.Kinds...), Stages: []ConflictStage{}}
+		for _, s := range c.Stages {
+			all[i].Stages = append(all[i].Stages, ConflictStage{Stage: s.Number, Mode: s.Mode, OID: s.OID})
+		}
+	}
+	return all
+}
+
+// ConflictsError is a sandbox whose work and the integration branch cannot be merged without a person. Nothing has
+// changed, unless Left says where the conflicts wait to be resolved.
+type ConflictsError struct {
+	ID        string
+	Conflicts []Conflict
+	Left      string // the sandbox, when the unfinished merge is in there
+}
+
+func (e *ConflictsError) Error() string {
+	paths := fmt.Sprintf("%d paths", len(e.Conflicts))
+	if len(e.Conflicts) == 1 {
+		paths = "1 path"
+	}
+	if e.Left != "" {
+		return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; the merge waits in %s", e.ID, paths, e.Left)
+	}
+	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; nothing changed", e.ID, paths)
+}
 
 // InsideError is a sandbox in which commands run, and which a command in a sandbox wants to end: those that
 // run elsewhere cannot be seen from there.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // RollbackRequest says to which state a sandbox goes back.
@@ -69,45 +67,26 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (Rolled, er
 	}
 	rolled, err := s.goBack(ctx, repo, place, to, s.halfWay())
 	if err != nil && !is[*HalfWayError](err) {
-		return Rolled{}, fmt.Errorf("rollback of %s: %w", s.ID, err)
+		err = fmt.Errorf("rollback of %s: %w", s.ID, err)
 	}
 	return rolled, err
 }
 
-// goBack is the transaction. Until the index is locked nothing has happened in the sandbox, and what fails is undone;
-// from then on every step only goes on, and may be done again by whoever finds the note of it.
-func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Snapshot, again bool) (rolled Rolled, err error) {
-	resume, err := s.quiesce(ctx, place)
-	if err != nil {
-		return Rolled{}, err
-	}
-	defer resume()
-	tx := s.repo.begin("rollback")
-	defer func() {
-		if err != nil {
-			rollback(ctx, tx)
-		}
-	}()
+// goBack is the passage to a snapshot.
+func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Snapshot, again bool) (Rolled, error) {
 	target, err := s.target(ctx, repo, to)
 	if err != nil {
 		return Rolled{}, err
 	}
-	// 1., 2. The state that is left, with what would be in the way.
-	subject, err := s.repo.capturable(s.subject(place.base, ""))
-	if err != nil {
-		return Rolled{}, err
-	}
-	subject.Trusted = subject.Trusted && s.repo.trustsSettings(to.Invocation)
-	var from git.State
-	stamp := repo.Stamp(s.ID)
-	left, err := s.history(place.base).taken(ctx, tx, repo, SnapshotRequest{Message: "agency: before the rollback to " + to.name()}, func(commit string) ([]string, error) {
-		if from, err = repo.ReadState(ctx, commit); err != nil {
-			return nil, err
-		}
-		if from.Same(target) && !again {
-			return nil, errAlready
-		}
-		return repo.InTheWay(ctx, subject, from, target)
+	done, err := s.pass(ctx, repo, place, passage{
+		verb: "rollback", to: to, again: again, trusted: s.repo.trustsSettings(to.Invocation),
+		leaving: "agency: before the rollback to " + to.name(), why: "agency: rollback to " + to.name(),
+		aim: func(_ context.Context, from git.State) (git.State, error) {
+			if from.Same(target) && !again {
+				return git.State{}, errAlready
+			}
+			return target, nil
+		},
 	})
 	if errors.Is(err, errAlready) {
 		return Rolled{Invocation: s.ID, Snapshot: to.ID, Name: to.name(), Left: to.ID, LeftName: to.name(), Already: true}, nil
@@ -115,75 +94,11 @@ func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Sn
 	if err != nil {
 		return Rolled{}, err
 	}
-	rolled = Rolled{Invocation: s.ID, Snapshot: to.ID, Name: to.name(), Left: left.ID, LeftName: left.name()}
-	if from.Commit != left.ID { // what was in the way is in it too
-		if from, err = repo.ReadState(ctx, left.ID); err != nil {
-			return Rolled{}, err
-		}
-	}
-	if left.Created { // what it holds is about to be nowhere else
-		if err := tx.Step(ctx, "pack", func() error { return repo.Pack(ctx, left.ID, from.Parents[0]) }); err != nil {
-			return Rolled{}, err
-		}
-	}
-	began, err := s.began(ctx, repo, again)
-	if err != nil {
-		return Rolled{}, err
-	}
-	// 3. Whatever could stop it half-way stops it here.
-	var restore *git.Restoration
-	defer func() {
-		if closeErr := restore.Close(); closeErr != nil {
-			s.repo.warn("%s: %v", s.tree, closeErr)
-		}
-	}()
-	if err := tx.Step(ctx, "prepare", func() (err error) {
-		restore, err = repo.Restore(ctx, subject, from, target, began)
-		return err
-	}); err != nil {
-		return Rolled{}, err
-	}
-	restore.Again = again
-	// 4. The note, in case we do not live to finish it.
-	note := store.Rollback{
-		InvocationID: s.ID, Snapshot: to.ID, SnapshotRef: to.Ref, Left: left.ID, LeftRef: left.Ref, Began: began.Commit,
-		PID: os.Getpid(), StartedAt: s.repo.now(),
-	}
-	if err := tx.Step(ctx, "note", func() error {
-		if !again {
-			tx.Undo("note", func(context.Context) error { return s.repo.store.RemoveRollback(s.repo.ID, s.ID) })
-		}
-		return s.repo.store.WriteRollback(s.repo.ID, note)
-	}); err != nil {
-		return Rolled{}, err
-	}
-	// 5. No git of anybody else's writes there any more. By the note, the lock of one who was killed is known for ours.
-	if err := tx.Step(ctx, "lock", func() error { return restore.Lock(ctx, stamp) }); err != nil {
-		return Rolled{}, err
-	}
-	tx.Commit()
-	if left.Created {
-		s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", left.ID, left.Ref})
-	}
-	// 6.–11. Each of them may have been done before.
-	why := "agency: rollback to " + to.name()
-	onward := context.WithoutCancel(ctx)
-	if err := s.repo.forward(onward, "rollback", []step{
-		{"files", func() error { return restore.Files(onward) }},
-		{"heads", func() error { return restore.Heads(onward, toolIdentity, s.repo.now(), why) }},
-		{"underway", restore.Underway},
-		{"index", func() error { return restore.Index(onward) }},
-		{"layer", func() error { return s.alignLayer(onward, restore, place.prims) }},
-		{"done", func() error { return s.repo.store.RemoveRollback(s.repo.ID, s.ID) }},
-	}); err != nil {
-		return rolled, &HalfWayError{ID: s.ID, To: to.name(), Left: left.name(), Err: err}
-	}
-	rolled.Added, rolled.Changed, rolled.Removed = restore.Changed()
-	if rolled.Strayed = short(restore.Strayed); restore.Unstaged {
-		s.repo.warn("sandbox %s: the snapshot does not say what was staged; it is what HEAD has now", s.ID)
-	}
-	s.repo.record(s.ID, rollbackEvent{s.repo.now(), "rollback", to.ID, to.Ref, left.ID, left.Ref})
-	return rolled, nil
+	s.repo.record(s.ID, rollbackEvent{s.repo.now(), "rollback", to.ID, to.Ref, done.left.ID, done.left.Ref})
+	return Rolled{
+		Invocation: s.ID, Snapshot: to.ID, Name: to.name(), Left: done.left.ID, LeftName: done.left.name(),
+		Added: done.added, Changed: done.changed, Removed: done.removed, Strayed: done.strayed,
+	}, nil
 }
 
 type rollbackEvent struct {
@@ -223,9 +138,6 @@ func (s *Sandbox) target(ctx context.Context, repo *git.Repo, to Snapshot) (git.
 	}
 	return target, nil
 }
-
-// errAlready is a sandbox that is in the state that it was to go back to.
-var errAlready = errors.New("it is in that state")
 
 // errStuckInside is work behind walls that no snapshot can hold before it has come out.
 var errStuckInside = errors.New("what was done behind the walls has not come out")

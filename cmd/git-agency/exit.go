@@ -13,6 +13,7 @@ import (
 // The exit codes, all of them but 128+n, for an interrupt by signal n.
 const (
 	exitFailed   = 1
+	exitConflict = 2
 	exitNotFound = 3
 	exitBroken   = 4
 	exitRefused  = 5
@@ -75,6 +76,8 @@ func exitCode(err error) int {
 		return exitFatal
 	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
 		return exitNotFound
+	case is[*gitagency.ConflictsError](err):
+		return exitConflict
 	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err),
 		is[*gitagency.DamagedError](err):
 		return exitBroken
@@ -115,6 +118,7 @@ func hints(err error) []string {
 		halfWay   *gitagency.HalfWayError
 		taken     *gitagency.PortTakenError
 		child     *childError
+		conflicts *gitagency.ConflictsError
 		uncommit  *gitagency.UncommittedError
 		nothing   *gitagency.NothingToLandError
 		unsubmit  *gitagency.NotSubmittedError
@@ -212,6 +216,15 @@ func hints(err error) []string {
 			"when the cause is gone, the next command that works in the sandbox finishes it, as 'git agency doctor --fix " + halfWay.ID + "' does",
 			"to go back to where it was: 'git agency snapshot rollback " + halfWay.ID + " " + halfWay.Left + "'",
 		}
+	case errors.As(err, &conflicts) && conflicts.Left != "":
+		return []string{
+			"resolve them there and commit: edit the files, 'git add' them, 'git commit'; or give up with 'git merge --abort'",
+			"from outside: git agency exec " + conflicts.ID + " -- git status",
+		}
+	case errors.As(err, &conflicts):
+		return []string{"'git agency sync " + conflicts.ID + "' brings what they conflict with into the sandbox, to be resolved there"}
+	case is[*gitagency.NoIdentityError](err):
+		return []string{"say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'"}
 	case errors.As(err, &uncommit):
 		return []string{"commit what belongs to it: git agency exec " + uncommit.ID + " -- sh -c 'git add -A && git commit -m \"<message>\"'"}
 	case errors.As(err, &nothing):

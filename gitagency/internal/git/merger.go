@@ -4,13 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 // Merger makes commits of commits without a worktree, an index or a ref: it is a Mirror, so that neither settings nor
 // attributes that somebody in a sandbox without walls could have written have a say. What it makes is seen by nobody else
 // until Keep, and goes with Close.
-type Merger struct{ *Mirror }
+type Merger struct {
+	*Mirror
+	Trusted bool // the repository's own settings can only be the user's: merge drivers that they name run
+
+	real   *Repo
+	format ObjectFormat
+
+	talking sync.Mutex
+	teller  *teller // of which one is enough for everything
+	trees   map[string]*twig
+	held    int // bytes of them
+}
 
 // Merger makes one. like is the id of any object, which says how ids are made.
 func (r *Repo) Merger(like string) (*Merger, error) {
@@ -18,13 +33,30 @@ func (r *Repo) Merger(like string) (*Merger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Merger{mirror}, nil
+	m := &Merger{Mirror: mirror, real: r, format: FormatOf(like), trees: map[string]*twig{}}
+	// Of a shallow repository no more is there than it says.
+	if err := copyRules(filepath.Join(r.CommonDir, "shallow"), filepath.Join(m.dir, "shallow")); err != nil && !nothingThere(err) {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// Close takes away all that was made and not kept.
+func (m *Merger) Close() error {
+	m.hangUp()
+	return m.Mirror.Close()
 }
 
 // Merging says what to merge.
 type Merging struct {
 	Base         string // a commit or tree; empty where history says what both have in common
-	Ours, Theirs string // required: commits
+	Ours, Theirs string // required: full ids of commits; with a base, of trees as well
+
+	// Attributes is the commit or tree whose .gitattributes say how files are merged; empty is that of ours, as in git. Who
+	// merges into what an agent made names another.
+	Attributes string
+
+	OursName, TheirsName string // what markers in files call them, if that could be names of branches; else their ids
 }
 
 // Merged is what came of it.
@@ -36,7 +68,7 @@ type Merged struct {
 // Conflict is a path that a person has to decide on.
 type Conflict struct {
 	Path   string
-	Kinds  []string // as git calls them: "contents", "modify/delete", "rename/rename" and so on
+	Kinds  []string // as git calls them: "contents", "modify/delete", "rename/rename" and so on; at least one
 	Stages []Stage
 }
 
@@ -46,92 +78,123 @@ type Stage struct {
 	Mode, OID string
 }
 
-// Merge merges two commits.
+// UnrelatedError is commits that have no history in common: there is nothing to tell what either side changed.
+type UnrelatedError struct{ Ours, Theirs string }
+
+func (e *UnrelatedError) Error() string {
+	return fmt.Sprintf("%.12s and %.12s have no history in common", e.Ours, e.Theirs)
+}
+
+// Merge merges two commits. It is exactly what git makes of them, but where no file has to be merged and no rename can
+// play a part, we do it ourselves.
 func (m *Merger) Merge(ctx context.Context, what Merging) (Merged, error) {
-	p := m.place()
-	if what.Base != "" {
-		return Merged{}, errors.New("merge over a base: not there yet")
+	ours, err := m.treeOf(ctx, what.Ours)
+	if err != nil {
+		return Merged{}, err
 	}
-	out, err := m.repo.change(ctx, p, "merge-tree", "--write-tree", "-z", what.Ours, what.Theirs)
+	theirs, err := m.treeOf(ctx, what.Theirs)
+	if err != nil {
+		return Merged{}, err
+	}
+	base := what.Base
+	if base == "" {
+		if base, err = m.commonBase(ctx, what.Ours, what.Theirs); err != nil {
+			return Merged{}, err
+		}
+	}
+	baseTree := ""
+	if base != "" { // else there are several
+		if baseTree, err = m.treeOf(ctx, base); err != nil {
+			return Merged{}, err
+		}
+		tree, plain, err := m.mergeTrees(ctx, baseTree, ours, theirs)
+		if err != nil || plain {
+			return Merged{Tree: tree}, err
+		}
+	}
+	one, other := what.Ours, what.Theirs
+	var synthetic []string
+	if what.Base != "" {
+		// Since 2.40 git can be told of a base, if it is a commit, and since 2.45 if it is a tree. Commits that say the same in
+		// their history can be made for every git.
+		if synthetic, err = m.synthesize(ctx, baseTree, ours, theirs); err != nil {
+			return Merged{}, err
+		}
+		one, other = synthetic[1], synthetic[2]
+	}
+	merged, err := m.mergeByGit(ctx, what, one, other)
+	for _, oid := range synthetic { // nobody needs them any more, and they are not to be kept
+		err = errors.Join(err, removeIfThere(m.repo.loosePath(oid)))
+	}
+	return merged, err
+}
+
+// synthesize makes commits of trees: one, and two that follow it.
+func (m *Merger) synthesize(ctx context.Context, base string, trees ...string) ([]string, error) {
+	nobody := Signature{Identity: Identity{Name: "git-agency", Email: "git-agency@localhost"}, When: "0 +0000"}
+	// Which is not what anybody else makes, and may be taken away.
+	made := NewCommit{Tree: base, Author: nobody, Committer: nobody, Message: filepath.Base(m.dir) + " base"}
+	root, err := m.Commit(ctx, made)
+	if err != nil {
+		return nil, err
+	}
+	oids := []string{root}
+	for i, tree := range trees {
+		made.Tree, made.Parents, made.Message = tree, []string{root}, fmt.Sprintf("%s side %d", filepath.Base(m.dir), i)
+		oid, err := m.Commit(ctx, made)
+		if err != nil {
+			return nil, err
+		}
+		oids = append(oids, oid)
+	}
+	return oids, nil
+}
+
+// mergeByGit is what merge-tree makes of two commits. It runs in a git directory of its own, and in a worktree that has
+// nothing but attributes.
+func (m *Merger) mergeByGit(ctx context.Context, what Merging, ours, theirs string) (_ Merged, err error) {
+	dir, err := os.MkdirTemp(m.dir, "merge-")
+	if err != nil {
+		return Merged{}, err
+	}
+	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
+	p, err := m.mergingPlace(ctx, dir, what)
+	if err != nil {
+		return Merged{}, err
+	}
+	args := []string{"merge-tree", "--write-tree", "-z", "--messages"}
+	for i, side := range []struct{ name, oid string }{{what.OursName, ours}, {what.TheirsName, theirs}} {
+		name, err := nameIn(p.gitDir, side.name, side.oid)
+		if err != nil {
+			return Merged{}, err
+		}
+		if i == 1 && name == args[len(args)-1] {
+			name = side.oid
+		}
+		args = append(args, name)
+	}
+	out, err := m.repo.change(ctx, p, args...)
 	if err != nil && !exitedWith(err, 1) {
 		return Merged{}, err
 	}
-	return parseMerged(string(out))
+	return parseMerged(string(out), err != nil)
 }
 
-// parseMerged reads "<tree> NUL", then, after a conflict, "<mode> <oid> <stage> TAB <path> NUL" and an empty one, then
-// messages: "<how many> NUL <path> NUL ... <kind> NUL <text> NUL".
-func parseMerged(out string) (m Merged, err error) {
-	fields := strings.Split(out, "\x00")
-	m.Tree = fields[0]
-	if !isOID(m.Tree) {
-		return m, fmt.Errorf("git merge-tree answered %q", fields[0])
+// nameIn gives a commit a name in a git directory of ours: git writes into files what it was called by. One that cannot
+// be a branch's name is not used.
+func nameIn(gitDir, name, oid string) (string, error) {
+	ref := "refs/heads/" + name
+	if name == "" || isOID(name) || name[0] == '-' || !validRef(ref) {
+		return oid, nil
 	}
-	at := map[string]int{}
-	conflict := func(path string) *Conflict {
-		i, there := at[path]
-		if !there {
-			i = len(m.Conflicts)
-			at[path] = i
-			m.Conflicts = append(m.Conflicts, Conflict{Path: path})
-		}
-		return &m.Conflicts[i]
+	path := filepath.Join(gitDir, ref)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return oid, nil //nolint:nilerr // one name lies below the other
 	}
-	fields = fields[1:]
-	for len(fields) > 0 && fields[0] != "" {
-		stat, path, _ := strings.Cut(fields[0], "\t")
-		var s Stage
-		if _, err := fmt.Sscan(stat, &s.Mode, &s.OID, &s.Number); err != nil {
-			return m, fmt.Errorf("git merge-tree answered %q", fields[0])
-		}
-		c := conflict(path)
-		c.Stages = append(c.Stages, s)
-		fields = fields[1:]
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return oid, nil //nolint:nilerr // both have the same
 	}
-	if len(m.Conflicts) == 0 {
-		return m, nil
-	}
-	for fields = fields[min(1, len(fields)):]; len(fields) > 3; {
-		n := 0
-		if _, err := fmt.Sscan(fields[0], &n); err != nil || n < 1 || n+2 >= len(fields) {
-			return m, fmt.Errorf("git merge-tree answered %q", fields[0])
-		}
-		if kind, is := strings.CutPrefix(fields[n+1], "CONFLICT ("); is {
-			for _, path := range fields[1 : n+1] {
-				if _, there := at[path]; there {
-					c := conflict(path)
-					c.Kinds = append(c.Kinds, strings.TrimSuffix(kind, ")"))
-				}
-			}
-		}
-		fields = fields[n+3:]
-	}
-	return m, nil
-}
-
-// NewCommit is a commit that is to be made.
-type NewCommit struct {
-	Tree              string
-	Parents           []string
-	Author, Committer Signature
-	Message           string
-}
-
-// Signature is who did something, and when.
-type Signature struct {
-	Identity
-	When string // as git writes it: "<seconds> <zone>"
-}
-
-// Commit makes a commit.
-func (m *Merger) Commit(ctx context.Context, c NewCommit) (string, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "tree %s\n", c.Tree)
-	for _, p := range c.Parents {
-		fmt.Fprintf(&b, "parent %s\n", p)
-	}
-	fmt.Fprintf(&b, "author %s <%s> %s\ncommitter %s <%s> %s\n\n%s\n", c.Author.Name, c.Author.Email, c.Author.When, c.Committer.Name, c.Committer.Email, c.Committer.When, strings.TrimRight(c.Message, "\n"))
-	format, content := FormatOf(c.Tree), []byte(b.String())
-	made := object{kind: "commit", oid: nameObject(format, "commit", content), content: content}
-	return made.name(), m.repo.store(ctx, format, []object{made})
+	_, err = f.WriteString(oid + "\n")
+	return name, errors.Join(err, f.Close())
 }

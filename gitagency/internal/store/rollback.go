@@ -1,10 +1,7 @@
 package store
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -41,21 +38,14 @@ func (s Store) WriteRollback(repoID string, note Rollback) error {
 // Rollback is the note of a rollback of an invocation; nil when there is none.
 func (s Store) Rollback(repoID, invocationID string) (*Rollback, error) {
 	path := s.RollbackPath(repoID, invocationID)
-	data, err := durable.ReadFile(path, maxRecord)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	note, err := readNote[Rollback](path)
+	if err != nil || note == nil {
 		return nil, err
-	}
-	var note Rollback
-	if err := json.Unmarshal(data, &note); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if note.InvocationID != invocationID || note.Snapshot == "" {
 		return nil, fmt.Errorf("%s: it is not that of a rollback of %s", path, invocationID)
 	}
-	return &note, nil
+	return note, nil
 }
 
 // RemoveRollback removes the note of a rollback.

@@ -1,0 +1,118 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Looked is where a worktree is, and what there is in it that no commit holds.
+type Looked struct {
+	Head string // the commit that HEAD is at
+	On   string // the branch that HEAD names, a full ref; Detached when it names none
+	Tip  string // where the worktree's own branch is; empty when it is not there
+	Tree string // of Head
+	Work string // the tree of what is on disk, which the mirror has where it is another
+
+	Uncommitted []string  // files that are not as Head has them, on disk or staged
+	LeftOut     []LeftOut // what neither Work nor Uncommitted has
+	Underway    string    // what git is in the middle of, as its commands are called: "merge", "rebase"; empty when nothing
+}
+
+// Look looks at a worktree that nobody should be at work in: it is one state that the worktree was in, or an
+// *UnsettledError. Nothing is changed. A worktree with nothing uncommitted takes nothing but looking.
+func (m *Mirror) Look(ctx context.Context, s Subject) (l Looked, err error) {
+	s.asIs = true
+	const tries = 8
+	for range tries {
+		if l, err = m.look(ctx, s); !errors.As(err, new(*UnsettledError)) {
+			return l, err
+		}
+	}
+	return l, err
+}
+
+// look is Look, once.
+func (m *Mirror) look(ctx context.Context, s Subject) (l Looked, err error) {
+	r := m.repo
+	pulse := r.pulse(s)
+	t, err := r.ask(ctx)
+	if err != nil {
+		return l, err
+	}
+	defer t.close()
+	if l.Head, l.Tip, err = r.tipsBy(s, t.info); err != nil {
+		return l, err
+	}
+	found, err := t.info(l.Head + "^{tree}")
+	if err != nil {
+		return l, err
+	}
+	if l.Tree = found[0].OID; l.Tree == "" {
+		return l, fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)
+	}
+	l.On = r.on(s)
+	g, err := r.gather(ctx, s, l.Head)
+	defer func() { err = errors.Join(err, g.close()) }()
+	if err != nil {
+		return l, err
+	}
+	if g.work == nil {
+		return l, fmt.Errorf("%s is not a directory", s.Tree)
+	}
+	if err := g.settle(ctx); err != nil {
+		return l, err
+	}
+	if !r.sameStaged(s, g.index, pulse) {
+		return l, &UnsettledError{Tree: s.Tree, Paths: []string{".git"}}
+	}
+	l.LeftOut, l.Work, l.Underway = g.leftOut, g.work.name(), UnderwayIn(r.entryOf(s))
+	if g.staged == nil && l.Underway == "" {
+		l.Underway = "merge"
+	}
+	if l.Work == l.Tree && (g.staged == nil || g.staged.name() == l.Tree) {
+		return l, nil
+	}
+	if err := r.keepTrees(ctx, t, g, l.Tree); err != nil {
+		return l, err
+	}
+	trees := []string{l.Work}
+	if g.staged != nil {
+		trees = append(trees, g.staged.name())
+	}
+	for _, tree := range trees {
+		changes, err := r.treeChanges(ctx, m.place(), l.Tree, tree)
+		if err != nil {
+			return l, err
+		}
+		for _, c := range changes {
+			l.Uncommitted = append(l.Uncommitted, c.path)
+		}
+	}
+	slices.Sort(l.Uncommitted)
+	l.Uncommitted = slices.Compact(l.Uncommitted)
+	return l, nil
+}
+
+// UnderwayIn says what git is in the middle of in a worktree, by its git directory: the command that would end it.
+func UnderwayIn(gitDir string) string {
+	for _, sign := range []struct{ file, what string }{
+		{"rebase-merge", "rebase"},
+		{"rebase-apply/applying", "am"},
+		{"rebase-apply", "rebase"},
+		{"MERGE_HEAD", "merge"},
+		{"CHERRY_PICK_HEAD", "cherry-pick"},
+		{"REVERT_HEAD", "revert"},
+		{"sequencer", "cherry-pick"},
+		{"BISECT_START", "bisect"},
+		{"BISECT_LOG", "bisect"},
+	} {
+		if _, err := os.Lstat(filepath.Join(gitDir, sign.file)); err == nil {
+			return sign.what
+		}
+	}
+	return ""
+}

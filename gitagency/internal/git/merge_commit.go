@@ -1,0 +1,92 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// NewCommit is a commit that is to be made.
+type NewCommit struct {
+	Tree              string
+	Parents           []string
+	Author, Committer Signature
+	Message           string
+	Sign              bool // as the user has it set up
+}
+
+// Signature is who did something, and when.
+type Signature struct {
+	Identity
+	When string // as git writes it: "<seconds> <zone>"
+}
+
+func (s Signature) String() string {
+	return fmt.Sprintf("%s <%s> %s", plainName(s.Name), plainName(s.Email), s.When)
+}
+
+// plainName is a name without what would end it, as git takes it.
+func plainName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r < ' ' || r == '<' || r == '>' {
+			return -1
+		}
+		return r
+	}, name)
+	return strings.Trim(name, " .,:;\"'\\")
+}
+
+// Commit makes a commit.
+func (m *Merger) Commit(ctx context.Context, c NewCommit) (string, error) {
+	if !isWhen(c.Author.When) || !isWhen(c.Committer.When) {
+		return "", fmt.Errorf("not a moment: %q, %q", c.Author.When, c.Committer.When)
+	}
+	if strings.Contains(c.Message, "\x00") {
+		return "", fmt.Errorf("a message with a NUL in it: %q", c.Message)
+	}
+	message := strings.TrimRight(c.Message, "\n") + "\n"
+	if c.Sign {
+		return m.commitSigned(ctx, c, message)
+	}
+	return m.write(ctx, written{tree: c.Tree, parents: c.Parents, author: c.Author.String(), committer: c.Committer.String(), message: message})
+}
+
+// write makes a commit as it is told.
+func (m *Merger) write(ctx context.Context, c written) (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "tree %s\n", c.tree)
+	for _, p := range c.parents {
+		fmt.Fprintf(&b, "parent %s\n", p)
+	}
+	fmt.Fprintf(&b, "author %s\ncommitter %s\n", c.author, c.committer)
+	if c.encoding != "" {
+		fmt.Fprintf(&b, "encoding %s\n", c.encoding)
+	}
+	fmt.Fprintf(&b, "\n%s", c.message)
+	content := []byte(b.String())
+	made := object{kind: "commit", oid: nameObject(m.format, "commit", content), content: content}
+	return made.name(), m.repo.store(ctx, m.format, []object{made})
+}
+
+// commitSigned lets git sign a commit. In a mirror only the user says which program does that, and with which key.
+func (m *Merger) commitSigned(ctx context.Context, c NewCommit, message string) (string, error) {
+	args := []string{"commit-tree", "-S"}
+	for _, p := range c.Parents {
+		args = append(args, "-p", p)
+	}
+	p := m.place()
+	p.stdin = message
+	p.config = []string{"-c", "i18n.commitEncoding=UTF-8"}
+	for role, s := range map[string]Signature{"AUTHOR": c.Author, "COMMITTER": c.Committer} {
+		p.env = append(p.env, "GIT_"+role+"_NAME="+s.Name, "GIT_"+role+"_EMAIL="+s.Email, "GIT_"+role+"_DATE=@"+s.When)
+	}
+	out, err := m.repo.change(ctx, p, append(args, c.Tree)...)
+	if err != nil {
+		return "", err
+	}
+	oid := strings.TrimSpace(string(out))
+	if !isOID(oid) {
+		return "", fmt.Errorf("git commit-tree answered %q", out)
+	}
+	return oid, nil
+}

@@ -1,0 +1,289 @@
+package git
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// contents is an object of a kind, and an *IncompleteError where there is no such.
+func (m *Merger) contents(ctx context.Context, oid, kind string) ([]byte, error) {
+	m.talking.Lock()
+	defer m.talking.Unlock()
+	return m.contentsLocked(ctx, oid, kind)
+}
+
+func (m *Merger) contentsLocked(ctx context.Context, oid, kind string) ([]byte, error) {
+	if !isOID(oid) {
+		return nil, fmt.Errorf("not a name of an object: %q", oid)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if m.teller == nil {
+		t, err := m.repo.ask(context.WithoutCancel(ctx)) // it serves others after us
+		if err != nil {
+			return nil, err
+		}
+		m.teller = t
+	}
+	data, err := m.teller.contents(oid, kind)
+	switch {
+	case err != nil:
+		m.teller.close()
+		m.teller = nil
+		return nil, err
+	case data == nil:
+		return nil, &IncompleteError{OID: oid, Want: kind}
+	}
+	return data, nil
+}
+
+// hangUp ends the git that was asked.
+func (m *Merger) hangUp() {
+	m.talking.Lock()
+	defer m.talking.Unlock()
+	if m.teller != nil {
+		m.teller.close()
+		m.teller = nil
+	}
+}
+
+// twig is a directory as it is in a tree object.
+type twig struct {
+	items []item // by name, which is not always git's order
+	plain bool   // nothing about it is such that git would write it otherwise
+}
+
+func (t *twig) find(name string) (item, bool) {
+	at, there := slices.BinarySearchFunc(t.items, name, func(it item, name string) int { return cmp.Compare(string(it.name), name) })
+	if !there {
+		return item{}, false
+	}
+	return t.items[at], true
+}
+
+// twig reads a directory, or remembers it.
+func (m *Merger) twig(ctx context.Context, oid []byte) (*twig, error) {
+	m.talking.Lock()
+	defer m.talking.Unlock()
+	if t := m.trees[string(oid)]; t != nil {
+		return t, nil
+	}
+	data, err := m.contentsLocked(ctx, hexID(oid), "tree")
+	if err != nil {
+		return nil, err
+	}
+	t, err := parseTwig(data, len(oid))
+	if err != nil {
+		return nil, err
+	}
+	m.remember(oid, t, len(data))
+	return t, nil
+}
+
+// remember keeps a directory in mind, and forgets all of them when they are too many.
+func (m *Merger) remember(oid []byte, t *twig, size int) {
+	const most = 64 << 20
+	if m.held += size; m.held > most {
+		m.held = size
+		clear(m.trees)
+	}
+	m.trees[string(oid)] = t
+}
+
+// parseTwig reads a tree object.
+func parseTwig(data []byte, size int) (*twig, error) {
+	t := &twig{plain: len(data) > 0}
+	for len(data) > 0 {
+		space, end := bytes.IndexByte(data, ' '), bytes.IndexByte(data, 0)
+		e, rest, ok := nextInTree(data, size)
+		if !ok || space < 0 || end < space {
+			return nil, fmt.Errorf("tree: %w", errCutOff)
+		}
+		it := item{mode: e.mode, name: data[space+1 : end], oid: data[end+1 : end+1+size]}
+		switch e.mode {
+		case modeFile, modeProgram, modeLink, modeGitlink, modeTree:
+			t.plain = t.plain && string(data[:space]) == modeText(e.mode)
+		default:
+			t.plain = false
+		}
+		if n := len(t.items); n > 0 && inTreeOrder(t.items[n-1], it) >= 0 {
+			t.plain = false
+		}
+		t.items = append(t.items, it)
+		data = rest
+	}
+	if byName := func(a, b item) int { return bytes.Compare(a.name, b.name) }; !slices.IsSortedFunc(t.items, byName) {
+		slices.SortStableFunc(t.items, byName)
+	}
+	for i := 1; i < len(t.items); i++ {
+		t.plain = t.plain && !bytes.Equal(t.items[i-1].name, t.items[i].name)
+	}
+	return t, nil
+}
+
+// treeOf is the tree of a commit; one of a tree is itself.
+func (m *Merger) treeOf(ctx context.Context, oid string) (string, error) {
+	m.talking.Lock()
+	_, is := m.trees[string(rawID(oid))]
+	m.talking.Unlock()
+	if is {
+		return oid, nil
+	}
+	data, err := m.contents(ctx, oid, "commit")
+	if err != nil {
+		if _, treeErr := m.contents(ctx, oid, "tree"); treeErr == nil {
+			return oid, nil
+		}
+		return "", err
+	}
+	tree, _, _, ok := skimCommit(string(data))
+	if !ok {
+		return "", &UnsoundCommitError{Commit: oid, Why: "no tree"}
+	}
+	return tree, nil
+}
+
+// UnsoundCommitError is a commit that no git would have made.
+type UnsoundCommitError struct{ Commit, Why string }
+
+func (e *UnsoundCommitError) Error() string {
+	return fmt.Sprintf("commit %.12s is not sound: %s", e.Commit, e.Why)
+}
+
+// written is a commit as it is in the repository.
+type written struct {
+	oid, tree         string
+	parents           []string
+	author, committer string // "<name> <<email>> <seconds> <zone>"
+	encoding          string
+	message           string
+}
+
+func (m *Merger) commit(ctx context.Context, oid string) (written, error) {
+	data, err := m.contents(ctx, oid, "commit")
+	if err != nil {
+		return written{}, err
+	}
+	c, err := parseCommit(string(data))
+	if err != nil {
+		return c, &UnsoundCommitError{Commit: oid, Why: err.Error()}
+	}
+	c.oid = oid
+	return c, nil
+}
+
+// parseCommit reads a commit, and refuses one that git would not have made, as far as anybody here relies on it.
+func parseCommit(data string) (c written, err error) {
+	strange := func(what string) (written, error) { return written{}, errors.New(what) }
+	header, message, ok := strings.Cut(data, "\n\n")
+	if !ok {
+		if header, ok = strings.CutSuffix(data, "\n"); !ok { // it has no message
+			return strange("its header has no end")
+		}
+	}
+	c.message = message
+	if strings.Contains(data, "\x00") {
+		return strange("a NUL")
+	}
+	lines := strings.Split(header, "\n")
+	next := func(key string) (string, bool) {
+		if len(lines) == 0 {
+			return "", false
+		}
+		value, is := strings.CutPrefix(lines[0], key+" ")
+		if is {
+			lines = lines[1:]
+		}
+		return value, is
+	}
+	if c.tree, ok = next("tree"); !ok || !isOID(c.tree) {
+		return strange("no tree")
+	}
+	for {
+		parent, is := next("parent")
+		if !is {
+			break
+		}
+		if !isOID(parent) || len(parent) != len(c.tree) || slices.Contains(c.parents, parent) {
+			return strange("a parent that can be none")
+		}
+		c.parents = append(c.parents, parent)
+	}
+	if c.author, ok = next("author"); !ok || !isSignature(c.author) {
+		return strange("no author")
+	}
+	if c.committer, ok = next("committer"); !ok || !isSignature(c.committer) {
+		return strange("no committer")
+	}
+	for _, line := range lines {
+		key, value, _ := strings.Cut(line, " ")
+		switch key {
+		case "tree", "parent", "author", "committer":
+			return strange(key + " out of its place")
+		case "encoding":
+			if c.encoding != "" || value == "" || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
+				return strange("an encoding that can be none")
+			}
+			c.encoding = value
+		}
+	}
+	return c, nil
+}
+
+// skimCommit reads no more of a commit than says where it stands. In the history of a person there may be commits of any
+// age, by any tool.
+func skimCommit(data string) (tree string, parents []string, when int64, ok bool) {
+	header, _, _ := strings.Cut(data, "\n\n")
+	for line := range strings.Lines(header) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch {
+		case key == "tree" && tree == "":
+			tree = value
+		case key == "parent" && when == 0:
+			parents = append(parents, value)
+		case key == "committer":
+			fields := strings.Fields(value[strings.LastIndexByte(value, '>')+1:])
+			if len(fields) > 0 {
+				when, _ = strconv.ParseInt(fields[0], 10, 64) // git too takes what it cannot read for the oldest
+			}
+			return tree, parents, when, isOID(tree)
+		}
+	}
+	return tree, parents, 0, isOID(tree)
+}
+
+// isSignature: "<name> <<email>> <seconds> <zone>".
+func isSignature(s string) bool {
+	who, when, ok := strings.Cut(s, "> ")
+	name, email, has := strings.Cut(who, "<")
+	if !ok || !has || strings.ContainsAny(name, "<>") || strings.ContainsAny(email, "<>") || name != "" && !strings.HasSuffix(name, " ") {
+		return false
+	}
+	return isWhen(when)
+}
+
+// isWhen: "<seconds> <zone>".
+func isWhen(when string) bool {
+	seconds, zone, ok := strings.Cut(when, " ")
+	return ok && seconds != "" && len(seconds) <= 19 && strings.Trim(seconds, "0123456789") == "" &&
+		len(zone) == 5 && (zone[0] == '+' || zone[0] == '-') && strings.Trim(zone[1:], "0123456789") == ""
+}
+
+func hexID(oid []byte) string { return hex.EncodeToString(oid) }
+
+// rawID is an id as it stands in a tree; nil of what is none.
+func rawID(oid string) []byte {
+	raw, err := hex.DecodeString(oid)
+	if err != nil {
+		return nil
+	}
+	return raw
+}

@@ -1,0 +1,218 @@
+package git
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Sound refuses a tree that must never land: an *UnsoundError. It is what git would refuse to check out, and git's checks
+// of objects where they are strict, and more: nothing may pass for what tells a sandbox from what it is not, and no name
+// may lead through a link, on whatever file system it comes to be. What a tree has in common with one that is known is not
+// looked at; that may be empty.
+func (m *Merger) Sound(ctx context.Context, tree, known string) error {
+	top, likeTop, err := m.pair(ctx, tree, known)
+	if err != nil {
+		return err
+	}
+	return m.soundBelow(ctx, "", top, likeTop)
+}
+
+// pair finds the trees of two names, of which the second may be empty.
+func (m *Merger) pair(ctx context.Context, tree, known string) (top, likeTop []byte, err error) {
+	oid, err := m.treeOf(ctx, tree)
+	if err != nil {
+		return nil, nil, err
+	}
+	if known != "" {
+		if known, err = m.treeOf(ctx, known); err != nil {
+			return nil, nil, err
+		}
+	}
+	return rawID(oid), rawID(known), nil
+}
+
+func (m *Merger) soundBelow(ctx context.Context, at string, oid, known []byte) error {
+	if bytes.Equal(oid, known) {
+		return nil
+	}
+	dir, err := m.twig(ctx, oid)
+	if err != nil {
+		return &UnsoundError{Path: cmp.Or(at, "."), Why: err.Error()}
+	}
+	like := &twig{}
+	if len(known) > 0 {
+		if like, err = m.twig(ctx, known); err != nil {
+			return err
+		}
+	}
+	links, dirs := map[string]bool{}, map[string]string{}
+	for i, it := range dir.items {
+		name := string(it.name)
+		if i > 0 && bytes.Equal(it.name, dir.items[i-1].name) {
+			return &UnsoundError{Path: path.Join(at, name), Why: "twice there"}
+		}
+		if had, there := like.find(name); !there || !had.is(it) {
+			if why := refusedEntry(at, it); why != "" {
+				return &UnsoundError{Path: at + name, Why: why}
+			}
+		}
+		switch folded := fold(name); it.mode {
+		case modeLink:
+			links[folded] = true
+		case modeTree:
+			dirs[folded] = name
+		}
+	}
+	if !dir.plain {
+		return &UnsoundError{Path: cmp.Or(at, "."), Why: "not written as git writes it"}
+	}
+	for folded, name := range dirs {
+		if links[folded] {
+			return &UnsoundError{Path: at + name, Why: "on some file systems a path through a link"}
+		}
+	}
+	for _, it := range dir.items {
+		if it.mode != modeTree {
+			continue
+		}
+		had, _ := like.find(string(it.name))
+		if had.mode != modeTree {
+			had = item{}
+		}
+		if err := m.soundBelow(ctx, at+string(it.name)+"/", it.oid, had.oid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusedEntry says why something must not land; empty when it may.
+func refusedEntry(at string, it item) string {
+	name := string(it.name)
+	if why := refusedName(it.name, 0, it.mode == modeLink); why != "" {
+		return why
+	}
+	switch it.mode {
+	case modeFile, modeProgram, modeTree, modeGitlink:
+	case modeLink:
+		if slices.Contains([]string{".gitattributes", ".gitignore", ".mailmap"}, fold(name)) {
+			return "a link in the place of " + fold(name)
+		}
+	default:
+		return "a mode that there is not"
+	}
+	switch {
+	case strings.Contains(name, "/"):
+		return "a slash in a name"
+	case at == "" && fold(name) == ".agency":
+		return "what belongs to git-agency"
+	}
+	return ""
+}
+
+// fold is a name as file systems take it that do not tell capitals from small letters, nor see what cannot be seen.
+func fold(name string) string {
+	seen := strings.TrimRight(string(seenByHFS([]byte(name))), ". ")
+	return strings.Map(func(r rune) rune {
+		least := r // of all that are the same but for their size
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return unicode.ToLower(least)
+	}, seen)
+}
+
+// Gitlink is a submodule that a tree has and another has not, or has at another commit.
+type Gitlink struct {
+	Path string
+	OID  string
+	Old  string // what it was; empty when it is new
+	Name string // what .gitmodules of the tree calls it; empty when it does not know of it
+}
+
+// Gitlinks lists the submodules that a tree has and that are not the same in one that is known, by path.
+func (m *Merger) Gitlinks(ctx context.Context, tree, known string) ([]Gitlink, error) {
+	top, likeTop, err := m.pair(ctx, tree, known)
+	if err != nil {
+		return nil, err
+	}
+	var links []Gitlink
+	if err := m.gitlinksBelow(ctx, &links, "", top, likeTop); err != nil || len(links) == 0 {
+		return nil, err
+	}
+	names, err := m.moduleNames(ctx, top)
+	for i := range links {
+		links[i].Name = names[links[i].Path]
+	}
+	slices.SortFunc(links, func(a, b Gitlink) int { return cmp.Compare(a.Path, b.Path) })
+	return links, err
+}
+
+func (m *Merger) gitlinksBelow(ctx context.Context, links *[]Gitlink, at string, oid, known []byte) error {
+	if bytes.Equal(oid, known) {
+		return nil
+	}
+	dir, err := m.twig(ctx, oid)
+	if err != nil {
+		return err
+	}
+	like := &twig{}
+	if len(known) > 0 {
+		if like, err = m.twig(ctx, known); err != nil {
+			return err
+		}
+	}
+	for _, it := range dir.items {
+		had, there := like.find(string(it.name))
+		switch {
+		case there && had.is(it):
+		case it.mode == modeGitlink:
+			link := Gitlink{Path: at + string(it.name), OID: hexID(it.oid)}
+			if had.mode == modeGitlink {
+				link.Old = hexID(had.oid)
+			}
+			*links = append(*links, link)
+		case it.mode == modeTree:
+			if had.mode != modeTree {
+				had = item{}
+			}
+			if err := m.gitlinksBelow(ctx, links, at+string(it.name)+"/", it.oid, had.oid); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// moduleNames is what .gitmodules of a tree calls each path. One that cannot be read calls nothing anything.
+func (m *Merger) moduleNames(ctx context.Context, top []byte) (map[string]string, error) {
+	dir, err := m.twig(ctx, top)
+	if err != nil {
+		return nil, err
+	}
+	it, there := dir.find(".gitmodules")
+	if !there || it.mode != modeFile && it.mode != modeProgram {
+		return nil, nil
+	}
+	data, err := m.contents(ctx, hexID(it.oid), "blob")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := parseConfigFile(string(data))
+	if err != nil {
+		return nil, nil //nolint:nilerr // which git would not read either
+	}
+	names := map[string]string{}
+	for _, e := range entries {
+		name, is := strings.CutPrefix(e.key, "submodule.")
+		if name, ends := strings.CutSuffix(name, ".path"); is && ends {
+			names[e.value] = name
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,237 @@
+package git
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Promise: where we merge trees ourselves it is, to the last bit, what git makes of them. The trees are small and random:
+// files, programs, links and submodules that come and go, change, turn into directories, are renamed one by one or with
+// the directory they are in, on one side or on both.
+func FuzzMergedTreesAreWhatGitMakes(f *testing.F) {
+	const seeds = 150
+	for seed := range uint64(seeds) {
+		f.Add(seed)
+	}
+	l := newMergeLab(f)
+	plain, all := 0, 0
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		g := &grower{rand: rand.New(rand.NewPCG(seed, 7))}
+		base := g.base()
+		ours, theirs := maps.Clone(base), maps.Clone(base)
+		both := 0
+		if g.rand.IntN(4) == 0 { // something is the same on both
+			both = 1 + g.rand.IntN(2)
+			for range both {
+				g.change(ours)
+			}
+			theirs = maps.Clone(ours)
+		}
+		for range 1 + g.rand.IntN(3) {
+			g.change(ours)
+		}
+		for range 1 + g.rand.IntN(3) {
+			g.change(theirs)
+		}
+		trees := make([]string, 0, 3)
+		for _, files := range []map[string]grown{base, ours, theirs} {
+			trees = append(trees, l.plant(t, files))
+		}
+		got, is, err := l.m.mergeTrees(t.Context(), trees[0], trees[1], trees[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all++; !is {
+			return
+		}
+		plain++
+		what := Merging{Base: trees[0], Ours: trees[1], Theirs: trees[2]}
+		synthetic, err := l.m.synthesize(t.Context(), trees[0], trees[1], trees[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := l.m.mergeByGit(t.Context(), what, synthetic[1], synthetic[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(want.Conflicts) > 0 || want.Tree != got {
+			t.Errorf("seed %d: got %s, git made %s with %v\nbase   %v\nours   %v\ntheirs %v", seed, got, want.Tree, want.Conflicts, names(base), names(ours), names(theirs))
+		}
+	})
+	f.Cleanup(func() {
+		if all == seeds && plain < seeds/10 {
+			f.Errorf("of %d merges only %d were plain", all, plain)
+		}
+	})
+}
+
+// mergeLab is a merger of an empty repository.
+type mergeLab struct{ m *Merger }
+
+func newMergeLab(tb testing.TB) *mergeLab {
+	tb.Helper()
+	dir := tb.TempDir()
+	if err := MakeBare(dir); err != nil {
+		tb.Fatal(err)
+	}
+	env := []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null"}
+	repo, err := OpenBare(tb.Context(), dir, env)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m, err := repo.Merger(strings.Repeat("0", 40))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return &mergeLab{m}
+}
+
+// grown is a file, program, link or submodule.
+type grown struct {
+	mode    uint32
+	content string
+}
+
+func names(files map[string]grown) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		list = append(list, fmt.Sprintf("%s:%o:%x", name, files[name].mode, nameObject(SHA1, "blob", []byte(files[name].content))[:3]))
+	}
+	return list
+}
+
+// plant writes a tree.
+func (l *mergeLab) plant(t *testing.T, files map[string]grown) string {
+	t.Helper()
+	var leaves []leaf
+	var objects []object
+	for name, f := range files {
+		oid := nameObject(SHA1, "blob", []byte(f.content))
+		leaves = append(leaves, leaf{mode: f.mode, oid: oid, path: name})
+		if f.mode != modeGitlink {
+			objects = append(objects, object{kind: "blob", oid: oid, content: []byte(f.content)})
+		}
+	}
+	top := (&node{}).amend(SHA1, leaves)
+	if len(leaves) == 0 {
+		top.seal(SHA1)
+	}
+	err := top.novel(nil, nil, func(_ string, dir *node, _ item) {
+		if dir != nil {
+			objects = append(objects, object{kind: "tree", oid: dir.oid, content: dir.content})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if err := l.m.repo.storeLoose(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return top.name()
+}
+
+// grower makes up files.
+type grower struct {
+	rand *rand.Rand
+	made int
+}
+
+func pick[T any](g *grower, list []T) T { return list[g.rand.IntN(len(list))] }
+
+func (g *grower) name() string {
+	dirs := []string{"", "d/", "d/", "e/", "d/s/", "d/s/t/", "e/u/", "f/", "g/"}
+	return pick(g, dirs) + pick(g, []string{"a", "b", "c", "a.x", "a0", "s", "d", "u", "m", "n", "o"})
+}
+
+func (g *grower) file() grown {
+	g.made++
+	mode := pick(g, []uint32{modeFile, modeFile, modeFile, modeFile, modeProgram, modeLink, modeGitlink})
+	if mode == modeLink || mode == modeGitlink {
+		return grown{mode, fmt.Sprint("to", g.rand.IntN(4))}
+	}
+	var b strings.Builder
+	for i := range 6 {
+		fmt.Fprintf(&b, "line %d of file %d\n", i, g.rand.IntN(3)*100+i)
+	}
+	fmt.Fprintf(&b, "%d\n", g.rand.IntN(5))
+	return grown{mode, b.String()}
+}
+
+func (g *grower) base() map[string]grown {
+	files := map[string]grown{}
+	for range 4 + g.rand.IntN(12) {
+		g.put(files, g.name(), g.file())
+	}
+	return files
+}
+
+// put writes a file, in the place of whatever is in its way.
+func (g *grower) put(files map[string]grown, name string, f grown) {
+	for other := range files {
+		if strings.HasPrefix(other, name+"/") || strings.HasPrefix(name, other+"/") {
+			delete(files, other)
+		}
+	}
+	files[name] = f
+}
+
+// change does something to files.
+func (g *grower) change(files map[string]grown) {
+	if len(files) == 0 {
+		g.put(files, g.name(), g.file())
+		return
+	}
+	name := pick(g, slices.Sorted(maps.Keys(files)))
+	f := files[name]
+	switch g.rand.IntN(10) {
+	case 0, 1:
+		g.put(files, g.name(), g.file())
+	case 2:
+		delete(files, name)
+	case 3, 4:
+		f.content += fmt.Sprintf("changed %d\n", g.rand.IntN(3))
+		files[name] = f
+	case 5:
+		f.mode = pick(g, []uint32{modeFile, modeProgram, modeLink})
+		files[name] = f
+	case 6, 7: // renamed, and perhaps changed
+		delete(files, name)
+		if g.rand.IntN(2) == 0 {
+			f.content += "and a little more\n"
+		}
+		g.put(files, g.name(), f)
+	case 8: // a directory is renamed
+		from, to := path.Dir(name)+"/", path.Dir(g.name())+"/"
+		if from == "./" || to == "./" {
+			return
+		}
+		if g.rand.IntN(2) == 0 {
+			to = "new/"
+		}
+		for _, old := range slices.Sorted(maps.Keys(files)) {
+			if rest, below := strings.CutPrefix(old, from); below {
+				f := files[old]
+				delete(files, old)
+				g.put(files, to+rest, f)
+			}
+		}
+	case 9: // a directory goes
+		from := path.Dir(name) + "/"
+		for _, old := range slices.Sorted(maps.Keys(files)) {
+			if strings.HasPrefix(old, from) {
+				delete(files, old)
+			}
+		}
+	}
+}
