@@ -71,7 +71,7 @@ func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, 
 	}
 	defer cancel()
 	entry := r.store.Invocation(r.ID, inv.ID, nil) // it may have changed while we waited
-	tip, err := r.finished(ctx, repo, invocation(entry, nil))
+	tip, err := r.finished(ctx, repo, place, s)
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit %s: %w", s.ID, err)
 	}
@@ -212,36 +212,31 @@ type reviewEvent struct {
 
 // finished is the commit that HEAD of a sandbox is at, if that is all of its work and there is any. The caller holds the
 // repository lock, and has the sandbox open.
-func (r *Repository) finished(ctx context.Context, repo *git.Repo, inv Invocation) (tip string, err error) {
-	c := r.comparisonOf(inv)
-	if c.mirror, err = repo.Mirror(inv.BaseCommit); err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	if tip, err = repo.Head(ctx, c.subject); err != nil {
-		return "", err
-	}
-	work, err := c.work(ctx)
+func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, s *Sandbox) (tip string, err error) {
+	subject, err := r.capturable(s.subject(place.base, ""))
 	if err != nil {
 		return "", err
 	}
-	d, err := c.compare(ctx, git.Comparison{From: tip, To: work, Detail: git.Names})
+	subject.Secrets = r.SecretPatterns()
+	mirror, err := repo.Mirror(place.base)
 	if err != nil {
 		return "", err
 	}
-	var files []string
-	d.Each(func(f *DiffFile) { files = append(files, f.Path) })
-	if len(files) > 0 {
-		slices.Sort(files)
-		return "", &UncommittedError{ID: inv.ID, Path: c.subject.Tree, Files: files}
+	defer func() { err = errors.Join(err, mirror.Close()) }()
+	found, err := mirror.Look(ctx, subject)
+	if err != nil {
+		return "", err
 	}
-	switch none, err := repo.IsAncestor(ctx, tip, inv.BaseCommit); {
+	if len(found.Uncommitted) > 0 {
+		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted}
+	}
+	switch none, err := repo.IsAncestor(ctx, found.Head, place.base); {
 	case err != nil:
 		return "", err
 	case none:
-		return "", &NothingToLandError{ID: inv.ID, LeftOut: c.leftOut}
+		return "", &NothingToLandError{ID: s.ID, LeftOut: leftOut(found.LeftOut)}
 	}
-	return tip, nil
+	return found.Head, nil
 }
 
 // reviewed refuses to land what nobody has submitted, where agency.requireReview is set. tip is what would land: what came
