@@ -44,8 +44,6 @@ var atoms = []struct {
 	{"limits.timeout_ms", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(i.Limits.TimeoutMS) }},
 	{"limits.nice", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(int64(i.Limits.Nice)) }},
 	{"limits.best_effort", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Limits.BestEffort) }},
-	{"broken", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Broken) }},
-	{"broken_reason", func(i gitagency.Invocation, _ time.Time) string { return i.BrokenReason }},
 	{"submitted_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.SubmittedAt) }},
 	{"submitted_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoUnlessNever(now, i.SubmittedAt) }},
 	{"submitted_commit", func(i gitagency.Invocation, _ time.Time) string { return i.SubmittedCommit }},
@@ -61,6 +59,8 @@ var atoms = []struct {
 	{"landed_strategy", func(i gitagency.Invocation, _ time.Time) string { return i.LandedStrategy }},
 	{"unlanded_commit", func(i gitagency.Invocation, _ time.Time) string { return i.UnlandedCommit }},
 	{"unlanded_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.UnlandedAt) }},
+	{"broken", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Broken) }},
+	{"broken_reason", func(i gitagency.Invocation, _ time.Time) string { return i.BrokenReason }},
 }
 
 // unlessNever: what has not happened was at no time, and not in the year one.
