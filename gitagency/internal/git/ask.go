@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +28,13 @@ func (r *Repo) ask(ctx context.Context) (*teller, error) {
 
 // talk starts a git that answers one question after the other.
 func (r *Repo) talk(ctx context.Context, p place, args ...string) (*proc.Conversation, error) {
-	run := r.at(p, nil)
-	talk, err := proc.Talk(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.globals(p), args), Dir: run.dir, Env: run.env})
+	return r.converse(ctx, p, nil, args...)
+}
+
+// converse is talk with a git that may change something, and then keeps the lock that whoever asks holds.
+func (r *Repo) converse(ctx context.Context, p place, inherit []*os.File, args ...string) (*proc.Conversation, error) {
+	run := r.at(p, inherit)
+	talk, err := proc.Talk(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.globals(p), args), Dir: run.dir, Env: run.env, Inherit: run.inherit})
 	if err != nil {
 		return nil, fmt.Errorf("git %s: %w", args[0], err)
 	}
