@@ -16,33 +16,38 @@ import (
 func (m *Merger) contents(ctx context.Context, oid, kind string) ([]byte, error) {
 	m.talking.Lock()
 	defer m.talking.Unlock()
-	return m.contentsLocked(ctx, oid, kind)
+	return m.askFor(ctx, oid, kind)
 }
 
-func (m *Merger) contentsLocked(ctx context.Context, oid, kind string) ([]byte, error) {
+// askFor is contents for who has the lock.
+func (m *Merger) askFor(ctx context.Context, oid, kind string) ([]byte, error) {
+	o, data, err := m.askForAny(ctx, oid)
+	if err == nil && o.Type != kind {
+		err = &IncompleteError{OID: oid, Want: kind, Have: o.Type}
+	}
+	return data, err
+}
+
+func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, error) {
 	if !isOID(oid) {
-		return nil, fmt.Errorf("not a name of an object: %q", oid)
+		return Object{}, nil, fmt.Errorf("not a name of an object: %q", oid)
 	}
 	if err := context.Cause(ctx); err != nil {
-		return nil, err
+		return Object{}, nil, err
 	}
 	if m.teller == nil {
 		t, err := m.repo.ask(context.WithoutCancel(ctx)) // it serves others after us
 		if err != nil {
-			return nil, err
+			return Object{}, nil, err
 		}
 		m.teller = t
 	}
-	data, err := m.teller.contents(oid, kind)
-	switch {
-	case err != nil:
+	o, data, err := m.teller.object(oid)
+	if err != nil {
 		m.teller.close()
 		m.teller = nil
-		return nil, err
-	case data == nil:
-		return nil, &IncompleteError{OID: oid, Want: kind}
 	}
-	return data, nil
+	return o, data, err
 }
 
 // hangUp ends the git that was asked.
@@ -76,7 +81,7 @@ func (m *Merger) twig(ctx context.Context, oid []byte) (*twig, error) {
 	if t := m.trees[string(oid)]; t != nil {
 		return t, nil
 	}
-	data, err := m.contentsLocked(ctx, hexID(oid), "tree")
+	data, err := m.askFor(ctx, hexID(oid), "tree")
 	if err != nil {
 		return nil, err
 	}
@@ -132,17 +137,18 @@ func parseTwig(data []byte, size int) (*twig, error) {
 // treeOf is the tree of a commit; one of a tree is itself.
 func (m *Merger) treeOf(ctx context.Context, oid string) (string, error) {
 	m.talking.Lock()
-	_, is := m.trees[string(rawID(oid))]
-	m.talking.Unlock()
-	if is {
+	defer m.talking.Unlock()
+	if m.trees[string(rawID(oid))] != nil {
 		return oid, nil
 	}
-	data, err := m.contents(ctx, oid, "commit")
-	if err != nil {
-		if _, treeErr := m.contents(ctx, oid, "tree"); treeErr == nil {
-			return oid, nil
-		}
+	o, data, err := m.askForAny(ctx, oid)
+	switch {
+	case err != nil:
 		return "", err
+	case o.Type == "tree":
+		return oid, nil
+	case o.Type != "commit":
+		return "", &IncompleteError{OID: oid, Want: "commit", Have: o.Type}
 	}
 	tree, _, _, ok := skimCommit(string(data))
 	if !ok {

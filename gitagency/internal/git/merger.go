@@ -107,22 +107,28 @@ func (m *Merger) Merge(ctx context.Context, what Merging) (Merged, error) {
 		if baseTree, err = m.treeOf(ctx, base); err != nil {
 			return Merged{}, err
 		}
-		tree, plain, err := m.mergeTrees(ctx, baseTree, ours, theirs)
+	}
+	return m.mergeOver(ctx, what, baseTree, ours, theirs)
+}
+
+// mergeOver merges trees.
+func (m *Merger) mergeOver(ctx context.Context, what Merging, base, ours, theirs string) (Merged, error) {
+	if base != "" {
+		tree, plain, err := m.mergeTrees(ctx, base, ours, theirs)
 		if err != nil || plain {
 			return Merged{Tree: tree}, err
 		}
 	}
-	one, other := what.Ours, what.Theirs
-	var synthetic []string
-	if what.Base != "" {
-		// Since 2.40 git can be told of a base, if it is a commit, and since 2.45 if it is a tree. Commits that say the same in
-		// their history can be made for every git.
-		if synthetic, err = m.synthesize(ctx, baseTree, ours, theirs); err != nil {
-			return Merged{}, err
-		}
-		one, other = synthetic[1], synthetic[2]
+	if what.Base == "" {
+		return m.mergeByGit(ctx, what, what.Ours, what.Theirs)
 	}
-	merged, err := m.mergeByGit(ctx, what, one, other)
+	// Since 2.40 git can be told of a base, if it is a commit, and since 2.45 if it is a tree. Commits whose history says the
+	// same can be made for every git.
+	synthetic, err := m.synthesize(ctx, base, ours, theirs)
+	if err != nil {
+		return Merged{}, err
+	}
+	merged, err := m.mergeByGit(ctx, what, synthetic[1], synthetic[2])
 	for _, oid := range synthetic { // nobody needs them any more, and they are not to be kept
 		err = errors.Join(err, removeIfThere(m.repo.loosePath(oid)))
 	}
