@@ -55,6 +55,11 @@ func (m *Merger) Commit(ctx context.Context, c NewCommit) (string, error) {
 
 // write makes a commit as it is told.
 func (m *Merger) write(ctx context.Context, c written) (string, error) {
+	made := c.object(m.format)
+	return made.name(), m.add(ctx, made)
+}
+
+func (c written) object(format ObjectFormat) object {
 	var b strings.Builder
 	fmt.Fprintf(&b, "tree %s\n", c.tree)
 	for _, p := range c.parents {
@@ -66,8 +71,7 @@ func (m *Merger) write(ctx context.Context, c written) (string, error) {
 	}
 	fmt.Fprintf(&b, "\n%s", c.message)
 	content := []byte(b.String())
-	made := object{kind: "commit", oid: nameObject(m.format, "commit", content), content: content}
-	return made.name(), m.repo.store(ctx, m.format, []object{made})
+	return object{kind: "commit", oid: nameObject(format, "commit", content), content: content}
 }
 
 // writeSigned lets git make a commit and sign it. In a mirror only the user says which program does that, and with which
@@ -84,6 +88,9 @@ func (m *Merger) writeSigned(ctx context.Context, c written) (string, error) {
 		who, when, _ := strings.Cut(by, "> ")
 		name, email, _ := strings.Cut(who, "<")
 		p.env = append(p.env, "GIT_"+role+"_NAME="+strings.TrimSuffix(name, " "), "GIT_"+role+"_EMAIL="+email, "GIT_"+role+"_DATE=@"+when)
+	}
+	if err := m.flush(ctx); err != nil {
+		return "", err
 	}
 	out, err := m.repo.change(ctx, p, append(args, c.tree)...)
 	if err != nil {

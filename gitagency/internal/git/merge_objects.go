@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,9 @@ func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, err
 	if err := context.Cause(ctx); err != nil {
 		return Object{}, nil, err
 	}
+	if o, is := m.pending[string(rawID(oid))]; is {
+		return Object{OID: oid, Type: o.kind}, o.content, nil
+	}
 	if m.teller == nil {
 		t, err := m.repo.ask(context.WithoutCancel(ctx)) // it serves others after us
 		if err != nil {
@@ -48,6 +52,58 @@ func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, err
 		m.teller = nil
 	}
 	return o, data, err
+}
+
+// add makes objects. They stay in memory as long as no git has to see them: most never need a file here.
+func (m *Merger) add(ctx context.Context, objects ...object) error {
+	const most = 32 << 20
+	m.talking.Lock()
+	defer m.talking.Unlock()
+	for _, o := range objects {
+		if _, is := m.pending[string(o.oid)]; !is {
+			m.pending[string(o.oid)] = o
+			m.waiting += len(o.content)
+		}
+	}
+	if m.waiting > most {
+		return m.flushLocked(ctx)
+	}
+	return nil
+}
+
+// flush puts what is in memory where a git can see it.
+func (m *Merger) flush(ctx context.Context) error {
+	m.talking.Lock()
+	defer m.talking.Unlock()
+	return m.flushLocked(ctx)
+}
+
+func (m *Merger) flushLocked(ctx context.Context) error {
+	if len(m.pending) == 0 {
+		return nil
+	}
+	if err := m.repo.store(ctx, m.format, slices.Collect(maps.Values(m.pending))); err != nil {
+		return err
+	}
+	clear(m.pending)
+	m.waiting = 0
+	return nil
+}
+
+// Compare is that of a Mirror.
+func (m *Merger) Compare(ctx context.Context, c Comparison) (string, error) {
+	if err := m.flush(ctx); err != nil {
+		return "", err
+	}
+	return m.Mirror.Compare(ctx, c)
+}
+
+// Sizes is that of a Mirror.
+func (m *Merger) Sizes(ctx context.Context, oids ...string) (map[string]int64, error) {
+	if err := m.flush(ctx); err != nil {
+		return nil, err
+	}
+	return m.Mirror.Sizes(ctx, oids...)
 }
 
 // hangUp ends the git that was asked.

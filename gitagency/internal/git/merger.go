@@ -25,6 +25,9 @@ type Merger struct {
 	teller  *teller // of which one is enough for everything
 	trees   map[string]*twig
 	held    int // bytes of them
+
+	pending map[string]object // what was made, and is not on disk yet
+	waiting int               // bytes of it
 }
 
 // Merger makes one. like is the id of any object, which says how ids are made.
@@ -33,7 +36,7 @@ func (r *Repo) Merger(like string) (*Merger, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Merger{Mirror: mirror, real: r, format: FormatOf(like), trees: map[string]*twig{}}
+	m := &Merger{Mirror: mirror, real: r, format: FormatOf(like), trees: map[string]*twig{}, pending: map[string]object{}}
 	// Of a shallow repository no more is there than it says.
 	if err := copyRules(filepath.Join(r.CommonDir, "shallow"), filepath.Join(m.dir, "shallow")); err != nil && !nothingThere(err) {
 		return nil, errors.Join(err, m.Close())
@@ -135,25 +138,24 @@ func (m *Merger) mergeOver(ctx context.Context, what Merging, base, ours, theirs
 	return merged, err
 }
 
-// synthesize makes commits of trees: one, and two that follow it.
+// synthesize makes commits of trees: one, and two that follow it. They are there for git at once, each in a file.
 func (m *Merger) synthesize(ctx context.Context, base string, trees ...string) ([]string, error) {
-	nobody := Signature{Identity: Identity{Name: "git-agency", Email: "git-agency@localhost"}, When: "0 +0000"}
-	// Which is not what anybody else makes, and may be taken away.
-	made := NewCommit{Tree: base, Author: nobody, Committer: nobody, Message: filepath.Base(m.dir) + " base"}
-	root, err := m.Commit(ctx, made)
-	if err != nil {
-		return nil, err
-	}
-	oids := []string{root}
-	for i, tree := range trees {
-		made.Tree, made.Parents, made.Message = tree, []string{root}, fmt.Sprintf("%s side %d", filepath.Base(m.dir), i)
-		oid, err := m.Commit(ctx, made)
-		if err != nil {
+	nobody := Signature{Identity: Identity{Name: "git-agency", Email: "git-agency@localhost"}, When: "0 +0000"}.String()
+	var oids []string
+	for i, tree := range append([]string{base}, trees...) {
+		c := written{tree: tree, author: nobody, committer: nobody}
+		// Which is not what anybody else makes, and may be taken away.
+		c.message = fmt.Sprintf("%s %d\n", filepath.Base(m.dir), i)
+		if i > 0 {
+			c.parents = oids[:1]
+		}
+		made := c.object(m.format)
+		if err := m.repo.storeLoose(made); err != nil {
 			return nil, err
 		}
-		oids = append(oids, oid)
+		oids = append(oids, made.name())
 	}
-	return oids, nil
+	return oids, context.Cause(ctx)
 }
 
 // mergeByGit is what merge-tree makes of two commits. It runs in a git directory of its own, and in a worktree that has
@@ -178,6 +180,9 @@ func (m *Merger) mergeByGit(ctx context.Context, what Merging, ours, theirs stri
 			name = side.oid
 		}
 		args = append(args, name)
+	}
+	if err := m.flush(ctx); err != nil {
+		return Merged{}, err
 	}
 	out, err := m.repo.change(ctx, p, args...)
 	if err != nil && !exitedWith(err, 1) {

@@ -79,6 +79,9 @@ func (m *Merger) between(ctx context.Context, upstream, tip string) ([]written, 
 	if !isOID(upstream) || !isOID(tip) {
 		return nil, fmt.Errorf("not names of commits: %q, %q", upstream, tip)
 	}
+	if err := m.flush(ctx); err != nil {
+		return nil, err
+	}
 	out, err := m.repo.read(ctx, m.place(), "rev-list", "--topo-order", "--reverse", tip, "^"+upstream)
 	if err != nil {
 		return nil, err
