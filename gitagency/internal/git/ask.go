@@ -92,29 +92,35 @@ func parseInfo(line string) (o Object, size int64) {
 
 // contents is an object of a kind; nil when there is no such.
 func (t *teller) contents(name, kind string) ([]byte, error) {
+	o, data, err := t.object(name)
+	if err != nil || o.Type != kind {
+		return nil, err
+	}
+	return data, nil
+}
+
+// object is an object of any kind, and what it holds. It is Missing when it is not there.
+func (t *teller) object(name string) (Object, []byte, error) {
 	const most = 256 << 20
 	if err := t.talk.Ask("contents " + name + "\n"); err != nil {
-		return nil, t.died(err)
+		return Object{}, nil, t.died(err)
 	}
 	line, err := t.talk.Answers.ReadString('\n')
 	if err != nil {
-		return nil, t.died(err)
+		return Object{}, nil, t.died(err)
 	}
 	o, size := parseInfo(line)
 	if o.Missing() {
-		return nil, nil
+		return o, nil, nil
 	}
 	if size > most {
-		return nil, fmt.Errorf("%s %s is %d bytes long", o.Type, o.OID, size)
+		return Object{}, nil, fmt.Errorf("%s %s is %d bytes long", o.Type, o.OID, size)
 	}
 	data := make([]byte, size+1)
 	if _, err := io.ReadFull(t.talk.Answers, data); err != nil {
-		return nil, t.died(err)
+		return Object{}, nil, t.died(err)
 	}
-	if o.Type != kind {
-		return nil, nil
-	}
-	return data[:size], nil
+	return o, data[:size], nil
 }
 
 // tree is the items of a tree object; there are none of one that is not there.

@@ -22,6 +22,9 @@ func (m *Merger) commonBase(ctx context.Context, ours, theirs string) (string, e
 		return "", err
 	}
 	if !known {
+		if err := m.flush(ctx); err != nil {
+			return "", err
+		}
 		out, err := m.repo.read(ctx, m.place(), "merge-base", "--all", ours, theirs)
 		if err != nil && !exitedWith(err, 1) {
 			return "", err
