@@ -99,7 +99,7 @@ func (m *Merger) nearBases(ctx context.Context, ours, theirs string) (bases []st
 			}
 			flags[parent] |= pass
 			if err := push(parent); err != nil {
-				return nil, false, nil //nolint:nilerr // git says what it thinks of a history that is not all there
+				return nil, false, nil // git says what it thinks of a history that is not all there
 			}
 		}
 	}

@@ -50,17 +50,46 @@ func TestAttributesAreOurs(t *testing.T) {
 	if got := l.merged(l.merger(), Merging{Ours: below, Theirs: ours}); !strings.HasPrefix(got, "theirs sub/f binary") {
 		t.Errorf("in a directory: %q", got)
 	}
-	for _, dir := range []string{l.dir, filepath.Join(l.dir, ".git"), filepath.Join(l.dir, ".git", "info")} {
+	for _, dir := range []string{l.dir, filepath.Join(l.dir, ".git")} {
 		l.put(dir, ".gitattributes", "* merge=union\n")
 		l.put(dir, "attributes", "* merge=union\n")
 	}
 	if got := l.merged(l.merger(), Merging{Ours: plain, Theirs: ours}); !strings.HasSuffix(got, " sub/f contents") {
 		t.Errorf("around: %q", got)
 	}
-	m := l.merger()
-	m.Trusted = true
-	if got := l.merged(m, Merging{Ours: plain, Theirs: ours}); got != "theirs\nours" {
-		t.Errorf("info/attributes of one who is trusted: %q", got)
+	l.configure("core.attributesFile", filepath.Join(l.dir, "attributes"))
+	if got := l.merged(l.merger(), Merging{Ours: plain, Theirs: ours}); got != "theirs\nours" {
+		t.Errorf("the user's: %q", got)
+	}
+}
+
+// Promise: what the repository's own file of attributes says holds when it is trusted; else what it speaks of is in
+// conflict, so that neither what should have merged it is passed over, nor anything merged that should not be.
+func TestAttributesBesideTheTreeCountWhenTheyAreTrusted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	base := l.side("HEAD", map[string]string{"sub/f": lines})
+	ours, theirs := l.side(base, map[string]string{"sub/f": "0\n" + lines}), l.side(base, map[string]string{"sub/f": lines + "10\n"})
+	ran := filepath.Join(tempDir(t), "ran")
+	l.configure("merge.users.driver", "echo >"+ran+"; echo by it >%A")
+	for _, c := range []struct{ attributes, trusted, not string }{
+		{"", "0\n" + lines + "10", "0\n" + lines + "10"},
+		{"other merge=users", "0\n" + lines + "10", "0\n" + lines + "10"},
+		{"  \"sub/\\146\" merge=users\n# x\nx", "by it", "0\n" + lines[:len(lines)-1] + " sub/f contents"},
+		{"[attr]mine merge=users\n* mine", "by it", "0\n" + lines[:len(lines)-1] + " sub/f contents"},
+		{"* binary", "0\n" + lines[:len(lines)-1] + " sub/f binary+contents", "0\n" + lines[:len(lines)-1] + " sub/f binary+contents"},
+	} {
+		l.put(filepath.Join(l.dir, ".git"), "info/attributes", c.attributes)
+		for _, trusted := range []bool{true, false} {
+			m, want := l.merger(), c.not
+			if m.Trusted = trusted; trusted {
+				want = c.trusted
+			}
+			_ = os.Remove(ran)
+			if got := l.merged(m, Merging{Ours: ours, Theirs: theirs}); got != want || exists(ran) != (want == "by it") {
+				t.Errorf("%q, trusted %v: %q, ran %v", c.attributes, trusted, got, exists(ran))
+			}
+		}
 	}
 }
 

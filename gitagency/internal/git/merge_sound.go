@@ -209,7 +209,7 @@ func (m *Merger) moduleNames(ctx context.Context, top []byte) (map[string]string
 	}
 	entries, err := parseConfigFile(string(data))
 	if err != nil {
-		return nil, nil //nolint:nilerr // which git would not read either
+		return nil, nil // which git would not read either
 	}
 	names := map[string]string{}
 	for _, e := range entries {

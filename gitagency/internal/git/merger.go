@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ type Merging struct {
 	// merges into what an agent made names another.
 	Attributes string
 
-	OursName, TheirsName string // what markers in files call them, if that could be names of branches; else their ids
+	OursName, TheirsName string // what markers in files call them, if that could be names of branches; else the beginning of their ids
 }
 
 // Merged is what came of it.
@@ -171,13 +172,11 @@ func (m *Merger) mergeByGit(ctx context.Context, what Merging, ours, theirs stri
 		return Merged{}, err
 	}
 	args := []string{"merge-tree", "--write-tree", "-z", "--messages"}
-	for i, side := range []struct{ name, oid string }{{what.OursName, ours}, {what.TheirsName, theirs}} {
-		name, err := nameIn(p.gitDir, side.name, side.oid)
+	for _, side := range []struct{ name, id, oid string }{{what.OursName, what.Ours, ours}, {what.TheirsName, what.Theirs, theirs}} {
+		const short = 12 // never the whole of it, which would not be taken for a name; and of commits that we made up, nothing
+		name, err := nameIn(p.gitDir, cmp.Or(side.name, side.id[:short]), side.oid)
 		if err != nil {
 			return Merged{}, err
-		}
-		if i == 1 && name == args[len(args)-1] {
-			name = side.oid
 		}
 		args = append(args, name)
 	}
@@ -200,11 +199,11 @@ func nameIn(gitDir, name, oid string) (string, error) {
 	}
 	path := filepath.Join(gitDir, ref)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return oid, nil //nolint:nilerr // one name lies below the other
+		return oid, nil // one name lies below the other
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return oid, nil //nolint:nilerr // both have the same
+		return oid, nil // both have the same
 	}
 	_, err = f.WriteString(oid + "\n")
 	return name, errors.Join(err, f.Close())

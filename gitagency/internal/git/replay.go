@@ -75,9 +75,27 @@ func (m *Merger) Replay(ctx context.Context, what Replaying) (Replayed, error) {
 
 // between lists the commits that lead to one and not to the other, the oldest first, and refuses those that no git has
 // made.
-func (m *Merger) between(ctx context.Context, upstream, tip string) ([]written, error) {
+func (m *Merger) between(ctx context.Context, upstream, tip string) (commits []written, err error) {
 	if !isOID(upstream) || !isOID(tip) {
 		return nil, fmt.Errorf("not names of commits: %q, %q", upstream, tip)
+	}
+	// A line of commits that is not long needs no git of its own.
+	bases, known, err := m.nearBases(ctx, upstream, tip)
+	if err != nil {
+		return nil, err
+	}
+	for at := tip; known && at != bases[0]; {
+		c, err := m.commit(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if known = len(c.parents) == 1; known {
+			commits, at = append(commits, c), c.parents[0]
+		}
+	}
+	if known {
+		slices.Reverse(commits)
+		return commits, nil
 	}
 	if err := m.flush(ctx); err != nil {
 		return nil, err
@@ -86,7 +104,7 @@ func (m *Merger) between(ctx context.Context, upstream, tip string) ([]written, 
 	if err != nil {
 		return nil, err
 	}
-	var commits []written
+	commits = nil
 	for oid := range strings.FieldsSeq(string(out)) {
 		c, err := m.commit(ctx, oid)
 		if err != nil {
@@ -97,11 +115,24 @@ func (m *Merger) between(ctx context.Context, upstream, tip string) ([]written, 
 	return commits, nil
 }
 
-// SoundCommits refuses commits that lead to one and not to another which no git would have made, as far as anybody relies
-// on what they say: an *UnsoundCommitError.
-func (m *Merger) SoundCommits(ctx context.Context, upstream, tip string) error {
-	_, err := m.between(ctx, upstream, tip)
-	return err
+// SoundRange refuses commits that lead to one and not to another, where no git would have made them as far as anybody relies
+// on what they say (an *UnsoundCommitError), or where their trees must not land (an *UnsoundError): also what was taken
+// away again comes with the history. Of each tree only what its first parent has not is looked at.
+func (m *Merger) SoundRange(ctx context.Context, upstream, tip string) error {
+	commits, err := m.between(ctx, upstream, tip)
+	if err != nil {
+		return err
+	}
+	for _, c := range commits {
+		known := ""
+		if len(c.parents) > 0 {
+			known = c.parents[0]
+		}
+		if err := m.Sound(ctx, c.tree, known); err != nil {
+			return fmt.Errorf("commit %.12s: %w", c.oid, err)
+		}
+	}
+	return nil
 }
 
 // replay puts commits that are no merges on top of what is done.
@@ -120,7 +151,7 @@ func (m *Merger) replay(ctx context.Context, what Replaying, done *Replayed, com
 		merged := Merged{Tree: done.Tree}
 		if before != c.tree {
 			var err error
-			merged, err = m.mergeOver(ctx, Merging{Base: before, Ours: done.Tree, Theirs: c.tree, Attributes: what.Attributes}, before, done.Tree, c.tree)
+			merged, err = m.mergeOver(ctx, Merging{Base: before, Ours: done.Tip, Theirs: c.oid, Attributes: what.Attributes}, before, done.Tree, c.tree)
 			if err != nil {
 				return fmt.Errorf("replay %.12s: %w", c.oid, err)
 			}

@@ -167,7 +167,7 @@ func TestCommitsThatNoGitHasMadeAreRefused(t *testing.T) {
 	by := "author A <a@example.com> 1600000000 +0000\ncommitter A <a@example.com> 1600000000 +0000\n"
 	m := l.merger()
 	top := "tree " + tree + "\nparent " + head + "\n"
-	if err := m.SoundCommits(t.Context(), head, l.raw(top+by+"\nfine\n")); err != nil {
+	if err := m.SoundRange(t.Context(), head, l.raw(top+by+"\nfine\n")); err != nil {
 		t.Error(err)
 	}
 	for what, content := range map[string]string{
@@ -190,12 +190,35 @@ func TestCommitsThatNoGitHasMadeAreRefused(t *testing.T) {
 	} {
 		commit := l.raw(content)
 		var unsound *UnsoundCommitError
-		err := m.SoundCommits(t.Context(), head, commit)
+		err := m.SoundRange(t.Context(), head, commit)
 		if !errors.As(err, &unsound) && !errors.As(err, new(*Error)) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if _, err := m.Replay(t.Context(), Replaying{Upstream: head, Tip: commit, Onto: head, Committer: committer}); err == nil {
 			t.Errorf("%s: it was made again", what)
+		}
+	}
+}
+
+// Promise: what was taken away again before it landed is found all the same.
+func TestWhatIsInTheHistoryOnlyIsLookedAtToo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	base := l.git("rev-parse", "HEAD")
+	tip := l.side(base, map[string]string{"x": "x\n"})
+	m := l.merger()
+	if err := m.SoundRange(t.Context(), base, tip); err != nil {
+		t.Fatal(err)
+	}
+	bad := l.side(tip, map[string]string{".Agency/x": "x\n"})
+	for _, more := range []int{1, 70} { // near and far
+		tip := l.more(m, l.side(bad, map[string]string{".Agency": ""}), more)
+		var unsound *UnsoundError
+		if err := m.SoundRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != ".Agency" {
+			t.Errorf("%v", err)
+		}
+		if err := m.Sound(t.Context(), tip, base); err != nil {
+			t.Error(err)
 		}
 	}
 }
