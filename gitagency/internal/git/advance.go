@@ -1,35 +1,229 @@
 package git
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
 
 // Advance is a branch that is to go from one commit to another, together with the worktree that has it checked out.
+//
+// All that is needed to finish or to undo one that was killed is in here: whoever lets it happen writes it down before.
 type Advance struct {
-	Branch   string // required: full ref
-	Old, New string // required: commits
-	Also     []RefMove
-	Reason   string // for the logs
+	Branch string    `json:"branch"` // required: full ref
+	Old    string    `json:"old"`    // required: commits
+	New    string    `json:"new"`
+	Also   []RefMove `json:"also,omitempty"`
+	Reason string    `json:"reason,omitempty"` // for the logs
 
-	// The worktree that has the branch checked out; empty where none has.
-	GitDir, Tree string
-	Trusted      bool // the repository's own settings can only be the user's: filters that they name run
+	// The worktree that has the branch checked out, as Seat says; empty where none has.
+	GitDir  string `json:"git_dir,omitempty"`
+	Tree    string `json:"tree,omitempty"`
+	Trusted bool   `json:"trusted,omitempty"` // the repository's own settings can only be the user's: filters that they name run
 }
 
 // RefMove is another ref that moves in the same transaction. An Old of zeros means that it must not be there.
-type RefMove struct{ Ref, Old, New string }
+type RefMove struct {
+	Ref string `json:"ref"`
+	Old string `json:"old"`
+	New string `json:"new"`
+}
 
 // Advancing is an Advance under way. Each of its steps may be called once, in their order; until Commit all of it can be
 // taken back with Undo.
+//
+//	Lock     the new files are made, elsewhere; no git can write the person's index any more
+//	Prepare  the refs are locked, and are where they have to be
+//	Files    each file changes places with the new one, and the new index is written, beside the old one
+//	Commit   the refs move
+//	Publish  the index takes its place
+//
+// A file is replaced by a rename, and what was in its place is looked at after that: if it is not what was seen before, it
+// goes back. So nobody ever sees a part of a file, and what somebody saved at that very moment is not lost.
 type Advancing struct {
 	repo *Repo
 	a    Advance
+
+	seat  *seat  // what was found in the worktree; nil where there is none
+	stage *stage // the new files
+	draft *IndexDraft
+
+	talk     *proc.Conversation // a git that holds the locks of the refs
+	done     bool               // the refs have moved
+	finished bool               // nothing is held any more
+	fault    func(step string) error
 }
 
-// Advance finds out whether it could be done. Nothing changes.
-func (r *Repo) Advance(_ context.Context, a Advance) (*Advancing, error) {
-	return &Advancing{repo: r, a: a}, nil
+// Advance finds out whether it could be done. Nothing changes. Errors are an *OverlapsError, *UnderWayError,
+// *HeadElsewhereError, *MovedRefError or *DistrustedError where that is for the person to see to.
+func (r *Repo) Advance(ctx context.Context, a Advance) (*Advancing, error) {
+	x := &Advancing{repo: r, a: a}
+	if !validRef(a.Branch) || !isOID(a.Old) || !isOID(a.New) {
+		return nil, fmt.Errorf("not a branch and two commits: %q, %q, %q", a.Branch, a.Old, a.New)
+	}
+	for _, m := range x.moves() {
+		if err := r.movable(m); err != nil {
+			return nil, err
+		}
+	}
+	if a.GitDir == "" {
+		return x, nil
+	}
+	var err error
+	x.seat, err = r.look(ctx, a, false)
+	return x, err
 }
 
-// Commit moves the branch.
-func (x *Advancing) Commit(ctx context.Context) error {
-	return x.repo.MoveRef(ctx, x.a.Branch, x.a.New, x.a.Old, x.a.Reason)
+// moves are all refs that move, the branch last: where that has moved, so have the others.
+func (x *Advancing) moves() []RefMove {
+	return append(x.a.Also[:len(x.a.Also):len(x.a.Also)], RefMove{Ref: x.a.Branch, Old: x.a.Old, New: x.a.New})
+}
+
+// movable refuses a ref of which the file says that it cannot be moved so. Whatever else there is git finds out.
+func (r *Repo) movable(m RefMove) error {
+	if oid := r.loose(m.Ref); oid != "" {
+		if oid != m.Old {
+			return &MovedRefError{Ref: m.Ref, Want: m.Old, Have: oid}
+		}
+		return nil
+	}
+	data, err := durable.ReadFile(r.RefPath(m.Ref), 1<<10)
+	if err == nil && strings.HasPrefix(string(data), "ref:") {
+		return fmt.Errorf("%s stands for another ref", m.Ref)
+	}
+	return nil
+}
+
+// Close gives up what is still held, and takes away what was needed. What was neither committed nor undone is undone.
+func (x *Advancing) Close() error {
+	if x == nil || x.finished {
+		return nil
+	}
+	if !x.done {
+		return x.Undo(context.WithoutCancel(context.Background()))
+	}
+	// The refs have moved and the index has not been published: who comes next finishes that.
+	return x.hangUp()
+}
+
+// MovedRefError is a ref that is not where it has to be.
+type MovedRefError struct {
+	Ref  string
+	Want string // the commit that it had to be at; zeros when it must not be there
+	Have string // empty when it is not there
+}
+
+func (e *MovedRefError) Error() string {
+	switch {
+	case strings.Trim(e.Want, "0") == "":
+		return e.Ref + " is there already"
+	case e.Have == "":
+		return e.Ref + " is not there"
+	}
+	return fmt.Sprintf("%s is at %s, not at %s", e.Ref, e.Have, e.Want)
+}
+
+// Overlap is a path on which the person has something that would be overwritten.
+type Overlap struct {
+	Path string `json:"path"`
+	Why  string `json:"why"` // one of those below
+}
+
+// Why a path overlaps.
+const (
+	OverlapDirty      = "dirty"      // changed, and not committed
+	OverlapStaged     = "staged"     // the same, in the index
+	OverlapUntracked  = "untracked"  // git does not know it
+	OverlapIgnored    = "ignored"    // git was told not to
+	OverlapRepository = "repository" // a repository of its own
+	OverlapSubmodule  = "submodule"  // one that has something in it
+)
+
+// OverlapsError lists all that the person has where something else would have to be.
+type OverlapsError struct {
+	Tree  string
+	Paths []Overlap // sorted
+}
+
+func (e *OverlapsError) Error() string {
+	const most = 5
+	var b strings.Builder
+	fmt.Fprintf(&b, "in the way in %s:", e.Tree)
+	for i, p := range e.Paths {
+		if i == most {
+			fmt.Fprintf(&b, " and %d more", len(e.Paths)-most)
+			break
+		}
+		fmt.Fprintf(&b, " %s (%s)", p.Path, p.Why)
+	}
+	return b.String()
+}
+
+// UnderWayError is something in a worktree that somebody has to end first.
+type UnderWayError struct {
+	Tree string
+	What string // "merge", "rebase", "am", "cherry-pick", "revert", "bisect", "conflicts" or, for a git at work, "index.lock"
+}
+
+func (e *UnderWayError) Error() string {
+	switch e.What {
+	case "index.lock":
+		return fmt.Sprintf("the index of %s is locked: a git is at work there, or was killed", e.Tree)
+	case "conflicts":
+		return fmt.Sprintf("there are conflicts in %s", e.Tree)
+	}
+	return fmt.Sprintf("a %s is under way in %s", e.What, e.Tree)
+}
+
+// HeadElsewhereError is a worktree that has not, or not any more, checked out the branch that it should.
+type HeadElsewhereError struct {
+	Tree   string
+	Branch string
+	On     string // the ref that HEAD names, or the commit
+}
+
+func (e *HeadElsewhereError) Error() string {
+	return fmt.Sprintf("%s is not on %s but on %s", e.Tree, strings.TrimPrefix(e.Branch, "refs/heads/"), strings.TrimPrefix(e.On, "refs/heads/"))
+}
+
+// StrandedError lists paths that are neither what they were nor what they were to be, when all the others have been put
+// back. They are left as they are: somebody else has written there.
+type StrandedError struct {
+	Tree  string
+	Paths []string
+}
+
+func (e *StrandedError) Error() string {
+	return fmt.Sprintf("changed by somebody else, and left as it is, in %s: %s", e.Tree, strings.Join(e.Paths, ", "))
+}
+
+// at calls the fault of a test.
+func (x *Advancing) at(step string) error {
+	if x.fault == nil {
+		return nil
+	}
+	return x.fault(step)
+}
+
+func (a Advance) index() string { return filepath.Join(a.GitDir, "index") }
+
+// Undo takes back all that was done, before the refs have moved. Where somebody else has changed a file meanwhile, that
+// stays, and is reported by a *StrandedError when everything else is done.
+func (x *Advancing) Undo(ctx context.Context) error {
+	if x.done {
+		return errors.New("it cannot be undone any more")
+	}
+	ctx = context.WithoutCancel(ctx) // half of it would be worse
+	err := x.hangUp()
+	if x.stage != nil {
+		err = errors.Join(err, x.stage.undo(ctx), x.stage.remove())
+	}
+	err = errors.Join(err, x.repo.retract(ctx, x.a), x.draft.Drop())
+	x.stage, x.draft, x.finished = nil, nil, true
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +28,13 @@ func (r *Repo) ask(ctx context.Context) (*teller, error) {
 
 // talk starts a git that answers one question after the other.
 func (r *Repo) talk(ctx context.Context, p place, args ...string) (*proc.Conversation, error) {
-	run := r.at(p, nil)
-	talk, err := proc.Talk(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.globals(p), args), Dir: run.dir, Env: run.env})
+	return r.converse(ctx, p, nil, args...)
+}
+
+// converse is talk with a git that may change something, and then keeps the lock that whoever asks holds.
+func (r *Repo) converse(ctx context.Context, p place, inherit []*os.File, args ...string) (*proc.Conversation, error) {
+	run := r.at(p, inherit)
+	talk, err := proc.Talk(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.globals(p), args), Dir: run.dir, Env: run.env, Inherit: run.inherit})
 	if err != nil {
 		return nil, fmt.Errorf("git %s: %w", args[0], err)
 	}
@@ -86,29 +92,35 @@ func parseInfo(line string) (o Object, size int64) {
 
 // contents is an object of a kind; nil when there is no such.
 func (t *teller) contents(name, kind string) ([]byte, error) {
+	o, data, err := t.object(name)
+	if err != nil || o.Type != kind {
+		return nil, err
+	}
+	return data, nil
+}
+
+// object is an object of any kind, and what it holds. It is Missing when it is not there.
+func (t *teller) object(name string) (Object, []byte, error) {
 	const most = 256 << 20
 	if err := t.talk.Ask("contents " + name + "\n"); err != nil {
-		return nil, t.died(err)
+		return Object{}, nil, t.died(err)
 	}
 	line, err := t.talk.Answers.ReadString('\n')
 	if err != nil {
-		return nil, t.died(err)
+		return Object{}, nil, t.died(err)
 	}
 	o, size := parseInfo(line)
 	if o.Missing() {
-		return nil, nil
+		return o, nil, nil
 	}
 	if size > most {
-		return nil, fmt.Errorf("%s %s is %d bytes long", o.Type, o.OID, size)
+		return Object{}, nil, fmt.Errorf("%s %s is %d bytes long", o.Type, o.OID, size)
 	}
 	data := make([]byte, size+1)
 	if _, err := io.ReadFull(t.talk.Answers, data); err != nil {
-		return nil, t.died(err)
+		return Object{}, nil, t.died(err)
 	}
-	if o.Type != kind {
-		return nil, nil
-	}
-	return data[:size], nil
+	return o, data[:size], nil
 }
 
 // tree is the items of a tree object; there are none of one that is not there.

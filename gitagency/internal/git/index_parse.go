@@ -15,6 +15,7 @@ type indexParser struct {
 	format  ObjectFormat
 	size    int // of an object's name
 
+	trusting bool // names are those that the user's own git let in
 	rebuild  bool // write the entries anew, into body
 	body     []byte
 	extended bool
@@ -161,7 +162,7 @@ func (p *indexParser) follows(name []byte, stage uint16, link bool) error {
 		return errors.New("a NUL in the name")
 	}
 	// What is the same was looked at before, but for a component that is longer now.
-	if why := refusedName(name, bytes.LastIndexByte(name[:same], '/')+1, link); why != "" {
+	if why := refusedName(name, bytes.LastIndexByte(name[:same], '/')+1, link); why != "" && !p.trusting {
 		return errors.New(why)
 	}
 	// A file and something below it: git would write one through the other where that is a link. While

@@ -22,6 +22,9 @@ func (m *Merger) commonBase(ctx context.Context, ours, theirs string) (string, e
 		return "", err
 	}
 	if !known {
+		if err := m.flush(ctx); err != nil {
+			return "", err
+		}
 		out, err := m.repo.read(ctx, m.place(), "merge-base", "--all", ours, theirs)
 		if err != nil && !exitedWith(err, 1) {
 			return "", err
@@ -96,7 +99,7 @@ func (m *Merger) nearBases(ctx context.Context, ours, theirs string) (bases []st
 			}
 			flags[parent] |= pass
 			if err := push(parent); err != nil {
-				return nil, false, nil //nolint:nilerr // git says what it thinks of a history that is not all there
+				return nil, false, nil // git says what it thinks of a history that is not all there
 			}
 		}
 	}

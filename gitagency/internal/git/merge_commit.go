@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -45,14 +46,20 @@ func (m *Merger) Commit(ctx context.Context, c NewCommit) (string, error) {
 		return "", fmt.Errorf("a message with a NUL in it: %q", c.Message)
 	}
 	message := strings.TrimRight(c.Message, "\n") + "\n"
+	made := written{tree: c.Tree, parents: c.Parents, author: c.Author.String(), committer: c.Committer.String(), message: message}
 	if c.Sign {
-		return m.commitSigned(ctx, c, message)
+		return m.writeSigned(ctx, made)
 	}
-	return m.write(ctx, written{tree: c.Tree, parents: c.Parents, author: c.Author.String(), committer: c.Committer.String(), message: message})
+	return m.write(ctx, made)
 }
 
 // write makes a commit as it is told.
 func (m *Merger) write(ctx context.Context, c written) (string, error) {
+	made := c.object(m.format)
+	return made.name(), m.add(ctx, made)
+}
+
+func (c written) object(format ObjectFormat) object {
 	var b strings.Builder
 	fmt.Fprintf(&b, "tree %s\n", c.tree)
 	for _, p := range c.parents {
@@ -64,23 +71,28 @@ func (m *Merger) write(ctx context.Context, c written) (string, error) {
 	}
 	fmt.Fprintf(&b, "\n%s", c.message)
 	content := []byte(b.String())
-	made := object{kind: "commit", oid: nameObject(m.format, "commit", content), content: content}
-	return made.name(), m.repo.store(ctx, m.format, []object{made})
+	return object{kind: "commit", oid: nameObject(format, "commit", content), content: content}
 }
 
-// commitSigned lets git sign a commit. In a mirror only the user says which program does that, and with which key.
-func (m *Merger) commitSigned(ctx context.Context, c NewCommit, message string) (string, error) {
+// writeSigned lets git make a commit and sign it. In a mirror only the user says which program does that, and with which
+// key.
+func (m *Merger) writeSigned(ctx context.Context, c written) (string, error) {
 	args := []string{"commit-tree", "-S"}
-	for _, p := range c.Parents {
+	for _, p := range c.parents {
 		args = append(args, "-p", p)
 	}
 	p := m.place()
-	p.stdin = message
-	p.config = []string{"-c", "i18n.commitEncoding=UTF-8"}
-	for role, s := range map[string]Signature{"AUTHOR": c.Author, "COMMITTER": c.Committer} {
-		p.env = append(p.env, "GIT_"+role+"_NAME="+s.Name, "GIT_"+role+"_EMAIL="+s.Email, "GIT_"+role+"_DATE=@"+s.When)
+	p.stdin = c.message
+	p.config = []string{"-c", "i18n.commitEncoding=" + cmp.Or(c.encoding, "UTF-8")}
+	for role, by := range map[string]string{"AUTHOR": c.author, "COMMITTER": c.committer} {
+		who, when, _ := strings.Cut(by, "> ")
+		name, email, _ := strings.Cut(who, "<")
+		p.env = append(p.env, "GIT_"+role+"_NAME="+strings.TrimSuffix(name, " "), "GIT_"+role+"_EMAIL="+email, "GIT_"+role+"_DATE=@"+when)
 	}
-	out, err := m.repo.change(ctx, p, append(args, c.Tree)...)
+	if err := m.flush(ctx); err != nil {
+		return "", err
+	}
+	out, err := m.repo.change(ctx, p, append(args, c.tree)...)
 	if err != nil {
 		return "", err
 	}

@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +24,9 @@ func (m *Merger) Keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var loose []object
+	m.talking.Lock()
+	defer m.talking.Unlock()
+	loose := slices.Collect(maps.Values(m.pending))
 	for _, d := range dirs {
 		dir := filepath.Join(objects, d.Name())
 		if d.Name() == "pack" {
@@ -48,7 +52,12 @@ func (m *Merger) Keep(ctx context.Context) error {
 			loose = append(loose, o)
 		}
 	}
-	return m.real.store(ctx, m.format, loose)
+	if err := m.real.store(ctx, m.format, loose); err != nil {
+		return err
+	}
+	clear(m.pending) // they are all there now
+	m.waiting = 0
+	return nil
 }
 
 // keepPacks brings packs over, of which every object is whole.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,33 +17,93 @@ import (
 func (m *Merger) contents(ctx context.Context, oid, kind string) ([]byte, error) {
 	m.talking.Lock()
 	defer m.talking.Unlock()
-	return m.contentsLocked(ctx, oid, kind)
+	return m.askFor(ctx, oid, kind)
 }
 
-func (m *Merger) contentsLocked(ctx context.Context, oid, kind string) ([]byte, error) {
+// askFor is contents for who has the lock.
+func (m *Merger) askFor(ctx context.Context, oid, kind string) ([]byte, error) {
+	o, data, err := m.askForAny(ctx, oid)
+	if err == nil && o.Type != kind {
+		err = &IncompleteError{OID: oid, Want: kind, Have: o.Type}
+	}
+	return data, err
+}
+
+func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, error) {
 	if !isOID(oid) {
-		return nil, fmt.Errorf("not a name of an object: %q", oid)
+		return Object{}, nil, fmt.Errorf("not a name of an object: %q", oid)
 	}
 	if err := context.Cause(ctx); err != nil {
-		return nil, err
+		return Object{}, nil, err
+	}
+	if o, is := m.pending[string(rawID(oid))]; is {
+		return Object{OID: oid, Type: o.kind}, o.content, nil
 	}
 	if m.teller == nil {
 		t, err := m.repo.ask(context.WithoutCancel(ctx)) // it serves others after us
 		if err != nil {
-			return nil, err
+			return Object{}, nil, err
 		}
 		m.teller = t
 	}
-	data, err := m.teller.contents(oid, kind)
-	switch {
-	case err != nil:
+	o, data, err := m.teller.object(oid)
+	if err != nil {
 		m.teller.close()
 		m.teller = nil
-		return nil, err
-	case data == nil:
-		return nil, &IncompleteError{OID: oid, Want: kind}
 	}
-	return data, nil
+	return o, data, err
+}
+
+// add makes objects. They stay in memory as long as no git has to see them: most never need a file here.
+func (m *Merger) add(ctx context.Context, objects ...object) error {
+	const most = 32 << 20
+	m.talking.Lock()
+	defer m.talking.Unlock()
+	for _, o := range objects {
+		if _, is := m.pending[string(o.oid)]; !is {
+			m.pending[string(o.oid)] = o
+			m.waiting += len(o.content)
+		}
+	}
+	if m.waiting > most {
+		return m.flushLocked(ctx)
+	}
+	return nil
+}
+
+// flush puts what is in memory where a git can see it.
+func (m *Merger) flush(ctx context.Context) error {
+	m.talking.Lock()
+	defer m.talking.Unlock()
+	return m.flushLocked(ctx)
+}
+
+func (m *Merger) flushLocked(ctx context.Context) error {
+	if len(m.pending) == 0 {
+		return nil
+	}
+	if err := m.repo.store(ctx, m.format, slices.Collect(maps.Values(m.pending))); err != nil {
+		return err
+	}
+	clear(m.pending)
+	m.waiting = 0
+	return nil
+}
+
+// Compare is that of a Mirror.
+func (m *Merger) Compare(ctx context.Context, c Comparison) (string, error) {
+	if err := m.flush(ctx); err != nil {
+		return "", err
+	}
+	return m.Mirror.Compare(ctx, c)
+}
+
+// Sizes is that of a Mirror.
+func (m *Merger) Sizes(ctx context.Context, oids ...string) (map[string]int64, error) {
+	if err := m.flush(ctx); err != nil {
+		return nil, err
+	}
+	return m.Mirror.Sizes(ctx, oids...)
 }
 
 // hangUp ends the git that was asked.
@@ -76,7 +137,7 @@ func (m *Merger) twig(ctx context.Context, oid []byte) (*twig, error) {
 	if t := m.trees[string(oid)]; t != nil {
 		return t, nil
 	}
-	data, err := m.contentsLocked(ctx, hexID(oid), "tree")
+	data, err := m.askFor(ctx, hexID(oid), "tree")
 	if err != nil {
 		return nil, err
 	}
@@ -132,17 +193,18 @@ func parseTwig(data []byte, size int) (*twig, error) {
 // treeOf is the tree of a commit; one of a tree is itself.
 func (m *Merger) treeOf(ctx context.Context, oid string) (string, error) {
 	m.talking.Lock()
-	_, is := m.trees[string(rawID(oid))]
-	m.talking.Unlock()
-	if is {
+	defer m.talking.Unlock()
+	if m.trees[string(rawID(oid))] != nil {
 		return oid, nil
 	}
-	data, err := m.contents(ctx, oid, "commit")
-	if err != nil {
-		if _, treeErr := m.contents(ctx, oid, "tree"); treeErr == nil {
-			return oid, nil
-		}
+	o, data, err := m.askForAny(ctx, oid)
+	switch {
+	case err != nil:
 		return "", err
+	case o.Type == "tree":
+		return oid, nil
+	case o.Type != "commit":
+		return "", &IncompleteError{OID: oid, Want: "commit", Have: o.Type}
 	}
 	tree, _, _, ok := skimCommit(string(data))
 	if !ok {

@@ -39,17 +39,11 @@ func (m *Merger) mergingPlace(ctx context.Context, dir string, what Merging) (pl
 			return p, err
 		}
 	}
-	copied := map[string]string{filepath.Join(m.dir, "shallow"): "shallow"}
-	if m.Trusted {
-		copied[filepath.Join(m.real.CommonDir, "info", "attributes")] = "info/attributes"
-		if err := os.Mkdir(filepath.Join(p.gitDir, "info"), 0o700); err != nil {
-			return p, err
-		}
+	if err := copyRules(filepath.Join(m.dir, "shallow"), filepath.Join(p.gitDir, "shallow")); err != nil && !nothingThere(err) {
+		return p, err
 	}
-	for from, to := range copied {
-		if err := copyRules(from, filepath.Join(p.gitDir, to)); err != nil && !nothingThere(err) {
-			return p, err
-		}
+	if err := m.copyAttributes(filepath.Join(p.gitDir, "info")); err != nil {
+		return p, err
 	}
 	trees := []string{what.Ours, what.Theirs, what.Attributes}
 	if what.Attributes == "" {
@@ -64,6 +58,71 @@ func (m *Merger) mergingPlace(ctx context.Context, dir string, what Merging) (pl
 		tops[i] = rawID(oid)
 	}
 	return p, m.plantAttributes(ctx, p.tree, tops[0], tops[1], tops[2])
+}
+
+// copyAttributes writes what the repository's own file says of how to merge. Where that is not trusted, it can make nothing
+// run and nothing pass for merged: what it speaks of is in conflict when both sides changed it.
+func (m *Merger) copyAttributes(info string) error {
+	from, to := filepath.Join(m.real.CommonDir, "info", "attributes"), filepath.Join(info, "attributes")
+	if _, err := os.Lstat(from); nothingThere(err) {
+		return nil
+	}
+	if err := os.Mkdir(info, 0o700); err != nil {
+		return err
+	}
+	if err := copyRules(from, to); err != nil || m.Trusted {
+		if nothingThere(err) {
+			return nil
+		}
+		return err
+	}
+	data, err := os.ReadFile(to)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for line := range strings.Lines(string(data)) {
+		text.WriteString(distrustfully(strings.TrimRight(line, "\r\n")))
+	}
+	return os.WriteFile(to, []byte(text.String()), 0o600)
+}
+
+// distrusted is a merge driver that fails.
+const distrusted = "git-agency-distrusted"
+
+// distrustfully is a line of attributes with nothing left but whether a file is merged.
+func distrustfully(line string) string {
+	line = strings.TrimLeft(line, " \t")
+	end := strings.IndexAny(line, " \t")
+	if strings.HasPrefix(line, `"`) {
+		end = quoteEnd(line)
+	}
+	if end < 0 || line[0] == '#' {
+		return ""
+	}
+	kept := line[:end]
+	for _, word := range strings.Fields(line[end:]) {
+		switch name, _, valued := strings.Cut(word, "="); {
+		case name == "merge" && valued:
+			kept += " merge=" + distrusted
+		case !valued && word != "merge": // such as binary; that it is text, whatever else is said of it, is not taken over
+			kept += " " + word
+		}
+	}
+	return kept + "\n"
+}
+
+// quoteEnd is where a word ends that is in quotes.
+func quoteEnd(line string) int {
+	for i := 1; i < len(line); i++ {
+		switch line[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return -1
 }
 
 // mergeDrivers are the settings of merge drivers that hold for the repository. One that the user has is the user's, also
@@ -99,6 +158,9 @@ func (r *Repo) mergeDrivers(trusted bool) string {
 				}
 			}
 		}
+	}
+	if !trusted {
+		fmt.Fprintf(&text, "[merge %s]\n\tdriver = false\n", quotedName(distrusted))
 	}
 	return text.String()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -41,8 +42,11 @@ func (m *Merger) soundBelow(ctx context.Context, at string, oid, known []byte) e
 		return nil
 	}
 	dir, err := m.twig(ctx, oid)
-	if err != nil {
+	switch {
+	case errors.Is(err, errCutOff) || errors.As(err, new(*IncompleteError)):
 		return &UnsoundError{Path: cmp.Or(at, "."), Why: err.Error()}
+	case err != nil:
+		return err
 	}
 	like := &twig{}
 	if len(known) > 0 {
@@ -205,7 +209,7 @@ func (m *Merger) moduleNames(ctx context.Context, top []byte) (map[string]string
 	}
 	entries, err := parseConfigFile(string(data))
 	if err != nil {
-		return nil, nil //nolint:nilerr // which git would not read either
+		return nil, nil // which git would not read either
 	}
 	names := map[string]string{}
 	for _, e := range entries {

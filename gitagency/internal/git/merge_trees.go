@@ -21,7 +21,7 @@ func (m *Merger) mergeTrees(ctx context.Context, base, ours, theirs string) (tre
 	if top.oid == nil { // a tree with nothing in it
 		return "", false, nil
 	}
-	return hexID(top.oid), true, m.repo.store(ctx, m.format, made)
+	return hexID(top.oid), true, m.add(ctx, made...)
 }
 
 func leafOf(tree string) item { return item{mode: modeTree, oid: rawID(tree)} }

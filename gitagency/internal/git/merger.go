@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,9 @@ type Merger struct {
 	teller  *teller // of which one is enough for everything
 	trees   map[string]*twig
 	held    int // bytes of them
+
+	pending map[string]object // what was made, and is not on disk yet
+	waiting int               // bytes of it
 }
 
 // Merger makes one. like is the id of any object, which says how ids are made.
@@ -33,7 +37,7 @@ func (r *Repo) Merger(like string) (*Merger, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Merger{Mirror: mirror, real: r, format: FormatOf(like), trees: map[string]*twig{}}
+	m := &Merger{Mirror: mirror, real: r, format: FormatOf(like), trees: map[string]*twig{}, pending: map[string]object{}}
 	// Of a shallow repository no more is there than it says.
 	if err := copyRules(filepath.Join(r.CommonDir, "shallow"), filepath.Join(m.dir, "shallow")); err != nil && !nothingThere(err) {
 		return nil, errors.Join(err, m.Close())
@@ -56,7 +60,7 @@ type Merging struct {
 	// merges into what an agent made names another.
 	Attributes string
 
-	OursName, TheirsName string // what markers in files call them, if that could be names of branches; else their ids
+	OursName, TheirsName string // what markers in files call them, if that could be names of branches; else the beginning of their ids
 }
 
 // Merged is what came of it.
@@ -107,47 +111,52 @@ func (m *Merger) Merge(ctx context.Context, what Merging) (Merged, error) {
 		if baseTree, err = m.treeOf(ctx, base); err != nil {
 			return Merged{}, err
 		}
-		tree, plain, err := m.mergeTrees(ctx, baseTree, ours, theirs)
+	}
+	return m.mergeOver(ctx, what, baseTree, ours, theirs)
+}
+
+// mergeOver merges trees.
+func (m *Merger) mergeOver(ctx context.Context, what Merging, base, ours, theirs string) (Merged, error) {
+	if base != "" {
+		tree, plain, err := m.mergeTrees(ctx, base, ours, theirs)
 		if err != nil || plain {
 			return Merged{Tree: tree}, err
 		}
 	}
-	one, other := what.Ours, what.Theirs
-	var synthetic []string
-	if what.Base != "" {
-		// Since 2.40 git can be told of a base, if it is a commit, and since 2.45 if it is a tree. Commits that say the same in
-		// their history can be made for every git.
-		if synthetic, err = m.synthesize(ctx, baseTree, ours, theirs); err != nil {
-			return Merged{}, err
-		}
-		one, other = synthetic[1], synthetic[2]
+	if what.Base == "" {
+		return m.mergeByGit(ctx, what, what.Ours, what.Theirs)
 	}
-	merged, err := m.mergeByGit(ctx, what, one, other)
+	// Since 2.40 git can be told of a base, if it is a commit, and since 2.45 if it is a tree. Commits whose history says the
+	// same can be made for every git.
+	synthetic, err := m.synthesize(ctx, base, ours, theirs)
+	if err != nil {
+		return Merged{}, err
+	}
+	merged, err := m.mergeByGit(ctx, what, synthetic[1], synthetic[2])
 	for _, oid := range synthetic { // nobody needs them any more, and they are not to be kept
 		err = errors.Join(err, removeIfThere(m.repo.loosePath(oid)))
 	}
 	return merged, err
 }
 
-// synthesize makes commits of trees: one, and two that follow it.
+// synthesize makes commits of trees: one, and two that follow it. They are there for git at once, each in a file.
 func (m *Merger) synthesize(ctx context.Context, base string, trees ...string) ([]string, error) {
-	nobody := Signature{Identity: Identity{Name: "git-agency", Email: "git-agency@localhost"}, When: "0 +0000"}
-	// Which is not what anybody else makes, and may be taken away.
-	made := NewCommit{Tree: base, Author: nobody, Committer: nobody, Message: filepath.Base(m.dir) + " base"}
-	root, err := m.Commit(ctx, made)
-	if err != nil {
-		return nil, err
-	}
-	oids := []string{root}
-	for i, tree := range trees {
-		made.Tree, made.Parents, made.Message = tree, []string{root}, fmt.Sprintf("%s side %d", filepath.Base(m.dir), i)
-		oid, err := m.Commit(ctx, made)
-		if err != nil {
+	nobody := Signature{Identity: Identity{Name: "git-agency", Email: "git-agency@localhost"}, When: "0 +0000"}.String()
+	var oids []string
+	for i, tree := range append([]string{base}, trees...) {
+		c := written{tree: tree, author: nobody, committer: nobody}
+		// Which is not what anybody else makes, and may be taken away.
+		c.message = fmt.Sprintf("%s %d\n", filepath.Base(m.dir), i)
+		if i > 0 {
+			c.parents = oids[:1]
+		}
+		made := c.object(m.format)
+		if err := m.repo.storeLoose(made); err != nil {
 			return nil, err
 		}
-		oids = append(oids, oid)
+		oids = append(oids, made.name())
 	}
-	return oids, nil
+	return oids, context.Cause(ctx)
 }
 
 // mergeByGit is what merge-tree makes of two commits. It runs in a git directory of its own, and in a worktree that has
@@ -163,15 +172,16 @@ func (m *Merger) mergeByGit(ctx context.Context, what Merging, ours, theirs stri
 		return Merged{}, err
 	}
 	args := []string{"merge-tree", "--write-tree", "-z", "--messages"}
-	for i, side := range []struct{ name, oid string }{{what.OursName, ours}, {what.TheirsName, theirs}} {
-		name, err := nameIn(p.gitDir, side.name, side.oid)
+	for _, side := range []struct{ name, id, oid string }{{what.OursName, what.Ours, ours}, {what.TheirsName, what.Theirs, theirs}} {
+		const short = 12 // never the whole of it, which would not be taken for a name; and of commits that we made up, nothing
+		name, err := nameIn(p.gitDir, cmp.Or(side.name, side.id[:short]), side.oid)
 		if err != nil {
 			return Merged{}, err
 		}
-		if i == 1 && name == args[len(args)-1] {
-			name = side.oid
-		}
 		args = append(args, name)
+	}
+	if err := m.flush(ctx); err != nil {
+		return Merged{}, err
 	}
 	out, err := m.repo.change(ctx, p, args...)
 	if err != nil && !exitedWith(err, 1) {
@@ -189,11 +199,11 @@ func nameIn(gitDir, name, oid string) (string, error) {
 	}
 	path := filepath.Join(gitDir, ref)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return oid, nil //nolint:nilerr // one name lies below the other
+		return oid, nil // one name lies below the other
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return oid, nil //nolint:nilerr // both have the same
+		return oid, nil // both have the same
 	}
 	_, err = f.WriteString(oid + "\n")
 	return name, errors.Join(err, f.Close())

@@ -181,6 +181,19 @@ func TestMergeOfHistoriesThatCrossed(t *testing.T) {
 	}
 }
 
+// more makes empty commits on top of another.
+func (l *lab) more(m *Merger, on string, n int) string {
+	l.t.Helper()
+	tree := l.git("rev-parse", on+"^{tree}")
+	for range n {
+		var err error
+		on, err = m.Commit(l.t.Context(), NewCommit{Tree: tree, Parents: []string{on}, Author: committer, Committer: committer, Message: "more"})
+		l.must(err)
+	}
+	l.must(m.Keep(l.t.Context()))
+	return on
+}
+
 // Promise: what two commits have in common is found as git finds it, near and far, and in a shallow repository.
 func TestCommonBaseIsThatOfGit(t *testing.T) {
 	t.Parallel()
@@ -189,11 +202,8 @@ func TestCommonBaseIsThatOfGit(t *testing.T) {
 	base := l.commit("second")
 	ours := l.side(base, map[string]string{"x": "x\n"})
 	near := l.side(base, map[string]string{"y": "y\n"})
-	far := near
-	for range 70 {
-		far = l.git("commit-tree", "-p", far, "-m", "more", far+"^{tree}")
-	}
 	m := l.merger()
+	far := l.more(m, near, 70)
 	for _, pair := range [][2]string{{ours, near}, {near, ours}, {ours, far}, {far, near}, {near, far}, {far, far}} {
 		got, err := m.commonBase(t.Context(), pair[0], pair[1])
 		if want := l.git("merge-base", pair[0], pair[1]); err != nil || got != want {

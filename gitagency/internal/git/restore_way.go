@@ -24,7 +24,7 @@ const submodule = "160000"
 type treeChange struct {
 	status           byte // A, D, M, or T where it is something else than a file now
 	oldMode, newMode string
-	newOID           string
+	oldOID, newOID   string
 	path             string
 }
 
@@ -42,7 +42,7 @@ func (r *Repo) treeChanges(ctx context.Context, p place, from, to string) ([]tre
 		if len(fields) != 5 {
 			return nil, fmt.Errorf("git diff-tree answered %q", parts[i])
 		}
-		changes = append(changes, treeChange{status: fields[4][0], oldMode: fields[0], newMode: fields[1], newOID: fields[3], path: parts[i+1]})
+		changes = append(changes, treeChange{status: fields[4][0], oldMode: fields[0], newMode: fields[1], oldOID: fields[2], newOID: fields[3], path: parts[i+1]})
 	}
 	return changes, nil
 }

@@ -1,0 +1,431 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// Lock has git write the new files, elsewhere, and then keeps every git from writing the person's index. If that has
+// changed since it was looked at, everything is looked at again. The error is an *UnderWayError when somebody else has
+// locked it.
+func (x *Advancing) Lock(ctx context.Context) (err error) {
+	if err := x.at("lock"); err != nil || x.seat == nil {
+		return err
+	}
+	if x.stage, err = x.seat.newStage(ctx); err != nil {
+		return err
+	}
+	if x.draft, err = x.repo.draftHeld(x.a, x.seat.index.perm); err != nil {
+		return err
+	}
+	if err := x.at("locked"); err != nil {
+		return err
+	}
+	stamp := ""
+	if fi, err := os.Lstat(x.a.index()); err == nil {
+		stamp = durable.Stamp(fi)
+	}
+	if stamp == x.seat.index.stamp {
+		return x.repo.onBranch(x.a)
+	}
+	now, err := x.repo.look(ctx, x.a, true)
+	if err != nil {
+		return err
+	}
+	x.seat = now
+	if err := x.stage.remove(); err != nil {
+		return err
+	}
+	x.stage, err = x.seat.newStage(ctx)
+	return err
+}
+
+// draftHeld begins an index for a person's worktree, and locks the one that is there.
+func (r *Repo) draftHeld(a Advance, perm fs.FileMode) (*IndexDraft, error) {
+	f, err := os.OpenFile(a.index()+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("%s: one that was begun before has not been finished", a.index()+draftSuffix)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := &IndexDraft{index: a.index(), file: f}
+	if err = f.Chmod(perm); err == nil {
+		err = d.Lock()
+	}
+	if err != nil {
+		err = errors.Join(err, d.Drop())
+		if errors.As(err, new(*LockedError)) {
+			err = &UnderWayError{Tree: a.Tree, What: "index.lock"}
+		}
+		return nil, err
+	}
+	return d, nil
+}
+
+// Files puts the new files in their places, and writes the new index beside the old one. An error is an *OverlapsError
+// where somebody has changed something since it was looked at; whoever gets one calls Undo.
+func (x *Advancing) Files(ctx context.Context) error {
+	if err := x.at("files"); err != nil || x.seat == nil {
+		return err
+	}
+	if err := x.stage.writePlan(); err != nil {
+		return err
+	}
+	if err := x.stage.move(ctx, x.at); err != nil {
+		return err
+	}
+	if err := x.at("moved"); err != nil {
+		return err
+	}
+	index, err := x.index()
+	if err != nil {
+		return err
+	}
+	if err := x.draft.writeFor(index); err != nil {
+		return err
+	}
+	return x.stage.stillAside(ctx)
+}
+
+// writeFor writes an index as old as the one that it follows: of what has changed since, git does not know whether it has
+// seen it, and looks at it again. That is so of every new file too.
+func (d *IndexDraft) writeFor(x *heldIndex) error {
+	if _, err := d.file.Write(x.encode()); err != nil {
+		return err
+	}
+	if !x.at.IsZero() {
+		if err := os.Chtimes(d.index+draftSuffix, x.at, x.at); err != nil {
+			return err
+		}
+	}
+	return d.file.Sync()
+}
+
+// index is the new index.
+func (x *Advancing) index() (*heldIndex, error) {
+	w, err := openWalker(x.a.Tree)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	seals := map[string]*seal{}
+	for _, m := range x.stage.plan.Moves {
+		seals[string(m.Path)] = m.Is
+	}
+	var changes []replacement
+	for _, t := range x.seat.touched {
+		c := replacement{name: t.path}
+		if t.is != noFile {
+			mode, _ := strconv.ParseUint(t.newMode, 8, 32)
+			c.mode, c.oid, c.stat = uint32(mode), mustHex(t.newOID), unread(uint32(mode))
+		}
+		if t.is == aFile {
+			c.skipped = x.stage.entries[t.path].skipped
+		}
+		if t.is == aModule {
+			c.skipped = t.entry.skipped
+		}
+		if is := seals[t.path]; is != nil {
+			var st unix.Stat_t
+			fd, err := w.open(path.Dir(t.path))
+			if err == nil {
+				err = unix.Fstatat(fd, path.Base(t.path), &st, unix.AT_SYMLINK_NOFOLLOW)
+			}
+			if err == nil && sealOf(&st) == *is { // else somebody has written to it: git will see that
+				c.stat = statOf(&st, c.mode)
+			}
+		}
+		changes = append(changes, c)
+	}
+	slices.SortFunc(changes, inOrder)
+	return x.seat.index.with(changes), nil
+}
+
+// Publish puts the new index in its place; the lock goes with that.
+func (x *Advancing) Publish(ctx context.Context) error {
+	if err := x.at("publish"); err != nil {
+		return err
+	}
+	if !x.done {
+		return errors.New("the refs have not moved")
+	}
+	if x.seat == nil {
+		x.finished = true
+		return nil
+	}
+	if err := x.draft.Publish(); err != nil {
+		return err
+	}
+	x.finished = true
+	err := errors.Join(durable.SyncDir(x.a.GitDir), x.draft.file.Close())
+	return errors.Join(err, x.stage.remove())
+}
+
+// mover moves the files of a plan.
+type mover struct {
+	g            *stage
+	tree, staged *walker
+	old          int
+	offs         []int // of the plan's moves that were made
+}
+
+func (g *stage) mover() (*mover, error) {
+	tree, err := openWalker(g.a.Tree)
+	if err != nil {
+		return nil, err
+	}
+	staged, err := openWalker(filepath.Join(g.dir, "tree"))
+	if err != nil {
+		tree.close()
+		return nil, err
+	}
+	old, err := unix.Open(filepath.Join(g.dir, "old"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		tree.close()
+		staged.close()
+		return nil, err
+	}
+	return &mover{g: g, tree: tree, staged: staged, old: old}, nil
+}
+
+func (v *mover) close() {
+	v.tree.close()
+	v.staged.close()
+	_ = unix.Close(v.old)
+}
+
+// move moves everything. What is in the way since somebody looked is an *OverlapsError.
+func (g *stage) move(ctx context.Context, fault func(string) error) error {
+	v, err := g.mover()
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	overlaps := map[string]string{}
+	fail := func(name string, err error) error {
+		var changed *strayError
+		var blocked *blockedError
+		switch {
+		case errors.As(err, &changed):
+			overlaps[name] = OverlapDirty
+		case errors.As(err, &blocked):
+			overlaps[blocked.at] = OverlapUntracked
+		case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY):
+			overlaps[name] = OverlapUntracked
+		case nothingThere(err):
+			overlaps[name] = OverlapDirty
+		default:
+			return &fs.PathError{Op: "replace", Path: filepath.Join(g.a.Tree, name), Err: err}
+		}
+		return g.repo.overlapping(ctx, g.a, overlaps)
+	}
+	for i, m := range g.plan.Moves {
+		if m.Is == nil {
+			if err := v.take(i, m); err != nil {
+				return fail(string(m.Path), err)
+			}
+		}
+	}
+	if err := fault("taken"); err != nil {
+		return err
+	}
+	for _, d := range g.plan.Gone {
+		if err := v.rmdir(string(d.Path)); err != nil && g.plan.replaces(string(d.Path)) {
+			return fail(string(d.Path), err)
+		}
+	}
+	for _, d := range g.plan.Made {
+		if err := v.mkdir(string(d.Path), 0o777); err != nil {
+			return fail(string(d.Path), err)
+		}
+	}
+	for i, m := range g.plan.Moves {
+		if m.Is == nil {
+			continue
+		}
+		if err := fault("put " + string(m.Path)); err != nil {
+			return err
+		}
+		if err := v.put(i, m); err != nil {
+			return fail(string(m.Path), err)
+		}
+	}
+	return nil
+}
+
+// replaces reports whether a file comes in the place of a directory, or of one that it is in.
+func (p *plan) replaces(dir string) bool {
+	for at := dir; at != "."; at = path.Dir(at) {
+		if i, there := p.find(at); there && p.Moves[i].Is != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *plan) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(p.Moves, name, func(m move, name string) int { return strings.Compare(string(m.Path), name) })
+}
+
+// strayError is a file that is not the one that was seen.
+type strayError struct{ path string }
+
+func (e *strayError) Error() string { return e.path + " was changed meanwhile" }
+
+// is makes sure that a file is the one that was sealed.
+func (s *seal) is(dir int, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if sealOf(&st) != *s {
+		return &strayError{name}
+	}
+	return nil
+}
+
+func slotName(i int) string { return strconv.Itoa(i) }
+
+// take moves a file out of the tree. What turns out to be another goes back.
+func (v *mover) take(i int, m move) error {
+	name := string(m.Path)
+	fd, err := v.tree.open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	base := path.Base(name)
+	if err := m.Was.is(fd, base); err != nil {
+		return err
+	}
+	if err := moveTo(fd, base, v.old, slotName(i)); err != nil {
+		return err
+	}
+	if err := m.Was.is(v.old, slotName(i)); err != nil {
+		return errors.Join(err, moveTo(v.old, slotName(i), fd, base))
+	}
+	return nil
+}
+
+// put moves a new file into the tree, and what was in its place out of it.
+func (v *mover) put(i int, m move) error {
+	name := string(m.Path)
+	fd, err := v.tree.open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	from, err := v.staged.open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	base := path.Base(name)
+	if m.Was == nil {
+		return moveTo(from, base, fd, base)
+	}
+	if err := m.Was.is(fd, base); err != nil {
+		return err
+	}
+	err = swap(from, base, fd, base)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		if err := v.take(i, m); err != nil {
+			return err
+		}
+		return moveTo(from, base, fd, base)
+	case err != nil:
+		return err
+	}
+	if err := m.Was.is(from, base); err != nil {
+		return errors.Join(err, swap(from, base, fd, base))
+	}
+	return nil
+}
+
+func (v *mover) rmdir(name string) error {
+	fd, err := v.tree.open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	return unix.Unlinkat(fd, path.Base(name), unix.AT_REMOVEDIR)
+}
+
+// mkdir makes a directory; one that is there is fine.
+func (v *mover) mkdir(name string, perm uint32) error {
+	fd, err := v.tree.open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	err = unix.Mkdirat(fd, path.Base(name), perm)
+	if err == unix.EEXIST {
+		var st unix.Stat_t
+		if unix.Fstatat(fd, path.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return nil
+		}
+	}
+	return err
+}
+
+// stillAside makes sure that nobody has written to a file that went, as who had it open can have: that is the last moment
+// at which it can come back.
+func (g *stage) stillAside(ctx context.Context) error {
+	v, err := g.mover()
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	overlaps := map[string]string{}
+	for i, m := range g.plan.Moves {
+		if m.Was == nil {
+			continue
+		}
+		if err := v.aside(i, m, m.Was); err != nil {
+			overlaps[string(m.Path)] = OverlapDirty
+		}
+	}
+	if len(overlaps) == 0 {
+		return nil
+	}
+	return g.repo.overlapping(ctx, g.a, overlaps)
+}
+
+// aside makes sure that a file is where those are that went.
+func (v *mover) aside(i int, m move, what *seal) error {
+	err := what.is(v.old, slotName(i))
+	if err == nil || m.Is == nil || !nothingThere(err) {
+		return err
+	}
+	from, err := v.staged.open(path.Dir(string(m.Path)))
+	if err != nil {
+		return err
+	}
+	return what.is(from, path.Base(string(m.Path)))
+}
+
+// linkTo moves a file to where nothing is, where the kernel cannot be told not to replace anything.
+func linkTo(fromDir int, from string, toDir int, to string) error {
+	err := unix.Linkat(fromDir, from, toDir, to, 0)
+	if err == nil {
+		return unix.Unlinkat(fromDir, from, 0)
+	}
+	if err == unix.EEXIST || nothingThere(err) {
+		return err
+	}
+	// It has no links either.
+	var st unix.Stat_t
+	if err := unix.Fstatat(toDir, to, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+		return unix.EEXIST
+	}
+	return unix.Renameat(fromDir, from, toDir, to)
+}

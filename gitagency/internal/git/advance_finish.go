@@ -1,0 +1,282 @@
+package git
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// FinishAdvance finishes an Advance that was killed, or undoes it: done says which. If the branch is where it was to go,
+// or has gone on from there, all of it is done; if it is where it was, nothing is. It may be called at any time by whoever
+// holds the lock that the Advance was made under, also when nothing is left to do.
+//
+// The error is a *MovedRefError where the branch is somewhere else and something has yet to be undone, a *LockedError
+// where somebody else has locked the index: then nothing was changed. It is a *StrandedError where somebody else has
+// written to a path; that was left as it is, and everything else is undone.
+func (r *Repo) FinishAdvance(ctx context.Context, a Advance) (done bool, err error) {
+	ctx = context.WithoutCancel(ctx)
+	tip, err := r.Tip(ctx, a.Branch)
+	if err != nil {
+		return false, err
+	}
+	done = tip == a.New
+	if !done && tip != a.Old && tip != "" {
+		// A commit that nothing leads to may have been tidied up.
+		found, err := r.Lookup(ctx, a.New)
+		if err != nil {
+			return false, err
+		}
+		if done, err = r.IsAncestor(ctx, found[0].OID, tip); err != nil {
+			return false, err
+		}
+	}
+	left, err := r.left(a)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case left.nothing():
+	case left.foreign && left.stage != nil:
+		return false, &LockedError{Path: a.index() + lockSuffix}
+	case done:
+		if err := r.forward(ctx, a, left); err != nil {
+			return false, err
+		}
+	case tip != a.Old && left.stage != nil:
+		return false, &MovedRefError{Ref: a.Branch, Want: a.Old, Have: tip}
+	}
+	if done {
+		return true, r.sweepLocks(a, left)
+	}
+	return false, r.backward(ctx, a, left)
+}
+
+// leftover is what there is of an Advance that was killed.
+type leftover struct {
+	stage   *stage // whose plan was made; nil when nothing was moved
+	dirs    []string
+	draft   bool // there is one
+	locked  bool // the index is, by us
+	foreign bool // the index is, by somebody else
+	since   time.Time
+}
+
+func (l *leftover) nothing() bool { return l.stage == nil && !l.draft && len(l.dirs) == 0 }
+
+func (r *Repo) left(a Advance) (*leftover, error) {
+	l := &leftover{}
+	if a.GitDir == "" {
+		return l, nil
+	}
+	for _, dir := range r.stageDirs(a) {
+		fi, err := os.Lstat(dir)
+		if err != nil {
+			continue
+		}
+		l.dirs = append(l.dirs, dir)
+		if fi, err = os.Lstat(filepath.Join(dir, "objects")); err == nil {
+			l.since = fi.ModTime()
+		}
+		if l.stage == nil {
+			if l.stage, err = r.readStage(a, dir); err != nil {
+				return nil, err
+			}
+		}
+	}
+	draft, err := os.Lstat(a.index() + draftSuffix)
+	l.draft = err == nil
+	lock, err := os.Lstat(a.index() + lockSuffix)
+	l.locked = err == nil && l.draft && os.SameFile(draft, lock)
+	l.foreign = err == nil && !l.locked
+	return l, nil
+}
+
+// readStage reads the plan of one that was killed; there is none when nothing was moved.
+func (r *Repo) readStage(a Advance, dir string) (*stage, error) {
+	data, err := durable.ReadFile(filepath.Join(dir, "plan"), mostIndex)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	g := &stage{repo: r, a: a, dir: dir, entries: map[string]stagedEntry{}}
+	if err := json.Unmarshal(data, &g.plan); err != nil {
+		return nil, err
+	}
+	data, err = os.ReadFile(filepath.Join(dir, "index"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return g, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	x, err := parseHeld(data, FormatOf(a.New))
+	if err != nil {
+		return nil, err
+	}
+	for e := range x.all() {
+		g.entries[string(e.name)] = e
+	}
+	return g, nil
+}
+
+// forward publishes the index.
+func (r *Repo) forward(ctx context.Context, a Advance, l *leftover) error {
+	if l.draft {
+		if err := r.publishLeft(ctx, a, l); err != nil {
+			return err
+		}
+	}
+	return r.removeLeft(l)
+}
+
+func (r *Repo) publishLeft(ctx context.Context, a Advance, l *leftover) error {
+	draft, err := os.Lstat(a.index() + draftSuffix)
+	if err != nil {
+		return err
+	}
+	if now, err := os.Lstat(a.index()); err == nil && os.SameFile(draft, now) {
+		return os.Remove(a.index() + draftSuffix) // it is published
+	}
+	if !l.locked {
+		return r.composeAgain(ctx, a, l)
+	}
+	if err := os.Rename(a.index()+lockSuffix, a.index()); err != nil {
+		return err
+	}
+	return errors.Join(os.Remove(a.index()+draftSuffix), durable.SyncDir(a.GitDir))
+}
+
+// composeAgain makes the index again from the one that is there: somebody has taken our lock away, and may have staged
+// something since.
+func (r *Repo) composeAgain(ctx context.Context, a Advance, l *leftover) error {
+	if err := os.Remove(a.index() + draftSuffix); err != nil || l.stage == nil {
+		return err
+	}
+	x := &Advancing{repo: r, a: a, stage: l.stage, done: true}
+	var err error
+	if x.draft, err = r.draftHeld(a, 0o600); err != nil {
+		return err
+	}
+	defer func() { _ = x.draft.Drop() }() // unless it was published
+	if x.seat, err = r.take(ctx, a); err != nil {
+		return err
+	}
+	if len(x.seat.overlaps) > 0 {
+		stranded := &StrandedError{Tree: a.Tree}
+		for name := range x.seat.overlaps {
+			stranded.Paths = append(stranded.Paths, name)
+		}
+		return stranded
+	}
+	if err := x.draft.file.Chmod(x.seat.index.perm); err != nil {
+		return err
+	}
+	index, err := x.index()
+	if err != nil {
+		return err
+	}
+	if err := x.draft.writeFor(index); err != nil {
+		return err
+	}
+	return x.draft.Publish()
+}
+
+// removeLeft takes away what is not needed any more.
+func (r *Repo) removeLeft(l *leftover) error {
+	var err error
+	for _, dir := range l.dirs {
+		err = errors.Join(err, (&stage{repo: r, dir: dir}).remove())
+	}
+	return err
+}
+
+// backward puts everything back as it was.
+func (r *Repo) backward(ctx context.Context, a Advance, l *leftover) error {
+	var stranded error
+	if l.stage != nil {
+		err := l.stage.undo(ctx)
+		if err != nil && !errors.As(err, new(*StrandedError)) {
+			return err
+		}
+		stranded = err
+	}
+	err := errors.Join(r.removeLeft(l), r.sweepLocks(a, l), r.retract(ctx, a))
+	if err == nil && a.GitDir != "" {
+		err = dropDraft(a.index())
+	}
+	return errors.Join(err, stranded)
+}
+
+// retract puts the other refs back, of which some may have moved before the branch was to.
+func (r *Repo) retract(ctx context.Context, a Advance) error {
+	for _, m := range a.Also {
+		if strings.Trim(m.Old, "0") == "" {
+			// Nobody else has it.
+			if now, err := r.Tip(ctx, m.Ref); err != nil || now != "" && now != m.New {
+				return err
+			}
+			if err := r.RemoveRef(ctx, m.Ref, m.New); err != nil {
+				return err
+			}
+			continue
+		}
+		now, err := r.Tip(ctx, m.Ref)
+		if err == nil && now == m.New {
+			err = r.MoveRef(ctx, m.Ref, m.Old, m.New, a.Reason)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepLocks removes the locks of refs that a killed git has left: those that say where the ref was to go, and such as say
+// nothing, if they came after we began and stand there for a while. A git that works has written its own long before.
+func (r *Repo) sweepLocks(a Advance, l *leftover) error {
+	gitDir := a.GitDir
+	if gitDir == "" {
+		gitDir = r.CommonDir
+	}
+	locks := map[string]string{filepath.Join(gitDir, "HEAD") + lockSuffix: ""}
+	for _, m := range append(a.Also[:len(a.Also):len(a.Also)], RefMove{Ref: a.Branch, New: a.New}) {
+		locks[r.RefPath(m.Ref)+lockSuffix] = m.New
+	}
+	for path, content := range locks {
+		if err := sweepLock(path, content, l.since); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sweepLock(path, content string, since time.Time) error {
+	const patience, pause = 500 * time.Millisecond, 10 * time.Millisecond
+	fi, err := os.Lstat(path)
+	if err != nil || !fi.Mode().IsRegular() || fi.ModTime().Before(since) {
+		return nil
+	}
+	for began := time.Now(); ; time.Sleep(pause) {
+		data, err := durable.ReadFile(path, 1<<10)
+		now, statErr := os.Lstat(path)
+		switch {
+		case err != nil || statErr != nil || !os.SameFile(fi, now):
+			return nil // it is somebody's who is at work
+		case content != "" && strings.TrimSuffix(string(data), "\n") == content:
+			return os.Remove(path)
+		case len(data) > 0 && !strings.HasPrefix(content, string(data)):
+			return nil
+		case time.Since(began) > patience:
+			return os.Remove(path)
+		}
+	}
+}

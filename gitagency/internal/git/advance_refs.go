@@ -1,0 +1,103 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Prepare locks the refs, and makes sure that they are where they have to be. Until Commit nobody else can move them. The
+// error is a *MovedRefError where somebody has.
+func (x *Advancing) Prepare(ctx context.Context) error {
+	if err := x.at("prepare"); err != nil {
+		return err
+	}
+	p := place{gitDir: x.a.GitDir, config: durably} // HEAD of that worktree has a log too
+	args := []string{"update-ref", "--create-reflog", "-z", "--stdin"}
+	if x.a.Reason != "" {
+		args = append(args, "-m", x.a.Reason)
+	}
+	talk, err := x.repo.converse(ctx, p, x.repo.inherit, args...)
+	if err != nil {
+		return err
+	}
+	x.talk = talk
+	var b strings.Builder
+	b.WriteString("start\x00")
+	for _, m := range x.moves() {
+		fmt.Fprintf(&b, "option no-deref\x00update %s\x00%s\x00%s\x00", m.Ref, m.New, m.Old)
+	}
+	b.WriteString("prepare\x00")
+	if err := x.say(b.String(), 2); err != nil {
+		for _, m := range x.moves() {
+			now, lookErr := x.repo.Tip(ctx, m.Ref)
+			if lookErr != nil {
+				return errors.Join(err, lookErr)
+			}
+			if now != m.Old && (now != "" || strings.Trim(m.Old, "0") != "") {
+				return errors.Join(&MovedRefError{Ref: m.Ref, Want: m.Old, Have: now}, x.hangUp())
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+// say tells the git that holds the locks something, and waits for so many lines of answer.
+func (x *Advancing) say(words string, answers int) error {
+	err := x.talk.Ask(words)
+	for range answers {
+		if err == nil {
+			_, err = x.talk.Answers.ReadString('\n')
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	res, closeErr := x.talk.Close()
+	x.talk = nil
+	switch {
+	case closeErr != nil:
+		return fmt.Errorf("git update-ref: %w", closeErr)
+	case res.ExitCode != 0:
+		return &Error{Args: []string{"update-ref"}, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
+	}
+	return fmt.Errorf("git update-ref: %w", err)
+}
+
+// hangUp ends it: what was not committed is not done.
+func (x *Advancing) hangUp() error {
+	if x.talk == nil {
+		return nil
+	}
+	_, err := x.talk.Close()
+	x.talk = nil
+	return err
+}
+
+// Commit moves the refs. If it fails they have not moved.
+func (x *Advancing) Commit(ctx context.Context) error {
+	if err := x.at("commit"); err != nil {
+		return err
+	}
+	if x.talk == nil {
+		return errors.New("the refs are not prepared")
+	}
+	err := x.say("commit\x00", 1)
+	if err != nil { // it may have been killed when it was done
+		if now, lookErr := x.repo.Tip(context.WithoutCancel(ctx), x.a.Branch); lookErr != nil || now != x.a.New {
+			return errors.Join(err, lookErr)
+		}
+	}
+	x.done = true
+	if err := x.hangUp(); err != nil && context.Cause(ctx) == nil {
+		return err
+	}
+	for _, m := range x.moves() {
+		if err := x.repo.SyncRef(m.Ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}

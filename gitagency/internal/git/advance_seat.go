@@ -1,0 +1,152 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// SeatsError is a branch that several worktrees have checked out: whichever were taken along, the others would show the
+// reverse of what came.
+type SeatsError struct {
+	Branch string
+	Trees  []string
+}
+
+func (e *SeatsError) Error() string {
+	return fmt.Sprintf("%s is checked out more than once: %s", strings.TrimPrefix(e.Branch, "refs/heads/"), strings.Join(e.Trees, ", "))
+}
+
+// LostTreeError is a worktree that has a branch checked out, and whose directory is not there. It may be on a disk that
+// is not there either, just now.
+type LostTreeError struct {
+	Branch string
+	Tree   string
+}
+
+func (e *LostTreeError) Error() string {
+	return fmt.Sprintf("%s is checked out in %s, which is not there", strings.TrimPrefix(e.Branch, "refs/heads/"), e.Tree)
+}
+
+// Seat says which worktree has a branch checked out: its git directory and its tree, or nothing. One in the middle of a
+// rebase of it, or of a bisection that began on it, has it too, and is an *UnderWayError.
+func (r *Repo) Seat(ctx context.Context, branch string) (gitDir, tree string, err error) {
+	worktrees, err := r.seats(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	var found, busy []string
+	what := ""
+	for dir, at := range worktrees {
+		on, doing := r.holds(dir, branch)
+		switch {
+		case doing != "":
+			busy, what = append(busy, at), doing
+		case on:
+			gitDir, tree = dir, at
+		default:
+			continue
+		}
+		found = append(found, at)
+	}
+	switch {
+	case len(found) == 0:
+		return "", "", nil
+	case len(found) > 1:
+		return "", "", &SeatsError{Branch: branch, Trees: found}
+	case len(busy) > 0:
+		return "", "", &UnderWayError{Tree: busy[0], What: what}
+	}
+	// One that was moved by hand leads elsewhere; git does not know where its tree is either.
+	if linked, err := LinkedTo(tree); err != nil || linked == "" {
+		if configured := r.Config.Value("core.worktree"); gitDir != r.CommonDir || configured == "" {
+			return "", "", errors.Join(&LostTreeError{Branch: branch, Tree: tree}, err)
+		}
+	}
+	return gitDir, tree, nil
+}
+
+// seats lists the worktrees that are not bare, by their git directories.
+func (r *Repo) seats(ctx context.Context) (map[string]string, error) {
+	if _, err := os.Lstat(filepath.Join(r.CommonDir, "reftable")); err == nil { // then no file says where HEAD is
+		return nil, fmt.Errorf("%s keeps its refs as a reftable, of which nobody can say who has which", r.CommonDir)
+	}
+	worktrees := map[string]string{}
+	if main := r.mainSeat(); main != "" {
+		worktrees[r.CommonDir] = main
+	}
+	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if at := r.RegisteredAt(e.Name()); e.IsDir() && at != "" {
+			worktrees[r.AdminDir(e.Name())] = at
+		}
+	}
+	return worktrees, context.Cause(ctx)
+}
+
+// mainSeat is the main worktree; empty where the repository is bare. A setting of its own can say so, which a git in
+// another worktree does not see.
+func (r *Repo) mainSeat() string {
+	bare := r.boolean("core.bare", false)
+	if data, err := durable.ReadFile(filepath.Join(r.CommonDir, "config.worktree"), 1<<20); err == nil {
+		entries, _ := parseConfigFile(string(data))
+		for _, e := range entries {
+			if e.key == "core.bare" {
+				bare = e.bare || e.value == "true" || e.value == "yes" || e.value == "on" || e.value == "1"
+			}
+		}
+	}
+	trees := []Worktree{{Path: strings.TrimSuffix(r.CommonDir, "/.git"), Bare: bare}}
+	r.correctMain(trees)
+	if bare || trees[0].Path == r.CommonDir {
+		return ""
+	}
+	return trees[0].Path
+}
+
+// holds reports whether a worktree has a branch checked out, and what it does with it if that is something else.
+func (r *Repo) holds(gitDir, branch string) (on bool, doing string) {
+	is := func(name, want string) bool {
+		data, err := readSmall(gitDir, name)
+		return err == nil && strings.TrimSpace(string(data)) == want
+	}
+	switch {
+	case is("rebase-merge/head-name", branch), is("rebase-apply/head-name", branch):
+		return false, "rebase"
+	case is("BISECT_START", strings.TrimPrefix(branch, "refs/heads/")):
+		return false, "bisect"
+	}
+	if data, err := readSmall(gitDir, "rebase-merge/update-refs"); err == nil {
+		for line := range strings.Lines(string(data)) {
+			if strings.TrimSpace(line) == branch {
+				return false, "rebase"
+			}
+		}
+	}
+	var w Worktree
+	if err := readHead(gitDir, &w); err != nil {
+		return false, ""
+	}
+	ref := w.Branch
+	for range 5 { // as many as git follows
+		if ref == branch {
+			return true, ""
+		}
+		data, err := durable.ReadFile(r.RefPath(ref), 1<<10)
+		next, symbolic := strings.CutPrefix(string(data), "ref:")
+		if ref == "" || err != nil || !symbolic {
+			return false, ""
+		}
+		ref = strings.TrimSpace(next)
+	}
+	return false, ""
+}

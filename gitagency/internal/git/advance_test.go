@@ -1,0 +1,226 @@
+package git
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// advancer is a repository in which main is checked out, and is to go on to another commit.
+type advancer struct {
+	*lab
+	repo *Repo
+	tree string // that has main
+	a    Advance
+}
+
+// newAdvancer takes a lab whose HEAD is where main was, and a commit that it is to go to.
+func newAdvancer(l *lab, to string) *advancer {
+	l.t.Helper()
+	ad := &advancer{lab: l, repo: l.open(), tree: l.dir}
+	ad.a = Advance{Branch: "refs/heads/main", Old: l.git("rev-parse", "main"), New: to, Reason: "land", Trusted: true}
+	var err error
+	ad.a.GitDir, ad.a.Tree, err = ad.repo.Seat(l.t.Context(), ad.a.Branch)
+	l.must(err)
+	if ad.a.Tree != l.dir {
+		l.t.Fatalf("main is checked out in %q", ad.a.Tree)
+	}
+	return ad
+}
+
+// ahead makes a commit on top of main of what change does to a worktree, elsewhere.
+func (l *lab) ahead(change func(tree string)) string {
+	l.t.Helper()
+	tree := filepath.Join(tempDir(l.t), "ahead")
+	l.git("worktree", "add", "-q", "--detach", tree, "main")
+	change(tree)
+	l.in(tree, "add", "-A")
+	l.in(tree, "commit", "-q", "-m", "ahead")
+	to := l.in(tree, "rev-parse", "HEAD")
+	l.git("worktree", "remove", "-f", tree)
+	return to
+}
+
+// steps are all of them, in order.
+var steps = []string{"Lock", "Prepare", "Files", "Commit", "Publish"}
+
+func (ad *advancer) step(x *Advancing, name string) error {
+	ctx := ad.t.Context()
+	switch name {
+	case "Lock":
+		return x.Lock(ctx)
+	case "Prepare":
+		return x.Prepare(ctx)
+	case "Files":
+		return x.Files(ctx)
+	case "Commit":
+		return x.Commit(ctx)
+	}
+	return x.Publish(ctx)
+}
+
+// advance does all of it.
+func (ad *advancer) advance() error {
+	ad.t.Helper()
+	x, err := ad.repo.Advance(ad.t.Context(), ad.a)
+	if err != nil {
+		return err
+	}
+	for _, name := range steps {
+		if err := ad.step(x, name); err != nil {
+			return errors.Join(err, x.Close())
+		}
+	}
+	return x.Close()
+}
+
+// status is what git says of the person's worktree.
+func (ad *advancer) status() string {
+	ad.t.Helper()
+	return ad.in(ad.tree, "status", "--porcelain=v2", "--ignored", "-uall")
+}
+
+// sum is everything: files, index, refs, but for objects and what is ours to leave.
+func (ad *advancer) sum() map[string]string {
+	ad.t.Helper()
+	all := states(ad.t, ad.dir)
+	if ad.tree != ad.dir {
+		maps.Copy(all, states(ad.t, ad.tree))
+	}
+	for name := range all {
+		rel := strings.TrimPrefix(name, ad.dir+"/.git/")
+		if strings.HasPrefix(rel, "objects") || rel == "agency" {
+			delete(all, name)
+		}
+	}
+	return all
+}
+
+// landed checks that all of it is done, and that nothing is left.
+func (ad *advancer) landed(before string) {
+	ad.t.Helper()
+	if got := ad.git("rev-parse", "main"); got != ad.a.New {
+		ad.t.Errorf("main is at %s", got)
+	}
+	if got := ad.status(); got != before {
+		ad.t.Errorf("status is\n%s\nwant\n%s", got, before)
+	}
+	ad.unlocked()
+	ad.git("fsck", "--no-dangling")
+}
+
+// unlocked checks that nothing of ours is left.
+func (ad *advancer) unlocked() {
+	ad.t.Helper()
+	for name := range states(ad.t, filepath.Join(ad.dir, ".git")) {
+		if strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, draftSuffix) || strings.Contains(name, "/.git/agency/") {
+			ad.t.Errorf("%s is left", name)
+		}
+	}
+}
+
+// varied is a change of every kind.
+func varied(l *lab) string {
+	for _, name := range []string{"del.txt", "deep/er/del.txt", "d2f/x", "d2f/y/z", "f2d", "f2l", "keep.txt", "dir/keep.txt", "run2.sh"} {
+		l.write(name, name+"\n")
+	}
+	l.must(os.Symlink("a.txt", filepath.Join(l.dir, "l2f")))
+	l.write("n\xff\nl", "odd\n")
+	l.commit("second")
+	return l.ahead(func(tree string) {
+		l.put(tree, "a.txt", "changed\n")
+		l.put(tree, "new/in/here", "new\n")
+		l.put(tree, "bin", strings.Repeat("\x00\x01binary", 50_000))
+		l.put(tree, "n\xff\nl", "odder\n")
+		l.put(tree, "m\xfe\nl", "odder\n")
+		for _, name := range []string{"del.txt", "deep", "d2f", "f2d", "f2l", "l2f"} {
+			l.must(os.RemoveAll(filepath.Join(tree, name)))
+		}
+		l.put(tree, "d2f", "file now\n")
+		l.put(tree, "f2d/a/b", "dir now\n")
+		l.must(os.Symlink("run.sh", filepath.Join(tree, "f2l")))
+		l.put(tree, "l2f", "file now\n")
+		l.must(os.Chmod(filepath.Join(tree, "run2.sh"), 0o755))
+		l.must(os.Chmod(filepath.Join(tree, "run.sh"), 0o644))
+	})
+}
+
+func TestAdvanceTakesBranchAndWorktreeAlong(t *testing.T) {
+	t.Parallel()
+	for _, linked := range []bool{false, true} {
+		l := newLab(t)
+		to := varied(l)
+		// What the person has elsewhere stays as it is.
+		tree := l.dir
+		if linked {
+			tree = filepath.Join(tempDir(t), "linked")
+			l.git("checkout", "-q", "--detach")
+			l.git("worktree", "add", "-q", tree, "main")
+		}
+		l.put(l.dir, ".git/info/exclude", "*.ign\n")
+		l.put(tree, "keep.txt", "dirty\n")
+		l.put(tree, "dir/keep.txt", "staged\n")
+		l.put(tree, "staged.new", "staged\n")
+		l.put(tree, "meant", "to be added\n")
+		l.in(tree, "add", "dir/keep.txt", "staged.new")
+		l.in(tree, "add", "-N", "meant")
+		l.put(tree, "untracked", "u\n")
+		l.put(tree, "dir/x.ign", "i\n")
+		ad := &advancer{lab: l, repo: l.open(), tree: tree}
+		ad.a = Advance{Branch: "refs/heads/main", Old: l.git("rev-parse", "main"), New: to, Reason: "land it"}
+		zeros := strings.Repeat("0", len(to))
+		ad.a.Also = []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: ad.a.Old}}
+		var err error
+		ad.a.GitDir, ad.a.Tree, err = ad.repo.Seat(t.Context(), ad.a.Branch)
+		l.must(err)
+		before := ad.status()
+		index := l.in(tree, "diff", "--cached", "--raw")
+
+		// The dry run changes nothing.
+		was := ad.sum()
+		_, err = ad.repo.Advance(t.Context(), ad.a)
+		l.must(err)
+		requireSame(t, "after a dry run", ad.sum(), was)
+
+		l.must(ad.advance())
+		ad.landed(before)
+		if got := l.in(tree, "diff", "--cached", "--raw"); got != index {
+			t.Errorf("staged is\n%s\nwant\n%s", got, index)
+		}
+		if got := l.git("rev-parse", "refs/agency/trash/x"); got != ad.a.Old {
+			t.Errorf("the other ref is at %s", got)
+		}
+		for _, ref := range []string{"HEAD", "main"} {
+			if got := l.in(tree, "reflog", "-1", "--format=%H %gs", ref); got != to+" land it" {
+				t.Errorf("the log of %s says %q", ref, got)
+			}
+		}
+		for _, gone := range []string{"deep", "del.txt"} {
+			if exists(filepath.Join(tree, gone)) {
+				t.Errorf("%s is still there", gone)
+			}
+		}
+		l.in(tree, "commit", "-q", "-m", "and on")
+	}
+}
+
+func TestAdvanceCanBeWrittenDown(t *testing.T) {
+	t.Parallel()
+	a := Advance{Branch: "refs/heads/main", Old: "1", New: "2", Also: []RefMove{{"r", "o", "n"}}, Reason: "why", GitDir: "/g", Tree: "/t", Trusted: true}
+	data, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b Advance
+	if err := json.Unmarshal(data, &b); err != nil || !slices.Equal(a.Also, b.Also) || b.Tree != "/t" || !b.Trusted {
+		t.Errorf("%s: %v, %v", data, b, err)
+	}
+}
+
+var _ = fs.ErrNotExist

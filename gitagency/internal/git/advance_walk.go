@@ -1,0 +1,85 @@
+package git
+
+import (
+	"io/fs"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// walker opens the directories of a tree, one after the other, and goes through no link: what it has opened stays the
+// directory that it was, whatever somebody puts in its place.
+type walker struct {
+	tree  string
+	names []string // on the way to the one that is open
+	fds   []int    // of the tree, and of each of these
+	devs  []uint64
+	dev   uint64 // of the one that was opened last
+}
+
+// blockedError is something on the way that is no directory.
+type blockedError struct{ at string }
+
+func (e *blockedError) Error() string { return e.at + " is not a directory" }
+
+func openWalker(tree string) (*walker, error) {
+	w := &walker{tree: tree}
+	return w, w.push(unix.AT_FDCWD, tree)
+}
+
+func (w *walker) push(at int, name string) error {
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path.Join(w.tree, path.Join(w.names...), name), Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	w.fds, w.devs, w.dev = append(w.fds, fd), append(w.devs, uint64(st.Dev)), uint64(st.Dev)
+	return nil
+}
+
+// open opens a directory; "." is the tree. Who asks in order has few to open. What it returns is good until the next.
+func (w *walker) open(dir string) (int, error) {
+	var want []string
+	if dir != "." {
+		want = strings.Split(dir, "/")
+	}
+	same := 0
+	for same < len(want) && same < len(w.names) && want[same] == w.names[same] {
+		same++
+	}
+	w.drop(same)
+	for _, name := range want[same:] {
+		at := w.fds[len(w.fds)-1]
+		if err := w.push(at, name); err != nil {
+			var st unix.Stat_t
+			if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+				err = &blockedError{at: path.Join(path.Join(w.names...), name)}
+			}
+			return -1, err
+		}
+		w.names = append(w.names, name)
+	}
+	w.dev = w.devs[len(w.devs)-1]
+	return w.fds[len(w.fds)-1], nil
+}
+
+// drop closes all but the first so many below the tree.
+func (w *walker) drop(keep int) {
+	for len(w.names) > keep {
+		_ = unix.Close(w.fds[len(w.fds)-1])
+		w.names, w.fds, w.devs = w.names[:len(w.names)-1], w.fds[:len(w.fds)-1], w.devs[:len(w.devs)-1]
+	}
+}
+
+func (w *walker) close() {
+	w.drop(0)
+	for _, fd := range w.fds {
+		_ = unix.Close(fd)
+	}
+	w.fds = nil
+}
