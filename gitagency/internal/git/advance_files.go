@@ -102,8 +102,8 @@ func (x *Advancing) Files(ctx context.Context) error {
 
 // writeFor writes an index as old as the one that it follows: of what has changed since, git does not know whether it has
 // seen it, and looks at it again. That is so of every new file too.
-func (d *IndexDraft) writeFor(x *heldIndex) error {
-	if _, err := d.file.Write(x.encode()); err != nil {
+func (d *IndexDraft) writeFor(x *revision) error {
+	if err := x.write(d.file); err != nil {
 		return err
 	}
 	if !x.at.IsZero() {
@@ -115,7 +115,7 @@ func (d *IndexDraft) writeFor(x *heldIndex) error {
 }
 
 // index is the new index.
-func (x *Advancing) index() (*heldIndex, error) {
+func (x *Advancing) index() (*revision, error) {
 	w, err := openWalker(x.a.Tree)
 	if err != nil {
 		return nil, err

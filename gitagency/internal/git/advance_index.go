@@ -1,6 +1,7 @@
 package git
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -8,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -183,19 +185,28 @@ type replacement struct {
 	skipped bool
 }
 
-// with is the same index with other entries, which are sorted by name: the rest byte by byte as it was.
-func (x *heldIndex) with(changes []replacement) *heldIndex {
+// revision is an index with other entries, of which all the rest is byte by byte what it was, and where it was.
+type revision struct {
+	*heldIndex
+	parts    [][]byte // of the entries
+	count    int
+	extended bool
+	trees    []byte
+}
+
+// with is the same index with other entries, which are sorted by name.
+func (x *heldIndex) with(changes []replacement) *revision {
 	size := x.format.size()
-	y := &heldIndex{Index: Index{format: x.format, extended: x.extended, count: x.count}, file: x.file, at: x.at, perm: x.perm}
-	y.body = make([]byte, 0, len(x.body)+len(changes)*(indexStat+size+64))
-	copied := 0
-	for _, c := range changes {
+	y := &revision{heldIndex: x, count: x.count, extended: x.extended, trees: x.trees}
+	copied, names := 0, make([]string, len(changes))
+	for n, c := range changes {
+		names[n] = c.name
 		i, there := x.find(c.name)
 		start := len(x.body)
 		if i < len(x.begin) {
 			start = x.begin[i]
 		}
-		y.body = append(y.body, x.body[copied:start]...)
+		y.parts = append(y.parts, x.body[copied:start])
 		copied = start
 		flags, extra := uint16(min(len(c.name), flagLength)), uint16(0)
 		if there {
@@ -212,38 +223,47 @@ func (x *heldIndex) with(changes []replacement) *heldIndex {
 			y.extended = true
 		}
 		y.count++
-		y.body = appendEntry(y.body, c.stat, c.oid, flags, extra, []byte(c.name))
+		y.parts = append(y.parts, appendEntry(nil, c.stat, c.oid, flags, extra, []byte(c.name)))
 	}
-	y.body = append(y.body, x.body[copied:]...)
-	names := make([]string, len(changes))
-	for i, c := range changes {
-		names[i] = c.name
+	y.parts = append(y.parts, x.body[copied:])
+	if len(changes) > 0 {
+		y.trees = invalidated(x.trees, size, names)
 	}
-	y.trees = invalidated(x.trees, size, names)
 	return y
 }
 
-// encode is the index as a file, of the version that it was.
-func (x *heldIndex) encode() []byte {
-	version, size := x.version(), x.format.size()
-	file := make([]byte, 0, indexHeader+len(x.body)+len(x.trees)+8+size)
-	if x.file == 4 {
+// write writes it as a file of the version that it was.
+func (y *revision) write(to io.Writer) error {
+	version := uint32(2)
+	switch {
+	case y.file == 4:
 		version = 4
+	case y.extended:
+		version = 3
 	}
-	file = append(file, signature...)
-	file = binary.BigEndian.AppendUint32(file, version)
-	file = binary.BigEndian.AppendUint32(file, uint32(x.count))
-	if x.file == 4 {
-		file = appendShortened(file, x.body, size)
+	const room = 1 << 20
+	sum := y.format.hash()
+	w := bufio.NewWriterSize(io.MultiWriter(sum, to), room) // which tells when something went wrong in the end
+	head := append(make([]byte, 0, indexHeader), signature...)
+	head = binary.BigEndian.AppendUint32(head, version)
+	_, _ = w.Write(binary.BigEndian.AppendUint32(head, uint32(y.count)))
+	if version == 4 {
+		_, _ = w.Write(appendShortened(nil, bytes.Join(y.parts, nil), y.format.size()))
 	} else {
-		file = append(file, x.body...)
+		for _, part := range y.parts {
+			_, _ = w.Write(part)
+		}
 	}
-	if x.trees != nil {
-		file = append(file, "TREE"...)
-		file = binary.BigEndian.AppendUint32(file, uint32(len(x.trees)))
-		file = append(file, x.trees...)
+	if y.trees != nil {
+		_, _ = w.WriteString("TREE")
+		_, _ = w.Write(binary.BigEndian.AppendUint32(nil, uint32(len(y.trees))))
+		_, _ = w.Write(y.trees)
 	}
-	return append(file, x.format.sum(file)...)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := to.Write(sum.Sum(nil))
+	return err
 }
 
 // appendShortened writes entries as version 4 does: of each name only what the one before does not begin with.
@@ -280,7 +300,10 @@ func appendDrop(file []byte, n uint64) []byte {
 // invalidated is what an index says of the trees that its entries make, without what is not so any more. It is left out
 // where nobody can read it.
 func invalidated(trees []byte, size int, names []string) []byte {
-	out, rest, ok := invalidate(nil, trees, size, "", names)
+	if trees == nil {
+		return nil
+	}
+	out, rest, ok := invalidate(make([]byte, 0, len(trees)), trees, size, "", names)
 	if !ok || len(rest) > 0 {
 		return nil
 	}

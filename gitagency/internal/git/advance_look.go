@@ -246,10 +246,8 @@ func (s *seat) onDisk() error {
 			return &fs.PathError{Op: "stat", Path: filepath.Join(s.a.Tree, t.path), Err: err}
 		}
 		there := err == nil
-		if t.was != aFile && fd >= 0 {
-			if err := s.repositoryAround(w, t.path, looked); err != nil {
-				return err
-			}
+		if t.was != aFile {
+			s.repositoryAround(t.path, looked)
 		}
 		if there {
 			t.seen = stampOf(&st)
@@ -258,7 +256,7 @@ func (s *seat) onDisk() error {
 			return err
 		}
 		if there && t.was == aFile && t.is != aFile {
-			s.mayGo(w, t.path)
+			s.mayGo(t.path)
 		}
 	}
 	return nil
@@ -275,7 +273,7 @@ func (s *seat) compare(t *touch, there bool, st *unix.Stat_t, scan *scanner) err
 		case isDir && t.is == aModule:
 			return s.moduleOver(t)
 		case isDir:
-			return s.empty(t.path, t.path, OverlapUntracked)
+			return s.empty(t.path, OverlapUntracked)
 		}
 		s.overlap(t.path, OverlapUntracked)
 	case aModule:
@@ -285,7 +283,7 @@ func (s *seat) compare(t *touch, there bool, st *unix.Stat_t, scan *scanner) err
 		case !isDir:
 			s.overlap(t.path, OverlapDirty)
 		case t.is == aFile:
-			return s.empty(t.path, t.path, OverlapSubmodule)
+			return s.empty(t.path, OverlapSubmodule)
 		default: // one that is populated stays, as git leaves it
 			s.gone[t.path] = dir{Path: []byte(t.path), Perm: uint32(st.Mode) & 0o7777}
 		}
@@ -308,7 +306,7 @@ func (s *seat) moduleOver(t *touch) error {
 		return nil
 	}
 	before := maps.Clone(s.gone)
-	err := s.empty(t.path, t.path, OverlapUntracked)
+	err := s.empty(t.path, OverlapUntracked)
 	s.gone = before // it stays
 	return err
 }
@@ -328,7 +326,7 @@ func (s *seat) blocked(t *touch, at string) {
 }
 
 // empty makes sure that nothing is in a directory where a file has to be, but for what goes.
-func (s *seat) empty(top, at, why string) error {
+func (s *seat) empty(at, why string) error {
 	full := filepath.Join(s.a.Tree, at)
 	fi, err := os.Lstat(full)
 	if err != nil {
@@ -349,11 +347,11 @@ func (s *seat) empty(top, at, why string) error {
 			return nil
 		case known != nil && known.was == aFile && !e.IsDir():
 		case known != nil && known.was == aModule && e.IsDir():
-			if err := s.empty(top, name, OverlapSubmodule); err != nil {
+			if err := s.empty(name, OverlapSubmodule); err != nil {
 				return err
 			}
 		case e.IsDir():
-			if err := s.empty(top, name, why); err != nil {
+			if err := s.empty(name, why); err != nil {
 				return err
 			}
 		default:
@@ -375,25 +373,22 @@ func permOf(fi fs.FileInfo) uint32 {
 }
 
 // repositoryAround: into a repository of its own nothing is written.
-func (s *seat) repositoryAround(w *walker, name string, looked map[string]bool) error {
-	for at := path.Dir(name); at != "."; at = path.Dir(at) {
-		if looked[at] {
-			return nil
-		}
+func (s *seat) repositoryAround(name string, looked map[string]bool) {
+	for at := path.Dir(name); at != "." && !looked[at]; at = path.Dir(at) {
 		looked[at] = true
-		if _, err := os.Lstat(filepath.Join(s.a.Tree, at, ".git")); err == nil {
-			why := OverlapRepository
-			if known := s.by[at]; known != nil && known.was == aModule {
-				why = OverlapSubmodule
-			}
-			s.overlap(at, why)
+		if _, err := os.Lstat(filepath.Join(s.a.Tree, at, ".git")); err != nil {
+			continue
 		}
+		why := OverlapRepository
+		if known := s.by[at]; known != nil && known.was == aModule {
+			why = OverlapSubmodule
+		}
+		s.overlap(at, why)
 	}
-	return nil
 }
 
 // mayGo notes the directories that a file which goes may leave empty.
-func (s *seat) mayGo(w *walker, name string) {
+func (s *seat) mayGo(name string) {
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
 		if _, known := s.gone[at]; known {
 			continue

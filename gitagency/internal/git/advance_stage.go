@@ -336,7 +336,7 @@ func (g *stage) writePlan() error {
 
 // remove takes the directory away. Of what went nothing is needed any more, or all of it is back.
 func (g *stage) remove() error {
-	if err := durable.Remove(filepath.Join(g.dir, "plan")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeIfThere(filepath.Join(g.dir, "plan")); err != nil { // first: without it nothing is looked at
 		return err
 	}
 	err := durable.RemoveTree(g.dir)

@@ -3,9 +3,9 @@ package git
 import (
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -135,6 +135,7 @@ func varied(l *lab) string {
 	l.commit("second")
 	return l.ahead(func(tree string) {
 		l.put(tree, "a.txt", "changed\n")
+		l.put(tree, "dir/b.txt", "changed\n")
 		l.put(tree, "new/in/here", "new\n")
 		l.put(tree, "bin", strings.Repeat("\x00\x01binary", 50_000))
 		l.put(tree, "n\xff\nl", "odder\n")
@@ -223,4 +224,169 @@ func TestAdvanceCanBeWrittenDown(t *testing.T) {
 	}
 }
 
-var _ = fs.ErrNotExist
+// over says which paths overlap, and why.
+func over(err error) string {
+	var e *OverlapsError
+	if !errors.As(err, &e) {
+		return ""
+	}
+	var all []string
+	for _, p := range e.Paths {
+		all = append(all, p.Path+" "+p.Why)
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestAdvanceRefusesWhatWouldOverwriteAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	to := varied(l)
+	l.put(l.dir, ".git/info/exclude", "*.ign\nbin\nnew\n")
+	ad := newAdvancer(l, to)
+	aside := tempDir(t)
+	ad.a.Trusted = false
+	for _, c := range []struct {
+		name string
+		do   func()
+		want string
+	}{
+		{"dirty", func() { l.write("a.txt", "mine\n") }, "a.txt dirty"},
+		{"dirty and staged", func() { l.write("a.txt", "mine\n"); l.git("add", "a.txt") }, "a.txt staged"},
+		{"staged, and as before on disk", func() { l.write("a.txt", "mine\n"); l.git("add", "a.txt"); l.write("a.txt", "a\n") }, "a.txt staged"},
+		{"what comes is there already", func() { l.write("a.txt", "changed\n"); l.git("add", "a.txt") }, "a.txt staged"},
+		{"taken out of the index", func() { l.git("rm", "-q", "--cached", "a.txt") }, "a.txt staged"},
+		{"gone", func() { l.must(os.Remove(filepath.Join(l.dir, "a.txt"))) }, "a.txt dirty"},
+		{"what goes was changed", func() { l.write("del.txt", "mine\n") }, "del.txt dirty"},
+		{"another mode", func() { l.must(os.Chmod(filepath.Join(l.dir, "run2.sh"), 0o711)) }, "run2.sh dirty"},
+		{"a link now", func() {
+			l.must(os.Remove(filepath.Join(l.dir, "a.txt")))
+			l.must(os.Symlink("run.sh", filepath.Join(l.dir, "a.txt")))
+		}, "a.txt dirty"},
+		{"a directory now", func() { l.must(os.Remove(filepath.Join(l.dir, "a.txt"))); l.write("a.txt/mine", "x") }, "a.txt dirty"},
+		{"taken for unchanged", func() { l.git("update-index", "--assume-unchanged", "a.txt"); l.write("a.txt", "mine\n") }, "a.txt dirty"},
+		{"not checked out, but there", func() { l.git("update-index", "--skip-worktree", "a.txt"); l.write("a.txt", "mine\n") }, "a.txt dirty"},
+		{"of the same size and time", func() {
+			name := filepath.Join(l.dir, "a.txt")
+			fi, err := os.Lstat(name)
+			l.must(err)
+			l.must(os.WriteFile(name, []byte("b\n"), 0o644))
+			l.must(os.Chtimes(name, fi.ModTime(), fi.ModTime()))
+		}, "a.txt dirty"},
+		{"untracked", func() { l.write("f2d.x", "x"); l.write("m\xfe\nl", "mine\n") }, "m\xfe\nl untracked"},
+		{"staged where something comes", func() { l.write("bin", "mine\n"); l.git("add", "-f", "bin") }, "bin staged"},
+		{"meant to be added", func() { l.write("bin", "mine\n"); l.git("add", "-f", "-N", "bin") }, "bin staged"},
+		{"staged below what comes", func() { l.write("bin/mine", "mine\n"); l.git("add", "-f", "bin/mine") }, "bin/mine staged"},
+		{"staged where a directory comes", func() { l.write("new", "mine\n"); l.git("add", "-f", "new") }, "new staged"},
+		{"ignored", func() { l.write("bin", "mine\n") }, "bin ignored"},
+		{"ignored directory where a file comes", func() { l.write("bin/a/mine", "mine\n") }, "bin/a/mine ignored"},
+		{"ignored file where a directory comes", func() { l.write("new", "mine\n") }, "new ignored"},
+		{"ignored in a directory that goes", func() { l.write("d2f/mine.ign", "mine\n") }, "d2f/mine.ign ignored"},
+		{"untracked in a directory that goes", func() { l.write("d2f/y/mine", "mine\n") }, "d2f/y/mine untracked"},
+		{"a link where a directory comes", func() { l.must(os.Symlink(aside, filepath.Join(l.dir, "new"))) }, "new ignored"},
+		{"a link in the place of a tracked directory", func() {
+			l.must(os.Rename(filepath.Join(l.dir, "dir"), filepath.Join(aside, "dir")))
+			l.must(os.Symlink(filepath.Join(aside, "dir"), filepath.Join(l.dir, "dir")))
+		}, "dir untracked, dir/b.txt dirty"},
+		{"a repository where a file comes", func() { l.git("init", "-q", "bin") }, "bin repository"},
+		{"a repository where a directory comes", func() { l.git("init", "-q", "new") }, "new repository"},
+		{"all of them are named", func() {
+			l.write("a.txt", "mine\n")
+			l.write("bin", "mine\n")
+			l.write("d2f/x", "mine\n")
+			l.write("dir/b.txt", "mine\n")
+			l.git("add", "dir/b.txt")
+		}, "a.txt dirty, bin ignored, d2f/x dirty, dir/b.txt staged"},
+	} {
+		c.do()
+		before := ad.sum()
+		if _, err := ad.repo.Advance(t.Context(), ad.a); over(err) != c.want {
+			t.Errorf("%s: %q, want %q: %v", c.name, over(err), c.want, err)
+		}
+		requireSame(t, c.name, ad.sum(), before)
+		for _, flag := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
+			_, _ = l.try(l.dir, "update-index", flag, "a.txt") // which may not be in there
+		}
+		l.git("clean", "-qffdx")
+		l.git("reset", "-q", "--hard")
+		l.must(os.RemoveAll(filepath.Join(aside, "dir")))
+	}
+	// What is not in the way.
+	l.must(os.MkdirAll(filepath.Join(l.dir, "bin/empty/too"), 0o755))
+	l.must(os.MkdirAll(filepath.Join(l.dir, "d2f/empty"), 0o755))
+	l.must(os.MkdirAll(filepath.Join(l.dir, "new/in"), 0o755))
+	l.write("a.txt", "a\n") // at another time
+	l.must(os.Remove(filepath.Join(l.dir, "del.txt")))
+	l.write("deep/mine", "mine\n")
+	l.must(ad.advance())
+	ad.landed("? deep/mine")
+}
+
+func TestAdvanceRefusesWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	ad := newAdvancer(l, varied(l))
+	for _, c := range []struct{ name, what string }{
+		{"index.lock", "index.lock"},
+		{"MERGE_HEAD", "merge"},
+		{"CHERRY_PICK_HEAD", "cherry-pick"},
+		{"REVERT_HEAD", "revert"},
+		{"rebase-merge/onto", "rebase"},
+		{"rebase-apply/onto", "rebase"},
+		{"rebase-apply/applying", "am"},
+		{"sequencer/todo", "cherry-pick"},
+		{"BISECT_LOG", "bisect"},
+		{"BISECT_START", "bisect"},
+	} {
+		l.put(l.dir, ".git/"+c.name, ad.a.Old+"\n")
+		before := ad.sum()
+		var e *UnderWayError
+		if _, err := ad.repo.Advance(t.Context(), ad.a); !errors.As(err, &e) || e.What != c.what {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		requireSame(t, c.name, ad.sum(), before)
+		top, _, _ := strings.Cut(c.name, "/")
+		l.must(os.RemoveAll(filepath.Join(l.dir, ".git", top)))
+	}
+	// A lock that comes after the dry run.
+	x, err := ad.repo.Advance(t.Context(), ad.a)
+	l.must(err)
+	l.put(l.dir, ".git/index.lock", "")
+	before := ad.sum()
+	var e *UnderWayError
+	if err := x.Lock(t.Context()); !errors.As(err, &e) || e.What != "index.lock" {
+		t.Errorf("a lock: %v", err)
+	}
+	l.must(x.Close())
+	requireSame(t, "a lock", ad.sum(), before)
+	l.must(os.Remove(filepath.Join(l.dir, ".git/index.lock")))
+
+	// Conflicts of which nothing else is left.
+	blob := l.git("rev-parse", "main:a.txt")
+	cmd := "100644 " + blob + " 1\tkeep.txt\n100644 " + blob + " 2\tkeep.txt\n"
+	l.write("../info", cmd)
+	l.git("rm", "-q", "--cached", "keep.txt")
+	l.shell("git update-index --index-info <../info")
+	if _, err := ad.repo.Advance(t.Context(), ad.a); !errors.As(err, &e) || e.What != "conflicts" {
+		t.Errorf("conflicts: %v", err)
+	}
+	l.git("reset", "-q", "--hard")
+	l.git("checkout", "-q", "-b", "other")
+	var elsewhere *HeadElsewhereError
+	if _, err := ad.repo.Advance(t.Context(), ad.a); !errors.As(err, &elsewhere) || elsewhere.On != "refs/heads/other" {
+		t.Errorf("on another branch: %v", err)
+	}
+	l.git("checkout", "-q", "--detach")
+	if _, err := ad.repo.Advance(t.Context(), ad.a); !errors.As(err, &elsewhere) {
+		t.Errorf("detached: %v", err)
+	}
+}
+
+// shell runs a line in the main worktree.
+func (l *lab) shell(line string) {
+	l.t.Helper()
+	cmd := exec.CommandContext(l.t.Context(), "sh", "-c", line)
+	cmd.Dir, cmd.Env = l.dir, l.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		l.t.Fatalf("%s: %v: %s", line, err, out)
+	}
+}
