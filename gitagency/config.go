@@ -37,7 +37,7 @@ func Keys() []Key {
 		{Name: nameKey, Default: "user.name", Meaning: "who the commits of landings and syncs are by"},
 		{Name: emailKey, Default: "user.email", Meaning: "by which email"},
 		{Name: requireReviewKey, Default: "false", Meaning: "whether only what was submitted for review can land; a repository can switch it on, and not off", check: checkTruth, strict: true},
-		{Name: strategyKey, Default: landStrategies[0], Meaning: "how work lands: " + strings.Join(landStrategies, ", "), check: checkLandStrategy},
+		{Name: strategyKey, Default: Strategies()[0], Meaning: "how work lands: " + strings.Join(Strategies(), ", "), check: checkStrategy},
 		{Name: signKey, Default: "false", Meaning: "whether the commits of landings are signed", check: checkTruth},
 		{Name: verifyKey, Meaning: "a shell line that has to succeed on what would land; a repository cannot set it", command: true},
 		{Name: autoDetachKey, Default: "true", Meaning: "whether what is left to remove after a landing is removed in the background, as gc.autoDetach does for git", check: checkTruth},
@@ -64,16 +64,6 @@ const (
 	verifyKey        = "agency.verify"
 	autoDetachKey    = "agency.autoDetach"
 )
-
-// landStrategies are the values of strategyKey, the default first.
-var landStrategies = []string{"merge", "squash", "rebase"}
-
-func checkLandStrategy(value string) error {
-	if !slices.Contains(landStrategies, value) {
-		return &InvalidError{What: "strategy", Value: value, Want: strings.Join(landStrategies, ", ")}
-	}
-	return nil
-}
 
 // Setting is a key as it is set, or as it is when nothing is.
 type Setting struct {

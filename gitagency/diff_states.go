@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
@@ -149,10 +148,10 @@ func (c *comparison) work(ctx context.Context) (string, error) {
 
 // integration is what a sandbox of the same worktree would start from now.
 func (r *Repository) integration(ctx context.Context, inv Invocation) (string, error) {
-	if !ids.Valid(inv.WorktreeID) { // it is a word in a file, and becomes a path
-		return "", &NotFoundError{Kind: "worktree", Query: inv.WorktreeID}
+	wt, err := r.worktreeByID(inv.WorktreeID)
+	if err != nil {
+		return "", err
 	}
-	wt := r.worktree(r.store.Worktree(r.ID, inv.WorktreeID, nil))
 	name := heads + wt.Branch
 	if wt.Branch == "" {
 		if err := wt.Err(); err != nil {

@@ -91,7 +91,7 @@ func (r *Repository) examine(ctx context.Context) ([]Finding, string, error) {
 // what was interrupted and never loses work: what it takes away, a ref keeps.
 func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 	mended := []Finding{}
-	repo, unlock, err := r.lock(ctx)
+	repo, unlock, err := r.lockOnly(ctx)
 	if err != nil {
 		return mended, err
 	}
@@ -176,6 +176,7 @@ func checks() []check {
 		{[]string{"data-dir-missing", "data-dir-open"}, (*examination).dataDir},
 		{[]string{"refused-setting"}, (*examination).sandboxSettings},
 		{[]string{"stale-lock"}, (*examination).locks},
+		{[]string{"interrupted-land"}, (*examination).landings},
 		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*examination).integrationWorktrees},
 		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback"}, (*examination).sandboxes},
 		{[]string{"unclaimed-marker"}, (*examination).unclaimedMarkers},

@@ -310,6 +310,9 @@ func (x *examination) endedSandbox(s subject, e store.Entry[store.InvocationMeta
 		return
 	}
 	left := x.remains(s)
+	if e.Record.Landing == store.Landed && x.beingTidied(s.id) {
+		return
+	}
 	if x.refs[s.branch] != "" && !x.checkedOutElsewhere(s) {
 		left = append(left, x.repo.RefPath(s.branch))
 	}

@@ -48,6 +48,12 @@ type (
 	OutputError = proc.OutputError
 	// UnenforceableError: this machine has nothing to enforce a limit with.
 	UnenforceableError = confine.UnenforceableError
+	// UnsoundError: a tree of a sandbox has something that no tree may have.
+	UnsoundError = git.UnsoundError
+	// UnsoundCommitError: a commit of a sandbox is not one that git would have made.
+	UnsoundCommitError = git.UnsoundCommitError
+	// UnrelatedError: a sandbox has no history in common with its integration branch.
+	UnrelatedError = git.UnrelatedError
 	// NoIdentityError: git does not know who the user is, and a commit has to be by somebody.
 	NoIdentityError = git.NoIdentityError
 	// ConfinementError: a path leads out of a sandbox, or is called what nothing in one may be called.
@@ -163,6 +169,8 @@ type ConflictsError struct {
 	ID        string
 	Conflicts []Conflict
 	Left      string // the sandbox, when the unfinished merge is in there
+	At        string // the commit of the sandbox that does, where each is put on top of the others by itself
+	Back      bool   // a landing was to be taken back, and conflicts with what came later
 }
 
 func (e *ConflictsError) Error() string {
@@ -172,6 +180,9 @@ func (e *ConflictsError) Error() string {
 	}
 	if e.Left != "" {
 		return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; the merge waits in %s", e.ID, paths, e.Left)
+	}
+	if e.Back {
+		return fmt.Sprintf("what has landed since conflicts with taking back %s in %s; nothing changed", e.ID, paths)
 	}
 	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; nothing changed", e.ID, paths)
 }

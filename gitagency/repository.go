@@ -139,8 +139,23 @@ func (r *Repository) lockDir() string {
 	return cmp.Or(r.lockedAt, filepath.Join(r.CommonDir, "agency"))
 }
 
-// lock takes the repository lock. The git it returns passes the lock on to its children.
+// lock takes the repository lock, and finishes or undoes a landing that was interrupted. The git it returns passes the
+// lock on to its children.
 func (r *Repository) lock(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
+	repo, unlock, err := r.lockOnly(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.interruptedLanding() {
+		if err := r.finishLanding(ctx, repo); err != nil { // who wants to land is told so again
+			r.warn("%v", err)
+		}
+	}
+	return repo, unlock, nil
+}
+
+// lockOnly is lock for who looks after what was interrupted.
+func (r *Repository) lockOnly(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
 	if r.quarantined {
 		return nil, nil, ErrQuarantine
 	}

@@ -227,6 +227,9 @@ func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, 
 	if err != nil {
 		return "", err
 	}
+	if found.Underway != "" {
+		return "", &SandboxUnderWayError{ID: s.ID, What: found.Underway}
+	}
 	if len(found.Uncommitted) > 0 {
 		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted}
 	}

@@ -2,6 +2,7 @@ package gitagency
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,11 @@ import (
 
 // toolIdentity is who commits that no person made are by; they must not need a configured user.
 var toolIdentity = git.Identity{Name: "git-agency", Email: "git-agency@localhost"}
+
+// toolSignature is who and when such a commit is by.
+func toolSignature(at time.Time) git.Signature {
+	return git.Signature{Identity: toolIdentity, When: fmt.Sprintf("%d %s", at.Unix(), at.Format("-0700"))}
+}
 
 // capture writes down what is in a tree that is about to go, as a commit nobody points at yet. What was
 // kept of it before stays part of that.

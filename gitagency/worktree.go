@@ -77,6 +77,14 @@ func (r *Repository) Worktree(query string) (Worktree, error) {
 	return r.worktree(e), nil
 }
 
+// worktreeByID is a worktree that a record names.
+func (r *Repository) worktreeByID(id string) (Worktree, error) {
+	if !ids.Valid(id) { // it is a word in a file, and becomes a path
+		return Worktree{}, &NotFoundError{Kind: "worktree", Query: id}
+	}
+	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
+}
+
 func (r *Repository) worktreeAround(entries []store.Entry[store.WorktreeMeta]) (Worktree, error) {
 	here, err := guard.Locate(r.here)
 	if err != nil {

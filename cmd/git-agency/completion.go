@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
 )
 
 func (t *tool) completionCommand() *cli.Command {
@@ -74,6 +76,8 @@ var argumentKinds = map[string][]kind{
 	"snapshot rollback": {withSandbox, snapshotNames},
 	"submit":            {submittable, more},
 	"reject":            {inReview},
+	"land":              {withSandbox, more},
+	"unland":            {invocations},
 	"discard":           {undiscarded, more},
 	"doctor":            {},
 	"prune":             {},
@@ -100,6 +104,7 @@ var flagKinds = map[string]kind{
 	"--grace":         text,
 	"--isolation":     primitive("isolation"),
 	"--lock-timeout":  text,
+	"--strategy":      oneOf(gitagency.Strategies()...),
 	"--memory":        text,
 	"--message":       text,
 	"--mode":          oneOf("headed", "headless"),

@@ -162,6 +162,10 @@ func (w *ward) dies(point string, argv ...string) {
 	if o := w.try(env, append([]string{"git-agency"}, argv...)...); o.code != -1 {
 		w.t.Fatalf("%q at %s ended with %d: %s", argv, point, o.code, o.stderr)
 	}
+	// A git that it talked with lets go of the repository lock when it sees that nobody is there any more.
+	if o := w.try(nil, "flock", filepath.Join(w.repo, ".git", "agency", "lock.flock"), "true"); o.code != 0 {
+		w.t.Fatalf("the lock: %+v", o)
+	}
 }
 
 const deadID = "20260128120700-6363" // of what dies
@@ -294,6 +298,20 @@ var ills = []ill{
 		w.keptAll()
 		if got := w.read(filepath.Join(w.home, "meta.json")); !strings.Contains(got, `"landing": "landed"`) {
 			w.t.Errorf("the record says %s", got)
+		}
+	}},
+	{code: "interrupted-land", risk: true, sweep: true, wreck: func(w *ward) {
+		w.dies("land/files:after", "land", sweepID, "--commit-all", "-m", "all")
+	}, cured: func(w *ward) {
+		if got := w.agency("ls"); !strings.Contains(got, sweepID) {
+			w.t.Errorf("it has not been undone: %s", got)
+		}
+	}},
+	{code: "interrupted-land", risk: true, wreck: func(w *ward) {
+		w.dies("land/commit:after", "land", sweepID, "--commit-all", "-m", "all")
+	}, cured: func(w *ward) {
+		if got := w.agency("ls", "--all"); !strings.Contains(got, "landed") {
+			w.t.Errorf("it is not landed: %s", got)
 		}
 	}},
 	{code: "interrupted-put", risk: true, sweep: true, wreck: func(w *ward) { w.dies("put/done:before", "put", sweepID, "readme", "sub", ".") }, cured: func(w *ward) {

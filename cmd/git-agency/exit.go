@@ -61,6 +61,7 @@ func (t *tool) report(err error) int {
 func exitCode(err error) int {
 	var interrupted interruptedError
 	var child *childError
+	var queue *queueError
 	switch {
 	case errors.As(err, &child):
 		return child.code
@@ -76,14 +77,15 @@ func exitCode(err error) int {
 		return exitFatal
 	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
 		return exitNotFound
-	case is[*gitagency.ConflictsError](err):
+	case is[*gitagency.ConflictsError](err), errors.As(err, &queue) && queue.failed == 0:
 		return exitConflict
 	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*findingsError](err),
 		is[*gitagency.DamagedError](err):
 		return exitBroken
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
 		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err), is[*gitagency.NotSandboxError](err),
-		is[*gitagency.ConfinementError](err), is[*gitagency.DistrustedFilterError](err):
+		is[*gitagency.ConfinementError](err), is[*gitagency.DistrustedFilterError](err),
+		is[*gitagency.UnsoundError](err), is[*gitagency.UnsoundCommitError](err):
 		return exitRefused
 	}
 	return exitFailed
@@ -119,6 +121,12 @@ func hints(err error) []string {
 		taken     *gitagency.PortTakenError
 		child     *childError
 		conflicts *gitagency.ConflictsError
+		behind    *gitagency.BaseMovedError
+		elsewhere *gitagency.ElsewhereError
+		noBranch  *gitagency.NoBranchError
+		gitlink   *gitagency.StrayGitlinkError
+		underWay  *gitagency.SandboxUnderWayError
+		stuck     *gitagency.StuckLandingError
 		uncommit  *gitagency.UncommittedError
 		nothing   *gitagency.NothingToLandError
 		unsubmit  *gitagency.NotSubmittedError
@@ -221,6 +229,23 @@ func hints(err error) []string {
 			"resolve them there and commit: edit the files, 'git add' them, 'git commit'; or give up with 'git merge --abort'",
 			"from outside: git agency exec " + conflicts.ID + " -- git status",
 		}
+	case errors.As(err, &stuck):
+		return []string{
+			"when the cause is gone, the next command finishes it, as 'git agency doctor --fix " + stuck.ID + "' does",
+			"what it was about to do is in " + stuck.Path,
+		}
+	case errors.As(err, &behind):
+		return []string{"'git agency sync " + behind.ID + "' brings what it lacks into the sandbox"}
+	case errors.As(err, &elsewhere):
+		return []string{"check out the branch whose work is to land, or merge one into the other: git agency exec " + elsewhere.ID + " -- git switch " + elsewhere.Branch}
+	case errors.As(err, &noBranch):
+		return []string{"make one there: git -C " + gitagency.ShellWord(noBranch.Path) + " switch -c <name>"}
+	case errors.As(err, &gitlink):
+		return []string{"take it out of the commits, or add it as a submodule: git agency exec " + gitlink.ID + " -- git rm --cached " + gitagency.ShellWord(gitlink.Path)}
+	case errors.As(err, &underWay):
+		return []string{"finish it, or give it up: git agency exec " + underWay.ID + " -- git " + underWay.What + map[bool]string{true: " reset", false: " --abort"}[underWay.What == "bisect"]}
+	case errors.As(err, &conflicts) && conflicts.Back:
+		return []string{"revert it by hand: git revert, with the paths above to decide on"}
 	case errors.As(err, &conflicts):
 		return []string{"'git agency sync " + conflicts.ID + "' brings what they conflict with into the sandbox, to be resolved there"}
 	case is[*gitagency.NoIdentityError](err):

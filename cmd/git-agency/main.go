@@ -40,6 +40,8 @@ func (t *tool) commands() []*cli.Command {
 		t.diffCommand(),
 		t.submitCommand(),
 		t.rejectCommand(),
+		t.landCommand(),
+		t.unlandCommand(),
 		t.discardCommand(),
 		t.doctorCommand(),
 		t.pruneCommand(),

@@ -94,6 +94,17 @@ var jsonOutputs = []jsonOutput{
 		return [][]string{{c.stem, "-m", "done"}}
 	}},
 	{"git agency reject", "rejection.json", false, func(c *jsonCast) [][]string { return [][]string{{c.stem, "-m", "why"}} }},
+	{"git agency land", "landed.json", true, func(c *jsonCast) [][]string {
+		lands, clashes := c.worked("fine\n"), c.worked("not so fine\n")
+		return [][]string{{lands, "-n"}, {lands}, {lands}, {clashes}, {c.live, "--commit-all", "-m", "all"}}
+	}},
+	{"git agency unland", "unlanded.json", false, func(c *jsonCast) [][]string {
+		lands, later := c.worked("better\n"), ""
+		c.agency("land", lands)
+		later = c.worked("later\n")
+		c.agency("land", later)
+		return [][]string{{lands}, {later}, {later}, {c.stem}}
+	}},
 	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
 	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
 	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},
@@ -114,6 +125,15 @@ func every(lines ...[]string) func(*jsonCast) [][]string {
 type jsonCast struct {
 	*lab
 	live, discarded, broken, empty, stem string // invocations; from the last one others start
+}
+
+// worked is an invocation with a commit that says something else in a file that all of them have.
+func (c *jsonCast) worked(text string) string {
+	id := c.agency("start", "payments", "--isolation", "none")
+	tree := c.agency("path", id)
+	c.write(filepath.Join(tree, "readme"), text)
+	c.git("-C", tree, "commit", "-qam", text)
+	return id
 }
 
 func newJSONCast(t *testing.T) *jsonCast {

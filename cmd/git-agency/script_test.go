@@ -30,7 +30,11 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
 			env.Vars = append(env.Vars, isolatedEnv(env.WorkDir)...)
-			return os.MkdirAll(filepath.Join(env.WorkDir, "home"), 0o755)
+			if err := os.MkdirAll(filepath.Join(env.WorkDir, "home"), 0o755); err != nil {
+				return err
+			}
+			// Else what is removed in the background would go on when a script is over.
+			return os.WriteFile(filepath.Join(env.WorkDir, "home", ".gitconfig"), []byte("[agency]\n\tautoDetach = false\n"), 0o644)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"rc":       cmdRC,

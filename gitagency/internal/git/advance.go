@@ -151,15 +151,15 @@ type OverlapsError struct {
 }
 
 func (e *OverlapsError) Error() string {
-	const most = 5
+	const most = 20
 	var b strings.Builder
-	fmt.Fprintf(&b, "in the way in %s:", e.Tree)
+	fmt.Fprintf(&b, "what you have in %s is in the way, and stays as it is:", e.Tree)
 	for i, p := range e.Paths {
 		if i == most {
-			fmt.Fprintf(&b, " and %d more", len(e.Paths)-most)
+			fmt.Fprintf(&b, "\n  and %d more", len(e.Paths)-most)
 			break
 		}
-		fmt.Fprintf(&b, " %s (%s)", p.Path, p.Why)
+		fmt.Fprintf(&b, "\n  %s (%s)", p.Path, p.Why)
 	}
 	return b.String()
 }

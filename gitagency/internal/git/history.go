@@ -106,6 +106,42 @@ func (r *Repo) logged(s Subject) []string {
 	return commits
 }
 
+// NothingForgotten reports whether a worktree has been at nothing but commits that are known, and nothing names others
+// there: then those hold all that a capture would look for in its history. Behind walls there may be more than that, for
+// which one has to go inside; then it does not say so.
+func (r *Repo) NothingForgotten(s Subject, known map[string]bool) bool {
+	unknown := func(oid string) bool { return isOID(oid) && !known[oid] && strings.Trim(oid, "0") != "" }
+	if slices.ContainsFunc(slices.Concat(r.logged(s), r.pending(s)), unknown) {
+		return false
+	}
+	if s.Layer == "" {
+		return true
+	}
+	whole := true
+	for _, top := range []string{"refs", "logs", "worktrees", "packed-refs"} {
+		err := filepath.WalkDir(filepath.Join(s.Layer, top), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil && nothingThere(err):
+				return nil
+			case err != nil:
+				return err
+			case d.IsDir() || !d.Type().IsRegular() || d.Name() == "index":
+				return nil
+			}
+			data, err := durable.ReadFile(path, 1<<22)
+			if err != nil {
+				return err
+			}
+			whole = whole && !slices.ContainsFunc(strings.Fields(string(data)), unknown)
+			return nil
+		})
+		if err != nil {
+			return false
+		}
+	}
+	return whole
+}
+
 // LoggedElsewhere lists what the logs of this repository lead to, but for those of one worktree's HEAD and of one
 // ref. What cannot be read is passed over.
 func (r *Repo) LoggedElsewhere(name, ref string) []string {

@@ -2,7 +2,8 @@ package git
 
 import (
 	"context"
-	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -11,7 +12,7 @@ type Commit struct {
 	OID     string
 	Tree    string
 	Parents []string
-	Message string // in UTF-8, whatever it was written in
+	Message string // in UTF-8; what is not has other letters in its place
 }
 
 // Subject is the first line of its message.
@@ -20,27 +21,45 @@ func (c Commit) Subject() string {
 	return strings.TrimSpace(subject)
 }
 
-// Range lists the commits that lead to one and not to another, every one behind its parents.
-func (m *Mirror) Range(ctx context.Context, from, to string) ([]Commit, error) {
-	if !isOID(from) || !isOID(to) {
-		return nil, fmt.Errorf("not a name of an object: %q", from+" "+to)
-	}
-	p := m.place()
-	p.env = append(p.env, "GIT_NO_REPLACE_OBJECTS=1")
-	out, err := m.repo.read(ctx, p, "rev-list", "--topo-order", "--reverse", "--encoding=UTF-8", "--no-commit-header", "--format=%H%n%T%n%P%n%B%x00", to, "--not", from)
+// Range lists the commits that lead to one and not to another, every one behind its parents. One that git would not have
+// made is an *UnsoundCommitError.
+func (m *Merger) Range(ctx context.Context, from, to string) ([]Commit, error) {
+	found, err := m.between(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
-	var commits []Commit
-	for record := range strings.SplitSeq(string(out), "\x00") {
-		parts := strings.SplitN(strings.TrimPrefix(record, "\n"), "\n", 4)
-		if len(parts) == 1 && parts[0] == "" {
-			continue // behind the last
-		}
-		if len(parts) != 4 || !isOID(parts[0]) || !isOID(parts[1]) {
-			return nil, fmt.Errorf("git rev-list answered %q", record)
-		}
-		commits = append(commits, Commit{OID: parts[0], Tree: parts[1], Parents: strings.Fields(parts[2]), Message: parts[3]})
+	commits := make([]Commit, len(found))
+	for i, c := range found {
+		commits[i] = Commit{OID: c.oid, Tree: c.tree, Parents: c.parents, Message: strings.ToValidUTF8(c.message, "\uFFFD")}
 	}
 	return commits, nil
+}
+
+// IsAncestor is Repo.IsAncestor, also of commits that only the merger has.
+func (m *Merger) IsAncestor(ctx context.Context, a, b string) (bool, error) {
+	if err := m.flush(ctx); err != nil {
+		return false, err
+	}
+	return m.repo.IsAncestor(ctx, a, b)
+}
+
+// SameTree reports whether two commits or trees have the same files.
+func (m *Merger) SameTree(ctx context.Context, a, b string) (bool, error) {
+	one, err := m.treeOf(ctx, a)
+	if err != nil {
+		return false, err
+	}
+	other, err := m.treeOf(ctx, b)
+	return one == other, err
+}
+
+// Advance is Repo.Advance to a commit that nobody but the merger has yet: before the first step that changes something it
+// has to be kept.
+func (m *Merger) Advance(ctx context.Context, a Advance) (*Advancing, error) {
+	if err := m.flush(ctx); err != nil {
+		return nil, err
+	}
+	seeing := *m.real
+	seeing.env = append(slices.Clone(m.real.env), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(m.dir, "objects")))
+	return seeing.Advance(ctx, a)
 }

@@ -47,6 +47,7 @@ type LandedAs struct {
 	LandedTip      string     `json:"landed_tip,omitempty"`      // what the sandbox was at
 	LandedBranch   string     `json:"landed_branch,omitempty"`   // the integration branch, without refs/heads/
 	LandedStrategy string     `json:"landed_strategy,omitempty"` // how
+	LookedAt       *time.Time `json:"looked_at,omitempty"`       // what was written to the sandbox from then on may not have
 	UnlandedCommit string     `json:"unlanded_commit,omitempty"` // the commit that took it back
 	UnlandedAt     *time.Time `json:"unlanded_at,omitempty"`
 }

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) landCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "land",
+		Usage: "move the work of sandboxes into the integration branch",
+		UsageText: "git agency land <id>... [--strategy merge|squash|rebase] [--commit-all -m <message>] [--require-base] [-n | --dry-run]\n" +
+			"   or: git agency land --all-ready [<wt>] [--strategy merge|squash|rebase] [--require-base] [-n | --dry-run]",
+		Description: `Merges what was committed in a sandbox into the branch of its integration worktree, and into the files
+of whoever has that branch checked out: all of it or nothing. Then the sandbox goes; its own commits
+are kept as refs/agency/trash/<id> until they are pruned. Several are landed in order, up to the first
+that fails; those before it stand.
+
+The merge is made in memory. Nothing is touched when it conflicts, when a file of yours that you have
+changed, staged, not added or ignored is in the way, when git is in the middle of something there, or
+when work in the sandbox is not committed. A landing that is killed is finished or undone by the next
+command.
+
+Exit status: 0 landed, or it had landed before; 1 failed, or refused because of uncommitted work, of
+what is in the way, or of what runs in the sandbox; 2 it conflicts: nothing changed, and standard
+output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129
+usage; 130 or 143 interrupted, undone first.`,
+		Flags: changing(jsonFlag(
+			&cli.StringFlag{Name: "strategy", Usage: "how it looks in history: `HOW` is " + strings.Join(gitagency.Strategies(), ", "), DefaultText: "agency.land.strategy, else merge"},
+			&cli.BoolFlag{Name: "all-ready", Usage: "everything that was submitted in <wt>, in that order, past what conflicts"},
+			&cli.BoolFlag{Name: "commit-all", Usage: "commit what is not committed first, but for what looks like a secret"},
+			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "with --commit-all, the `MESSAGE` of that commit"},
+			&cli.BoolFlag{Name: "require-base", Usage: "only if the sandbox has everything that is on the integration branch"},
+			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
+		)...),
+		Action: func(c *cli.Context) error {
+			if c.IsSet("message") != c.Bool("commit-all") {
+				return asUsage(c, errors.New("--commit-all and --message go together"))
+			}
+			if c.Bool("all-ready") {
+				return t.landReady(c)
+			}
+			args, err := arguments(c, 1, -1)
+			if err != nil {
+				return err
+			}
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			for _, query := range args { // a typo in the last must not show after the first has landed
+				if _, err := repo.Invocation(query); err != nil {
+					return err
+				}
+			}
+			later, err := repo.TidiesLater()
+			if err != nil {
+				return err
+			}
+			results := []landing{}
+			var failed error // those before it stand
+			for _, query := range args {
+				req := landRequest(c)
+				req.ID, req.Later = query, later
+				landed, err := repo.Land(c.Context, req)
+				if landed.Commit != "" {
+					t.tellLanded(landed)
+				}
+				results = append(results, landingOf(query, landed, err))
+				if err == nil && !c.Bool("json") {
+					err = t.printLine(landed.Commit)
+				}
+				if failed = err; err != nil {
+					break
+				}
+			}
+			if later {
+				t.tidyLater(repo, results)
+			}
+			if c.Bool("json") {
+				return errors.Join(failed, t.printJSON(results))
+			}
+			return errors.Join(failed, t.printConflicts(failed))
+		},
+	}
+}
+
+// landRequest is how to land, by the flags.
+func landRequest(c *cli.Context) gitagency.LandRequest {
+	return gitagency.LandRequest{
+		Strategy: c.String("strategy"), CommitAll: c.Bool("commit-all"), Message: c.String("message"),
+		RequireBase: c.Bool("require-base"), DryRun: c.Bool("dry-run"),
+	}
+}
+
+// tidyLater has another process remove what is left of the sandboxes that have landed: to say so again is to tidy up.
+func (t *tool) tidyLater(repo *gitagency.Repository, landings []landing) {
+	argv := []string{}
+	if self, err := os.Executable(); err == nil {
+		argv = append(argv, self, "land")
+	}
+	for _, l := range landings {
+		if l.Commit != "" && !l.DryRun {
+			argv = append(argv, l.Invocation)
+		}
+	}
+	if len(argv) < 3 {
+		return
+	}
+	if err := repo.TidyLater(argv); err != nil {
+		t.warn("what is left of the sandboxes stays until 'git agency prune': " + err.Error())
+	}
+}
+
+// landReady lands what was submitted, and reports on all of it.
+func (t *tool) landReady(c *cli.Context) error {
+	args, err := arguments(c, 0, 1)
+	if err != nil {
+		return err
+	}
+	repo, err := t.open(c)
+	if err != nil {
+		return err
+	}
+	req := landRequest(c)
+	if req.Later, err = repo.TidiesLater(); err != nil {
+		return err
+	}
+	arrivals, err := repo.LandReady(c.Context, strings.Join(args, ""), req)
+	if err != nil && arrivals == nil {
+		return err
+	}
+	results := make([]landing, 0, len(arrivals))
+	rows := make([][]string, 0, len(arrivals))
+	conflicting, failed := 0, 0
+	for _, a := range arrivals {
+		result := "landed"
+		switch {
+		case is[*gitagency.ConflictsError](a.Err):
+			result, conflicting = "conflicts", conflicting+1
+		case a.Err != nil:
+			result, failed = "failed", failed+1
+		case a.DryRun:
+			result = "would land"
+		}
+		results = append(results, landingOf(a.Invocation, a.Landed, a.Err))
+		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, why(a.Err)})
+	}
+	if req.Later {
+		t.tidyLater(repo, results)
+	}
+	switch {
+	case c.Bool("json"):
+		err = errors.Join(err, t.printJSON(results))
+	case len(arrivals) == 0 && err == nil:
+		fmt.Fprintln(t.stderr, "nothing is submitted")
+	default:
+		err = errors.Join(err, t.printTable([]string{"ID", "NAME", "RESULT", "COMMIT", "WHY"}, rows))
+	}
+	if err == nil && conflicting+failed > 0 {
+		err = &queueError{landed: len(arrivals) - conflicting - failed, conflicting: conflicting, failed: failed}
+	}
+	return err
+}
+
+// why is a few words on what kept a changeset from landing.
+func why(err error) string {
+	paths := []string{}
+	for _, c := range conflictsOf(err) {
+		paths = append(paths, printable(c.Path))
+	}
+	if len(paths) > 0 {
+		return strings.Join(paths, " ")
+	}
+	first, _, _ := strings.Cut(messageOf(err), "\n")
+	return printable(first)
+}
+
+// queueError is a queue of which not everything has landed. What became of each is in the report.
+type queueError struct{ landed, conflicting, failed int }
+
+func (e *queueError) Error() string {
+	return fmt.Sprintf("%d landed; %d stay: %d conflicting, %d for another reason", e.landed, e.conflicting+e.failed, e.conflicting, e.failed)
+}
+
+// landing is what came of one, also when that is nothing.
+type landing struct {
+	gitagency.Landed
+	Conflicts []gitagency.Conflict `json:"conflicts"`
+	Error     string               `json:"error"`
+}
+
+func landingOf(query string, landed gitagency.Landed, err error) landing {
+	l := landing{Landed: landed, Conflicts: conflictsOf(err), Error: messageOf(err)}
+	if l.Invocation == "" {
+		l.Invocation, l.LeftOut = query, []gitagency.LeftOut{}
+	}
+	return l
+}
+
+func conflictsOf(err error) []gitagency.Conflict {
+	var conflicts *gitagency.ConflictsError
+	if errors.As(err, &conflicts) {
+		return conflicts.Conflicts
+	}
+	return []gitagency.Conflict{}
+}
+
+func messageOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// printConflicts lists the conflicts of an error, if it is about such.
+func (t *tool) printConflicts(err error) error {
+	var conflicts *gitagency.ConflictsError
+	if !errors.As(err, &conflicts) {
+		return nil
+	}
+	for _, c := range conflicts.Conflicts {
+		if err := t.printLine(strings.Join(c.Kinds, ",") + "\t" + printable(c.Path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellLanded says what came of a landing.
+func (t *tool) tellLanded(l gitagency.Landed) {
+	t.tellLeftOut(l.LeftOut)
+	would := ""
+	if l.DryRun {
+		would = "would have "
+	}
+	switch {
+	case l.Already:
+		fmt.Fprintf(t.stderr, "%s had landed before: %s has all of it\n", l.Invocation, l.Branch)
+	default:
+		fmt.Fprintf(t.stderr, "%slanded %s of %s on %s\n", would, counted(l.Commits, "commit", "commits"), l.Invocation, l.Branch)
+	}
+}

@@ -1,0 +1,216 @@
+package gitagency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// LandRequest says what to land, and how. The zero value of all but the first is right for most.
+type LandRequest struct {
+	ID          string // required: the invocation, by its id or a unique prefix
+	Strategy    string // one of Strategies; "" is agency.land.strategy, else merge
+	CommitAll   bool   // work that is not committed is committed first, with Message
+	Message     string
+	RequireBase bool // the integration branch must not have moved since the sandbox last had all of it
+	DryRun      bool // the same checks and errors, and nothing changes
+	Later       bool // what is left of the sandbox is removed by a second Land of it, and not by this one
+}
+
+// Landed is what came of a landing.
+type Landed struct {
+	Invocation string    `json:"invocation_id"`
+	Commit     string    `json:"commit"`    // the integration branch is there now; of one that landed before, where it was then
+	Before     string    `json:"before"`    // where it was
+	Branch     string    `json:"branch"`    // of the integration worktree
+	Strategy   string    `json:"strategy"`  // by which it landed
+	Tip        string    `json:"tip"`       // the last commit of the sandbox
+	Commits    int       `json:"commits"`   // how many of its commits landed
+	TrashRef   string    `json:"trash_ref"` // what keeps the sandbox's own commits until they are pruned
+	Already    bool      `json:"already"`   // it had landed before, or all of it was there
+	DryRun     bool      `json:"dry_run"`   // nothing was changed
+	LeftOut    []LeftOut `json:"left_out"`  // what was in the sandbox and in no commit of it
+}
+
+// Land moves the work of a sandbox into the integration branch, and into the tree that a person has it checked out in:
+// all of it or nothing. Then the sandbox goes, and a ref keeps its commits as they were.
+//
+// Nothing is changed anywhere when the error is an *UncommittedError, *NothingToLandError, *ConflictsError,
+// *OverwriteError, *UnderWayError, *BaseMovedError or *NotSubmittedError. A landing that is killed is finished or undone
+// by the next command that takes the repository lock.
+func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) {
+	if err := req.check(r); err != nil {
+		return Landed{}, err
+	}
+	inv, err := r.Invocation(req.ID)
+	if err != nil {
+		return Landed{}, err
+	}
+	req.ID = inv.ID
+	if inv.Landing == store.Landed && !inv.Broken && !req.DryRun { // which needs no lock, and may take long
+		if err := r.tidy(ctx, inv.ID); err != nil {
+			return Landed{}, err
+		}
+	}
+	repo, unlock, err := r.lock(ctx)
+	if err != nil {
+		return Landed{}, err
+	}
+	defer unlock()
+	landed, err := r.land(ctx, repo, req)
+	if err != nil && !is[*EndedError](err) && !is[*CleanupError](err) {
+		return Landed{}, fmt.Errorf("land %s: %w", req.ID, err)
+	}
+	return landed, err
+}
+
+func (req *LandRequest) check(r *Repository) error {
+	if req.Strategy == "" {
+		strategy, err := r.landStrategy()
+		if err != nil {
+			return err
+		}
+		req.Strategy = strategy
+	}
+	if err := checkStrategy(req.Strategy); err != nil {
+		return err
+	}
+	if req.Message = strings.TrimSpace(req.Message); req.CommitAll && req.Message == "" {
+		return &InvalidError{What: "message", Want: "some text, to commit what is not committed with"}
+	}
+	if !utf8.ValidString(req.Message) || strings.Contains(req.Message, "\x00") {
+		return &InvalidError{What: "message", Value: req.Message, Want: "text in UTF-8"}
+	}
+	return nil
+}
+
+// land is Land for who holds the repository lock.
+func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) (_ Landed, err error) {
+	if r.interruptedLanding() { // which could not be finished
+		if err := r.finishLanding(ctx, repo); err != nil {
+			return Landed{}, err
+		}
+	}
+	entry := r.store.Invocation(r.ID, req.ID, nil) // it may have changed while we waited
+	if entry.Broken == store.Whole && entry.Record.Landing == store.Landed {
+		return r.landedBefore(ctx, repo, entry, req.DryRun)
+	}
+	if _, err := invocation(entry, nil).Path(); err != nil {
+		return Landed{}, err
+	}
+	ctx, cancel, err := r.bounded(ctx, "landing")
+	if err != nil {
+		return Landed{}, err
+	}
+	defer cancel()
+	l := &landing{r: r, repo: repo, req: req, entry: entry, s: r.sandboxOf(req.ID)}
+	defer func() { err = errors.Join(err, l.close()) }()
+	if err := l.consider(ctx); err != nil {
+		return Landed{}, err
+	}
+	if err := l.make(ctx); err != nil {
+		return Landed{}, err
+	}
+	return l.publish(ctx)
+}
+
+// landedBefore says what came of a landing that is done, and takes away what one that was killed left of the sandbox.
+func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], dry bool) (Landed, error) {
+	m := entry.Record
+	landed := Landed{
+		Invocation: entry.ID, Commit: m.LandedCommit, Before: m.LandedBefore, Branch: m.LandedBranch, Strategy: m.LandedStrategy, Tip: m.LandedTip,
+		Already: true, DryRun: dry, LeftOut: []LeftOut{},
+	}
+	kept, err := r.kept(ctx, repo, entry.ID)
+	if kept != "" {
+		landed.TrashRef = trashRef(entry.ID)
+	}
+	if err != nil || dry {
+		return landed, err
+	}
+	return landed, r.endLanded(ctx, repo, entry.ID)
+}
+
+// landing is one under way.
+type landing struct {
+	r     *Repository
+	repo  *git.Repo // with the repository lock
+	req   LandRequest
+	entry store.Entry[store.InvocationMeta]
+	s     *Sandbox
+
+	target target
+	place  *site
+	leave  []func() // what has to be given up again, the last first
+	merger *git.Merger
+
+	began   time.Time // what was written to the sandbox from then on may not be in what was seen of it
+	looked  git.Looked
+	tip     string // the last commit that lands
+	commits []git.Commit
+	result  string // the commit that the integration branch goes to; empty when it has all of it
+	trash   string // what the trash ref pointed at before
+}
+
+func (l *landing) close() error {
+	var err error
+	if l.merger != nil {
+		err = l.merger.Close()
+	}
+	l.depart()
+	return err
+}
+
+// depart lets others into the sandbox again.
+func (l *landing) depart() {
+	for len(l.leave) > 0 {
+		l.leave[len(l.leave)-1]()
+		l.leave = l.leave[:len(l.leave)-1]
+	}
+}
+
+// target is where it lands.
+type target struct {
+	worktree     Worktree
+	branch       string // full ref
+	at           string // the commit that it is at
+	gitDir, tree string // of the worktree that has it checked out; empty where none has
+}
+
+// integrationTarget finds where the work of a sandbox lands.
+func (r *Repository) integrationTarget(ctx context.Context, repo *git.Repo, worktreeID string) (t target, err error) {
+	if t.worktree, err = r.worktreeByID(worktreeID); err != nil {
+		return t, err
+	}
+	if err := t.worktree.usable(); err != nil {
+		return t, err
+	}
+	if t.branch = heads + t.worktree.Branch; t.worktree.Branch == "" {
+		listing, err := repo.Worktrees(ctx)
+		if err != nil {
+			return t, err
+		}
+		for _, w := range listing.Worktrees {
+			if w.Path == t.worktree.TreePath {
+				t.branch = cmp.Or(w.Branch, t.branch)
+			}
+		}
+		if t.branch == heads {
+			return t, &NoBranchError{Worktree: t.worktree.Name, Path: t.worktree.TreePath}
+		}
+	}
+	if t.gitDir, t.tree, err = repo.Seat(ctx, t.branch); err != nil {
+		return t, err
+	}
+	if t.at, err = repo.Tip(ctx, t.branch); err == nil && t.at == "" {
+		err = &NoCommitError{Name: short(t.branch)}
+	}
+	return t, err
+}

@@ -1,0 +1,86 @@
+package gitagency
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// interruptedLanding reports whether a landing was interrupted. Whoever asks holds the repository lock: else it may be
+// under way.
+func (r *Repository) interruptedLanding() bool {
+	_, there := store.Taken(r.store.LandingPath(r.ID))
+	return there
+}
+
+// finishLanding goes on with a landing that was interrupted, if there is one: it is finished where the branch had moved,
+// and undone where it had not. The error is a *StuckLandingError when neither can be: then nothing has changed.
+func (r *Repository) finishLanding(ctx context.Context, repo *git.Repo) error {
+	note, err := r.store.Landing(r.ID)
+	if err != nil || note == nil {
+		return err
+	}
+	var a git.Advance
+	if err := json.Unmarshal(note.Advance, &a); err != nil {
+		return &StuckLandingError{ID: note.InvocationID, Path: r.store.LandingPath(r.ID), Err: err}
+	}
+	done, err := repo.FinishAdvance(ctx, a)
+	if err != nil {
+		return &StuckLandingError{ID: note.InvocationID, Path: r.store.LandingPath(r.ID), Err: err}
+	}
+	if !done {
+		r.warn("'%s %s' was interrupted; all of it was undone", note.Verb, note.InvocationID)
+		return r.store.RemoveLanding(r.ID)
+	}
+	r.warn("'%s %s' was interrupted; it is done: %s is at %s", note.Verb, note.InvocationID, short(a.Branch), a.New)
+	entry := r.store.Invocation(r.ID, note.InvocationID, nil)
+	if entry.Broken != store.Whole && entry.Broken != store.MissingTree {
+		return errors.Join(r.store.RemoveLanding(r.ID), fmt.Errorf("%s has landed as %s, but has no record that could say so: %w", entry.ID, a.New, invocation(entry, nil).Err()))
+	}
+	if note.Verb == verbUnland {
+		if entry.Record.UnlandedCommit == "" {
+			if err := r.recordUnlanding(Unlanded{Invocation: entry.ID, Commit: a.New, Before: a.Old, Branch: short(a.Branch), Landed: note.Tip}); err != nil {
+				return err
+			}
+		}
+		return r.store.RemoveLanding(r.ID)
+	}
+	if entry.Record.Landing != store.Landed {
+		if err := r.recordLanding(Landed{
+			Invocation: entry.ID, Commit: a.New, Before: a.Old, Branch: short(a.Branch), Strategy: note.Strategy, Tip: note.Tip,
+		}, time.Time{}); err != nil {
+			return err
+		}
+	}
+	if err := r.store.RemoveLanding(r.ID); err != nil {
+		return err
+	}
+	return r.endLanded(ctx, repo, note.InvocationID)
+}
+
+// landings looks for a landing that was killed.
+func (x *examination) landings(context.Context) error {
+	if !x.interruptedLanding() || x.unsettled {
+		return nil
+	}
+	f := Finding{
+		Code: "interrupted-land", Path: x.store.LandingPath(x.ID), AtRisk: true,
+		What: "somebody was killed while it landed; the next command finishes or undoes that",
+	}
+	note, err := x.store.Landing(x.ID)
+	switch {
+	case err != nil:
+		f.ID, f.What = "landing.json", err.Error()
+	case note == nil:
+		return nil
+	default:
+		f.ID = note.InvocationID
+	}
+	x.found(f, func(ctx context.Context) error { return x.finishLanding(ctx, x.repo) })
+	return nil
+}

@@ -1,0 +1,105 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// TidiesLater reports whether what is left to remove after a landing may be removed in the background: agency.autoDetach.
+func (r *Repository) TidiesLater() (bool, error) { return r.truth(autoDetachKey, true) }
+
+// TidyLater starts a program that goes on when this one has ended, in the same place and environment: one that tidies up
+// what landings with LandRequest.Later have left.
+func (r *Repository) TidyLater(argv []string) error {
+	return proc.Detach(proc.Command{Argv: argv, Dir: r.opts.Dir, Env: r.opts.Env})
+}
+
+// setAside puts the tree of a sandbox that has landed where nobody looks for it.
+func setAside(tree string) error {
+	if _, there := store.Taken(store.Aside(tree)); there || !store.IsDir(tree) {
+		return nil
+	}
+	return os.Rename(tree, store.Aside(tree))
+}
+
+// tidy removes the tree of a sandbox that has landed, which can take longer than all the rest: nobody is kept from the
+// repository meanwhile. What was written to it after we had looked is kept first, and for that somebody is. Two may be at
+// it at the same time.
+func (r *Repository) tidy(ctx context.Context, id string) error {
+	around := r.store.SandboxDir(r.ID, id)
+	timeout, err := r.lockTimeout()
+	if err != nil {
+		return err
+	}
+	held, err := lock.Clear(ctx, around, timeout)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there is nothing left
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if held != nil {
+			_ = held.Close()
+		}
+	}()
+	tree := r.store.SandboxTreePath(r.ID, id)
+	entry := r.store.Invocation(r.ID, id, nil)
+	late := store.IsDir(tree)
+	if aside := store.Aside(tree); store.IsDir(aside) && !late {
+		if late, err = touchedSince(aside, whenever(entry.Record.LookedAt)); err != nil {
+			return err
+		}
+		if !late {
+			if err := errors.Join(durable.RemoveTree(store.Done(tree)), os.Rename(aside, store.Done(tree))); err != nil {
+				return err
+			}
+		}
+	}
+	if late {
+		_ = held.Close() // whoever has the repository lock may be waiting for it
+		held = nil
+		return r.tidyLocked(ctx, id)
+	}
+	if err := durable.RemoveTree(store.Done(tree)); err != nil {
+		return err
+	}
+	return r.store.RemoveSandboxTree(r.ID, id)
+}
+
+// tidyLocked is tidy where something may have to be kept.
+func (r *Repository) tidyLocked(ctx context.Context, id string) error {
+	repo, unlock, err := r.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return r.endLanded(ctx, repo, id)
+}
+
+// endLanded takes away whatever is left of a sandbox that has landed.
+func (r *Repository) endLanded(ctx context.Context, repo *git.Repo, id string) error {
+	entry := r.store.Invocation(r.ID, id, nil)
+	if _, left := store.Taken(r.store.SandboxDir(r.ID, id)); !left || entry.Broken != store.Whole || entry.Record.Landing != store.Landed {
+		return nil
+	}
+	_, err := r.end(ctx, repo, entry)
+	return err
+}
+
+// beingTidied reports whether somebody removes what is left of a sandbox just now.
+func (r *Repository) beingTidied(id string) bool {
+	held, err := lock.Occupy(context.Background(), r.store.SandboxDir(r.ID, id), 0)
+	if err == nil {
+		_ = held.Close()
+	}
+	return is[*LockTimeoutError](err)
+}

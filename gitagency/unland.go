@@ -1,0 +1,183 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// UnlandRequest says which landing to take back.
+type UnlandRequest struct {
+	ID     string // required: the invocation, by its id or a unique prefix
+	DryRun bool   // the same checks and errors, and nothing changes
+}
+
+// Unlanded is what came of taking a landing back.
+type Unlanded struct {
+	Invocation string `json:"invocation_id"`
+	Commit     string `json:"commit"`    // the integration branch is there now
+	Before     string `json:"before"`    // where it was
+	Branch     string `json:"branch"`    // of the integration worktree
+	Landed     string `json:"landed"`    // the landing that was taken back
+	TrashRef   string `json:"trash_ref"` // what keeps the sandbox's own commits until they are pruned
+	Already    bool   `json:"already"`   // it had been taken back before
+	DryRun     bool   `json:"dry_run"`   // nothing was changed
+}
+
+// Unland takes a landing back by another: a commit on top of the integration branch that undoes what it changed, and
+// nothing that came later. It has the guarantees of Land; what came later and touches the same lines is a
+// *ConflictsError.
+func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (Unlanded, error) {
+	inv, err := r.Invocation(req.ID)
+	if err != nil {
+		return Unlanded{}, err
+	}
+	repo, unlock, err := r.lock(ctx)
+	if err != nil {
+		return Unlanded{}, err
+	}
+	defer unlock()
+	unlanded, err := r.unland(ctx, repo, inv.ID, req.DryRun)
+	if err != nil && !is[*CleanupError](err) {
+		return Unlanded{}, fmt.Errorf("unland %s: %w", inv.ID, err)
+	}
+	return unlanded, err
+}
+
+// unland is Unland for who holds the repository lock.
+func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry bool) (u Unlanded, err error) {
+	if err := r.finishLanding(ctx, repo); err != nil {
+		return u, err
+	}
+	entry := r.store.Invocation(r.ID, id, nil)
+	m := entry.Record
+	switch {
+	case entry.Broken != store.Whole:
+		return u, invocation(entry, nil).Err()
+	case m.Landing != store.Landed || m.LandedStrategy == "":
+		return u, &NotLandedError{ID: id, Landing: m.Landing}
+	}
+	u = Unlanded{Invocation: id, Commit: m.UnlandedCommit, Landed: m.LandedCommit, Branch: m.LandedBranch, DryRun: dry}
+	kept, err := r.kept(ctx, repo, id)
+	if kept != "" {
+		u.TrashRef = trashRef(id)
+	}
+	if err != nil || m.UnlandedCommit != "" {
+		u.Already = true
+		return u, err
+	}
+	to, err := r.integrationTarget(ctx, repo, m.IntegrationWorktreeID)
+	if err != nil {
+		return u, err
+	}
+	if short(to.branch) != m.LandedBranch {
+		return u, fmt.Errorf("it has landed on %s, but worktree %q is on %s now", m.LandedBranch, to.worktree.Name, short(to.branch))
+	}
+	merger, err := repo.Merger(to.at)
+	if err != nil {
+		return u, err
+	}
+	defer func() { err = errors.Join(err, merger.Close()) }()
+	merger.Trusted = r.trustsSettings(id)
+	u.Before = to.at
+	if u.Commit, err = r.revert(ctx, merger, m, to.at); err != nil {
+		return u, err
+	}
+	return r.publishUnland(ctx, repo, merger, to, u)
+}
+
+// revert makes the commit that undoes a landing.
+func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.InvocationMeta, at string) (string, error) {
+	there, err := merger.IsAncestor(ctx, m.LandedCommit, at)
+	if err != nil {
+		return "", err
+	}
+	if !there {
+		return "", fmt.Errorf("%s, by which it landed, is not on %s any more", m.LandedCommit, m.LandedBranch)
+	}
+	merged, err := merger.Merge(ctx, git.Merging{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
+	if err != nil {
+		return "", err
+	}
+	if len(merged.Conflicts) > 0 {
+		return "", &ConflictsError{ID: m.InvocationID, Conflicts: conflicts(merged.Conflicts), Back: true}
+	}
+	same, err := merger.SameTree(ctx, merged.Tree, at)
+	if err != nil {
+		return "", err
+	}
+	if same {
+		return "", &NotLandedError{ID: m.InvocationID, Landing: m.Landing, Reverted: true}
+	}
+	author, committer, err := r.landingIdentity(ctx)
+	if err != nil {
+		return "", err
+	}
+	sign, err := r.signsLandings()
+	if err != nil {
+		return "", err
+	}
+	return merger.Commit(ctx, git.NewCommit{
+		Tree: merged.Tree, Parents: []string{at}, Author: author, Committer: committer, Sign: sign,
+		Message: withTrailers(fmt.Sprintf("Take back the landing of %s\n\nThis undoes %s..%s.", m.InvocationID, m.LandedBefore, m.LandedCommit),
+			[][2]string{{invocationTrailer, m.InvocationID}, {baseTrailer, m.BaseCommit}, {undoesTrailer, m.LandedCommit}}),
+	})
+}
+
+// publishUnland publishes it as a landing is.
+func (r *Repository) publishUnland(ctx context.Context, repo *git.Repo, merger *git.Merger, to target, u Unlanded) (Unlanded, error) {
+	a := git.Advance{
+		Branch: to.branch, Old: to.at, New: u.Commit, Reason: "agency: unland " + u.Invocation,
+		GitDir: to.gitDir, Tree: to.tree, Trusted: merger.Trusted,
+	}
+	moving, err := merger.Advance(ctx, a)
+	if err != nil {
+		return Unlanded{}, err
+	}
+	defer func() {
+		if closeErr := moving.Close(); closeErr != nil {
+			r.warn("%s: %v", to.tree, closeErr)
+		}
+	}()
+	if u.DryRun {
+		return u, nil
+	}
+	note := store.Landing{InvocationID: u.Invocation, Verb: verbUnland, Tip: u.Landed, Worktree: to.worktree.ID}
+	if err := r.advance(ctx, verbUnland, merger, moving, r.noteOf(note, a)); err != nil {
+		return Unlanded{}, err
+	}
+	onward := context.WithoutCancel(ctx)
+	if err := r.forward(onward, verbUnland, []step{
+		{"index", func() error { return moving.Publish(onward) }},
+		{"record", func() error { return r.recordUnlanding(u) }},
+		{"done", func() error { return r.store.RemoveLanding(r.ID) }},
+	}); err != nil {
+		return u, &CleanupError{Kind: "invocation", ID: u.Invocation, Done: "taken back", Err: err}
+	}
+	return u, nil
+}
+
+// recordUnlanding writes down that a landing was taken back.
+func (r *Repository) recordUnlanding(u Unlanded) error {
+	now := r.now()
+	if err := r.store.UpdateInvocationMeta(r.ID, u.Invocation, func(m *store.InvocationMeta) {
+		m.UnlandedCommit, m.UnlandedAt = u.Commit, &now
+	}); err != nil {
+		return err
+	}
+	r.record(u.Invocation, unlandEvent{now, verbUnland, u.Commit, u.Before, u.Branch, u.Landed})
+	return nil
+}
+
+type unlandEvent struct {
+	Time   time.Time `json:"time"`
+	Event  string    `json:"event"`
+	Commit string    `json:"commit"`
+	Before string    `json:"before"`
+	Branch string    `json:"branch"`
+	Landed string    `json:"landed"`
+}
