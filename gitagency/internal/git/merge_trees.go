@@ -13,6 +13,9 @@ import (
 // on one side and was changed, or is gone too, on the other; and of a directory that is gone on one side, when something is
 // new in it on the other. In either case no side has what both had, and none of it gets here.
 func (m *Merger) mergeTrees(ctx context.Context, base, ours, theirs string) (tree string, plain bool, err error) {
+	if ours == theirs {
+		return ours, true, nil
+	}
 	var made []object
 	top, plain, err := m.mergeEntries(ctx, &made, leafOf(base), leafOf(ours), leafOf(theirs))
 	if err != nil || !plain {

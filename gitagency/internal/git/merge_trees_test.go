@@ -24,10 +24,8 @@ func FuzzMergedTreesAreWhatGitMakes(f *testing.F) {
 		g := &grower{rand: rand.New(rand.NewPCG(seed, 7))}
 		base := g.base()
 		ours, theirs := maps.Clone(base), maps.Clone(base)
-		both := 0
 		if g.rand.IntN(4) == 0 { // something is the same on both
-			both = 1 + g.rand.IntN(2)
-			for range both {
+			for range 1 + g.rand.IntN(2) {
 				g.change(ours)
 			}
 			theirs = maps.Clone(ours)
@@ -50,16 +48,7 @@ func FuzzMergedTreesAreWhatGitMakes(f *testing.F) {
 			return
 		}
 		plain++
-		what := Merging{Base: trees[0], Ours: trees[1], Theirs: trees[2]}
-		synthetic, err := l.m.synthesize(t.Context(), trees[0], trees[1], trees[2])
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := l.m.mergeByGit(t.Context(), what, synthetic[1], synthetic[2])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(want.Conflicts) > 0 || want.Tree != got {
+		if want := l.byGit(t, trees); len(want.Conflicts) > 0 || want.Tree != got {
 			t.Errorf("seed %d: got %s, git made %s with %v\nbase   %v\nours   %v\ntheirs %v", seed, got, want.Tree, want.Conflicts, names(base), names(ours), names(theirs))
 		}
 	})
@@ -68,6 +57,61 @@ func FuzzMergedTreesAreWhatGitMakes(f *testing.F) {
 			f.Errorf("of %d merges only %d were plain", all, plain)
 		}
 	})
+}
+
+// byGit is what git makes of a base and two sides.
+func (l *mergeLab) byGit(t *testing.T, trees []string) Merged {
+	t.Helper()
+	synthetic, err := l.m.synthesize(t.Context(), trees[0], trees[1], trees[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := l.m.mergeByGit(t.Context(), Merging{Base: trees[0], Ours: trees[1], Theirs: trees[2]}, synthetic[1], synthetic[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return merged
+}
+
+// Promise: what only needs to be put together is, without git; and all in which a rename could play a part is left to it.
+func TestTreesAreMergedWithoutGitWhereNoRenameCanMatter(t *testing.T) {
+	t.Parallel()
+	l := newMergeLab(t)
+	files := func(names ...string) map[string]grown {
+		made := map[string]grown{}
+		for _, name := range names {
+			name, content, _ := strings.Cut(name, "=")
+			made[name] = grown{modeFile, lines + content}
+		}
+		return made
+	}
+	for _, c := range []struct {
+		what               string
+		base, ours, theirs map[string]grown
+		plain              bool
+	}{
+		{"apart", files("a", "d/b"), files("a=1", "d/b"), files("a", "d/b=2"), true},
+		{"the same", files("a", "d/b"), files("a=1", "d/b"), files("a=1", "d/b", "c"), true},
+		{"new in one directory", files("a"), files("a", "n/x"), files("a", "n/y"), true},
+		{"nothing is left of a directory", files("a", "d/x=x", "d/y=y"), files("a", "d/y=y"), files("a", "d/x=x"), true},
+		{"a directory sorts behind what its file came before", files("a", "a.x", "z"), files("a", "a.x", "z=1"), files("a/b=new", "a.x", "z"), true},
+		{"renamed and changed", files("a=x"), files("b=x"), files("a=y"), false},
+		{"renamed here and there", files("a=x", "z"), files("b=x", "z"), files("c=x", "z"), false},
+		{"gone from both", files("a=x", "z"), files("z"), files("z"), true}, // one and the same tree
+		{"gone from both, and more", files("a=x", "z"), files("z"), files("z", "c=x"), false},
+		{"new in a directory that went elsewhere", files("d/a=1", "d/b=2"), files("e/a=1", "e/b=2"), files("d/a=1", "d/b=2", "d/c=3"), false},
+		{"a directory and a file", files("z"), files("z", "n"), files("z", "n/x"), false},
+		{"the same file", files("a"), files("a=1"), files("a=2"), false},
+	} {
+		trees := []string{l.plant(t, c.base), l.plant(t, c.ours), l.plant(t, c.theirs)}
+		got, plain, err := l.m.mergeTrees(t.Context(), trees[0], trees[1], trees[2])
+		if err != nil || plain != c.plain {
+			t.Errorf("%s: %v, %v", c.what, plain, err)
+		}
+		if want := l.byGit(t, trees); plain && (len(want.Conflicts) > 0 || want.Tree != got) {
+			t.Errorf("%s: got %s, git made %v", c.what, got, want)
+		}
+	}
 }
 
 // mergeLab is a merger of an empty repository.

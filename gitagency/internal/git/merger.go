@@ -8,13 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 // Merger makes commits of commits without a worktree, an index or a ref: it is a Mirror, so that neither settings nor
 // attributes that somebody in a sandbox without walls could have written have a say. What it makes is seen by nobody else
-// until Keep, and goes with Close.
+// until Keep, and goes with Close. Several may use one at the same time.
 type Merger struct {
 	*Mirror
 	Trusted bool // the repository's own settings can only be the user's: merge drivers that they name run
@@ -26,6 +27,8 @@ type Merger struct {
 	teller  *teller // of which one is enough for everything
 	trees   map[string]*twig
 	held    int // bytes of them
+
+	serial atomic.Int64 // of commits that are made up
 
 	pending map[string]object // what was made, and is not on disk yet
 	waiting int               // bytes of it
@@ -142,11 +145,12 @@ func (m *Merger) mergeOver(ctx context.Context, what Merging, base, ours, theirs
 // synthesize makes commits of trees: one, and two that follow it. They are there for git at once, each in a file.
 func (m *Merger) synthesize(ctx context.Context, base string, trees ...string) ([]string, error) {
 	nobody := Signature{Identity: Identity{Name: "git-agency", Email: "git-agency@localhost"}, When: "0 +0000"}.String()
+	// Nobody else makes the same, who would miss them when they are taken away: not even another merge of ours.
+	unique := fmt.Sprintf("%s %d\n", filepath.Base(m.dir), m.serial.Add(1))
 	var oids []string
 	for i, tree := range append([]string{base}, trees...) {
 		c := written{tree: tree, author: nobody, committer: nobody}
-		// Which is not what anybody else makes, and may be taken away.
-		c.message = fmt.Sprintf("%s %d\n", filepath.Base(m.dir), i)
+		c.message = unique
 		if i > 0 {
 			c.parents = oids[:1]
 		}

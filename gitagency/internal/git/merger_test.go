@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -226,5 +227,34 @@ func TestCommonBaseIsThatOfGit(t *testing.T) {
 		if merged := l.merge(m, Merging{Ours: ours, Theirs: near}); len(merged.Conflicts) > 0 {
 			t.Errorf("%v", merged)
 		}
+	}
+}
+
+// Promise: many merges at the same time do not get in each other's way, also not when they are of the same commits.
+func TestMergesAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.write("long", lines)
+	base := l.commit("long")
+	ours := l.side(base, map[string]string{"long": "0\n" + lines})
+	theirs := []string{l.side(base, map[string]string{"long": lines + "10\n"}), l.side(base, map[string]string{"long": "x\n" + lines}), l.side(base, map[string]string{"a.txt": "x\n"})}
+	m := l.merger()
+	var want []string
+	for _, other := range theirs {
+		want = append(want, l.merge(m, Merging{Base: base, Ours: ours, Theirs: other}).Tree)
+	}
+	var group sync.WaitGroup
+	for i := range 12 {
+		group.Go(func() {
+			got, err := m.Merge(t.Context(), Merging{Base: base, Ours: ours, Theirs: theirs[i%3]})
+			if err != nil || got.Tree != want[i%3] || (len(got.Conflicts) > 0) != (i%3 == 1) {
+				t.Errorf("%d: %v, %v", i%3, got, err)
+			}
+		})
+	}
+	group.Wait()
+	l.must(m.Keep(t.Context()))
+	if out := l.git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"); strings.Count(out, "commit") != 6 {
+		t.Errorf("commits that nobody needs were kept: %d", strings.Count(out, "commit"))
 	}
 }
