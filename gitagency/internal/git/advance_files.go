@@ -179,7 +179,6 @@ type mover struct {
 	g            *stage
 	tree, staged *walker
 	old          int
-	offs         []int // of the plan's moves that were made
 }
 
 func (g *stage) mover() (*mover, error) {
@@ -337,7 +336,7 @@ func (v *mover) put(i int, m move) error {
 	if err := m.Was.is(fd, base); err != nil {
 		return err
 	}
-	err = swap(from, base, fd, base)
+	err = v.swap(from, base, fd, base)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		if err := v.take(i, m); err != nil {
@@ -348,9 +347,16 @@ func (v *mover) put(i int, m move) error {
 		return err
 	}
 	if err := m.Was.is(from, base); err != nil {
-		return errors.Join(err, swap(from, base, fd, base))
+		return errors.Join(err, v.swap(from, base, fd, base))
 	}
 	return nil
+}
+
+func (v *mover) swap(fromDir int, from string, toDir int, to string) error {
+	if v.g.noSwap {
+		return errors.ErrUnsupported
+	}
+	return swap(fromDir, from, toDir, to)
 }
 
 func (v *mover) rmdir(name string) error {

@@ -107,7 +107,7 @@ func (r *Repo) readStage(a Advance, dir string) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &stage{repo: r, a: a, dir: dir, entries: map[string]stagedEntry{}}
+	g := &stage{repo: r, a: a, dir: dir, torn: true, entries: map[string]stagedEntry{}}
 	if err := json.Unmarshal(data, &g.plan); err != nil {
 		return nil, err
 	}

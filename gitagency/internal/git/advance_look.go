@@ -617,12 +617,18 @@ func (s *seat) trusted(ctx context.Context) (err error) {
 }
 
 // coming are the files that are new, or other than they were.
-func (s *seat) coming() []stagedEntry {
+func (s *seat) coming() []stagedEntry { return s.side(func(t *touch) (string, string) { return t.newMode, t.newOID }) }
+
+// going are what these were.
+func (s *seat) going() []stagedEntry { return s.side(func(t *touch) (string, string) { return t.oldMode, t.oldOID }) }
+
+func (s *seat) side(of func(*touch) (mode, oid string)) []stagedEntry {
 	var entries []stagedEntry
 	for _, t := range s.touched {
-		if t.is == aFile {
-			mode, _ := strconv.ParseUint(t.newMode, 8, 32)
-			entries = append(entries, stagedEntry{mode: uint32(mode), oid: mustHex(t.newOID), name: []byte(t.path), stat: unread(uint32(mode))})
+		text, oid := of(t)
+		if kindOfMode(text) == aFile {
+			mode, _ := strconv.ParseUint(text, 8, 32)
+			entries = append(entries, stagedEntry{mode: uint32(mode), oid: mustHex(oid), name: []byte(t.path), stat: unread(uint32(mode))})
 		}
 	}
 	return entries

@@ -36,6 +36,8 @@ type stage struct {
 	plan plan
 
 	entries map[string]stagedEntry // of the new files, as git has them in its index
+	torn    bool                   // the machine may have stopped half-way, and not all that was written may be there
+	noSwap  bool                   // as where the file system cannot do it
 }
 
 // plan says what is to be moved. It holds names of any bytes.
@@ -104,10 +106,8 @@ func (s *seat) newStage(ctx context.Context) (_ *stage, err error) {
 			err = errors.Join(err, g.remove())
 		}
 	}()
-	for _, name := range []string{"objects", "tree", "old"} {
-		if err := os.MkdirAll(filepath.Join(g.dir, name), 0o777); err != nil {
-			return nil, err
-		}
+	if err := g.fill(); err != nil {
+		return nil, err
 	}
 	coming := s.coming()
 	if len(coming) > 0 {
@@ -116,6 +116,15 @@ func (s *seat) newStage(ctx context.Context) (_ *stage, err error) {
 		}
 	}
 	return g, s.draw(g)
+}
+
+func (g *stage) fill() error {
+	for _, name := range []string{"objects", "tree", "old"} {
+		if err := os.MkdirAll(filepath.Join(g.dir, name), 0o777); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stageDir makes the directory. One that is left is of one that was killed before anything was moved, or of one that

@@ -95,7 +95,7 @@ func (ad *advancer) sum() map[string]string {
 	}
 	for name := range all {
 		rel := strings.TrimPrefix(name, ad.dir+"/.git/")
-		if strings.HasPrefix(rel, "objects") || rel == "agency" {
+		if strings.HasPrefix(rel, "objects") || rel == "agency" || rel == "refs/agency" { // an empty directory
 			delete(all, name)
 		}
 	}

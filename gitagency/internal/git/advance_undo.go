@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,7 @@ type undoing struct {
 	*mover
 	ctx      context.Context
 	stranded *StrandedError
+	judge    *judge
 }
 
 // remake makes a directory that went.
@@ -97,8 +99,15 @@ func (u *undoing) at(m move) (dir int, what standing, err error) {
 		return fd, isOld, nil
 	case m.Is != nil && now == *m.Is:
 		return fd, isNew, nil
+	case !u.g.torn:
+		return fd, isOther, nil
 	}
-	return fd, isOther, nil
+	if u.judge == nil {
+		if u.judge, err = u.g.newJudge(u.ctx); err != nil {
+			return fd, isOther, err
+		}
+	}
+	return fd, u.judge.of(filepath.Join(u.g.a.Tree, name), name, m.Is != nil && m.Is.Ino == now.Ino), nil
 }
 
 // aside says where the file is that went from a path: its directory and name, -1 when it did not go.
@@ -112,7 +121,7 @@ func (u *undoing) aside(i int, m move) (dir int, name string) {
 	}
 	from, err := u.staged.open(path.Dir(string(m.Path)))
 	base := path.Base(string(m.Path))
-	if err != nil || unix.Fstatat(from, base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Ino == m.Is.Ino {
+	if err != nil || unix.Fstatat(from, base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Ino == m.Is.Ino && st.Mode&unix.S_IFMT == m.Is.Mode&unix.S_IFMT {
 		return -1, ""
 	}
 	return from, base
@@ -135,7 +144,7 @@ func (u *undoing) back(i int, m move) error {
 	case what == isNothing && fd >= 0:
 		return moveTo(dir, name, fd, base)
 	case what == isNew:
-		err := swap(dir, name, fd, base)
+		err := u.swap(dir, name, fd, base)
 		if errors.Is(err, errors.ErrUnsupported) {
 			err = unix.Renameat(dir, name, fd, base) // of the new one nothing is needed any more
 		}
