@@ -22,6 +22,8 @@ type LandRequest struct {
 	RequireBase bool // the integration branch must not have moved since the sandbox last had all of it
 	DryRun      bool // the same checks and errors, and nothing changes
 	Later       bool // what is left of the sandbox is removed by a second Land of it, and not by this one
+
+	overtaken int // how often somebody has moved the branch before we had
 }
 
 // Landed is what came of a landing.
@@ -118,8 +120,20 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	if err := l.make(ctx); err != nil {
 		return Landed{}, err
 	}
-	return l.publish(ctx)
+	landed, err := l.publish(ctx)
+	if is[*git.MovedRefError](err) && req.overtaken < mostOvertaken {
+		req.overtaken++
+		if err := l.close(); err != nil {
+			return Landed{}, err
+		}
+		return r.land(ctx, repo, req)
+	}
+	return landed, err
 }
+
+// mostOvertaken is how often a landing begins again because somebody has committed to the branch, or in the sandbox,
+// meanwhile. What they commit takes longer than it takes to land.
+const mostOvertaken = 20
 
 // landedBefore says what came of a landing that is done, and takes away what one that was killed left of the sandbox.
 func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], dry bool) (Landed, error) {
@@ -164,6 +178,7 @@ func (l *landing) close() error {
 	if l.merger != nil {
 		err = l.merger.Close()
 	}
+	l.merger = nil
 	l.depart()
 	return err
 }
