@@ -36,6 +36,7 @@ type stage struct {
 	plan plan
 
 	entries map[string]stagedEntry // of the new files, as git has them in its index
+	sparse  bool                   // not everything is checked out
 	torn    bool                   // the machine may have stopped half-way, and not all that was written may be there
 	noSwap  bool                   // as where the file system cannot do it
 }
@@ -166,6 +167,7 @@ func (s *seat) checkOut(ctx context.Context, g *stage, coming []stagedEntry) err
 	if err != nil {
 		return err
 	}
+	g.sparse = len(sparse) > 0
 	all := slices.Concat(coming, s.attributes(coming))
 	slices.SortFunc(all, func(a, b stagedEntry) int { return strings.Compare(string(a.name), string(b.name)) })
 	elsewhere := s.repo.rehearsedIn(g.dir)
@@ -196,6 +198,9 @@ func (s *seat) checkOut(ctx context.Context, g *stage, coming []stagedEntry) err
 		return err
 	}
 	for e := range x.all() {
+		if t := s.by[string(e.name)]; t != nil && len(sparse) == 0 && t.entry.skipped {
+			e.skipped = true // as somebody has said of this one
+		}
 		g.entries[string(e.name)] = e
 	}
 	return nil
@@ -280,7 +285,7 @@ func (s *seat) draw(g *stage) error {
 			if !staged || string(e.oid) != string(mustHex(t.newOID)) {
 				return fmt.Errorf("git did not check out %s", t.path)
 			}
-			if !e.skipped {
+			if !e.skipped || t.entry.skipped && m.Was != nil && !g.sparse {
 				fd, err := w.open(path.Dir(t.path))
 				if err != nil {
 					return err
