@@ -329,23 +329,47 @@ func (s *seat) draw(g *stage) error {
 
 // writePlan makes the plan last, and what is to be moved: from here on something may be.
 func (g *stage) writePlan() error {
-	for _, m := range g.plan.Moves {
-		if m.Is == nil || m.Is.Mode&unix.S_IFMT != unix.S_IFREG {
-			continue
-		}
-		f, err := os.Open(filepath.Join(g.dir, "tree", string(m.Path)))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(durable.WriteOut(f), f.Close()); err != nil {
-			return err
-		}
+	if err := g.writeOut(); err != nil {
+		return err
 	}
 	data, err := json.Marshal(g.plan)
 	if err != nil {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(g.dir, "plan"), data, 0o600) // whose sync is that of all the others
+}
+
+// writeOut has the kernel write the new files to the disk, all at the same time.
+func (g *stage) writeOut() error {
+	var names []string
+	for _, m := range g.plan.Moves {
+		if m.Is != nil && m.Is.Mode&unix.S_IFMT == unix.S_IFREG {
+			names = append(names, filepath.Join(g.dir, "tree", string(m.Path)))
+		}
+	}
+	if len(names) > few {
+		if err := syncAround(g.dir); !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
+	const atOnce = 16
+	failed, slots := make(chan error, len(names)), make(chan struct{}, atOnce)
+	for _, name := range names {
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			f, err := os.Open(name)
+			if err == nil {
+				err = errors.Join(durable.WriteOut(f), f.Close())
+			}
+			failed <- err
+		}()
+	}
+	var err error
+	for range names {
+		err = errors.Join(err, <-failed)
+	}
+	return err
 }
 
 // remove takes the directory away. Of what went nothing is needed any more, or all of it is back.
