@@ -44,6 +44,7 @@ type NotPushedError struct {
 	Tree      string     // where the branch is checked out, if anywhere and that is known
 	Conflicts []Conflict // of the branch with what others have pushed
 	Err       error      // nil when there are such
+	Unknown   bool       // it was on its way: it may have arrived
 }
 
 func (e *NotPushedError) Error() string {
@@ -54,6 +55,9 @@ func (e *NotPushedError) Error() string {
 			paths[i] = c.Path
 		}
 		because = "it conflicts with what others have pushed:\n" + someOf(paths)
+	}
+	if e.Unknown {
+		return fmt.Sprintf("what has landed on %s stands; whether it was pushed to %s is not known: %s", e.Branch, e.Remote, because)
 	}
 	return fmt.Sprintf("what has landed on %s stands, but was not pushed to %s: %s", e.Branch, e.Remote, because)
 }
@@ -75,5 +79,8 @@ func (e *RejectedError) Error() string {
 type OutpacedError struct{ Tries int }
 
 func (e *OutpacedError) Error() string {
-	return fmt.Sprintf("others were faster, %d times", e.Tries)
+	if e.Tries == 1 {
+		return "others were faster; it was tried once"
+	}
+	return fmt.Sprintf("others were faster; it was tried %d times", e.Tries)
 }

@@ -16,6 +16,7 @@ import (
 // How often, and how long, is tried to push what others push to as well.
 const (
 	mostPushes  = 50
+	pushKey     = "agency.pushTimeout"
 	pushingTime = time.Minute
 )
 
@@ -109,7 +110,7 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pu
 		if err == nil {
 			return
 		}
-		failed := &NotPushedError{PushPlan: plan, IDs: ids, Tries: p.done.Tries, Tree: p.tree, Err: err}
+		failed := &NotPushedError{PushPlan: plan, IDs: ids, Tries: p.done.Tries, Tree: p.tree, Err: err, Unknown: p.unknown}
 		var conflicts *ConflictsError
 		if errors.As(err, &conflicts) { // not one of the landing, which stands
 			failed.Conflicts, failed.Err = conflicts.Conflicts, nil
@@ -121,7 +122,11 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pu
 		return Pushed{}, err
 	}
 	defer cancel()
-	for until := time.Now().Add(pushingTime); ; {
+	patience, err := r.duration(pushKey, pushingTime, ParseDuration)
+	if err != nil {
+		return Pushed{}, err
+	}
+	for began := time.Now(); ; {
 		arrived, theirs, err := p.attempt(ctx)
 		if err != nil {
 			return p.done, err
@@ -130,7 +135,7 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pu
 			p.arrived(context.WithoutCancel(ctx))
 			return p.done, nil
 		}
-		if p.done.Tries >= mostPushes || time.Now().After(until) {
+		if p.done.Tries >= mostPushes || patience >= 0 && time.Since(began) >= patience {
 			return p.done, &OutpacedError{Tries: p.done.Tries}
 		}
 		if theirs == "" { // somebody has taken it away
@@ -151,9 +156,15 @@ type push struct {
 	done    Pushed
 	at      string // where the branch is at the remote, once it has all of ours
 	tree    string // of the worktree that has the branch checked out, if that is known
+	unknown bool   // whether it has arrived
+
+	giveUpTurn func()
 }
 
 func (p *push) close() error {
+	if p.giveUpTurn != nil {
+		p.giveUpTurn()
+	}
 	if p.courier == nil {
 		return nil
 	}
@@ -178,14 +189,15 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 	var answer git.Answer
 	if err := p.r.forward(ctx, verbPush, []step{{"send", func() (err error) {
 		answer, err = p.courier.Push(ctx, p.done.Commit, heads+p.As)
+		p.unknown = err != nil && !git.Refused(err)
 		return err
 	}}}); err != nil || answer.Arrived {
 		return err == nil, "", err
 	}
-	if p.done.Tries > 1 { // it is not the first time that others were faster
-		if err := pause(ctx, p.done.Tries); err != nil {
-			return false, "", err
-		}
+	if p.giveUpTurn == nil { // from here on nobody who does as we do comes between what we look at and what we send
+		p.giveUpTurn = p.courier.Turn(ctx)
+	} else if err := pause(ctx, p.done.Tries); err != nil {
+		return false, "", err
 	}
 	if theirs, err = p.fetch(ctx); err != nil {
 		return false, "", fmt.Errorf("%s; %w", answer.Words, err)

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -38,6 +41,35 @@ func (r *Repo) Courier(remote Remote, like string, wary bool) (*Courier, error) 
 
 // Close takes the directory away.
 func (c *Courier) Close() error { return durable.RemoveTree(c.dir) }
+
+// Turn waits until it is our turn to push to a remote on this machine, among those who ask for theirs: where many of us
+// push to one, each tries twice and not a dozen times. It is a courtesy. Nothing depends on it, so that who waits too
+// long, or cannot ask, goes on.
+func (c *Courier) Turn(ctx context.Context) (done func()) {
+	const longest = 10 * time.Second
+	nothing := func() {}
+	if c.remote.Path == "" {
+		return nothing
+	}
+	dir, err := os.Open(c.remote.Path)
+	if err != nil {
+		return nothing
+	}
+	done = func() { _ = dir.Close() } // which gives it up
+	for until := time.Now().Add(longest); time.Now().Before(until); {
+		if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+			return done
+		}
+		wait := time.NewTimer(time.Millisecond + rand.N(10*time.Millisecond))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return done
+		case <-wait.C:
+		}
+	}
+	return done
+}
 
 // Answer is what a remote said to a push.
 type Answer struct {
