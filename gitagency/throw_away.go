@@ -47,7 +47,7 @@ func (r *Repository) throwAway(ctx context.Context, repo *git.Repo, id string) e
 		{"sandbox-dir", func() error { return r.store.RemoveSandboxTree(r.ID, id) }},
 	}
 	steps = append(steps, r.forgetting(ctx, repo, &kept)...)
-	return r.forward(ctx, verbVerify, append(steps, step{"record", func() error { return r.store.RemoveInvocation(r.ID, id) }}))
+	return r.forward(ctx, "throw-away", append(steps, step{"record", func() error { return r.store.RemoveInvocation(r.ID, id) }}))
 }
 
 // dropSandboxBranch deletes the branch of a sandbox, wherever it is, unless somebody has it checked out.
