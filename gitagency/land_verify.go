@@ -37,19 +37,19 @@ func (r *Repository) landVerified(ctx context.Context, req LandRequest) (Landed,
 	defer v.close()
 	for {
 		landed, box, err := v.turn(ctx)
-		switch {
-		case err != nil:
-			return landed, err
-		case landed.candidate == nil:
-			landed.Verified = v.req.verified != "" && !landed.Already
+		if err != nil || landed.candidate == nil {
+			landed.Verified = landed.Commit != "" && !landed.Already && v.times > 0
 			landed.VerifyLog = v.path
-			return landed, nil
-		case box == "":
-			r.warn("what would land of %s is not what was verified any more; it is verified again", req.ID)
+			return landed, err
+		}
+		if box == "" {
 			if err := v.queue(ctx, landed.candidate.worktree); err != nil {
 				return Landed{}, err
 			}
 			continue
+		}
+		if v.times > 0 {
+			r.warn("what would land of %s is not what was verified any more; it is verified again", req.ID)
 		}
 		if err := v.run(ctx, box, *landed.candidate); err != nil {
 			return Landed{}, err
