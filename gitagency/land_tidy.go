@@ -16,10 +16,10 @@ import (
 // TidiesLater reports whether what is left to remove after a landing may be removed in the background: agency.autoDetach.
 func (r *Repository) TidiesLater() (bool, error) { return r.truth(autoDetachKey, true) }
 
-// TidyLater starts a program that goes on when this one has ended, in the same place and environment: one that tidies up
-// what landings with LandRequest.Later have left.
+// TidyLater starts this program again, in the same place and environment, as one that goes on when it has ended: to tidy
+// up what landings with LandRequest.Later have left. argv begins with what the program is called.
 func (r *Repository) TidyLater(argv []string) error {
-	return proc.Detach(proc.Command{Argv: argv, Dir: r.opts.Dir, Env: r.opts.Env})
+	return proc.DetachSelf(proc.Command{Argv: argv, Dir: r.opts.Dir, Env: r.opts.Env})
 }
 
 // setAside puts the tree of a sandbox that has landed where nobody looks for it.

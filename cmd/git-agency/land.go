@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -116,10 +115,7 @@ func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 
 // tidyLater has another process remove what is left of the sandboxes that have landed: to say so again is to tidy up.
 func (t *tool) tidyLater(repo *gitagency.Repository, landings []landing) {
-	argv := []string{}
-	if self, err := os.Executable(); err == nil {
-		argv = append(argv, self, "land")
-	}
+	argv := []string{t.args[0], "land"}
 	for _, l := range landings {
 		if l.Commit != "" && !l.DryRun {
 			argv = append(argv, l.Invocation)
