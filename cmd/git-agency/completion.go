@@ -107,6 +107,7 @@ var flagKinds = map[string]kind{
 	"--strategy":      oneOf(gitagency.Strategies()...),
 	"--memory":        text,
 	"--message":       text,
+	"--verify":        text,
 	"--mode":          oneOf("headed", "headless"),
 	"--name":          text,
 	"--nice":          text,

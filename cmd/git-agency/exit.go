@@ -67,7 +67,8 @@ func exitCode(err error) int {
 		return child.code
 	case errors.As(err, &interrupted):
 		return 128 + int(interrupted.signal)
-	case is[*gitagency.NotPushedError](err): // whatever was in the way, it has landed
+	case is[*gitagency.NotPushedError](err), // whatever was in the way, it has landed
+		is[*gitagency.VerifyError](err): // whatever was the matter with the sandbox that was made for it
 		return exitFailed
 	case is[*gitagency.LockTimeoutError](err), is[*gitagency.BusyError](err):
 		return exitLocked
@@ -133,6 +134,8 @@ func hints(err error) []string {
 		nothing   *gitagency.NothingToLandError
 		unsubmit  *gitagency.NotSubmittedError
 		unasked   *gitagency.NotInReviewError
+		unproven  *gitagency.VerifyError
+		throwAway *gitagency.ThrowAwayError
 
 		distrusted *gitagency.DistrustedFilterError
 
@@ -158,6 +161,10 @@ func hints(err error) []string {
 			"if those are yours, say where no agent can that you push there:",
 			"  git -c remote.trusted.url=" + gitagency.ShellWord(hooked.URL) + " agency land … --push --remote trusted",
 		}
+	case errors.As(err, &unproven) && unproven.TimedOut:
+		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land …'"}
+	case errors.As(err, &throwAway):
+		return []string{"land " + throwAway.Verifies + " instead; if nothing verifies it any more, 'git agency discard " + throwAway.ID + "' takes this one away"}
 	case errors.As(err, &child) && child.shellLine != "":
 		return []string{"no shell reads the command; for one, type: -- sh -c " + gitagency.ShellWord(child.shellLine)}
 	case errors.As(err, &finding):

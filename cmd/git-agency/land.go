@@ -15,8 +15,10 @@ func (t *tool) landCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "land",
 		Usage: "move the work of sandboxes into the integration branch",
-		UsageText: "git agency land <id>... [--strategy merge|squash|rebase] [--commit-all -m <message>] [--require-base] [--push [--remote <remote>]] [-n | --dry-run]\n" +
-			"   or: git agency land --all-ready [<wt>] [--strategy merge|squash|rebase] [--require-base] [--push [--remote <remote>]] [-n | --dry-run]",
+		UsageText: "git agency land <id>... [--strategy merge|squash|rebase] [--commit-all -m <message>] [--require-base]\n" +
+			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run]\n" +
+			"   or: git agency land --all-ready [<wt>] [--strategy merge|squash|rebase] [--require-base]\n" +
+			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run]",
 		Description: `Merges what was committed in a sandbox into the branch of its integration worktree, and into the files
 of whoever has that branch checked out: all of it or nothing. Then the sandbox goes; its own commits
 are kept as refs/agency/trash/<id> until they are pruned. Several are landed in order, up to the first
@@ -31,16 +33,23 @@ With --push the integration branch is pushed afterwards, never by force: to <rem
 called local, else to origin. What others have pushed meanwhile is merged first, as a landing is. Where
 it cannot be pushed what has landed stands; the same command tries again.
 
+With --verify a shell runs the command on exactly the files that would land, in a sandbox of its own
+with the walls and limits of the one that the work is from, and nothing lands unless it succeeds.
+Meanwhile nobody has to wait; if something else would land by then, it runs again. What it writes is
+shown, and kept in verify.log beside the record.
+
 Exit status: 0 landed, or it had landed before; 1 failed, or refused because of uncommitted work, of
-what is in the way, or of what runs in the sandbox; or landed, but not pushed; 2 it conflicts: nothing changed, and standard
-output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129
-usage; 130 or 143 interrupted, undone first.`,
+what is in the way, of what runs in the sandbox, or because the command of --verify failed; or landed,
+but not pushed; 2 it conflicts: nothing changed, and standard output lists kinds and paths; 3 no such
+invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
 		Flags: changing(jsonFlag(
 			&cli.StringFlag{Name: "strategy", Usage: "how it looks in history: `HOW` is " + strings.Join(gitagency.Strategies(), ", "), DefaultText: "agency.land.strategy, else merge"},
 			&cli.BoolFlag{Name: "all-ready", Usage: "everything that was submitted in <wt>, in that order, past what conflicts"},
 			&cli.BoolFlag{Name: "commit-all", Usage: "commit what is not committed first, but for what looks like a secret"},
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "with --commit-all, the `MESSAGE` of that commit"},
 			&cli.BoolFlag{Name: "require-base", Usage: "only if the sandbox has everything that is on the integration branch"},
+			&cli.StringFlag{Name: "verify", Usage: "only if a shell finds that `COMMAND` succeeds on what would land", DefaultText: "agency.verify"},
+			&cli.BoolFlag{Name: "no-verify", Usage: "agency.verify does not count"},
 			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards; what others have pushed is merged first"},
 			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
@@ -51,6 +60,9 @@ usage; 130 or 143 interrupted, undone first.`,
 			}
 			if c.IsSet("remote") && !c.Bool("push") {
 				return asUsage(c, errors.New("--remote goes with --push"))
+			}
+			if c.IsSet("verify") && c.Bool("no-verify") {
+				return asUsage(c, errors.New("--verify and --no-verify contradict each other"))
 			}
 			if c.Bool("all-ready") {
 				return t.landReady(c)
@@ -79,12 +91,14 @@ usage; 130 or 143 interrupted, undone first.`,
 			if err != nil {
 				return err
 			}
+			ctx, stop := withParent(c.Context)
+			defer stop()
 			results := []landing{}
 			var failed error // those before it stand
 			for _, query := range args {
-				req := landRequest(c)
+				req := t.landRequest(c)
 				req.ID, req.Later = query, later
-				landed, err := repo.Land(c.Context, req)
+				landed, err := repo.Land(ctx, req)
 				if landed.Commit != "" {
 					t.tellLanded(landed)
 				}
@@ -111,10 +125,11 @@ usage; 130 or 143 interrupted, undone first.`,
 }
 
 // landRequest is how to land, by the flags.
-func landRequest(c *cli.Context) gitagency.LandRequest {
+func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 	return gitagency.LandRequest{
 		Strategy: c.String("strategy"), CommitAll: c.Bool("commit-all"), Message: c.String("message"),
 		RequireBase: c.Bool("require-base"), DryRun: c.Bool("dry-run"),
+		Verify: c.String("verify"), NoVerify: c.Bool("no-verify"), Output: t.messages, Hurry: t.hurry,
 	}
 }
 
@@ -152,11 +167,13 @@ func (t *tool) landReady(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	req := landRequest(c)
+	req := t.landRequest(c)
 	if req.Later, err = repo.TidiesLater(); err != nil {
 		return err
 	}
-	arrivals, err := repo.LandReady(c.Context, wt.ID, req)
+	ctx, stop := withParent(c.Context)
+	defer stop()
+	arrivals, err := repo.LandReady(ctx, wt.ID, req)
 	if err != nil && arrivals == nil {
 		return err
 	}
@@ -283,6 +300,10 @@ func landingOf(query, worktree string, landed gitagency.Landed, err error) landi
 	l := landing{Landed: landed, Conflicts: conflictsOf(err), Error: messageOf(err), worktree: worktree}
 	if l.Invocation == "" {
 		l.Invocation, l.LeftOut = query, []gitagency.LeftOut{}
+	}
+	var unverified *gitagency.VerifyError
+	if errors.As(err, &unverified) {
+		l.VerifyLog = unverified.Log
 	}
 	return l
 }
