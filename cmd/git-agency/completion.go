@@ -104,6 +104,7 @@ var flagKinds = map[string]kind{
 	"--grace":         text,
 	"--isolation":     primitive("isolation"),
 	"--lock-timeout":  text,
+	"--remote":        text,
 	"--strategy":      oneOf(gitagency.Strategies()...),
 	"--memory":        text,
 	"--message":       text,
