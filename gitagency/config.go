@@ -32,6 +32,7 @@ func Keys() []Key {
 		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for whoever is discarding a sandbox: 0 is one try, -1 for ever; --lock-timeout wins", check: checkDuration},
 		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one command in a sandbox, one put or one snapshot may take: -1 is for ever; 'exec --timeout' wins", check: checkTimeout},
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may be at work in a sandbox: -1 is for ever", check: checkTimeout},
+		{Name: pushKey, Default: "1m", Meaning: "how long 'land --push' goes on where others are faster: 0 is one try, -1 as often as it may, 50 times", check: checkDuration},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "what untracked files are called that a snapshot leaves out, besides: a pattern, or !pattern for what is let in; an empty value forgets those before it", check: checkSecret, many: true},
 		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes what ended before that moment; --expire wins"},
 		{Name: nameKey, Default: "user.name", Meaning: "who the commits of landings and syncs are by"},

@@ -427,15 +427,17 @@ type UncommittedError struct {
 }
 
 func (e *UncommittedError) Error() string {
+	return fmt.Sprintf("there is work in %s that is in no commit:\n%s", e.Path, someOf(e.Files))
+}
+
+// someOf lists paths, one a line, and how many more there are.
+func someOf(paths []string) string {
 	const most = 20
-	text := fmt.Sprintf("there is work in %s that is in no commit:", e.Path)
-	for _, f := range e.Files[:min(len(e.Files), most)] {
-		text += "\n  " + f
+	list := "  " + strings.Join(paths[:min(len(paths), most)], "\n  ")
+	if more := len(paths) - most; more > 0 {
+		list += fmt.Sprintf("\n  and %d more", more)
 	}
-	if more := len(e.Files) - most; more > 0 {
-		text += fmt.Sprintf("\n  and %d more", more)
-	}
-	return text
+	return list
 }
 
 // NothingToLandError is a sandbox without any work.

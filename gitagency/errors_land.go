@@ -1,6 +1,9 @@
 package gitagency
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // BaseMovedError is an integration branch that has commits which a sandbox that is to land has not.
 type BaseMovedError struct {
@@ -79,4 +82,52 @@ func (e *NotLandedError) Error() string {
 		return e.ID + " was merged by somebody else; there is no landing of ours to take back"
 	}
 	return e.ID + " has not landed"
+}
+
+// VerifyError is a landing that a command did not find to be good, or that could not be verified.
+type VerifyError struct {
+	ID       string
+	Command  string
+	ExitCode int // of the command; 0 when it did not run
+	TimedOut bool
+	After    time.Duration // how long it ran
+	Log      string        // where lies what it wrote; empty when it wrote nothing, or nothing could be kept
+	Err      error         // what kept it from running, or from being waited for; nil when it ran
+}
+
+func (e *VerifyError) Error() string {
+	what := fmt.Sprintf("%q failed on what would land, with exit status %d", e.Command, e.ExitCode)
+	switch {
+	case e.Err != nil:
+		what = fmt.Sprintf("%q could not be run on what would land: %v", e.Command, e.Err)
+	case e.TimedOut:
+		what = fmt.Sprintf("%q timed out on what would land, after %s", e.Command, e.After.Round(10*time.Millisecond))
+	}
+	if e.Log != "" {
+		what += "; what it wrote is in " + e.Log
+	}
+	return what
+}
+
+func (e *VerifyError) Unwrap() error { return e.Err }
+
+// MovingError is an integration branch that moved every time a landing on it was being verified, or a sandbox that did.
+type MovingError struct {
+	ID     string
+	Branch string
+	Times  int
+}
+
+func (e *MovingError) Error() string {
+	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that what would land was being verified; nothing has landed", e.Branch, e.ID, e.Times)
+}
+
+// ThrowAwayError is a sandbox that is there only to try a landing in.
+type ThrowAwayError struct {
+	ID       string
+	Verifies string // whose landing
+}
+
+func (e *ThrowAwayError) Error() string {
+	return fmt.Sprintf("sandbox %s is only there to verify %s, and does not land", e.ID, e.Verifies)
 }

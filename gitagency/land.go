@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -23,7 +24,15 @@ type LandRequest struct {
 	DryRun      bool // the same checks and errors, and nothing changes
 	Later       bool // what is left of the sandbox is removed by a second Land of it, and not by this one
 
-	overtaken int // how often somebody has moved the branch before we had
+	// Verify is a shell line that has to succeed on the tree that would land, in a sandbox of its own with the walls and
+	// limits of the one that the work is from; "" is agency.verify, unless NoVerify says that nothing is verified.
+	Verify   string
+	NoVerify bool
+	Output   io.Writer       // gets what it writes; nil is nobody
+	Hurry    <-chan struct{} // as for ExecOptions
+
+	verified  string // the tree on which it has succeeded
+	overtaken int    // how often somebody has moved the branch before we had
 }
 
 // Landed is what came of a landing.
@@ -39,14 +48,19 @@ type Landed struct {
 	Already    bool      `json:"already"`   // it had landed before, or all of it was there
 	DryRun     bool      `json:"dry_run"`   // nothing was changed
 	LeftOut    []LeftOut `json:"left_out"`  // what was in the sandbox and in no commit of it
+
+	Verified  bool   `json:"verified"`   // a command has found it to be good
+	VerifyLog string `json:"verify_log"` // where what that command wrote is kept; empty when there was none
+
+	candidate *candidate // what has to be verified before it can land
 }
 
 // Land moves the work of a sandbox into the integration branch, and into the tree that a person has it checked out in:
 // all of it or nothing. Then the sandbox goes, and a ref keeps its commits as they were.
 //
 // Nothing is changed anywhere when the error is an *UncommittedError, *NothingToLandError, *ConflictsError,
-// *OverwriteError, *UnderWayError, *BaseMovedError or *NotSubmittedError. A landing that is killed is finished or undone
-// by the next command that takes the repository lock.
+// *OverwriteError, *UnderWayError, *BaseMovedError, *NotSubmittedError, *VerifyError or *MovingError. A landing that is
+// killed is finished or undone by the next command that takes the repository lock.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) {
 	if err := req.check(r); err != nil {
 		return Landed{}, err
@@ -61,12 +75,7 @@ func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) 
 			return Landed{}, err
 		}
 	}
-	repo, unlock, err := r.lock(ctx)
-	if err != nil {
-		return Landed{}, err
-	}
-	defer unlock()
-	landed, err := r.land(ctx, repo, req)
+	landed, err := r.landVerified(ctx, req)
 	if err != nil && !is[*EndedError](err) && !is[*CleanupError](err) {
 		return Landed{}, fmt.Errorf("land %s: %w", req.ID, err)
 	}
@@ -90,10 +99,18 @@ func (req *LandRequest) check(r *Repository) error {
 	if !utf8.ValidString(req.Message) || strings.Contains(req.Message, "\x00") {
 		return &InvalidError{What: "message", Value: req.Message, Want: "text in UTF-8"}
 	}
+	switch {
+	case strings.Contains(req.Verify, "\x00"):
+		return &InvalidError{What: "command", Value: req.Verify, Want: "a line for a shell, without NUL"}
+	case req.NoVerify:
+		req.Verify = ""
+	case req.Verify == "":
+		req.Verify = r.verifyLine()
+	}
 	return nil
 }
 
-// land is Land for who holds the repository lock.
+// land is Land for who holds the repository lock, up to what has to be verified first.
 func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) (_ Landed, err error) {
 	if r.interruptedLanding() { // which could not be finished
 		if err := r.finishLanding(ctx, repo); err != nil {
@@ -107,6 +124,9 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	if _, err := invocation(entry, nil).Path(); err != nil {
 		return Landed{}, err
 	}
+	if of := entry.Record.Verifies; of != "" {
+		return Landed{}, &ThrowAwayError{ID: entry.ID, Verifies: of}
+	}
 	ctx, cancel, err := r.bounded(ctx, "landing")
 	if err != nil {
 		return Landed{}, err
@@ -119,6 +139,9 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	}
 	if err := l.make(ctx); err != nil {
 		return Landed{}, err
+	}
+	if c, err := l.candidate(ctx); err != nil || c != nil {
+		return Landed{Branch: short(l.target.branch), candidate: c}, err
 	}
 	landed, err := l.publish(ctx)
 	if is[*git.MovedRefError](err) && req.overtaken < mostOvertaken {

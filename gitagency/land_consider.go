@@ -138,16 +138,7 @@ func (l *landing) checkRange(ctx context.Context) error {
 
 // checkCommits refuses commits with trees that no person should have, also where a later one is fine.
 func (l *landing) checkCommits(ctx context.Context) error {
-	for _, c := range l.commits {
-		before := l.target.at
-		if len(c.Parents) > 0 {
-			before = c.Parents[0]
-		}
-		if err := l.merger.Sound(ctx, c.OID, before); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.merger.SoundRange(ctx, l.target.at, l.tip)
 }
 
 // checkTree refuses a tree that no person should have on disk. Whoever works in a sandbox can make any object there is.

@@ -33,6 +33,12 @@ func (r *Repository) finishLanding(ctx context.Context, repo *git.Repo) error {
 	if err != nil {
 		return &StuckLandingError{ID: note.InvocationID, Path: r.store.LandingPath(r.ID), Err: err}
 	}
+	if note.Verb == verbPush { // of which nothing is on record
+		if done {
+			r.warn("'land --push' was interrupted; what had to be merged is: %s is at %s, and not pushed", short(a.Branch), a.New)
+		}
+		return r.store.RemoveLanding(r.ID)
+	}
 	if !done {
 		r.warn("'%s %s' was interrupted; all of it was undone", note.Verb, note.InvocationID)
 		return r.store.RemoveLanding(r.ID)

@@ -45,7 +45,8 @@ func (l *landing) publish(ctx context.Context) (landed Landed, err error) {
 	return landed, nil
 }
 
-// advance moves a branch, and all that goes with it: what landing and taking one back have in common.
+// advance moves a branch, and all that goes with it: what landing, taking one back and
+// merging what others have pushed have in common.
 func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merger, moving *git.Advancing, note store.Landing) (err error) {
 	tx := r.begin(verb)
 	defer func() {
@@ -172,6 +173,7 @@ func (l *landing) branchFree() (bool, error) {
 const (
 	verbLand   = "land"
 	verbUnland = "unland"
+	verbPush   = "push" // what somebody else has pushed is merged
 )
 
 // noteOf completes what somebody who finds it half done has to know.

@@ -58,6 +58,7 @@ type Repository struct {
 	opts        Options
 	quarantined bool
 	warned      sync.Once // that there are records elsewhere
+	unbelieved  sync.Once // that the repository names a command, and is not believed
 }
 
 // Open finds the repository that git itself would use, in the environment the caller received.
@@ -156,12 +157,17 @@ func (r *Repository) lock(ctx context.Context) (_ *git.Repo, unlock func(), err 
 
 // lockOnly is lock for who looks after what was interrupted.
 func (r *Repository) lockOnly(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
-	if r.quarantined {
-		return nil, nil, ErrQuarantine
-	}
 	timeout, err := r.lockTimeout()
 	if err != nil {
 		return nil, nil, err
+	}
+	return r.lockWithin(ctx, timeout)
+}
+
+// lockWithin is lockOnly for who does not wait as long as others do.
+func (r *Repository) lockWithin(ctx context.Context, timeout time.Duration) (_ *git.Repo, unlock func(), err error) {
+	if r.quarantined {
+		return nil, nil, ErrQuarantine
 	}
 	held, err := lock.Acquire(ctx, lock.Request{
 		Dir:     r.lockDir(),

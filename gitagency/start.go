@@ -27,33 +27,15 @@ type StartRequest struct {
 	// FromSnapshot is a snapshot to begin in the state of: a commit, in full or as a unique prefix, or
 	// "<invocation>/<number>". Then Worktree defaults to that of its invocation.
 	FromSnapshot string
+
+	verifies string    // the invocation whose landing is tried in it, if it is for that alone
+	from     beginning // what it begins with then
 }
 
 // Start creates an invocation and its sandbox, all of it or nothing. It runs nothing in it.
 func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, error) {
-	if err := req.check(); err != nil {
-		return Invocation{}, err
-	}
-	prims, err := r.choosePrimitives(req.Primitives, req.Profile)
+	choice, err := r.choose(ctx, req)
 	if err != nil {
-		return Invocation{}, err
-	}
-	if err := r.checkWalls(ctx, prims); err != nil {
-		return Invocation{}, err
-	}
-	limits, err := r.chooseLimits(ctx, req.Limits)
-	if err != nil {
-		return Invocation{}, err
-	}
-	origin, err := r.origin(ctx, req.FromSnapshot)
-	if err != nil {
-		return Invocation{}, err
-	}
-	wt, err := r.Worktree(cmp.Or(req.Worktree, origin.worktree))
-	if err != nil {
-		return Invocation{}, err
-	}
-	if err := wt.usable(); err != nil {
 		return Invocation{}, err
 	}
 	repo, unlock, err := r.lock(ctx)
@@ -61,7 +43,50 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 		return Invocation{}, err
 	}
 	defer unlock()
-	wt = r.worktree(r.store.Worktree(r.ID, wt.ID, nil)) // it may have changed while we waited
+	return r.start(ctx, repo, choice)
+}
+
+// chosen is what a sandbox is to be, as far as that does not take the repository lock.
+type chosen struct {
+	StartRequest
+	prims    Primitives
+	limits   LimitsMade
+	origin   beginning
+	worktree string // the id
+}
+
+// choose refuses what cannot be built, before anybody has to wait for it.
+func (r *Repository) choose(ctx context.Context, req StartRequest) (c chosen, err error) {
+	if err := req.check(); err != nil {
+		return c, err
+	}
+	c.StartRequest = req
+	if c.prims, err = r.choosePrimitives(req.Primitives, req.Profile); err != nil {
+		return c, err
+	}
+	if err := r.checkWalls(ctx, c.prims); err != nil {
+		return c, err
+	}
+	if c.limits, err = r.chooseLimits(ctx, req.Limits); err != nil {
+		return c, err
+	}
+	if c.origin = req.from; req.verifies == "" {
+		if c.origin, err = r.origin(ctx, req.FromSnapshot); err != nil {
+			return c, err
+		}
+	}
+	wt, err := r.Worktree(cmp.Or(req.Worktree, c.origin.worktree))
+	if err == nil {
+		err = wt.usable()
+	}
+	c.worktree = wt.ID
+	return c, err
+}
+
+// start is Start for who holds the repository lock.
+func (r *Repository) start(ctx context.Context, repo *git.Repo, req chosen) (Invocation, error) {
+	origin := req.origin
+	wt := r.worktree(r.store.Worktree(r.ID, req.worktree, nil)) // it may have changed while we waited
 	if err := wt.usable(); err != nil {
 		return Invocation{}, err
 	}
@@ -73,7 +98,7 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 		return Invocation{}, err
 	}
 
-	if req.FromSnapshot == "" {
+	if origin.base == "" {
 		if origin.base, err = r.integrationTip(wt, listing); err != nil {
 			return Invocation{}, err
 		}
@@ -95,12 +120,16 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 	}
 
 	home := r.store.InvocationDir(r.ID, id)
+	verb := "start"
+	if req.verifies != "" {
+		verb = verbVerify
+	}
 	err = r.create(ctx, repo, creation{
-		verb:   "start",
+		verb:   verb,
 		home:   home,
 		ensure: func() error { return r.store.EnsureInvocationDir(r.ID, id) },
 		spec: changeset.Spec{
-			ID: id, Tree: tree, Branch: sandboxRef(id), Base: begin.base, Scratch: home, Reason: "agency: start " + id,
+			ID: id, Tree: tree, Branch: sandboxRef(id), Base: begin.base, Scratch: home, Reason: "agency: " + verb + " " + id,
 			Tip: begin.tip, Files: begin.snapshot, Index: begin.index, Distrust: begin.distrust,
 		},
 		marker: guard.Sandbox,
@@ -108,7 +137,8 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 			return r.store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
 				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: short(sandboxRef(id)),
-				BaseCommit: begin.base, FromSnapshot: begin.snapshot, Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, Primitives: prims, Limits: limits,
+				BaseCommit: begin.base, FromSnapshot: begin.snapshot, Verifies: req.verifies,
+				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, Primitives: req.prims, Limits: req.limits,
 			})
 		},
 	})

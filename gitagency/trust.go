@@ -23,6 +23,11 @@ func (r *Repository) trustsSettings(id string) bool {
 	if len(r.git.OwnFilters()) == 0 {
 		return true // there is nothing to trust
 	}
+	return r.allHadWalls()
+}
+
+// allHadWalls reports whether no sandbox on record is without walls: the settings of the repository are the user's.
+func (r *Repository) allHadWalls() bool {
 	all, err := r.store.Invocations(r.ID, nil)
 	return err == nil && !slices.ContainsFunc(all, func(e store.Entry[store.InvocationMeta]) bool {
 		return (e.Broken == store.Whole || e.Intent == nil) && !hadWalls(e)

@@ -65,17 +65,28 @@ say 'Your own trees did not notice.'
 run git -C "$tree" status --short --branch
 run git status --short --branch
 
-say 'Take the work of the first into your integration branch.'
-run git -C "$tree" merge -q --no-edit "agency/sandbox-$first"
-run git -C "$tree" log --oneline
+say 'Reviewed work lands on your integration branch and in its files, all of it or nothing; what you have there stays.'
+echo 'a note of mine' >"$tree/mine"
+run git agency exec "$second" -- sh -c 'echo "second thoughts" >greeting; git commit -q -m "Another greeting" greeting'
+run git agency radar payments
+run git agency submit "$first" "$second"
+run git agency land --all-ready payments --verify 'test -s greeting' || echo "(exit status $?)"
+run git -C "$tree" log --oneline --first-parent
+run git -C "$tree" status --short
+
+say 'And can be taken back.'
+run git agency unland "$first"
+test ! -e "$tree/refunds"
+run git agency show "$first"
 
 say 'End the others too. What was in them is kept, also what was never committed.'
-run git agency discard "$first" "$second"
+run git agency discard "$second"
 run git show "refs/agency/trash/$second:notes"
 run git agency ls --all
 
 test "$(git show "$(tail -n 1 "$work/snapshot"):notes")" = 'half an idea'
-test "$(cat "$tree/refunds")" = 'refunds work'
+test "$(git -C "$tree" show HEAD~1:refunds)" = 'refunds work'
+test "$(cat "$tree/mine")" = 'a note of mine'
 test "$(git show "refs/agency/trash/$second:notes")" = 'half an idea'
 test -z "$(git agency ls)"
 say 'Done; nothing of this demo is left behind.'

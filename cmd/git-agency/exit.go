@@ -67,6 +67,9 @@ func exitCode(err error) int {
 		return child.code
 	case errors.As(err, &interrupted):
 		return 128 + int(interrupted.signal)
+	case is[*gitagency.NotPushedError](err), // whatever was in the way, it has landed
+		is[*gitagency.VerifyError](err): // whatever was the matter with the sandbox that was made for it
+		return exitFailed
 	case is[*gitagency.LockTimeoutError](err), is[*gitagency.BusyError](err):
 		return exitLocked
 	case is[*gitagency.SetupError](err): // whatever was in the way, a setting or a path
@@ -85,7 +88,7 @@ func exitCode(err error) int {
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
 		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err), is[*gitagency.NotSandboxError](err),
 		is[*gitagency.ConfinementError](err), is[*gitagency.DistrustedFilterError](err),
-		is[*gitagency.UnsoundError](err), is[*gitagency.UnsoundCommitError](err):
+		is[*gitagency.UnsoundError](err), is[*gitagency.UnsoundCommitError](err), is[*gitagency.DistrustedRemoteError](err):
 		return exitRefused
 	}
 	return exitFailed
@@ -131,10 +134,37 @@ func hints(err error) []string {
 		nothing   *gitagency.NothingToLandError
 		unsubmit  *gitagency.NotSubmittedError
 		unasked   *gitagency.NotInReviewError
+		unproven  *gitagency.VerifyError
+		throwAway *gitagency.ThrowAwayError
 
 		distrusted *gitagency.DistrustedFilterError
+
+		notPushed *gitagency.NotPushedError
+		noRemote  *gitagency.NoRemoteError
+		upstream  *gitagency.UpstreamError
+		hooked    *gitagency.DistrustedRemoteError
 	)
 	switch {
+	case errors.As(err, &notPushed):
+		return notPushedHints(notPushed)
+	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0:
+		return []string{"add one with 'git remote add origin <url>'; nothing has landed"}
+	case errors.As(err, &noRemote):
+		return []string{"name one with --remote; there is " + strings.Join(noRemote.Remotes, ", ") + "; nothing has landed"}
+	case errors.As(err, &upstream):
+		return []string{
+			"for " + upstream.Upstream + ": git config push.default upstream",
+			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch),
+		}
+	case errors.As(err, &hooked):
+		return []string{
+			"if those are yours, say where no agent can that you push there:",
+			"  git -c remote.trusted.url=" + gitagency.ShellWord(hooked.URL) + " agency land … --push --remote trusted",
+		}
+	case errors.As(err, &unproven) && unproven.TimedOut:
+		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land …'"}
+	case errors.As(err, &throwAway):
+		return []string{"land " + throwAway.Verifies + " instead; if nothing verifies it any more, 'git agency discard " + throwAway.ID + "' takes this one away"}
 	case errors.As(err, &child) && child.shellLine != "":
 		return []string{"no shell reads the command; for one, type: -- sh -c " + gitagency.ShellWord(child.shellLine)}
 	case errors.As(err, &finding):
@@ -343,6 +373,26 @@ func hints(err error) []string {
 		return []string{"check who owns the repository and the data directory"}
 	}
 	return nil
+}
+
+// notPushedHints say how what has landed gets to the remote.
+func notPushedHints(e *gitagency.NotPushedError) []string {
+	to := gitagency.ShellWord(e.Remote) + " " + gitagency.ShellWord(e.As)
+	if len(e.Conflicts) > 0 {
+		in := "git"
+		if e.Tree != "" {
+			in += " -C " + gitagency.ShellWord(e.Tree)
+		}
+		return []string{
+			"merge it yourself where " + e.Branch + " is checked out, and push that:",
+			"  " + in + " pull --no-rebase " + to,
+			"  " + in + " push " + gitagency.ShellWord(e.Remote) + " " + gitagency.ShellWord(e.Branch+":"+e.As),
+		}
+	}
+	if len(e.IDs) == 0 {
+		return nil
+	}
+	return []string{"this tries again: git agency land " + e.IDs[len(e.IDs)-1] + " --push --remote " + gitagency.ShellWord(e.Remote)}
 }
 
 func brokenHints(b *gitagency.BrokenError) []string {

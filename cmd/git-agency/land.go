@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -14,8 +15,10 @@ func (t *tool) landCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "land",
 		Usage: "move the work of sandboxes into the integration branch",
-		UsageText: "git agency land <id>... [--strategy merge|squash|rebase] [--commit-all -m <message>] [--require-base] [-n | --dry-run]\n" +
-			"   or: git agency land --all-ready [<wt>] [--strategy merge|squash|rebase] [--require-base] [-n | --dry-run]",
+		UsageText: "git agency land <id>... [--strategy merge|squash|rebase] [--commit-all -m <message>] [--require-base]\n" +
+			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run]\n" +
+			"   or: git agency land --all-ready [<wt>] [--strategy merge|squash|rebase] [--require-base]\n" +
+			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run]",
 		Description: `Merges what was committed in a sandbox into the branch of its integration worktree, and into the files
 of whoever has that branch checked out: all of it or nothing. Then the sandbox goes; its own commits
 are kept as refs/agency/trash/<id> until they are pruned. Several are landed in order, up to the first
@@ -26,21 +29,40 @@ changed, staged, not added or ignored is in the way, when git is in the middle o
 when work in the sandbox is not committed. A landing that is killed is finished or undone by the next
 command.
 
+With --push the integration branch is pushed afterwards, never by force: to <remote>, else to the one
+called local, else to origin. What others have pushed meanwhile is merged first, as a landing is. Where
+it cannot be pushed what has landed stands; the same command tries again.
+
+With --verify a shell runs the command on exactly the files that would land, in a sandbox of its own
+with the walls and limits of the one that the work is from, and nothing lands unless it succeeds.
+Meanwhile nobody has to wait; if something else would land by then, it runs again. What it writes is
+shown, and kept in verify.log beside the record.
+
 Exit status: 0 landed, or it had landed before; 1 failed, or refused because of uncommitted work, of
-what is in the way, or of what runs in the sandbox; 2 it conflicts: nothing changed, and standard
-output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129
-usage; 130 or 143 interrupted, undone first.`,
+what is in the way, of what runs in the sandbox, or because the command of --verify failed; or landed,
+but not pushed; 2 it conflicts: nothing changed, and standard output lists kinds and paths; 3 no such
+invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
 		Flags: changing(jsonFlag(
 			&cli.StringFlag{Name: "strategy", Usage: "how it looks in history: `HOW` is " + strings.Join(gitagency.Strategies(), ", "), DefaultText: "agency.land.strategy, else merge"},
 			&cli.BoolFlag{Name: "all-ready", Usage: "everything that was submitted in <wt>, in that order, past what conflicts"},
 			&cli.BoolFlag{Name: "commit-all", Usage: "commit what is not committed first, but for what looks like a secret"},
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "with --commit-all, the `MESSAGE` of that commit"},
 			&cli.BoolFlag{Name: "require-base", Usage: "only if the sandbox has everything that is on the integration branch"},
+			&cli.StringFlag{Name: "verify", Usage: "only if a shell finds that `COMMAND` succeeds on what would land", DefaultText: "agency.verify"},
+			&cli.BoolFlag{Name: "no-verify", Usage: "agency.verify does not count"},
+			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards; what others have pushed is merged first"},
+			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		)...),
 		Action: func(c *cli.Context) error {
 			if c.IsSet("message") != c.Bool("commit-all") {
 				return asUsage(c, errors.New("--commit-all and --message go together"))
+			}
+			if c.IsSet("remote") && !c.Bool("push") {
+				return asUsage(c, errors.New("--remote goes with --push"))
+			}
+			if c.IsSet("verify") && c.Bool("no-verify") {
+				return asUsage(c, errors.New("--verify and --no-verify contradict each other"))
 			}
 			if c.Bool("all-ready") {
 				return t.landReady(c)
@@ -53,25 +75,34 @@ usage; 130 or 143 interrupted, undone first.`,
 			if err != nil {
 				return err
 			}
+			worktrees := []string{}
 			for _, query := range args { // a typo in the last must not show after the first has landed
-				if _, err := repo.Invocation(query); err != nil {
+				inv, err := repo.Invocation(query)
+				if err != nil {
 					return err
 				}
+				worktrees = append(worktrees, inv.WorktreeID)
+			}
+			plans, err := t.planPush(c, repo, worktrees...)
+			if err != nil {
+				return err
 			}
 			later, err := repo.TidiesLater()
 			if err != nil {
 				return err
 			}
+			ctx, stop := withParent(c.Context)
+			defer stop()
 			results := []landing{}
 			var failed error // those before it stand
 			for _, query := range args {
-				req := landRequest(c)
+				req := t.landRequest(c)
 				req.ID, req.Later = query, later
-				landed, err := repo.Land(c.Context, req)
+				landed, err := repo.Land(ctx, req)
 				if landed.Commit != "" {
 					t.tellLanded(landed)
 				}
-				results = append(results, landingOf(query, landed, err))
+				results = append(results, landingOf(query, worktrees[len(results)], landed, err))
 				if err == nil && !c.Bool("json") {
 					err = t.printLine(landed.Commit)
 				}
@@ -82,6 +113,9 @@ usage; 130 or 143 interrupted, undone first.`,
 			if later {
 				t.tidyLater(repo, results)
 			}
+			if failed == nil { // what was asked for is to be pushed, and not some of it
+				failed = t.push(c, repo, plans, results)
+			}
 			if c.Bool("json") {
 				return errors.Join(failed, t.printJSON(results))
 			}
@@ -91,10 +125,11 @@ usage; 130 or 143 interrupted, undone first.`,
 }
 
 // landRequest is how to land, by the flags.
-func landRequest(c *cli.Context) gitagency.LandRequest {
+func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 	return gitagency.LandRequest{
 		Strategy: c.String("strategy"), CommitAll: c.Bool("commit-all"), Message: c.String("message"),
 		RequireBase: c.Bool("require-base"), DryRun: c.Bool("dry-run"),
+		Verify: c.String("verify"), NoVerify: c.Bool("no-verify"), Output: t.messages, Hurry: t.hurry,
 	}
 }
 
@@ -124,11 +159,21 @@ func (t *tool) landReady(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	req := landRequest(c)
+	wt, err := repo.Worktree(strings.Join(args, ""))
+	if err != nil {
+		return err
+	}
+	plans, err := t.planPush(c, repo, wt.ID)
+	if err != nil {
+		return err
+	}
+	req := t.landRequest(c)
 	if req.Later, err = repo.TidiesLater(); err != nil {
 		return err
 	}
-	arrivals, err := repo.LandReady(c.Context, strings.Join(args, ""), req)
+	ctx, stop := withParent(c.Context)
+	defer stop()
+	arrivals, err := repo.LandReady(ctx, wt.ID, req)
 	if err != nil && arrivals == nil {
 		return err
 	}
@@ -145,11 +190,14 @@ func (t *tool) landReady(c *cli.Context) error {
 		case a.DryRun:
 			result = "would land"
 		}
-		results = append(results, landingOf(a.Invocation, a.Landed, a.Err))
+		results = append(results, landingOf(a.Invocation, wt.ID, a.Landed, a.Err))
 		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, why(a.Err)})
 	}
 	if req.Later {
 		t.tidyLater(repo, results)
+	}
+	if err == nil && conflicting+failed < len(arrivals) {
+		err = t.push(c, repo, plans, results)
 	}
 	switch {
 	case c.Bool("json"):
@@ -159,10 +207,59 @@ func (t *tool) landReady(c *cli.Context) error {
 	default:
 		err = errors.Join(err, t.printTable([]string{"ID", "NAME", "RESULT", "COMMIT", "WHY"}, rows))
 	}
-	if err == nil && conflicting+failed > 0 {
-		err = &queueError{landed: len(arrivals) - conflicting - failed, conflicting: conflicting, failed: failed}
+	if conflicting+failed > 0 && (err == nil || is[*gitagency.NotPushedError](err)) {
+		err = errors.Join(err, &queueError{landed: len(arrivals) - conflicting - failed, conflicting: conflicting, failed: failed})
 	}
 	return err
+}
+
+// planPush finds out where to push, if that was asked for.
+func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, worktrees ...string) ([]gitagency.PushPlan, error) {
+	if !c.Bool("push") {
+		return nil, nil
+	}
+	return repo.PlanPush(c.Context, c.String("remote"), worktrees...)
+}
+
+// push pushes what has landed, and completes what is reported of it.
+func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, results []landing) error {
+	for _, plan := range plans {
+		ids := []string{}
+		for _, l := range results {
+			if l.worktree == plan.Worktree && l.Error == "" {
+				ids = append(ids, l.Invocation)
+			}
+		}
+		if c.Bool("dry-run") {
+			t.tellPushed("would push", plan)
+		}
+		var pushed gitagency.Pushed
+		var err error
+		if !c.Bool("dry-run") {
+			pushed, err = repo.Push(c.Context, plan, ids...)
+		}
+		for i := range results {
+			if l := &results[i]; slices.Contains(ids, l.Invocation) {
+				l.Pushed, l.Remote, l.PushTries, l.IntegrationCommit = err == nil && !c.Bool("dry-run"), plan.Remote, pushed.Tries, pushed.Commit
+				l.Error = messageOf(err)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if !c.Bool("dry-run") {
+			t.tellPushed("pushed", plan)
+		}
+	}
+	return nil
+}
+
+func (t *tool) tellPushed(did string, plan gitagency.PushPlan) {
+	as := ""
+	if plan.As != plan.Branch {
+		as = " as " + plan.As
+	}
+	fmt.Fprintln(t.stderr, printable(fmt.Sprintf("%s %s to %s%s", did, plan.Branch, plan.Remote, as)))
 }
 
 // why is a few words on what kept a changeset from landing.
@@ -190,12 +287,23 @@ type landing struct {
 	gitagency.Landed
 	Conflicts []gitagency.Conflict `json:"conflicts"`
 	Error     string               `json:"error"`
+
+	Pushed            bool   `json:"pushed"`
+	Remote            string `json:"remote"`             // where to
+	PushTries         int    `json:"push_tries"`         // how often it was sent there
+	IntegrationCommit string `json:"integration_commit"` // where the branch was then: what others had pushed may have been merged
+
+	worktree string
 }
 
-func landingOf(query string, landed gitagency.Landed, err error) landing {
-	l := landing{Landed: landed, Conflicts: conflictsOf(err), Error: messageOf(err)}
+func landingOf(query, worktree string, landed gitagency.Landed, err error) landing {
+	l := landing{Landed: landed, Conflicts: conflictsOf(err), Error: messageOf(err), worktree: worktree}
 	if l.Invocation == "" {
 		l.Invocation, l.LeftOut = query, []gitagency.LeftOut{}
+	}
+	var unverified *gitagency.VerifyError
+	if errors.As(err, &unverified) {
+		l.VerifyLog = unverified.Log
 	}
 	return l
 }

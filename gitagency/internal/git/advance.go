@@ -55,8 +55,25 @@ type Advancing struct {
 
 	talk     *proc.Conversation // a git that holds the locks of the refs
 	done     bool               // the refs have moved
+	late     error              // that came when they had
 	finished bool               // nothing is held any more
+	taken    int                // how many of the steps were
 	fault    func(step string) error
+}
+
+// step begins one of the steps, of which each may only be taken after those before have gone well.
+func (x *Advancing) step(n int, name string) error {
+	if x.taken != n || x.finished {
+		return fmt.Errorf("%s: not now", name)
+	}
+	return x.at(name)
+}
+
+// went ends a step.
+func (x *Advancing) went(err error) {
+	if err == nil {
+		x.taken++
+	}
 }
 
 // Advance finds out whether it could be done. Nothing changes. Errors are an *OverlapsError, *UnderWayError,

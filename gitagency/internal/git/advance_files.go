@@ -21,8 +21,12 @@ import (
 // changed since it was looked at, everything is looked at again. The error is an *UnderWayError when somebody else has
 // locked it.
 func (x *Advancing) Lock(ctx context.Context) (err error) {
-	if err := x.at("lock"); err != nil || x.seat == nil {
+	if err := x.step(0, "lock"); err != nil {
 		return err
+	}
+	defer func() { x.went(err) }()
+	if x.seat == nil {
+		return nil
 	}
 	if x.stage, err = x.seat.newStage(ctx); err != nil {
 		return err
@@ -77,9 +81,13 @@ func (r *Repo) draftHeld(a Advance, perm fs.FileMode) (*IndexDraft, error) {
 
 // Files puts the new files in their places, and writes the new index beside the old one. An error is an *OverlapsError
 // where somebody has changed something since it was looked at; whoever gets one calls Undo.
-func (x *Advancing) Files(ctx context.Context) error {
-	if err := x.at("files"); err != nil || x.seat == nil {
+func (x *Advancing) Files(ctx context.Context) (err error) {
+	if err := x.step(2, "files"); err != nil {
 		return err
+	}
+	defer func() { x.went(err) }()
+	if x.seat == nil {
+		return nil
 	}
 	if err := x.stage.writePlan(); err != nil {
 		return err
@@ -156,22 +164,18 @@ func (x *Advancing) index() (*revision, error) {
 
 // Publish puts the new index in its place; the lock goes with that.
 func (x *Advancing) Publish(ctx context.Context) error {
-	if err := x.at("publish"); err != nil {
+	if err := x.step(4, "publish"); err != nil {
 		return err
-	}
-	if !x.done {
-		return errors.New("the refs have not moved")
 	}
 	if x.seat == nil {
 		x.finished = true
-		return nil
+		return x.late
 	}
 	if err := x.draft.Publish(); err != nil {
-		return err
+		return errors.Join(x.late, err)
 	}
 	x.finished = true
-	err := errors.Join(durable.SyncDir(x.a.GitDir), x.draft.file.Close())
-	return errors.Join(err, x.stage.remove())
+	return errors.Join(x.late, durable.SyncDir(x.a.GitDir), x.draft.file.Close(), x.stage.remove())
 }
 
 // mover moves the files of a plan.

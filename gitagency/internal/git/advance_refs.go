@@ -9,10 +9,11 @@ import (
 
 // Prepare locks the refs, and makes sure that they are where they have to be. Until Commit nobody else can move them. The
 // error is a *MovedRefError where somebody has.
-func (x *Advancing) Prepare(ctx context.Context) error {
-	if err := x.at("prepare"); err != nil {
+func (x *Advancing) Prepare(ctx context.Context) (err error) {
+	if err := x.step(1, "prepare"); err != nil {
 		return err
 	}
+	defer func() { x.went(err) }()
 	p := place{gitDir: x.a.GitDir, config: durably} // HEAD of that worktree has a log too
 	args := []string{"update-ref", "--create-reflog", "-z", "--stdin"}
 	if x.a.Reason != "" {
@@ -77,27 +78,25 @@ func (x *Advancing) hangUp() error {
 }
 
 // Commit moves the refs. If it fails they have not moved.
-func (x *Advancing) Commit(ctx context.Context) error {
-	if err := x.at("commit"); err != nil {
+func (x *Advancing) Commit(ctx context.Context) (err error) {
+	if err := x.step(3, "commit"); err != nil {
 		return err
 	}
-	if x.talk == nil {
-		return errors.New("the refs are not prepared")
-	}
-	err := x.say("commit\x00", 1)
+	defer func() { x.went(err) }()
+	err = x.say("commit\x00", 1)
 	if err != nil { // it may have been killed when it was done
 		if now, lookErr := x.repo.Tip(context.WithoutCancel(ctx), x.a.Branch); lookErr != nil || now != x.a.New {
 			return errors.Join(err, lookErr)
 		}
 	}
 	x.done = true
-	if err := x.hangUp(); err != nil && context.Cause(ctx) == nil {
-		return err
+	// From here on there is no way back: what goes wrong now is for Publish to say.
+	x.late = x.hangUp()
+	if context.Cause(ctx) != nil {
+		x.late = nil // it was told to end, and was done
 	}
 	for _, m := range x.moves() {
-		if err := x.repo.SyncRef(m.Ref); err != nil {
-			return err
-		}
+		x.late = errors.Join(x.late, x.repo.SyncRef(m.Ref))
 	}
 	return nil
 }

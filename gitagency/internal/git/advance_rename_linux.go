@@ -26,3 +26,13 @@ func unsupported(err error) error {
 	}
 	return err
 }
+
+// syncAround has everything written that is on the file system of a directory.
+func syncAround(dir string) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Syncfs(fd)
+}

@@ -11,3 +11,6 @@ func swap(int, string, int, string) error { return errors.ErrUnsupported }
 func moveTo(fromDir int, from string, toDir int, to string) error {
 	return linkTo(fromDir, from, toDir, to)
 }
+
+// syncAround cannot be done here.
+func syncAround(string) error { return errors.ErrUnsupported }

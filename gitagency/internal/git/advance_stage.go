@@ -36,6 +36,7 @@ type stage struct {
 	plan plan
 
 	entries map[string]stagedEntry // of the new files, as git has them in its index
+	sparse  bool                   // not everything is checked out
 	torn    bool                   // the machine may have stopped half-way, and not all that was written may be there
 	noSwap  bool                   // as where the file system cannot do it
 }
@@ -166,6 +167,7 @@ func (s *seat) checkOut(ctx context.Context, g *stage, coming []stagedEntry) err
 	if err != nil {
 		return err
 	}
+	g.sparse = len(sparse) > 0
 	all := slices.Concat(coming, s.attributes(coming))
 	slices.SortFunc(all, func(a, b stagedEntry) int { return strings.Compare(string(a.name), string(b.name)) })
 	elsewhere := s.repo.rehearsedIn(g.dir)
@@ -196,6 +198,9 @@ func (s *seat) checkOut(ctx context.Context, g *stage, coming []stagedEntry) err
 		return err
 	}
 	for e := range x.all() {
+		if t := s.by[string(e.name)]; t != nil && len(sparse) == 0 && t.entry.skipped {
+			e.skipped = true // as somebody has said of this one
+		}
 		g.entries[string(e.name)] = e
 	}
 	return nil
@@ -280,7 +285,7 @@ func (s *seat) draw(g *stage) error {
 			if !staged || string(e.oid) != string(mustHex(t.newOID)) {
 				return fmt.Errorf("git did not check out %s", t.path)
 			}
-			if !e.skipped {
+			if !e.skipped || t.entry.skipped && m.Was != nil && !g.sparse {
 				fd, err := w.open(path.Dir(t.path))
 				if err != nil {
 					return err
@@ -324,23 +329,47 @@ func (s *seat) draw(g *stage) error {
 
 // writePlan makes the plan last, and what is to be moved: from here on something may be.
 func (g *stage) writePlan() error {
-	for _, m := range g.plan.Moves {
-		if m.Is == nil || m.Is.Mode&unix.S_IFMT != unix.S_IFREG {
-			continue
-		}
-		f, err := os.Open(filepath.Join(g.dir, "tree", string(m.Path)))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(durable.WriteOut(f), f.Close()); err != nil {
-			return err
-		}
+	if err := g.writeOut(); err != nil {
+		return err
 	}
 	data, err := json.Marshal(g.plan)
 	if err != nil {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(g.dir, "plan"), data, 0o600) // whose sync is that of all the others
+}
+
+// writeOut has the kernel write the new files to the disk, all at the same time.
+func (g *stage) writeOut() error {
+	var names []string
+	for _, m := range g.plan.Moves {
+		if m.Is != nil && m.Is.Mode&unix.S_IFMT == unix.S_IFREG {
+			names = append(names, filepath.Join(g.dir, "tree", string(m.Path)))
+		}
+	}
+	if len(names) > few {
+		if err := syncAround(g.dir); !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
+	const atOnce = 16
+	failed, slots := make(chan error, len(names)), make(chan struct{}, atOnce)
+	for _, name := range names {
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			f, err := os.Open(name)
+			if err == nil {
+				err = errors.Join(durable.WriteOut(f), f.Close())
+			}
+			failed <- err
+		}()
+	}
+	var err error
+	for range names {
+		err = errors.Join(err, <-failed)
+	}
+	return err
 }
 
 // remove takes the directory away. Of what went nothing is needed any more, or all of it is back.

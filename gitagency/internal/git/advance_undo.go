@@ -121,7 +121,7 @@ func (u *undoing) aside(i int, m move) (dir int, name string) {
 	}
 	from, err := u.staged.open(path.Dir(string(m.Path)))
 	base := path.Base(string(m.Path))
-	if err != nil || unix.Fstatat(from, base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Ino == m.Is.Ino && st.Mode&unix.S_IFMT == m.Is.Mode&unix.S_IFMT {
+	if err != nil || unix.Fstatat(from, base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Ino == m.Is.Ino && uint32(st.Mode)&unix.S_IFMT == m.Is.Mode&unix.S_IFMT {
 		return -1, ""
 	}
 	return from, base

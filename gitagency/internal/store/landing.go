@@ -16,7 +16,7 @@ import (
 type Landing struct {
 	SchemaVersion string          `json:"schema_version"`
 	InvocationID  string          `json:"invocation_id"`
-	Verb          string          `json:"verb"` // "land", or "unland" for one that is taken back
+	Verb          string          `json:"verb"` // "land", "unland" for one that is taken back, "push" for a merge of what others have pushed
 	Strategy      string          `json:"strategy,omitempty"`
 	Tip           string          `json:"tip"`      // what was at the end of the sandbox's work
 	Worktree      string          `json:"worktree"` // the id of the integration worktree

@@ -16,6 +16,7 @@ type InvocationMeta struct {
 	SandboxBranch         string     `json:"sandbox_branch"`
 	BaseCommit            string     `json:"base_commit"`
 	FromSnapshot          string     `json:"from_snapshot,omitempty"` // the commit of the snapshot whose state it began in
+	Verifies              string     `json:"verifies,omitempty"`      // the invocation whose landing is tried in it; it goes when that is done
 	Runner                string     `json:"runner"`
 	Mode                  string     `json:"mode"`
 	Status                string     `json:"status"`

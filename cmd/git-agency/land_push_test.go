@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// clone is another lab beside one, whose repository is a clone with an integration worktree and records of its own.
+func (l *lab) clone(from, name string) *lab {
+	l.t.Helper()
+	c := *l
+	c.repo, c.data = filepath.Join(l.dir, name), filepath.Join(l.dir, name+".data")
+	c.env = append(append([]string{}, l.env...), "AGENCY_DATA_DIR="+c.data)
+	l.git("clone", "-q", from, c.repo)
+	c.agency("worktree", "adopt")
+	return &c
+}
+
+// work leaves a file in a sandbox of its own, and returns the id of that.
+func (l *lab) work(file string) string {
+	l.t.Helper()
+	id := l.agency("start", "main")
+	boxes, err := filepath.Glob(filepath.Join(l.data, "repos", "*", "sandboxes", id, "tree"))
+	if err != nil || len(boxes) != 1 {
+		l.t.Fatalf("%q, %v", boxes, err)
+	}
+	l.write(filepath.Join(boxes[0], file), file+"\n")
+	return id
+}
+
+func TestTwentyClonesThatPushAtOnceAllArrive(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	l := newLab(t)
+	hub := filepath.Join(l.dir, "hub.git")
+	l.git("clone", "-q", "--bare", l.repo, hub)
+	clones, ids := make([]*lab, n), make([]string, n)
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			clones[i] = l.clone(hub, fmt.Sprintf("clone-%d", i))
+			ids[i] = clones[i].work(fmt.Sprintf("file-%d", i))
+		})
+	}
+	group.Wait()
+	if t.Failed() {
+		return
+	}
+	began, tries := time.Now(), make([]int, n)
+	for i, c := range clones {
+		group.Go(func() {
+			o := c.try(nil, "git-agency", "land", ids[i], "--commit-all", "-m", fmt.Sprintf("file-%d", i), "--push", "--json")
+			var landed []landing
+			if err := json.Unmarshal([]byte(o.stdout), &landed); err != nil || o.code != 0 || len(landed) != 1 || !landed[0].Pushed {
+				t.Errorf("land %s --push ended with %d: %v\n%s%s", ids[i], o.code, err, o.stdout, o.stderr)
+				return
+			}
+			tries[i] = landed[0].PushTries
+		})
+	}
+	group.Wait()
+	all, most := 0, 0
+	for _, k := range tries {
+		all, most = all+k, max(most, k)
+	}
+	t.Logf("%d pushes for %d clones, %d at most, in %s", all, n, most, time.Since(began).Round(time.Millisecond))
+	for i := range n {
+		if got := l.git("-C", hub, "log", "--format=%s", "main", "--", fmt.Sprintf("file-%d", i)); got != fmt.Sprintf("file-%d", i) {
+			t.Errorf("file-%d arrived as %q", i, got)
+		}
+		if got := l.git("-C", hub, "log", "--format=%s", "--grep", "^Land "+ids[i], "main"); strings.Count(got, "\n") != 0 || got == "" {
+			t.Errorf("%s landed as %q", ids[i], got)
+		}
+	}
+	l.git("-C", hub, "fsck", "--strict", "--no-dangling")
+	for _, c := range clones {
+		if _, err := os.Stat(filepath.Join(c.repo, ".git", "index.lock")); err == nil {
+			t.Errorf("%s: index.lock is left", c.repo)
+		}
+	}
+	l.git("-C", clones[0].repo, "fsck", "--strict", "--no-dangling")
+}
+
+// What was on its way may have arrived. Nothing of ours is waited for any longer, and nothing is undone.
+func TestAPushThatIsInterruptedOnItsWaySaysThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	hub := filepath.Join(l.dir, "hub.git")
+	l.git("clone", "-q", "--bare", l.repo, hub)
+	here, hook := filepath.Join(l.dir, "here"), filepath.Join(hub, "hooks", "pre-receive")
+	l.must("mkfifo", here+".pipe")
+	l.write(hook, fmt.Sprintf("#!/bin/sh\n: >%s\nread x <%s.pipe\n", here, here))
+	if err := os.Chmod(hook, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := l.clone(hub, "clone")
+	id := c.work("file")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(l.bin, "git-agency"), "land", id, "--commit-all", "-m", "file", "--push")
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.repo, c.env, &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !waitFor(here) {
+		t.Error("the hook was not run")
+	}
+	if held := c.try(nil, "git-agency", "start", "main", "--lock-timeout", "0"); held.code != 0 {
+		t.Errorf("the repository is locked while somebody else is spoken to: %s", held.stderr)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its code says more
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("ended with %d", code)
+	}
+	if want := "what has landed on main stands; whether it was pushed to origin is not known: git push: interrupted"; !strings.Contains(stderr.String(), want) {
+		t.Errorf("said %q", stderr.String())
+	}
+	if got := c.git("rev-parse", "main") + "\n"; got != stdout.String() {
+		t.Errorf("main is at %q, printed was %q", got, stdout.String())
+	}
+}

@@ -1,0 +1,221 @@
+package git
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParsePushed(t *testing.T) {
+	t.Parallel()
+	got := parsePushed("To /hub.git\n!\tabc:refs/heads/main\t[rejected] (fetch\tfirst)\n \ta:refs/heads/b\t1..2\n=\ta:refs/heads/c\t[up to date]\nDone\n")
+	want := []pushed{
+		{'!', "abc", "refs/heads/main", "[rejected] (fetch\tfirst)"}, {' ', "a", "refs/heads/b", "1..2"}, {'=', "a", "refs/heads/c", "[up to date]"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	for _, out := range []string{"", "\n", "Done\n", "!\tab\tc\n", "!!\ta:b\tc\n", "!\ta:b\n", "\t\t\t\n", "To a\tb:c\td\n"} {
+		if got := parsePushed(out); got != nil {
+			t.Errorf("%q: %q", out, got)
+		}
+	}
+}
+
+func FuzzParsePushed(f *testing.F) {
+	f.Add("To /hub.git\n!\tabc:refs/heads/main\t[rejected] (fetch first)\nDone\n")
+	f.Add("*\t:x\t\n")
+	f.Fuzz(func(t *testing.T, out string) {
+		for _, p := range parsePushed(out) {
+			line := string([]byte{p.flag}) + "\t" + p.from + ":" + p.to + "\t" + p.summary
+			if !strings.Contains(out, line) || strings.Contains(line, "\n") {
+				t.Errorf("%q is not in %q", line, out)
+			}
+		}
+	})
+}
+
+func TestRemoteWordsAreThoseOfTheOtherSide(t *testing.T) {
+	t.Parallel()
+	got := remoteWords("remote: no, thanks        \nremote:         \nerror: failed\nremote: bye\n" + strings.Repeat("remote: x\n", 100))
+	if len(got) != 20 || got[0] != "no, thanks" || got[1] != "bye" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestProtocolOfAUrlIsWhatGitWouldSpeak(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string][2]string{
+		"/srv/a.git":               {"file", "/srv/a.git"},
+		"../a.git":                 {"file", "../a.git"},
+		"a":                        {"file", "a"},
+		"./a:b":                    {"file", "./a:b"},
+		"file:///srv/a%20b.git":    {"file", "/srv/a b.git"},
+		"host:a.git":               {"ssh", ""},
+		"me@host:/a.git":           {"ssh", ""},
+		"[::1]:a.git":              {"ssh", ""},
+		"ssh://host/a.git":         {"ssh", ""},
+		"git+ssh://host/a.git":     {"ssh", ""},
+		"https://host/a.git":       {"https", ""},
+		"HTTPS://host/a.git":       {"HTTPS", ""},
+		"git://host/a.git":         {"git", ""},
+		"ext::sh -c x":             {"ext", ""},
+		"ext::/a":                  {"ext", ""},
+		"fd::7":                    {"fd", ""},
+		"foo://x":                  {"foo", ""},
+		"https::http://host/a.git": {"https", ""},
+	} {
+		if p, path := protocolOf(url), localPath(url); p != want[0] || path != want[1] {
+			t.Errorf("%s: %q, %q", url, p, path)
+		}
+	}
+}
+
+func TestTracksOnlyWhatIsThereToRememberRemotes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fetch []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{"+refs/heads/*:refs/remotes/origin/*"}, "refs/remotes/origin/a/main"},
+		{[]string{"refs/heads/a/main:refs/remotes/x"}, "refs/remotes/x"},
+		{[]string{"refs/heads/a/*n:refs/remotes/*/x"}, "refs/remotes/mai/x"},
+		{[]string{"refs/heads/b/*:refs/remotes/b/*", "refs/heads/*:refs/remotes/c/*"}, "refs/remotes/c/a/main"},
+		{[]string{"refs/heads/*:refs/remotes/c/*", "^refs/heads/a/*"}, ""},
+		{[]string{"refs/heads/*"}, ""},
+		{[]string{"+refs/heads/*:refs/heads/*"}, ""},
+		{[]string{"+refs/*:refs/*"}, ""},
+		{[]string{"+refs/heads/a/main:refs/remotes/../heads/main"}, ""},
+		{[]string{"+refs/heads/a/main*n:refs/remotes/c/*"}, ""},
+	} {
+		if got := (Remote{fetch: c.fetch}).Tracks("refs/heads/a/main"); got != c.want {
+			t.Errorf("%q: %q", c.fetch, got)
+		}
+	}
+}
+
+func TestRemotesAreThoseThatOneCanPushTo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for _, kv := range [][]string{
+		{"remote.one.url", "../one.git"},
+		{"remote.two.url", "https://host/two.git"},
+		{"remote.two.pushurl", "/two.git"},
+		{"remote.none.fetch", "+refs/heads/*:refs/remotes/none/*"},
+		{"remote.a.b.url", "host:ab.git"},
+		{"remote.many.url", "/a", "/b"},
+		{"remote.ext.url", "ext::sh -c x"},
+		{"remote.empty.url", ""},
+		{"url./elsewhere.insteadOf", "/two.git"},
+		{"protocol.ext.allow", "always"},
+	} {
+		for _, v := range kv[1:] {
+			l.git("config", "--add", kv[0], v)
+		}
+	}
+	repo := l.open()
+	remotes, err := repo.Remotes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := remotes.Names(), []string{"a.b", "ext", "many", "one", "two"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	for name, want := range map[string]string{
+		"one": filepath.Join(filepath.Dir(l.dir), "one.git"), "two": "/two.git", "a.b": "host:ab.git", "many": "", "ext": "", "empty": "", "none": "", "": "",
+	} {
+		got, err := remotes.Remote(t.Context(), name)
+		if got.URL != want || (err != nil) != (want == "") || want != "" && !got.Own {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if err := remotes.Whole(); err != nil {
+		t.Error(err)
+	}
+	l.git("config", "remote.one.promisor", "true")
+	if remotes, err = repo.Remotes(t.Context()); err != nil || remotes.Whole() == nil {
+		t.Errorf("a partial clone is whole: %v", err)
+	}
+}
+
+func TestTheUserSaysWhichProtocolsAreSpoken(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		env    []string
+		config Config
+		want   string
+	}{
+		{nil, Config{}, "file git http https ssh"},
+		{[]string{"GIT_ALLOW_PROTOCOL=https:ext:ssh"}, Config{}, "https ssh"},
+		{[]string{"GIT_ALLOW_PROTOCOL="}, Config{}, ""},
+		{nil, Config{"protocol.file.allow": {{Value: "never", Scope: "global"}}}, "git http https ssh"},
+		{nil, Config{"protocol.allow": {{Value: "never", Scope: "global"}}, "protocol.ssh.allow": {{Value: "always", Scope: "system"}}}, "ssh"},
+		{nil, Config{"protocol.ext.allow": {{Value: "always", Scope: "global"}}}, "file git http https ssh"},
+	} {
+		if got := (Remotes{repo: &Repo{env: c.env}, config: c.config}).allowed(); strings.Join(got, " ") != c.want {
+			t.Errorf("%q %v: %q", c.env, c.config, got)
+		}
+	}
+}
+
+// What is fetched is in the repository and no ref of it says so; what need not be fetched is not.
+func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	at := l.git("rev-parse", "HEAD")
+	hub := filepath.Join(t.TempDir(), "hub.git")
+	l.git("clone", "-q", "--bare", l.dir, hub)
+	theirs := l.git("-C", hub, "commit-tree", "-p", at, "-m", "theirs", at+"^{tree}")
+	l.git("-C", hub, "update-ref", "refs/heads/main", theirs)
+	l.git("remote", "add", "hub", hub)
+	repo := l.open()
+	remotes, err := repo.Remotes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote, err := remotes.Remote(t.Context(), "hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wary := range []bool{false, true} {
+		c, err := repo.Courier(remote, at, wary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := l.git("for-each-ref")
+		if got, err := c.Fetch(t.Context(), "refs/heads/main", at); got != theirs || err != nil {
+			t.Errorf("Fetch: %q, %v", got, err)
+		}
+		if got, err := c.Fetch(t.Context(), "refs/heads/nothing", at); got != "" || err != nil {
+			t.Errorf("Fetch of nothing: %q, %v", got, err)
+		}
+		if answer, err := c.Push(t.Context(), at, "refs/heads/main"); answer.Arrived || answer.Words == "" || err != nil {
+			t.Errorf("Push: %+v, %v", answer, err)
+		}
+		if answer, err := c.Push(t.Context(), at, "refs/heads/new"); !answer.Arrived || err != nil {
+			t.Errorf("Push: %+v, %v", answer, err)
+		}
+		if after := l.git("for-each-ref"); after != before || l.git("cat-file", "-t", theirs) != "commit" {
+			t.Errorf("refs are %s\nnow, and were %s", after, before)
+		}
+		if err := c.Close(); err != nil || exists(c.dir) {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	if err := os.RemoveAll(hub); err != nil {
+		t.Fatal(err)
+	}
+	c, err := repo.Courier(remote, at, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Fetch(t.Context(), "refs/heads/main", at); err == nil {
+		t.Error("a remote that is gone has no branch")
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

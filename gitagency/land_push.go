@@ -1,0 +1,373 @@
+package gitagency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// How often, and how long, is tried to push what others push to as well.
+const (
+	mostPushes  = 50
+	pushKey     = "agency.pushTimeout"
+	pushingTime = time.Minute
+)
+
+// PushPlan is an integration branch that is to be pushed.
+type PushPlan struct {
+	Worktree string // the id of the integration worktree
+	Branch   string
+	Remote   string // by its name
+	As       string // what the branch is called there
+
+	ref    string // of the branch
+	remote git.Remote
+	wary   bool
+}
+
+// PlanPush finds out where the branches of integration worktrees go, and refuses what cannot be pushed. Nobody is asked
+// about it but our own settings. An empty remote is the one called local, if there is one, else origin. It is asked for
+// before anything lands: then nothing has, where it fails.
+func (r *Repository) PlanPush(ctx context.Context, remote string, worktrees ...string) ([]PushPlan, error) {
+	remotes, err := r.git.Remotes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := remotes.Names()
+	for _, name := range []string{"local", "origin"} {
+		if remote == "" && slices.Contains(names, name) {
+			remote = name
+		}
+	}
+	if !slices.Contains(names, remote) {
+		return nil, &NoRemoteError{Remote: remote, Remotes: names}
+	}
+	if err := remotes.Whole(); err != nil {
+		return nil, fmt.Errorf("push to %s: %w", remote, err)
+	}
+	to, err := remotes.Remote(ctx, remote)
+	if err != nil {
+		return nil, err
+	}
+	wary := to.Own && !r.allHadWalls()
+	if wary && to.Path != "" {
+		hooks, err := r.git.Hooks(ctx, to)
+		if err != nil {
+			return nil, fmt.Errorf("push to %s: %w", remote, err)
+		}
+		if len(hooks) > 0 {
+			return nil, &DistrustedRemoteError{Remote: remote, URL: to.URL, Hooks: hooks}
+		}
+	}
+	plans := []PushPlan{}
+	for _, id := range worktrees {
+		if slices.ContainsFunc(plans, func(p PushPlan) bool { return p.Worktree == id }) {
+			continue
+		}
+		target, err := r.integrationTarget(ctx, r.git, id)
+		if err != nil {
+			return nil, err
+		}
+		as := target.branch
+		if upstream, pushed := remotes.Upstream(target.branch, remote); upstream != "" && upstream != as {
+			if !pushed {
+				return nil, &UpstreamError{Branch: short(as), Remote: remote, Upstream: short(upstream)}
+			}
+			as = upstream
+		}
+		plans = append(plans, PushPlan{
+			Worktree: target.worktree.ID, Branch: short(target.branch), Remote: remote, As: short(as),
+			ref: target.branch, remote: to, wary: wary,
+		})
+	}
+	return plans, nil
+}
+
+// Pushed is what came of a push.
+type Pushed struct {
+	Commit string // where the integration branch is
+	Tries  int
+}
+
+// Push brings an integration branch to a remote, as it is now. What others have pushed there meanwhile is merged into it
+// first, as a landing is; then it is tried again, as often as it takes, within bounds. Nothing is forced. ids are what has
+// landed on it, which will be able to say so.
+//
+// The error is a *NotPushedError: what has landed stands.
+func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pushed Pushed, err error) {
+	p := push{r: r, PushPlan: plan, ids: ids}
+	defer func() {
+		if closeErr := p.close(); closeErr != nil {
+			r.warn("clean-up: %v", closeErr)
+		}
+		if err == nil {
+			return
+		}
+		failed := &NotPushedError{PushPlan: plan, IDs: ids, Tries: p.done.Tries, Tree: p.tree, Err: err, Unknown: p.unknown}
+		var conflicts *ConflictsError
+		if errors.As(err, &conflicts) { // not one of the landing, which stands
+			failed.Conflicts, failed.Err = conflicts.Conflicts, nil
+		}
+		err = failed
+	}()
+	ctx, cancel, err := r.bounded(ctx, "pushing")
+	if err != nil {
+		return Pushed{}, err
+	}
+	defer cancel()
+	patience, err := r.duration(pushKey, pushingTime, ParseDuration)
+	if err != nil {
+		return Pushed{}, err
+	}
+	for began := time.Now(); ; {
+		arrived, theirs, err := p.attempt(ctx)
+		if err != nil {
+			return p.done, err
+		}
+		if arrived {
+			p.arrived(context.WithoutCancel(ctx))
+			return p.done, nil
+		}
+		if p.done.Tries >= mostPushes || patience >= 0 && time.Since(began) >= patience {
+			return p.done, &OutpacedError{Tries: p.done.Tries}
+		}
+		if theirs == "" { // somebody has taken it away
+			continue
+		}
+		if err := p.merge(ctx, theirs); err != nil {
+			return p.done, err
+		}
+	}
+}
+
+// push is one under way. The repository lock is held while something is merged, and never while anybody is spoken to.
+type push struct {
+	PushPlan
+	r       *Repository
+	ids     []string
+	courier *git.Courier
+	done    Pushed
+	at      string // where the branch is at the remote, once it has all of ours
+	tree    string // of the worktree that has the branch checked out, if that is known
+	unknown bool   // whether it has arrived
+
+	giveUpTurn func()
+}
+
+func (p *push) close() error {
+	if p.giveUpTurn != nil {
+		p.giveUpTurn()
+	}
+	if p.courier == nil {
+		return nil
+	}
+	return p.courier.Close()
+}
+
+// attempt pushes once. Where that was in vain it returns what the remote has, in which there may be something that we lack.
+func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err error) {
+	if p.done.Commit, err = p.r.git.Tip(ctx, p.ref); err == nil && p.done.Commit == "" {
+		err = &NoCommitError{Name: p.Branch}
+	}
+	if err != nil {
+		return false, "", err
+	}
+	p.at = p.done.Commit
+	if p.courier == nil {
+		if p.courier, err = p.r.git.Courier(p.remote, p.done.Commit, p.wary); err != nil {
+			return false, "", err
+		}
+	}
+	p.done.Tries++
+	var answer git.Answer
+	if err := p.r.forward(ctx, verbPush, []step{{"send", func() (err error) {
+		answer, err = p.courier.Push(ctx, p.done.Commit, heads+p.As)
+		p.unknown = err != nil && !git.Refused(err)
+		return err
+	}}}); err != nil || answer.Arrived {
+		return err == nil, "", err
+	}
+	if p.giveUpTurn == nil { // from here on nobody who does as we do comes between what we look at and what we send
+		p.giveUpTurn = p.courier.Turn(ctx)
+	} else if err := pause(ctx, p.done.Tries); err != nil {
+		return false, "", err
+	}
+	if theirs, err = p.fetch(ctx); err != nil {
+		return false, "", fmt.Errorf("%s; %w", answer.Words, err)
+	}
+	has, lacks, err := p.compare(ctx, theirs)
+	switch {
+	case err != nil:
+		return false, "", err
+	case has: // of what was sent before without an answer, or by somebody else
+		p.at = theirs
+		return true, theirs, nil
+	case lacks:
+		return false, theirs, nil
+	}
+	// It is not that others were faster, unless one of them is about to be. Who says no for another reason says no again.
+	if err := pause(ctx, p.done.Tries); err != nil {
+		return false, "", err
+	}
+	before := theirs
+	if theirs, err = p.fetch(ctx); err != nil {
+		return false, "", err
+	}
+	if theirs == before {
+		return false, "", &RejectedError{Words: answer.Words}
+	}
+	return false, theirs, nil
+}
+
+// fetch is where the branch is at the remote, all of which is here from then on; empty when it is not there.
+func (p *push) fetch(ctx context.Context) (theirs string, err error) {
+	err = p.r.forward(ctx, verbPush, []step{{"fetch", func() (err error) {
+		theirs, err = p.courier.Fetch(ctx, heads+p.As, p.done.Commit)
+		return err
+	}}})
+	return theirs, err
+}
+
+// compare reports whether the remote has all that we have, and whether we lack something that it has.
+func (p *push) compare(ctx context.Context, theirs string) (has, lacks bool, err error) {
+	if theirs == "" {
+		return false, false, nil
+	}
+	if has, err = p.r.git.IsAncestor(ctx, p.done.Commit, theirs); err != nil || has {
+		return has, false, err
+	}
+	known, err := p.r.git.IsAncestor(ctx, theirs, p.done.Commit)
+	return false, !known, err
+}
+
+// merge merges what the remote has into the integration branch: a transaction as a landing is.
+func (p *push) merge(ctx context.Context, theirs string) (err error) {
+	r := p.r
+	repo, unlock, err := r.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if r.interruptedLanding() { // which could not be finished
+		if err := r.finishLanding(ctx, repo); err != nil {
+			return err
+		}
+	}
+	to, err := r.integrationTarget(ctx, repo, p.Worktree)
+	if err != nil {
+		return err
+	}
+	if p.tree = to.tree; to.branch != p.ref {
+		return fmt.Errorf("worktree %q is on %s now", to.worktree.Name, short(to.branch))
+	}
+	if has, err := repo.IsAncestor(ctx, theirs, to.at); err != nil || has {
+		return err // others land here too
+	}
+	merger, err := repo.Merger(to.at)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, merger.Close()) }()
+	merger.Trusted = r.allHadWalls()
+	commit, err := p.mergeCommit(ctx, merger, to.at, theirs)
+	if err != nil {
+		return err
+	}
+	return p.publish(ctx, repo, merger, to, theirs, commit)
+}
+
+// mergeCommit makes the commit that has both.
+func (p *push) mergeCommit(ctx context.Context, merger *git.Merger, at, theirs string) (string, error) {
+	merged, err := merger.Merge(ctx, git.Merging{Ours: at, Theirs: theirs})
+	if err != nil {
+		return "", err
+	}
+	if len(merged.Conflicts) > 0 {
+		return "", &ConflictsError{Conflicts: conflicts(merged.Conflicts)}
+	}
+	author, committer, err := p.r.landingIdentity(ctx)
+	if err != nil {
+		return "", err
+	}
+	sign, err := p.r.signsLandings()
+	if err != nil {
+		return "", err
+	}
+	commit, err := merger.Commit(ctx, git.NewCommit{
+		Tree: merged.Tree, Parents: []string{at, theirs}, Author: author, Committer: committer, Sign: sign,
+		Message: fmt.Sprintf("Merge %s/%s", p.Remote, p.As),
+	})
+	if err != nil {
+		return "", err
+	}
+	return commit, merger.Sound(ctx, commit, at)
+}
+
+func (p *push) publish(ctx context.Context, repo *git.Repo, merger *git.Merger, to target, theirs, commit string) error {
+	r := p.r
+	a := git.Advance{
+		Branch: to.branch, Old: to.at, New: commit, Reason: fmt.Sprintf("agency: merge %s/%s", p.Remote, p.As),
+		GitDir: to.gitDir, Tree: to.tree, Trusted: merger.Trusted,
+	}
+	moving, err := repo.Advance(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := moving.Close(); closeErr != nil {
+			r.warn("%s: %v", to.tree, closeErr)
+		}
+	}()
+	note := store.Landing{InvocationID: cmp.Or(p.ids...), Verb: verbPush, Tip: theirs, Worktree: to.worktree.ID}
+	if err := r.advance(ctx, verbPush, merger, moving, r.noteOf(note, a)); err != nil {
+		return err
+	}
+	onward := context.WithoutCancel(ctx)
+	return r.forward(onward, verbPush, []step{
+		{"index", func() error { return moving.Publish(onward) }},
+		{"done", func() error { return r.store.RemoveLanding(r.ID) }},
+	})
+}
+
+// arrived writes down what the remote has now, as git does after a push.
+func (p *push) arrived(ctx context.Context) {
+	r := p.r
+	if ref := p.remote.Tracks(heads + p.As); ref != "" {
+		if err := r.git.Track(ctx, ref, p.at, "update by push"); err != nil {
+			r.warn("%s: %v", ref, err)
+		}
+	}
+	for _, id := range p.ids {
+		r.record(id, pushEvent{r.now(), verbPush, p.done.Commit, p.Branch, p.Remote, p.As, p.done.Tries})
+	}
+}
+
+type pushEvent struct {
+	Time   time.Time `json:"time"`
+	Event  string    `json:"event"`
+	Commit string    `json:"commit"`
+	Branch string    `json:"branch"`
+	Remote string    `json:"remote"`
+	As     string    `json:"as"`
+	Tries  int       `json:"tries"`
+}
+
+// pause waits a little, so that those who all want the same do not want it at the same time: longer, the more often.
+func pause(ctx context.Context, tries int) error {
+	const shortest, longest = 20 * time.Millisecond, time.Second
+	wait := time.NewTimer(shortest/2 + rand.N(min(shortest<<min(tries, 10), longest)))
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-wait.C:
+		return nil
+	}
+}
