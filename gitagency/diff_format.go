@@ -55,3 +55,7 @@ func WriteDiff(w io.Writer, difference Diff, format DiffFormat) error {
 	}
 	return d.Patch(w, style)
 }
+
+// QuotedPath is a path as git writes it where each has a line: in quotes when something in it could be taken for
+// something else, or would steer a terminal.
+func QuotedPath(path string) string { return treediff.Quote(path) }

@@ -38,7 +38,7 @@ func (r *Repository) comparisonOf(inv Invocation) *comparison {
 		subject: git.Subject{Name: inv.ID, Tree: r.sandboxOf(inv.ID).tree, Branch: sandboxRef(inv.ID), Base: inv.BaseCommit},
 	}
 	c.words = map[string]func(context.Context) (string, error){
-		DiffBase:        func(context.Context) (string, error) { return inv.BaseCommit, nil },
+		DiffBase:        func(ctx context.Context) (string, error) { return r.baseOf(ctx, inv) },
 		DiffHead:        func(ctx context.Context) (string, error) { return r.git.Head(ctx, c.subject) },
 		DiffWork:        c.work,
 		DiffIntegration: func(ctx context.Context) (string, error) { return r.integration(ctx, inv) },

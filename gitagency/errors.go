@@ -110,7 +110,7 @@ func (e *RunningError) Error() string {
 	return fmt.Sprintf("commands run in sandbox %s: %s", e.ID, strings.Join(e.Programs, ", "))
 }
 
-// HalfWayError is a rollback that could not be finished. The sandbox is neither in the state that it left, which Left
+// HalfWayError is a rollback or sync that could not be finished. The sandbox is neither in the state that it left, which Left
 // keeps, nor in the one that it goes to; the next command that works in it finishes it.
 type HalfWayError struct {
 	ID   string
@@ -120,19 +120,19 @@ type HalfWayError struct {
 }
 
 func (e *HalfWayError) Error() string {
-	return fmt.Sprintf("sandbox %s is half-way back to %s; the state it left is kept as %s: %v", e.ID, e.To, e.Left, e.Err)
+	return fmt.Sprintf("sandbox %s is half-way to %s; the state it left is kept as %s: %v", e.ID, e.To, e.Left, e.Err)
 }
 
 func (e *HalfWayError) Unwrap() error { return e.Err }
 
-// LostRollbackError is a rollback that was interrupted and that nobody can finish any more.
+// LostRollbackError is a rollback or sync that was interrupted and that nobody can finish any more.
 type LostRollbackError struct {
 	ID  string
 	Err error
 }
 
 func (e *LostRollbackError) Error() string {
-	return fmt.Sprintf("a rollback of sandbox %s was interrupted and cannot be finished: %v", e.ID, e.Err)
+	return fmt.Sprintf("a rollback or sync of sandbox %s was interrupted and cannot be finished: %v", e.ID, e.Err)
 }
 
 func (e *LostRollbackError) Unwrap() error { return e.Err }
@@ -608,6 +608,31 @@ type TooMuchError struct {
 
 func (e *TooMuchError) Error() string {
 	return fmt.Sprintf("%s is longer than %d MiB", e.What, e.Limit>>20)
+}
+
+// OffBranchError is a sandbox in which something else than its own branch is checked out.
+type OffBranchError struct {
+	ID     string
+	On     string // a branch, or "detached"
+	Branch string // its own
+}
+
+func (e *OffBranchError) Error() string {
+	if e.On == git.Detached {
+		return fmt.Sprintf("HEAD of sandbox %s is detached, and not on its branch, %s", e.ID, e.Branch)
+	}
+	return fmt.Sprintf("HEAD of sandbox %s is on %s, and not on its branch, %s", e.ID, e.On, e.Branch)
+}
+
+// StraysInTheWayError is files in a sandbox that git does not know, where a merge would put others.
+type StraysInTheWayError struct {
+	ID    string
+	Path  string   // of the sandbox
+	Files []string // in it
+}
+
+func (e *StraysInTheWayError) Error() string {
+	return fmt.Sprintf("untracked files in %s are in the way of others:\n%s", e.Path, someOf(e.Files))
 }
 
 // is reports whether an error of type E is in the chain.

@@ -7,24 +7,29 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 // passage is a way of a sandbox from the state that it is in to another, which a snapshot holds.
 type passage struct {
-	verb    string   // required: its steps are called by it
-	to      Snapshot // required: that state
-	leaving string   // required: what the snapshot of the state that is left says
-	why     string   // required: for the logs of git
-	again   bool     // one that was interrupted may have come some of the way
-	trusted bool     // the settings are the user's alone, also where that state comes from
+	verb     string   // required: its steps are called by it
+	to       Snapshot // that state; empty when nobody was in it yet
+	arriving string   // then, what the snapshot of it says
+	leaving  string   // required: what the snapshot of the state that is left says
+	why      string   // required: for the logs of git
+	synced   string   // the commit of the integration branch that the state has and the one before has not
+	again    bool     // one that was interrupted may have come some of the way
+	trusted  bool     // the settings are the user's alone, also where that state comes from
 
 	// aim says what the state is, to whoever is in another; errAlready when there is no need to go.
 	aim func(ctx context.Context, from git.State) (git.State, error)
+	// spare, which may be nil, refuses that some files go which are in the way, and which no state would hold.
+	spare func(ctx context.Context, from git.State, paths []string) error
 }
 
 // passed is what came of it.
 type passed struct {
-	left                    Snapshot // the state that was left
+	left, to                Snapshot // the state that was left, and the one that it is in
 	added, changed, removed int      // files
 	strayed                 string   // the branch that HEAD could not be on
 }
@@ -62,19 +67,39 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 		if target, err = p.aim(ctx, from); err != nil {
 			return nil, err
 		}
-		return repo.InTheWay(ctx, subject, from, target)
+		also, err := repo.InTheWay(ctx, subject, from, target)
+		if err == nil && p.spare != nil && len(also) > 0 {
+			err = p.spare(ctx, from, also)
+		}
+		return also, err
 	})
 	if err != nil {
 		return passed{}, err
 	}
-	done.left = left
 	if from.Commit != left.ID { // what was in the way is in it too
 		if from, err = repo.ReadState(ctx, left.ID); err != nil {
 			return passed{}, err
 		}
 	}
+	known := left.ID
 	if left.Created { // what it holds is about to be nowhere else
-		if err := tx.Step(ctx, "pack", func() error { return repo.Pack(ctx, left.ID, from.Parents[0]) }); err != nil {
+		known = from.Parents[0]
+	}
+	if p.to.ID == "" {
+		if err := tx.Step(ctx, "state", func() (err error) {
+			p.to, target, err = s.foresee(ctx, tx, repo, place.base, left, target, p.arriving)
+			return err
+		}); err != nil {
+			return passed{}, err
+		}
+	}
+	done = passed{left: left, to: p.to}
+	if left.Created || p.to.Created {
+		last := left
+		if p.to.Created {
+			last = p.to
+		}
+		if err := tx.Step(ctx, "pack", func() error { return repo.Pack(ctx, last.ID, known) }); err != nil {
 			return passed{}, err
 		}
 	}
@@ -99,7 +124,7 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 	// 4. The note, in case we do not live to finish it.
 	note := store.Rollback{
 		InvocationID: s.ID, Snapshot: p.to.ID, SnapshotRef: p.to.Ref, Left: left.ID, LeftRef: left.Ref, Began: began.Commit,
-		PID: os.Getpid(), StartedAt: s.repo.now(),
+		Verb: p.verb, Synced: p.synced, PID: os.Getpid(), StartedAt: s.repo.now(),
 	}
 	if err := tx.Step(ctx, "note", func() error {
 		if !p.again {
@@ -114,19 +139,27 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 		return passed{}, err
 	}
 	tx.Commit()
-	if left.Created {
-		s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", left.ID, left.Ref})
+	for _, taken := range []Snapshot{left, p.to} {
+		if taken.Created {
+			s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", taken.ID, taken.Ref})
+		}
 	}
 	// 6.–11. Each of them may have been done before.
 	onward := context.WithoutCancel(ctx)
-	if err := s.repo.forward(onward, p.verb, []step{
+	steps := []step{
 		{"files", func() error { return restore.Files(onward) }},
 		{"heads", func() error { return restore.Heads(onward, toolIdentity, s.repo.now(), p.why) }},
 		{"underway", restore.Underway},
 		{"index", func() error { return restore.Index(onward) }},
 		{"layer", func() error { return s.alignLayer(onward, restore, place.prims) }},
-		{"done", func() error { return s.repo.store.RemoveRollback(s.repo.ID, s.ID) }},
-	}); err != nil {
+	}
+	if p.synced != "" {
+		steps = append(steps, step{"record", func() error {
+			return s.repo.store.UpdateInvocationMeta(s.repo.ID, s.ID, func(m *store.InvocationMeta) { m.SyncedCommit = p.synced })
+		}})
+	}
+	steps = append(steps, step{"done", func() error { return s.repo.store.RemoveRollback(s.repo.ID, s.ID) }})
+	if err := s.repo.forward(onward, p.verb, steps); err != nil {
 		return done, &HalfWayError{ID: s.ID, To: p.to.name(), Left: left.name(), Err: err}
 	}
 	done.added, done.changed, done.removed = restore.Changed()
@@ -134,4 +167,23 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 		s.repo.warn("sandbox %s: the snapshot does not say what was staged; it is what HEAD has now", s.ID)
 	}
 	return done, nil
+}
+
+// foresee takes a snapshot of a state that the sandbox is to be in, behind that of the one it leaves: whoever has to
+// finish this finds it there, and whoever takes one when it is done finds that there is one.
+func (s *Sandbox) foresee(ctx context.Context, tx *undo.Tx, repo *git.Repo, base string, left Snapshot, state git.State, message string) (Snapshot, git.State, error) {
+	to := Snapshot{Invocation: s.ID, Number: left.Number + 1, Created: true}
+	to.Ref = snapshotRef(s.ID, to.Number)
+	subject, err := s.repo.capturable(s.subject(base, message))
+	if err != nil {
+		return to, state, err
+	}
+	if to.ID, err = repo.WriteState(ctx, subject, left.ID, state); err != nil {
+		return to, state, err
+	}
+	if err := keepSnapshot(ctx, tx, repo, to, to.ID); err != nil {
+		return to, state, err
+	}
+	state, err = s.target(ctx, repo, to)
+	return to, state, err
 }

@@ -58,10 +58,16 @@ func (s *Sandbox) finish(ctx context.Context, repo *git.Repo, place *site) error
 	if err != nil {
 		return err
 	}
-	_, err = s.goBack(ctx, repo, place, to, true)
+	what := "rollback to " + to.name()
+	if note.Verb == syncVerb {
+		what = "sync"
+		err = s.goOn(ctx, repo, place, to, note.Synced)
+	} else {
+		_, err = s.goBack(ctx, repo, place, to, true)
+	}
 	switch {
 	case err == nil:
-		s.repo.warn("sandbox %s: a rollback to %s was interrupted; it is finished now", s.ID, to.name())
+		s.repo.warn("sandbox %s: a %s was interrupted; it is finished now", s.ID, what)
 	case !is[*HalfWayError](err):
 		err = &HalfWayError{ID: s.ID, To: to.name(), Left: strings.TrimPrefix(note.LeftRef, snapshotRoot), Err: err}
 	}
@@ -119,7 +125,7 @@ func (x *examination) rollbacks(s subject) {
 	}
 	f := Finding{
 		Code: "interrupted-rollback", ID: s.id, Path: x.store.RollbackPath(x.ID, s.id), AtRisk: true,
-		What: "it was going back to a snapshot when somebody was killed; the next command that works in it finishes that",
+		What: "it was going to the state of a snapshot when somebody was killed; the next command that works in it finishes that",
 	}
 	note, err := x.store.Rollback(x.ID, s.id)
 	if err != nil {

@@ -74,25 +74,28 @@ func (h history) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, req Sna
 		return last, nil
 	}
 	// 2. The commit point: the ref that keeps it.
-	if err := tx.Step(ctx, "ref", func() error {
-		if err := repo.SweepRef(ctx, snapshot.Ref); err != nil { // of an attempt that was killed
-			return err
-		}
-		err := repo.CreateRef(ctx, snapshot.Ref, snapshot.ID, "agency: snapshot")
-		if !git.Refused(err) { // what git refused to make is somebody else's, and stays
-			tx.Undo("ref", func(ctx context.Context) error { return repo.RemoveRef(ctx, snapshot.Ref, snapshot.ID) })
-		}
-		if err != nil {
-			return err
-		}
-		if err := repo.Still(ctx, made...); err != nil {
-			return err
-		}
-		return repo.SyncRef(snapshot.Ref) // somebody may rely on it as soon as he has its name
-	}); err != nil {
+	if err := tx.Step(ctx, "ref", func() error { return keepSnapshot(ctx, tx, repo, snapshot, made...) }); err != nil {
 		return Snapshot{}, err
 	}
 	return snapshot, nil
+}
+
+// keepSnapshot makes the ref of a snapshot, for which some objects were made.
+func keepSnapshot(ctx context.Context, tx *undo.Tx, repo *git.Repo, snapshot Snapshot, made ...string) error {
+	if err := repo.SweepRef(ctx, snapshot.Ref); err != nil { // of an attempt that was killed
+		return err
+	}
+	err := repo.CreateRef(ctx, snapshot.Ref, snapshot.ID, "agency: snapshot")
+	if !git.Refused(err) { // what git refused to make is somebody else's, and stays
+		tx.Undo("ref", func(ctx context.Context) error { return repo.RemoveRef(ctx, snapshot.Ref, snapshot.ID) })
+	}
+	if err != nil {
+		return err
+	}
+	if err := repo.Still(ctx, made...); err != nil {
+		return err
+	}
+	return repo.SyncRef(snapshot.Ref) // somebody may rely on it as soon as he has its name
 }
 
 // last is the snapshot with the highest number; its number is 0 when there is none.

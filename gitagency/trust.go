@@ -7,10 +7,11 @@ import (
 )
 
 // trustsSettings reports whether the repository's own settings can only be the word of the user, for what is done with
-// the tree, or with a snapshot, of an invocation or a worktree. Then filters that they name run as git would run them.
+// the tree, or with a snapshot, of an invocation or a worktree. Then filters and merge drivers that they name run as git
+// would run them.
 //
 // Behind walls nobody can write them. Without walls everybody can; so they are not trusted where such a sandbox is
-// concerned, nor where filters are named while any such sandbox is on record. What has no record, or one from before
+// concerned, nor where such programs are named while any such sandbox is on record. What has no record, or one from before
 // there were walls, had none.
 func (r *Repository) trustsSettings(id string) bool {
 	if !store.IsDir(r.store.WorktreeDir(r.ID, id)) {
@@ -20,7 +21,7 @@ func (r *Repository) trustsSettings(id string) bool {
 			return false
 		}
 	}
-	if len(r.git.OwnFilters()) == 0 {
+	if len(r.git.OwnFilters()) == 0 && !r.git.OwnMergeDrivers() {
 		return true // there is nothing to trust
 	}
 	return r.allHadWalls()

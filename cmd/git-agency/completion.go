@@ -76,6 +76,7 @@ var argumentKinds = map[string][]kind{
 	"snapshot rollback": {withSandbox, snapshotNames},
 	"submit":            {submittable, more},
 	"reject":            {inReview},
+	"sync":              {withSandbox},
 	"land":              {withSandbox, more},
 	"unland":            {invocations},
 	"discard":           {undiscarded, more},

@@ -414,6 +414,7 @@ var succeeding = map[string][]string{
 	"snapshot rollback": {sweepID, sweepID + "/1"},
 	"submit":            {sweepID, "-m", "done"},
 	"reject":            {sweepID, "-m", "why"},
+	"sync":              {sweepID},
 	"land":              {sweepID, "--commit-all", "-m", "all"},
 	"unland":            {sweepID}, // which has landed
 	"discard":           {sweepID},

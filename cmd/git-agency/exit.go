@@ -137,6 +137,9 @@ func hints(err error) []string {
 		unproven  *gitagency.VerifyError
 		throwAway *gitagency.ThrowAwayError
 
+		off    *gitagency.OffBranchError
+		strays *gitagency.StraysInTheWayError
+
 		distrusted *gitagency.DistrustedFilterError
 
 		notPushed *gitagency.NotPushedError
@@ -278,6 +281,10 @@ func hints(err error) []string {
 		return []string{"revert it by hand: git revert, with the paths above to decide on"}
 	case errors.As(err, &conflicts):
 		return []string{"'git agency sync " + conflicts.ID + "' brings what they conflict with into the sandbox, to be resolved there"}
+	case errors.As(err, &off):
+		return []string{"git agency exec " + off.ID + " -- git checkout " + gitagency.ShellWord(off.Branch)}
+	case errors.As(err, &strays):
+		return []string{"commit them, move them away, or have git ignore them: git agency exec " + strays.ID + " -- git status"}
 	case is[*gitagency.NoIdentityError](err):
 		return []string{"say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'"}
 	case errors.As(err, &uncommit):

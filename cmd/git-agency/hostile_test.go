@@ -140,8 +140,10 @@ func newHostileGround(t *testing.T, isolation string) *hostileGround {
 	g := &hostileGround{lab: l, witness: filepath.Join(l.dir, "home", "witness"), tools: filepath.Join(l.dir, "tools")}
 	l.git("config", "--global", "filter.users.clean", "cat")
 	l.git("config", "--global", "filter.users.smudge", "cat")
-	l.agency("worktree", "create", "wt")
+	wt := l.agency("worktree", "create", "wt")
 	g.id = l.agency("start", "wt", "--isolation", isolation)
+	l.write(filepath.Join(wt, "readme"), "of a person, meanwhile\n")
+	l.git("-C", wt, "commit", "-q", "-a", "-m", "meanwhile")
 	g.tree = l.agency("path", g.id)
 	if isolation == "os" { // where it can write
 		g.tools = filepath.Join(g.tree, "tools")
@@ -199,8 +201,8 @@ func (g *hostileGround) forgeIndex() {
 }
 
 // TestNothingThatWasPlantedRuns: whatever an agent leaves in its tree, its git directory or, without walls, in the
-// repository, taking, listing, checking, copying and comparing states, going back to them, starting from them and
-// discarding runs none of it and waits for none of it. That it would run is shown with a plain git.
+// repository, taking, listing, checking, copying and comparing states, going back to them, starting from them, syncing
+// and discarding runs none of it and waits for none of it. That it would run is shown with a plain git.
 func TestNothingThatWasPlantedRuns(t *testing.T) {
 	t.Parallel()
 	isolations := []string{"none", "os"}
@@ -264,6 +266,11 @@ func (g *hostileGround) suffers(p plant, isolation string) {
 		o := g.quietly(args...)
 		if i < 2 && o.code != 0 || o.code > 5 {
 			t.Errorf("%q ended with %d: %s%s", args, o.code, o.stdout, o.stderr)
+		}
+	}
+	if isolation == "none" { // behind walls nobody can plant anything where a merge would look
+		if o := g.quietly("sync", g.id); o.code > 5 {
+			t.Errorf("sync ended with %d: %s%s", o.code, o.stdout, o.stderr)
 		}
 	}
 	o := g.quietly("discard", g.id)

@@ -330,7 +330,7 @@ func (t *tool) printConflicts(err error) error {
 		return nil
 	}
 	for _, c := range conflicts.Conflicts {
-		if err := t.printLine(strings.Join(c.Kinds, ",") + "\t" + printable(c.Path)); err != nil {
+		if err := t.printLine(strings.Join(c.Kinds, ",") + "\t" + gitagency.QuotedPath(c.Path)); err != nil {
 			return err
 		}
 	}

@@ -62,6 +62,7 @@ func porcelain(i gitagency.Invocation) []field {
 		{"branch", i.SandboxBranch, true},
 		{"base", i.BaseCommit, true},
 		{"from-snapshot", i.FromSnapshot, true},
+		{"synced", i.SyncedCommit, true},
 		{"status", i.Status, true},
 		{"landing", i.Landing, true},
 		{"submitted-commit", i.SubmittedCommit, true},

@@ -40,6 +40,7 @@ func (t *tool) commands() []*cli.Command {
 		t.diffCommand(),
 		t.submitCommand(),
 		t.rejectCommand(),
+		t.syncCommand(),
 		t.landCommand(),
 		t.unlandCommand(),
 		t.discardCommand(),

@@ -94,6 +94,10 @@ var jsonOutputs = []jsonOutput{
 		return [][]string{{c.stem, "-m", "done"}}
 	}},
 	{"git agency reject", "rejection.json", false, func(c *jsonCast) [][]string { return [][]string{{c.stem, "-m", "why"}} }},
+	{"git agency sync", "synced.json", false, func(c *jsonCast) [][]string {
+		c.git("-C", c.agency("worktree", "path", "payments"), "commit", "-q", "--allow-empty", "-m", "meanwhile")
+		return [][]string{{c.stem}, {c.stem}}
+	}},
 	{"git agency land", "landed.json", true, func(c *jsonCast) [][]string {
 		lands, clashes := c.worked("fine\n"), c.worked("not so fine\n")
 		return [][]string{{lands, "-n"}, {lands}, {lands}, {clashes}, {c.live, "--commit-all", "-m", "all"}}

@@ -185,7 +185,7 @@ func TestARollbackThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand
 		if o.code != 1 || o.stdout != "" || !strings.Contains(o.stderr, "failed on purpose at "+point) || strings.Contains(o.stderr, "clean-up") {
 			t.Errorf("%s: ended with %d\n%s%s", point, o.code, o.stdout, o.stderr)
 		}
-		if begun != strings.Contains(o.stderr, "half-way back to "+sweepID+"/1") {
+		if begun != strings.Contains(o.stderr, "half-way to "+sweepID+"/1") {
 			t.Errorf("%s: says %s", point, o.stderr)
 		}
 		if d := diff(before, l.seen()); d != "" && !begun {

@@ -158,6 +158,16 @@ func (r *Repo) ownFilters(programs []string) []string {
 	return slices.Compact(own)
 }
 
+// OwnMergeDrivers reports whether the repository's own settings name a program that merges.
+func (r *Repo) OwnMergeDrivers() bool {
+	for key, settings := range r.Config {
+		if name, is := driverOf(key); is && key == "merge."+name+".driver" && !slices.ContainsFunc(settings, Setting.Trusted) {
+			return true
+		}
+	}
+	return false
+}
+
 // mayRead refuses files that git would read through a filter which is not to run: what is recorded would be something else
 // than git makes of it.
 func (r *Repo) mayRead(ctx context.Context, s Subject, p place, names []string) error {

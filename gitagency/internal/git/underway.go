@@ -82,42 +82,46 @@ func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string
 		return "", err
 	}
 	p := place{gitDir: dir, tree: dir, env: env, config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"}}
-	var conflicts []Unmerged
-	rest := ""
+	u := Underway{Files: files, Outside: outside, Inside: inside}
 	if staged == "" {
-		if conflicts, rest, err = r.splitConflicts(ctx, p); err != nil {
+		if u.Conflicts, u.Rest, err = r.splitConflicts(ctx, p); err != nil {
 			return "", err
 		}
 	}
-	held := make(map[string][]byte, len(files)+len(inside))
-	for name, data := range files {
+	return r.writeHeld(ctx, p, head, s.Author, u)
+}
+
+// writeHeld writes what is under way as a commit; empty when nothing is. p has a directory of our own, to which some files
+// are written.
+func (r *Repo) writeHeld(ctx context.Context, p place, head string, who Identity, u Underway) (string, error) {
+	held := make(map[string][]byte, len(u.Files)+len(u.Outside)+len(u.Inside))
+	for name, data := range u.Files {
 		held["git/"+name] = data
 	}
-	for name, data := range outside {
+	for name, data := range u.Outside {
 		held["outside/"+name] = data
 	}
-	for name, data := range inside {
+	for name, data := range u.Inside {
 		held["inside/"+name] = []byte(data + "\n")
 	}
-	if len(held) == 0 && len(conflicts) == 0 {
+	if len(held) == 0 && len(u.Conflicts) == 0 {
 		return "", nil
 	}
-	entries, err := r.writeBlobs(ctx, dir, held)
+	entries, err := r.writeBlobs(ctx, p.gitDir, held)
 	if err != nil {
 		return "", err
 	}
-	for _, c := range conflicts {
+	for _, c := range u.Conflicts {
 		entries += fmt.Sprintf("%s %s\tconflicts/%s/%s\x00", c.Mode, c.OID, c.Stage, c.Path)
 	}
-	p.env = append(slices.Clone(env), "GIT_INDEX_FILE="+filepath.Join(dir, "held"))
+	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(p.gitDir, "held"))
 	add := p
 	add.stdin = entries
 	if _, err := r.change(ctx, add, "update-index", "-z", "--index-info"); err != nil {
 		return "", err
 	}
-	trees := map[string]string{"conflicts/0/": rest}
-	auto := strings.TrimSpace(string(files["AUTO_MERGE"]))
-	if isOID(auto) {
+	trees := map[string]string{"conflicts/0/": u.Rest}
+	if auto := strings.TrimSpace(string(u.Files["AUTO_MERGE"])); isOID(auto) {
 		trees["auto-merge/"] = auto
 	}
 	for prefix, tree := range trees {
@@ -150,8 +154,8 @@ func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string
 	}
 	const when = "@0 +0000" // of no moment: it is told from another by what is in it
 	out, err := r.change(ctx, place{stdin: "what git had under way\n", env: []string{
-		"GIT_AUTHOR_NAME=" + s.Author.Name, "GIT_AUTHOR_EMAIL=" + s.Author.Email, "GIT_AUTHOR_DATE=" + when,
-		"GIT_COMMITTER_NAME=" + s.Author.Name, "GIT_COMMITTER_EMAIL=" + s.Author.Email, "GIT_COMMITTER_DATE=" + when,
+		"GIT_AUTHOR_NAME=" + who.Name, "GIT_AUTHOR_EMAIL=" + who.Email, "GIT_AUTHOR_DATE=" + when,
+		"GIT_COMMITTER_NAME=" + who.Name, "GIT_COMMITTER_EMAIL=" + who.Email, "GIT_COMMITTER_DATE=" + when,
 	}}, args...)
 	return strings.TrimSpace(string(out)), err
 }

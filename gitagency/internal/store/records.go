@@ -25,8 +25,9 @@ type InvocationMeta struct {
 	Limits                Limits     `json:"limits,omitzero"`
 
 	// Written by later commands.
-	Landing    string     `json:"landing,omitempty"`
-	FinishedAt *time.Time `json:"finished_at,omitempty"`
+	SyncedCommit string     `json:"synced_commit,omitempty"` // of the integration branch, that a sync last brought in
+	Landing      string     `json:"landing,omitempty"`
+	FinishedAt   *time.Time `json:"finished_at,omitempty"`
 
 	Submission
 	LandedAs

@@ -8,8 +8,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Rollback is the note of a rollback that is under way, or was interrupted: it is written before anything changes in
-// the sandbox, and goes when all of it has.
+// Rollback is the note of a rollback that is under way, or was interrupted, or of a sync, which goes to a state that
+// nobody was in yet: it is written before anything changes in the sandbox, and goes when all of it has.
 type Rollback struct {
 	SchemaVersion string    `json:"schema_version"`
 	InvocationID  string    `json:"invocation_id"`
@@ -17,7 +17,9 @@ type Rollback struct {
 	SnapshotRef   string    `json:"snapshot_ref"` // what keeps it
 	Left          string    `json:"left"`         // the commit of the state that it leaves
 	LeftRef       string    `json:"left_ref"`
-	Began         string    `json:"began,omitempty"` // the first state that was left, where this one was half-way
+	Began         string    `json:"began,omitempty"`  // the first state that was left, where this one was half-way
+	Verb          string    `json:"verb,omitempty"`   // "rollback", which those of older tools do not say, or "sync"
+	Synced        string    `json:"synced,omitempty"` // the commit that a sync brings in
 	PID           int       `json:"pid"`
 	StartedAt     time.Time `json:"started_at"`
 }

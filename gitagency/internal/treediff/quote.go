@@ -13,9 +13,9 @@ const (
 	letters = `abtnvfr"\`
 )
 
-// quote writes a path as git does, so that git reads it back: as it is, or in quotes when there is anything in it
+// Quote writes a path as git does, so that git reads it back: as it is, or in quotes when there is anything in it
 // that could be taken for something else or would steer a terminal. Letters of every script stay readable.
-func quote(path string) string {
+func Quote(path string) string {
 	if utf8.ValidString(path) && !strings.ContainsFunc(path, func(c rune) bool { return c == '"' || c == '\\' || !shown(c) }) {
 		return path
 	}

@@ -72,7 +72,7 @@ func (r *renderer) section(f File, b Body) {
 	if f.OldPath != "" {
 		oldPath = f.OldPath
 	}
-	old, new := quote("a/"+oldPath), quote("b/"+f.Path)
+	old, new := Quote("a/"+oldPath), Quote("b/"+f.Path)
 	r.meta("diff --git " + old + " " + new)
 	switch {
 	case f.OldMode == "":
@@ -85,8 +85,8 @@ func (r *renderer) section(f File, b Body) {
 	}
 	if f.OldPath != "" {
 		r.meta(fmt.Sprintf("similarity index %d%%", f.Similarity))
-		r.meta("rename from " + quote(f.OldPath))
-		r.meta("rename to " + quote(f.Path))
+		r.meta("rename from " + Quote(f.OldPath))
+		r.meta("rename to " + Quote(f.Path))
 	}
 	if f.Before != f.After {
 		mode := ""

@@ -41,9 +41,9 @@ func (d Diff) NameStatus(out io.Writer) error {
 	for _, f := range d.Files() {
 		fmt.Fprintf(w, "%s\t", f.Status())
 		if f.OldPath != "" {
-			fmt.Fprintf(w, "%s\t", quote(f.OldPath))
+			fmt.Fprintf(w, "%s\t", Quote(f.OldPath))
 		}
-		fmt.Fprintf(w, "%s\n", quote(f.Path))
+		fmt.Fprintf(w, "%s\n", Quote(f.Path))
 	}
 	return w.Flush()
 }
@@ -117,11 +117,11 @@ func scaled(n, width, most int) int {
 // named is a file in one word; of one that was renamed what stayed is said once, as in "src/{a => b}.go".
 func named(f File) string {
 	if f.OldPath == "" {
-		return quote(f.Path)
+		return Quote(f.Path)
 	}
 	old, new := f.OldPath, f.Path
-	if quote(old) != old || quote(new) != new {
-		return quote(old) + " => " + quote(new)
+	if Quote(old) != old || Quote(new) != new {
+		return Quote(old) + " => " + Quote(new)
 	}
 	head := 0
 	for i := 0; i < min(len(old), len(new)) && old[i] == new[i]; i++ {

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// newSyncLab is a sandbox whose commits conflict with what is on the integration branch meanwhile.
+func newSyncLab(t *testing.T) *rollbackLab {
+	t.Helper()
+	l := &rollbackLab{lab: newSweepLab(t)}
+	if o := l.try(sweepEnv, "git-agency", "start", "wt"); o.code != 0 {
+		t.Fatal(o.stderr)
+	}
+	l.tree = l.agency("path", sweepID)
+	l.agency("exec", sweepID, "--", "sh", "-ec", "echo agent >readme; git commit -qam work; echo u >untracked")
+	wt := l.agency("worktree", "path", "wt")
+	l.write(filepath.Join(wt, "readme"), "person\n")
+	l.write(filepath.Join(wt, "persons"), "p\n")
+	l.git("-C", wt, "add", ".")
+	l.git("-C", wt, "commit", "-q", "-m", "person")
+	return l
+}
+
+func TestASyncThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand(t *testing.T) {
+	t.Parallel()
+	l := newSyncLab(t)
+	sync := []string{"git-agency", "sync", sweepID}
+	person := l.git("-C", l.agency("worktree", "path", "wt"), "rev-parse", "HEAD")
+	note := filepath.Join(l.repoData(), "invocations", sweepID, "rollback.json")
+	restore := l.save()
+	restore()
+	before := l.standing()
+	steps := filepath.Join(t.TempDir(), "steps")
+	if o := l.try(append(slices.Clone(sweepEnv), "TEST_STEPS="+steps), sync...); o.code != 2 {
+		t.Fatalf("it ended with %d: %s", o.code, o.stderr)
+	}
+	after := l.standing()
+	var points []string
+	for _, step := range []string{"capture", "ref", "state", "pack", "prepare", "note", "lock", "files", "heads", "underway", "index", "layer", "record", "done"} {
+		points = append(points, "sync/"+step+":before", "sync/"+step+":after")
+	}
+	if got := strings.Fields(l.read(steps)); !slices.Equal(got, points) {
+		t.Fatalf("the steps are %q", got)
+	}
+	restore()
+
+	// What may find it: those that only have to be the next, and one that wants to sync again.
+	next := [][]string{
+		{"git-agency", "exec", sweepID, "--", "true"},
+		{"git-agency", "doctor", "--fix", sweepID},
+		{"git-agency", "snapshot", "create", sweepID},
+		{"git-agency", "diff", sweepID, "--stat"},
+		sync,
+	}
+	check := func(what string, argv []string, begun bool) {
+		t.Helper()
+		if !begun && argv[1] == "doctor" {
+			argv = next[0]
+		}
+		want, code := before, 0
+		if begun || argv[1] == "sync" {
+			want = after
+		}
+		if argv[1] == "sync" {
+			code = map[bool]int{true: 1, false: 2}[begun] // it waits to be resolved
+		}
+		if o := l.try(nil, argv...); o.code != code {
+			t.Fatalf("%s: %q ended with %d\n%s", what, argv, o.code, o.stderr)
+		}
+		if got := l.standing(); got != want {
+			t.Fatalf("%s: after %q it is\n%s\nwanted\n%s", what, argv, got, want)
+		}
+		got, merging, _ := strings.Cut(l.must("git-agency", "exec", sweepID, "--", "sh", "-c", standingInside+"; echo merging; git rev-parse -q --verify MERGE_HEAD || true"), "\nmerging")
+		if !strings.HasSuffix(want, got) {
+			t.Fatalf("%s: after %q it is, inside,\n%s\nwanted\n%s", what, argv, got, want)
+		}
+		if begun || argv[1] == "sync" {
+			if got := l.agency("ls", "--format", "%(synced_commit)"); got != person {
+				t.Errorf("%s: the record says that %q came in", what, got)
+			}
+			if merging != "\n"+person {
+				t.Errorf("%s: being merged is %q", what, merging)
+			}
+		}
+		if exists(note) {
+			t.Fatalf("%s: the note of it is left", what)
+		}
+		if fsck := l.try(nil, "git", "fsck", "--no-dangling"); fsck.code != 0 {
+			t.Errorf("%s: git fsck: %s", what, fsck.stderr)
+		}
+	}
+	for i, point := range points {
+		begun := i >= slices.Index(points, "sync/files:before")
+		last := point == "sync/done:after"
+		how := []string{"fail", "kill"}[i%2] // an end of a step is as good as the beginning of the next
+		world := l.seen()
+		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+how), sync...)
+		if how == "kill" && o.code != -1 {
+			t.Fatalf("%s: ended with %d\n%s", point, o.code, o.stderr)
+		}
+		if how == "fail" {
+			if o.code != 1 || o.stdout != "" || begun != strings.Contains(o.stderr, "half-way to "+sweepID+"/2") {
+				t.Errorf("%s: ended with %d\n%s%s", point, o.code, o.stdout, o.stderr)
+			}
+			if d := diff(world, l.seen()); d != "" && !begun {
+				t.Fatalf("%s: the world changed:\n%s", point, d)
+			}
+		}
+		begun = exists(note) || last
+		check(point+" "+how, next[i%len(next)], begun)
+		restore()
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) syncCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "sync",
+		Usage:     "bring what is in the integration branch now into a sandbox",
+		UsageText: "git agency sync <id>",
+		Description: `Merges the integration branch, as it is now, into the branch of the sandbox: by a merge commit that
+is yours, or, where the sandbox has no commits of its own, by moving its branch there. The commit that
+the sandbox is at then is printed.
+
+Conflicts are left in the sandbox, as 'git merge' leaves them: markers in the files, an unfinished
+merge. Each of their paths is printed with the kind of its conflict in front of it, and a tab between.
+Resolve them there, 'git add' and 'git commit'; or give up with 'git merge --abort'. Then it can land.
+
+Work in the sandbox has to be committed first. Untracked files stay; they must not be in the way. The
+state before is snapshotted, with ignored files that are in the way, so that a sync can be taken back;
+standard error says how. It is refused while commands run in the sandbox. Nothing that an agent has
+configured is run: no hook, no filter, no merge driver. One that was killed half-way is finished by the
+next command that works in the sandbox.
+
+Exit status: 0 done, or there was nothing to do; 1 failed, or refused because of what is in the sandbox:
+nothing changed, unless the message says that it is half-way; 2 conflicts wait in the sandbox; 3 no such
+invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
+		Flags: changing(jsonFlag()...),
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			sandbox, err := t.sandbox(c, args[0])
+			if err != nil {
+				return err
+			}
+			synced, err := sandbox.Sync(c.Context)
+			if err != nil && !is[*gitagency.ConflictsError](err) {
+				return err
+			}
+			t.tellSynced(synced)
+			switch {
+			case c.Bool("json"):
+				return firstOf(t.printJSON(synced), err)
+			case err != nil:
+				return firstOf(t.printConflicts(err), err)
+			}
+			return t.printLine(synced.Head)
+		},
+	}
+}
+
+// firstOf is the first error there is.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellSynced says what came of a sync, and how to take it back.
+func (t *tool) tellSynced(s gitagency.Synced) {
+	branch := s.Branch
+	if branch == "" {
+		branch = short(s.Commit)
+	}
+	switch {
+	case s.Already:
+		fmt.Fprintf(t.stderr, "%s has all of %s already; nothing changed\n", s.Invocation, branch)
+		return
+	case s.Forward:
+		fmt.Fprintf(t.stderr, "%s had no commits of its own and is where %s is: ", s.Invocation, branch)
+	case len(s.Conflicts) > 0:
+		fmt.Fprintf(t.stderr, "%s is in the middle of a merge of %s: ", s.Invocation, branch)
+	default:
+		fmt.Fprintf(t.stderr, "%s has %s merged: ", s.Invocation, branch)
+	}
+	fmt.Fprintf(t.stderr, "%s came, %d changed, %d went\n", counted(s.Added, "file", "files"), s.Changed, s.Removed)
+	fmt.Fprintf(t.stderr, "%s to take it back, type 'git agency snapshot rollback %s %s'\n", t.prefix("hint:"), s.Invocation, s.LeftName)
+}

@@ -1,0 +1,255 @@
+package gitagency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Synced is what came of a sync.
+type Synced struct {
+	Invocation string     `json:"invocation_id"`
+	Commit     string     `json:"integration_commit"` // what was brought in
+	Branch     string     `json:"integration_branch"` // whose it is; empty when the worktree is on none
+	Head       string     `json:"head"`               // where the branch of the sandbox is
+	Already    bool       `json:"already"`            // it had that commit; nothing has changed
+	Forward    bool       `json:"fast_forward"`       // it had nothing of its own, and is where the integration branch is
+	Conflicts  []Conflict `json:"conflicts"`          // what waits in the sandbox to be resolved; empty, not null
+	Left       string     `json:"left"`               // the snapshot of the state before; empty when nothing has changed
+	LeftName   string     `json:"left_name"`          // by which a rollback goes back to it
+	Added      int        `json:"added"`              // files that are new in the sandbox
+	Changed    int        `json:"changed"`
+	Removed    int        `json:"removed"`
+}
+
+// Sync merges what is in the integration branch now into the branch of the sandbox, as git merge would do it there: by
+// a merge commit, or, where the sandbox has no commits of its own, by moving its branch. Conflicts are left in the
+// sandbox, as an unfinished merge with markers in the files, and are a *ConflictsError together with the result; once
+// somebody has resolved and committed them there, all is as after any other merge.
+//
+// No git runs in the sandbox for that, so nothing that somebody configured there does: the merge is made in memory, and
+// the sandbox is taken to the state that git would have left it in just as a rollback takes it to one it was in. The
+// state before is snapshotted first, so that a rollback takes a sync back.
+//
+// It is refused while commands run there (*RunningError), something is under way (*SandboxUnderWayError), HEAD is not
+// on the branch of the sandbox (*OffBranchError), or there is work that is not committed (*UncommittedError). Files
+// that git does not know stay, and are a *StraysInTheWayError where others would come; those that it ignores are kept in
+// the snapshot and make room.
+func (s *Sandbox) Sync(ctx context.Context) (Synced, error) {
+	repo, unlock, err := s.repo.lock(ctx)
+	if err != nil {
+		return Synced{}, err
+	}
+	defer unlock()
+	place, leave, err := s.openAlone(ctx)
+	if err != nil {
+		return Synced{}, err
+	}
+	defer leave()
+	if err := s.finish(ctx, repo, place); err != nil {
+		return Synced{}, err
+	}
+	ctx, cancel, err := s.repo.bounded(ctx, syncVerb)
+	if err != nil {
+		return Synced{}, err
+	}
+	defer cancel()
+	synced, err := s.sync(ctx, repo, place)
+	if err != nil && !is[*HalfWayError](err) && !is[*ConflictsError](err) {
+		err = fmt.Errorf("sync of %s: %w", s.ID, err)
+	}
+	return synced, err
+}
+
+const syncVerb = "sync"
+
+func (s *Sandbox) sync(ctx context.Context, repo *git.Repo, place *site) (_ Synced, err error) {
+	if err := s.bringOutAlone(ctx, repo, place); err != nil {
+		return Synced{}, err
+	}
+	if err := s.ownLayer(ctx, place.prims); err != nil {
+		return Synced{}, err
+	}
+	synced := Synced{Invocation: s.ID, Conflicts: []Conflict{}}
+	if synced.Commit, err = s.repo.integration(ctx, Invocation{WorktreeID: place.worktree}); err != nil {
+		return Synced{}, err
+	}
+	synced.Branch = s.repo.worktree(s.repo.store.Worktree(s.repo.ID, place.worktree, nil)).Branch
+	if marker, err := repo.Lookup(ctx, synced.Commit+":"+guard.Dir); err != nil || !marker[0].Missing() {
+		return Synced{}, errors.Join(err, &TrackedMarkerError{Commit: synced.Commit})
+	}
+	with := cmp.Or(synced.Branch, synced.Commit)
+	merger, err := repo.Merger(synced.Commit)
+	if err != nil {
+		return Synced{}, err
+	}
+	merger.Trusted = s.repo.trustsSettings(s.ID)
+	defer func() {
+		if closeErr := merger.Close(); closeErr != nil {
+			s.repo.warn("%v", closeErr)
+		}
+	}()
+	done, err := s.pass(ctx, repo, place, passage{
+		verb: syncVerb, synced: synced.Commit, trusted: true,
+		leaving: "agency: before the sync with " + with, arriving: "agency: after the sync with " + with,
+		why: "agency: sync with " + with,
+		aim: func(ctx context.Context, from git.State) (git.State, error) {
+			return s.joined(ctx, repo, merger, place, from, &synced)
+		},
+		spare: func(ctx context.Context, from git.State, paths []string) error {
+			if paths, err = repo.NotIgnored(ctx, s.subject(place.base, ""), from.Tree, paths); err == nil && len(paths) > 0 {
+				err = &StraysInTheWayError{ID: s.ID, Path: s.tree, Files: paths}
+			}
+			return err
+		},
+	})
+	if errors.Is(err, errAlready) {
+		synced.Already = true
+		return synced, nil
+	}
+	if err != nil {
+		return Synced{}, err
+	}
+	synced.Left, synced.LeftName = done.left.ID, done.left.name()
+	synced.Added, synced.Changed, synced.Removed = done.added, done.changed, done.removed
+	s.recordSync(synced.Commit, done)
+	if len(synced.Conflicts) > 0 {
+		return synced, &ConflictsError{ID: s.ID, Conflicts: synced.Conflicts, Left: s.tree}
+	}
+	return synced, nil
+}
+
+// joined is the state that the sandbox is in when the integration branch was merged into it, whose parts the repository
+// has then.
+func (s *Sandbox) joined(ctx context.Context, repo *git.Repo, merger *git.Merger, place *site, from git.State, synced *Synced) (git.State, error) {
+	subject, err := s.repo.capturable(s.subject(place.base, ""))
+	if err != nil {
+		return git.State{}, err
+	}
+	if err := s.mergeable(ctx, repo, subject, from); err != nil {
+		return git.State{}, err
+	}
+	synced.Head = from.Head
+	if has, err := merger.Has(ctx, from.Head, synced.Commit); err != nil || has {
+		return git.State{}, errors.Join(err, errAlready)
+	}
+	joined, err := merger.Join(ctx, subject, git.Join{
+		From: from, Commit: synced.Commit, Name: synced.Branch, OursName: "HEAD",
+		Message: mergeMessage(synced.Commit, synced.Branch, short(subject.Branch)), Sign: s.repo.landingIdentity,
+	})
+	var uncommitted *git.UncommittedError
+	var strays *git.UntrackedError
+	switch {
+	case errors.As(err, &uncommitted):
+		return git.State{}, &UncommittedError{ID: s.ID, Path: s.tree, Files: uncommitted.Paths}
+	case errors.As(err, &strays):
+		return git.State{}, &StraysInTheWayError{ID: s.ID, Path: s.tree, Files: strays.Paths}
+	case err != nil:
+		return git.State{}, err
+	}
+	synced.Head, synced.Forward, synced.Conflicts = joined.State.Head, joined.Forward, conflicts(joined.Conflicts)
+	return joined.State, merger.Keep(ctx)
+}
+
+// mergeable refuses a sandbox in which git itself would not begin a merge, or would merge into something else.
+func (s *Sandbox) mergeable(ctx context.Context, repo *git.Repo, subject git.Subject, from git.State) error {
+	if what := repo.Underway(subject); what != "" {
+		return &SandboxUnderWayError{ID: s.ID, What: what}
+	}
+	if from.Index == "" { // not all that is staged is merged
+		return &SandboxUnderWayError{ID: s.ID, What: "merge"}
+	}
+	under, err := repo.ReadUnderway(ctx, from)
+	if err != nil {
+		return err
+	}
+	on := from.On
+	if inside, elsewhere := under.Inside["HEAD"]; elsewhere {
+		if branch, is := strings.CutPrefix(inside, "ref: "); is {
+			on = branch
+		} else {
+			on = git.Detached
+		}
+	}
+	if on != subject.Branch || under.Inside["branch"] != "" {
+		return &OffBranchError{ID: s.ID, On: short(on), Branch: short(subject.Branch)}
+	}
+	return nil
+}
+
+// mergeMessage is what git would say of such a merge.
+func mergeMessage(commit, branch, into string) string {
+	if branch == "" {
+		return fmt.Sprintf("Merge commit '%s' into %s\n", commit, into)
+	}
+	return fmt.Sprintf("Merge branch '%s' into %s\n", branch, into)
+}
+
+// ownLayer makes sure that the git behind walls has what it knows of the sandbox as a worktree to itself, before
+// something is under way there: what it ends there would go on outside.
+func (s *Sandbox) ownLayer(ctx context.Context, prims Primitives) error {
+	if prims.Isolation != isolationOS || store.IsDir(s.layer()) {
+		return nil
+	}
+	return s.makeLayers(ctx, confine.Plan{Layers: []confine.Layer{{Path: s.repo.CommonDir, Upper: s.layer(), Work: s.threshold()}}})
+}
+
+// goOn finishes a sync that was interrupted, on the way to the state of a snapshot that was made for it.
+func (s *Sandbox) goOn(ctx context.Context, repo *git.Repo, place *site, to Snapshot, commit string) error {
+	target, err := s.target(ctx, repo, to)
+	if err != nil {
+		return err
+	}
+	done, err := s.pass(ctx, repo, place, passage{
+		verb: syncVerb, to: to, synced: commit, again: true, trusted: true,
+		leaving: "agency: before the sync was finished", why: "agency: sync",
+		aim: func(context.Context, git.State) (git.State, error) { return target, nil },
+	})
+	if err == nil {
+		s.recordSync(commit, done)
+	}
+	return err
+}
+
+func (s *Sandbox) recordSync(commit string, done passed) {
+	s.repo.record(s.ID, syncEvent{s.repo.now(), "sync", commit, done.to.ID, done.to.Ref, done.left.ID, done.left.Ref})
+}
+
+type syncEvent struct {
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Commit   string    `json:"integration_commit"`
+	Snapshot string    `json:"snapshot"` // the state that it came to
+	Ref      string    `json:"ref"`
+	Left     string    `json:"left"`
+	LeftRef  string    `json:"left_ref"`
+}
+
+// baseOf is the commit with which the work of an invocation begins: what it started from or, of what syncs have brought
+// in since, the last that is still part of it. A sync may have been taken back, or its merge given up.
+func (r *Repository) baseOf(ctx context.Context, inv Invocation) (string, error) {
+	if inv.SyncedCommit == "" {
+		return inv.BaseCommit, nil
+	}
+	head := trashRef(inv.ID)
+	if _, err := inv.Path(); err == nil {
+		s := r.sandboxOf(inv.ID)
+		subject := s.subject(inv.BaseCommit, "")
+		if r.git.Merging(subject) == inv.SyncedCommit {
+			return inv.SyncedCommit, nil
+		}
+		if head, err = r.git.Head(ctx, subject); err != nil {
+			return "", err
+		}
+	}
+	base, err := r.git.MergeBase(ctx, head, inv.SyncedCommit)
+	return cmp.Or(base, inv.BaseCommit), err
+}
