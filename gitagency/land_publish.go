@@ -95,6 +95,9 @@ func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merge
 	// 7. The commit point. What goes wrong behind it is no reason to undo anything, nor to stop.
 	landed := false
 	if err := tx.Step(ctx, "commit", func() error {
+		if err := context.Cause(ctx); err != nil {
+			return err // the last moment to turn back
+		}
 		err := moving.Commit(ctx)
 		landed = err == nil
 		return err

@@ -88,7 +88,8 @@ func (r *Repository) tidyLocked(ctx context.Context, id string) error {
 // endLanded takes away whatever is left of a sandbox that has landed.
 func (r *Repository) endLanded(ctx context.Context, repo *git.Repo, id string) error {
 	entry := r.store.Invocation(r.ID, id, nil)
-	if _, left := store.Taken(r.store.SandboxDir(r.ID, id)); !left || entry.Broken != store.Whole || entry.Record.Landing != store.Landed {
+	// Who was killed in between may have left git's entry of it alone.
+	if _, left := store.Taken(r.store.SandboxDir(r.ID, id), repo.AdminDir(id)); !left || entry.Broken != store.Whole || entry.Record.Landing != store.Landed {
 		return nil
 	}
 	_, err := r.end(ctx, repo, entry)

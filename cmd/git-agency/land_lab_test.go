@@ -233,6 +233,9 @@ func (l *lab) left() []string {
 	}
 	err := filepath.WalkDir(filepath.Join(l.repo, ".git"), func(path string, d fs.DirEntry, err error) error {
 		name := d.Name()
+		if strings.HasPrefix(name, "capture-") {
+			return fs.SkipDir // where a killed git was at work for us alone; prune and doctor find it
+		}
 		if err == nil && (strings.HasSuffix(name, ".lock") || name == "index.agency" || strings.HasPrefix(name, "advance-")) {
 			left = append(left, path)
 		}

@@ -71,7 +71,9 @@ func testOptions() gitagency.Options {
 			if err := syscall.Kill(os.Getpid(), sig); err != nil {
 				return err
 			}
-			<-ctx.Done()
+			if done := ctx.Done(); done != nil { // else nothing stops it any more
+				<-done
+			}
 			return nil
 		case "wait":
 			// Says that it is here, and goes on when the file it made is gone or it is interrupted.
