@@ -31,7 +31,8 @@ type LandRequest struct {
 	Output   io.Writer       // gets what it writes; nil is nobody
 	Hurry    <-chan struct{} // as for ExecOptions
 
-	verified string // the tree on which it has succeeded
+	verified  string // the tree on which it has succeeded
+	overtaken int    // how often somebody has moved the branch before we had
 }
 
 // Landed is what came of a landing.
@@ -142,8 +143,20 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	if c, err := l.candidate(ctx); err != nil || c != nil {
 		return Landed{Branch: short(l.target.branch), candidate: c}, err
 	}
-	return l.publish(ctx)
+	landed, err := l.publish(ctx)
+	if is[*git.MovedRefError](err) && req.overtaken < mostOvertaken {
+		req.overtaken++
+		if err := l.close(); err != nil {
+			return Landed{}, err
+		}
+		return r.land(ctx, repo, req)
+	}
+	return landed, err
 }
+
+// mostOvertaken is how often a landing begins again because somebody has committed to the branch, or in the sandbox,
+// meanwhile. What they commit takes longer than it takes to land.
+const mostOvertaken = 20
 
 // landedBefore says what came of a landing that is done, and takes away what one that was killed left of the sandbox.
 func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], dry bool) (Landed, error) {
@@ -188,6 +201,7 @@ func (l *landing) close() error {
 	if l.merger != nil {
 		err = l.merger.Close()
 	}
+	l.merger = nil
 	l.depart()
 	return err
 }

@@ -42,6 +42,9 @@ func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (Unlanded, e
 	}
 	defer unlock()
 	unlanded, err := r.unland(ctx, repo, inv.ID, req.DryRun)
+	for again := 0; again < mostOvertaken && is[*git.MovedRefError](err); again++ {
+		unlanded, err = r.unland(ctx, repo, inv.ID, req.DryRun)
+	}
 	if err != nil && !is[*CleanupError](err) {
 		return Unlanded{}, fmt.Errorf("unland %s: %w", inv.ID, err)
 	}

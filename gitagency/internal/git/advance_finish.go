@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -256,7 +257,32 @@ func (r *Repo) sweepLocks(a Advance, l *leftover) error {
 			return err
 		}
 	}
+	if slices.ContainsFunc(a.Also, func(m RefMove) bool { return strings.Trim(m.New, "0") == "" }) {
+		return r.sweepPackedLock(l.since)
+	}
 	return nil
+}
+
+// sweepPackedLock removes the lock that git holds from when refs that are to go are locked until they are gone. Nothing in
+// it says whose it is, and it may be held for long: it goes when no git is at work.
+func (r *Repo) sweepPackedLock(since time.Time) error {
+	path := filepath.Join(r.CommonDir, "packed-refs") + lockSuffix
+	fi, err := os.Lstat(path)
+	if err != nil || !fi.Mode().IsRegular() || fi.ModTime().Before(since) {
+		return nil
+	}
+	entries, err := r.Entries()
+	if err != nil {
+		return err
+	}
+	var trees []string
+	for _, e := range entries {
+		trees = append(trees, e.Path)
+	}
+	if r.AtWork(trees, []string{path}) != "" {
+		return nil
+	}
+	return r.RemoveLock(Lock{Rel: filepath.Base(path), seen: fi})
 }
 
 func sweepLock(path, content string, since time.Time) error {

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// manyLanding is how many land at the same time.
+const manyLanding = 20
+
+// TestManyLandingsAtOnce is of sandboxes that all land at the same time, each in a process of its own, while a person has
+// changes of every kind in the worktree that they land in.
+func TestManyLandingsAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	tree := l.worktree0()
+	l.shell(tree, `
+for f in dirty staged both; do echo 1 >$f; done; printf '*.log\nbuild/\n' >.gitignore
+git add .; git commit -qm ground`)
+	ids := make([]string, manyLanding)
+	for i := range ids {
+		ids[i] = l.agency("start", "wt", "--isolation", "none")
+		// Two commits each: a file of its own, and one more in a directory that all of them have.
+		l.shell(l.agency("path", ids[i]), fmt.Sprintf(`
+echo %[1]s >%[1]s; git add .; git commit -qm "one of %[1]s"
+mkdir -p all; echo %[1]s >all/%[1]s; git add .; git commit -qm "two of %[1]s"`, ids[i]))
+	}
+	l.shell(tree, `
+echo 2 >>dirty; echo 2 >>staged; git add staged; echo 2 >>both; git add both; echo 3 >>both
+echo a >added; git add added; echo u >loose; echo l >a.log; mkdir -p build all; echo o >build/out; echo u >all/loose`)
+	restore := l.save()
+
+	for _, c := range []struct {
+		name, strategy string
+		later          bool // what is left of the sandboxes goes in the background
+		commits        int  // that the person makes meanwhile
+	}{
+		{name: "merge", strategy: "merge"},
+		{name: "squash", strategy: "squash"},
+		{name: "rebase", strategy: "rebase"},
+		{name: "tidied later", strategy: "merge", later: true},
+		{name: "while the person commits", strategy: "merge", commits: 40},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := *l
+			l.t = t
+			restore()
+			l.git("config", "agency.autoDetach", fmt.Sprint(c.later))
+			l.git("-C", tree, "update-index", "-q", "--refresh")
+			status, own := l.git("-C", tree, "status", "--porcelain=v2", "-uall"), l.files(tree)
+			var all sync.WaitGroup
+			for _, id := range ids {
+				all.Go(func() { l.landAmongMany(id, c.strategy) })
+			}
+			made, refused := 0, 0
+			if c.commits > 0 {
+				made, refused = l.commitMeanwhile(tree, c.commits)
+			}
+			all.Wait()
+			t.Logf("the person made %d commits, and was refused %d times", made, refused)
+			if c.later && !waitUntil(func() bool {
+				left, err := filepath.Glob(filepath.Join(l.repoData(), "sandboxes", "*"))
+				return err == nil && len(left) == 0
+			}) {
+				t.Error("the sandboxes are not removed")
+			}
+			l.checkAllLanded(tree, ids, c.strategy)
+			if got := l.git("-C", tree, "status", "--porcelain=v2", "-uall"); got != status {
+				t.Errorf("the status is\n%s\nand was\n%s", got, status)
+			}
+			now := l.files(tree)
+			for name, content := range own {
+				if now[name] != content {
+					t.Errorf("the person's %s is %q", name, now[name])
+				}
+			}
+			for _, id := range ids {
+				if now[id] != "644 "+id+"\n" && !strings.HasSuffix(now[id], " "+id+"\n") || now["all/"+id] != now[id] {
+					t.Errorf("%s is not there: %q", id, now[id])
+				}
+			}
+			l.checkMine(tree, made)
+		})
+	}
+}
+
+// landAmongMany lands once. Where the person is just writing their index, or commits at that very moment, it is refused,
+// and said to be as it was.
+func (l *lab) landAmongMany(id, strategy string) {
+	l.t.Helper()
+	for range 50 {
+		o := l.try(nil, "git-agency", "land", id, "--strategy", strategy, "--lock-timeout", "-1")
+		if o.code == 0 {
+			return
+		}
+		if o.code != 1 || !strings.Contains(o.stderr, "index") {
+			l.t.Errorf("%s ended with %d: %s", id, o.code, o.stderr)
+			return
+		}
+	}
+	l.t.Errorf("%s is always refused", id)
+}
+
+// commitMeanwhile commits a file of the person's many times. Git refuses while a landing has the index.
+func (l *lab) commitMeanwhile(tree string, commits int) (made, refused int) {
+	l.t.Helper()
+	for i := range commits {
+		l.write(filepath.Join(tree, "mine"), fmt.Sprintln(i))
+		for range 2000 {
+			o := l.try(nil, "git", "-C", tree, "add", "mine")
+			if o.code == 0 {
+				o = l.try(nil, "git", "-C", tree, "commit", "-qm", fmt.Sprintf("mine %d", i), "--only", "mine")
+			}
+			if o.code == 0 {
+				made++
+				break
+			}
+			refused++
+			if !strings.Contains(o.stderr, ".lock") && !strings.Contains(o.stderr, "cannot lock ref") {
+				l.t.Errorf("the person's commit ended with %d: %s", o.code, o.stderr)
+				return made, refused
+			}
+		}
+	}
+	return made, refused
+}
+
+// checkMine makes sure that all commits of the person are there, in order, with what is theirs and nothing else.
+func (l *lab) checkMine(tree string, made int) {
+	l.t.Helper()
+	want := ""
+	for i := range made {
+		status := "M"
+		if i == 0 {
+			status = "A"
+		}
+		want += fmt.Sprintf("mine %d\n\n%s\tmine\n", i, status)
+	}
+	if got := l.git("-C", tree, "log", "--reverse", "--format=%s", "--name-status", "--grep=^mine "); got != strings.TrimSuffix(want, "\n") {
+		l.t.Errorf("the person's commits are\n%s", got)
+	}
+}
+
+// checkAllLanded makes sure that each has landed once, and that nothing is left of any.
+func (l *lab) checkAllLanded(tree string, ids []string, strategy string) {
+	l.t.Helper()
+	each := 1
+	if strategy == "rebase" {
+		each = 2
+	}
+	landed := map[string]int{}
+	for _, id := range regexp.MustCompile(`(?m)^Agency-Invocation: (.*)$`).FindAllStringSubmatch(l.git("-C", tree, "log", "--format=%B"), -1) {
+		landed[id[1]]++
+	}
+	for _, id := range ids {
+		if landed[id] != each {
+			l.t.Errorf("%s has landed %d times", id, landed[id])
+		}
+	}
+	for _, inv := range l.all() {
+		if inv.Landing != "landed" || inv.Broken {
+			l.t.Errorf("the record of %s says %q, broken %q", inv.ID, inv.Landing, inv.BrokenReason)
+		}
+	}
+	if o := l.try(nil, "git", "fsck", "--strict", "--no-dangling", "--no-progress"); o.code != 0 || o.stdout+o.stderr != "" {
+		l.t.Errorf("git fsck: %s%s", o.stdout, o.stderr)
+	}
+	left, err := filepath.Glob(filepath.Join(l.repoData(), "sandboxes", "*"))
+	if left = slices.Concat(left, l.left()); err != nil || len(left) > 0 {
+		l.t.Errorf("left behind: %q, %v", left, err)
+	}
+	if refs := l.git("for-each-ref", "refs/heads/agency/sandbox-*"); refs != "" {
+		l.t.Errorf("left behind: %s", refs)
+	}
+}
