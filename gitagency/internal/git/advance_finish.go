@@ -76,12 +76,12 @@ func (r *Repo) left(a Advance) (*leftover, error) {
 		return l, nil
 	}
 	for _, dir := range r.stageDirs(a) {
-		fi, err := os.Lstat(dir)
-		if err != nil {
+		if _, err := os.Lstat(dir); err != nil {
 			continue
 		}
 		l.dirs = append(l.dirs, dir)
-		if fi, err = os.Lstat(filepath.Join(dir, "objects")); err == nil {
+		fi, err := os.Lstat(filepath.Join(dir, "objects"))
+		if err == nil {
 			l.since = fi.ModTime()
 		}
 		if l.stage == nil {

@@ -166,16 +166,6 @@ func (x *heldIndex) find(name string) (int, bool) {
 	return i, i < len(x.begin) && string(x.entry(i).name) == name
 }
 
-// below is some entry that lies below a directory.
-func (x *heldIndex) below(dir string) (stagedEntry, bool) {
-	i, _ := x.find(dir + "/")
-	if i == len(x.begin) {
-		return stagedEntry{}, false
-	}
-	e := x.entry(i)
-	return e, bytes.HasPrefix(e.name, []byte(dir+"/"))
-}
-
 // replacement is what an entry becomes; it has no object where there is none any more.
 type replacement struct {
 	name    string

@@ -53,14 +53,20 @@ func TestAdvanceMakesOfAWorktreeWhatGitWould(t *testing.T) {
 			l.git("config", "--worktree", "core.autocrlf", "true")
 		}, extra: attributes},
 		{name: "attributes", extra: attributes},
-		{name: "attributes, untracked", set: func(l *lab) { l.write("dir/.gitattributes", "*.txt eol=crlf\n"); l.write(".git/info/exclude", ".gitattributes\n") }},
+		{name: "attributes, untracked", set: func(l *lab) {
+			l.write("dir/.gitattributes", "*.txt eol=crlf\n")
+			l.write(".git/info/exclude", ".gitattributes\n")
+		}},
 		{name: "attributes that change", do: func(l *lab) { attributes(l.dir, l); l.git("add", "-A"); l.git("commit", "-qm", "attributes") }, extra: func(tree string, l *lab) {
 			l.put(tree, ".gitattributes", "u16 text working-tree-encoding=UTF-16LE-BOM\n*.sh eol=crlf\n")
 			l.must(os.Remove(filepath.Join(tree, "sub/.gitattributes")))
 			l.put(tree, "sub/text.txt", "other\nlines\n")
 			l.put(tree, "run3.sh", "other\nlines\n")
 		}},
-		{name: "a filter of the user's", set: func(l *lab) { l.configure("filter.rot.smudge", "tr a-y b-z"); l.configure("filter.rot.clean", "tr b-z a-y") }, extra: attributes},
+		{name: "a filter of the user's", set: func(l *lab) {
+			l.configure("filter.rot.smudge", "tr a-y b-z")
+			l.configure("filter.rot.clean", "tr b-z a-y")
+		}, extra: attributes},
 		{name: "a file that is not to be looked at", set: func(l *lab) {
 			l.git("update-index", "--skip-worktree", "a.txt", "del.txt")
 			l.must(os.Remove(filepath.Join(l.dir, "a.txt")))

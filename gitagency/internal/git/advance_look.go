@@ -617,10 +617,14 @@ func (s *seat) trusted(ctx context.Context) (err error) {
 }
 
 // coming are the files that are new, or other than they were.
-func (s *seat) coming() []stagedEntry { return s.side(func(t *touch) (string, string) { return t.newMode, t.newOID }) }
+func (s *seat) coming() []stagedEntry {
+	return s.side(func(t *touch) (string, string) { return t.newMode, t.newOID })
+}
 
 // going are what these were.
-func (s *seat) going() []stagedEntry { return s.side(func(t *touch) (string, string) { return t.oldMode, t.oldOID }) }
+func (s *seat) going() []stagedEntry {
+	return s.side(func(t *touch) (string, string) { return t.oldMode, t.oldOID })
+}
 
 func (s *seat) side(of func(*touch) (mode, oid string)) []stagedEntry {
 	var entries []stagedEntry
