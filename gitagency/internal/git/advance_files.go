@@ -313,6 +313,7 @@ func (v *mover) take(i int, m move) error {
 	if err := m.Was.is(fd, base); err != nil {
 		return err
 	}
+	v.wait(name)
 	if err := moveTo(fd, base, v.old, slotName(i)); err != nil {
 		return err
 	}
@@ -340,6 +341,9 @@ func (v *mover) put(i int, m move) error {
 	if err := m.Was.is(fd, base); err != nil {
 		return err
 	}
+	if !v.g.noSwap {
+		v.wait(name)
+	}
 	err = v.swap(from, base, fd, base)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
@@ -354,6 +358,12 @@ func (v *mover) put(i int, m move) error {
 		return errors.Join(err, v.swap(from, base, fd, base))
 	}
 	return nil
+}
+
+func (v *mover) wait(name string) {
+	if v.g.late != nil {
+		v.g.late(name)
+	}
 }
 
 func (v *mover) swap(fromDir int, from string, toDir int, to string) error {
