@@ -167,7 +167,7 @@ func (r *Repo) composeAgain(ctx context.Context, a Advance, l *leftover) error {
 		x.stage = &stage{}
 	}
 	var err error
-	if x.draft, err = r.draftHeld(a, 0o600); err != nil {
+	if x.draft, err = r.draftHeld(a, 0); err != nil {
 		return err
 	}
 	defer func() { _ = x.draft.Drop() }() // unless it was published
@@ -181,8 +181,10 @@ func (r *Repo) composeAgain(ctx context.Context, a Advance, l *leftover) error {
 		}
 		return stranded
 	}
-	if err := x.draft.file.Chmod(x.seat.index.perm); err != nil {
-		return err
+	if perm := x.seat.index.perm; perm != 0 {
+		if err := x.draft.file.Chmod(perm); err != nil {
+			return err
+		}
 	}
 	index, err := x.index()
 	if err != nil {
