@@ -54,20 +54,32 @@ func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merge
 			rollback(ctx, tx)
 		}
 	}()
+	var stuck error // by what it could not be undone
 	// 2. What nobody has seen yet becomes part of the repository.
 	if err := tx.Step(ctx, "objects", func() error { return merger.Keep(ctx) }); err != nil {
 		return err
 	}
 	// 3. The note, in case we do not live to finish it.
 	if err := tx.Step(ctx, "note", func() error {
-		tx.Undo("note", func(context.Context) error { return r.store.RemoveLanding(r.ID) })
+		tx.Undo("note", func(context.Context) error {
+			if stuck != nil {
+				return nil // who comes next tries again
+			}
+			return r.store.RemoveLanding(r.ID)
+		})
 		return r.store.WriteLanding(r.ID, note)
 	}); err != nil {
 		return err
 	}
 	// 4. No git of the person's writes the index any more.
 	if err := tx.Step(ctx, "lock", func() error {
-		tx.Undo("lock", func(ctx context.Context) error { return moving.Undo(ctx) })
+		tx.Undo("lock", func(ctx context.Context) error {
+			err := moving.Undo(ctx)
+			if !is[*git.StrandedError](err) { // of which only the person knows what is right
+				stuck = err
+			}
+			return err
+		})
 		return moving.Lock(ctx)
 	}); err != nil {
 		return err
@@ -75,11 +87,19 @@ func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merge
 	for _, s := range []step{
 		{"prepare", func() error { return moving.Prepare(ctx) }}, // 5. The branch is where it was, and stays there.
 		{"files", func() error { return moving.Files(ctx) }},     // 6. The person's files, and beside it the new index.
-		{"commit", func() error { return moving.Commit(ctx) }},   // 7. The commit point.
 	} {
 		if err := tx.Step(ctx, s.name, s.do); err != nil {
 			return err
 		}
+	}
+	// 7. The commit point. What goes wrong behind it is no reason to undo anything, nor to stop.
+	landed := false
+	if err := tx.Step(ctx, "commit", func() error {
+		err := moving.Commit(ctx)
+		landed = err == nil
+		return err
+	}); err != nil && !landed {
+		return err
 	}
 	tx.Commit()
 	return nil

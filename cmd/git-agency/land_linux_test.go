@@ -42,7 +42,7 @@ func (l *landLab) killPoints(offset int, argv []string) []int {
 		step = 1
 	}
 	for n := 1; n <= all; n++ {
-		if n%step == offset%step || n >= commit-1 && n <= commit+3 {
+		if n%step == offset%step || n >= commit-1 && n <= commit+5 {
 			points = append(points, n)
 		}
 	}
@@ -58,17 +58,17 @@ var nextToLanding = [][]string{
 
 // ended is what must hold after a landing, or what takes one back, was killed and any command has come: it is as if it had
 // never been, or done.
-func (l *landLab) ended(point string, i int, argv []string, from, to map[string]string, head, landed string) (own bool) {
+func (l *landLab) ended(point string, n int, argv []string, from, to map[string]string, head, landed string) (own bool) {
 	l.t.Helper()
 	l.checkOwn(point)
-	if i%3 == 2 {
+	if n%3 == 0 {
 		own = l.commit(point)
 	}
-	next := nextToLanding[i%len(nextToLanding)]
+	next := nextToLanding[n/3%len(nextToLanding)]
 	if next[1] == "doctor" && len(l.findings()) == 0 {
 		next = next[:2]
 	}
-	if i%4 == 3 {
+	if n%4 == 3 {
 		next = argv
 	}
 	if o := l.try(nil, next...); o.code != 0 {
@@ -94,8 +94,8 @@ func TestALandingKilledAtAnyChangeOfTheDiskIsDoneOnceOrNotAtAll(t *testing.T) {
 			restore() // what it puts back are other files to the kernel, and so to git, as they are each time
 			points := l.killPoints(at*5+1, argv)
 			l.checkLanded("undisturbed", strategy, false)
-			l.sweep(points, restore, argv, func(l *landLab, point string, i int) {
-				own := l.ended(point, i, argv, l.before, l.after, l.head, l.landed)
+			l.sweep(points, restore, argv, func(l *landLab, point string, n int) {
+				own := l.ended(point, n, argv, l.before, l.after, l.head, l.landed)
 				if o := l.try(nil, argv...); o.code != 0 {
 					l.t.Fatalf("%s: to land again ended with %d\n%s", point, o.code, o.stderr)
 				}
@@ -115,8 +115,8 @@ func TestTakingALandingBackKilledAtAnyChangeOfTheDiskIsDoneOnceOrNotAtAll(t *tes
 	restore()
 	points := l.killPoints(16, argv)
 	l.checkUnlanded("undisturbed", false)
-	l.sweep(points, restore, argv, func(l *landLab, point string, i int) {
-		own := l.ended(point, i, argv, l.after, l.before, l.landed, l.head)
+	l.sweep(points, restore, argv, func(l *landLab, point string, n int) {
+		own := l.ended(point, n, argv, l.after, l.before, l.landed, l.head)
 		if o := l.try(nil, argv...); o.code != 0 {
 			l.t.Fatalf("%s: to take it back again ended with %d\n%s", point, o.code, o.stderr)
 		}
@@ -125,13 +125,13 @@ func TestTakingALandingBackKilledAtAnyChangeOfTheDiskIsDoneOnceOrNotAtAll(t *tes
 }
 
 // sweep kills at each of these points, and has looked at what comes of it.
-func (l *landLab) sweep(points []int, restore func(), argv []string, check func(l *landLab, point string, i int)) {
-	for i, n := range points {
+func (l *landLab) sweep(points []int, restore func(), argv []string, check func(l *landLab, point string, n int)) {
+	for _, n := range points {
 		l.t.Run(strconv.Itoa(n), func(t *testing.T) {
 			restore()
 			l := l.of(t)
 			if done, last := l.killed(n, argv...); !done {
-				check(l, "before "+last, i)
+				check(l, "before "+last, n)
 			}
 		})
 	}

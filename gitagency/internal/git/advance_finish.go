@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -172,7 +173,7 @@ func (r *Repo) composeAgain(ctx context.Context, a Advance, l *leftover) error {
 		return err
 	}
 	defer func() { _ = x.draft.Drop() }() // unless it was published
-	if x.seat, err = r.take(ctx, a); err != nil {
+	if x.seat, err = r.take(ctx, a); err != nil || x.seat.published() {
 		return err
 	}
 	if len(x.seat.overlaps) > 0 {
@@ -195,6 +196,19 @@ func (r *Repo) composeAgain(ctx context.Context, a Advance, l *leftover) error {
 		return err
 	}
 	return x.draft.Publish()
+}
+
+// published reports whether the index has what came: then it is one that somebody has written since it was ours, and
+// whatever else is in there is theirs.
+func (s *seat) published() bool {
+	return slices.ContainsFunc(s.touched, func(t *touch) bool {
+		i, there := s.index.find(t.path)
+		if !there || t.is == noFile {
+			return !there && t.is == noFile
+		}
+		e := s.index.entry(i)
+		return string(e.oid) == string(mustHex(t.newOID)) && fmt.Sprintf("%06o", e.mode) == t.newMode
+	})
 }
 
 // removeLeft takes away what is not needed any more.

@@ -19,7 +19,8 @@ func (x *Advancing) Prepare(ctx context.Context) (err error) {
 	if x.a.Reason != "" {
 		args = append(args, "-m", x.a.Reason)
 	}
-	talk, err := x.repo.converse(ctx, p, x.repo.inherit, args...)
+	// Who is told to end must not kill it half-way through the refs: it ends when we hang up.
+	talk, err := x.repo.converse(context.WithoutCancel(ctx), p, x.repo.inherit, args...)
 	if err != nil {
 		return err
 	}
