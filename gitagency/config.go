@@ -32,7 +32,6 @@ func Keys() []Key {
 		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for whoever is discarding a sandbox: 0 is one try, -1 for ever; --lock-timeout wins", check: checkDuration},
 		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one command in a sandbox, one put or one snapshot may take: -1 is for ever; 'exec --timeout' wins", check: checkTimeout},
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may be at work in a sandbox: -1 is for ever", check: checkTimeout},
-		{Name: pushKey, Default: "1m", Meaning: "how long 'land --push' goes on where others are faster: 0 is one try, -1 as often as it may, 50 times", check: checkDuration},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "what untracked files are called that a snapshot leaves out, besides: a pattern, or !pattern for what is let in; an empty value forgets those before it", check: checkSecret, many: true},
 		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes what ended before that moment; --expire wins"},
 		{Name: nameKey, Default: "user.name", Meaning: "who the commits of landings and syncs are by"},
@@ -41,6 +40,7 @@ func Keys() []Key {
 		{Name: strategyKey, Default: Strategies()[0], Meaning: "how work lands: " + strings.Join(Strategies(), ", "), check: checkStrategy},
 		{Name: signKey, Default: "false", Meaning: "whether the commits of landings are signed", check: checkTruth},
 		{Name: verifyKey, Meaning: "a shell line that has to succeed on what would land; a repository cannot set it", command: true},
+		{Name: pushKey, Default: "1m", Meaning: "how long 'land --push' goes on where others are faster: 0 is one try, -1 as often as it may, 50 times", check: checkDuration},
 		{Name: autoDetachKey, Default: "true", Meaning: "whether what is left to remove after a landing is removed in the background, as gc.autoDetach does for git", check: checkTruth},
 	}
 	for _, p := range primitives {

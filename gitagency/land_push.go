@@ -157,14 +157,9 @@ type push struct {
 	at      string // where the branch is at the remote, once it has all of ours
 	tree    string // of the worktree that has the branch checked out, if that is known
 	unknown bool   // whether it has arrived
-
-	giveUpTurn func()
 }
 
 func (p *push) close() error {
-	if p.giveUpTurn != nil {
-		p.giveUpTurn()
-	}
 	if p.courier == nil {
 		return nil
 	}
@@ -194,11 +189,12 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 	}}}); err != nil || answer.Arrived {
 		return err == nil, "", err
 	}
-	if p.giveUpTurn == nil { // from here on nobody who does as we do comes between what we look at and what we send
-		p.giveUpTurn = p.courier.Turn(ctx)
-	} else if err := pause(ctx, p.done.Tries); err != nil {
-		return false, "", err
+	if p.done.Tries > 1 { // it is not the first time that others were faster
+		if err := pause(ctx, p.done.Tries); err != nil {
+			return false, "", err
+		}
 	}
+	p.courier.Turn(ctx) // nobody who does as we do comes between what we look at now and what we send
 	if theirs, err = p.fetch(ctx); err != nil {
 		return false, "", fmt.Errorf("%s; %w", answer.Words, err)
 	}
@@ -280,7 +276,7 @@ func (p *push) merge(ctx context.Context, theirs string) (err error) {
 	if err != nil {
 		return err
 	}
-	return p.publish(ctx, repo, merger, to, theirs, commit)
+	return p.publish(ctx, merger, to, theirs, commit)
 }
 
 // mergeCommit makes the commit that has both.
@@ -310,13 +306,13 @@ func (p *push) mergeCommit(ctx context.Context, merger *git.Merger, at, theirs s
 	return commit, merger.Sound(ctx, commit, at)
 }
 
-func (p *push) publish(ctx context.Context, repo *git.Repo, merger *git.Merger, to target, theirs, commit string) error {
+func (p *push) publish(ctx context.Context, merger *git.Merger, to target, theirs, commit string) error {
 	r := p.r
 	a := git.Advance{
 		Branch: to.branch, Old: to.at, New: commit, Reason: fmt.Sprintf("agency: merge %s/%s", p.Remote, p.As),
 		GitDir: to.gitDir, Tree: to.tree, Trusted: merger.Trusted,
 	}
-	moving, err := repo.Advance(ctx, a)
+	moving, err := merger.Advance(ctx, a)
 	if err != nil {
 		return err
 	}

@@ -117,11 +117,15 @@ func TestAVerifiedLandingLandsAlsoWhenItsSandboxStaysAndThatCanBeTakenAway(t *te
 		if i < 0 {
 			t.Fatalf("%s: there is none", at)
 		}
-		if _, err := l.repo.Discard(t.Context(), all[i].ID); err != nil {
-			t.Errorf("%s: discard: %v", at, err)
+		if at == "throw-away/end:before" { // else it says that it was
+			if _, err := l.repo.Discard(t.Context(), all[i].ID); err != nil {
+				t.Errorf("%s: discard: %v", at, err)
+			}
 		}
-		if _, err := l.repo.Prune(t.Context(), PruneRequest{Expire: "now"}); err != nil {
-			t.Errorf("%s: prune: %v", at, err)
+		for range 2 { // what is found in it is kept the first time
+			if _, err := l.repo.Prune(t.Context(), PruneRequest{Expire: "now"}); err != nil {
+				t.Errorf("%s: prune: %v", at, err)
+			}
 		}
 		if after := l.state(); after != before {
 			t.Errorf("%s: was\n%s\nand is\n%s", at, before, after)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -54,6 +55,7 @@ type Advancing struct {
 	draft *IndexDraft
 
 	talk     *proc.Conversation // a git that holds the locks of the refs
+	tried    bool               // they were told to
 	done     bool               // the refs have moved
 	late     error              // that came when they had
 	finished bool               // nothing is held any more
@@ -240,7 +242,15 @@ func (x *Advancing) Undo(ctx context.Context) error {
 	if x.stage != nil {
 		err = errors.Join(err, x.stage.undo(ctx), x.stage.remove())
 	}
-	err = errors.Join(err, x.repo.retract(ctx, x.a), x.draft.Drop())
+	switch {
+	case x.tried:
+		err = errors.Join(err, x.repo.retract(ctx, x.a))
+	case x.taken > 0:
+		for _, m := range x.a.Also { // for whose lock git made a directory
+			_ = syscall.Rmdir(filepath.Dir(x.repo.RefPath(m.Ref)))
+		}
+	}
+	err = errors.Join(err, x.draft.Drop())
 	x.stage, x.draft, x.finished = nil, nil, true
 	return err
 }

@@ -58,7 +58,7 @@ func (x *Advancing) Lock(ctx context.Context) (err error) {
 
 // draftHeld begins an index for a person's worktree, and locks the one that is there.
 func (r *Repo) draftHeld(a Advance, perm fs.FileMode) (*IndexDraft, error) {
-	f, err := os.OpenFile(a.index()+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(a.index()+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("%s: one that was begun before has not been finished", a.index()+draftSuffix)
 	}
@@ -66,7 +66,10 @@ func (r *Repo) draftHeld(a Advance, perm fs.FileMode) (*IndexDraft, error) {
 		return nil, err
 	}
 	d := &IndexDraft{index: a.index(), file: f}
-	if err = f.Chmod(perm); err == nil {
+	if perm != 0 {
+		err = f.Chmod(perm)
+	}
+	if err == nil {
 		err = d.Lock()
 	}
 	if err != nil {
@@ -313,6 +316,7 @@ func (v *mover) take(i int, m move) error {
 	if err := m.Was.is(fd, base); err != nil {
 		return err
 	}
+	v.wait(name)
 	if err := moveTo(fd, base, v.old, slotName(i)); err != nil {
 		return err
 	}
@@ -340,6 +344,9 @@ func (v *mover) put(i int, m move) error {
 	if err := m.Was.is(fd, base); err != nil {
 		return err
 	}
+	if !v.g.noSwap {
+		v.wait(name)
+	}
 	err = v.swap(from, base, fd, base)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
@@ -354,6 +361,12 @@ func (v *mover) put(i int, m move) error {
 		return errors.Join(err, v.swap(from, base, fd, base))
 	}
 	return nil
+}
+
+func (v *mover) wait(name string) {
+	if v.g.late != nil {
+		v.g.late(name)
+	}
 }
 
 func (v *mover) swap(fromDir int, from string, toDir int, to string) error {

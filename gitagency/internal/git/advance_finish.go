@@ -1,6 +1,7 @@
 package git
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,7 +46,7 @@ func (r *Repo) FinishAdvance(ctx context.Context, a Advance) (done bool, err err
 	}
 	switch {
 	case left.nothing():
-	case left.foreign && left.stage != nil:
+	case left.foreign && (left.stage != nil || done && left.draft):
 		return false, &LockedError{Path: a.index() + lockSuffix}
 	case done:
 		if err := r.forward(ctx, a, left); err != nil {
@@ -78,12 +79,12 @@ func (r *Repo) left(a Advance) (*leftover, error) {
 		return l, nil
 	}
 	for _, dir := range r.stageDirs(a) {
-		fi, err := os.Lstat(dir)
-		if err != nil {
+		if _, err := os.Lstat(dir); err != nil {
 			continue
 		}
 		l.dirs = append(l.dirs, dir)
-		if fi, err = os.Lstat(filepath.Join(dir, "objects")); err == nil {
+		fi, err := os.Lstat(filepath.Join(dir, "objects"))
+		if err == nil {
 			l.since = fi.ModTime()
 		}
 		if l.stage == nil {
@@ -160,12 +161,15 @@ func (r *Repo) publishLeft(ctx context.Context, a Advance, l *leftover) error {
 // composeAgain makes the index again from the one that is there: somebody has taken our lock away, and may have staged
 // something since.
 func (r *Repo) composeAgain(ctx context.Context, a Advance, l *leftover) error {
-	if err := os.Remove(a.index() + draftSuffix); err != nil || l.stage == nil {
+	if err := os.Remove(a.index() + draftSuffix); err != nil {
 		return err
 	}
 	x := &Advancing{repo: r, a: a, stage: l.stage, done: true}
+	if x.stage == nil { // somebody has taken that away too; git has to read what is new
+		x.stage = &stage{}
+	}
 	var err error
-	if x.draft, err = r.draftHeld(a, 0o600); err != nil {
+	if x.draft, err = r.draftHeld(a, 0); err != nil {
 		return err
 	}
 	defer func() { _ = x.draft.Drop() }() // unless it was published
@@ -179,8 +183,10 @@ func (r *Repo) composeAgain(ctx context.Context, a Advance, l *leftover) error {
 		}
 		return stranded
 	}
-	if err := x.draft.file.Chmod(x.seat.index.perm); err != nil {
-		return err
+	if perm := x.seat.index.perm; perm != 0 {
+		if err := x.draft.file.Chmod(perm); err != nil {
+			return err
+		}
 	}
 	index, err := x.index()
 	if err != nil {
@@ -225,6 +231,7 @@ func (r *Repo) backward(ctx context.Context, a Advance, l *leftover) error {
 		stranded = err
 	}
 	err := errors.Join(r.removeLeft(l), r.sweepLocks(a, l), r.retract(ctx, a))
+	r.unlog(a)
 	if err == nil && a.GitDir != "" {
 		err = dropDraft(a.index())
 	}
@@ -253,6 +260,31 @@ func (r *Repo) retract(ctx context.Context, a Advance) error {
 		}
 	}
 	return nil
+}
+
+// unlog takes from the logs what git wrote there before it was killed, and before the branch had moved.
+func (r *Repo) unlog(a Advance) {
+	gitDir := a.GitDir
+	if gitDir == "" {
+		gitDir = r.CommonDir
+	}
+	head := filepath.Join(gitDir, "HEAD")
+	for ref, log := range map[string]string{r.RefPath(a.Branch): r.LogPath(a.Branch), head: filepath.Join(gitDir, "logs", "HEAD")} {
+		data, err := durable.ReadFile(log, mostPacked)
+		last := bytes.LastIndexByte(bytes.TrimSuffix(data, []byte{'\n'}), '\n') + 1
+		if err != nil || !bytes.HasPrefix(data[last:], []byte(a.Old+" "+a.New+" ")) {
+			continue
+		}
+		// Whoever writes a log has locked its ref; who has it locked now may be about to. A log is a convenience.
+		lock, err := os.OpenFile(ref+lockSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if err != nil {
+			continue
+		}
+		if fi, err := os.Lstat(log); err == nil && fi.Size() == int64(len(data)) {
+			_ = os.Truncate(log, int64(last))
+		}
+		_ = errors.Join(lock.Close(), os.Remove(lock.Name()))
+	}
 }
 
 // sweepLocks removes the locks of refs that a killed git has left: those that say where the ref was to go, and such as say

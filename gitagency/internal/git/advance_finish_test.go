@@ -203,6 +203,9 @@ func TestFinishAdvancePutsOtherRefsBack(t *testing.T) {
 	before := ad.sum()
 	ad.stopped("commit")
 	ad.git("update-ref", "--create-reflog", "refs/agency/trash/x", ad.a.Old)
+	for _, log := range []string{"HEAD", "refs/heads/main"} { // it is written before the ref
+		ad.shell("echo '" + ad.a.Old + " " + ad.a.New + " Somebody <s> 1 +0000\tland' >>.git/logs/" + log)
+	}
 	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
 		t.Fatalf("%v, %v", done, err)
 	}

@@ -31,8 +31,8 @@ type heldIndex struct {
 	file  uint32 // the version of the file
 	at    time.Time
 	stamp string
-	perm  fs.FileMode
-	begin []int // where each entry begins in the body
+	perm  fs.FileMode // 0 where there is no file
+	begin []int       // where each entry begins in the body
 	trees []byte
 }
 
@@ -42,7 +42,7 @@ func (r *Repo) readHeld(ctx context.Context, gitDir string, format ObjectFormat)
 	path := filepath.Join(gitDir, "index")
 	fi, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &heldIndex{Index: Index{format: format}, file: 2, perm: 0o666}, nil // nothing is staged
+		return &heldIndex{Index: Index{format: format}, file: 2}, nil // nothing is staged
 	}
 	if err != nil {
 		return nil, err
@@ -164,16 +164,6 @@ func (x *heldIndex) find(name string) (int, bool) {
 		return string(e.name) >= name
 	})
 	return i, i < len(x.begin) && string(x.entry(i).name) == name
-}
-
-// below is some entry that lies below a directory.
-func (x *heldIndex) below(dir string) (stagedEntry, bool) {
-	i, _ := x.find(dir + "/")
-	if i == len(x.begin) {
-		return stagedEntry{}, false
-	}
-	e := x.entry(i)
-	return e, bytes.HasPrefix(e.name, []byte(dir+"/"))
 }
 
 // replacement is what an entry becomes; it has no object where there is none any more.

@@ -84,6 +84,7 @@ func (x *Advancing) Commit(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { x.went(err) }()
+	x.tried = true
 	err = x.say("commit\x00", 1)
 	if err != nil { // it may have been killed when it was done
 		if now, lookErr := x.repo.Tip(context.WithoutCancel(ctx), x.a.Branch); lookErr != nil || now != x.a.New {

@@ -39,6 +39,7 @@ type stage struct {
 	sparse  bool                   // not everything is checked out
 	torn    bool                   // the machine may have stopped half-way, and not all that was written may be there
 	noSwap  bool                   // as where the file system cannot do it
+	late    func(path string)      // for tests: a file was looked at, and has not been moved yet
 }
 
 // plan says what is to be moved. It holds names of any bytes.

@@ -148,6 +148,9 @@ func TestAdvanceLosesNothingThatIsSavedMeanwhile(t *testing.T) {
 				ad.must(os.Rename(filepath.Join(ad.dir, "dir"), filepath.Join(ad.dir, "moved")))
 				ad.must(os.Symlink("moved", filepath.Join(ad.dir, "dir")))
 			}, "dir untracked", map[string]string{"moved/b.txt": "b\n"}},
+			{"a file that is just being replaced", "late a.txt", func() { ad.write("a.txt", "mine\n") }, "a.txt dirty", map[string]string{"a.txt": "mine\n"}},
+			{"another in its place", "late a.txt", func() { ad.shell("echo mine >x; mv x a.txt") }, "a.txt dirty", map[string]string{"a.txt": "mine\n"}},
+			{"a file that is just being removed", "late del.txt", func() { ad.write("del.txt", "mine\n") }, "del.txt dirty", map[string]string{"del.txt": "mine\n"}},
 			{"somebody who has it open", "moved", func() { _, err := open.WriteString("more\n"); ad.must(err) }, "a.txt dirty", map[string]string{"a.txt": "a\nmore\n"}},
 		} {
 			var err error
@@ -163,6 +166,7 @@ func TestAdvanceLosesNothingThatIsSavedMeanwhile(t *testing.T) {
 			}
 			ad.must(x.Lock(t.Context()))
 			x.stage.noSwap = noSwap
+			x.stage.late = func(path string) { _ = x.fault("late " + path) }
 			ad.must(x.Prepare(t.Context()))
 			if err := x.Files(t.Context()); over(err) != c.want {
 				t.Errorf("%s: %q, want %q: %v", c.name, over(err), c.want, err)

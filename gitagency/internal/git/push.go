@@ -24,6 +24,7 @@ type Courier struct {
 	dir    string
 	env    []string
 	wary   bool
+	turn   *os.File // while it is ours
 }
 
 // Courier makes one. like is the id of any object, which says how ids are made. A wary one lets a repository on this
@@ -39,36 +40,44 @@ func (r *Repo) Courier(remote Remote, like string, wary bool) (*Courier, error) 
 	})}, nil
 }
 
-// Close takes the directory away.
-func (c *Courier) Close() error { return durable.RemoveTree(c.dir) }
+// Close takes the directory away, and gives others their turn.
+func (c *Courier) Close() error {
+	var err error
+	if c.turn != nil {
+		err = c.turn.Close()
+	}
+	return errors.Join(err, durable.RemoveTree(c.dir))
+}
 
 // Turn waits until it is our turn to push to a remote on this machine, among those who ask for theirs: where many of us
-// push to one, each tries twice and not a dozen times. It is a courtesy. Nothing depends on it, so that who waits too
-// long, or cannot ask, goes on.
-func (c *Courier) Turn(ctx context.Context) (done func()) {
+// push to one, each tries twice and not a dozen times. It is ours until Close. It is a courtesy: nothing depends on it, so
+// that who cannot ask, or has waited long enough, goes on.
+func (c *Courier) Turn(ctx context.Context) {
 	const longest = 10 * time.Second
-	nothing := func() {}
-	if c.remote.Path == "" {
-		return nothing
+	if c.turn != nil || c.remote.Path == "" {
+		return
 	}
 	dir, err := os.Open(c.remote.Path)
 	if err != nil {
-		return nothing
+		return // who speaks to it will say why
 	}
-	done = func() { _ = dir.Close() } // which gives it up
-	for until := time.Now().Add(longest); time.Now().Before(until); {
-		if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
-			return done
+	for until := time.Now().Add(longest); time.Now().Before(until) && ctx.Err() == nil; {
+		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			c.turn = dir
+			return
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			break
 		}
 		wait := time.NewTimer(time.Millisecond + rand.N(10*time.Millisecond))
 		select {
 		case <-ctx.Done():
-			wait.Stop()
-			return done
 		case <-wait.C:
 		}
+		wait.Stop()
 	}
-	return done
+	_ = dir.Close() // of which nothing was written
 }
 
 // Answer is what a remote said to a push.
