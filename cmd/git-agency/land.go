@@ -137,7 +137,7 @@ func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 func (t *tool) tidyLater(repo *gitagency.Repository, landings []landing) {
 	argv := []string{t.args[0], "land"}
 	for _, l := range landings {
-		if l.Commit != "" && !l.DryRun {
+		if l.Aside { // which it never is the second time
 			argv = append(argv, l.Invocation)
 		}
 	}
