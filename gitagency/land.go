@@ -170,6 +170,16 @@ func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry sto
 	if kept != "" {
 		landed.TrashRef = trashRef(entry.ID)
 	}
+	if err != nil {
+		return landed, err
+	}
+	if m.UnlandedCommit != "" {
+		return Landed{}, &GoneError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, By: m.UnlandedCommit, Ref: landed.TrashRef}
+	}
+	there, err := repo.IsAncestor(ctx, m.LandedCommit, heads+m.LandedBranch)
+	if err == nil && !there && m.LandedCommit != "" {
+		err = &GoneError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: landed.TrashRef}
+	}
 	if err != nil || dry {
 		return landed, err
 	}
