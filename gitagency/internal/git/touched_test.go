@@ -29,7 +29,12 @@ func TestThoseWhoAreApartDoNotConflict(t *testing.T) {
 		pair := [2]string{}
 		for i := range pair {
 			pair[i] = fmt.Sprintf("refs/side/%d-%d", n, i)
-			writeCommit(&stream, pair[i], fmt.Sprintf("refs/base/%d", n), worked(random, base))
+			files := worked(random, base)
+			if n < len(knownTrouble) {
+				files = maps.Clone(base)
+				knownTrouble[n][i](files)
+			}
+			writeCommit(&stream, pair[i], fmt.Sprintf("refs/base/%d", n), files)
 		}
 		sides = append(sides, pair)
 	}
@@ -68,6 +73,23 @@ func TestThoseWhoAreApartDoNotConflict(t *testing.T) {
 	if apart < 5 || conflicts < 5 {
 		t.Errorf("%d apart, %d in conflict: this proves too little", apart, conflicts)
 	}
+}
+
+// knownTrouble is what two do to files that is in each other's way although they touch no path both.
+var knownTrouble = [][2]func(files map[string]string){
+	{ // what is added has to follow the directory
+		func(files map[string]string) {
+			for _, name := range []string{"four", "five"} {
+				files["elsewhere/"+name] = files["b/"+name]
+				delete(files, "b/"+name)
+			}
+		},
+		func(files map[string]string) { files["b/new"] = "new\n" },
+	},
+	{ // a file, and a directory
+		func(files map[string]string) { files["thing"] = "a file\n" },
+		func(files map[string]string) { files["thing/below"] = "below\n" },
+	},
 }
 
 // worked is what somebody makes of files: changes, removals, additions, files and directories that take each other's
