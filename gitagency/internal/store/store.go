@@ -137,6 +137,9 @@ func (s Store) DropRepo(repoID string) error {
 			return nil // in use
 		}
 	}
+	if err := durable.RemoveTree(s.RadarDir(repoID)); err != nil {
+		return err
+	}
 	if err := durable.Remove(filepath.Join(dir, "repo.json")); err != nil {
 		return err
 	}
