@@ -152,18 +152,9 @@ func (r *Repository) integration(ctx context.Context, inv Invocation) (string, e
 	if err != nil {
 		return "", err
 	}
-	name := heads + wt.Branch
-	if wt.Branch == "" {
-		if err := wt.Err(); err != nil {
-			return "", err
-		}
-		listing, err := r.git.Worktrees(ctx)
-		if err != nil {
-			return "", err
-		}
-		if name, err = r.integrationTip(wt, listing); err != nil {
-			return "", err
-		}
+	name, err := r.integrationName(ctx, wt)
+	if err != nil {
+		return "", err
 	}
 	found, err := r.git.Lookup(ctx, name+"^{commit}")
 	if err != nil {
@@ -173,6 +164,21 @@ func (r *Repository) integration(ctx context.Context, inv Invocation) (string, e
 		return "", &NoCommitError{Name: short(name)}
 	}
 	return found[0].OID, nil
+}
+
+// integrationName is the ref or the commit that a worktree integrates into, also when its tree is gone.
+func (r *Repository) integrationName(ctx context.Context, wt Worktree) (string, error) {
+	if wt.Branch != "" {
+		return heads + wt.Branch, nil
+	}
+	if err := wt.Err(); err != nil {
+		return "", err
+	}
+	listing, err := r.git.Worktrees(ctx)
+	if err != nil {
+		return "", err
+	}
+	return r.integrationTip(wt, listing)
 }
 
 // compare has git compare, and completes what it says.

@@ -52,6 +52,10 @@ type (
 	UnsoundError = git.UnsoundError
 	// UnsoundCommitError: a commit of a sandbox is not one that git would have made.
 	UnsoundCommitError = git.UnsoundCommitError
+	// OverlapsError: files of the person's are where a landing would have to write.
+	OverlapsError = git.OverlapsError
+	// WorktreeBusyError: git is in the middle of something in the worktree that has the integration branch.
+	WorktreeBusyError = git.UnderWayError
 	// UnrelatedError: a sandbox has no history in common with its integration branch.
 	UnrelatedError = git.UnrelatedError
 	// NoIdentityError: git does not know who the user is, and a commit has to be by somebody.

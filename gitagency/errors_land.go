@@ -67,6 +67,22 @@ func (e *StuckLandingError) Error() string {
 
 func (e *StuckLandingError) Unwrap() error { return e.Err }
 
+// GoneError is work that has landed, and is not on the integration branch any more.
+type GoneError struct {
+	ID     string
+	Commit string // by which it had landed
+	Branch string
+	By     string // the commit that has taken it back; empty where the branch does not lead to it any more
+	Ref    string // what keeps the sandbox's own commits; empty when that was pruned
+}
+
+func (e *GoneError) Error() string {
+	if e.By != "" {
+		return fmt.Sprintf("%s had landed on %s, and was taken back by %s", e.ID, e.Branch, e.By)
+	}
+	return fmt.Sprintf("%s had landed as %s, which %s does not lead to any more", e.ID, e.Commit, e.Branch)
+}
+
 // NotLandedError is an invocation of which there is no landing to take back.
 type NotLandedError struct {
 	ID       string

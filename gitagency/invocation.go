@@ -43,6 +43,8 @@ type Invocation struct {
 	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // the commit that took it back
 	UnlandedAt      time.Time `json:"unlanded_at,omitzero"`
 
+	Radar string `json:"radar,omitempty"` // what is in the way of landing it; only when that was asked: see FillRadar
+
 	entry store.Entry[store.InvocationMeta]
 }
 

@@ -48,6 +48,7 @@ type Landed struct {
 	Already    bool      `json:"already"`   // it had landed before, or all of it was there
 	DryRun     bool      `json:"dry_run"`   // nothing was changed
 	LeftOut    []LeftOut `json:"left_out"`  // what was in the sandbox and in no commit of it
+	Aside      bool      `json:"-"`         // its tree is out of the way, and not removed: another Land of it does that
 
 	Verified  bool   `json:"verified"`   // a command has found it to be good
 	VerifyLog string `json:"verify_log"` // where what that command wrote is kept; empty when there was none
@@ -168,6 +169,16 @@ func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry sto
 	kept, err := r.kept(ctx, repo, entry.ID)
 	if kept != "" {
 		landed.TrashRef = trashRef(entry.ID)
+	}
+	if err != nil {
+		return landed, err
+	}
+	if m.UnlandedCommit != "" {
+		return Landed{}, &GoneError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, By: m.UnlandedCommit, Ref: landed.TrashRef}
+	}
+	there, err := repo.IsAncestor(ctx, m.LandedCommit, heads+m.LandedBranch)
+	if err == nil && !there && m.LandedCommit != "" {
+		err = &GoneError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: landed.TrashRef}
 	}
 	if err != nil || dry {
 		return landed, err

@@ -2,6 +2,7 @@ package gitagency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -116,13 +117,19 @@ func (l *landing) checkBranch(ctx context.Context) error {
 
 // checkRange refuses to land nothing, and what was not to be merged.
 func (l *landing) checkRange(ctx context.Context) error {
-	base := l.entry.Record.BaseCommit
+	base, err := l.r.baseOf(ctx, invocation(l.entry, nil))
+	if err != nil {
+		return err
+	}
 	if len(l.commits) == 0 {
 		before, err := l.repo.IsAncestor(ctx, l.tip, base)
 		if err != nil || !before {
 			return err // it is all there: somebody has merged it
 		}
 		return &NothingToLandError{ID: l.s.ID, LeftOut: leftOut(l.looked.LeftOut)}
+	}
+	if same, err := l.merger.SameTree(ctx, l.tip, base); err != nil || same { // commits that change nothing
+		return errors.Join(err, &NothingToLandError{ID: l.s.ID, LeftOut: leftOut(l.looked.LeftOut)})
 	}
 	if l.req.RequireBase {
 		has, err := l.merger.IsAncestor(ctx, l.target.at, l.tip)

@@ -37,7 +37,7 @@ func (l *landing) publish(ctx context.Context) (landed Landed, err error) {
 	if err := r.advance(ctx, verbLand, l.merger, moving, r.noteOf(note, advance)); err != nil {
 		return Landed{}, err
 	}
-	landed.TrashRef = trashRef(l.s.ID)
+	landed.TrashRef, landed.Aside = trashRef(l.s.ID), l.req.Later
 	// 8.–11. Each of them may have been done before.
 	if err := l.settle(context.WithoutCancel(ctx), moving, landed); err != nil {
 		return landed, &CleanupError{Kind: "invocation", ID: l.s.ID, Done: store.Landed, Err: err}

@@ -17,6 +17,9 @@ func (r *Repository) LandReady(ctx context.Context, worktree string, req LandReq
 	if err != nil {
 		return nil, err
 	}
+	if err := req.check(r); err != nil {
+		return nil, err
+	}
 	ready, err := r.InReview(wt.ID)
 	if err != nil {
 		return nil, err

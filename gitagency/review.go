@@ -233,7 +233,11 @@ func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, 
 	if len(found.Uncommitted) > 0 {
 		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted}
 	}
-	switch none, err := repo.IsAncestor(ctx, found.Head, place.base); {
+	base, err := r.baseOf(ctx, invocation(r.store.Invocation(r.ID, s.ID, nil), nil))
+	if err != nil {
+		return "", err
+	}
+	switch none, err := repo.IsAncestor(ctx, found.Head, base); {
 	case err != nil:
 		return "", err
 	case none:

@@ -73,6 +73,11 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 		u.Already = true
 		return u, err
 	}
+	ctx, cancel, err := r.bounded(ctx, "unland")
+	if err != nil {
+		return u, err
+	}
+	defer cancel()
 	to, err := r.integrationTarget(ctx, repo, m.IntegrationWorktreeID)
 	if err != nil {
 		return u, err
@@ -115,6 +120,9 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 	}
 	if same {
 		return "", &NotLandedError{ID: m.InvocationID, Landing: m.Landing, Reverted: true}
+	}
+	if err := merger.Sound(ctx, merged.Tree, at); err != nil { // that of a merge of two sound trees need not be
+		return "", err
 	}
 	author, committer, err := r.landingIdentity(ctx)
 	if err != nil {

@@ -37,6 +37,11 @@ var palette = []struct{ column, begins, sgr string }{
 	{"landing", "landed", "2"},
 	{"landing", "discarded", "2"},
 	{"state", "archived", "2"},
+	{"radar", "clean", "32"},
+	{"radar", "rivals", "33"},
+	{"radar", "nothing", "2"},
+	{"radar", "", "31"},
+	{"conflicts with", "", "33"},
 	{messagePrefix, "hint", "33"},
 	{messagePrefix, "warning", "33"},
 }

@@ -73,6 +73,7 @@ var argumentKinds = map[string][]kind{
 	"snapshot checkout": {snapshotNames, directories},
 	"diff":              {invocations},
 	"diff --":           {invocations, sandboxDirectories, more},
+	"radar":             {presentWorktrees},
 	"snapshot rollback": {withSandbox, snapshotNames},
 	"submit":            {submittable, more},
 	"reject":            {inReview},

@@ -411,6 +411,7 @@ var succeeding = map[string][]string{
 	"snapshot verify":   {sweepID + "/1"},
 	"snapshot checkout": {sweepID + "/1", "$LAB/home/copy"},
 	"diff":              {sweepID},
+	"radar":             {"wt"},
 	"snapshot rollback": {sweepID, sweepID + "/1"},
 	"submit":            {sweepID, "-m", "done"},
 	"reject":            {sweepID, "-m", "why"},

@@ -125,6 +125,9 @@ func hints(err error) []string {
 		child     *childError
 		conflicts *gitagency.ConflictsError
 		behind    *gitagency.BaseMovedError
+		gone      *gitagency.GoneError
+		overlaps  *gitagency.OverlapsError
+		busyTree  *gitagency.WorktreeBusyError
 		elsewhere *gitagency.ElsewhereError
 		noBranch  *gitagency.NoBranchError
 		gitlink   *gitagency.StrayGitlinkError
@@ -267,6 +270,18 @@ func hints(err error) []string {
 			"when the cause is gone, the next command finishes it, as 'git agency doctor --fix " + stuck.ID + "' does",
 			"what it was about to do is in " + stuck.Path,
 		}
+	case errors.As(err, &gone) && gone.By != "":
+		return []string{"this brings it back: git revert " + gone.By}
+	case errors.As(err, &gone) && gone.Ref != "":
+		return []string{"its commits are kept: git merge " + gone.Ref}
+	case errors.As(err, &overlaps):
+		return []string{"commit it, stash it ('git -C " + gitagency.ShellWord(overlaps.Tree) + " stash -u'; what is ignored has to be moved), and try again"}
+	case errors.As(err, &busyTree) && busyTree.What == "index.lock":
+		return []string{"wait for that git, or, if none is at work there, remove the file; 'git agency doctor' says which it is"}
+	case errors.As(err, &busyTree):
+		return []string{"finish it, or give it up, there: " + gitagency.ShellWord(busyTree.Tree)}
+	case is[*gitagency.UnsoundError](err):
+		return []string{"it must be in no commit of the sandbox; make new ones without it: git reset --soft <base>, git restore --staged, git commit"}
 	case errors.As(err, &behind):
 		return []string{"'git agency sync " + behind.ID + "' brings what it lacks into the sandbox"}
 	case errors.As(err, &elsewhere):
@@ -288,7 +303,7 @@ func hints(err error) []string {
 	case is[*gitagency.NoIdentityError](err):
 		return []string{"say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'"}
 	case errors.As(err, &uncommit):
-		return []string{"commit what belongs to it: git agency exec " + uncommit.ID + " -- sh -c 'git add -A && git commit -m \"<message>\"'"}
+		return []string{"commit what belongs to it: git agency exec " + uncommit.ID + " -- sh -c 'git add -A && git commit -m \"<message>\"'", "or land it with the rest: git agency land " + uncommit.ID + " --commit-all -m '<message>'"}
 	case errors.As(err, &nothing):
 		return []string{"'git agency diff " + nothing.ID + "' shows what there is in it"}
 	case errors.As(err, &unsubmit):

@@ -60,6 +60,7 @@ var atoms = []struct {
 	{"landed_branch", func(i gitagency.Invocation, _ time.Time) string { return i.LandedBranch }},
 	{"landed_strategy", func(i gitagency.Invocation, _ time.Time) string { return i.LandedStrategy }},
 	{"unlanded_commit", func(i gitagency.Invocation, _ time.Time) string { return i.UnlandedCommit }},
+	{"radar", func(i gitagency.Invocation, _ time.Time) string { return i.Radar }},
 	{"unlanded_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.UnlandedAt) }},
 	{"broken", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Broken) }},
 	{"broken_reason", func(i gitagency.Invocation, _ time.Time) string { return i.BrokenReason }},

@@ -31,6 +31,7 @@ func full() gitagency.Invocation {
 		LandedCommit: "2222222222222222222222222222222222222222", LandedBefore: "3333333333333333333333333333333333333333",
 		LandedTip: "4444444444444444444444444444444444444444", LandedBranch: "agency/payments-a3f2", LandedStrategy: "merge",
 		UnlandedCommit: "5555555555555555555555555555555555555555", UnlandedAt: time.Date(2026, 1, 28, 12, 5, 3, 0, time.UTC),
+		Radar: "conflicts(2)",
 	}
 }
 

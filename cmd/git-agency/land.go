@@ -64,6 +64,9 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			if c.IsSet("verify") && c.Bool("no-verify") {
 				return asUsage(c, errors.New("--verify and --no-verify contradict each other"))
 			}
+			if c.Bool("all-ready") && c.Bool("commit-all") {
+				return asUsage(c, errors.New("--all-ready lands what was submitted; --commit-all adds to that"))
+			}
 			if c.Bool("all-ready") {
 				return t.landReady(c)
 			}
@@ -102,6 +105,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 				if landed.Commit != "" {
 					t.tellLanded(landed)
 				}
+				landed.DryRun = req.DryRun
 				results = append(results, landingOf(query, worktrees[len(results)], landed, err))
 				if err == nil && !c.Bool("json") {
 					err = t.printLine(landed.Commit)
@@ -137,7 +141,7 @@ func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 func (t *tool) tidyLater(repo *gitagency.Repository, landings []landing) {
 	argv := []string{t.args[0], "land"}
 	for _, l := range landings {
-		if l.Commit != "" && !l.DryRun {
+		if l.Aside { // which it never is the second time
 			argv = append(argv, l.Invocation)
 		}
 	}
@@ -279,7 +283,7 @@ func why(err error) string {
 type queueError struct{ landed, conflicting, failed int }
 
 func (e *queueError) Error() string {
-	return fmt.Sprintf("%d landed; %d stay: %d conflicting, %d for another reason", e.landed, e.conflicting+e.failed, e.conflicting, e.failed)
+	return fmt.Sprintf("not everything that was submitted lands: %d do, %d conflict, %d fail for another reason", e.landed, e.conflicting, e.failed)
 }
 
 // landing is what came of one, also when that is nothing.
@@ -339,7 +343,12 @@ func (t *tool) printConflicts(err error) error {
 
 // tellLanded says what came of a landing.
 func (t *tool) tellLanded(l gitagency.Landed) {
-	t.tellLeftOut(l.LeftOut)
+	for _, o := range l.LeftOut {
+		t.warn("left out " + o.Path + ": " + whyLeftOut[o.Why])
+	}
+	if len(l.LeftOut) > 0 && l.TrashRef != "" {
+		t.hint("what is left out is kept where git can: git show " + l.TrashRef + ":<path>")
+	}
 	would := ""
 	if l.DryRun {
 		would = "would have "

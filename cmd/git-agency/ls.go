@@ -11,7 +11,7 @@ func (t *tool) lsCommand() *cli.Command {
 		Name:      "ls",
 		Aliases:   []string{"list"},
 		Usage:     "list invocations",
-		UsageText: "git agency ls [--all] [--worktree <wt>] [--format <format> | --json | --porcelain [-z]]",
+		UsageText: "git agency ls [--all] [--worktree <wt>] [--radar] [--format <format> | --json | --porcelain [-z]]",
 		Description: `Lists the invocations that are neither landed nor discarded nor broken, the oldest first.
 
 <format> is text with fields in it, as in 'git for-each-ref': '%(invocation_id) %(status)'. %% is a
@@ -19,10 +19,15 @@ percent sign and %xx the character with that number in hexadecimal, so that %00 
 line. Each invocation ends with a newline. A format with an unknown field is refused, and all of them
 are listed.
 
+With --radar there is also what is in the way of landing each, as 'git agency radar' finds it out: clean,
+conflicts(<paths>) with the integration branch, rivals(<sandboxes>) when it would land and conflicts with
+others, nothing when there is nothing to land, or error.
+
 Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 		Flags: listing(
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are landed, discarded or broken"},
 			&cli.StringFlag{Name: "worktree", Usage: "only those of integration worktree `WT`"},
+			&cli.BoolFlag{Name: "radar", Usage: "also what is in the way of landing them"},
 			&cli.StringFlag{Name: "format", Usage: "print `FORMAT` for each, with its %(fields) filled in"},
 		),
 		Action: func(c *cli.Context) error {
@@ -41,14 +46,19 @@ Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 			if err != nil {
 				return err
 			}
+			header := []string{"ID", "NAME", "WORKTREE", "RUNNER", "STATUS", "BASE", "STARTED"}
+			if c.Bool("radar") {
+				if err := repo.FillRadar(c.Context, invocations); err != nil {
+					return err
+				}
+				header = append(header, "RADAR")
+			}
 			if c.IsSet("format") {
 				return t.printFormat(format, invocations)
 			}
-			return list(t, c, invocations, porcelain,
-				[]string{"ID", "NAME", "WORKTREE", "RUNNER", "STATUS", "BASE", "STARTED"},
-				func(i gitagency.Invocation) []string {
-					return []string{i.ID, i.Name, i.Worktree, i.Runner, state(i), short(i.BaseCommit), ago(t.now(), i.StartedAt)}
-				})
+			return list(t, c, invocations, porcelain, header, func(i gitagency.Invocation) []string {
+				return []string{i.ID, i.Name, i.Worktree, i.Runner, state(i), short(i.BaseCommit), ago(t.now(), i.StartedAt), i.Radar}[:len(header)]
+			})
 		},
 	}
 }
@@ -68,6 +78,7 @@ func porcelain(i gitagency.Invocation) []field {
 		{"submitted-commit", i.SubmittedCommit, true},
 		{"rejected-reason", i.RejectedReason, true},
 		{"landed-commit", i.LandedCommit, true},
+		{"radar", i.Radar, true},
 		{"kept", i.TrashRef, true},
 		{"name", i.Name, true},
 		{"broken", i.BrokenReason, true},

@@ -38,6 +38,7 @@ func (t *tool) commands() []*cli.Command {
 		t.putCommand(),
 		t.snapshotCommand(),
 		t.diffCommand(),
+		t.radarCommand(),
 		t.submitCommand(),
 		t.rejectCommand(),
 		t.syncCommand(),

@@ -16,7 +16,7 @@ import (
 
 // paged are the commands whose output for people may be long. It is paged on a terminal unless
 // pager.agency says otherwise; that key can also have everything paged, as it does for git itself.
-var paged = []string{"ls", "worktree ls", "diff", "denials", "snapshot ls", "doctor", "config", "help"}
+var paged = []string{"ls", "worktree ls", "diff", "radar", "denials", "snapshot ls", "doctor", "config", "help"}
 
 // pagerQuestion is all that decides whether to start a pager.
 type pagerQuestion struct {

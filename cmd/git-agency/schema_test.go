@@ -85,6 +85,7 @@ var jsonOutputs = []jsonOutput{
 		c.must("ln", "-sf", "nowhere", filepath.Join(tree, "run.sh"))
 		return [][]string{{c.live}, {c.live, "--to", c.live + "/1"}, {c.discarded, "--to", "integration"}, {c.live, "--", "readme"}}
 	}},
+	{"git agency radar", "radar.json", false, every([]string{"payments"})}, // what diff was shown, and one that is broken
 	{"git agency snapshot rollback", "rolled.json", false, func(c *jsonCast) [][]string {
 		c.write(filepath.Join(c.agency("path", c.live), "later"), "x")
 		return [][]string{{c.live, c.live + "/1"}, {c.live, c.live + "/3"}, {c.live, c.live + "/3"}}

@@ -61,16 +61,19 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 	}
 }
 
+// whyLeftOut says why something in a sandbox is in no commit.
+var whyLeftOut = map[string]string{
+	gitagency.LeftSecret:     "it looks like a credential",
+	gitagency.LeftRepository: "it is a repository of its own",
+	gitagency.LeftSubmodule:  "of a submodule, only the commit that is staged is kept",
+}
+
 // tellLeftOut names what is in a sandbox and not in its snapshot.
 func (t *tool) tellLeftOut(all []gitagency.LeftOut) {
 	secret := false
 	for _, l := range all {
 		secret = secret || l.Why == gitagency.LeftSecret
-		t.warn("left out " + l.Path + ": " + map[string]string{
-			gitagency.LeftSecret:     "it looks like a credential",
-			gitagency.LeftRepository: "it is a repository of its own",
-			gitagency.LeftSubmodule:  "of a submodule, only the commit that is staged is kept",
-		}[l.Why])
+		t.warn("left out " + l.Path + ": " + whyLeftOut[l.Why])
 	}
 	if secret {
 		t.hint("what looks like a credential is taken too with --include-secrets; to let a name in for good: git config --add agency.secret '!<name>'")

@@ -33,10 +33,10 @@ var errBroken = errors.New("a promise is broken")
 func main() {
 	tool := flag.String("tool", "", "the git-agency to measure, a `path` (required)")
 	rounds := flag.Int("rounds", 1, "measure `N` times as many rounds")
-	only := flag.String("only", "", "measure only `trees`, sandboxes, snapshots, walls, diffs, landings or listings")
+	only := flag.String("only", "", "measure only `trees`, sandboxes, snapshots, walls, diffs, radars, landings or listings")
 	verbose := flag.Bool("v", false, "also print every single measurement")
 	flag.Parse()
-	if *tool == "" || *rounds < 1 || flag.NArg() > 0 || !slices.Contains([]string{"", "trees", "sandboxes", "snapshots", "walls", "diffs", "landings", "listings"}, *only) {
+	if *tool == "" || *rounds < 1 || flag.NArg() > 0 || !slices.Contains([]string{"", "trees", "sandboxes", "snapshots", "walls", "diffs", "radars", "landings", "listings"}, *only) {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -87,7 +87,7 @@ func (b *bench) measure(ctx context.Context) error {
 	for _, group := range []struct {
 		name     string
 		contests func(context.Context) ([]contest, bool, error)
-	}{{"trees", b.trees}, {"sandboxes", b.sandboxes}, {"snapshots", b.snapshots}, {"walls", b.walls}, {"diffs", b.diffs}, {"landings", b.landings}, {"listings", b.listings}} {
+	}{{"trees", b.trees}, {"sandboxes", b.sandboxes}, {"snapshots", b.snapshots}, {"walls", b.walls}, {"diffs", b.diffs}, {"radars", b.radars}, {"landings", b.landings}, {"listings", b.listings}} {
 		if b.only != "" && b.only != group.name {
 			continue
 		}

@@ -59,7 +59,7 @@ func (c Config) Trusted(key string, harmless func(value string) bool) (setting S
 }
 
 // keys are the settings read: our own, and those of git's that change what we do.
-const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|core\.(bare|worktree|pager|repositoryformatversion|attributesfile|autocrlf|bigfilethreshold|checkroundtripencoding|checkstat|eol|excludesfile|filemode|ignorecase|precomposeunicode|sharedrepository|symlinks|trustctime)|extensions\.objectformat|lfs\.storage|filter\..*\.(clean|smudge|process)|merge\..*\.(driver|name|recursive))$`
+const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|core\.(bare|worktree|pager|repositoryformatversion|attributesfile|autocrlf|bigfilethreshold|checkroundtripencoding|checkstat|eol|excludesfile|filemode|ignorecase|precomposeunicode|sharedrepository|symlinks|trustctime)|extensions\.objectformat|lfs\.storage|filter\..*\.(clean|smudge|process)|merge\..*\.(driver|name|recursive)|merge\.(directoryrenames|renamelimit|renames|renormalize)|diff\.(renamelimit|renames))$`
 
 // wantedKey says the same of one key.
 func wantedKey(key string) bool {
@@ -70,11 +70,14 @@ func wantedKey(key string) bool {
 	if slot, is := strings.CutPrefix(key, "color.diff."); is {
 		return slices.Contains(diffSlots, slot)
 	}
-	if _, is := driverOf(key); is {
+	if _, is := driverOf(key); is || slices.Contains(merging, key) {
 		return true
 	}
 	return strings.HasPrefix(key, "agency.") || slices.Contains(carried, key) || strings.HasPrefix(key, "filter.") && slices.Contains(drivers, key[strings.LastIndexByte(key, '.')+1:])
 }
+
+// merging are the settings that say what becomes of a merge.
+var merging = []string{"merge.directoryrenames", "merge.renamelimit", "merge.renames", "merge.renormalize", "diff.renamelimit", "diff.renames"}
 
 // diffSlots are what in a difference can have a colour.
 var diffSlots = []string{"context", "plain", "meta", "frag", "func", "old", "new"}

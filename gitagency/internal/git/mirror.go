@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -43,14 +44,19 @@ func (m *Mirror) Close() error { return durable.RemoveTree(m.dir) }
 // what Freeze would hold. While files go on changing it is not one state, if it cannot be: who compares wants to see what
 // there is, and will look again.
 func (m *Mirror) WorkTree(ctx context.Context, s Subject) (tree string, left []LeftOut, err error) {
-	s.asIs = true
 	head, _, err := m.repo.tips(ctx, s)
 	if err != nil {
 		return "", nil, err
 	}
+	return m.settledTree(ctx, s, head, func(gathered) {})
+}
+
+// settledTree is WorkTree, which tells what was looked at.
+func (m *Mirror) settledTree(ctx context.Context, s Subject, head string, seen func(gathered)) (tree string, left []LeftOut, err error) {
+	s.asIs = true
 	const tries = 3
 	for n := 1; ; n++ {
-		tree, left, err = m.workTree(ctx, s, head, n < tries)
+		tree, left, err = m.workTree(ctx, s, head, n < tries, seen)
 		if n == tries || !errors.As(err, new(*UnsettledError)) {
 			return tree, left, err
 		}
@@ -58,7 +64,7 @@ func (m *Mirror) WorkTree(ctx context.Context, s Subject) (tree string, left []L
 }
 
 // workTree is WorkTree, once.
-func (m *Mirror) workTree(ctx context.Context, s Subject, head string, settled bool) (tree string, left []LeftOut, err error) {
+func (m *Mirror) workTree(ctx context.Context, s Subject, head string, settled bool, seen func(gathered)) (tree string, left []LeftOut, err error) {
 	g, err := m.repo.gather(ctx, s, head)
 	defer func() { err = errors.Join(err, g.close()) }()
 	if err != nil {
@@ -81,6 +87,7 @@ func (m *Mirror) workTree(ctx context.Context, s Subject, head string, settled b
 	if err == nil {
 		err = m.repo.keepTrees(ctx, t, g, known[0].OID)
 	}
+	seen(g)
 	return g.work.name(), g.leftOut, err
 }
 
@@ -88,4 +95,45 @@ func (m *Mirror) workTree(ctx context.Context, s Subject, head string, settled b
 func (r *Repo) Head(ctx context.Context, s Subject) (string, error) {
 	head, _, err := r.tips(ctx, s)
 	return head, err
+}
+
+// At is where something is: a commit, and the tree that it has.
+type At struct {
+	Commit, Tree string // empty when there is no commit
+	Err          error
+}
+
+// Whereabouts says where HEAD of some worktrees is, and what a ref or a commit stands for, with one git however many
+// there are.
+func (r *Repo) Whereabouts(ctx context.Context, subjects []Subject, name string) (heads []At, named At, err error) {
+	t, err := r.ask(ctx)
+	if err != nil {
+		return nil, At{}, err
+	}
+	defer t.close()
+	names := []string{name}
+	heads = make([]At, len(subjects))
+	for i, s := range subjects {
+		heads[i].Commit, _, err = r.tipsBy(s, t.info)
+		if errors.Is(err, fs.ErrPermission) {
+			heads[i].Err, err = err, nil
+		}
+		if err != nil {
+			return nil, At{}, err
+		}
+		names = append(names, heads[i].Commit)
+	}
+	for i, name := range names {
+		found, err := t.info(name+"^{commit}", name+"^{tree}")
+		if err != nil {
+			return nil, At{}, err
+		}
+		at := At{Commit: found[0].OID, Tree: found[1].OID}
+		if i == 0 {
+			named = at
+		} else if at.Err = heads[i-1].Err; at.Err == nil {
+			heads[i-1] = at
+		}
+	}
+	return heads, named, nil
 }

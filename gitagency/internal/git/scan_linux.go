@@ -98,3 +98,6 @@ func kindOf(fd int, text string, kind byte) (fs.FileMode, error) {
 	}
 	return fs.ModeIrregular, nil
 }
+
+// pathOnly opens a directory for nothing but finding what is in it.
+const pathOnly = unix.O_PATH

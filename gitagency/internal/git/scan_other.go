@@ -38,3 +38,6 @@ func stampClock(string) int64 { return 0 }
 
 // stampTick is how long that clock stands still.
 func stampTick() time.Duration { return 2 * time.Second }
+
+// pathOnly opens a directory for nothing but finding what is in it: there is no such way.
+const pathOnly = unix.O_RDONLY

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+func (t *tool) radarCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "radar",
+		Usage:     "show which sandboxes would conflict",
+		UsageText: "git agency radar [<wt>] [--json | --porcelain [-z]]",
+		Description: `Says of every live sandbox of an integration worktree whether all that is in it now would land cleanly
+on the integration branch, and which two sandboxes would conflict with each other; and on which paths.
+What is not committed counts: tracked, staged and untracked files, but not what git ignores, nor what
+looks like a credential.
+
+Two sandboxes that would each land cleanly and conflict with each other can both be seen here before
+either has landed: the second one cannot any more. A sandbox that cannot be looked at has a row that
+says why, and does not keep the others from being looked at.
+
+Nothing changes, and commands may run in the sandboxes meanwhile. Attributes in the sandboxes and
+settings of the repository do not count, and no program that they name is run. What was found out is
+remembered, so that asking again costs next to nothing while nothing changes.
+
+Exit status: 0, whatever is found; 1 failed; 3 no such worktree; 4 broken; 5 refused for safety, or not
+in an integration worktree; 129 usage.`,
+		Flags: waitingFor("whoever is discarding a sandbox", listing()...),
+		Action: func(c *cli.Context) error {
+			worktree, err := optional(c)
+			if err != nil {
+				return err
+			}
+			if err := checkFormat(c); err != nil {
+				return err
+			}
+			t.opts.Swift = true // it is looked at again and again
+			repo, err := t.open(c)
+			if err != nil {
+				return err
+			}
+			found, err := repo.Radar(c.Context, worktree)
+			if err != nil {
+				return err
+			}
+			switch {
+			case c.Bool("json"):
+				return t.printJSON(found)
+			case c.Bool("porcelain"):
+				return t.printRadarBlocks(c.Bool("z"), found)
+			}
+			return t.printRadar(found)
+		},
+	}
+}
+
+// printRadar is for people, who want to know of the pairs that conflict.
+func (t *tool) printRadar(found gitagency.Radar) error {
+	rows, pairs := [][]string{}, [][]string{}
+	for _, s := range found.Sandboxes {
+		rows = append(rows, []string{s.ID, s.Name, radarWords(s), radarDetail(s)})
+	}
+	if err := t.printTable([]string{"ID", "NAME", "RADAR", "PATHS"}, rows); err != nil {
+		return err
+	}
+	for _, p := range found.Pairs {
+		if !p.Clean {
+			pairs = append(pairs, []string{p.A, p.B, strings.Join(p.Paths, ", ")})
+		}
+	}
+	if len(pairs) == 0 {
+		return nil
+	}
+	if _, err := t.stdout.WriteString("\n"); err != nil {
+		return err
+	}
+	return t.printTable([]string{"ID", "CONFLICTS WITH", "PATHS"}, pairs)
+}
+
+func radarWords(s gitagency.RadarSandbox) string {
+	if s.State == gitagency.RadarNothing {
+		return "nothing to land"
+	}
+	return string(s.State)
+}
+
+// radarDetail is what there is to say besides the state.
+func radarDetail(s gitagency.RadarSandbox) string {
+	if s.Error != "" {
+		return s.Error
+	}
+	return strings.Join(s.Paths, ", ")
+}
+
+// printRadarBlocks is for scripts: a block for every sandbox, then one for every pair.
+func (t *tool) printRadarBlocks(z bool, found gitagency.Radar) error {
+	block := func(fields []field, paths []string) error {
+		for _, p := range paths {
+			fields = append(fields, field{"path", p, false})
+		}
+		return t.printBlock(z, fields)
+	}
+	for _, s := range found.Sandboxes {
+		if err := block([]field{{"invocation", s.ID, false}, {"radar", string(s.State), false}, {"name", s.Name, true}, {"error", s.Error, true}}, s.Paths); err != nil {
+			return err
+		}
+	}
+	for _, p := range found.Pairs {
+		state := gitagency.RadarClean
+		if !p.Clean {
+			state = gitagency.RadarConflicts
+		}
+		if err := block([]field{{"pair", p.A + " " + p.B, false}, {"radar", string(state), false}}, p.Paths); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package git
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"hash/crc32"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A likeness in a file: what it is and of which version, the ground, the tree; groups of what is looked at from the same
+// directory, each with its number and that directory; then as many stamps, ends of names, and the names from there,
+// as the kernel takes them. A checksum of it all stands last. It is read far more often than written, and nothing is copied out of it.
+const (
+	likenessMagic = "agency likeness 1\n"
+	stampSize     = 4 + 4*8
+	endSize       = 4
+)
+
+// likeness is one that was read.
+type likeness struct {
+	tree                string
+	groups              []sightGroup
+	stamps, ends, names []byte
+}
+
+// sightGroup is what is looked at from one directory: to find the way anew for every name takes longer than to look.
+type sightGroup struct {
+	dir   string
+	count int
+}
+
+func (l *likeness) end(i int) int { return int(binary.LittleEndian.Uint32(l.ends[i*endSize:])) }
+
+// at is a name, with a NUL behind, and its stamp.
+func (l *likeness) at(i int) (name []byte, s stamp) {
+	begin := 0
+	if i > 0 {
+		begin = l.end(i - 1)
+	}
+	b := l.stamps[i*stampSize:]
+	word := func(n int) uint64 { return binary.LittleEndian.Uint64(b[4+n*8:]) }
+	s = stamp{mode: binary.LittleEndian.Uint32(b), size: int64(word(0)), mtime: int64(word(1)), ctime: int64(word(2)), ino: word(3)}
+	return l.names[begin:l.end(i)], s
+}
+
+func encodeLikeness(ground groundSum, tree []byte, seen []found) []byte {
+	slices.SortFunc(seen, func(a, b found) int { return strings.Compare(a.name, b.name) })
+	groups, names := grouped(seen)
+	out := append([]byte(likenessMagic), ground[:]...)
+	out = append(append(out, byte(len(tree))), tree...)
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(groups)))
+	for _, g := range groups {
+		out = binary.LittleEndian.AppendUint32(out, uint32(g.count))
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(g.dir)))
+		out = append(out, g.dir...)
+	}
+	for _, f := range seen {
+		out = binary.LittleEndian.AppendUint32(out, f.stamp.mode)
+		for _, word := range []uint64{uint64(f.stamp.size), uint64(f.stamp.mtime), uint64(f.stamp.ctime), f.stamp.ino} {
+			out = binary.LittleEndian.AppendUint64(out, word)
+		}
+	}
+	end := 0
+	for _, name := range names {
+		end += len(name) + 1
+		out = binary.LittleEndian.AppendUint32(out, uint32(end))
+	}
+	for _, name := range names {
+		out = append(append(out, name...), 0)
+	}
+	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, castagnoli))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// grouped says from where to look at each of what is sorted: from the deepest directory that is worth opening.
+func grouped(seen []found) (groups []sightGroup, names []string) {
+	const worth = 32
+	below := map[string]int{}
+	for _, f := range seen {
+		for dir := path.Dir(f.name); dir != "."; dir = path.Dir(dir) {
+			below[dir]++
+		}
+	}
+	for _, f := range seen {
+		dir := path.Dir(f.name)
+		for dir != "." && below[dir] < worth {
+			dir = path.Dir(dir)
+		}
+		name := f.name
+		if dir != "." {
+			name = name[len(dir)+1:]
+		}
+		names = append(names, name)
+		if last := len(groups) - 1; last >= 0 && groups[last].dir == dir {
+			groups[last].count++
+		} else {
+			groups = append(groups, sightGroup{dir, 1})
+		}
+	}
+	return groups, names
+}
+
+// parseLikeness is nil for what is not one, or one on other ground.
+func parseLikeness(data []byte, ground groundSum) *likeness {
+	head := append([]byte(likenessMagic), ground[:]...)
+	data, same := bytes.CutPrefix(data, head)
+	if !same || len(data) < 4 {
+		return nil
+	}
+	sum := crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, data[:len(data)-4])
+	if binary.LittleEndian.Uint32(data[len(data)-4:]) != sum {
+		return nil
+	}
+	rest, short := data[:len(data)-4], false
+	take := func(n int) (taken []byte) {
+		if n < 0 || n > len(rest) {
+			short = true
+			return make([]byte, endSize) // a number that is zero
+		}
+		taken, rest = rest[:n], rest[n:]
+		return taken
+	}
+	number := func() int { return int(binary.LittleEndian.Uint32(take(4))) }
+	l, count := &likeness{}, 0
+	l.tree = hex.EncodeToString(take(int(take(1)[0])))
+	for range min(number(), len(rest)) {
+		g := sightGroup{count: number()}
+		g.dir = string(take(number()))
+		count += g.count
+		l.groups = append(l.groups, g)
+	}
+	if short || count > len(rest)/(stampSize+endSize) {
+		return nil
+	}
+	l.stamps, l.ends = take(count*stampSize), take(count*endSize)
+	l.names = rest
+	last := 0
+	for i := range count {
+		end := l.end(i)
+		if end <= last || end > len(rest) || rest[end-1] != 0 {
+			return nil
+		}
+		last = end
+	}
+	if last != len(rest) || !isOID(l.tree) {
+		return nil
+	}
+	return l
+}

@@ -1,0 +1,10 @@
+//go:build !linux || !(amd64 || arm64 || riscv64)
+
+package git
+
+import "golang.org/x/sys/unix"
+
+// statNamed looks at a name with a NUL behind in a directory, and through no link there.
+func statNamed(dir int, name []byte, st *unix.Stat_t) bool {
+	return unix.Fstatat(dir, string(name[:len(name)-1]), st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}

@@ -1,0 +1,183 @@
+package git
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// portrait is a worktree, and what it looks like.
+type portrait struct {
+	*lab
+	repo *Repo
+	Subject
+	mirror   *Mirror
+	likeness []byte
+	tree     string
+}
+
+func newPortrait(t *testing.T) *portrait {
+	t.Helper()
+	l := newLab(t)
+	l.write(".gitignore", "*.o\n/out/\nquiet/.gitignore\n")
+	l.write("quiet/tracked", "q\n")
+	l.commit("second")
+	repo := l.open()
+	w := l.sandbox(repo)
+	l.put(w.Tree, "quiet/.gitignore", "# nobody sees it\n")
+	l.put(w.Tree, "new/untracked", "u\n")
+	l.put(w.Tree, "new/.gitignore", "*.tmp\n")
+	l.put(w.Tree, "new/x.tmp", "ignored\n")
+	l.put(w.Tree, "out/of", "the way\n")
+	l.put(w.Tree, "a.txt", "changed\n")
+	l.must(os.MkdirAll(filepath.Join(w.Tree, "nested", ".git"), 0o755))
+	p := &portrait{lab: l, repo: repo, mirror: l.mirror(), Subject: Subject{Name: w.Name, Tree: w.Tree, Branch: w.Branch}}
+	p.look()
+	return p
+}
+
+// look draws the likeness, when everything is old enough to have one.
+func (p *portrait) look() {
+	p.t.Helper()
+	p.repo = p.open() // with the settings of now
+	for until := time.Now().Add(patience); p.likeness == nil; {
+		var err error
+		p.tree, p.likeness, err = p.mirror.WorkTreeLike(p.t.Context(), p.Subject, p.git("rev-parse", "HEAD"), p.repo.Ground())
+		p.must(err)
+		if time.Now().After(until) {
+			p.t.Fatal("there is no likeness")
+		}
+	}
+}
+
+// recognised reports whether the worktree is taken for what it was, all of it.
+func (p *portrait) recognised() bool {
+	p.t.Helper()
+	repo := p.open()
+	tree := repo.Recognise(p.Subject, repo.Ground(), p.likeness)
+	if tree != "" && tree != p.tree {
+		p.t.Fatalf("it is said to be %s, and was %s", tree, p.tree)
+	}
+	return tree != ""
+}
+
+// Whatever anybody does to a worktree, and to what says how it is to be understood, it is not taken for what it was. What is
+// of no account is.
+func TestAWorktreeIsKnownByItsLikenessUntilSomethingChanges(t *testing.T) {
+	t.Parallel()
+	p := newPortrait(t)
+	in := func(name string) string { return filepath.Join(p.Tree, name) }
+	if !p.recognised() {
+		t.Fatal("it is not known again")
+	}
+	p.put(p.Tree, "out/of", "another way\n")
+	p.put(p.Tree, "out/more", "ignored\n")
+	p.put(p.Tree, "new/x.tmp", "still ignored\n")
+	if !p.recognised() {
+		t.Error("what is ignored counts")
+	}
+	for _, c := range []struct {
+		what string
+		do   func()
+	}{
+		{"a byte, at the same length and time", func() {
+			fi, err := os.Stat(in("dir/b.txt"))
+			p.must(err)
+			p.must(os.WriteFile(in("dir/b.txt"), []byte("B\n"), 0o644))
+			p.must(os.Chtimes(in("dir/b.txt"), fi.ModTime(), fi.ModTime()))
+		}},
+		{"a file that nobody tracks", func() { p.put(p.Tree, "new/untracked", "v\n") }},
+		{"a file that came", func() { p.put(p.Tree, "dir/came", "c\n") }},
+		{"a file that went", func() { p.must(os.Remove(in("dir/came"))) }},
+		{"a file that came where nobody tracks any", func() { p.put(p.Tree, "new/deeper/x", "c\n") }},
+		{"a program", func() { p.must(os.Chmod(in("a.txt"), 0o755)) }},
+		{"a link", func() { p.must(os.Remove(in("link"))); p.must(os.Symlink("run.sh", in("link"))) }},
+		{"a directory that is a link now", func() {
+			p.must(os.Rename(in("dir"), filepath.Join(filepath.Dir(p.Tree), "aside")))
+			p.must(os.Symlink("../aside", in("dir")))
+		}},
+		{"and one again", func() {
+			p.must(os.Remove(in("dir")))
+			p.must(os.Rename(filepath.Join(filepath.Dir(p.Tree), "aside"), in("dir")))
+		}},
+		{"a repository that is none any more", func() { p.must(os.Remove(in("nested/.git"))) }},
+		{"what is ignored", func() { p.put(p.Tree, ".gitignore", "*.p\n/out/\nquiet/.gitignore\n") }},
+		{"what is ignored, by a file that is ignored", func() { p.put(p.Tree, "quiet/.gitignore", "# somebody hears\n") }},
+		{"what is ignored where nobody tracks anything", func() { p.put(p.Tree, "new/.gitignore", "*.tnt\n") }},
+		{"what is ignored everywhere", func() { p.put(p.dir, ".git/info/exclude", "*.q\n") }},
+		{"what the user ignores", func() { p.put(filepath.Dir(p.dir), ".config/git/ignore", "*.r\n") }},
+		{"how lines end", func() { p.git("config", "core.autocrlf", "input") }},
+		{"what is staged", func() { p.in(p.Tree, "add", "a.txt") }},
+		{"what counts as a secret", func() { p.Secrets = []string{"*.key"} }},
+	} {
+		c.do()
+		if p.recognised() {
+			t.Errorf("%s: it is taken for what it was", c.what)
+		}
+		p.likeness = nil
+		if p.look(); !p.recognised() {
+			t.Errorf("%s: it is not known again", c.what)
+		}
+	}
+}
+
+// A worktree that was written to a moment ago has no likeness, or one by which the next moment is told from it.
+func TestALikenessIsNeverTooYoungToTell(t *testing.T) {
+	t.Parallel()
+	p := newPortrait(t)
+	name := filepath.Join(p.Tree, "dir", "b.txt")
+	for n := range 30 {
+		p.must(os.WriteFile(name, []byte{byte('a' + n%2), '\n'}, 0o644))
+		_, likeness, err := p.mirror.WorkTreeLike(t.Context(), p.Subject, p.git("rev-parse", "HEAD"), p.repo.Ground())
+		p.must(err)
+		p.must(os.WriteFile(name, []byte{byte('b' - n%2), '\n'}, 0o644))
+		if p.repo.Recognise(p.Subject, p.repo.Ground(), likeness) != "" {
+			t.Fatalf("round %d: it is taken for what it was", n)
+		}
+	}
+}
+
+// Whatever lies where a likeness should, it is that or nothing.
+func FuzzParseLikeness(f *testing.F) {
+	ground := groundSum{1, 2, 3}
+	seen := []found{{".", stamp{ctime: 1}}}
+	for n := range 40 {
+		seen = append(seen, found{fmt.Sprintf("dir/sub/%d", n), stamp{ctime: int64(n), ino: 4}})
+	}
+	whole := encodeLikeness(ground, make([]byte, 20), seen)
+	l := parseLikeness(whole, ground)
+	if l == nil || l.tree != strings.Repeat("0", 40) || !slices.Equal(l.groups, []sightGroup{{".", 1}, {"dir/sub", 40}}) {
+		f.Fatalf("a whole one is read as %+v", l)
+	}
+	if name, was := l.at(2); string(name) != "1\x00" || was != (stamp{ctime: 1, ino: 4}) {
+		f.Errorf("got %s %v", name, was)
+	}
+	if parseLikeness(whole, groundSum{}) != nil {
+		f.Error("one on other ground is read")
+	}
+	f.Add(whole, -1, byte(0))
+	for i := 0; i < len(whole); i += 7 {
+		f.Add(whole[:i], -1, byte(0))
+		f.Add(whole, i, byte(0x40))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, at int, flip byte) {
+		data = append([]byte(nil), data...)
+		if at >= 0 && at < len(data) {
+			data[at] ^= flip
+		}
+		l := parseLikeness(data, ground)
+		if l == nil {
+			return
+		}
+		for i := range len(l.ends) / endSize {
+			l.at(i)
+		}
+		if at >= 0 && at < len(whole) && flip != 0 && len(data) == len(whole) && string(data[:at]) == string(whole[:at]) {
+			t.Errorf("byte %d is another, and nobody noticed", at)
+		}
+	})
+}

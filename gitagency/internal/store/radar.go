@@ -1,0 +1,69 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// RadarDir holds what radar remembers of the last time: nothing that could not be found out anew. So it is written
+// without waiting for the disk, and what cannot be read there was never there.
+func (s Store) RadarDir(repoID string) string { return filepath.Join(s.RepoDir(repoID), "radar") }
+
+// ReadRadar is what is remembered under a name; nothing when there is none.
+func (s Store) ReadRadar(repoID, name string) []byte {
+	const most = 1 << 30
+	data, err := durable.ReadFile(filepath.Join(s.RadarDir(repoID), name), most)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+const radarTemp = ".new-"
+
+// WriteRadar remembers something under a name, all of it or nothing.
+func (s Store) WriteRadar(repoID, name string, data []byte) error {
+	dir := s.RadarDir(repoID)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f, err := os.CreateTemp(dir, radarTemp+"*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return err
+}
+
+// ForgetRadar forgets all but what is to be kept, and what somebody is just writing.
+func (s Store) ForgetRadar(repoID string, keep func(name string) bool) error {
+	const long = time.Hour // for writing a file
+	entries, err := os.ReadDir(s.RadarDir(repoID))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if keep(e.Name()) {
+			continue
+		}
+		if fi, err := e.Info(); strings.HasPrefix(e.Name(), radarTemp) && err == nil && time.Since(fi.ModTime()) < long {
+			continue
+		}
+		if gone := os.Remove(filepath.Join(s.RadarDir(repoID), e.Name())); !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
+}

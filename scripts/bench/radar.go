@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// radars is who would be in whose way, of twenty sandboxes with 10,000 files each. Asked again when nothing has changed,
+// all there is to do is to find that out, and that takes a look at every file, as nobody but the file tells when it was
+// changed; so that is what it is held against.
+func (b *bench) radars(ctx context.Context) (_ []contest, sound bool, err error) {
+	r, err := b.newRadar(ctx, 20, 10_000)
+	if err != nil {
+		return nil, false, err
+	}
+	return []contest{
+		{
+			what: "radar, 20 × 10,000, first", rounds: 5, promise: promise{under: time.Second}, fastest: true,
+			baseName: "status", base: r.status, tool: r.first, check: r.check,
+		},
+		{
+			what: "radar again", rounds: 20, promise: promise{ratio: 1.3, extra: 20 * time.Millisecond}, fastest: true,
+			baseName: "lstat", base: r.lookAtAll, tool: r.again, check: r.check,
+		},
+	}, true, nil
+}
+
+// radar is a repository with many sandboxes, in each of which ten files have changed and one was added. Each has changed a
+// file that its neighbour has changed too: half of these pairs conflict.
+type radar struct {
+	*repository
+	trees []string
+	paths [][]string // of all files and directories in them
+}
+
+func (b *bench) newRadar(ctx context.Context, sandboxes, files int) (*radar, error) {
+	repository, err := b.newRepository(ctx, "radar", files)
+	if err != nil {
+		return nil, err
+	}
+	r := &radar{repository: repository}
+	for n := range sandboxes {
+		if _, err := r.start(ctx); err != nil {
+			return nil, err
+		}
+		tree, err := r.sandboxPath(ctx, r.sandboxes[n])
+		if err != nil {
+			return nil, err
+		}
+		r.trees = append(r.trees, tree)
+		if err := touchUp(filepath.Join(tree, "src", fmt.Sprintf("group%02d", n)), 10); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(tree, "src", fmt.Sprintf("new%d.go", n)), []byte("package bench\n"), 0o600); err != nil {
+			return nil, err
+		}
+		// At the top of one file, and at the top or at the end of the next.
+		if err := r.share(n, n, true); err != nil {
+			return nil, err
+		}
+		if err := r.share(n, n+1, n%2 == 0); err != nil {
+			return nil, err
+		}
+	}
+	for _, tree := range r.trees {
+		// As young as the index, everything would be read again and again, by whoever looks.
+		if _, _, err := b.git(ctx, tree, "status", "--porcelain"); err != nil {
+			return nil, err
+		}
+		var paths []string
+		err := filepath.WalkDir(tree, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			path, err = filepath.Rel(tree, path)
+			paths = append(paths, path)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		r.paths = append(r.paths, paths)
+	}
+	return r, nil
+}
+
+// share changes a file that another sandbox changes too.
+func (r *radar) share(n, file int, top bool) error {
+	path := filepath.Join(r.trees[n], "src", "group45", fmt.Sprintf("part%02d", file), "file0.go")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	line := fmt.Sprintf("// by %d\n", n)
+	if top {
+		return os.WriteFile(path, append([]byte(line), text...), 0o600)
+	}
+	return os.WriteFile(path, append(text, line...), 0o600)
+}
+
+// status is git's own way to see what has changed, which says nothing about conflicts.
+func (r *radar) status(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	err := onAll(len(r.trees), func(n int) error {
+		_, _, err := r.b.git(ctx, r.trees[n], "--no-optional-locks", "status", "--porcelain")
+		return err
+	})
+	return time.Since(began), err
+}
+
+// lookAtAll looks at every file, and nothing else.
+func (r *radar) lookAtAll(context.Context) (time.Duration, error) {
+	began := time.Now()
+	err := onAll(len(r.paths), func(n int) error {
+		top, err := unix.Open(r.trees[n], unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(top)
+		var st unix.Stat_t
+		for _, path := range r.paths[n] {
+			if err := unix.Fstatat(top, path, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return time.Since(began), err
+}
+
+// onAll does something so many times, on every processor there is.
+func onAll(n int, do func(int) error) error {
+	errs := make([]error, n)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				errs[i] = do(i)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// first is the tool's, when it remembers nothing.
+func (r *radar) first(ctx context.Context) (time.Duration, error) {
+	remembered, err := filepath.Glob(filepath.Join(r.b.root, "data", "repos", "*", "radar"))
+	if err != nil {
+		return 0, err
+	}
+	for _, dir := range remembered {
+		if err := os.RemoveAll(dir); err != nil {
+			return 0, err
+		}
+	}
+	return r.again(ctx)
+}
+
+// again is the tool's.
+func (r *radar) again(ctx context.Context) (time.Duration, error) {
+	_, took, err := r.b.agency(ctx, r.dir, "radar", worktreeName, "--json")
+	return took, err
+}
+
+// check: every sandbox would land, and those pairs conflict that are meant to.
+func (r *radar) check(ctx context.Context) error {
+	out, _, err := r.b.agency(ctx, r.dir, "radar", worktreeName, "--porcelain")
+	if err != nil {
+		return err
+	}
+	clean, conflicts := strings.Count(out, "\nradar clean\n"), strings.Count(out, "\nradar conflicts\n")
+	pairs := len(r.trees) * (len(r.trees) - 1) / 2
+	if want := len(r.trees) / 2; conflicts != want || clean != len(r.trees)+pairs-want {
+		return fmt.Errorf("%d clean and %d in conflict, of %d sandboxes and %d pairs", clean, conflicts, len(r.trees), pairs)
+	}
+	return nil
+}
