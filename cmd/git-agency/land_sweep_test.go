@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,4 +158,40 @@ func TestWhatIsWrittenToASandboxWhileItLandsIsKept(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whoever writes file after file, by their paths, loses none that they could write.
+func TestNothingIsLostOfWhatIsWrittenToASandboxUntilItIsGone(t *testing.T) {
+	t.Parallel()
+	l := newLandLab(t)
+	sandbox, wait := l.sandboxOf(sweepID), filepath.Join(l.dir, "home", "wait")
+	ended := make(chan outcome)
+	go func() {
+		ended <- l.try(append(slices.Clone(sweepEnv), "TEST_FAULT=land/objects:before=wait", "TEST_WAIT="+wait), landSweep.argv...)
+	}()
+	if !waitFor(wait) {
+		t.Fatal("the landing never looks")
+	}
+	written := 0
+	for ; written < 100_000; written++ {
+		if err := os.WriteFile(filepath.Join(sandbox, fmt.Sprintf("w%d", written)), nil, 0o644); err != nil {
+			break
+		}
+		if written == 10 {
+			if err := os.Remove(wait); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if o := <-ended; o.code != 0 {
+		t.Fatalf("ended with %d: %s", o.code, o.stderr)
+	}
+	l.checkLanded("written to", "merge", false)
+	kept := strings.Fields(l.git("ls-tree", "--name-only", trash))
+	for i := range written {
+		if !slices.Contains(kept, fmt.Sprintf("w%d", i)) {
+			t.Fatalf("of %d that were written, %d is lost", written, i)
+		}
+	}
+	t.Logf("%d were written", written)
 }

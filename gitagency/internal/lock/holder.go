@@ -131,7 +131,7 @@ func removePidFile(pidFile lockfile.Lockfile) error {
 	if pidFile == "" {
 		return nil
 	}
-	if err := pidFile.Unlock(); err != nil && !errors.Is(err, lockfile.ErrRogueDeletion) {
+	if err := pidFile.Unlock(); err != nil && !errors.Is(err, lockfile.ErrRogueDeletion) && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove pid file %s: %w", string(pidFile), err)
 	}
 	return nil

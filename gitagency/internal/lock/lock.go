@@ -117,7 +117,11 @@ func (l *Lock) Release() error {
 	}
 	var err error
 	l.release.Do(func() {
-		err = errors.Join(removePidFile(l.pidFile), l.file.Close())
+		// Where somebody has removed the lock under us, the label is that of who made it anew.
+		if current, _ := isCurrent(l.file, l.file.Name()); current {
+			err = removePidFile(l.pidFile)
+		}
+		err = errors.Join(err, l.file.Close())
 	})
 	if err != nil {
 		return fmt.Errorf("release lock: %w", err)
