@@ -232,7 +232,8 @@ func (x *Advancing) at(step string) error {
 func (a Advance) index() string { return filepath.Join(a.GitDir, "index") }
 
 // Undo takes back all that was done, before the refs have moved. Where somebody else has changed a file meanwhile, that
-// stays, and is reported by a *StrandedError when everything else is done.
+// stays, and is reported by a *StrandedError when everything else is done. If it is stopped half-way, all that is needed to
+// go on stays where it is, for FinishAdvance.
 func (x *Advancing) Undo(ctx context.Context) error {
 	if x.done {
 		return errors.New("it cannot be undone any more")
@@ -240,7 +241,12 @@ func (x *Advancing) Undo(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // half of it would be worse
 	err := x.hangUp()
 	if x.stage != nil {
-		err = errors.Join(err, x.stage.undo(ctx), x.stage.remove())
+		undone := x.stage.undo(ctx)
+		if undone != nil && !errors.As(undone, new(*StrandedError)) {
+			x.finished = true
+			return errors.Join(err, undone, x.draft.close())
+		}
+		err = errors.Join(err, undone, x.stage.remove())
 	}
 	switch {
 	case x.tried:
