@@ -28,7 +28,8 @@ type Advance struct {
 	Trusted bool   `json:"trusted,omitempty"` // the repository's own settings can only be the user's: filters that they name run
 }
 
-// RefMove is another ref that moves in the same transaction. An Old of zeros means that it must not be there.
+// RefMove is another ref that moves in the same transaction. An Old of zeros means that it must not be there, a New of
+// zeros that it goes.
 type RefMove struct {
 	Ref string `json:"ref"`
 	Old string `json:"old"`
@@ -57,6 +58,7 @@ type Advancing struct {
 	talk     *proc.Conversation // a git that holds the locks of the refs
 	tried    bool               // they were told to
 	done     bool               // the refs have moved
+	unknown  bool               // nobody can tell whether they have
 	late     error              // that came when they had
 	finished bool               // nothing is held any more
 	taken    int                // how many of the steps were
@@ -85,7 +87,7 @@ func (r *Repo) Advance(ctx context.Context, a Advance) (*Advancing, error) {
 	if !validRef(a.Branch) || !isOID(a.Old) || !isOID(a.New) {
 		return nil, fmt.Errorf("not a branch and two commits: %q, %q, %q", a.Branch, a.Old, a.New)
 	}
-	for _, m := range x.moves() {
+	for _, m := range x.a.moves() {
 		if err := r.movable(m); err != nil {
 			return nil, err
 		}
@@ -96,11 +98,6 @@ func (r *Repo) Advance(ctx context.Context, a Advance) (*Advancing, error) {
 	var err error
 	x.seat, err = r.look(ctx, a, false)
 	return x, err
-}
-
-// moves are all refs that move, the branch last: where that has moved, so have the others.
-func (x *Advancing) moves() []RefMove {
-	return append(x.a.Also[:len(x.a.Also):len(x.a.Also)], RefMove{Ref: x.a.Branch, Old: x.a.Old, New: x.a.New})
 }
 
 // movable refuses a ref of which the file says that it cannot be moved so. Whatever else there is git finds out.
@@ -139,7 +136,7 @@ type MovedRefError struct {
 
 func (e *MovedRefError) Error() string {
 	switch {
-	case strings.Trim(e.Want, "0") == "":
+	case isNowhere(e.Want):
 		return e.Ref + " is there already"
 	case e.Have == "":
 		return e.Ref + " is not there"
@@ -232,15 +229,25 @@ func (x *Advancing) at(step string) error {
 func (a Advance) index() string { return filepath.Join(a.GitDir, "index") }
 
 // Undo takes back all that was done, before the refs have moved. Where somebody else has changed a file meanwhile, that
-// stays, and is reported by a *StrandedError when everything else is done.
+// stays, and is reported by a *StrandedError when everything else is done. If it is stopped half-way, all that is needed to
+// go on stays where it is, for FinishAdvance.
 func (x *Advancing) Undo(ctx context.Context) error {
 	if x.done {
 		return errors.New("it cannot be undone any more")
 	}
 	ctx = context.WithoutCancel(ctx) // half of it would be worse
 	err := x.hangUp()
+	if x.unknown {
+		x.finished = true
+		return errors.Join(err, errors.New("the refs may have moved: nothing is undone before that is known"), x.draft.close())
+	}
 	if x.stage != nil {
-		err = errors.Join(err, x.stage.undo(ctx), x.stage.remove())
+		undone := x.stage.undo(ctx)
+		if undone != nil && !errors.As(undone, new(*StrandedError)) {
+			x.finished = true
+			return errors.Join(err, undone, x.draft.close())
+		}
+		err = errors.Join(err, undone, x.stage.remove())
 	}
 	switch {
 	case x.tried:

@@ -25,14 +25,15 @@ import (
 // written to a path; that was left as it is, and everything else is undone.
 func (r *Repo) FinishAdvance(ctx context.Context, a Advance) (done bool, err error) {
 	ctx = context.WithoutCancel(ctx)
-	tip, err := r.Tip(ctx, a.Branch)
+	m := a.decisive()
+	tip, err := r.Tip(ctx, m.Ref)
 	if err != nil {
 		return false, err
 	}
-	done = tip == a.New
-	if !done && tip != a.Old && tip != "" {
+	done = isAt(tip, m.New)
+	if !done && tip != "" && tip != m.Old && !isNowhere(m.New) {
 		// A commit that nothing leads to may have been tidied up.
-		found, err := r.Lookup(ctx, a.New)
+		found, err := r.Lookup(ctx, m.New)
 		if err != nil {
 			return false, err
 		}
@@ -52,11 +53,14 @@ func (r *Repo) FinishAdvance(ctx context.Context, a Advance) (done bool, err err
 		if err := r.forward(ctx, a, left); err != nil {
 			return false, err
 		}
-	case tip != a.Old && left.stage != nil:
-		return false, &MovedRefError{Ref: a.Branch, Want: a.Old, Have: tip}
+	case !isAt(tip, m.Old) && left.stage != nil:
+		return false, &MovedRefError{Ref: m.Ref, Want: m.Old, Have: tip}
 	}
 	if done {
-		return true, r.sweepLocks(a, left)
+		if err := r.sweepLocks(a, left); err != nil {
+			return true, err
+		}
+		return true, r.deleteRest(ctx, a)
 	}
 	return false, r.backward(ctx, a, left)
 }
@@ -238,28 +242,24 @@ func (r *Repo) backward(ctx context.Context, a Advance, l *leftover) error {
 	return errors.Join(err, stranded)
 }
 
-// retract puts the other refs back, of which some may have moved before the branch was to.
-func (r *Repo) retract(ctx context.Context, a Advance) error {
+// retract puts the other refs back, of which some may have moved before the branch was to. One that is somewhere else is
+// somebody's.
+func (r *Repo) retract(ctx context.Context, a Advance) (err error) {
 	for _, m := range a.Also {
-		if strings.Trim(m.Old, "0") == "" {
-			// Nobody else has it.
-			if now, err := r.Tip(ctx, m.Ref); err != nil || now != "" && now != m.New {
-				return err
+		now, lookErr := r.Tip(ctx, m.Ref)
+		switch {
+		case lookErr != nil:
+			err = errors.Join(err, lookErr)
+		case m.Old == m.New:
+		case isNowhere(m.Old):
+			if now == "" || now == m.New { // also what is left of one that never came
+				err = errors.Join(err, r.RemoveRef(ctx, m.Ref, m.New))
 			}
-			if err := r.RemoveRef(ctx, m.Ref, m.New); err != nil {
-				return err
-			}
-			continue
-		}
-		now, err := r.Tip(ctx, m.Ref)
-		if err == nil && now == m.New {
-			err = r.MoveRef(ctx, m.Ref, m.Old, m.New, a.Reason)
-		}
-		if err != nil {
-			return err
+		case isAt(now, m.New):
+			err = errors.Join(err, r.MoveRef(ctx, m.Ref, m.Old, m.New, a.Reason))
 		}
 	}
-	return nil
+	return err
 }
 
 // unlog takes from the logs what git wrote there before it was killed, and before the branch had moved.
@@ -295,7 +295,7 @@ func (r *Repo) sweepLocks(a Advance, l *leftover) error {
 		gitDir = r.CommonDir
 	}
 	locks := map[string]string{filepath.Join(gitDir, "HEAD") + lockSuffix: ""}
-	for _, m := range append(a.Also[:len(a.Also):len(a.Also)], RefMove{Ref: a.Branch, New: a.New}) {
+	for _, m := range a.moves() {
 		locks[r.RefPath(m.Ref)+lockSuffix] = m.New
 	}
 	for path, content := range locks {
@@ -303,7 +303,7 @@ func (r *Repo) sweepLocks(a Advance, l *leftover) error {
 			return err
 		}
 	}
-	if slices.ContainsFunc(a.Also, func(m RefMove) bool { return strings.Trim(m.New, "0") == "" }) {
+	if slices.ContainsFunc(a.Also, func(m RefMove) bool { return isNowhere(m.New) }) {
 		return r.sweepPackedLock(l.since)
 	}
 	return nil

@@ -69,28 +69,13 @@ type dir struct {
 	must bool   // something else comes in its place
 }
 
-// begun says what git has begun in a worktree.
+// begun says what git has begun in a worktree. locked: the index is, by us.
 func begun(gitDir string, locked bool) string {
-	for _, sign := range []struct{ name, what string }{
-		{"index.lock", "index.lock"},
-		{"MERGE_HEAD", "merge"},
-		{"CHERRY_PICK_HEAD", "cherry-pick"},
-		{"REVERT_HEAD", "revert"},
-		{"rebase-merge", "rebase"},
-		{"rebase-apply/applying", "am"},
-		{"rebase-apply", "rebase"},
-		{"sequencer", "cherry-pick"},
-		{"BISECT_LOG", "bisect"},
-		{"BISECT_START", "bisect"},
-	} {
-		if sign.name == "index.lock" && locked {
-			continue // by us
-		}
-		if _, err := os.Lstat(filepath.Join(gitDir, sign.name)); err == nil {
-			return sign.what
-		}
+	const lock = "index" + lockSuffix
+	if _, err := os.Lstat(filepath.Join(gitDir, lock)); err == nil && !locked {
+		return lock
 	}
-	return ""
+	return UnderwayIn(gitDir)
 }
 
 // onBranch refuses a worktree that is on another branch.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -27,17 +28,17 @@ func (x *Advancing) Prepare(ctx context.Context) (err error) {
 	x.talk = talk
 	var b strings.Builder
 	b.WriteString("start\x00")
-	for _, m := range x.moves() {
+	for _, m := range x.a.moves() {
 		fmt.Fprintf(&b, "option no-deref\x00update %s\x00%s\x00%s\x00", m.Ref, m.New, m.Old)
 	}
 	b.WriteString("prepare\x00")
 	if err := x.say(b.String(), 2); err != nil {
-		for _, m := range x.moves() {
+		for _, m := range x.a.moves() {
 			now, lookErr := x.repo.Tip(ctx, m.Ref)
 			if lookErr != nil {
 				return errors.Join(err, lookErr)
 			}
-			if now != m.Old && (now != "" || strings.Trim(m.Old, "0") != "") {
+			if !isAt(now, m.Old) {
 				return errors.Join(&MovedRefError{Ref: m.Ref, Want: m.Old, Have: now}, x.hangUp())
 			}
 		}
@@ -78,18 +79,22 @@ func (x *Advancing) hangUp() error {
 	return err
 }
 
-// Commit moves the refs. If it fails they have not moved.
+// Commit moves the refs. If it fails they have not moved, or nobody can tell: then Undo leaves all of it to FinishAdvance.
 func (x *Advancing) Commit(ctx context.Context) (err error) {
 	if err := x.step(3, "commit"); err != nil {
 		return err
 	}
 	defer func() { x.went(err) }()
 	x.tried = true
-	err = x.say("commit\x00", 1)
-	if err != nil { // it may have been killed when it was done
-		if now, lookErr := x.repo.Tip(context.WithoutCancel(ctx), x.a.Branch); lookErr != nil || now != x.a.New {
+	var left error
+	if err := x.say("commit\x00", 1); err != nil { // it may have been killed when it was done
+		ctx, m := context.WithoutCancel(ctx), x.a.decisive()
+		now, lookErr := x.repo.Tip(ctx, m.Ref)
+		x.unknown = lookErr != nil
+		if lookErr != nil || !isAt(now, m.New) {
 			return errors.Join(err, lookErr)
 		}
+		left = x.repo.deleteRest(ctx, x.a)
 	}
 	x.done = true
 	// From here on there is no way back: what goes wrong now is for Publish to say.
@@ -97,8 +102,49 @@ func (x *Advancing) Commit(ctx context.Context) (err error) {
 	if context.Cause(ctx) != nil {
 		x.late = nil // it was told to end, and was done
 	}
-	for _, m := range x.moves() {
+	x.late = errors.Join(x.late, left)
+	for _, m := range x.a.moves() {
 		x.late = errors.Join(x.late, x.repo.SyncRef(m.Ref))
 	}
 	return nil
 }
+
+// moves are all refs that move, the branch last.
+func (a Advance) moves() []RefMove {
+	return append(a.Also[:len(a.Also):len(a.Also)], RefMove{Ref: a.Branch, Old: a.Old, New: a.New})
+}
+
+// decisive is the move by which all of it is done. Git moves refs in their order, and deletes those that are to go when all
+// the others have moved: where the last that moves has, nothing but deleting can be left.
+func (a Advance) decisive() RefMove {
+	moves := a.moves()
+	for _, goes := range []bool{false, true} {
+		for _, m := range slices.Backward(moves) {
+			if m.Old != m.New && isNowhere(m.New) == goes {
+				return m
+			}
+		}
+	}
+	return moves[len(moves)-1]
+}
+
+// deleteRest deletes the refs that are to go and are still where they were, as somebody who is killed leaves them.
+func (r *Repo) deleteRest(ctx context.Context, a Advance) (err error) {
+	for _, m := range a.Also {
+		if !isNowhere(m.New) || isNowhere(m.Old) {
+			continue
+		}
+		now, lookErr := r.Tip(ctx, m.Ref)
+		if lookErr == nil && now == m.Old {
+			lookErr = r.DeleteRef(ctx, m.Ref, m.Old)
+		}
+		err = errors.Join(err, lookErr)
+	}
+	return err
+}
+
+// isNowhere reports whether a name of an object says that there is none.
+func isNowhere(oid string) bool { return strings.Trim(oid, "0") == "" }
+
+// isAt reports whether a ref that is somewhere, or not there, is where it is to be.
+func isAt(now, oid string) bool { return now == oid || now == "" && isNowhere(oid) }

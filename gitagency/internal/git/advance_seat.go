@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -43,7 +45,8 @@ func (r *Repo) Seat(ctx context.Context, branch string) (gitDir, tree string, er
 	}
 	var found, busy []string
 	what := ""
-	for dir, at := range worktrees {
+	for _, dir := range slices.Sorted(maps.Keys(worktrees)) {
+		at := worktrees[dir]
 		on, doing := r.holds(dir, branch)
 		switch {
 		case doing != "":

@@ -347,6 +347,15 @@ func TestAdvanceRefusesWhatIsUnderWay(t *testing.T) {
 		top, _, _ := strings.Cut(c.name, "/")
 		l.must(os.RemoveAll(filepath.Join(l.dir, ".git", top)))
 	}
+	// A rebase that has stopped at a pick is a rebase.
+	l.put(l.dir, ".git/rebase-merge/onto", ad.a.Old+"\n")
+	l.put(l.dir, ".git/CHERRY_PICK_HEAD", ad.a.Old+"\n")
+	var stopped *UnderWayError
+	if _, err := ad.repo.Advance(t.Context(), ad.a); !errors.As(err, &stopped) || stopped.What != "rebase" {
+		t.Errorf("a rebase at a pick: %v", err)
+	}
+	l.shell("rm -r .git/rebase-merge .git/CHERRY_PICK_HEAD")
+
 	// A lock that comes after the dry run.
 	x, err := ad.repo.Advance(t.Context(), ad.a)
 	l.must(err)

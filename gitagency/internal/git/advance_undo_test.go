@@ -266,3 +266,28 @@ func TestAdvanceLeavesToTheirOwnersPathsThatWereWrittenMeanwhile(t *testing.T) {
 		requireSame(t, "the rest", now, before)
 	}
 }
+
+// Who is stopped while it undoes leaves to the next all that that needs.
+func TestAdvanceThatCannotBeUndoneIsUndoneLater(t *testing.T) {
+	t.Parallel()
+	ad := messy(t)
+	before := ad.sum()
+	x, _, err := ad.until("commit")
+	if !errors.Is(err, errFault) {
+		t.Fatal(err)
+	}
+	old := filepath.Join(x.stage.dir, "old")
+	ad.must(os.Rename(old, old+".away"))
+	if err := x.Undo(t.Context()); err == nil || errors.As(err, new(*StrandedError)) {
+		t.Fatalf("%v", err)
+	}
+	ad.must(x.Close())
+	if err := os.Rename(old+".away", old); err != nil {
+		t.Fatalf("what went is gone: %v", err)
+	}
+	repo, a := ad.again()
+	if done, err := repo.FinishAdvance(t.Context(), a); done || err != nil {
+		t.Fatalf("%v, %v", done, err)
+	}
+	requireSame(t, "undone later", ad.sum(), before)
+}

@@ -188,6 +188,14 @@ func (d *IndexDraft) locked() bool {
 	return err == nil && os.SameFile(draft, lock)
 }
 
+// close leaves it as it is, for somebody else.
+func (d *IndexDraft) close() error {
+	if d == nil {
+		return nil
+	}
+	return d.file.Close()
+}
+
 // Drop removes what is left of a draft: all of it, unless it was published.
 func (d *IndexDraft) Drop() error {
 	if d == nil {

@@ -1,0 +1,134 @@
+package git
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const goes = "refs/heads/agency/x" // a branch that goes when the other has moved
+
+// parting is messy, with a branch that goes.
+func parting(t *testing.T) *advancer {
+	t.Helper()
+	ad := messy(t)
+	ad.git("update-ref", goes, ad.a.Old)
+	ad.a.Also = append(ad.a.Also, RefMove{Ref: goes, Old: ad.a.Old, New: strings.Repeat("0", len(ad.a.Old))})
+	return ad
+}
+
+// at checks where a ref is.
+func (ad *advancer) at(ref, want string) {
+	ad.t.Helper()
+	if got, err := ad.repo.Tip(ad.t.Context(), ref); got != want || err != nil {
+		ad.t.Errorf("%s is at %q, want %q: %v", ref, got, want, err)
+	}
+}
+
+func TestAdvanceDeletesARefWhenTheBranchHasMoved(t *testing.T) {
+	t.Parallel()
+	ad := parting(t)
+	ad.must(ad.advance())
+	ad.at(goes, "")
+
+	// Git is killed when the branch has moved, and that one is still there.
+	for _, packed := range []bool{false, true} {
+		ad = parting(t)
+		ad.stopped("publish")
+		ad.git("update-ref", goes, ad.a.Old)
+		if packed {
+			ad.git("pack-refs", "--all")
+		}
+		if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); !done || err != nil {
+			t.Fatalf("%v, %v", done, err)
+		}
+		ad.at(goes, "")
+	}
+
+	// Where it is not what it was it is somebody's.
+	ad = parting(t)
+	ad.stopped("publish")
+	ad.git("update-ref", goes, ad.a.New)
+	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); !done || err != nil {
+		t.Fatalf("%v, %v", done, err)
+	}
+	ad.at(goes, ad.a.New)
+}
+
+func TestFinishAdvancePutsADeletedRefBack(t *testing.T) {
+	t.Parallel()
+	ad := parting(t)
+	ad.stopped("commit")
+	ad.git("update-ref", "-d", goes)
+	ad.git("update-ref", "refs/agency/trash/x", ad.a.New) // which is somebody's: it was to be at another
+	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
+		t.Fatalf("%v, %v", done, err)
+	}
+	ad.at(goes, ad.a.Old)
+	ad.at("refs/agency/trash/x", ad.a.New)
+}
+
+// Where the branch has all of it already, only the other refs say whether it was done.
+func TestAdvanceOfABranchThatStaysIsDoneWhenTheOthersHaveMoved(t *testing.T) {
+	t.Parallel()
+	ad := parting(t)
+	ad.a.New, ad.a.GitDir, ad.a.Tree = ad.a.Old, "", ""
+	before := ad.sum()
+	x, err := ad.repo.Advance(t.Context(), ad.a)
+	ad.must(err)
+	x.fault = func(at string) error {
+		if at == "commit" {
+			_, _ = x.talk.Close() // as when git is killed
+		}
+		return nil
+	}
+	ad.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.Files(t.Context())))
+	if err := x.Commit(t.Context()); err == nil {
+		t.Error("nothing has moved, and it is done")
+	}
+	ad.must(x.Close())
+	requireSame(t, "undone", ad.sum(), before)
+	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+	requireSame(t, "finished", ad.sum(), before)
+	ad.must(ad.advance())
+	ad.at("refs/agency/trash/x", ad.a.Old)
+	ad.at(goes, "")
+	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); !done || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+}
+
+// Where nobody can tell whether the refs have moved nothing is undone: the files would be those of another commit.
+func TestAdvanceUndoesNothingWhenTheRefsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	ad := messy(t)
+	status := ad.status()
+	x, _, err := ad.until("commit")
+	if !errors.Is(err, errFault) {
+		t.Fatal(err)
+	}
+	repo := x.repo
+	x.fault = func(string) error {
+		ad.must(x.say("commit\x00", 1)) // it moves them, and is killed before it says so
+		_, _ = x.talk.Close()
+		lost := *repo
+		lost.CommonDir = filepath.Join(tempDir(t), "lost")
+		lost.GitDir = lost.CommonDir
+		x.repo = &lost
+		return nil
+	}
+	if err := x.Commit(t.Context()); err == nil {
+		t.Fatal("it is done")
+	}
+	if err := x.Undo(t.Context()); err == nil {
+		t.Error("it is undone")
+	}
+	ad.must(x.Close())
+	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); !done || err != nil {
+		t.Fatalf("%v, %v", done, err)
+	}
+	ad.landed(status)
+}
