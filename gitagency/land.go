@@ -145,7 +145,7 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 		return Landed{Branch: short(l.target.branch), candidate: c}, err
 	}
 	landed, err := l.publish(ctx)
-	if is[*git.MovedRefError](err) && req.overtaken < mostOvertaken {
+	if overtaken(err) && req.overtaken < mostOvertaken {
 		req.overtaken++
 		if err := l.close(); err != nil {
 			return Landed{}, err
@@ -154,6 +154,9 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	}
 	return landed, err
 }
+
+// overtaken reports that somebody has moved the branch, or checked it out elsewhere, since we looked.
+func overtaken(err error) bool { return is[*git.MovedRefError](err) || is[*git.ReseatedError](err) }
 
 // mostOvertaken is how often a landing begins again because somebody has committed to the branch, or in the sandbox,
 // meanwhile. What they commit takes longer than it takes to land.

@@ -42,7 +42,7 @@ func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (Unlanded, e
 	}
 	defer unlock()
 	unlanded, err := r.unland(ctx, repo, inv.ID, req.DryRun)
-	for again := 0; again < mostOvertaken && is[*git.MovedRefError](err); again++ {
+	for again := 0; again < mostOvertaken && overtaken(err); again++ {
 		unlanded, err = r.unland(ctx, repo, inv.ID, req.DryRun)
 	}
 	if err != nil && !is[*CleanupError](err) {

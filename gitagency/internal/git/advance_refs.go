@@ -44,6 +44,9 @@ func (x *Advancing) Prepare(ctx context.Context) (err error) {
 		}
 		return err
 	}
+	if err := x.sameSeat(ctx); err != nil {
+		return errors.Join(err, x.hangUp())
+	}
 	return nil
 }
 

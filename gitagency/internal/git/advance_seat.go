@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -34,6 +35,56 @@ type LostTreeError struct {
 
 func (e *LostTreeError) Error() string {
 	return fmt.Sprintf("%s is checked out in %s, which is not there", strings.TrimPrefix(e.Branch, "refs/heads/"), e.Tree)
+}
+
+// ReseatedError is a branch that another worktree has checked out than a moment ago: what is in that one would show the
+// reverse of what came.
+type ReseatedError struct {
+	Branch string
+	Tree   string // where it is now; empty when nobody has it any more
+}
+
+func (e *ReseatedError) Error() string {
+	branch := strings.TrimPrefix(e.Branch, "refs/heads/")
+	if e.Tree == "" {
+		return branch + " is not checked out any more where it was"
+	}
+	return fmt.Sprintf("%s has been checked out in %s meanwhile", branch, e.Tree)
+}
+
+// sameSeat makes sure, when the branch cannot move any more but by us, that who has it checked out is who had it when that
+// was asked. A git that is checking something out holds the lock of an index; it is waited for, but not for long: its lock
+// may be one that was left behind.
+func (x *Advancing) sameSeat(ctx context.Context) error {
+	if x.a.Old == x.a.New {
+		return nil
+	}
+	const patience = time.Second
+	for began := time.Now(); ; {
+		worktrees, err := x.repo.seats(ctx)
+		if err != nil {
+			return err
+		}
+		busy := false
+		for dir := range worktrees {
+			if _, err := os.Lstat(filepath.Join(dir, "index"+lockSuffix)); err == nil && dir != x.a.GitDir {
+				busy = true
+			}
+		}
+		if !busy || time.Since(began) > patience {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	gitDir, tree, err := x.repo.Seat(ctx, x.a.Branch)
+	if err == nil && gitDir != x.a.GitDir {
+		err = &ReseatedError{Branch: x.a.Branch, Tree: tree}
+	}
+	return err
 }
 
 // Seat says which worktree has a branch checked out: its git directory and its tree, or nothing. One in the middle of a

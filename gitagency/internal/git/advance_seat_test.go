@@ -251,3 +251,28 @@ func TestAdvanceOnAnotherFileSystemAndForAGroup(t *testing.T) {
 		t.Error("something is left in the tree")
 	}
 }
+
+// Promise: a branch that somebody checks out after it was asked who has it does not move under them.
+func TestAdvanceLooksAgainWhoHasTheBranch(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	old := l.git("rev-parse", "HEAD")
+	l.git("commit", "-q", "--allow-empty", "-m", "next")
+	next := l.git("rev-parse", "HEAD")
+	l.git("reset", "-q", "--hard", old)
+	l.git("branch", "free")
+	repo := l.open()
+	x, err := repo.Advance(t.Context(), Advance{Branch: "refs/heads/free", Old: old, New: next})
+	l.must(err)
+	l.must(x.Lock(t.Context()))
+	l.git("checkout", "-q", "free")
+	var moved *ReseatedError
+	if err := x.Prepare(t.Context()); !errors.As(err, &moved) || moved.Tree != l.dir {
+		t.Errorf("it was prepared under who has it checked out: %v", err)
+	}
+	l.must(x.Undo(t.Context()))
+	l.must(x.Close())
+	if got := l.git("rev-parse", "free"); got != old {
+		t.Errorf("it has moved to %s", got)
+	}
+}
