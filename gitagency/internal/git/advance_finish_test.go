@@ -176,6 +176,29 @@ func TestFinishAdvanceGoesOnWhereTheBranchHasMoved(t *testing.T) {
 			ad.git("add", "staged.more")
 			ad.git("rm", "-q", "--cached", "staged.more")
 		},
+		"and has staged some of what came": func(ad *advancer) {
+			ad.must(os.Remove(filepath.Join(ad.dir, ".git/index.lock")))
+			ad.git("add", "a.txt", "f2d")
+		},
+		"killed before the index was made again": func(ad *advancer) {
+			ad.shell("rm .git/index.lock .git/index.agency")
+		},
+		"killed when nothing of it was written": func(ad *advancer) {
+			ad.must(os.Truncate(filepath.Join(ad.dir, ".git/index.agency"), 0))
+		},
+		"killed when a part of it was": func(ad *advancer) {
+			ad.must(os.Truncate(filepath.Join(ad.dir, ".git/index.agency"), 100))
+			ad.put(ad.dir, ".git/index.agency-again", "DIRC")
+		},
+		"published, and somebody has taken back a part of it": func(ad *advancer) {
+			ad.shell("mv .git/index.lock .git/index; rm .git/index.agency")
+			ad.git("checkout", "-q", ad.a.Old, "--", "a.txt", "del.txt")
+			ad.git("commit", "-q", "-m", "x", "--", "a.txt", "del.txt")
+		},
+		"published, and somebody has gone elsewhere": func(ad *advancer) {
+			ad.shell("mv .git/index.lock .git/index; rm .git/index.agency")
+			ad.git("checkout", "-q", "-b", "other", ad.a.Old)
+		},
 		"and HEAD is still locked": func(ad *advancer) { ad.put(ad.dir, ".git/HEAD.lock", "") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,4 +235,24 @@ func TestFinishAdvancePutsOtherRefsBack(t *testing.T) {
 	now := ad.sum()
 	delete(now, filepath.Join(ad.dir, ".git/logs/refs/agency"))
 	requireSame(t, "refs", now, before)
+}
+
+// What somebody has staged when the lock was gone stays staged, and everything else comes.
+func TestFinishAdvanceKeepsWhatWasStagedSince(t *testing.T) {
+	t.Parallel()
+	ad := messy(t)
+	ad.stopped("publish")
+	ad.must(os.Remove(filepath.Join(ad.dir, ".git/index.lock")))
+	ad.write("a.txt", "mine\n")
+	ad.git("add", "a.txt")
+	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); !done || err != nil {
+		t.Fatalf("%v, %v", done, err)
+	}
+	if got := ad.git("diff", "--cached", "--name-only"); got != "a.txt\nstaged.new" {
+		t.Errorf("staged: %q", got)
+	}
+	if got := ad.git("show", ":a.txt"); got != "mine" {
+		t.Errorf("a.txt is staged as %q", got)
+	}
+	ad.unlocked()
 }
