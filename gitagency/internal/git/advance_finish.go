@@ -18,12 +18,12 @@ import (
 )
 
 // FinishAdvance finishes an Advance that was killed, or undoes it: done says which. If the branch is where it was to go,
-// or has gone on from there, all of it is done; if it is where it was, nothing is. It may be called at any time by whoever
-// holds the lock that the Advance was made under, also when nothing is left to do.
+// or has gone on from there, all of it is done; else nothing is, wherever the branch is. It may be called at any time by
+// whoever holds the lock that the Advance was made under, also when nothing is left to do.
 //
-// The error is a *MovedRefError where the branch is somewhere else and something has yet to be undone, a *LockedError
-// where somebody else has locked the index: then nothing was changed. It is a *StrandedError where somebody else has
-// written to a path; that was left as it is, and everything else is undone.
+// The error is a *LockedError where somebody else has locked the index: then nothing was changed. It is a *StrandedError
+// where somebody else has written to a path, or has committed what had come there; that was left as it is, and everything
+// else is undone.
 func (r *Repo) FinishAdvance(ctx context.Context, a Advance) (done bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	m := a.decisive()
@@ -55,7 +55,9 @@ func (r *Repo) FinishAdvance(ctx context.Context, a Advance) (done bool, err err
 			return false, err
 		}
 	case !isAt(tip, m.Old) && left.stage != nil:
-		return false, &MovedRefError{Ref: m.Ref, Want: m.Old, Have: tip}
+		if err := left.stage.spare(ctx); err != nil {
+			return false, err
+		}
 	}
 	if done {
 		if err := r.sweepLocks(a, left); err != nil {

@@ -134,29 +134,59 @@ func TestFinishAdvanceRemovesOnlyLocksThatAreOurs(t *testing.T) {
 	requireSame(t, "a lock", ad.sum(), stopped)
 	ad.must(os.Remove(git("index.lock")))
 
-	// A branch that is somewhere else: nothing either.
-	other := ad.git("commit-tree", "-m", "x", "-p", "main", "main^{tree}")
-	ad.git("update-ref", "refs/heads/main", other)
-	stopped = ad.sum()
-	var moved *MovedRefError
-	if _, err := ad.repo.FinishAdvance(t.Context(), ad.a); !errors.As(err, &moved) || moved.Have != other {
-		t.Errorf("another branch: %v", err)
-	}
-	requireSame(t, "another branch", ad.sum(), stopped)
-	ad.git("update-ref", "refs/heads/main", ad.a.Old)
 	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
 		t.Fatalf("%v, %v", done, err)
 	}
-	ad.git("reflog", "delete", "main@{0}", "main@{0}")
-	ad.git("status")
-	if got, want := ad.sum()[filepath.Join(ad.dir, "a.txt")], before[filepath.Join(ad.dir, "a.txt")]; got != want {
-		t.Errorf("a.txt is %q", got)
+	requireSame(t, "unlocked", ad.sum(), before)
+}
+
+// The branch has gone elsewhere, or is gone: what had come goes, for it was never a part of it.
+func TestFinishAdvanceUndoesWhereverTheBranchIs(t *testing.T) {
+	t.Parallel()
+	ad := messy(t)
+	status := ad.status()
+	other := ad.git("commit-tree", "-m", "x", "-p", "main", "main^{tree}")
+	for _, locked := range []bool{true, false} {
+		for _, args := range [][]string{{"refs/heads/main", other}, {"-d", "refs/heads/main"}} {
+			ad.stopped("commit")
+			if !locked {
+				ad.must(os.Remove(filepath.Join(ad.dir, ".git/index.lock")))
+			}
+			ad.git(append([]string{"update-ref"}, args...)...)
+			for range 2 {
+				if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
+					t.Fatalf("%q: %v, %v", args, done, err)
+				}
+			}
+			ad.git("update-ref", "refs/heads/main", ad.a.Old)
+			if got := ad.status(); got != status {
+				t.Errorf("%q: status is\n%s\nwant\n%s", args, got, status)
+			}
+			ad.unlocked()
+		}
 	}
-	// And where nothing is left to undo, another branch is nobody's business.
-	ad.git("update-ref", "refs/heads/main", other)
+}
+
+// What somebody has committed of what had come is theirs.
+func TestFinishAdvanceTakesNothingAwayThatWasCommitted(t *testing.T) {
+	t.Parallel()
+	ad := messy(t)
+	ad.stopped("commit")
+	ad.must(os.Remove(filepath.Join(ad.dir, ".git/index.lock")))
+	ad.git("add", "a.txt", "f2d", "new")
+	ad.git("rm", "-q", "--cached", "del.txt")
+	ad.git("commit", "-q", "-m", "mine")
+	var e *StrandedError
+	if _, err := ad.repo.FinishAdvance(t.Context(), ad.a); !errors.As(err, &e) || strings.Join(e.Paths, " ") != "a.txt del.txt f2d f2d/a/b new/in/here" {
+		t.Errorf("%v", err)
+	}
 	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
-		t.Errorf("%v, %v", done, err)
+		t.Errorf("again: %v, %v", done, err)
 	}
+	if got := ad.git("diff", "--name-only", "HEAD"); got != "keep.txt" {
+		t.Errorf("changed: %q", got)
+	}
+	ad.unlocked()
 }
 
 func TestFinishAdvanceGoesOnWhereTheBranchHasMoved(t *testing.T) {
