@@ -105,24 +105,24 @@ func (x *Advancing) Files(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := x.draft.writeFor(index); err != nil {
+	if err := index.writeOut(x.draft.file); err != nil {
 		return err
 	}
 	return x.stage.stillAside(ctx)
 }
 
-// writeFor writes an index as old as the one that it follows: of what has changed since, git does not know whether it has
+// writeOut writes an index as old as the one that it follows: of what has changed since, git does not know whether it has
 // seen it, and looks at it again. That is so of every new file too.
-func (d *IndexDraft) writeFor(x *revision) error {
-	if err := x.write(d.file); err != nil {
+func (y *revision) writeOut(f *os.File) error {
+	if err := y.write(f); err != nil {
 		return err
 	}
-	if !x.at.IsZero() {
-		if err := os.Chtimes(d.index+draftSuffix, x.at, x.at); err != nil {
+	if !y.at.IsZero() {
+		if err := os.Chtimes(f.Name(), y.at, y.at); err != nil {
 			return err
 		}
 	}
-	return d.file.Sync()
+	return f.Sync()
 }
 
 // index is the new index.

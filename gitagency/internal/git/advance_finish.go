@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,12 +18,12 @@ import (
 )
 
 // FinishAdvance finishes an Advance that was killed, or undoes it: done says which. If the branch is where it was to go,
-// or has gone on from there, all of it is done; if it is where it was, nothing is. It may be called at any time by whoever
-// holds the lock that the Advance was made under, also when nothing is left to do.
+// or has gone on from there, all of it is done; else nothing is, wherever the branch is. It may be called at any time by
+// whoever holds the lock that the Advance was made under, also when nothing is left to do.
 //
-// The error is a *MovedRefError where the branch is somewhere else and something has yet to be undone, a *LockedError
-// where somebody else has locked the index: then nothing was changed. It is a *StrandedError where somebody else has
-// written to a path; that was left as it is, and everything else is undone.
+// The error is a *LockedError where somebody else has locked the index: then nothing was changed. It is a *StrandedError
+// where somebody else has written to a path, or has committed what had come there; that was left as it is, and everything
+// else is undone.
 func (r *Repo) FinishAdvance(ctx context.Context, a Advance) (done bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	m := a.decisive()
@@ -54,7 +55,9 @@ func (r *Repo) FinishAdvance(ctx context.Context, a Advance) (done bool, err err
 			return false, err
 		}
 	case !isAt(tip, m.Old) && left.stage != nil:
-		return false, &MovedRefError{Ref: m.Ref, Want: m.Old, Have: tip}
+		if err := left.stage.spare(ctx); err != nil {
+			return false, err
+		}
 	}
 	if done {
 		if err := r.sweepLocks(a, left); err != nil {
@@ -135,9 +138,9 @@ func (r *Repo) readStage(a Advance, dir string) (*stage, error) {
 	return g, nil
 }
 
-// forward publishes the index.
+// forward publishes the index. Only the index itself can say that it was: where there is a plan it is looked at.
 func (r *Repo) forward(ctx context.Context, a Advance, l *leftover) error {
-	if l.draft {
+	if l.draft || l.stage != nil {
 		if err := r.publishLeft(ctx, a, l); err != nil {
 			return err
 		}
@@ -147,13 +150,11 @@ func (r *Repo) forward(ctx context.Context, a Advance, l *leftover) error {
 
 func (r *Repo) publishLeft(ctx context.Context, a Advance, l *leftover) error {
 	draft, err := os.Lstat(a.index() + draftSuffix)
-	if err != nil {
-		return err
-	}
-	if now, err := os.Lstat(a.index()); err == nil && os.SameFile(draft, now) {
+	now, nowErr := os.Lstat(a.index())
+	if err == nil && nowErr == nil && os.SameFile(draft, now) {
 		return os.Remove(a.index() + draftSuffix) // it is published
 	}
-	if !l.locked {
+	if !l.locked || !wholeDraft(a) {
 		return r.composeAgain(ctx, a, l)
 	}
 	if err := os.Rename(a.index()+lockSuffix, a.index()); err != nil {
@@ -162,57 +163,129 @@ func (r *Repo) publishLeft(ctx context.Context, a Advance, l *leftover) error {
 	return errors.Join(os.Remove(a.index()+draftSuffix), durable.SyncDir(a.GitDir))
 }
 
+// wholeDraft reports whether the new index was written.
+func wholeDraft(a Advance) bool {
+	data, err := durable.ReadFile(a.index()+draftSuffix, mostIndex)
+	if err != nil {
+		return false
+	}
+	_, err = parseHeld(data, FormatOf(a.New))
+	return err == nil
+}
+
 // composeAgain makes the index again from the one that is there: somebody has taken our lock away, and may have staged
-// something since.
-func (r *Repo) composeAgain(ctx context.Context, a Advance, l *leftover) error {
-	if err := os.Remove(a.index() + draftSuffix); err != nil {
+// something since. The draft is empty meanwhile, and only stands for the lock: who is killed leaves nothing that looks
+// like an index.
+func (r *Repo) composeAgain(ctx context.Context, a Advance, l *leftover) (err error) {
+	file, err := os.OpenFile(a.index()+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	draft := &IndexDraft{index: a.index(), file: file}
+	if !l.locked {
+		if err := draft.Lock(); err != nil {
+			return errors.Join(err, draft.close())
+		}
+	}
+	defer func() {
+		if err == nil {
+			_ = os.Remove(a.index() + againSuffix) // of one that was killed
+			err = draft.Drop()
+			return
+		}
+		// What is left of the draft tells the next one that there is something to do.
+		err = errors.Join(err, draft.close())
+		if draft.locked() {
+			err = errors.Join(err, os.Remove(a.index()+lockSuffix))
+		}
+	}()
+	if err := r.onBranch(a); errors.As(err, new(*HeadElsewhereError)) {
+		return nil // the index is that of another
+	} else if err != nil {
 		return err
 	}
 	x := &Advancing{repo: r, a: a, stage: l.stage, done: true}
 	if x.stage == nil { // somebody has taken that away too; git has to read what is new
 		x.stage = &stage{}
 	}
-	var err error
-	if x.draft, err = r.draftHeld(a, 0); err != nil {
+	if x.seat, err = r.take(ctx, a); err != nil {
 		return err
 	}
-	defer func() { _ = x.draft.Drop() }() // unless it was published
-	if x.seat, err = r.take(ctx, a); err != nil || x.seat.published() {
+	if err := x.seat.unpublished(ctx); err != nil || len(x.seat.touched) == 0 {
 		return err
 	}
 	if len(x.seat.overlaps) > 0 {
-		stranded := &StrandedError{Tree: a.Tree}
-		for name := range x.seat.overlaps {
-			stranded.Paths = append(stranded.Paths, name)
-		}
-		return stranded
-	}
-	if perm := x.seat.index.perm; perm != 0 {
-		if err := x.draft.file.Chmod(perm); err != nil {
-			return err
-		}
+		return &StrandedError{Tree: a.Tree, Paths: slices.Sorted(maps.Keys(x.seat.overlaps))}
 	}
 	index, err := x.index()
 	if err != nil {
 		return err
 	}
-	if err := x.draft.writeFor(index); err != nil {
-		return err
-	}
-	return x.draft.Publish()
+	return index.replace(a.index())
 }
 
-// published reports whether the index has what came: then it is one that somebody has written since it was ours, and
-// whatever else is in there is theirs.
-func (s *seat) published() bool {
-	return slices.ContainsFunc(s.touched, func(t *touch) bool {
-		i, there := s.index.find(t.path)
-		if !there || t.is == noFile {
-			return !there && t.is == noFile
+// againSuffix names an index that is made again.
+const againSuffix = draftSuffix + "-again"
+
+// replace writes it beside an index that is locked, and then puts it in its place.
+func (y *revision) replace(index string) (err error) {
+	name := index + againSuffix
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	if y.perm != 0 {
+		err = f.Chmod(y.perm)
+	}
+	if err == nil {
+		err = y.writeOut(f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	if err := os.Rename(name, index); err != nil {
+		return err
+	}
+	return durable.SyncDir(filepath.Dir(index))
+}
+
+// unpublished leaves of what is touched only that of which the index still has what it had. All else is as the branch has
+// it now, or is what somebody has staged since.
+func (s *seat) unpublished(ctx context.Context) error {
+	tip, err := s.repo.Tip(ctx, s.a.Branch)
+	if err != nil {
+		return err
+	}
+	since, err := s.repo.treeChanges(ctx, place{}, s.a.New, tip)
+	if err != nil {
+		return err
+	}
+	now := map[string]treeChange{}
+	for _, c := range since {
+		now[c.path] = c
+	}
+	s.touched = slices.DeleteFunc(s.touched, func(t *touch) bool {
+		mode, oid := t.newMode, t.newOID
+		if c, changed := now[t.path]; changed {
+			mode, oid = c.newMode, c.newOID
 		}
-		e := s.index.entry(i)
-		return string(e.oid) == string(mustHex(t.newOID)) && fmt.Sprintf("%06o", e.mode) == t.newMode
+		return s.has(t.path, mode, oid) || !s.has(t.path, t.oldMode, t.oldOID)
 	})
+	s.by, s.overlaps = map[string]*touch{}, map[string]string{}
+	for _, t := range s.touched {
+		s.by[t.path] = t
+	}
+	return s.staged()
+}
+
+// has reports whether the index has just that at a path.
+func (s *seat) has(name, mode, oid string) bool {
+	i, there := s.index.find(name)
+	if !there || kindOfMode(mode) == noFile {
+		return !there && kindOfMode(mode) == noFile
+	}
+	e := s.index.entry(i)
+	return !e.intended && string(e.oid) == string(mustHex(oid)) && fmt.Sprintf("%06o", e.mode) == mode
 }
 
 // removeLeft takes away what is not needed any more.

@@ -134,29 +134,59 @@ func TestFinishAdvanceRemovesOnlyLocksThatAreOurs(t *testing.T) {
 	requireSame(t, "a lock", ad.sum(), stopped)
 	ad.must(os.Remove(git("index.lock")))
 
-	// A branch that is somewhere else: nothing either.
-	other := ad.git("commit-tree", "-m", "x", "-p", "main", "main^{tree}")
-	ad.git("update-ref", "refs/heads/main", other)
-	stopped = ad.sum()
-	var moved *MovedRefError
-	if _, err := ad.repo.FinishAdvance(t.Context(), ad.a); !errors.As(err, &moved) || moved.Have != other {
-		t.Errorf("another branch: %v", err)
-	}
-	requireSame(t, "another branch", ad.sum(), stopped)
-	ad.git("update-ref", "refs/heads/main", ad.a.Old)
 	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
 		t.Fatalf("%v, %v", done, err)
 	}
-	ad.git("reflog", "delete", "main@{0}", "main@{0}")
-	ad.git("status")
-	if got, want := ad.sum()[filepath.Join(ad.dir, "a.txt")], before[filepath.Join(ad.dir, "a.txt")]; got != want {
-		t.Errorf("a.txt is %q", got)
+	requireSame(t, "unlocked", ad.sum(), before)
+}
+
+// The branch has gone elsewhere, or is gone: what had come goes, for it was never a part of it.
+func TestFinishAdvanceUndoesWhereverTheBranchIs(t *testing.T) {
+	t.Parallel()
+	ad := messy(t)
+	status := ad.status()
+	other := ad.git("commit-tree", "-m", "x", "-p", "main", "main^{tree}")
+	for _, locked := range []bool{true, false} {
+		for _, args := range [][]string{{"refs/heads/main", other}, {"-d", "refs/heads/main"}} {
+			ad.stopped("commit")
+			if !locked {
+				ad.must(os.Remove(filepath.Join(ad.dir, ".git/index.lock")))
+			}
+			ad.git(append([]string{"update-ref"}, args...)...)
+			for range 2 {
+				if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
+					t.Fatalf("%q: %v, %v", args, done, err)
+				}
+			}
+			ad.git("update-ref", "refs/heads/main", ad.a.Old)
+			if got := ad.status(); got != status {
+				t.Errorf("%q: status is\n%s\nwant\n%s", args, got, status)
+			}
+			ad.unlocked()
+		}
 	}
-	// And where nothing is left to undo, another branch is nobody's business.
-	ad.git("update-ref", "refs/heads/main", other)
+}
+
+// What somebody has committed of what had come is theirs.
+func TestFinishAdvanceTakesNothingAwayThatWasCommitted(t *testing.T) {
+	t.Parallel()
+	ad := messy(t)
+	ad.stopped("commit")
+	ad.must(os.Remove(filepath.Join(ad.dir, ".git/index.lock")))
+	ad.git("add", "a.txt", "f2d", "new")
+	ad.git("rm", "-q", "--cached", "del.txt")
+	ad.git("commit", "-q", "-m", "mine")
+	var e *StrandedError
+	if _, err := ad.repo.FinishAdvance(t.Context(), ad.a); !errors.As(err, &e) || strings.Join(e.Paths, " ") != "a.txt del.txt f2d f2d/a/b new/in/here" {
+		t.Errorf("%v", err)
+	}
 	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
-		t.Errorf("%v, %v", done, err)
+		t.Errorf("again: %v, %v", done, err)
 	}
+	if got := ad.git("diff", "--name-only", "HEAD"); got != "keep.txt" {
+		t.Errorf("changed: %q", got)
+	}
+	ad.unlocked()
 }
 
 func TestFinishAdvanceGoesOnWhereTheBranchHasMoved(t *testing.T) {
@@ -175,6 +205,29 @@ func TestFinishAdvanceGoesOnWhereTheBranchHasMoved(t *testing.T) {
 			ad.write("staged.more", "x")
 			ad.git("add", "staged.more")
 			ad.git("rm", "-q", "--cached", "staged.more")
+		},
+		"and has staged some of what came": func(ad *advancer) {
+			ad.must(os.Remove(filepath.Join(ad.dir, ".git/index.lock")))
+			ad.git("add", "a.txt", "f2d")
+		},
+		"killed before the index was made again": func(ad *advancer) {
+			ad.shell("rm .git/index.lock .git/index.agency")
+		},
+		"killed when nothing of it was written": func(ad *advancer) {
+			ad.must(os.Truncate(filepath.Join(ad.dir, ".git/index.agency"), 0))
+		},
+		"killed when a part of it was": func(ad *advancer) {
+			ad.must(os.Truncate(filepath.Join(ad.dir, ".git/index.agency"), 100))
+			ad.put(ad.dir, ".git/index.agency-again", "DIRC")
+		},
+		"published, and somebody has taken back a part of it": func(ad *advancer) {
+			ad.shell("mv .git/index.lock .git/index; rm .git/index.agency")
+			ad.git("checkout", "-q", ad.a.Old, "--", "a.txt", "del.txt")
+			ad.git("commit", "-q", "-m", "x", "--", "a.txt", "del.txt")
+		},
+		"published, and somebody has gone elsewhere": func(ad *advancer) {
+			ad.shell("mv .git/index.lock .git/index; rm .git/index.agency")
+			ad.git("checkout", "-q", "-b", "other", ad.a.Old)
 		},
 		"and HEAD is still locked": func(ad *advancer) { ad.put(ad.dir, ".git/HEAD.lock", "") },
 	} {
@@ -212,4 +265,24 @@ func TestFinishAdvancePutsOtherRefsBack(t *testing.T) {
 	now := ad.sum()
 	delete(now, filepath.Join(ad.dir, ".git/logs/refs/agency"))
 	requireSame(t, "refs", now, before)
+}
+
+// What somebody has staged when the lock was gone stays staged, and everything else comes.
+func TestFinishAdvanceKeepsWhatWasStagedSince(t *testing.T) {
+	t.Parallel()
+	ad := messy(t)
+	ad.stopped("publish")
+	ad.must(os.Remove(filepath.Join(ad.dir, ".git/index.lock")))
+	ad.write("a.txt", "mine\n")
+	ad.git("add", "a.txt")
+	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); !done || err != nil {
+		t.Fatalf("%v, %v", done, err)
+	}
+	if got := ad.git("diff", "--cached", "--name-only"); got != "a.txt\nstaged.new" {
+		t.Errorf("staged: %q", got)
+	}
+	if got := ad.git("show", ":a.txt"); got != "mine" {
+		t.Errorf("a.txt is staged as %q", got)
+	}
+	ad.unlocked()
 }

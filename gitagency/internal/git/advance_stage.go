@@ -37,6 +37,7 @@ type stage struct {
 
 	entries map[string]stagedEntry // of the new files, as git has them in its index
 	sparse  bool                   // not everything is checked out
+	theirs  map[string]string      // paths that are not to be undone
 	torn    bool                   // the machine may have stopped half-way, and not all that was written may be there
 	noSwap  bool                   // as where the file system cannot do it
 	late    func(path string)      // for tests: a file was looked at, and has not been moved yet

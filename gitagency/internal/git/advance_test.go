@@ -119,7 +119,7 @@ func (ad *advancer) landed(before string) {
 func (ad *advancer) unlocked() {
 	ad.t.Helper()
 	for name := range states(ad.t, filepath.Join(ad.dir, ".git")) {
-		if strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, draftSuffix) || strings.Contains(name, "/.git/agency/") {
+		if strings.HasSuffix(name, ".lock") || strings.Contains(name, draftSuffix) || strings.Contains(name, "/.git/agency/") {
 			ad.t.Errorf("%s is left", name)
 		}
 	}

@@ -46,6 +46,17 @@ func (g *stage) undo(ctx context.Context) error {
 	return nil
 }
 
+// spare leaves to somebody who has moved the branch what is in the index by now: it may be in a commit. All else goes back
+// to what the index has, which is right wherever the branch is.
+func (g *stage) spare(ctx context.Context) error {
+	s, err := g.repo.take(ctx, g.a)
+	if err != nil {
+		return err
+	}
+	g.theirs = s.overlaps
+	return nil
+}
+
 type undoing struct {
 	*mover
 	ctx      context.Context
@@ -85,6 +96,9 @@ func (u *undoing) at(m move) (dir int, what standing, err error) {
 			return -1, isNothing, nil
 		}
 		return -1, isOther, err
+	}
+	if u.g.theirs[name] != "" {
+		return fd, isOther, nil
 	}
 	var st unix.Stat_t
 	switch err := unix.Fstatat(fd, path.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW); {
