@@ -141,10 +141,14 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	if err := l.make(ctx); err != nil {
 		return Landed{}, err
 	}
-	if c, err := l.candidate(ctx); err != nil || c != nil {
+	c, err := l.candidate(ctx)
+	if c != nil {
 		return Landed{Branch: short(l.target.branch), candidate: c}, err
 	}
-	landed, err := l.publish(ctx)
+	var landed Landed
+	if err == nil {
+		landed, err = l.publish(ctx)
+	}
 	if overtaken(err) && req.overtaken < mostOvertaken {
 		req.overtaken++
 		if err := l.close(); err != nil {

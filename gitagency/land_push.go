@@ -141,7 +141,7 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pu
 		if theirs == "" { // somebody has taken it away
 			continue
 		}
-		if err := p.merge(ctx, theirs); err != nil {
+		if err := p.merge(ctx, theirs); err != nil && !overtaken(err) { // else it is tried again, with what is there now
 			return p.done, err
 		}
 	}
