@@ -443,6 +443,7 @@ func TestPressingTABNeverRunsAnything(t *testing.T) {
 	l.git("-C", tree, "add", "work")
 	l.git("-C", tree, "commit", "-q", "-m", "work")
 	l.agency("submit", sweepID)
+	l.git("config", "agency.autoDetach", "false") // who tidies up later would change the world then
 
 	var mu sync.Mutex
 	var steps []string

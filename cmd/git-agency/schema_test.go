@@ -160,6 +160,7 @@ func newJSONCast(t *testing.T) *jsonCast {
 			t.Fatal(err)
 		}
 	}
+	c.git("config", "agency.autoDetach", "false") // else somebody goes on tidying up when the test is over
 	c.git("config", "agency.lockTimeout", "sometime")
 	c.git("config", "--add", "agency.lockTimeout", "40s")
 	c.git("config", "agency.mine.command", "evil")
