@@ -174,6 +174,7 @@ func runSession(t *testing.T, lines []string) {
 		t.Skipf("there is no bash: %v", err)
 	}
 	l := newLab(t)
+	l.git("config", "agency.autoDetach", "false") // else somebody goes on tidying up when the test is over
 	project := filepath.Join(l.dir, "my-project")
 	if err := os.Rename(l.repo, project); err != nil {
 		t.Fatal(err)
