@@ -2,8 +2,126 @@ package gitagency
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
+
+// Conflict is a path that a merge left to a person.
+type Conflict struct {
+	Path   string          `json:"path"`
+	Kinds  []string        `json:"kinds"`  // as git calls them: "contents", "modify/delete", "rename/rename" and so on
+	Stages []ConflictStage `json:"stages"` // the sides that there are
+}
+
+// ConflictStage is one side of a conflict: 1 is what both had, 2 the sandbox's or ours, 3 theirs.
+type ConflictStage struct {
+	Stage int    `json:"stage"`
+	Mode  string `json:"mode"`
+	OID   string `json:"oid"`
+}
+
+// conflicts are those that git found.
+func conflicts(found []git.Conflict) []Conflict {
+	all := make([]Conflict, len(found))
+	for i, c := range found {
+		all[i] = Conflict{Path: c.Path, Kinds: append([]string{}, c.Kinds...), Stages: []ConflictStage{}}
+		for _, s := range c.Stages {
+			all[i].Stages = append(all[i].Stages, ConflictStage{Stage: s.Number, Mode: s.Mode, OID: s.OID})
+		}
+	}
+	return all
+}
+
+// ConflictsError is a sandbox whose work and the integration branch cannot be merged without a person. Nothing has
+// changed, unless Left says where the conflicts wait to be resolved.
+type ConflictsError struct {
+	ID        string
+	Conflicts []Conflict
+	Left      string // the sandbox, when the unfinished merge is in there
+	At        string // the commit of the sandbox that does, where each is put on top of the others by itself
+	Back      bool   // a landing was to be taken back, and conflicts with what came later
+}
+
+func (e *ConflictsError) Error() string {
+	paths := fmt.Sprintf("%d paths", len(e.Conflicts))
+	if len(e.Conflicts) == 1 {
+		paths = "1 path"
+	}
+	if e.Left != "" {
+		return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; the merge waits in %s", e.ID, paths, e.Left)
+	}
+	if e.Back {
+		return fmt.Sprintf("what has landed since conflicts with taking back %s in %s; nothing changed", e.ID, paths)
+	}
+	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; nothing changed", e.ID, paths)
+}
+
+// UncommittedError is a sandbox with work that is in no commit.
+type UncommittedError struct {
+	ID    string
+	Path  string   // of the sandbox
+	Files []string // from its top
+}
+
+func (e *UncommittedError) Error() string {
+	return fmt.Sprintf("there is work in %s that is in no commit:\n%s", e.Path, someOf(e.Files))
+}
+
+// someOf lists paths, one a line, and how many more there are.
+func someOf(paths []string) string {
+	const most = 20
+	list := "  " + strings.Join(paths[:min(len(paths), most)], "\n  ")
+	if more := len(paths) - most; more > 0 {
+		list += fmt.Sprintf("\n  and %d more", more)
+	}
+	return list
+}
+
+// NothingToLandError is a sandbox without any work.
+type NothingToLandError struct {
+	ID      string
+	LeftOut []LeftOut // what is there all the same, and in no commit
+}
+
+func (e *NothingToLandError) Error() string {
+	text := "there is nothing to land: the sandbox has no commit that it did not start from"
+	for i, l := range e.LeftOut {
+		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + l.Path
+	}
+	return text
+}
+
+// NotSubmittedError is work that must not land before it was submitted for review, because agency.requireReview says so.
+type NotSubmittedError struct {
+	ID    string
+	State string // what became of the work so far: "" or "rejected"; "review" when it has moved
+	Moved bool   // it was submitted, and is not what it was then
+}
+
+func (e *NotSubmittedError) Error() string {
+	switch {
+	case e.Moved:
+		return fmt.Sprintf("invocation %s has changed since it was submitted; submit it again", e.ID)
+	case e.State != "":
+		return fmt.Sprintf("invocation %s was %s, and has not been submitted again", e.ID, e.State)
+	}
+	return fmt.Sprintf("invocation %s was not submitted for review, which agency.requireReview asks for", e.ID)
+}
+
+// NotInReviewError is work that cannot be rejected, as nobody waits for its review.
+type NotInReviewError struct {
+	ID    string
+	State string // what became of it; empty when it is only being worked on
+}
+
+func (e *NotInReviewError) Error() string {
+	if e.State == "" {
+		return fmt.Sprintf("invocation %s is not in review; it is active", e.ID)
+	}
+	return fmt.Sprintf("invocation %s is not in review; it was %s", e.ID, e.State)
+}
 
 // BaseMovedError is an integration branch that has commits which a sandbox that is to land has not.
 type BaseMovedError struct {

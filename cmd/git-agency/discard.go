@@ -22,23 +22,14 @@ Commands of 'exec' that still run in it are ended first.
 Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 129 usage.`,
 		Flags: changing(jsonFlag()...),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, -1)
+			repo, named, err := t.openForEach(c)
 			if err != nil {
 				return err
-			}
-			repo, err := t.open(c)
-			if err != nil {
-				return err
-			}
-			for _, query := range args { // a typo in the last must not show after the first is gone
-				if _, err := repo.Invocation(query); err != nil {
-					return err
-				}
 			}
 			var failed error // those before it stand
 			results := []gitagency.Discarded{}
-			for _, query := range args {
-				d, err := repo.Discard(c.Context, query)
+			for _, inv := range named {
+				d, err := repo.Discard(c.Context, inv.ID)
 				if err != nil {
 					failed = err
 					break

@@ -70,20 +70,12 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			if c.Bool("all-ready") {
 				return t.landReady(c)
 			}
-			args, err := arguments(c, 1, -1)
-			if err != nil {
-				return err
-			}
-			repo, err := t.open(c)
+			repo, named, err := t.openForEach(c)
 			if err != nil {
 				return err
 			}
 			worktrees := []string{}
-			for _, query := range args { // a typo in the last must not show after the first has landed
-				inv, err := repo.Invocation(query)
-				if err != nil {
-					return err
-				}
+			for _, inv := range named {
 				worktrees = append(worktrees, inv.WorktreeID)
 			}
 			plans, err := t.planPush(c, repo, worktrees...)
@@ -98,15 +90,15 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			defer stop()
 			results := []landing{}
 			var failed error // those before it stand
-			for _, query := range args {
+			for _, inv := range named {
 				req := t.landRequest(c)
-				req.ID, req.Later = query, later
+				req.ID, req.Later = inv.ID, later
 				landed, err := repo.Land(ctx, req)
 				if landed.Commit != "" {
 					t.tellLanded(landed)
 				}
 				landed.DryRun = req.DryRun
-				results = append(results, landingOf(query, worktrees[len(results)], landed, err))
+				results = append(results, landingOf(inv.ID, inv.WorktreeID, landed, err))
 				if err == nil && !c.Bool("json") {
 					err = t.printLine(landed.Commit)
 				}

@@ -57,6 +57,28 @@ func (t *tool) openFor(c *cli.Context) (_ *gitagency.Repository, query string, e
 	return repo, args[0], err
 }
 
+// openForEach opens the repository for a command that does something to one named invocation after the other: all of them
+// are looked up first, as a typo in the last must not show after the first is done.
+func (t *tool) openForEach(c *cli.Context) (*gitagency.Repository, []gitagency.Invocation, error) {
+	args, err := arguments(c, 1, -1)
+	if err != nil {
+		return nil, nil, err
+	}
+	repo, err := t.open(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	var named []gitagency.Invocation
+	for _, query := range args {
+		inv, err := repo.Invocation(query)
+		if err != nil {
+			return nil, nil, err
+		}
+		named = append(named, inv)
+	}
+	return repo, named, nil
+}
+
 // checkFormat refuses flags that contradict each other.
 func checkFormat(c *cli.Context) error {
 	switch {

@@ -28,23 +28,14 @@ discarded; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "tell whoever reviews it: `NOTE`"},
 		)...),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, -1)
+			repo, named, err := t.openForEach(c)
 			if err != nil {
 				return err
-			}
-			repo, err := t.open(c)
-			if err != nil {
-				return err
-			}
-			for _, query := range args { // a typo in the last must not show after the first is done
-				if _, err := repo.Invocation(query); err != nil {
-					return err
-				}
 			}
 			var failed error // those before it stand
 			results := []gitagency.Submitted{}
-			for _, query := range args {
-				s, err := repo.Submit(c.Context, gitagency.SubmitRequest{Invocation: query, Note: c.String("message")})
+			for _, inv := range named {
+				s, err := repo.Submit(c.Context, gitagency.SubmitRequest{Invocation: inv.ID, Note: c.String("message")})
 				if err != nil {
 					failed = err
 					break
