@@ -129,7 +129,10 @@ func touchedSince(tree string, since time.Time) (bool, error) {
 
 // kept is the commit that a trash ref points at; empty when there is none.
 func (r *Repository) kept(ctx context.Context, repo *git.Repo, id string) (string, error) {
-	found, err := repo.Lookup(ctx, trashRef(id))
+	if tip, err := repo.Tip(ctx, trashRef(id)); err != nil || tip == "" {
+		return "", err
+	}
+	found, err := repo.Lookup(ctx, trashRef(id)) // it may lead nowhere
 	if err != nil {
 		return "", err
 	}

@@ -328,6 +328,11 @@ func TestRefsReadFromTheirFilesAreThoseThatGitSees(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: got %v, git says %v", when, got, want)
 		}
+		for _, ref := range []string{"refs/agency/x/1", "refs/agency/x/10", "refs/agency/x/deep", "refs/agency/x/deep/er/2", "refs/agency/x/0"} {
+			if tip, ok := repo.tipAtOnce(ref); !ok || tip != want[ref] {
+				t.Errorf("%s: %s at %q, %v; git says %q", when, ref, tip, ok, want[ref])
+			}
+		}
 	}
 	same("without any", true)
 	l.git("update-ref", "refs/agency/x/1", one)
@@ -343,6 +348,9 @@ func TestRefsReadFromTheirFilesAreThoseThatGitSees(t *testing.T) {
 	l.put(repo.CommonDir, "refs/agency/x/7.lock", "")
 	same("with a lock", true)
 	l.git("symbolic-ref", "refs/agency/x/9", "refs/heads/main")
+	if tip, ok := repo.tipAtOnce("refs/agency/x/9"); ok {
+		t.Errorf("a symbolic ref is at %q", tip)
+	}
 	same("with a symbolic one", false)
 }
 

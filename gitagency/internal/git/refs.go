@@ -206,7 +206,7 @@ func nothingThere(err error) bool {
 
 // Tip is where a ref is; empty when it is not there. Whoever moves it from there is told if that is not so.
 func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
-	if oid := r.loose(ref); oid != "" {
+	if oid, ok := r.tipAtOnce(ref); ok {
 		return oid, nil
 	}
 	found, err := r.Lookup(ctx, ref)

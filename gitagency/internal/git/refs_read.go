@@ -40,6 +40,32 @@ func (r *Repo) refsAtOnce(prefixes []string) (_ map[string]string, ok bool) {
 	return refs, true
 }
 
+// tipAtOnce is refsAtOnce for one ref; it is empty when there is no such.
+func (r *Repo) tipAtOnce(ref string) (oid string, ok bool) {
+	if oid := r.loose(ref); oid != "" {
+		return oid, true
+	}
+	if v, set := r.Config.Last(formatVersion); !set || v.Value != "0" || !validRef(ref) {
+		return "", false
+	}
+	if fi, err := os.Lstat(r.RefPath(ref)); err == nil && !fi.IsDir() || err != nil && !nothingThere(err) {
+		return "", false
+	}
+	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), mostPacked)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Lstat(filepath.Join(r.CommonDir, "HEAD")) // else all of it is gone
+	}
+	if err != nil {
+		return "", false
+	}
+	at := bytes.Index(packed, []byte(" "+ref+"\n"))
+	if at < 0 {
+		return "", true
+	}
+	oid = string(packed[bytes.LastIndexByte(packed[:at], '\n')+1 : at])
+	return oid, isOID(oid)
+}
+
 // packedBelow adds the packed refs below a prefix, lines of "<oid> <ref>", that have no file to themselves.
 func packedBelow(refs map[string]string, packed []byte, prefix string) (ok bool) {
 	for at := 0; ; {
