@@ -90,6 +90,8 @@ func TestOpenReadsTheSettingsOfEveryScope(t *testing.T) {
 		"agency.datadir":            {{"~/data", "local", local, false}},
 		"agency.flag":               {{"true", "local", "file:.git/more", true}},
 		"agency.empty":              {{"", "local", "file:.git/more", false}},
+		"user.name":                 {{"Somebody", "global", global, false}},
+		"user.email":                {{"somebody@example.com", "global", global, false}},
 	}
 	if got := l.open().Config; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -38,6 +39,13 @@ func (r *Repo) Signatures(ctx context.Context, who Persona) (author, committer S
 }
 
 func (r *Repo) signature(ctx context.Context, who Persona, role string) (Signature, error) {
+	if s, ok := r.ordinarySignature(who, role); ok {
+		return s, nil
+	}
+	return r.signatureByGit(ctx, who, role)
+}
+
+func (r *Repo) signatureByGit(ctx context.Context, who Persona, role string) (Signature, error) {
 	name, email, date := "GIT_"+role+"_NAME", "GIT_"+role+"_EMAIL", "GIT_"+role+"_DATE"
 	env := []string{date + "=" + asWritten(who.Now)}
 	for _, kv := range who.Env {
@@ -59,6 +67,47 @@ func (r *Repo) signature(ctx context.Context, who Persona, role string) (Signatu
 		return Signature{}, err
 	}
 	return parseSignature(strings.TrimSuffix(string(out), "\n"))
+}
+
+// ordinarySignature is what git would say, where nobody has to ask it: the moment is now, and name and email are set to
+// something that git takes as it is.
+func (r *Repo) ordinarySignature(who Persona, role string) (s Signature, ok bool) {
+	known := func(named, what string) (string, bool) {
+		value, set := named, named != ""
+		for _, kv := range who.Env {
+			if key, v, _ := strings.Cut(kv, "="); key == "GIT_"+role+"_"+what && !set {
+				value, set = v, true
+			}
+		}
+		what = strings.ToLower(what)
+		for _, key := range []string{strings.ToLower(role) + "." + what, "user." + what} {
+			if c, is := r.Config.Last(key); is && !set {
+				if c.Scope == "worktree" || c.Bare { // which not every git sees, or takes
+					return "", false
+				}
+				value, set = c.Value, true
+			}
+		}
+		return value, set && isPlainName(value)
+	}
+	for _, kv := range who.Env {
+		if strings.HasPrefix(kv, "GIT_"+role+"_DATE=") {
+			return s, false
+		}
+	}
+	s.When = asWritten(who.Now)
+	if s.Name, ok = known(who.Name, "NAME"); ok {
+		s.Email, ok = known(who.Email, "EMAIL")
+	}
+	return s, ok
+}
+
+// isPlainName reports whether git writes a name or an email as it is: it takes away what is around it, and what would end
+// it.
+func isPlainName(text string) bool {
+	const around = ".,:;<>\"\\'"
+	return text != "" && text == strings.Trim(text, around) && !strings.ContainsAny(text[:1]+text[len(text)-1:], " ") &&
+		!strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == '<' || c == '>' || c == 0x7f || c == utf8.RuneError })
 }
 
 // asWritten is a moment as git writes it.
