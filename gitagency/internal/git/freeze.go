@@ -54,15 +54,8 @@ func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (f Frozen
 // freeze is Freeze, once.
 func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen, err error) {
 	pulse := r.pulse(s)
-	if s.Memory == "" && s.Onto == "" { // while git starts, and finds out where HEAD is
-		plain := s // what it reads is not what is being assigned to
-		s.ahead = proc.Meanwhile(func() (stagedTree, error) {
-			x, at, err := r.plainIndex(plain.Name, FormatOf(plain.Base))
-			if err != nil {
-				return stagedTree{}, err
-			}
-			return plain.treeOf(x, at), nil
-		})
+	if s.Memory == "" && s.Onto == "" {
+		s.ahead = r.readAhead(s)
 	}
 	t, err := r.ask(ctx)
 	if err != nil {

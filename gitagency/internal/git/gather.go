@@ -53,13 +53,24 @@ func (g gathered) close() error {
 // gather looks at a worktree and has git read what has changed in it. What only memory holds is written by keepTrees.
 // What is gathered has to be closed, also where there is an error.
 func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, err error) {
-	p, done, err := r.scratch(s, head)
-	if err != nil {
-		return g, err
+	var done func() error
+	bench := sync.OnceValues(func() (p place, err error) {
+		p, done, err = r.scratch(s, head)
+		return p, err
+	})
+	g.done = func() error {
+		if done == nil {
+			return nil
+		}
+		return done()
 	}
-	g.done = done
+	if !s.asIs { // else most often nothing has to be read, and no git is needed for that
+		if _, err := bench(); err != nil {
+			return g, err
+		}
+	}
 	began := stampClock(s.Tree)
-	staged, err := r.baseIndex(ctx, p, s, head)
+	staged, err := r.baseIndex(ctx, bench, s, head)
 	if err != nil {
 		return g, err
 	}
@@ -83,8 +94,9 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 		return g, nil
 	}
 	s.Also = slices.Concat(s.Also, slices.Compact(staged.conflicts)) // which may be called like what is ignored
-	g.view = &view{r: r, s: s, format: g.format, p: p, began: began, young: staged.at, entries: staged.entries}
-	changes, err := g.view.changes(ctx, func() { go planted() }) // while git reads
+	g.view = &view{r: r, s: s, format: g.format, bench: bench, began: began, young: staged.at, entries: staged.entries}
+	go planted() // while we look
+	changes, err := g.view.changes(ctx)
 	if err != nil {
 		return g, err
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // stagedTree is an index, and what it makes of a tree.
@@ -35,31 +37,46 @@ func (s Subject) treeOf(x Index, at time.Time) stagedTree {
 	return t
 }
 
+// readAhead reads the index while git starts, and finds out where HEAD is.
+func (r *Repo) readAhead(s Subject) func() (stagedTree, error) {
+	return proc.Meanwhile(func() (stagedTree, error) {
+		x, at, err := r.plainIndex(s.Name, FormatOf(s.Base))
+		if err != nil {
+			return stagedTree{}, err
+		}
+		return s.treeOf(x, at), nil
+	})
+}
+
 // baseIndex is the index that the tree is compared with. One that cannot be read is replaced by what HEAD has; and so is
 // an empty one of a tree that is about to go, of which rather too much is kept.
-func (r *Repo) baseIndex(ctx context.Context, p place, s Subject, head string) (stagedTree, error) {
+func (r *Repo) baseIndex(ctx context.Context, bench func() (place, error), s Subject, head string) (stagedTree, error) {
 	if s.ahead != nil {
 		if t, err := s.ahead(); err == nil {
 			return t, nil
 		}
 	}
-	x, at, err := r.base(ctx, p, s, head)
+	x, at, err := r.base(ctx, bench, s, head)
 	if err != nil {
 		return stagedTree{}, err
 	}
 	return s.treeOf(x, at), nil
 }
 
-func (r *Repo) base(ctx context.Context, p place, s Subject, head string) (Index, time.Time, error) {
+func (r *Repo) base(ctx context.Context, bench func() (place, error), s Subject, head string) (Index, time.Time, error) {
 	from := cmp.Or(s.Onto, head)
 	if s.Onto == "" && s.Memory == "" {
-		x, at, err := r.stagedIndex(ctx, p, s, FormatOf(from))
+		x, at, err := r.stagedIndex(ctx, bench, s, FormatOf(from))
 		if err == nil && (x.count > 0 || s.asIs) || context.Cause(ctx) != nil {
 			return x, at, err
 		}
 	}
 	if from == "" {
 		return Index{format: SHA1}, time.Time{}, nil
+	}
+	p, err := bench()
+	if err != nil {
+		return Index{}, time.Time{}, err
 	}
 	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(p.gitDir, "base"))
 	if _, err := r.change(ctx, p, "read-tree", from); err != nil {
@@ -74,9 +91,13 @@ func (r *Repo) base(ctx context.Context, p place, s Subject, head string) (Index
 }
 
 // stagedIndex is the index of a worktree; where that is not a plain one, git makes a plain copy of it.
-func (r *Repo) stagedIndex(ctx context.Context, p place, s Subject, format ObjectFormat) (Index, time.Time, error) {
+func (r *Repo) stagedIndex(ctx context.Context, bench func() (place, error), s Subject, format ObjectFormat) (Index, time.Time, error) {
 	x, at, err := r.plainIndex(s.Name, format)
 	if !errors.As(err, new(*NotPlainError)) {
+		return x, at, err
+	}
+	p, err := bench()
+	if err != nil {
 		return x, at, err
 	}
 	if err := r.copyIndex(s.Name, p.gitDir); err != nil {

@@ -71,6 +71,8 @@ type scanner struct {
 	young    time.Time // of what has changed since, the index does not know whether it has seen it
 	began    int64     // by the clock that files are stamped with, in nanoseconds; 0 where there is none to go by
 
+	noticed func() // is called when something has no entry; nil where nobody wants to know
+
 	sight *sight
 	again bool // it was looked at before: see recheck
 
@@ -407,6 +409,9 @@ func (l *looker) strays(fd int, path string) error {
 	for _, n := range l.names {
 		if n.seen {
 			continue
+		}
+		if l.noticed != nil {
+			l.noticed()
 		}
 		switch {
 		case n.kind.IsDir():

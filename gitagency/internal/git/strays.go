@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -205,8 +206,7 @@ func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, er
 		name = strings.TrimPrefix(name, here)
 		ignored[name], ignored[name+"/"] = true, true
 	}
-	if told := v.told; told != nil {
-		v.told = nil // it is asked once
+	if told := v.told(); told != nil {
 		asked := proc.Meanwhile(func() (struct{}, error) {
 			return struct{}{}, told.Ask(question.String())
 		})
@@ -230,7 +230,10 @@ func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, er
 		_, err := asked()
 		return ignored, err
 	}
-	p := v.p
+	p, err := v.bench()
+	if err != nil {
+		return nil, err
+	}
 	p.stdin = question.String()
 	out, err := v.r.read(ctx, p, checkIgnore...)
 	if err != nil && !exitedWith(err, 1) {
@@ -244,24 +247,37 @@ func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, er
 
 var checkIgnore = []string{"check-ignore", "--no-index", "-z", "--stdin"}
 
-// prepareToAsk starts a git that will be asked what is ignored: by the time that we know what to ask, it has begun.
-// What it returns lets it go.
+// prepareToAsk starts a git that will be asked what is ignored as soon as there is something to ask: by the time that we
+// know all of it, it has begun. What it returns lets it go.
 func (v *view) prepareToAsk(ctx context.Context) (done func()) {
-	if v.s.Ignored {
-		return func() {}
-	}
-	p := v.p
-	p.env = append(slices.Clone(p.env), "GIT_OPTIONAL_LOCKS=0")
-	told, err := v.r.talk(ctx, p, append(slices.Clone(checkIgnore), "--verbose", "--non-matching")...)
-	if err != nil {
-		return func() {} // then one is started that says why
-	}
-	v.told = told
-	return func() {
-		if v.told != nil {
-			_, _ = v.told.Close()
+	var starting func() (*proc.Conversation, error)
+	v.noticed = sync.OnceFunc(func() {
+		if v.s.Ignored {
+			return
 		}
-		v.told = nil
+		p, err := v.bench()
+		if err != nil {
+			return // which whoever needs it is told
+		}
+		p.env = append(slices.Clone(p.env), "GIT_OPTIONAL_LOCKS=0")
+		starting = proc.Meanwhile(func() (*proc.Conversation, error) {
+			return v.r.talk(ctx, p, append(slices.Clone(checkIgnore), "--verbose", "--non-matching")...)
+		})
+	})
+	v.told = func() *proc.Conversation {
+		if starting == nil {
+			return nil
+		}
+		told, err := starting()
+		if starting = nil; err != nil {
+			return nil // then one is started that says why
+		}
+		return told // it is asked once
+	}
+	return func() {
+		if told := v.told(); told != nil {
+			_, _ = told.Close()
+		}
 	}
 }
 
@@ -271,7 +287,10 @@ func (v *view) list(ctx context.Context) ([]string, error) {
 	if len(v.dirs) == 0 {
 		return nil, nil
 	}
-	p := v.p
+	p, err := v.bench()
+	if err != nil {
+		return nil, err
+	}
 	p.env = append(slices.Clone(p.env), "GIT_LITERAL_PATHSPECS=1", "GIT_INDEX_FILE="+filepath.Join(p.gitDir, "none"))
 	args := []string{"ls-files", "--others", "-z"}
 	if !v.s.Ignored {

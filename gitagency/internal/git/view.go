@@ -21,7 +21,7 @@ import (
 type view struct {
 	r       *Repo
 	s       Subject
-	p       place
+	bench   func() (place, error) // where git works, if it has to
 	format  ObjectFormat
 	young   time.Time
 	began   int64
@@ -39,19 +39,19 @@ type view struct {
 
 	watch *watch // of directories in which things come and go; nil when there are none
 
-	told *proc.Conversation // a git that says what is ignored; nil when none is waiting
+	noticed func()                    // something has no entry: what is ignored will be asked
+	told    func() *proc.Conversation // a git that says what is ignored; nil when none is waiting
 }
 
 func (v *view) scanner() *scanner {
 	return &scanner{
 		omit: v.s.Omit, modes: v.r.boolean("core.filemode", true), symlinks: v.r.boolean("core.symlinks", true),
-		empty: nameObject(v.format, "blob", nil), young: v.young, began: v.began,
+		empty: nameObject(v.format, "blob", nil), young: v.young, began: v.began, noticed: v.noticed,
 	}
 }
 
-// changes is what distinguishes the tree from the index. When everything was looked at, and only git is at work, it
-// calls meanwhile.
-func (v *view) changes(ctx context.Context, meanwhile func()) ([]leaf, error) {
+// changes is what distinguishes the tree from the index.
+func (v *view) changes(ctx context.Context) ([]leaf, error) {
 	asking := v.prepareToAsk(ctx)
 	defer asking()
 	v.watch = watchDirs(v.s.Tree, v.s.unsure)
@@ -69,7 +69,6 @@ func (v *view) changes(ctx context.Context, meanwhile func()) ([]leaf, error) {
 			return nil, err
 		}
 	}
-	meanwhile()
 	for _, name := range v.first.opened {
 		v.leftOut = append(v.leftOut, LeftOut{name, Submodule})
 	}
@@ -141,7 +140,10 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 	if len(names) == 0 {
 		return hashed, nil
 	}
-	p := v.p
+	p, err := v.bench()
+	if err != nil {
+		return nil, err
+	}
 	index := filepath.Join(p.gitDir, "read")
 	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+index)
 	p.stdin = strings.Join(names, "\x00") + "\x00"
