@@ -14,6 +14,10 @@ import (
 // walls comes out of them, as any command that looks at a sandbox makes it.
 func (l *landing) consider(ctx context.Context) (err error) {
 	r := l.r
+	if l.merger, err = l.repo.Merger(l.entry.Record.BaseCommit); err != nil {
+		return err
+	}
+	l.merger.Wake(ctx)
 	if l.target, err = r.integrationTarget(ctx, l.repo, l.entry.Record.IntegrationWorktreeID); err != nil {
 		return err
 	}
@@ -21,9 +25,6 @@ func (l *landing) consider(ctx context.Context) (err error) {
 		return err
 	}
 	if l.trash, err = r.kept(ctx, l.repo, l.s.ID); err != nil {
-		return err
-	}
-	if l.merger, err = l.repo.Merger(l.target.at); err != nil {
 		return err
 	}
 	l.merger.Trusted = r.trustsSettings(l.s.ID)
@@ -69,6 +70,9 @@ func (l *landing) look(ctx context.Context) error {
 		return err
 	}
 	subject.Secrets = l.r.SecretPatterns()
+	if head, ok := l.repo.HeadAtOnce(subject); ok {
+		l.merger.Foresee(ctx, l.target.at, head)
+	}
 	l.began = time.Now()
 	if l.looked, err = l.merger.Look(ctx, subject); err != nil {
 		return err

@@ -218,12 +218,12 @@ func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, 
 		return "", err
 	}
 	subject.Secrets = r.SecretPatterns()
-	mirror, err := repo.Mirror(place.base)
+	merger, err := repo.Merger(place.base)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, mirror.Close()) }()
-	found, err := mirror.Look(ctx, subject)
+	defer func() { err = errors.Join(err, merger.Close()) }()
+	found, err := merger.Look(ctx, subject)
 	if err != nil {
 		return "", err
 	}

@@ -26,6 +26,8 @@ type Advance struct {
 	GitDir  string `json:"git_dir,omitempty"`
 	Tree    string `json:"tree,omitempty"`
 	Trusted bool   `json:"trusted,omitempty"` // the repository's own settings can only be the user's: filters that they name run
+
+	by *Merger // who made the new commit, and can say what is in it; nil where git has to be asked
 }
 
 // RefMove is another ref that moves in the same transaction. An Old of zeros means that it must not be there, a New of
@@ -55,13 +57,14 @@ type Advancing struct {
 	stage *stage // the new files
 	draft *IndexDraft
 
-	talk     *proc.Conversation // a git that holds the locks of the refs
-	tried    bool               // they were told to
-	done     bool               // the refs have moved
-	unknown  bool               // nobody can tell whether they have
-	late     error              // that came when they had
-	finished bool               // nothing is held any more
-	taken    int                // how many of the steps were
+	called   func() (*proc.Conversation, error) // the git below, while it starts; nil when nobody waits for it
+	talk     *proc.Conversation                 // a git that holds the locks of the refs
+	tried    bool                               // they were told to
+	done     bool                               // the refs have moved
+	unknown  bool                               // nobody can tell whether they have
+	late     error                              // that came when they had
+	finished bool                               // nothing is held any more
+	taken    int                                // how many of the steps were
 	fault    func(step string) error
 }
 

@@ -25,6 +25,7 @@ func (x *Advancing) Lock(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { x.went(err) }()
+	x.call(ctx)
 	if x.seat == nil {
 		return nil
 	}
@@ -333,13 +334,14 @@ func (v *mover) put(i int, m move) error {
 	if err != nil {
 		return err
 	}
-	from, err := v.staged.open(path.Dir(name))
+	stagedIn, staged := m.staged()
+	from, err := v.staged.open(stagedIn)
 	if err != nil {
 		return err
 	}
 	base := path.Base(name)
 	if m.Was == nil {
-		return moveTo(from, base, fd, base)
+		return moveTo(from, staged, fd, base)
 	}
 	if err := m.Was.is(fd, base); err != nil {
 		return err
@@ -347,18 +349,18 @@ func (v *mover) put(i int, m move) error {
 	if !v.g.noSwap {
 		v.wait(name)
 	}
-	err = v.swap(from, base, fd, base)
+	err = v.swap(from, staged, fd, base)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		if err := v.take(i, m); err != nil {
 			return err
 		}
-		return moveTo(from, base, fd, base)
+		return moveTo(from, staged, fd, base)
 	case err != nil:
 		return err
 	}
-	if err := m.Was.is(from, base); err != nil {
-		return errors.Join(err, v.swap(from, base, fd, base))
+	if err := m.Was.is(from, staged); err != nil {
+		return errors.Join(err, v.swap(from, staged, fd, base))
 	}
 	return nil
 }
@@ -429,11 +431,12 @@ func (v *mover) aside(i int, m move, what *seal) error {
 	if err == nil || m.Is == nil || !nothingThere(err) {
 		return err
 	}
-	from, err := v.staged.open(path.Dir(string(m.Path)))
+	dir, name := m.staged()
+	from, err := v.staged.open(dir)
 	if err != nil {
 		return err
 	}
-	return what.is(from, path.Base(string(m.Path)))
+	return what.is(from, name)
 }
 
 // linkTo moves a file to where nothing is, where the kernel cannot be told not to replace anything.

@@ -90,7 +90,7 @@ func (r *Repo) left(a Advance) (*leftover, error) {
 			continue
 		}
 		l.dirs = append(l.dirs, dir)
-		fi, err := os.Lstat(filepath.Join(dir, "objects"))
+		fi, err := os.Lstat(filepath.Join(dir, "begun"))
 		if err == nil {
 			l.since = fi.ModTime()
 		}

@@ -122,7 +122,7 @@ func (r *Repo) look(ctx context.Context, a Advance, locked bool) (*seat, error) 
 func (r *Repo) take(ctx context.Context, a Advance) (*seat, error) {
 	s := &seat{repo: r, a: a, format: FormatOf(a.New), by: map[string]*touch{}, overlaps: map[string]string{}, gone: map[string]dir{}}
 	index := proc.Meanwhile(func() (*heldIndex, error) { return r.readHeld(ctx, a.GitDir, s.format) })
-	changes, err := r.treeChanges(ctx, place{}, a.Old, a.New)
+	changes, err := r.changesOf(ctx, a)
 	x, indexErr := index()
 	if err := errors.Join(err, indexErr); err != nil {
 		return nil, err
@@ -132,6 +132,19 @@ func (r *Repo) take(ctx context.Context, a Advance) (*seat, error) {
 		return nil, err
 	}
 	return s, s.staged()
+}
+
+// changesOf lists what differs between the two commits.
+func (r *Repo) changesOf(ctx context.Context, a Advance) ([]treeChange, error) {
+	if a.by != nil {
+		if changes, ok, err := a.by.changes(ctx, a.Old, a.New); err != nil || ok {
+			return changes, err
+		}
+		if err := a.by.flush(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return r.treeChanges(ctx, place{}, a.Old, a.New)
 }
 
 func (s *seat) touch(changes []treeChange) error {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Prepare locks the refs, and makes sure that they are where they have to be. Until Commit nobody else can move them. The
@@ -15,17 +17,9 @@ func (x *Advancing) Prepare(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { x.went(err) }()
-	p := place{gitDir: x.a.GitDir, config: durably} // HEAD of that worktree has a log too
-	args := []string{"update-ref", "--create-reflog", "-z", "--stdin"}
-	if x.a.Reason != "" {
-		args = append(args, "-m", x.a.Reason)
-	}
-	// Who is told to end must not kill it half-way through the refs: it ends when we hang up.
-	talk, err := x.repo.converse(context.WithoutCancel(ctx), p, x.repo.inherit, args...)
-	if err != nil {
+	if err := x.reach(); err != nil {
 		return err
 	}
-	x.talk = talk
 	var b strings.Builder
 	b.WriteString("start\x00")
 	for _, m := range x.a.moves() {
@@ -48,6 +42,28 @@ func (x *Advancing) Prepare(ctx context.Context) (err error) {
 		return errors.Join(err, x.hangUp())
 	}
 	return nil
+}
+
+// call starts a git that will be told of the refs, so that nobody has to wait for it.
+func (x *Advancing) call(ctx context.Context) {
+	p := place{gitDir: x.a.GitDir, config: durably} // HEAD of that worktree has a log too
+	args := []string{"update-ref", "--create-reflog", "-z", "--stdin"}
+	if x.a.Reason != "" {
+		args = append(args, "-m", x.a.Reason)
+	}
+	// Who is told to end must not kill it half-way through the refs: it ends when we hang up.
+	x.called = proc.Meanwhile(func() (*proc.Conversation, error) {
+		return x.repo.converse(context.WithoutCancel(ctx), p, x.repo.inherit, args...)
+	})
+}
+
+// reach waits until that git has started, if it was called.
+func (x *Advancing) reach() (err error) {
+	if x.called != nil {
+		x.talk, err = x.called()
+		x.called = nil
+	}
+	return err
 }
 
 // say tells the git that holds the locks something, and waits for so many lines of answer.
@@ -74,8 +90,8 @@ func (x *Advancing) say(words string, answers int) error {
 
 // hangUp ends it: what was not committed is not done.
 func (x *Advancing) hangUp() error {
-	if x.talk == nil {
-		return nil
+	if err := x.reach(); err != nil || x.talk == nil {
+		return err
 	}
 	_, err := x.talk.Close()
 	x.talk = nil

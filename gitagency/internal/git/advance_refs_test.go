@@ -75,7 +75,7 @@ func TestAdvanceOfABranchThatStaysIsDoneWhenTheOthersHaveMoved(t *testing.T) {
 	ad := parting(t)
 	ad.a.New, ad.a.GitDir, ad.a.Tree = ad.a.Old, "", ""
 	before := ad.sum()
-	x, err := ad.repo.Advance(t.Context(), ad.a)
+	x, err := ad.begin()
 	ad.must(err)
 	x.fault = func(at string) error {
 		if at == "commit" {
@@ -104,31 +104,33 @@ func TestAdvanceOfABranchThatStaysIsDoneWhenTheOthersHaveMoved(t *testing.T) {
 // Where nobody can tell whether the refs have moved nothing is undone: the files would be those of another commit.
 func TestAdvanceUndoesNothingWhenTheRefsCannotBeRead(t *testing.T) {
 	t.Parallel()
-	ad := messy(t)
-	status := ad.status()
-	x, _, err := ad.until("commit")
-	if !errors.Is(err, errFault) {
-		t.Fatal(err)
-	}
-	repo := x.repo
-	x.fault = func(string) error {
-		ad.must(x.say("commit\x00", 1)) // it moves them, and is killed before it says so
-		_, _ = x.talk.Close()
-		lost := *repo
-		lost.CommonDir = filepath.Join(tempDir(t), "lost")
-		lost.GitDir = lost.CommonDir
-		x.repo = &lost
-		return nil
-	}
-	if err := x.Commit(t.Context()); err == nil {
-		t.Fatal("it is done")
-	}
-	if err := x.Undo(t.Context()); err == nil {
-		t.Error("it is undone")
-	}
-	ad.must(x.Close())
-	if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); !done || err != nil {
-		t.Fatalf("%v, %v", done, err)
-	}
-	ad.landed(status)
+	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
+		ad := messy(t)
+		status := ad.status()
+		x, _, err := ad.until("commit")
+		if !errors.Is(err, errFault) {
+			t.Fatal(err)
+		}
+		repo := x.repo
+		x.fault = func(string) error {
+			ad.must(x.say("commit\x00", 1)) // it moves them, and is killed before it says so
+			_, _ = x.talk.Close()
+			lost := *repo
+			lost.CommonDir = filepath.Join(tempDir(t), "lost")
+			lost.GitDir = lost.CommonDir
+			x.repo = &lost
+			return nil
+		}
+		if err := x.Commit(t.Context()); err == nil {
+			t.Fatal("it is done")
+		}
+		if err := x.Undo(t.Context()); err == nil {
+			t.Error("it is undone")
+		}
+		ad.must(x.Close())
+		if done, err := ad.repo.FinishAdvance(t.Context(), ad.a); !done || err != nil {
+			t.Fatalf("%v, %v", done, err)
+		}
+		ad.landed(status)
+	})
 }

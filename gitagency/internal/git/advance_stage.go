@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,9 +24,10 @@ const advancePrefix = "advance-"
 
 // stage is that directory:
 //
-//	tree/    what git checked out: the new files, by their paths. Where one has changed places, the old one
+//	tree/    the new files: by their paths, as git checked them out, or by numbers. Where one has changed places, the old one
 //	old/<n>  files that went, by their number in the plan
 //	plan     what is to be moved; while it is there, something may have been
+//	begun    an empty file, as old as all of it
 //	index    git's, of the new files
 //	git/     a git directory of our own, unless everything that is set can be trusted
 //	objects/ trees of just what is to be checked out
@@ -36,6 +38,7 @@ type stage struct {
 	plan plan
 
 	entries map[string]stagedEntry // of the new files, as git has them in its index
+	numbers map[string]string      // what those are called in tree/ that have numbers, by their paths
 	sparse  bool                   // not everything is checked out
 	theirs  map[string]string      // paths that are not to be undone
 	torn    bool                   // the machine may have stopped half-way, and not all that was written may be there
@@ -56,6 +59,13 @@ type move struct {
 	Path []byte `json:"path"`
 	Was  *seal  `json:"was,omitempty"` // nothing where there was none
 	Is   *seal  `json:"is,omitempty"`
+	From string `json:"from,omitempty"` // what the new file is called in tree/, where that is not its path
+}
+
+// staged is where the new file is in tree/.
+func (m move) staged() (dir, name string) {
+	from := cmp.Or(m.From, string(m.Path))
+	return path.Dir(from), path.Base(from)
 }
 
 // seal tells a file from every other, wherever it is moved to, for as long as nobody writes to it.
@@ -113,21 +123,23 @@ func (s *seat) newStage(ctx context.Context) (_ *stage, err error) {
 		return nil, err
 	}
 	coming := s.coming()
-	if len(coming) > 0 {
-		if err := s.checkOut(ctx, g, coming); err != nil {
-			return nil, err
-		}
+	done, err := s.writeOurselves(ctx, g, coming)
+	if err == nil && !done && len(coming) > 0 {
+		err = s.checkOut(ctx, g, coming)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return g, s.draw(g)
 }
 
 func (g *stage) fill() error {
-	for _, name := range []string{"objects", "tree", "old"} {
+	for _, name := range []string{"tree", "old"} {
 		if err := os.MkdirAll(filepath.Join(g.dir, name), 0o777); err != nil {
 			return err
 		}
 	}
-	return nil
+	return os.WriteFile(filepath.Join(g.dir, "begun"), nil, 0o600)
 }
 
 // stageDir makes the directory. One that is left is of one that was killed before anything was moved, or of one that
@@ -180,6 +192,9 @@ func (s *seat) checkOut(ctx context.Context, g *stage, coming []stagedEntry) err
 			objects = append(objects, object{kind: "tree", oid: dir.oid, content: dir.content})
 		}
 	}); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(g.dir, "objects"), 0o777); err != nil {
 		return err
 	}
 	if err := elsewhere.store(ctx, s.format, objects); err != nil {
@@ -279,7 +294,7 @@ func (s *seat) draw(g *stage) error {
 	defer w.close()
 	needed := map[string]bool{}
 	for _, t := range s.touched {
-		m := move{Path: []byte(t.path)}
+		m := move{Path: []byte(t.path), From: g.numbers[t.path]}
 		if t.was == aFile && t.seen.mode != 0 {
 			m.Was = t.seen.seal()
 		}
@@ -288,12 +303,13 @@ func (s *seat) draw(g *stage) error {
 				return fmt.Errorf("git did not check out %s", t.path)
 			}
 			if !e.skipped || t.entry.skipped && m.Was != nil && !g.sparse {
-				fd, err := w.open(path.Dir(t.path))
+				dir, name := m.staged()
+				fd, err := w.open(dir)
 				if err != nil {
 					return err
 				}
 				var st unix.Stat_t
-				if err := unix.Fstatat(fd, path.Base(t.path), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 					return &fs.PathError{Op: "stat", Path: t.path, Err: err}
 				}
 				is := sealOf(&st)
@@ -346,10 +362,11 @@ func (g *stage) writeOut() error {
 	var names []string
 	for _, m := range g.plan.Moves {
 		if m.Is != nil && m.Is.Mode&unix.S_IFMT == unix.S_IFREG {
-			names = append(names, filepath.Join(g.dir, "tree", string(m.Path)))
+			dir, name := m.staged()
+			names = append(names, filepath.Join(g.dir, "tree", dir, name))
 		}
 	}
-	if len(names) > few {
+	if len(names) > mostOurselves { // of which it takes less to write out all that anybody has written
 		if err := syncAround(g.dir); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}

@@ -18,6 +18,15 @@ type advancer struct {
 	repo *Repo
 	tree string // that has main
 	a    Advance
+	by   *Merger // who knows what is in the new commit; nil where git is asked
+}
+
+// begin looks whether it can be done.
+func (ad *advancer) begin() (*Advancing, error) {
+	if ad.by != nil {
+		return ad.by.Advance(ad.t.Context(), ad.a)
+	}
+	return ad.repo.Advance(ad.t.Context(), ad.a)
 }
 
 // newAdvancer takes a lab whose HEAD is where main was, and a commit that it is to go to.
@@ -68,7 +77,7 @@ func (ad *advancer) step(x *Advancing, name string) error {
 // advance does all of it.
 func (ad *advancer) advance() error {
 	ad.t.Helper()
-	x, err := ad.repo.Advance(ad.t.Context(), ad.a)
+	x, err := ad.begin()
 	if err != nil {
 		return err
 	}

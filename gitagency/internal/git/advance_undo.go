@@ -133,12 +133,12 @@ func (u *undoing) aside(i int, m move) (dir int, name string) {
 	if m.Is == nil {
 		return -1, ""
 	}
-	from, err := u.staged.open(path.Dir(string(m.Path)))
-	base := path.Base(string(m.Path))
-	if err != nil || unix.Fstatat(from, base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Ino == m.Is.Ino && uint32(st.Mode)&unix.S_IFMT == m.Is.Mode&unix.S_IFMT {
+	in, staged := m.staged()
+	from, err := u.staged.open(in)
+	if err != nil || unix.Fstatat(from, staged, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Ino == m.Is.Ino && uint32(st.Mode)&unix.S_IFMT == m.Is.Mode&unix.S_IFMT {
 		return -1, ""
 	}
-	return from, base
+	return from, staged
 }
 
 // back undoes a put.
@@ -172,17 +172,18 @@ func (u *undoing) back(i int, m move) error {
 // unput takes a file away that was not there before.
 func (u *undoing) unput(fd int, what standing, m move) error {
 	base := path.Base(string(m.Path))
-	from, err := u.staged.open(path.Dir(string(m.Path)))
+	in, staged := m.staged()
+	from, err := u.staged.open(in)
 	if err != nil {
 		return err
 	}
 	var st unix.Stat_t
-	here := unix.Fstatat(from, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	here := unix.Fstatat(from, staged, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 	switch {
 	case what == isNew && here: // both are one file
 		return unix.Unlinkat(fd, base, 0)
 	case what == isNew:
-		return moveTo(fd, base, from, base)
+		return moveTo(fd, base, from, staged)
 	case what == isOther && !here:
 		u.stranded.Paths = append(u.stranded.Paths, string(m.Path))
 	}

@@ -45,6 +45,19 @@ func (r *Repo) tipsBy(s Subject, lookup func(names ...string) ([]Object, error))
 	return head, objects[1].OID, nil
 }
 
+// HeadAtOnce is where HEAD seems to be, by the files that say so; it is not ok where git has to be asked.
+func (r *Repo) HeadAtOnce(s Subject) (head string, ok bool) {
+	var w Worktree
+	if err := readHead(r.AdminDir(s.Name), &w); err != nil || s.Memory != "" {
+		return "", false
+	}
+	if isOID(w.Head) {
+		return w.Head, true
+	}
+	head, ok = r.tipAtOnce(w.Branch)
+	return head, ok && head != ""
+}
+
 // underWay are the files of a worktree's entry that name commits which nothing else may hold.
 var underWay = []string{
 	"MERGE_HEAD", "MERGE_AUTOSTASH", "CHERRY_PICK_HEAD", "REVERT_HEAD",

@@ -46,22 +46,28 @@ func (r *Repo) Ground() Ground {
 // rulesElsewhere are files outside of worktrees that say what is ignored, and how files are to be understood. Not all are
 // there, and of some it is not sure that git goes by them.
 func (r *Repo) rulesElsewhere() []string {
+	files := append(r.rulesFor("core.excludesfile", "exclude", "ignore"), r.attributesElsewhere()...)
+	return append(files, filepath.Join(r.CommonDir, "config")) // of which not every setting was read
+}
+
+// attributesElsewhere are those of them that attributes are in.
+func (r *Repo) attributesElsewhere() []string {
+	return append(r.rulesFor("core.attributesfile", "attributes", "attributes"), "/etc/gitattributes")
+}
+
+// rulesFor are the files in which a kind of rules is: of the repository, of the user, and those that a setting names.
+func (r *Repo) rulesFor(key, info, users string) []string {
 	home := proc.Variable(r.env, "HOME")
-	files := []string{
-		filepath.Join(r.CommonDir, "config"), // of which not every setting was read
-		filepath.Join(r.CommonDir, "info", "exclude"), filepath.Join(r.CommonDir, "info", "attributes"), "/etc/gitattributes",
-	}
+	files := []string{filepath.Join(r.CommonDir, "info", info)}
 	for _, dir := range []string{proc.Variable(r.env, "XDG_CONFIG_HOME"), filepath.Join(home, ".config")} {
-		files = append(files, filepath.Join(dir, "git", "ignore"), filepath.Join(dir, "git", "attributes"))
+		files = append(files, filepath.Join(dir, "git", users))
 	}
-	for _, key := range []string{"core.excludesfile", "core.attributesfile"} {
-		for _, s := range r.Config[key] {
-			file := s.Value
-			if rest, his := strings.CutPrefix(file, "~/"); his {
-				file = filepath.Join(home, rest)
-			}
-			files = append(files, file)
+	for _, s := range r.Config[key] {
+		file := s.Value
+		if rest, his := strings.CutPrefix(file, "~/"); his {
+			file = filepath.Join(home, rest)
 		}
+		files = append(files, file)
 	}
 	return files
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,7 @@ type Looked struct {
 
 // Look looks at a worktree that nobody should be at work in: it is one state that the worktree was in, or an
 // *UnsettledError. Nothing is changed. A worktree with nothing uncommitted takes nothing but looking.
-func (m *Mirror) Look(ctx context.Context, s Subject) (l Looked, err error) {
+func (m *Merger) Look(ctx context.Context, s Subject) (l Looked, err error) {
 	s.asIs = true
 	const tries = 8
 	for range tries {
@@ -36,30 +37,28 @@ func (m *Mirror) Look(ctx context.Context, s Subject) (l Looked, err error) {
 }
 
 // look is Look, once.
-func (m *Mirror) look(ctx context.Context, s Subject) (l Looked, err error) {
+func (m *Merger) look(ctx context.Context, s Subject) (l Looked, err error) {
 	r := m.repo
 	pulse := r.pulse(s)
-	t, err := r.ask(ctx)
-	if err != nil {
-		return l, err
+	s.ahead = r.readAhead(s)
+	// What is on disk is looked at while git says where HEAD is, if the files that say so too are easily read.
+	found := proc.Meanwhile(func() (Looked, error) { return m.whereabouts(ctx, s) })
+	head, ok := r.HeadAtOnce(s)
+	if !ok {
+		if l, err = found(); err != nil {
+			return l, err
+		}
+		head = l.Head
 	}
-	defer t.close()
-	if l.Head, l.Tip, err = r.tipsBy(s, t.info); err != nil {
-		return l, err
+	g, unread := r.gather(ctx, s, head)
+	defer func() { err = errors.Join(err, g.close()) }()
+	if l, err = found(); err != nil || unread != nil {
+		return l, errors.Join(err, unread)
 	}
-	found, err := t.info(l.Head + "^{tree}")
-	if err != nil {
-		return l, err
-	}
-	if l.Tree = found[0].OID; l.Tree == "" {
-		return l, fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)
+	if l.Head != head {
+		return l, &UnsettledError{Tree: s.Tree, Paths: []string{".git"}}
 	}
 	l.On = r.on(s)
-	g, err := r.gather(ctx, s, l.Head)
-	defer func() { err = errors.Join(err, g.close()) }()
-	if err != nil {
-		return l, err
-	}
 	if g.work == nil {
 		return l, fmt.Errorf("%s is not a directory", s.Tree)
 	}
@@ -76,7 +75,7 @@ func (m *Mirror) look(ctx context.Context, s Subject) (l Looked, err error) {
 	if l.Work == l.Tree && (g.staged == nil || g.staged.name() == l.Tree) {
 		return l, nil
 	}
-	if err := r.keepTrees(ctx, t, g, l.Tree); err != nil {
+	if err := m.asking(ctx, func(t *teller) error { return r.keepTrees(ctx, t, g, l.Tree) }); err != nil {
 		return l, err
 	}
 	trees := []string{l.Work}
@@ -95,6 +94,24 @@ func (m *Mirror) look(ctx context.Context, s Subject) (l Looked, err error) {
 	slices.Sort(l.Uncommitted)
 	l.Uncommitted = slices.Compact(l.Uncommitted)
 	return l, nil
+}
+
+// whereabouts finds out where HEAD is.
+func (m *Merger) whereabouts(ctx context.Context, s Subject) (l Looked, err error) {
+	err = m.asking(ctx, func(t *teller) error {
+		if l.Head, l.Tip, err = m.repo.tipsBy(s, t.info); err != nil {
+			return err
+		}
+		found, err := t.info(l.Head + "^{tree}")
+		if err == nil {
+			l.Tree = found[0].OID
+		}
+		return err
+	})
+	if err == nil && l.Tree == "" {
+		err = fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)
+	}
+	return l, err
 }
 
 // UnderwayIn says what git is in the middle of in a worktree, by its git directory: the command that would end it.

@@ -39,19 +39,74 @@ func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, err
 	if o, is := m.pending[string(rawID(oid))]; is {
 		return Object{OID: oid, Type: o.kind}, o.content, nil
 	}
-	if m.teller == nil {
-		t, err := m.repo.ask(context.WithoutCancel(ctx)) // it serves others after us
-		if err != nil {
-			return Object{}, nil, err
-		}
-		m.teller = t
+	if data, is := m.commits[oid]; is {
+		return Object{OID: oid, Type: "commit"}, data, nil
 	}
-	o, data, err := m.teller.object(oid)
+	t, err := m.listening(ctx)
+	if err != nil {
+		return Object{}, nil, err
+	}
+	o, data, err := t.object(oid)
 	if err != nil {
 		m.teller.close()
 		m.teller = nil
 	}
+	const most = 64 << 10 // commits are small, and are asked for again and again
+	if err == nil && o.Type == "commit" && len(data) <= most {
+		if len(m.commits) == 1<<10 {
+			clear(m.commits)
+		}
+		m.commits[oid] = data
+	}
 	return o, data, err
+}
+
+// listening is the git that is asked, for who has the lock.
+func (m *Merger) listening(ctx context.Context) (*teller, error) {
+	if m.teller == nil {
+		t, err := m.repo.ask(context.WithoutCancel(ctx)) // it serves others after us
+		if err != nil {
+			return nil, err
+		}
+		m.teller = t
+	}
+	return m.teller, nil
+}
+
+// asking asks git something.
+func (m *Merger) asking(ctx context.Context, ask func(*teller) error) error {
+	m.talking.Lock()
+	defer m.talking.Unlock()
+	t, err := m.listening(ctx)
+	if err != nil {
+		return err
+	}
+	if err = ask(t); err != nil { // it may be why
+		t.close()
+		m.teller = nil
+	}
+	return err
+}
+
+// Foresee begins to read what will be asked for if a commit is to land on another, while there is something else to do:
+// whatever it finds is found again by who asks.
+func (m *Merger) Foresee(ctx context.Context, upstream, tip string) {
+	ctx, m.forget = context.WithCancel(ctx)
+	m.foresight.Go(func() {
+		for _, oid := range []string{upstream, tip} {
+			if tree, err := m.treeOf(ctx, oid); err != nil {
+				return
+			} else if _, err := m.twig(ctx, rawID(tree)); err != nil {
+				return
+			}
+		}
+		_ = m.SoundRange(ctx, upstream, tip)
+	})
+}
+
+// Wake starts the git that will be asked, so that nobody has to wait for it. If that fails, so does the first question.
+func (m *Merger) Wake(ctx context.Context) {
+	m.foresight.Go(func() { _ = m.asking(ctx, func(*teller) error { return nil }) })
 }
 
 // add makes objects. They stay in memory as long as no git has to see them: most never need a file here.

@@ -23,8 +23,13 @@ type Merger struct {
 	real   *Repo
 	format ObjectFormat
 
+	foresight sync.WaitGroup // what is read ahead
+	forget    func()         // ends that
+
 	talking sync.Mutex
 	teller  *teller // of which one is enough for everything
+	commits map[string][]byte
+	ranges  map[[2]string][]written // what between has found
 	trees   map[string]*twig
 	held    int // bytes of them
 
@@ -40,7 +45,7 @@ func (r *Repo) Merger(like string) (*Merger, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Merger{Mirror: mirror, real: r, format: FormatOf(like), trees: map[string]*twig{}, pending: map[string]object{}}
+	m := &Merger{Mirror: mirror, real: r, forget: func() {}, format: FormatOf(like), commits: map[string][]byte{}, ranges: map[[2]string][]written{}, trees: map[string]*twig{}, pending: map[string]object{}}
 	// Of a shallow repository no more is there than it says.
 	if err := copyRules(filepath.Join(r.CommonDir, "shallow"), filepath.Join(m.dir, "shallow")); err != nil && !nothingThere(err) {
 		return nil, errors.Join(err, m.Close())
@@ -50,6 +55,8 @@ func (r *Repo) Merger(like string) (*Merger, error) {
 
 // Close takes away all that was made and not kept.
 func (m *Merger) Close() error {
+	m.forget()
+	m.foresight.Wait()
 	m.hangUp()
 	return m.Mirror.Close()
 }

@@ -56,9 +56,7 @@ func (m *Merger) SameTree(ctx context.Context, a, b string) (bool, error) {
 // Advance is Repo.Advance to a commit that nobody but the merger has yet: before the first step that changes something it
 // has to be kept.
 func (m *Merger) Advance(ctx context.Context, a Advance) (*Advancing, error) {
-	if err := m.flush(ctx); err != nil {
-		return nil, err
-	}
+	a.by = m
 	seeing := *m.real
 	seeing.env = append(slices.Clone(m.real.env), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(m.dir, "objects")))
 	return seeing.Advance(ctx, a)

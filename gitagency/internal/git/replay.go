@@ -79,6 +79,20 @@ func (m *Merger) between(ctx context.Context, upstream, tip string) (commits []w
 	if !isOID(upstream) || !isOID(tip) {
 		return nil, fmt.Errorf("not names of commits: %q, %q", upstream, tip)
 	}
+	asked := [2]string{upstream, tip}
+	m.talking.Lock()
+	commits, is := m.ranges[asked]
+	m.talking.Unlock()
+	if is {
+		return commits, nil
+	}
+	defer func() {
+		if err == nil {
+			m.talking.Lock()
+			m.ranges[asked] = commits
+			m.talking.Unlock()
+		}
+	}()
 	// A line of commits that is not long needs no git of its own.
 	bases, known, err := m.nearBases(ctx, upstream, tip)
 	if err != nil {
