@@ -70,6 +70,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			if c.Bool("all-ready") {
 				return t.landReady(c)
 			}
+			t.opts.Swift = true // it is what everybody waits for who lands after us
 			repo, named, err := t.openForEach(c)
 			if err != nil {
 				return err
