@@ -178,7 +178,7 @@ func checks() []check {
 		{[]string{"stale-lock"}, (*examination).locks},
 		{[]string{"interrupted-land"}, (*examination).landings},
 		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*examination).integrationWorktrees},
-		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback"}, (*examination).sandboxes},
+		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback", "interrupted-verify"}, (*examination).sandboxes},
 		{[]string{"unclaimed-marker"}, (*examination).unclaimedMarkers},
 		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*examination).strays},
 		{[]string{"damaged-entry", "initializing-entry"}, (*examination).gitEntries},

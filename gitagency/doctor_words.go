@@ -27,6 +27,7 @@ var outcomes = map[string]string{
 	"interrupted-discard":  "the rest goes; what was in it is kept as a ref",
 	"interrupted-put":      "what it replaced comes back, and what it put goes, unless it was done or somebody has changed it since",
 	"interrupted-rollback": "it is finished; the state in which it was left is snapshotted first",
+	"interrupted-verify":   "the sandbox is discarded; what was in it is kept as a ref",
 	"half-discarded":       "the sandbox stays as it is",
 	"copied-entry":         "this repository forgets it; the tree stays",
 	"damaged-entry":        "what can be known is written anew; an entry that was never used goes",

@@ -314,6 +314,14 @@ var ills = []ill{
 			w.t.Errorf("it is not landed: %s", got)
 		}
 	}},
+	{code: "interrupted-verify", id: deadID, wreck: func(w *ward) {
+		w.dies("verify/run:before", "land", sweepID, "--commit-all", "-m", "all", "--verify", "true")
+	}, cured: func(w *ward) {
+		w.works()
+		if got := w.agency("ls"); strings.Contains(got, deadID) {
+			w.t.Errorf("it is still there: %s", got)
+		}
+	}},
 	{code: "interrupted-put", risk: true, sweep: true, wreck: func(w *ward) { w.dies("put/done:before", "put", sweepID, "readme", "sub", ".") }, cured: func(w *ward) {
 		w.works()
 		if w.read(filepath.Join(w.tree, "readme")) == w.read(filepath.Join(w.repo, "readme")) {

@@ -170,7 +170,7 @@ func hints(err error) []string {
 	case errors.As(err, &unproven) && unproven.TimedOut:
 		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land …'"}
 	case errors.As(err, &throwAway):
-		return []string{"land " + throwAway.Verifies + " instead; if nothing verifies it any more, 'git agency discard " + throwAway.ID + "' takes this one away"}
+		return []string{"land " + throwAway.Verifies + " instead; if nothing verifies it any more, 'git agency doctor --fix " + throwAway.ID + "' takes this one away"}
 	case errors.As(err, &child) && child.shellLine != "":
 		return []string{"no shell reads the command; for one, type: -- sh -c " + gitagency.ShellWord(child.shellLine)}
 	case errors.As(err, &finding):
