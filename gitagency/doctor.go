@@ -176,7 +176,7 @@ func checks() []check {
 		{[]string{"data-dir-missing", "data-dir-open"}, (*examination).dataDir},
 		{[]string{"refused-setting"}, (*examination).sandboxSettings},
 		{[]string{"stale-lock"}, (*examination).locks},
-		{[]string{"interrupted-land"}, (*examination).landings},
+		{[]string{"interrupted-land", "stray-landing"}, (*examination).landings},
 		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*examination).integrationWorktrees},
 		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback", "interrupted-verify"}, (*examination).sandboxes},
 		{[]string{"unclaimed-marker"}, (*examination).unclaimedMarkers},

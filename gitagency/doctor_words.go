@@ -24,6 +24,7 @@ var outcomes = map[string]string{
 	"missing-branch":       "it is made again where the tree was last",
 	"leftovers":            "the file goes",
 	"interrupted-land":     "it is finished if the branch had moved, else undone",
+	"stray-landing":        "it goes, and what may have been moved is finished if the branch had moved, else undone",
 	"interrupted-discard":  "the rest goes; what was in it is kept as a ref",
 	"interrupted-put":      "what it replaced comes back, and what it put goes, unless it was done or somebody has changed it since",
 	"interrupted-rollback": "it is finished; the state in which it was left is snapshotted first",
