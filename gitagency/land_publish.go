@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,7 +76,7 @@ func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merge
 	if err := tx.Step(ctx, "lock", func() error {
 		tx.Undo("lock", func(ctx context.Context) error {
 			err := moving.Undo(ctx)
-			if !is[*git.StrandedError](err) { // of which only the person knows what is right
+			if !onlyStranded(err) { // of which only the person knows what is right
 				stuck = err
 			}
 			return err
@@ -106,6 +107,17 @@ func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merge
 	}
 	tx.Commit()
 	return nil
+}
+
+// onlyStranded reports whether nothing else is wrong than that somebody has written to paths.
+func onlyStranded(err error) bool {
+	switch e := err.(type) {
+	case nil, *git.StrandedError:
+		return true
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(part error) bool { return !onlyStranded(part) })
+	}
+	return false
 }
 
 // outcome is what it will have been.
