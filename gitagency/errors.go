@@ -354,8 +354,11 @@ func (e *NoFreeIDError) Error() string {
 
 // ArchivedError is a worktree that was archived.
 type ArchivedError struct {
-	Name string
-	ID   string
+	Name   string
+	ID     string
+	Branch string // its own, which is still there; empty when it had none
+
+	Invocation string // whose work was to land there, if that was asked for
 }
 
 func (e *ArchivedError) Error() string {

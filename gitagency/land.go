@@ -77,6 +77,10 @@ func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) 
 		}
 	}
 	landed, err := r.landVerified(ctx, req)
+	var archived *ArchivedError
+	if errors.As(err, &archived) {
+		archived.Invocation = req.ID
+	}
 	if err != nil && !is[*EndedError](err) && !is[*CleanupError](err) {
 		return Landed{}, fmt.Errorf("land %s: %w", req.ID, err)
 	}

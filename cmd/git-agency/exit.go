@@ -149,6 +149,7 @@ func hints(err error) []string {
 		noRemote  *gitagency.NoRemoteError
 		upstream  *gitagency.UpstreamError
 		hooked    *gitagency.DistrustedRemoteError
+		archived  *gitagency.ArchivedError
 	)
 	switch {
 	case errors.As(err, &notPushed):
@@ -169,6 +170,13 @@ func hints(err error) []string {
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut:
 		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land …'"}
+	case errors.As(err, &archived) && archived.Invocation != "":
+		return []string{
+			"its work is on a branch, which you can merge where you want it: git merge agency/sandbox-" + archived.Invocation,
+			"and then 'git agency discard " + archived.Invocation + "' ends it",
+		}
+	case errors.As(err, &archived) && archived.Branch != "":
+		return []string{"this makes another worktree that goes on from its branch: git agency worktree create <name> --from " + gitagency.ShellWord(archived.Branch)}
 	case errors.As(err, &throwAway):
 		return []string{"land " + throwAway.Verifies + " instead; if nothing verifies it any more, 'git agency doctor --fix " + throwAway.ID + "' takes this one away"}
 	case errors.As(err, &child) && child.shellLine != "":

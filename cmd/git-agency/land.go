@@ -79,6 +79,10 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 				worktrees = append(worktrees, inv.WorktreeID)
 			}
 			plans, err := t.planPush(c, repo, worktrees...)
+			var archived *gitagency.ArchivedError
+			if errors.As(err, &archived) {
+				archived.Invocation = named[slices.Index(worktrees, archived.ID)].ID
+			}
 			if err != nil {
 				return err
 			}
