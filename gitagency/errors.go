@@ -199,6 +199,9 @@ type InvalidError struct {
 }
 
 func (e *InvalidError) Error() string {
+	if e.Value == "" {
+		return fmt.Sprintf("the %s is empty: want %s", e.What, e.Want)
+	}
 	return fmt.Sprintf("invalid %s %q: want %s", e.What, e.Value, e.Want)
 }
 

@@ -26,6 +26,7 @@ type PushPlan struct {
 	Branch   string
 	Remote   string // by its name
 	As       string // what the branch is called there
+	Address  string // by which git finds it from any worktree: its name, or a path
 
 	ref    string // of the branch
 	remote git.Remote
@@ -83,9 +84,12 @@ func (r *Repository) PlanPush(ctx context.Context, remote string, worktrees ...s
 			as = upstream
 		}
 		plans = append(plans, PushPlan{
-			Worktree: target.worktree.ID, Branch: short(target.branch), Remote: remote, As: short(as),
+			Worktree: target.worktree.ID, Branch: short(target.branch), Remote: remote, As: short(as), Address: remote,
 			ref: target.branch, remote: to, wary: wary,
 		})
+		if to.Relative {
+			plans[len(plans)-1].Address = to.Path
+		}
 	}
 	return plans, nil
 }
@@ -94,13 +98,14 @@ func (r *Repository) PlanPush(ctx context.Context, remote string, worktrees ...s
 type Pushed struct {
 	Commit string // where the integration branch is
 	Tries  int
+	Merged bool // what others had pushed was merged into it, also where it could not be pushed after all
 }
 
 // Push brings an integration branch to a remote, as it is now. What others have pushed there meanwhile is merged into it
 // first, as a landing is; then it is tried again, as often as it takes, within bounds. Nothing is forced. ids are what has
 // landed on it, which will be able to say so.
 //
-// The error is a *NotPushedError: what has landed stands.
+// The error is a *NotPushedError: what has landed stands, and so does what was merged.
 func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pushed Pushed, err error) {
 	p := push{r: r, PushPlan: plan, ids: ids}
 	defer func() {
@@ -276,7 +281,11 @@ func (p *push) merge(ctx context.Context, theirs string) (err error) {
 	if err != nil {
 		return err
 	}
-	return p.publish(ctx, merger, to, theirs, commit)
+	if err := p.publish(ctx, merger, to, theirs, commit); err != nil {
+		return err
+	}
+	p.done.Merged = true
+	return nil
 }
 
 // mergeCommit makes the commit that has both.

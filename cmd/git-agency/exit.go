@@ -154,8 +154,10 @@ func hints(err error) []string {
 	switch {
 	case errors.As(err, &notPushed):
 		return notPushedHints(notPushed)
-	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0:
+	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0 && noRemote.Remote == "":
 		return []string{"add one with 'git remote add origin <url>'; nothing has landed"}
+	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0:
+		return []string{"add it with 'git remote add " + gitagency.ShellWord(noRemote.Remote) + " <url>', there is no other; nothing has landed"}
 	case errors.As(err, &noRemote):
 		return []string{"name one with --remote; there is " + strings.Join(noRemote.Remotes, ", ") + "; nothing has landed"}
 	case errors.As(err, &upstream):
@@ -407,7 +409,7 @@ func hints(err error) []string {
 
 // notPushedHints say how what has landed gets to the remote.
 func notPushedHints(e *gitagency.NotPushedError) []string {
-	to := gitagency.ShellWord(e.Remote) + " " + gitagency.ShellWord(e.As)
+	to := gitagency.ShellWord(e.Address)
 	if len(e.Conflicts) > 0 {
 		in := "git"
 		if e.Tree != "" {
@@ -415,8 +417,8 @@ func notPushedHints(e *gitagency.NotPushedError) []string {
 		}
 		return []string{
 			"merge it yourself where " + e.Branch + " is checked out, and push that:",
-			"  " + in + " pull --no-rebase " + to,
-			"  " + in + " push " + gitagency.ShellWord(e.Remote) + " " + gitagency.ShellWord(e.Branch+":"+e.As),
+			"  " + in + " pull --no-rebase " + to + " " + gitagency.ShellWord(e.As),
+			"  " + in + " push " + to + " " + gitagency.ShellWord(e.Branch+":"+e.As),
 		}
 	}
 	if len(e.IDs) == 0 {

@@ -238,6 +238,9 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 		if !c.Bool("dry-run") {
 			pushed, err = repo.Push(c.Context, plan, ids...)
 		}
+		if pushed.Merged {
+			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.As, plan.Branch)))
+		}
 		for i := range results {
 			if l := &results[i]; slices.Contains(ids, l.Invocation) {
 				l.Pushed, l.Remote, l.PushTries, l.IntegrationCommit = err == nil && !c.Bool("dry-run"), plan.Remote, pushed.Tries, pushed.Commit
