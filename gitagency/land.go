@@ -43,7 +43,7 @@ type Landed struct {
 	Branch     string    `json:"branch"`    // of the integration worktree
 	Strategy   string    `json:"strategy"`  // by which it landed
 	Tip        string    `json:"tip"`       // the last commit of the sandbox
-	Commits    int       `json:"commits"`   // how many of its commits landed
+	Commits    int       `json:"commits"`   // how many of its commits landed; by a rebase, how many were made of them
 	TrashRef   string    `json:"trash_ref"` // what keeps the sandbox's own commits until they are pruned
 	Already    bool      `json:"already"`   // it had landed before, or all of it was there
 	DryRun     bool      `json:"dry_run"`   // nothing was changed
@@ -214,6 +214,7 @@ type landing struct {
 	looked  git.Looked
 	tip     string // the last commit that lands
 	commits []git.Commit
+	made    int    // how many of them the integration branch gets by it: each, or fewer where they are made anew
 	result  string // the commit that the integration branch goes to; empty when it has all of it
 	trash   string // what the trash ref pointed at before
 }

@@ -124,10 +124,10 @@ func onlyStranded(err error) bool {
 func (l *landing) outcome() Landed {
 	landed := Landed{
 		Invocation: l.s.ID, Commit: l.result, Before: l.target.at, Branch: short(l.target.branch), Strategy: l.req.Strategy, Tip: l.tip,
-		Commits: len(l.commits), DryRun: l.req.DryRun, LeftOut: leftOut(l.looked.LeftOut),
+		Commits: l.made, DryRun: l.req.DryRun, LeftOut: leftOut(l.looked.LeftOut),
 	}
 	if l.result == "" {
-		landed.Commit, landed.Strategy, landed.Already = l.target.at, "", true
+		landed.Commit, landed.Strategy, landed.Commits, landed.Already = l.target.at, "", 0, true
 	}
 	return landed
 }
