@@ -23,7 +23,7 @@ type Invocation struct {
 	Mode          string     `json:"mode"`
 	Status        string     `json:"status"`
 	Landing       string     `json:"landing"`
-	TrashRef      string     `json:"trash_ref,omitempty"` // where the work of one that was discarded is kept
+	TrashRef      string     `json:"trash_ref,omitempty"` // where the work of one that was landed or discarded is kept
 	StartedAt     time.Time  `json:"started_at"`
 	Primitives    Primitives `json:"primitives"`
 	Limits        LimitsMade `json:"limits,omitzero"` // what its commands may use at most
@@ -155,7 +155,7 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 		LandedCommit: m.LandedCommit, LandedBefore: m.LandedBefore, LandedTip: m.LandedTip,
 		LandedBranch: m.LandedBranch, LandedStrategy: m.LandedStrategy, UnlandedCommit: m.UnlandedCommit, UnlandedAt: whenever(m.UnlandedAt),
 	}
-	if m.Landing == store.Discarded {
+	if ended(m) {
 		i.TrashRef = trashRef(e.ID)
 	}
 	if i.StartedAt.IsZero() {

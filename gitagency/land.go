@@ -31,8 +31,9 @@ type LandRequest struct {
 	Output   io.Writer       // gets what it writes; nil is nobody
 	Hurry    <-chan struct{} // as for ExecOptions
 
-	verified  string // the tree on which it has succeeded
-	overtaken int    // how often somebody has moved the branch before we had
+	known     *Landed // what is known of one that fails
+	verified  string  // the tree on which it has succeeded
+	overtaken int     // how often somebody has moved the branch before we had
 }
 
 // Landed is what came of a landing.
@@ -61,7 +62,8 @@ type Landed struct {
 //
 // Nothing is changed anywhere when the error is an *UncommittedError, *NothingToLandError, *ConflictsError,
 // *OverwriteError, *UnderWayError, *BaseMovedError, *NotSubmittedError, *VerifyError or *MovingError. A landing that is
-// killed is finished or undone by the next command that takes the repository lock.
+// killed is finished or undone by the next command that takes the repository lock. With an error comes what is known all
+// the same; it has no Commit unless it has landed.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) {
 	if err := req.check(r); err != nil {
 		return Landed{}, err
@@ -70,10 +72,10 @@ func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) 
 	if err != nil {
 		return Landed{}, err
 	}
-	req.ID = inv.ID
+	req.ID, req.known = inv.ID, &Landed{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}
 	if inv.Landing == store.Landed && !inv.Broken && !req.DryRun { // which needs no lock, and may take long
 		if err := r.tidy(ctx, inv.ID); err != nil {
-			return Landed{}, err
+			return *req.known, err
 		}
 	}
 	landed, err := r.landVerified(ctx, req)
@@ -82,7 +84,10 @@ func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) 
 		archived.Invocation = req.ID
 	}
 	if err != nil && !is[*EndedError](err) && !is[*CleanupError](err) {
-		return Landed{}, fmt.Errorf("land %s: %w", req.ID, err)
+		return *req.known, fmt.Errorf("land %s: %w", req.ID, err)
+	}
+	if err != nil && landed.Invocation == "" {
+		landed = *req.known
 	}
 	return landed, err
 }
@@ -138,7 +143,10 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	}
 	defer cancel()
 	l := &landing{r: r, repo: repo, req: req, entry: entry, s: r.sandboxOf(req.ID)}
-	defer func() { err = errors.Join(err, l.close()) }()
+	defer func() {
+		l.tell(req.known)
+		err = errors.Join(err, l.close())
+	}()
 	if err := l.consider(ctx); err != nil {
 		return Landed{}, err
 	}
@@ -227,6 +235,14 @@ func (l *landing) close() error {
 	l.merger = nil
 	l.depart()
 	return err
+}
+
+// tell says what is known of where it would have landed.
+func (l *landing) tell(known *Landed) {
+	known.Tip = cmp.Or(l.looked.Head, known.Tip)
+	if l.target.branch != "" {
+		known.Branch = short(l.target.branch)
+	}
 }
 
 // depart lets others into the sandbox again.
