@@ -161,9 +161,12 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	if err == nil {
 		landed, err = l.publish(ctx)
 	}
+	if overtaken(err) && req.overtaken == mostOvertaken {
+		err = &MovingError{ID: req.ID, Branch: short(l.target.branch), Times: mostOvertaken + 1}
+	}
 	if overtaken(err) && req.overtaken < mostOvertaken {
 		req.overtaken++
-		if err := l.close(); err != nil {
+		if err := errors.Join(l.close(), pause(ctx, req.overtaken, betweenLandings)); err != nil {
 			return Landed{}, err
 		}
 		return r.land(ctx, repo, req)
@@ -175,7 +178,8 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 func overtaken(err error) bool { return is[*git.MovedRefError](err) || is[*git.ReseatedError](err) }
 
 // mostOvertaken is how often a landing begins again because somebody has committed to the branch, or in the sandbox,
-// meanwhile. What they commit takes longer than it takes to land.
+// meanwhile. What they commit takes longer than it takes to land, and the more often they have, the longer it waits for a moment
+// in which they do not.
 const mostOvertaken = 20
 
 // landedBefore says what came of a landing that is done, and takes away what one that was killed left of the sandbox.

@@ -195,7 +195,7 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 		return err == nil, "", err
 	}
 	if p.done.Tries > 1 { // it is not the first time that others were faster
-		if err := pause(ctx, p.done.Tries); err != nil {
+		if err := pause(ctx, p.done.Tries, betweenPushes); err != nil {
 			return false, "", err
 		}
 	}
@@ -214,7 +214,7 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 		return false, theirs, nil
 	}
 	// It is not that others were faster, unless one of them is about to be. Who says no for another reason says no again.
-	if err := pause(ctx, p.done.Tries); err != nil {
+	if err := pause(ctx, p.done.Tries, betweenPushes); err != nil {
 		return false, "", err
 	}
 	before := theirs
@@ -364,10 +364,17 @@ type pushEvent struct {
 	Tries  int       `json:"tries"`
 }
 
+// span is how long one waits between two tries at least and at most, more or less.
+type span struct{ shortest, longest time.Duration }
+
+var (
+	betweenPushes   = span{20 * time.Millisecond, time.Second}
+	betweenLandings = span{2 * time.Millisecond, 200 * time.Millisecond} // with the repository lock, for which others wait
+)
+
 // pause waits a little, so that those who all want the same do not want it at the same time: longer, the more often.
-func pause(ctx context.Context, tries int) error {
-	const shortest, longest = 20 * time.Millisecond, time.Second
-	wait := time.NewTimer(shortest/2 + rand.N(min(shortest<<min(tries, 10), longest)))
+func pause(ctx context.Context, tries int, s span) error {
+	wait := time.NewTimer(s.shortest/2 + rand.N(min(s.shortest<<min(tries, 10), s.longest)))
 	defer wait.Stop()
 	select {
 	case <-ctx.Done():

@@ -118,7 +118,7 @@ func (v *verification) turn(ctx context.Context) (landed Landed, box string, err
 	}
 	switch {
 	case v.times == mostVerifications:
-		return Landed{}, "", &MovingError{ID: v.req.ID, Branch: landed.Branch, Times: v.times}
+		return Landed{}, "", &MovingError{ID: v.req.ID, Branch: landed.Branch, Times: v.times, Verifying: true}
 	case v.times > 0 && v.turns == nil:
 		return landed, "", nil
 	}

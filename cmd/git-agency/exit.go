@@ -150,6 +150,7 @@ func hints(err error) []string {
 		upstream  *gitagency.UpstreamError
 		hooked    *gitagency.DistrustedRemoteError
 		archived  *gitagency.ArchivedError
+		moving    *gitagency.MovingError
 	)
 	switch {
 	case errors.As(err, &notPushed):
@@ -172,6 +173,10 @@ func hints(err error) []string {
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut:
 		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land …'"}
+	case errors.As(err, &moving) && moving.Back:
+		return []string{"try again when fewer commit to " + moving.Branch + ": git agency unland " + moving.ID}
+	case errors.As(err, &moving):
+		return []string{"try again when fewer commit to " + moving.Branch + ": git agency land " + moving.ID}
 	case errors.As(err, &archived) && archived.Invocation != "":
 		return []string{
 			"its work is on a branch, which you can merge where you want it: git merge agency/sandbox-" + archived.Invocation,
