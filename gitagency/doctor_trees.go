@@ -43,6 +43,7 @@ func (x *examination) sandboxes(ctx context.Context) error {
 			x.puts(ctx, s)
 			x.rollbacks(s)
 			x.wholeTree(ctx, s, "it counts as discarded; its files are kept as "+trashRef(e.ID), x.discardAway(e))
+			x.verifications(s, e)
 		}
 	}
 	return nil

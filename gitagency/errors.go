@@ -199,6 +199,9 @@ type InvalidError struct {
 }
 
 func (e *InvalidError) Error() string {
+	if e.Value == "" {
+		return fmt.Sprintf("the %s is empty: want %s", e.What, e.Want)
+	}
 	return fmt.Sprintf("invalid %s %q: want %s", e.What, e.Value, e.Want)
 }
 
@@ -354,8 +357,11 @@ func (e *NoFreeIDError) Error() string {
 
 // ArchivedError is a worktree that was archived.
 type ArchivedError struct {
-	Name string
-	ID   string
+	Name   string
+	ID     string
+	Branch string // its own, which is still there; empty when it had none
+
+	Invocation string // whose work was to land there, if that was asked for
 }
 
 func (e *ArchivedError) Error() string {

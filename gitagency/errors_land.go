@@ -245,15 +245,24 @@ func (e *VerifyError) Error() string {
 
 func (e *VerifyError) Unwrap() error { return e.Err }
 
-// MovingError is an integration branch that moved every time a landing on it was being verified, or a sandbox that did.
+// MovingError is an integration branch that moved every time something was to land on it, or a sandbox that did.
 type MovingError struct {
 	ID     string
 	Branch string
 	Times  int
+
+	Verifying bool // each time, what would land was being verified
+	Back      bool // each time, a landing was about to be taken back
 }
 
 func (e *MovingError) Error() string {
-	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that what would land was being verified; nothing has landed", e.Branch, e.ID, e.Times)
+	switch {
+	case e.Verifying:
+		return fmt.Sprintf("%s or sandbox %s moved each of the %d times that what would land was being verified; nothing has landed", e.Branch, e.ID, e.Times)
+	case e.Back:
+		return fmt.Sprintf("%s moved each of the %d times that the landing of %s was about to be taken back; nothing changed", e.Branch, e.Times, e.ID)
+	}
+	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that it was about to land; nothing has landed", e.Branch, e.ID, e.Times)
 }
 
 // ThrowAwayError is a sandbox that is there only to try a landing in.

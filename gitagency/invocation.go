@@ -17,12 +17,13 @@ type Invocation struct {
 	SandboxBranch string     `json:"sandbox_branch"`
 	BaseCommit    string     `json:"base_commit"`
 	FromSnapshot  string     `json:"from_snapshot,omitempty"` // the snapshot whose state it began in
+	Verifies      string     `json:"verifies,omitempty"`      // the invocation whose landing is tried in it, if it is for that alone
 	SyncedCommit  string     `json:"synced_commit,omitempty"` // what of the integration branch a sync last brought in
 	Runner        string     `json:"runner"`
 	Mode          string     `json:"mode"`
 	Status        string     `json:"status"`
 	Landing       string     `json:"landing"`
-	TrashRef      string     `json:"trash_ref,omitempty"` // where the work of one that was discarded is kept
+	TrashRef      string     `json:"trash_ref,omitempty"` // where the work of one that was landed or discarded is kept
 	StartedAt     time.Time  `json:"started_at"`
 	Primitives    Primitives `json:"primitives"`
 	Limits        LimitsMade `json:"limits,omitzero"` // what its commands may use at most
@@ -145,7 +146,7 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 	m := e.Record
 	i := Invocation{
 		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: worktrees[m.IntegrationWorktreeID],
-		SandboxPath: e.Tree, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
+		SandboxPath: e.Tree, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Verifies: m.Verifies, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
 		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits,
 		Broken: e.Broken != store.Whole, BrokenReason: string(e.Broken), entry: e,
 
@@ -154,7 +155,7 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 		LandedCommit: m.LandedCommit, LandedBefore: m.LandedBefore, LandedTip: m.LandedTip,
 		LandedBranch: m.LandedBranch, LandedStrategy: m.LandedStrategy, UnlandedCommit: m.UnlandedCommit, UnlandedAt: whenever(m.UnlandedAt),
 	}
-	if m.Landing == store.Discarded {
+	if ended(m) {
 		i.TrashRef = trashRef(e.ID)
 	}
 	if i.StartedAt.IsZero() {

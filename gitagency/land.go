@@ -31,8 +31,9 @@ type LandRequest struct {
 	Output   io.Writer       // gets what it writes; nil is nobody
 	Hurry    <-chan struct{} // as for ExecOptions
 
-	verified  string // the tree on which it has succeeded
-	overtaken int    // how often somebody has moved the branch before we had
+	known     *Landed // what is known of one that fails
+	verified  string  // the tree on which it has succeeded
+	overtaken int     // how often somebody has moved the branch before we had
 }
 
 // Landed is what came of a landing.
@@ -43,7 +44,7 @@ type Landed struct {
 	Branch     string    `json:"branch"`    // of the integration worktree
 	Strategy   string    `json:"strategy"`  // by which it landed
 	Tip        string    `json:"tip"`       // the last commit of the sandbox
-	Commits    int       `json:"commits"`   // how many of its commits landed
+	Commits    int       `json:"commits"`   // how many of its commits landed; by a rebase, how many were made of them
 	TrashRef   string    `json:"trash_ref"` // what keeps the sandbox's own commits until they are pruned
 	Already    bool      `json:"already"`   // it had landed before, or all of it was there
 	DryRun     bool      `json:"dry_run"`   // nothing was changed
@@ -61,7 +62,8 @@ type Landed struct {
 //
 // Nothing is changed anywhere when the error is an *UncommittedError, *NothingToLandError, *ConflictsError,
 // *OverwriteError, *UnderWayError, *BaseMovedError, *NotSubmittedError, *VerifyError or *MovingError. A landing that is
-// killed is finished or undone by the next command that takes the repository lock.
+// killed is finished or undone by the next command that takes the repository lock. With an error comes what is known all
+// the same; it has no Commit unless it has landed.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) {
 	if err := req.check(r); err != nil {
 		return Landed{}, err
@@ -70,15 +72,22 @@ func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) 
 	if err != nil {
 		return Landed{}, err
 	}
-	req.ID = inv.ID
+	req.ID, req.known = inv.ID, &Landed{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}
 	if inv.Landing == store.Landed && !inv.Broken && !req.DryRun { // which needs no lock, and may take long
 		if err := r.tidy(ctx, inv.ID); err != nil {
-			return Landed{}, err
+			return *req.known, err
 		}
 	}
 	landed, err := r.landVerified(ctx, req)
+	var archived *ArchivedError
+	if errors.As(err, &archived) {
+		archived.Invocation = req.ID
+	}
 	if err != nil && !is[*EndedError](err) && !is[*CleanupError](err) {
-		return Landed{}, fmt.Errorf("land %s: %w", req.ID, err)
+		return *req.known, fmt.Errorf("land %s: %w", req.ID, err)
+	}
+	if err != nil && landed.Invocation == "" {
+		landed = *req.known
 	}
 	return landed, err
 }
@@ -134,7 +143,10 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	}
 	defer cancel()
 	l := &landing{r: r, repo: repo, req: req, entry: entry, s: r.sandboxOf(req.ID)}
-	defer func() { err = errors.Join(err, l.close()) }()
+	defer func() {
+		l.tell(req.known)
+		err = errors.Join(err, l.close())
+	}()
 	if err := l.consider(ctx); err != nil {
 		return Landed{}, err
 	}
@@ -149,9 +161,12 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	if err == nil {
 		landed, err = l.publish(ctx)
 	}
+	if overtaken(err) && req.overtaken == mostOvertaken {
+		err = &MovingError{ID: req.ID, Branch: short(l.target.branch), Times: mostOvertaken + 1}
+	}
 	if overtaken(err) && req.overtaken < mostOvertaken {
 		req.overtaken++
-		if err := l.close(); err != nil {
+		if err := errors.Join(l.close(), pause(ctx, req.overtaken, betweenLandings)); err != nil {
 			return Landed{}, err
 		}
 		return r.land(ctx, repo, req)
@@ -163,7 +178,8 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 func overtaken(err error) bool { return is[*git.MovedRefError](err) || is[*git.ReseatedError](err) }
 
 // mostOvertaken is how often a landing begins again because somebody has committed to the branch, or in the sandbox,
-// meanwhile. What they commit takes longer than it takes to land.
+// meanwhile. What they commit takes longer than it takes to land, and the more often they have, the longer it waits for a moment
+// in which they do not.
 const mostOvertaken = 20
 
 // landedBefore says what came of a landing that is done, and takes away what one that was killed left of the sandbox.
@@ -210,6 +226,7 @@ type landing struct {
 	looked  git.Looked
 	tip     string // the last commit that lands
 	commits []git.Commit
+	made    int    // how many of them the integration branch gets by it: each, or fewer where they are made anew
 	result  string // the commit that the integration branch goes to; empty when it has all of it
 	trash   string // what the trash ref pointed at before
 }
@@ -222,6 +239,14 @@ func (l *landing) close() error {
 	l.merger = nil
 	l.depart()
 	return err
+}
+
+// tell says what is known of where it would have landed.
+func (l *landing) tell(known *Landed) {
+	known.Tip = cmp.Or(l.looked.Head, known.Tip)
+	if l.target.branch != "" {
+		known.Branch = short(l.target.branch)
+	}
 }
 
 // depart lets others into the sandbox again.

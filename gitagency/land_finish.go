@@ -71,8 +71,11 @@ func (r *Repository) finishLanding(ctx context.Context, repo *git.Repo) error {
 
 // landings looks for a landing that was killed.
 func (x *examination) landings(context.Context) error {
-	if !x.interruptedLanding() || x.unsettled {
+	if x.unsettled {
 		return nil
+	}
+	if !x.interruptedLanding() {
+		return x.strayLandings()
 	}
 	f := Finding{
 		Code: "interrupted-land", Path: x.store.LandingPath(x.ID), AtRisk: true,
@@ -89,4 +92,28 @@ func (x *examination) landings(context.Context) error {
 	}
 	x.found(f, func(ctx context.Context) error { return x.finishLanding(ctx, x.repo) })
 	return nil
+}
+
+// strayLandings looks for the files of landings that nobody has a note of any more.
+func (x *examination) strayLandings() error {
+	strays, err := x.repo.StrayStages(x.landingTrees()...)
+	for _, s := range strays {
+		f := Finding{Code: "stray-landing", ID: x.relative(s.Path), Path: s.Path, AtRisk: s.Moved, What: "somebody was killed while something landed; nothing of yours is in there"}
+		if s.Moved {
+			f.What = "somebody was killed while something landed, and there is no note of that; files of yours may be in there"
+		}
+		x.found(f, func(ctx context.Context) error { return x.repo.EndStray(ctx, s) })
+	}
+	return err
+}
+
+// landingTrees lists the trees in which there may be files of a landing.
+func (x *examination) landingTrees() []string {
+	var trees []string
+	for _, e := range x.worktrees {
+		if e.Broken == store.Whole && e.Record.State == store.Present {
+			trees = append(trees, e.Tree)
+		}
+	}
+	return trees
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,7 +76,7 @@ func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merge
 	if err := tx.Step(ctx, "lock", func() error {
 		tx.Undo("lock", func(ctx context.Context) error {
 			err := moving.Undo(ctx)
-			if !is[*git.StrandedError](err) { // of which only the person knows what is right
+			if !onlyStranded(err) { // of which only the person knows what is right
 				stuck = err
 			}
 			return err
@@ -108,14 +109,25 @@ func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merge
 	return nil
 }
 
+// onlyStranded reports whether nothing else is wrong than that somebody has written to paths.
+func onlyStranded(err error) bool {
+	switch e := err.(type) {
+	case nil, *git.StrandedError:
+		return true
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(part error) bool { return !onlyStranded(part) })
+	}
+	return false
+}
+
 // outcome is what it will have been.
 func (l *landing) outcome() Landed {
 	landed := Landed{
 		Invocation: l.s.ID, Commit: l.result, Before: l.target.at, Branch: short(l.target.branch), Strategy: l.req.Strategy, Tip: l.tip,
-		Commits: len(l.commits), DryRun: l.req.DryRun, LeftOut: leftOut(l.looked.LeftOut),
+		Commits: l.made, DryRun: l.req.DryRun, LeftOut: leftOut(l.looked.LeftOut),
 	}
 	if l.result == "" {
-		landed.Commit, landed.Strategy, landed.Already = l.target.at, "", true
+		landed.Commit, landed.Strategy, landed.Commits, landed.Already = l.target.at, "", 0, true
 	}
 	return landed
 }

@@ -26,6 +26,7 @@ type PushPlan struct {
 	Branch   string
 	Remote   string // by its name
 	As       string // what the branch is called there
+	Address  string // by which git finds it from any worktree: its name, or a path
 
 	ref    string // of the branch
 	remote git.Remote
@@ -83,9 +84,12 @@ func (r *Repository) PlanPush(ctx context.Context, remote string, worktrees ...s
 			as = upstream
 		}
 		plans = append(plans, PushPlan{
-			Worktree: target.worktree.ID, Branch: short(target.branch), Remote: remote, As: short(as),
+			Worktree: target.worktree.ID, Branch: short(target.branch), Remote: remote, As: short(as), Address: remote,
 			ref: target.branch, remote: to, wary: wary,
 		})
+		if to.Relative {
+			plans[len(plans)-1].Address = to.Path
+		}
 	}
 	return plans, nil
 }
@@ -94,13 +98,14 @@ func (r *Repository) PlanPush(ctx context.Context, remote string, worktrees ...s
 type Pushed struct {
 	Commit string // where the integration branch is
 	Tries  int
+	Merged bool // what others had pushed was merged into it, also where it could not be pushed after all
 }
 
 // Push brings an integration branch to a remote, as it is now. What others have pushed there meanwhile is merged into it
 // first, as a landing is; then it is tried again, as often as it takes, within bounds. Nothing is forced. ids are what has
 // landed on it, which will be able to say so.
 //
-// The error is a *NotPushedError: what has landed stands.
+// The error is a *NotPushedError: what has landed stands, and so does what was merged.
 func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pushed Pushed, err error) {
 	p := push{r: r, PushPlan: plan, ids: ids}
 	defer func() {
@@ -190,7 +195,7 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 		return err == nil, "", err
 	}
 	if p.done.Tries > 1 { // it is not the first time that others were faster
-		if err := pause(ctx, p.done.Tries); err != nil {
+		if err := pause(ctx, p.done.Tries, betweenPushes); err != nil {
 			return false, "", err
 		}
 	}
@@ -209,7 +214,7 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 		return false, theirs, nil
 	}
 	// It is not that others were faster, unless one of them is about to be. Who says no for another reason says no again.
-	if err := pause(ctx, p.done.Tries); err != nil {
+	if err := pause(ctx, p.done.Tries, betweenPushes); err != nil {
 		return false, "", err
 	}
 	before := theirs
@@ -276,7 +281,11 @@ func (p *push) merge(ctx context.Context, theirs string) (err error) {
 	if err != nil {
 		return err
 	}
-	return p.publish(ctx, merger, to, theirs, commit)
+	if err := p.publish(ctx, merger, to, theirs, commit); err != nil {
+		return err
+	}
+	p.done.Merged = true
+	return nil
 }
 
 // mergeCommit makes the commit that has both.
@@ -355,10 +364,17 @@ type pushEvent struct {
 	Tries  int       `json:"tries"`
 }
 
+// span is how long one waits between two tries at least and at most, more or less.
+type span struct{ shortest, longest time.Duration }
+
+var (
+	betweenPushes   = span{20 * time.Millisecond, time.Second}
+	betweenLandings = span{2 * time.Millisecond, 200 * time.Millisecond} // with the repository lock, for which others wait
+)
+
 // pause waits a little, so that those who all want the same do not want it at the same time: longer, the more often.
-func pause(ctx context.Context, tries int) error {
-	const shortest, longest = 20 * time.Millisecond, time.Second
-	wait := time.NewTimer(shortest/2 + rand.N(min(shortest<<min(tries, 10), longest)))
+func pause(ctx context.Context, tries int, s span) error {
+	wait := time.NewTimer(s.shortest/2 + rand.N(min(s.shortest<<min(tries, 10), s.longest)))
 	defer wait.Stop()
 	select {
 	case <-ctx.Done():

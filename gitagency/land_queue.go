@@ -1,6 +1,9 @@
 package gitagency
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // Arrival is what came of one landing of a queue.
 type Arrival struct {
@@ -29,8 +32,9 @@ func (r *Repository) LandReady(ctx context.Context, worktree string, req LandReq
 		req.ID = inv.ID
 		landed, err := r.Land(ctx, req)
 		if landed.Invocation == "" {
-			landed = Landed{Invocation: inv.ID, Branch: wt.Branch, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}
+			landed = Landed{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}
 		}
+		landed.Branch = cmp.Or(landed.Branch, wt.Branch)
 		arrivals = append(arrivals, Arrival{Landed: landed, Name: inv.Name, Err: err})
 		if ctx.Err() != nil {
 			return arrivals, context.Cause(ctx)

@@ -66,6 +66,7 @@ func (l *landing) make(ctx context.Context) error {
 	if by.author, by.committer, err = l.r.landingIdentity(ctx); err != nil {
 		return err
 	}
+	l.made = len(l.commits)
 	i := slices.Index(Strategies(), l.req.Strategy)
 	if l.result, err = strategies()[i].make(l, ctx, by); err != nil || l.result == "" {
 		return err
@@ -123,6 +124,7 @@ func (l *landing) rebase(ctx context.Context, by signatures) (string, error) {
 	if replayed.Tip == l.target.at {
 		return "", nil
 	}
+	l.made = len(replayed.Commits)
 	return replayed.Tip, nil
 }
 

@@ -102,6 +102,7 @@ type verification struct {
 	log  *verifyLog
 
 	times int      // that it was run
+	alive *os.File // held while there is a sandbox of ours
 	turns *os.File // held by the one of those who had to do it again whose turn it is
 }
 
@@ -117,12 +118,14 @@ func (v *verification) turn(ctx context.Context) (landed Landed, box string, err
 	}
 	switch {
 	case v.times == mostVerifications:
-		return Landed{}, "", &MovingError{ID: v.req.ID, Branch: landed.Branch, Times: v.times}
+		return Landed{}, "", &MovingError{ID: v.req.ID, Branch: landed.Branch, Times: v.times, Verifying: true}
 	case v.times > 0 && v.turns == nil:
 		return landed, "", nil
 	}
 	// Its branch keeps the commit from being collected.
-	box, err = v.start(ctx, repo, *landed.candidate)
+	if box, err = v.start(ctx, repo, *landed.candidate); err == nil {
+		v.claim(ctx, box)
+	}
 	if err != nil && context.Cause(ctx) == nil {
 		err = &VerifyError{ID: v.req.ID, Command: v.req.Verify, Err: err}
 	}
@@ -155,6 +158,18 @@ func (v *verification) start(ctx context.Context, repo *git.Repo, c candidate) (
 	}
 	inv, err := r.start(ctx, repo, choice)
 	return inv.ID, err
+}
+
+// claim has doctor and prune know, as long as we live, that the sandbox is ours: also while nothing runs in it.
+func (v *verification) claim(ctx context.Context, box string) {
+	dir := v.r.store.VerifyingDir(v.r.ID, box)
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		v.alive, err = lock.Occupy(ctx, dir, 0)
+	}
+	if err != nil {
+		v.r.warn("sandbox %s looks as if nothing were verified in it: %v", box, err)
+	}
 }
 
 // run runs the command in the sandbox that was made for it, which goes whatever comes of that.
@@ -203,7 +218,15 @@ func (v *verification) open(c candidate) {
 	v.log.keep(fmt.Appendf(nil, "# %s, on tree %s\n$ %s\n", v.r.now().Format(time.RFC3339), c.tree, v.req.Verify))
 }
 
+func (v *verification) disclaim() {
+	if v.alive != nil {
+		_ = v.alive.Close()
+	}
+	v.alive = nil
+}
+
 func (v *verification) close() {
+	v.disclaim()
 	if v.turns != nil {
 		_ = v.turns.Close()
 	}
@@ -219,6 +242,7 @@ const patienceWithOthers = 2 * time.Minute
 // when we were interrupted; who is in a hurry does not wait for the lock.
 func (v *verification) throwAway(ctx context.Context, box string) (err error) {
 	ctx = context.WithoutCancel(ctx)
+	defer v.disclaim() // one that stays all the same is somebody else's to take away
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("sandbox %s, in which %s was verified, is still there: %w", box, v.req.ID, err)

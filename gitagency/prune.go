@@ -36,11 +36,12 @@ type Pruned struct {
 
 	Snapshots []PrunedSnapshot `json:"snapshots"` // of its sandbox, in their order; they go when the thing is removed
 
-	entry    store.Entry[store.InvocationMeta] // of an invocation
-	worktree Worktree
-	kept     string // what the trash ref keeps
-	left     bool   // there is something left of the sandbox
-	scrap    string // a ref of which only remains are left
+	entry     store.Entry[store.InvocationMeta] // of an invocation
+	worktree  Worktree
+	kept      string // what the trash ref keeps
+	abandoned bool   // it is discarded first
+	left      bool   // there is something left of the sandbox
+	scrap     string // a ref of which only remains are left
 }
 
 // PrunedSnapshot is a snapshot of a sandbox, and the ref that keeps it, or kept it.
@@ -166,6 +167,10 @@ func (r *Repository) forgetting(ctx context.Context, repo *git.Repo, t *Pruned) 
 // record: whatever stops it, there is a record to go on from. What is found in the sandbox against the
 // plan is kept, and all that keeps it.
 func (r *Repository) pruneInvocation(ctx context.Context, repo *git.Repo, t *Pruned) error {
+	if t.abandoned {
+		_, err := r.endAbandoned(ctx, repo, t.entry)
+		return err
+	}
 	if t.left {
 		found, err := r.end(ctx, repo, t.entry)
 		if err != nil {

@@ -111,6 +111,8 @@ func (p *prunePlan) invocation(ctx context.Context, e store.Entry[store.Invocati
 	switch {
 	case e.Broken != store.Whole:
 		t.broken(string(e.Broken), e.Detail)
+	case p.r.abandoned(e):
+		t.Action, t.Reason, t.TrashRef, t.abandoned = PruneClean, "it was only there to verify "+e.Record.Verifies+", and nothing is verified in it any more", trashRef(e.ID), true
 	case !ended(e.Record):
 		t.Reason = "it is neither landed nor discarded"
 	default:

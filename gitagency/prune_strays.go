@@ -139,7 +139,11 @@ func (p *prunePlan) leftovers() error {
 	if err != nil {
 		return err
 	}
-	for _, path := range append(temps, scraps...) {
+	staged, err := p.landings()
+	if err != nil {
+		return err
+	}
+	for _, path := range slices.Concat(temps, scraps, staged) {
 		t := Pruned{Kind: "leftover", ID: idIn(path), Action: PruneRemove, Reason: "a process that was killed left it", Path: path}
 		if points := guard.MountedBelow(path); len(points) > 0 {
 			t.Action, t.Reason = PruneKeep, "something is mounted at "+points[0]
@@ -165,6 +169,22 @@ func (p *prunePlan) leftovers() error {
 		}
 	}
 	return nil
+}
+
+// landings lists what landings that were killed left, and that nobody has a note of; not what files of the person's may be
+// in.
+func (p *prunePlan) landings() ([]string, error) {
+	if p.r.interruptedLanding() {
+		return nil, nil
+	}
+	strays, err := p.repo.StrayStages()
+	var left []string
+	for _, s := range strays {
+		if !s.Moved {
+			left = append(left, s.Path)
+		}
+	}
+	return left, err
 }
 
 // idIn is the id that a name ends with, if it does.

@@ -71,7 +71,7 @@ func (r *Repository) FillRadar(ctx context.Context, invocations []Invocation) er
 	found := map[string]Radar{}
 	for i := range invocations {
 		inv := &invocations[i]
-		if !inv.Broken && ended(inv.entry.Record) || inv.WorktreeID == "" {
+		if !inv.Broken && ended(inv.entry.Record) || inv.WorktreeID == "" || inv.Verifies != "" {
 			continue
 		}
 		radar, known := found[inv.WorktreeID]
@@ -96,7 +96,8 @@ func (r *Repository) FillRadar(ctx context.Context, invocations []Invocation) er
 	return nil
 }
 
-// Radar looks at every live sandbox of an integration worktree, found as Worktree does: whether what is in it now would
+// Radar looks at every live sandbox of an integration worktree, found as Worktree does, but for those in which something
+// is verified that is to land: whether what is in it now would
 // land cleanly on the integration branch as that is now, and which two would conflict with each other. What is not
 // committed counts, as a commit on top of HEAD would that had all of it: tracked, staged and untracked files, but not what
 // git ignores nor what looks like a credential.

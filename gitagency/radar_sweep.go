@@ -59,7 +59,7 @@ func (r *Repository) newSweep(ctx context.Context, wt Worktree, invocations []In
 		}
 	}()
 	for _, inv := range invocations {
-		if inv.WorktreeID == wt.ID && (inv.Broken || !ended(inv.entry.Record)) {
+		if inv.WorktreeID == wt.ID && inv.Verifies == "" && (inv.Broken || !ended(inv.entry.Record)) {
 			s.boxes = append(s.boxes, &box{inv: inv})
 		}
 	}

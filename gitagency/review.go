@@ -45,6 +45,9 @@ func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, 
 	if _, err := inv.Path(); err != nil {
 		return Submitted{}, err
 	}
+	if inv.Verifies != "" {
+		return Submitted{}, &ThrowAwayError{ID: inv.ID, Verifies: inv.Verifies}
+	}
 	s := r.sandboxOf(inv.ID)
 	if stuck, err := s.broughtOut(ctx); err != nil {
 		return Submitted{}, err
@@ -123,7 +126,7 @@ func (r *Repository) InReview(worktree string) ([]Invocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	waiting := slices.DeleteFunc(live, func(i Invocation) bool { return i.Landing != store.Review })
+	waiting := slices.DeleteFunc(live, func(i Invocation) bool { return i.Landing != store.Review || i.Verifies != "" })
 	slices.SortFunc(waiting, func(a, b Invocation) int {
 		return cmp.Or(a.SubmittedAt.Compare(b.SubmittedAt), strings.Compare(a.ID, b.ID))
 	})

@@ -132,6 +132,8 @@ func (x *examination) rollbacks(s subject) {
 		f.What = err.Error()
 	} else if note == nil {
 		return
+	} else if note.Verb == syncVerb {
+		f.What = "it was being synced when somebody was killed; the next command that works in it finishes that"
 	}
 	x.found(f, func(ctx context.Context) error {
 		err := box.finishRollback(ctx, x.repo)

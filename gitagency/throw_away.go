@@ -2,9 +2,12 @@ package gitagency
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -69,4 +72,38 @@ func (r *Repository) dropSandboxBranch(ctx context.Context, repo *git.Repo, id s
 		return nil
 	}
 	return backend(repo).DeleteBranch(ctx, spec, found[0].OID)
+}
+
+// abandoned reports whether an invocation has a sandbox that is only there to verify something, and whoever did that is
+// gone. Who asks holds the repository lock: else it may just be made, or thrown away.
+func (r *Repository) abandoned(e store.Entry[store.InvocationMeta]) bool {
+	if e.Broken != store.Whole || e.Record.Verifies == "" || ended(e.Record) {
+		return false
+	}
+	held, err := lock.Clear(context.Background(), r.store.VerifyingDir(r.ID, e.ID), 0)
+	if err == nil {
+		_ = held.Close()
+	}
+	return err == nil || errors.Is(err, fs.ErrNotExist) // killed before it could say that it lives
+}
+
+// endAbandoned discards a sandbox in which nothing is verified any more. Somebody may have worked in it since.
+func (r *Repository) endAbandoned(ctx context.Context, repo *git.Repo, e store.Entry[store.InvocationMeta]) (Discarded, error) {
+	d, err := r.end(ctx, repo, e)
+	if err != nil {
+		return d, err
+	}
+	return d, durable.RemoveTree(r.store.VerifyingDir(r.ID, e.ID))
+}
+
+// verifications looks for sandboxes in which nothing is verified any more.
+func (x *examination) verifications(s subject, e store.Entry[store.InvocationMeta]) {
+	if x.unsettled || !x.abandoned(e) {
+		return
+	}
+	x.found(Finding{Code: "interrupted-verify", ID: s.id, Path: s.tree, What: "somebody was killed while the landing of " + e.Record.Verifies + " was verified in it"},
+		func(ctx context.Context) error {
+			_, err := x.endAbandoned(ctx, x.repo, e)
+			return err
+		})
 }

@@ -42,8 +42,13 @@ func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (Unlanded, e
 	}
 	defer unlock()
 	unlanded, err := r.unland(ctx, repo, inv.ID, req.DryRun)
-	for again := 0; again < mostOvertaken && overtaken(err); again++ {
-		unlanded, err = r.unland(ctx, repo, inv.ID, req.DryRun)
+	for again := 1; again <= mostOvertaken && overtaken(err); again++ {
+		if err = pause(ctx, again, betweenLandings); err == nil {
+			unlanded, err = r.unland(ctx, repo, inv.ID, req.DryRun)
+		}
+	}
+	if overtaken(err) {
+		err = &MovingError{ID: inv.ID, Branch: inv.LandedBranch, Times: mostOvertaken + 1, Back: true}
 	}
 	if err != nil && !is[*CleanupError](err) {
 		return Unlanded{}, fmt.Errorf("unland %s: %w", inv.ID, err)

@@ -130,7 +130,7 @@ func (r *Repository) worktree(e store.Entry[store.WorktreeMeta]) Worktree {
 // Path is the tree of a worktree that has one.
 func (w Worktree) Path() (string, error) {
 	if !w.Broken && w.State == store.Archived && !w.adopted {
-		return "", &ArchivedError{Name: w.Name, ID: w.ID}
+		return "", &ArchivedError{Name: w.Name, ID: w.ID, Branch: w.Branch}
 	}
 	return w.TreePath, w.Err()
 }
@@ -141,7 +141,7 @@ func (w Worktree) usable() error {
 		return err
 	}
 	if w.State != store.Present {
-		return &ArchivedError{Name: w.Name, ID: w.ID}
+		return &ArchivedError{Name: w.Name, ID: w.ID, Branch: w.Branch}
 	}
 	marked, err := guard.Integration.In(w.TreePath)
 	if err != nil {

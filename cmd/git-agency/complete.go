@@ -379,10 +379,18 @@ func withSandbox(a *asked) ([]candidate, error) {
 	})
 }
 
+// landable are the invocations whose work can land, but those on the line already.
+func landable(a *asked) ([]candidate, error) {
+	return listInvocations(a, func(i gitagency.Invocation) bool {
+		_, err := i.Path()
+		return err == nil && i.Verifies == "" && !slices.Contains(a.args, i.ID)
+	})
+}
+
 // submittable are the invocations that can be put into review, but those on the line already.
 func submittable(a *asked) ([]candidate, error) {
 	return listInvocations(a, func(i gitagency.Invocation) bool {
-		return !i.Broken && (i.Landing == "" || i.Landing == "rejected") && !slices.Contains(a.args, i.ID)
+		return !i.Broken && i.Verifies == "" && (i.Landing == "" || i.Landing == "rejected") && !slices.Contains(a.args, i.ID)
 	})
 }
 

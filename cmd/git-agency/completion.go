@@ -78,7 +78,7 @@ var argumentKinds = map[string][]kind{
 	"submit":            {submittable, more},
 	"reject":            {inReview},
 	"sync":              {withSandbox},
-	"land":              {withSandbox, more},
+	"land":              {landable, more},
 	"unland":            {invocations},
 	"discard":           {undiscarded, more},
 	"doctor":            {},

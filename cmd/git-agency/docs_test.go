@@ -53,6 +53,20 @@ func TestTheReadmeListsExactlyTheCommandsThereAre(t *testing.T) {
 	}
 }
 
+func TestTheReadmeNamesEveryFlagOfLand(t *testing.T) {
+	t.Parallel()
+	row := regexp.MustCompile("(?m)^\\| `git agency land .*$").FindString(readmeText(t))
+	for _, f := range newTool(io.Discard, io.Discard, gitagency.Options{}).landCommand().Flags {
+		name := f.Names()[0]
+		if name == "message" || name == "commit-all" {
+			name = "commit-all -m" // which go together
+		}
+		if name != "json" && name != lockTimeoutFlag && !strings.Contains(row, "`--"+name+"`") {
+			t.Errorf("--%s is not in %q", name, row)
+		}
+	}
+}
+
 func TestEveryCommandSaysHowItIsUsedAndHowItEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range leaves("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands()) {

@@ -314,6 +314,26 @@ var ills = []ill{
 			w.t.Errorf("it is not landed: %s", got)
 		}
 	}},
+	{code: "stray-landing", id: "agency/advance-0123456789abcdef", wreck: func(w *ward) {
+		w.write(filepath.Join(w.repo, ".git/agency/advance-0123456789abcdef/tree/readme"), "")
+	}, cured: func(w *ward) { w.works() }},
+	{code: "stray-landing", id: "*", risk: true, sweep: true, wreck: func(w *ward) { // whose note somebody took for rubbish
+		w.dies("land/files:after", "land", sweepID, "--commit-all", "-m", "all")
+		w.remove(filepath.Join(w.records(), "landing.json"))
+	}, cured: func(w *ward) {
+		w.works()
+		if got := w.git("-C", w.worktree(), "status", "--porcelain"); got != "?? untracked" {
+			w.t.Errorf("git status in the worktree says %q", got)
+		}
+	}},
+	{code: "interrupted-verify", id: deadID, wreck: func(w *ward) {
+		w.dies("verify/run:before", "land", sweepID, "--commit-all", "-m", "all", "--verify", "true")
+	}, cured: func(w *ward) {
+		w.works()
+		if got := w.agency("ls"); strings.Contains(got, deadID) {
+			w.t.Errorf("it is still there: %s", got)
+		}
+	}},
 	{code: "interrupted-put", risk: true, sweep: true, wreck: func(w *ward) { w.dies("put/done:before", "put", sweepID, "readme", "sub", ".") }, cured: func(w *ward) {
 		w.works()
 		if w.read(filepath.Join(w.tree, "readme")) == w.read(filepath.Join(w.repo, "readme")) {

@@ -149,12 +149,16 @@ func hints(err error) []string {
 		noRemote  *gitagency.NoRemoteError
 		upstream  *gitagency.UpstreamError
 		hooked    *gitagency.DistrustedRemoteError
+		archived  *gitagency.ArchivedError
+		moving    *gitagency.MovingError
 	)
 	switch {
 	case errors.As(err, &notPushed):
 		return notPushedHints(notPushed)
-	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0:
+	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0 && noRemote.Remote == "":
 		return []string{"add one with 'git remote add origin <url>'; nothing has landed"}
+	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0:
+		return []string{"add it with 'git remote add " + gitagency.ShellWord(noRemote.Remote) + " <url>', there is no other; nothing has landed"}
 	case errors.As(err, &noRemote):
 		return []string{"name one with --remote; there is " + strings.Join(noRemote.Remotes, ", ") + "; nothing has landed"}
 	case errors.As(err, &upstream):
@@ -169,8 +173,19 @@ func hints(err error) []string {
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut:
 		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land …'"}
+	case errors.As(err, &moving) && moving.Back:
+		return []string{"try again when fewer commit to " + moving.Branch + ": git agency unland " + moving.ID}
+	case errors.As(err, &moving):
+		return []string{"try again when fewer commit to " + moving.Branch + ": git agency land " + moving.ID}
+	case errors.As(err, &archived) && archived.Invocation != "":
+		return []string{
+			"its work is on a branch, which you can merge where you want it: git merge agency/sandbox-" + archived.Invocation,
+			"and then 'git agency discard " + archived.Invocation + "' ends it",
+		}
+	case errors.As(err, &archived) && archived.Branch != "":
+		return []string{"this makes another worktree that goes on from its branch: git agency worktree create <name> --from " + gitagency.ShellWord(archived.Branch)}
 	case errors.As(err, &throwAway):
-		return []string{"land " + throwAway.Verifies + " instead; if nothing verifies it any more, 'git agency discard " + throwAway.ID + "' takes this one away"}
+		return []string{"land " + throwAway.Verifies + " instead; if nothing verifies it any more, 'git agency doctor --fix " + throwAway.ID + "' takes this one away"}
 	case errors.As(err, &child) && child.shellLine != "":
 		return []string{"no shell reads the command; for one, type: -- sh -c " + gitagency.ShellWord(child.shellLine)}
 	case errors.As(err, &finding):
@@ -399,7 +414,7 @@ func hints(err error) []string {
 
 // notPushedHints say how what has landed gets to the remote.
 func notPushedHints(e *gitagency.NotPushedError) []string {
-	to := gitagency.ShellWord(e.Remote) + " " + gitagency.ShellWord(e.As)
+	to := gitagency.ShellWord(e.Address)
 	if len(e.Conflicts) > 0 {
 		in := "git"
 		if e.Tree != "" {
@@ -407,8 +422,8 @@ func notPushedHints(e *gitagency.NotPushedError) []string {
 		}
 		return []string{
 			"merge it yourself where " + e.Branch + " is checked out, and push that:",
-			"  " + in + " pull --no-rebase " + to,
-			"  " + in + " push " + gitagency.ShellWord(e.Remote) + " " + gitagency.ShellWord(e.Branch+":"+e.As),
+			"  " + in + " pull --no-rebase " + to + " " + gitagency.ShellWord(e.As),
+			"  " + in + " push " + to + " " + gitagency.ShellWord(e.Branch+":"+e.As),
 		}
 	}
 	if len(e.IDs) == 0 {

@@ -25,6 +25,7 @@ var atoms = []struct {
 	{"base_commit", func(i gitagency.Invocation, _ time.Time) string { return i.BaseCommit }},
 	{"base_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.BaseCommit) }},
 	{"from_snapshot", func(i gitagency.Invocation, _ time.Time) string { return i.FromSnapshot }},
+	{"verifies", func(i gitagency.Invocation, _ time.Time) string { return i.Verifies }},
 	{"synced_commit", func(i gitagency.Invocation, _ time.Time) string { return i.SyncedCommit }},
 	{"synced_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.SyncedCommit) }},
 	{"from_snapshot:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.FromSnapshot) }},

@@ -80,6 +80,10 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 				worktrees = append(worktrees, inv.WorktreeID)
 			}
 			plans, err := t.planPush(c, repo, worktrees...)
+			var archived *gitagency.ArchivedError
+			if errors.As(err, &archived) {
+				archived.Invocation = named[slices.Index(worktrees, archived.ID)].ID
+			}
 			if err != nil {
 				return err
 			}
@@ -234,6 +238,9 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 		var err error
 		if !c.Bool("dry-run") {
 			pushed, err = repo.Push(c.Context, plan, ids...)
+		}
+		if pushed.Merged {
+			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.As, plan.Branch)))
 		}
 		for i := range results {
 			if l := &results[i]; slices.Contains(ids, l.Invocation) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency"
 )
 
 // manyLanding is how many land at the same time.
@@ -177,5 +179,17 @@ func (l *lab) checkAllLanded(tree string, ids []string, strategy string) {
 	}
 	if refs := l.git("for-each-ref", "refs/heads/agency/sandbox-*"); refs != "" {
 		l.t.Errorf("left behind: %s", refs)
+	}
+}
+
+func TestWhoIsOvertakenTooOftenIsToldToTryAgain(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"git agency land 20260128120500-b7c9":   &gitagency.MovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21},
+		"git agency unland 20260128120500-b7c9": &gitagency.MovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21, Back: true},
+	} {
+		if got := hints(err); len(got) != 1 || !strings.HasSuffix(got[0], want) || exitCode(err) != exitFailed {
+			t.Errorf("%v: %q, %d", err, got, exitCode(err))
+		}
 	}
 }

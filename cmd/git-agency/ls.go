@@ -72,6 +72,7 @@ func porcelain(i gitagency.Invocation) []field {
 		{"branch", i.SandboxBranch, true},
 		{"base", i.BaseCommit, true},
 		{"from-snapshot", i.FromSnapshot, true},
+		{"verifies", i.Verifies, true},
 		{"synced", i.SyncedCommit, true},
 		{"status", i.Status, true},
 		{"landing", i.Landing, true},

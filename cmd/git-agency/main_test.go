@@ -66,8 +66,8 @@ func testOptions() gitagency.Options {
 			return errors.New("failed on purpose at " + at)
 		case "kill":
 			return errors.Join(syscall.Kill(os.Getpid(), syscall.SIGKILL), errors.New("not dead"))
-		case "int", "term":
-			sig := map[string]syscall.Signal{"int": syscall.SIGINT, "term": syscall.SIGTERM}[action]
+		case "int", "term", "hup":
+			sig := map[string]syscall.Signal{"int": syscall.SIGINT, "term": syscall.SIGTERM, "hup": syscall.SIGHUP}[action]
 			if err := syscall.Kill(os.Getpid(), sig); err != nil {
 				return err
 			}

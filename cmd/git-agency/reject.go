@@ -14,7 +14,8 @@ func (t *tool) rejectCommand() *cli.Command {
 		Usage:     "give submitted work back, with the reason",
 		UsageText: "git agency reject <id> -m <reason>",
 		Description: `Takes the work of a sandbox out of review. The sandbox stays as it is, to be worked in; 'show' says why
-it was rejected, and 'submit' puts it back into review.
+it was rejected, and 'submit' puts it back into review. Who names it in 'land' can land it all the same,
+unless agency.requireReview is set.
 
 Exit status: 0 rejected; 1 failed, or it is not in review; 3 no such invocation; 4 broken; 75 locked; 129
 usage.`,

@@ -44,6 +44,7 @@ func (t *tool) details(i gitagency.Invocation) []field {
 		{"branch", i.SandboxBranch, true},
 		{"base", i.BaseCommit, true},
 		{"from-snapshot", i.FromSnapshot, true},
+		{"verifies", i.Verifies, true},
 		{"synced", i.SyncedCommit, true},
 		{"runner", i.Runner, true},
 		{"mode", i.Mode, true},

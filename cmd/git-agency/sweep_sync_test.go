@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency"
 )
 
 // newSyncLab is a sandbox whose commits conflict with what is on the integration branch meanwhile.
@@ -92,6 +94,13 @@ func TestASyncThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand(t *
 			t.Errorf("%s: git fsck: %s", what, fsck.stderr)
 		}
 	}
+	if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT=sync/files:after=kill"), sync...); o.code != -1 {
+		t.Fatal(o.stderr)
+	}
+	if found := l.findings(); !slices.ContainsFunc(found, func(f gitagency.Finding) bool { return strings.Contains(f.What, "it was being synced") }) {
+		t.Errorf("doctor says %+v", found)
+	}
+	restore()
 	for i, point := range points {
 		begun := i >= slices.Index(points, "sync/files:before")
 		last := point == "sync/done:after"

@@ -123,7 +123,7 @@ func (t *tool) tame(commands []*cli.Command) {
 func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
 	for _, f := range c.Command.Flags {
 		if s, ok := f.(*cli.StringFlag); ok && c.IsSet(s.Name) && c.String(s.Name) == "" {
-			return nil, asUsage(c, fmt.Errorf("--%s needs a value", s.Name))
+			return nil, asUsage(c, fmt.Errorf("--%s needs a value, and the one it has is empty", s.Name))
 		}
 	}
 	opts := t.opts

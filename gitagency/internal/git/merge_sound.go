@@ -72,7 +72,7 @@ func (m *Merger) soundBelow(ctx context.Context, at string, oid, known []byte) e
 			dirs[folded] = name
 		}
 	}
-	if !dir.plain {
+	if !dir.plain && (at != "" || len(dir.items) > 0) { // that of a commit may be empty
 		return &UnsoundError{Path: cmp.Or(at, "."), Why: "not written as git writes it"}
 	}
 	for folded, name := range dirs {

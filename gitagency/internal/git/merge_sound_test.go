@@ -21,6 +21,9 @@ func TestTreesThatMustNotLandAreRefused(t *testing.T) {
 	if err := l.m.Sound(t.Context(), fine, ""); err != nil {
 		t.Fatal(err)
 	}
+	if err := l.m.Sound(t.Context(), tree(), fine); err != nil {
+		t.Errorf("who has removed everything: %v", err)
+	}
 	known := tree(link(".gitattributes"), file("a"))
 	if err := l.m.Sound(t.Context(), tree(link(".gitattributes"), file("a"), file("b")), known); err != nil {
 		t.Errorf("what was there before is not new: %v", err)

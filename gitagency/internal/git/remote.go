@@ -20,7 +20,9 @@ type Remote struct {
 	URL  string // where a push goes; a path is absolute
 	Own  bool   // nothing but the repository's own settings says so
 
-	Path  string   // of one on this machine; else empty
+	Path     string // of one on this machine; else empty
+	Relative bool   // as it is set, that begins at the main worktree, where only who stands there finds it by its name
+
 	fetch []string // which of its refs we keep where
 	allow string   // the protocols that may be spoken
 }
@@ -102,7 +104,7 @@ func (s Remotes) Remote(ctx context.Context, name string) (Remote, error) {
 	}
 	if remote.Path = localPath(expanded); remote.Path != "" && !filepath.IsAbs(remote.Path) {
 		remote.Path = filepath.Join(s.repo.root(), remote.Path)
-		remote.URL = remote.Path
+		remote.URL, remote.Relative = remote.Path, true
 	}
 	return remote, nil
 }
