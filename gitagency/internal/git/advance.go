@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -95,7 +96,11 @@ func (r *Repo) Advance(ctx context.Context, a Advance) (*Advancing, error) {
 	if a.GitDir == "" {
 		return x, nil
 	}
-	var err error
+	// A git of the person's that refreshes the index has it locked for some milliseconds.
+	err := r.waiting.until(ctx, func() bool { _, err := os.Lstat(a.index() + lockSuffix); return err != nil })
+	if err != nil {
+		return nil, err
+	}
 	x.seat, err = r.look(ctx, a, false)
 	return x, err
 }

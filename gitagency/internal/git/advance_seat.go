@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -59,26 +58,19 @@ func (x *Advancing) sameSeat(ctx context.Context) error {
 	if x.a.Old == x.a.New {
 		return nil
 	}
-	const patience = time.Second
-	for began := time.Now(); ; {
-		worktrees, err := x.repo.seats(ctx)
-		if err != nil {
-			return err
-		}
-		busy := false
+	var failed error
+	err := x.repo.waiting.until(ctx, func() bool {
+		var worktrees map[string]string
+		worktrees, failed = x.repo.seats(ctx)
 		for dir := range worktrees {
 			if _, err := os.Lstat(filepath.Join(dir, "index"+lockSuffix)); err == nil && dir != x.a.GitDir {
-				busy = true
+				return false
 			}
 		}
-		if !busy || time.Since(began) > patience {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(5 * time.Millisecond):
-		}
+		return true
+	})
+	if err := errors.Join(err, failed); err != nil {
+		return err
 	}
 	gitDir, tree, err := x.repo.Seat(ctx, x.a.Branch)
 	if err == nil && gitDir != x.a.GitDir {
