@@ -167,6 +167,7 @@ func (l *landing) kept(ctx context.Context) (string, error) {
 		return "", err
 	}
 	subject.Onto = l.trash
+	l.merger.Captured = true
 	captured, err := l.repo.Capture(ctx, subject)
 	if err != nil || l.tip == l.looked.Head {
 		return captured.Commit, err

@@ -56,6 +56,9 @@ type Advancing struct {
 	stage *stage // the new files
 	draft *IndexDraft
 
+	merger *Merger // who has what is new, if anybody has
+	held   bool    // all of that is in a pack that nobody takes away
+
 	talk     *proc.Conversation // a git that holds the locks of the refs
 	tried    bool               // they were told to
 	done     bool               // the refs have moved
@@ -261,6 +264,9 @@ func (x *Advancing) Undo(ctx context.Context) error {
 		for _, m := range x.a.Also { // for whose lock git made a directory
 			_ = syscall.Rmdir(filepath.Dir(x.repo.RefPath(m.Ref)))
 		}
+	}
+	if x.held {
+		err = errors.Join(err, x.repo.letGo(x.a))
 	}
 	err = errors.Join(err, x.draft.Drop())
 	x.stage, x.draft, x.finished = nil, nil, true

@@ -88,6 +88,9 @@ func (x *Advancing) Commit(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { x.went(err) }()
+	if err := x.hold(ctx); err != nil {
+		return err
+	}
 	x.tried = true
 	var left error
 	if err := x.say("commit\x00", 1); err != nil { // it may have been killed when it was done
@@ -108,6 +111,10 @@ func (x *Advancing) Commit(ctx context.Context) (err error) {
 	x.late = errors.Join(x.late, left)
 	for _, m := range x.a.moves() {
 		x.late = errors.Join(x.late, x.repo.SyncRef(m.Ref))
+	}
+	x.late = errors.Join(x.late, x.stillThere(context.WithoutCancel(ctx)))
+	if x.held {
+		x.late = errors.Join(x.late, x.repo.letGo(x.a))
 	}
 	return nil
 }

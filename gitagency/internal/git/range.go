@@ -2,8 +2,6 @@ package git
 
 import (
 	"context"
-	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -59,7 +57,9 @@ func (m *Merger) Advance(ctx context.Context, a Advance) (*Advancing, error) {
 	if err := m.flush(ctx); err != nil {
 		return nil, err
 	}
-	seeing := *m.real
-	seeing.env = append(slices.Clone(m.real.env), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(m.dir, "objects")))
-	return seeing.Advance(ctx, a)
+	x, err := m.seeing().Advance(ctx, a)
+	if x != nil {
+		x.merger = m
+	}
+	return x, err
 }
