@@ -113,7 +113,7 @@ func (m *Merger) pack(ctx context.Context, known string, commits []string, reaso
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	repo, p := m.repo, m.place()
 	args := []string{"pack-objects", "-q", "--revs", "--non-empty", "--delta-base-offset", "--window=0", "--stdout"}
-	if _, partial := m.real.Config.Last("extensions.partialclone"); partial { // what a remote has need not be here
+	if m.real.promised() { // what a remote has need not be here
 		repo, p, args = m.seeing(), place{}, append(args, "--exclude-promisor-objects")
 	}
 	p.stdin, p.stdout = strings.Join(commits, "\n")+"\n--not\n"+known+"\n", f
