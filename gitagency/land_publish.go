@@ -105,6 +105,9 @@ func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merge
 		return err
 	}
 	tx.Commit()
+	if b := moving.Behind(); b != nil {
+		r.warn("%v; to bring it along: git -C %s read-tree -m -u %s %s", b, ShellWord(b.Tree), b.Old, b.New)
+	}
 	return nil
 }
 

@@ -64,6 +64,7 @@ type Advancing struct {
 	done     bool               // the refs have moved
 	unknown  bool               // nobody can tell whether they have
 	late     error              // that came when they had
+	behind   *BehindError       // a worktree that could not be taken along
 	finished bool               // nothing is held any more
 	taken    int                // how many of the steps were
 	fault    func(step string) error

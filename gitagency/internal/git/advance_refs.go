@@ -112,6 +112,7 @@ func (x *Advancing) Commit(ctx context.Context) (err error) {
 	for _, m := range x.a.moves() {
 		x.late = errors.Join(x.late, x.repo.SyncRef(m.Ref))
 	}
+	x.behind = x.takeAlong(context.WithoutCancel(ctx))
 	x.late = errors.Join(x.late, x.stillThere(context.WithoutCancel(ctx)))
 	if x.held {
 		x.late = errors.Join(x.late, x.repo.letGo(x.a))
