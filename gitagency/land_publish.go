@@ -106,6 +106,9 @@ func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merge
 		return err
 	}
 	tx.Commit()
+	if b := moving.Behind(); b != nil {
+		r.warn("%v; to bring it along: git -C %s read-tree -m -u %s %s", b, ShellWord(b.Tree), b.Old, b.New)
+	}
 	return nil
 }
 
@@ -179,6 +182,7 @@ func (l *landing) kept(ctx context.Context) (string, error) {
 		return "", err
 	}
 	subject.Onto = l.trash
+	l.merger.Captured = true
 	captured, err := l.repo.Capture(ctx, subject)
 	if err != nil || l.tip == l.looked.Head {
 		return captured.Commit, err

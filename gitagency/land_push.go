@@ -160,6 +160,8 @@ type push struct {
 	courier *git.Courier
 	done    Pushed
 	at      string // where the branch is at the remote, once it has all of ours
+	tracks  string // the ref that remembers that; empty when there is none
+	before  string // where that was before we sent anything
 	tree    string // of the worktree that has the branch checked out, if that is known
 	unknown bool   // whether it has arrived
 }
@@ -182,6 +184,11 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 	p.at = p.done.Commit
 	if p.courier == nil {
 		if p.courier, err = p.r.git.Courier(p.remote, p.done.Commit, p.wary); err != nil {
+			return false, "", err
+		}
+	}
+	if p.tracks = p.remote.Tracks(heads + p.As); p.tracks != "" {
+		if p.before, err = p.r.git.Tip(ctx, p.tracks); err != nil {
 			return false, "", err
 		}
 	}
@@ -344,9 +351,9 @@ func (p *push) publish(ctx context.Context, merger *git.Merger, to target, their
 // arrived writes down what the remote has now, as git does after a push.
 func (p *push) arrived(ctx context.Context) {
 	r := p.r
-	if ref := p.remote.Tracks(heads + p.As); ref != "" {
-		if err := r.git.Track(ctx, ref, p.at, "update by push"); err != nil {
-			r.warn("%s: %v", ref, err)
+	if p.tracks != "" {
+		if err := r.git.Track(ctx, p.tracks, p.at, p.before, "update by push"); err != nil {
+			r.warn("%s: %v", p.tracks, err)
 		}
 	}
 	for _, id := range p.ids {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -27,7 +28,7 @@ type Advance struct {
 	Tree    string `json:"tree,omitempty"`
 	Trusted bool   `json:"trusted,omitempty"` // the repository's own settings can only be the user's: filters that they name run
 
-	by *Merger // who made the new commit, and can say what is in it; nil where git has to be asked
+	by *Merger // who made the new commit, and has what is new; nil where git has to be asked
 }
 
 // RefMove is another ref that moves in the same transaction. An Old of zeros means that it must not be there, a New of
@@ -57,12 +58,15 @@ type Advancing struct {
 	stage *stage // the new files
 	draft *IndexDraft
 
+	held bool // all that is new is in a pack that nobody takes away
+
 	called   func() (*proc.Conversation, error) // the git below, while it starts; nil when nobody waits for it
 	talk     *proc.Conversation                 // a git that holds the locks of the refs
 	tried    bool                               // they were told to
 	done     bool                               // the refs have moved
 	unknown  bool                               // nobody can tell whether they have
 	late     error                              // that came when they had
+	behind   *BehindError                       // a worktree that could not be taken along
 	finished bool                               // nothing is held any more
 	taken    int                                // how many of the steps were
 	fault    func(step string) error
@@ -98,7 +102,11 @@ func (r *Repo) Advance(ctx context.Context, a Advance) (*Advancing, error) {
 	if a.GitDir == "" {
 		return x, nil
 	}
-	var err error
+	// A git of the person's that refreshes the index has it locked for some milliseconds.
+	err := r.waiting.until(ctx, func() bool { _, err := os.Lstat(a.index() + lockSuffix); return err != nil })
+	if err != nil {
+		return nil, err
+	}
 	x.seat, err = r.look(ctx, a, false)
 	return x, err
 }
@@ -259,6 +267,9 @@ func (x *Advancing) Undo(ctx context.Context) error {
 		for _, m := range x.a.Also { // for whose lock git made a directory
 			_ = syscall.Rmdir(filepath.Dir(x.repo.RefPath(m.Ref)))
 		}
+	}
+	if x.held {
+		err = errors.Join(err, x.repo.letGo(x.a))
 	}
 	err = errors.Join(err, x.draft.Drop())
 	x.stage, x.draft, x.finished = nil, nil, true

@@ -32,7 +32,7 @@ func (x *Advancing) Lock(ctx context.Context) (err error) {
 	if x.stage, err = x.seat.newStage(ctx); err != nil {
 		return err
 	}
-	if x.draft, err = x.repo.draftHeld(x.a, x.seat.index.perm); err != nil {
+	if x.draft, err = x.repo.draftHeld(ctx, x.a, x.seat.index.perm); err != nil {
 		return err
 	}
 	if err := x.at("locked"); err != nil {
@@ -57,8 +57,9 @@ func (x *Advancing) Lock(ctx context.Context) (err error) {
 	return err
 }
 
-// draftHeld begins an index for a person's worktree, and locks the one that is there.
-func (r *Repo) draftHeld(a Advance, perm fs.FileMode) (*IndexDraft, error) {
+// draftHeld begins an index for a person's worktree, and locks the one that is there. A git that has it locked is waited
+// for, but not for long.
+func (r *Repo) draftHeld(ctx context.Context, a Advance, perm fs.FileMode) (*IndexDraft, error) {
 	f, err := os.OpenFile(a.index()+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("%s: one that was begun before has not been finished", a.index()+draftSuffix)
@@ -71,11 +72,12 @@ func (r *Repo) draftHeld(a Advance, perm fs.FileMode) (*IndexDraft, error) {
 		err = f.Chmod(perm)
 	}
 	if err == nil {
-		err = d.Lock()
+		waitErr := r.waiting.until(ctx, func() bool { err = d.Lock(); return !errors.As(err, new(*LockedError)) })
+		err = errors.Join(waitErr, err)
 	}
 	if err != nil {
 		err = errors.Join(err, d.Drop())
-		if errors.As(err, new(*LockedError)) {
+		if errors.As(err, new(*LockedError)) && context.Cause(ctx) == nil {
 			err = &UnderWayError{Tree: a.Tree, What: "index.lock"}
 		}
 		return nil, err

@@ -63,7 +63,7 @@ func (r *Repo) FinishAdvance(ctx context.Context, a Advance) (done bool, err err
 		if err := r.sweepLocks(a, left); err != nil {
 			return true, err
 		}
-		return true, r.deleteRest(ctx, a)
+		return true, errors.Join(r.deleteRest(ctx, a), r.letGo(a))
 	}
 	return false, r.backward(ctx, a, left)
 }
@@ -307,7 +307,7 @@ func (r *Repo) backward(ctx context.Context, a Advance, l *leftover) error {
 		}
 		stranded = err
 	}
-	err := errors.Join(r.removeLeft(l), r.sweepLocks(a, l), r.retract(ctx, a))
+	err := errors.Join(r.removeLeft(l), r.sweepLocks(a, l), r.retract(ctx, a), r.letGo(a))
 	r.unlog(a)
 	if err == nil && a.GitDir != "" {
 		err = dropDraft(a.index())

@@ -53,6 +53,11 @@ func (x *Advancing) call(ctx context.Context) {
 	}
 	// Who is told to end must not kill it half-way through the refs: it ends when we hang up.
 	x.called = proc.Meanwhile(func() (*proc.Conversation, error) {
+		if x.a.by != nil {
+			if err := x.a.by.haveAll(ctx); err != nil {
+				return nil, err
+			}
+		}
 		return x.repo.converse(context.WithoutCancel(ctx), p, x.repo.inherit, args...)
 	})
 }
@@ -104,6 +109,9 @@ func (x *Advancing) Commit(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { x.went(err) }()
+	if err := x.hold(ctx); err != nil {
+		return err
+	}
 	x.tried = true
 	var left error
 	if err := x.say("commit\x00", 1); err != nil { // it may have been killed when it was done
@@ -124,6 +132,11 @@ func (x *Advancing) Commit(ctx context.Context) (err error) {
 	x.late = errors.Join(x.late, left)
 	for _, m := range x.a.moves() {
 		x.late = errors.Join(x.late, x.repo.SyncRef(m.Ref))
+	}
+	x.behind = x.takeAlong(context.WithoutCancel(ctx))
+	x.late = errors.Join(x.late, x.stillThere(context.WithoutCancel(ctx)))
+	if x.held {
+		x.late = errors.Join(x.late, x.repo.letGo(x.a))
 	}
 	return nil
 }

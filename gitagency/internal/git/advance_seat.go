@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -59,32 +58,64 @@ func (x *Advancing) sameSeat(ctx context.Context) error {
 	if x.a.Old == x.a.New {
 		return nil
 	}
-	const patience = time.Second
-	for began := time.Now(); ; {
-		worktrees, err := x.repo.seats(ctx)
-		if err != nil {
-			return err
-		}
-		busy := false
+	var failed error
+	err := x.repo.waiting.until(ctx, func() bool {
+		var worktrees map[string]string
+		worktrees, failed = x.repo.seats(ctx)
 		for dir := range worktrees {
 			if _, err := os.Lstat(filepath.Join(dir, "index"+lockSuffix)); err == nil && dir != x.a.GitDir {
-				busy = true
+				return false
 			}
 		}
-		if !busy || time.Since(began) > patience {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(5 * time.Millisecond):
-		}
+		return true
+	})
+	if err := errors.Join(err, failed); err != nil {
+		return err
 	}
 	gitDir, tree, err := x.repo.Seat(ctx, x.a.Branch)
 	if err == nil && gitDir != x.a.GitDir {
 		err = &ReseatedError{Branch: x.a.Branch, Tree: tree}
 	}
 	return err
+}
+
+// BehindError is a worktree that has checked out a branch in the very moment in which it moved: its index and its files may
+// be those of the commit before, and look as if somebody had taken back all that came.
+type BehindError struct {
+	Branch, Old, New string
+	Tree             string
+	Err              error // why it could not be taken along
+}
+
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("%s was checked out in %s while it moved from %.12s to %.12s: %v", strings.TrimPrefix(e.Branch, "refs/heads/"), e.Tree, e.Old, e.New, e.Err)
+}
+
+func (e *BehindError) Unwrap() error { return e.Err }
+
+// Behind is a worktree that has the branch now, and may show what was there before; nil when there is none.
+func (x *Advancing) Behind() *BehindError { return x.behind }
+
+// takeAlong looks once more, when a branch has moved that nobody had, whether somebody has it now. A checkout that had read
+// where the branch was before we locked it, and said so after we looked, has the files of the commit before. Git takes them
+// along as it does when one changes branches: what is already there stays, and what the person has changed is refused. Who
+// says so later than now is not seen.
+func (x *Advancing) takeAlong(ctx context.Context) *BehindError {
+	if x.a.GitDir != "" || x.a.Old == x.a.New {
+		return nil
+	}
+	gitDir, tree, err := x.repo.Seat(ctx, x.a.Branch)
+	if err != nil || gitDir == "" {
+		return nil // several have it, or one rebases it: then it was not checked out just now
+	}
+	if err = errors.New("filters that the repository names are not trusted"); x.a.Trusted {
+		_ = x.repo.waiting.until(ctx, func() bool { _, err := os.Lstat(filepath.Join(gitDir, "index"+lockSuffix)); return err != nil })
+		_, err = x.repo.change(ctx, place{gitDir: gitDir, tree: tree}, "read-tree", "-m", "-u", x.a.Old, x.a.New)
+	}
+	if err == nil {
+		return nil
+	}
+	return &BehindError{Branch: x.a.Branch, Old: x.a.Old, New: x.a.New, Tree: tree, Err: err}
 }
 
 // Seat says which worktree has a branch checked out: its git directory and its tree, or nothing. One in the middle of a

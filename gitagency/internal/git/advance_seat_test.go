@@ -276,3 +276,52 @@ func TestAdvanceLooksAgainWhoHasTheBranch(t *testing.T) {
 		t.Errorf("it has moved to %s", got)
 	}
 }
+
+// Promise: who checks out a branch that nobody had, when it was made sure of that and before it moves, is taken along, or
+// told what to do; what he has changed stays.
+func TestAdvanceTakesAlongWhoChecksOutTheBranchMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		untrusted bool
+		meanwhile func(l *lab, tree string)
+		behind    bool
+		status    string // then
+	}{
+		{"as it was", false, func(*lab, string) {}, false, ""},
+		{"something else is changed", false, func(l *lab, tree string) { l.put(tree, "keep.txt", "mine\n") }, false, " M keep.txt"},
+		{"something is changed", false, func(l *lab, tree string) { l.put(tree, "a.txt", "mine\n") }, true, "MM a.txt"},
+		{"somebody could have named filters", true, func(*lab, string) {}, true, "M  a.txt"},
+	} {
+		l := newLab(t)
+		l.write("keep.txt", "keep\n")
+		l.commit("second")
+		to := l.ahead(func(tree string) { l.put(tree, "a.txt", "changed\n") })
+		l.git("branch", "free")
+		linked := filepath.Join(tempDir(t), "linked")
+		l.git("worktree", "add", "-q", "--detach", linked)
+		a := Advance{Branch: "refs/heads/free", Old: l.git("rev-parse", "free"), New: to, Trusted: !c.untrusted}
+		x, err := l.open().Advance(t.Context(), a)
+		l.must(err)
+		l.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.Files(t.Context())))
+		l.in(linked, "checkout", "-q", "free")
+		c.meanwhile(l, linked)
+		l.must(errors.Join(x.Commit(t.Context()), x.Publish(t.Context()), x.Close()))
+		if b := x.Behind(); (b != nil) != c.behind || c.behind && (b.Tree != linked || b.Old != a.Old || b.New != to) {
+			t.Errorf("%s: %v", c.name, b)
+		}
+		if got := l.in(linked, "status", "--porcelain"); got != c.status {
+			t.Errorf("%s: %q", c.name, got)
+		}
+		if !c.behind {
+			continue
+		}
+		// What the person is told to do.
+		if _, err := l.try(linked, "read-tree", "-m", "-u", a.Old, to); (err == nil) != c.untrusted {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if data, err := os.ReadFile(filepath.Join(linked, "a.txt")); err != nil || string(data) != map[bool]string{true: "changed\n", false: "mine\n"}[c.untrusted] {
+			t.Errorf("%s: it is %q, %v", c.name, data, err)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // advancer is a repository in which main is checked out, and is to go on to another commit.
@@ -334,6 +335,7 @@ func TestAdvanceRefusesWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	ad := newAdvancer(l, varied(l))
+	ad.repo.waiting.patience = time.Millisecond
 	for _, c := range []struct{ name, what string }{
 		{"index.lock", "index.lock"},
 		{"MERGE_HEAD", "merge"},

@@ -18,8 +18,11 @@ import (
 type teller struct{ talk *proc.Conversation }
 
 // ask starts one.
-func (r *Repo) ask(ctx context.Context) (*teller, error) {
-	talk, err := r.talk(ctx, place{env: []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1"}}, "cat-file", "--batch-command")
+func (r *Repo) ask(ctx context.Context) (*teller, error) { return r.askIn(ctx, "") }
+
+// askIn starts one in another git directory.
+func (r *Repo) askIn(ctx context.Context, gitDir string) (*teller, error) {
+	talk, err := r.talk(ctx, place{gitDir: gitDir, env: []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1"}}, "cat-file", "--batch-command")
 	if err != nil {
 		return nil, err
 	}

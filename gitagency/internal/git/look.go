@@ -30,8 +30,11 @@ func (m *Merger) Look(ctx context.Context, s Subject) (l Looked, err error) {
 	const tries = 8
 	for range tries {
 		if l, err = m.look(ctx, s); !errors.As(err, new(*UnsettledError)) {
-			return l, err
+			break
 		}
+	}
+	if err == nil && l.Work != l.Tree {
+		err = m.adopt(ctx, l.Work, l.Tree)
 	}
 	return l, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -52,9 +53,12 @@ func (m *Merger) Keep(ctx context.Context) error {
 			loose = append(loose, o)
 		}
 	}
-	if err := m.real.store(ctx, m.format, loose); err != nil {
+	put, err := m.real.storeAt(ctx, m.format, loose)
+	if err != nil {
 		return err
 	}
+	m.put = append(m.put, put...)
+	m.made = slices.AppendSeq(m.made, maps.Values(m.pending))
 	clear(m.pending) // they are all there now
 	m.waiting = 0
 	return nil
@@ -70,16 +74,102 @@ func (m *Merger) keepPacks(ctx context.Context, dir string) error {
 		if !strings.HasPrefix(f.Name(), "pack-") || !strings.HasSuffix(f.Name(), ".pack") {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		pack, err := os.Open(filepath.Join(dir, f.Name()))
 		if err != nil {
 			return err
 		}
-		p := place{stdin: string(data), config: []string{"-c", "core.fsync=committed,reference,pack-metadata"}}
-		if _, err := m.real.change(ctx, p, "index-pack", "--stdin"); err != nil {
+		at, err := m.real.storePack(ctx, pack, "index-pack", "--stdin")
+		if err := errors.Join(err, pack.Close()); err != nil {
+			return err
+		}
+		m.put = append(m.put, at)
+	}
+	return durable.SyncDir(filepath.Join(m.real.CommonDir, "objects", "pack"))
+}
+
+// adopt makes the merger have itself what a tree has and others do not have at the same path. Git does not write what is in
+// the repository already, also where nothing leads to it: then only we would know that it is needed.
+func (m *Merger) adopt(ctx context.Context, tree string, known ...string) error {
+	var tops [][]byte
+	for _, name := range append([]string{tree}, known...) {
+		oid, err := m.treeOf(ctx, name)
+		if err != nil {
+			return err
+		}
+		tops = append(tops, rawID(oid))
+	}
+	return m.adoptTree(ctx, tops[0], tops[1:])
+}
+
+func (m *Merger) adoptTree(ctx context.Context, oid []byte, known [][]byte) error {
+	if slices.ContainsFunc(known, func(k []byte) bool { return bytes.Equal(k, oid) }) {
+		return nil
+	}
+	dir, err := m.twig(ctx, oid)
+	if err != nil {
+		return err
+	}
+	if err := m.adoptOne(ctx, oid); err != nil {
+		return err
+	}
+	var like []*twig
+	for _, k := range known {
+		t, err := m.twig(ctx, k)
+		if err != nil {
+			return err
+		}
+		like = append(like, t)
+	}
+	for _, it := range dir.items {
+		var below [][]byte
+		there := false
+		for _, t := range like {
+			had, has := t.find(string(it.name))
+			if there = there || has && had.is(it); has && had.mode == modeTree {
+				below = append(below, had.oid)
+			}
+		}
+		switch {
+		case there || it.mode == modeGitlink:
+		case it.mode == modeTree:
+			err = m.adoptTree(ctx, it.oid, below)
+		default:
+			err = m.adoptOne(ctx, it.oid)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return durable.SyncDir(filepath.Join(m.real.CommonDir, "objects", "pack"))
+	return nil
+}
+
+// adoptOne makes the merger have an object itself. One that is large it only watches.
+func (m *Merger) adoptOne(ctx context.Context, raw []byte) error {
+	const most = 1 << 17 // in its file, which may be a thousand times as much
+	oid := hexID(raw)
+	m.talking.Lock()
+	_, is := m.pending[string(raw)]
+	m.talking.Unlock()
+	if _, err := os.Lstat(m.repo.loosePath(oid)); is || err == nil {
+		return nil
+	}
+	fi, err := os.Lstat(m.real.loosePath(oid))
+	if err == nil && fi.Size() > most {
+		m.talking.Lock()
+		defer m.talking.Unlock()
+		m.put = append(m.put, m.real.loosePath(oid))
+		return nil
+	}
+	if err != nil { // it is in a pack, of the repository or our own
+		return nil
+	}
+	m.talking.Lock()
+	o, data, err := m.askForAny(ctx, oid)
+	m.talking.Unlock()
+	if err != nil || o.Missing() {
+		return err // who needs it will say so
+	}
+	return m.add(ctx, object{kind: o.Type, oid: raw, content: data})
 }
 
 // readLoose reads the file of one object, which a git of ours has written.

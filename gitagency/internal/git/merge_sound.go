@@ -43,7 +43,7 @@ func (m *Merger) soundBelow(ctx context.Context, at string, oid, known []byte) e
 	}
 	dir, err := m.twig(ctx, oid)
 	switch {
-	case errors.Is(err, errCutOff) || errors.As(err, new(*IncompleteError)):
+	case errors.Is(err, errCutOff) || errors.As(err, new(*IncompleteError)) || errors.As(err, new(*Error)): // which git cannot read
 		return &UnsoundError{Path: cmp.Or(at, "."), Why: err.Error()}
 	case err != nil:
 		return err

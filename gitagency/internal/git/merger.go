@@ -37,6 +37,13 @@ type Merger struct {
 
 	pending map[string]object // what was made, and is not on disk yet
 	waiting int               // bytes of it
+
+	// Captured: what refs are to lead to is also made of objects that were written to the repository itself just now, and to
+	// which nothing leads yet. They are treated as if somebody tidied up all the time.
+	Captured bool
+
+	made []object // what Keep has given the repository, and has no file here
+	put  []string // where Keep has put everything
 }
 
 // Merger makes one. like is the id of any object, which says how ids are made.
@@ -198,7 +205,11 @@ func (m *Merger) mergeByGit(ctx context.Context, what Merging, ours, theirs stri
 	if err != nil && !exitedWith(err, 1) {
 		return Merged{}, err
 	}
-	return parseMerged(string(out), err != nil)
+	merged, err := parseMerged(string(out), err != nil)
+	if err == nil && len(merged.Conflicts) == 0 {
+		err = m.adopt(ctx, merged.Tree, ours, theirs)
+	}
+	return merged, err
 }
 
 // nameIn gives a commit a name in a git directory of ours: git writes into files what it was called by. One that cannot

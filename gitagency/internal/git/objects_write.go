@@ -25,18 +25,33 @@ const few = 100
 // store writes objects that we made, and makes sure that some lasts that git has written without doing so. A few we
 // write ourselves, all at the same time: git, which does one after the other, waits for the disk at each.
 func (r *Repo) store(ctx context.Context, format ObjectFormat, objects []object, written ...string) error {
+	_, err := r.storeAt(ctx, format, objects, written...)
+	return err
+}
+
+// storeAt is store that says where the objects are that we made.
+func (r *Repo) storeAt(ctx context.Context, format ObjectFormat, objects []object, written ...string) (at []string, err error) {
+	for _, o := range objects {
+		at = append(at, r.loosePath(o.name()))
+	}
 	_, shared := r.Config.Last("core.sharedrepository") // then who may read them is for git to say
 	if len(objects) > few || shared && len(objects) > 0 {
-		args, level := []string{"index-pack", "--stdin"}, zlib.BestSpeed
-		if len(objects) <= few {
-			args, level = []string{"unpack-objects", "-q"}, zlib.NoCompression // git packs each of them again
+		many, level := len(objects) > few, zlib.BestSpeed
+		if !many {
+			level = zlib.NoCompression // git packs each of them again
 		}
 		pack, err := packObjects(format, objects, level)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if _, err := r.change(ctx, place{stdin: string(pack)}, args...); err != nil {
-			return err
+		if many {
+			name, err := r.storePack(ctx, bytes.NewReader(pack), "index-pack", "--stdin")
+			if err != nil {
+				return nil, err
+			}
+			at = []string{name}
+		} else if _, err := r.change(ctx, place{stdin: string(pack)}, "unpack-objects", "-q"); err != nil {
+			return nil, err
 		}
 		objects = nil
 	}
@@ -60,7 +75,7 @@ func (r *Repo) store(ctx context.Context, format ObjectFormat, objects []object,
 	close(failed)
 	for err := range failed {
 		if err != nil {
-			return fmt.Errorf("write objects: %w", err)
+			return nil, fmt.Errorf("write objects: %w", err)
 		}
 	}
 	if r.rehearsal == "" {
@@ -68,10 +83,10 @@ func (r *Repo) store(ctx context.Context, format ObjectFormat, objects []object,
 			written = append(written, o.name())
 		}
 		if err := r.syncOne(written); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return context.Cause(ctx)
+	return at, context.Cause(ctx)
 }
 
 // syncOne syncs the last object that has a file, for all of them, as git does it in a batch: what was written out before
@@ -95,8 +110,19 @@ func (r *Repo) loosePath(oid string) string {
 }
 
 // storeLoose gives an object a file, as git does: one that is there is only made to look new, so that nobody who
-// tidies up takes it for old.
+// tidies up takes it for old. Who tidies up at once takes away what it is not yet done with: then it begins again.
 func (r *Repo) storeLoose(o object) (err error) {
+	const tries = 5
+	for range tries {
+		if err = r.tryLoose(o); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return err
+}
+
+// tryLoose is storeLoose, once.
+func (r *Repo) tryLoose(o object) (err error) {
 	path := r.loosePath(o.name())
 	if now := time.Now(); os.Chtimes(path, now, now) == nil {
 		return nil
@@ -114,7 +140,7 @@ func (r *Repo) storeLoose(o object) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(temp))
+			err = errors.Join(err, removeIfThere(temp))
 		}
 	}()
 	_, err = f.Write(deflated(slices.Concat(fmt.Appendf(nil, "%s %d\x00", o.kind, len(o.content)), o.content)))

@@ -219,3 +219,32 @@ func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Promise: what somebody else has learned of a remote since we looked is not forgotten again.
+func TestTrackLeavesWhatSomebodyElseHasWrittenDown(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	first := l.git("rev-parse", "HEAD")
+	l.git("commit", "-q", "--allow-empty", "-m", "second")
+	second := l.git("rev-parse", "HEAD")
+	l.git("commit", "-q", "--allow-empty", "-m", "third")
+	third := l.git("rev-parse", "HEAD")
+	const ref = "refs/remotes/origin/main"
+	repo := l.open()
+	for _, c := range []struct{ old, oid, want string }{
+		{"", first, first},      // it was not there
+		{first, second, second}, // it was where it is
+		{first, third, second},  // somebody has moved it
+		{"", third, second},     // somebody has made it
+	} {
+		if err := repo.Track(t.Context(), ref, c.oid, c.old, "push"); err != nil {
+			t.Errorf("from %q to %s: %v", c.old, c.oid, err)
+		}
+		if got := l.git("rev-parse", ref); got != c.want {
+			t.Errorf("from %q to %s: it is at %s", c.old, c.oid, got)
+		}
+	}
+	if err := repo.Track(t.Context(), ref, strings.Repeat("1", 40), second, "push"); err == nil {
+		t.Error("it leads to a commit that is not there")
+	}
+}

@@ -2,8 +2,6 @@ package git
 
 import (
 	"context"
-	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -57,7 +55,5 @@ func (m *Merger) SameTree(ctx context.Context, a, b string) (bool, error) {
 // has to be kept.
 func (m *Merger) Advance(ctx context.Context, a Advance) (*Advancing, error) {
 	a.by = m
-	seeing := *m.real
-	seeing.env = append(slices.Clone(m.real.env), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(m.dir, "objects")))
-	return seeing.Advance(ctx, a)
+	return m.seeing().Advance(ctx, a)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Rehearse finds what Capture would find, and refuses what it would refuse, without changing anything:
@@ -53,9 +54,13 @@ func (r *Repo) rehearse(do func(elsewhere *Repo) error) (err error) {
 func (r *Repo) rehearsedIn(dir string) *Repo {
 	rehearsed := *r
 	rehearsed.rehearsal = dir
+	objects := inList(filepath.Join(r.CommonDir, "objects"))
+	if more, is := proc.LookupVariable(r.env, "GIT_ALTERNATE_OBJECT_DIRECTORIES"); is { // what a merger has
+		objects += ":" + more
+	}
 	rehearsed.env = append(slices.Clone(r.env),
 		"GIT_OBJECT_DIRECTORY="+filepath.Join(dir, "objects"),
-		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(r.CommonDir, "objects")))
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+objects)
 	return &rehearsed
 }
 

@@ -242,9 +242,19 @@ func mapRef(ref, from, to string) (string, bool) {
 	return strings.Replace(to, "*", ref[len(before):len(ref)-len(after)], 1), true
 }
 
-// Track remembers where a ref of a remote is.
-func (r *Repo) Track(ctx context.Context, ref, oid, reason string) error {
-	_, err := r.change(ctx, place{}, "update-ref", "--no-deref", "-m", reason, ref, oid)
+// Track remembers where a ref of a remote is. old is where it was when that was asked for, empty when it was not there: if
+// somebody has written down another place since, that is at least as new, and stays.
+func (r *Repo) Track(ctx context.Context, ref, oid, old, reason string) error {
+	if old == "" {
+		old = strings.Repeat("0", len(oid))
+	}
+	_, err := r.change(ctx, place{}, "update-ref", "--no-deref", "-m", reason, ref, oid, old)
+	if err == nil {
+		return nil
+	}
+	if now, lookErr := r.Tip(ctx, ref); lookErr == nil && !isAt(now, old) {
+		return nil
+	}
 	return err
 }
 

@@ -21,6 +21,7 @@ type Repo struct {
 	inherit   []*os.File
 	rehearsal string // where everything is written instead, when nothing may change
 	inHook    bool   // a git that runs a hook started us
+	waiting   waiting
 }
 
 // Holding returns the repository as seen by somebody who holds a lock: every git that changes

@@ -63,6 +63,7 @@ type runner struct {
 	env     []string
 	inherit []*os.File
 	stdin   string
+	input   io.Reader // what it reads instead of that
 	stdout  io.Writer // gets the output instead of who asked
 }
 
@@ -82,6 +83,9 @@ func (r runner) both(ctx context.Context, global, args []string) (stdout, stderr
 	c := proc.Command{Argv: slices.Concat([]string{"git"}, global, args), Dir: r.dir, Env: r.env, Inherit: r.inherit, Stdout: r.stdout}
 	if r.stdin != "" {
 		c.Stdin = strings.NewReader(r.stdin)
+	}
+	if r.input != nil {
+		c.Stdin = r.input
 	}
 	res, err := proc.Run(ctx, c)
 	if err != nil {
@@ -115,6 +119,7 @@ type place struct {
 	config []string // further -c settings
 	env    []string
 	stdin  string
+	input  io.Reader // instead of that
 	stdout io.Writer
 	fetch  bool // objects that are not here may be fetched, as in a partial clone
 
@@ -144,7 +149,7 @@ func (r *Repo) at(p place, inherit []*os.File) runner {
 	if !p.fetch {
 		env = slices.Concat(env, alone)
 	}
-	return runner{dir: dir, env: slices.Concat(env, p.env), inherit: inherit, stdin: p.stdin, stdout: p.stdout}
+	return runner{dir: dir, env: slices.Concat(env, p.env), inherit: inherit, stdin: p.stdin, input: p.input, stdout: p.stdout}
 }
 
 func (r *Repo) globals(p place) []string {
