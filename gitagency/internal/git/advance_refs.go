@@ -17,16 +17,15 @@ func (x *Advancing) Prepare(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { x.went(err) }()
-	if err := x.reach(); err != nil {
-		return err
+	err = x.lockRefs()
+	if by := x.a.by; err != nil && by != nil && by.lost() { // somebody has taken away what the refs are to lead to
+		if err := by.haveAll(ctx); err != nil {
+			return err
+		}
+		x.call(ctx)
+		err = x.lockRefs()
 	}
-	var b strings.Builder
-	b.WriteString("start\x00")
-	for _, m := range x.a.moves() {
-		fmt.Fprintf(&b, "option no-deref\x00update %s\x00%s\x00%s\x00", m.Ref, m.New, m.Old)
-	}
-	b.WriteString("prepare\x00")
-	if err := x.say(b.String(), 2); err != nil {
+	if err != nil {
 		for _, m := range x.a.moves() {
 			now, lookErr := x.repo.Tip(ctx, m.Ref)
 			if lookErr != nil {
@@ -44,6 +43,20 @@ func (x *Advancing) Prepare(ctx context.Context) (err error) {
 	return nil
 }
 
+// lockRefs tells git which refs are to move, from where and to where.
+func (x *Advancing) lockRefs() error {
+	if err := x.reach(); err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("start\x00")
+	for _, m := range x.a.moves() {
+		fmt.Fprintf(&b, "option no-deref\x00update %s\x00%s\x00%s\x00", m.Ref, m.New, m.Old)
+	}
+	b.WriteString("prepare\x00")
+	return x.say(b.String(), 2)
+}
+
 // call starts a git that will be told of the refs, so that nobody has to wait for it.
 func (x *Advancing) call(ctx context.Context) {
 	p := place{gitDir: x.a.GitDir, config: durably} // HEAD of that worktree has a log too
@@ -53,11 +66,6 @@ func (x *Advancing) call(ctx context.Context) {
 	}
 	// Who is told to end must not kill it half-way through the refs: it ends when we hang up.
 	x.called = proc.Meanwhile(func() (*proc.Conversation, error) {
-		if x.a.by != nil {
-			if err := x.a.by.haveAll(ctx); err != nil {
-				return nil, err
-			}
-		}
 		return x.repo.converse(context.WithoutCancel(ctx), p, x.repo.inherit, args...)
 	})
 }
