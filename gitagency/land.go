@@ -122,10 +122,8 @@ func (req *LandRequest) check(r *Repository) error {
 
 // land is Land for who holds the repository lock, up to what has to be verified first.
 func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) (_ Landed, err error) {
-	if r.interruptedLanding() { // which could not be finished
-		if err := r.finishLanding(ctx, repo); err != nil {
-			return Landed{}, err
-		}
+	if err := r.finishLanding(ctx, repo); err != nil { // of one that could not be finished when the lock was taken
+		return Landed{}, err
 	}
 	entry := r.store.Invocation(r.ID, req.ID, nil) // it may have changed while we waited
 	if entry.Broken == store.Whole && entry.Record.Landing == store.Landed {

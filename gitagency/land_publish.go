@@ -2,9 +2,6 @@ package gitagency
 
 import (
 	"context"
-	"encoding/json"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,8 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// publish is the transaction. Until the refs have moved whatever fails or is cancelled is undone, last step first; from
-// then on it has landed, and every step only goes on, and may be done again by whoever finds the note of it.
+// publish is where it lands.
 func (l *landing) publish(ctx context.Context) (landed Landed, err error) {
 	r := l.r
 	landed = l.outcome()
@@ -21,106 +17,21 @@ func (l *landing) publish(ctx context.Context) (landed Landed, err error) {
 	if err != nil {
 		return Landed{}, err
 	}
-	// 1. Whatever could stop it stops it here.
-	moving, err := l.merger.Advance(ctx, advance)
-	if err != nil {
-		return Landed{}, err
+	if !l.req.DryRun {
+		landed.TrashRef, landed.Aside = trashRef(l.s.ID), l.req.Later
 	}
-	defer func() {
-		if closeErr := moving.Close(); closeErr != nil {
-			r.warn("%s: %v", l.target.tree, closeErr)
-		}
-	}()
-	if l.req.DryRun {
+	done, err := r.carryOut(ctx, publication{
+		merger: l.merger, advance: advance, dry: l.req.DryRun,
+		record: func() error { return r.recordLanding(landed, l.began) }, then: l.settle(context.WithoutCancel(ctx)),
+		note: store.Landing{InvocationID: l.s.ID, Verb: verbLand, Strategy: landed.Strategy, Tip: l.tip},
+	})
+	switch {
+	case err == nil:
 		return landed, nil
-	}
-	note := store.Landing{InvocationID: l.s.ID, Verb: verbLand, Strategy: landed.Strategy, Tip: l.tip, Worktree: l.target.worktree.ID}
-	if err := r.advance(ctx, verbLand, l.merger, moving, r.noteOf(note, advance)); err != nil {
+	case !done:
 		return Landed{}, err
 	}
-	landed.TrashRef, landed.Aside = trashRef(l.s.ID), l.req.Later
-	// 8.–11. Each of them may have been done before.
-	if err := l.settle(context.WithoutCancel(ctx), moving, landed); err != nil {
-		return landed, &CleanupError{Kind: "invocation", ID: l.s.ID, Done: store.Landed, Err: err}
-	}
-	return landed, nil
-}
-
-// advance moves a branch, and all that goes with it: what landing, taking one back and
-// merging what others have pushed have in common.
-func (r *Repository) advance(ctx context.Context, verb string, merger *git.Merger, moving *git.Advancing, note store.Landing) (err error) {
-	tx := r.begin(verb)
-	defer func() {
-		if err != nil {
-			rollback(ctx, tx)
-		}
-	}()
-	var stuck error // by what it could not be undone
-	// 2. What nobody has seen yet becomes part of the repository.
-	if err := tx.Step(ctx, "objects", func() error { return merger.Keep(ctx) }); err != nil {
-		return err
-	}
-	// 3. The note, in case we do not live to finish it.
-	if err := tx.Step(ctx, "note", func() error {
-		tx.Undo("note", func(context.Context) error {
-			if stuck != nil {
-				return nil // who comes next tries again
-			}
-			return r.store.RemoveLanding(r.ID)
-		})
-		return r.store.WriteLanding(r.ID, note)
-	}); err != nil {
-		return err
-	}
-	// 4. No git of the person's writes the index any more.
-	if err := tx.Step(ctx, "lock", func() error {
-		tx.Undo("lock", func(ctx context.Context) error {
-			err := moving.Undo(ctx)
-			if !onlyStranded(err) { // of which only the person knows what is right
-				stuck = err
-			}
-			return err
-		})
-		return moving.Lock(ctx)
-	}); err != nil {
-		return err
-	}
-	for _, s := range []step{
-		{"prepare", func() error { return moving.Prepare(ctx) }}, // 5. The branch is where it was, and stays there.
-		{"files", func() error { return moving.Files(ctx) }},     // 6. The person's files, and beside it the new index.
-	} {
-		if err := tx.Step(ctx, s.name, s.do); err != nil {
-			return err
-		}
-	}
-	// 7. The commit point. What goes wrong behind it is no reason to undo anything, nor to stop.
-	landed := false
-	if err := tx.Step(ctx, "commit", func() error {
-		if err := context.Cause(ctx); err != nil {
-			return err // the last moment to turn back
-		}
-		err := moving.Commit(ctx)
-		landed = err == nil
-		return err
-	}); err != nil && !landed {
-		return err
-	}
-	tx.Commit()
-	if b := moving.Behind(); b != nil {
-		r.warn("%v; to bring it along: git -C %s read-tree -m -u %s %s", b, ShellWord(b.Tree), b.Old, b.New)
-	}
-	return nil
-}
-
-// onlyStranded reports whether nothing else is wrong than that somebody has written to paths.
-func onlyStranded(err error) bool {
-	switch e := err.(type) {
-	case nil, *git.StrandedError:
-		return true
-	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(e.Unwrap(), func(part error) bool { return !onlyStranded(part) })
-	}
-	return false
+	return landed, &CleanupError{Kind: "invocation", ID: l.s.ID, Done: store.Landed, Err: err}
 }
 
 // outcome is what it will have been.
@@ -208,31 +119,10 @@ func (l *landing) branchFree() (bool, error) {
 	return true, nil
 }
 
-// The verbs by which the integration branch moves.
-const (
-	verbLand   = "land"
-	verbUnland = "unland"
-	verbPush   = "push" // what somebody else has pushed is merged
-)
-
-// noteOf completes what somebody who finds it half done has to know.
-func (r *Repository) noteOf(note store.Landing, a git.Advance) store.Landing {
-	data, err := json.Marshal(a)
-	if err != nil {
-		panic(err) // it is made of strings
-	}
-	note.Advance, note.PID, note.StartedAt = data, os.Getpid(), r.now()
-	return note
-}
-
-// settle writes down that it has landed, and takes the sandbox away.
-func (l *landing) settle(ctx context.Context, moving *git.Advancing, landed Landed) error {
-	r, id := l.r, l.s.ID
-	spec := r.sandboxSpec(id)
-	return r.forward(ctx, verbLand, []step{
-		{"index", func() error { return moving.Publish(ctx) }},
-		{"record", func() error { return r.recordLanding(landed, l.began) }},
-		{"done", func() error { return r.store.RemoveLanding(r.ID) }},
+// settle takes the sandbox away.
+func (l *landing) settle(ctx context.Context) []step {
+	spec := l.r.sandboxSpec(l.s.ID)
+	return []step{
 		{"aside", func() error {
 			l.depart() // who enters now is told that it has landed
 			return setAside(spec.Tree)
@@ -243,9 +133,9 @@ func (l *landing) settle(ctx context.Context, moving *git.Advancing, landed Land
 			if l.req.Later {
 				return nil
 			}
-			return r.endLanded(ctx, l.repo, id)
+			return l.r.endLanded(ctx, l.repo, l.s.ID)
 		}},
-	})
+	}
 }
 
 // recordLanding writes down that an invocation has landed.

@@ -263,10 +263,8 @@ func (p *push) merge(ctx context.Context, theirs string) (err error) {
 		return err
 	}
 	defer unlock()
-	if r.interruptedLanding() { // which could not be finished
-		if err := r.finishLanding(ctx, repo); err != nil {
-			return err
-		}
+	if err := r.finishLanding(ctx, repo); err != nil { // of one that could not be finished when the lock was taken
+		return err
 	}
 	to, err := r.integrationTarget(ctx, repo, p.Worktree)
 	if err != nil {
@@ -323,29 +321,12 @@ func (p *push) mergeCommit(ctx context.Context, merger *git.Merger, at, theirs s
 }
 
 func (p *push) publish(ctx context.Context, merger *git.Merger, to target, theirs, commit string) error {
-	r := p.r
 	a := git.Advance{
 		Branch: to.branch, Old: to.at, New: commit, Reason: fmt.Sprintf("agency: merge %s/%s", p.Remote, p.As),
 		GitDir: to.gitDir, Tree: to.tree, Trusted: merger.Trusted,
 	}
-	moving, err := merger.Advance(ctx, a)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closeErr := moving.Close(); closeErr != nil {
-			r.warn("%s: %v", to.tree, closeErr)
-		}
-	}()
-	note := store.Landing{InvocationID: cmp.Or(p.ids...), Verb: verbPush, Tip: theirs, Worktree: to.worktree.ID}
-	if err := r.advance(ctx, verbPush, merger, moving, r.noteOf(note, a)); err != nil {
-		return err
-	}
-	onward := context.WithoutCancel(ctx)
-	return r.forward(onward, verbPush, []step{
-		{"index", func() error { return moving.Publish(onward) }},
-		{"done", func() error { return r.store.RemoveLanding(r.ID) }},
-	})
+	_, err := p.r.carryOut(ctx, publication{merger: merger, advance: a, note: store.Landing{InvocationID: cmp.Or(p.ids...), Verb: verbPush, Tip: theirs}})
+	return err
 }
 
 // arrived writes down what the remote has now, as git does after a push.

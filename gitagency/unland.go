@@ -100,7 +100,7 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 	if u.Commit, err = r.revert(ctx, merger, m, to.at); err != nil {
 		return u, err
 	}
-	return r.publishUnland(ctx, repo, merger, to, u)
+	return r.publishUnland(ctx, merger, to, u)
 }
 
 // revert makes the commit that undoes a landing.
@@ -145,36 +145,22 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 }
 
 // publishUnland publishes it as a landing is.
-func (r *Repository) publishUnland(ctx context.Context, repo *git.Repo, merger *git.Merger, to target, u Unlanded) (Unlanded, error) {
+func (r *Repository) publishUnland(ctx context.Context, merger *git.Merger, to target, u Unlanded) (Unlanded, error) {
 	a := git.Advance{
 		Branch: to.branch, Old: to.at, New: u.Commit, Reason: "agency: unland " + u.Invocation,
 		GitDir: to.gitDir, Tree: to.tree, Trusted: merger.Trusted,
 	}
-	moving, err := merger.Advance(ctx, a)
-	if err != nil {
-		return Unlanded{}, err
-	}
-	defer func() {
-		if closeErr := moving.Close(); closeErr != nil {
-			r.warn("%s: %v", to.tree, closeErr)
-		}
-	}()
-	if u.DryRun {
+	done, err := r.carryOut(ctx, publication{
+		merger: merger, advance: a, dry: u.DryRun, record: func() error { return r.recordUnlanding(u) },
+		note: store.Landing{InvocationID: u.Invocation, Verb: verbUnland, Tip: u.Landed},
+	})
+	switch {
+	case err == nil:
 		return u, nil
-	}
-	note := store.Landing{InvocationID: u.Invocation, Verb: verbUnland, Tip: u.Landed, Worktree: to.worktree.ID}
-	if err := r.advance(ctx, verbUnland, merger, moving, r.noteOf(note, a)); err != nil {
+	case !done:
 		return Unlanded{}, err
 	}
-	onward := context.WithoutCancel(ctx)
-	if err := r.forward(onward, verbUnland, []step{
-		{"index", func() error { return moving.Publish(onward) }},
-		{"record", func() error { return r.recordUnlanding(u) }},
-		{"done", func() error { return r.store.RemoveLanding(r.ID) }},
-	}); err != nil {
-		return u, &CleanupError{Kind: "invocation", ID: u.Invocation, Done: "taken back", Err: err}
-	}
-	return u, nil
+	return u, &CleanupError{Kind: "invocation", ID: u.Invocation, Done: "taken back", Err: err}
 }
 
 // recordUnlanding writes down that a landing was taken back.

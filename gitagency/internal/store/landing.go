@@ -18,9 +18,8 @@ type Landing struct {
 	InvocationID  string          `json:"invocation_id"`
 	Verb          string          `json:"verb"` // "land", "unland" for one that is taken back, "push" for a merge of what others have pushed
 	Strategy      string          `json:"strategy,omitempty"`
-	Tip           string          `json:"tip"`      // what was at the end of the sandbox's work
-	Worktree      string          `json:"worktree"` // the id of the integration worktree
-	Advance       json.RawMessage `json:"advance"`  // from where to where which branch goes, and whose files with it
+	Tip           string          `json:"tip"`     // what came: the end of the sandbox's work, what others have pushed or, of one that is taken back, the commit by which it had landed
+	Advance       json.RawMessage `json:"advance"` // from where to where which branch goes, and whose files with it
 	PID           int             `json:"pid"`
 	StartedAt     time.Time       `json:"started_at"`
 }
