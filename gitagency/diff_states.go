@@ -146,41 +146,6 @@ func (c *comparison) work(ctx context.Context) (string, error) {
 	return tree, err
 }
 
-// integration is what a sandbox of the same worktree would start from now.
-func (r *Repository) integration(ctx context.Context, inv Invocation) (string, error) {
-	wt, err := r.worktreeByID(inv.WorktreeID)
-	if err != nil {
-		return "", err
-	}
-	name, err := r.integrationName(ctx, wt)
-	if err != nil {
-		return "", err
-	}
-	found, err := r.git.Lookup(ctx, name+"^{commit}")
-	if err != nil {
-		return "", err
-	}
-	if found[0].Missing() {
-		return "", &NoCommitError{Name: short(name)}
-	}
-	return found[0].OID, nil
-}
-
-// integrationName is the ref or the commit that a worktree integrates into, also when its tree is gone.
-func (r *Repository) integrationName(ctx context.Context, wt Worktree) (string, error) {
-	if wt.Branch != "" {
-		return heads + wt.Branch, nil
-	}
-	if err := wt.Err(); err != nil {
-		return "", err
-	}
-	listing, err := r.git.Worktrees(ctx)
-	if err != nil {
-		return "", err
-	}
-	return r.integrationTip(wt, listing)
-}
-
 // compare has git compare, and completes what it says.
 func (c *comparison) compare(ctx context.Context, asked git.Comparison) (d treediff.Diff, err error) {
 	text, err := c.mirror.Compare(ctx, asked)

@@ -170,31 +170,6 @@ func checkLabel(what, label string) error {
 	return nil
 }
 
-// integrationTip is the name of what a sandbox of this worktree starts from: its branch, also when
-// something else is checked out there at the moment; without one, its detached HEAD.
-func (r *Repository) integrationTip(wt Worktree, listing git.Listing) (string, error) {
-	place, err := guard.Locate(wt.TreePath)
-	if err != nil {
-		return "", &UnsafePathError{Path: wt.TreePath, Why: err.Error()}
-	}
-	for _, w := range listing.Worktrees {
-		if w.Bare || place.Relation(w.Path) != guard.Same {
-			continue
-		}
-		if wt.Branch == "" {
-			return w.Head, nil
-		}
-		if w.Branch != heads+wt.Branch {
-			r.warn("worktree %q has something else checked out; the sandbox starts from its branch, %s", wt.Name, wt.Branch)
-		}
-		return heads + wt.Branch, nil
-	}
-	if wt.Branch != "" { // git does not know where its main worktree is when the git directory is elsewhere
-		return heads + wt.Branch, nil
-	}
-	return "", &NotWorktreeError{Path: wt.TreePath}
-}
-
 // beginning is what a sandbox begins with.
 type beginning struct {
 	base                 string // the commit it is compared with later
