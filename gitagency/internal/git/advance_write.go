@@ -60,7 +60,7 @@ func writeNew(to string, mode uint32, content []byte) error {
 // attribute is set for any of them, nor anything else that git would write them by.
 func (s *seat) asTheyAre() bool {
 	r := s.repo
-	if _, known := systemConfig(r.env); !known || r.boolean("core.ignorecase", false) || !r.boolean("core.symlinks", true) {
+	if !ofTheSystem(r.env) || r.boolean("core.ignorecase", false) || !r.boolean("core.symlinks", true) {
 		return false
 	}
 	if v, set := r.Config.Last("core.autocrlf"); set && v.Value != "false" {

@@ -88,12 +88,18 @@ func systemConfig(env []string) (files []configFile, ok bool) {
 	if path, set := proc.LookupVariable(env, "GIT_CONFIG_SYSTEM"); set {
 		return []configFile{{path, "system"}}, filepath.IsAbs(path)
 	}
+	return []configFile{{"/etc/gitconfig", "system"}}, ofTheSystem(env)
+}
+
+// ofTheSystem reports whether the git that runs came with the system: of such it is known where it looks for what holds on
+// the whole machine.
+func ofTheSystem(env []string) bool {
 	for _, dir := range filepath.SplitList(proc.Variable(env, "PATH")) {
 		if fi, err := os.Stat(filepath.Join(dir, "git")); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
-			return []configFile{{"/etc/gitconfig", "system"}}, runtime.GOOS == "linux" && slices.Contains(systemGits, dir)
+			return runtime.GOOS == "linux" && slices.Contains(systemGits, dir)
 		}
 	}
-	return nil, false
+	return false
 }
 
 // systemGits is where a git is that came with the system. By "git agency" its helpers' directory is put first.
