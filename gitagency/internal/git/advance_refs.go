@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -138,8 +139,12 @@ func (x *Advancing) Commit(ctx context.Context) (err error) {
 		x.late = nil // it was told to end, and was done
 	}
 	x.late = errors.Join(x.late, left)
+	synced := map[string]bool{}
 	for _, m := range x.a.moves() {
-		x.late = errors.Join(x.late, x.repo.SyncRef(m.Ref))
+		if dir := path.Dir(m.Ref); !synced[dir] {
+			synced[dir] = true
+			x.late = errors.Join(x.late, x.repo.SyncRef(m.Ref))
+		}
 	}
 	x.behind = x.takeAlong(context.WithoutCancel(ctx))
 	x.late = errors.Join(x.late, x.stillThere(context.WithoutCancel(ctx)))
