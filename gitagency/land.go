@@ -164,6 +164,8 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	}
 	if overtaken(err) && req.overtaken < mostOvertaken {
 		req.overtaken++
+		l.tell(req.known)
+		l.looked, l.target = git.Looked{}, target{} // who comes next knows better
 		if err := errors.Join(l.close(), pause(ctx, req.overtaken, betweenLandings)); err != nil {
 			return Landed{}, err
 		}

@@ -34,7 +34,7 @@ func (l *landing) consider(ctx context.Context) (err error) {
 	if l.commits, err = l.merger.Range(ctx, l.target.at, l.tip); err != nil {
 		return err
 	}
-	for _, check := range []func(context.Context) error{l.checkCommits, l.checkWork, l.checkBranch, l.checkRange} {
+	for _, check := range []func(context.Context) error{l.checkCommits, l.checkWork, l.checkBranch, l.checkRange, l.checkNested} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -117,6 +117,11 @@ func (l *landing) checkBranch(ctx context.Context) error {
 		return err
 	}
 	return &ElsewhereError{ID: l.s.ID, On: short(k.On), Branch: short(sandboxRef(l.s.ID))}
+}
+
+// checkNested refuses to take away repositories in the sandbox, of which nothing would be kept.
+func (l *landing) checkNested(context.Context) error {
+	return l.repo.Nested(l.s.subject(l.place.base, ""), l.looked)
 }
 
 // checkRange refuses to land nothing, and what was not to be merged.

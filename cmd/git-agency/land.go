@@ -82,7 +82,9 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			plans, err := t.planPush(c, repo, worktrees...)
 			var archived *gitagency.ArchivedError
 			if errors.As(err, &archived) {
-				archived.Invocation = named[slices.Index(worktrees, archived.ID)].ID
+				if at := slices.Index(worktrees, archived.ID); at >= 0 {
+					archived.Invocation = named[at].ID
+				}
 			}
 			if err != nil {
 				return err

@@ -90,11 +90,13 @@ func (r *Repo) left(a Advance) (*leftover, error) {
 			continue
 		}
 		l.dirs = append(l.dirs, dir)
-		fi, err := os.Lstat(filepath.Join(dir, "begun"))
-		if err == nil {
-			l.since = fi.ModTime()
+		for _, name := range []string{"objects", "begun"} { // the first is what versions before had instead
+			if fi, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+				l.since = fi.ModTime()
+			}
 		}
 		if l.stage == nil {
+			var err error
 			if l.stage, err = r.readStage(a, dir); err != nil {
 				return nil, err
 			}

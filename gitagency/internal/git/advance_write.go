@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // mostOurselves is how many files we see to one by one.
@@ -15,17 +16,16 @@ const mostOurselves = 1000
 // writeOurselves writes the new files without git, which takes longer to start than to write a few. It is not done where
 // anything is said about how they are to be written, and for more than a few; nothing has been written then.
 func (s *seat) writeOurselves(ctx context.Context, g *stage, coming []stagedEntry) (done bool, err error) {
-	const most = 16 << 20
 	if s.a.by == nil || len(coming) > mostOurselves || !s.asTheyAre() {
 		return false, nil
 	}
-	contents, sum := make([][]byte, len(coming)), 0
+	if small, err := s.a.by.areSmall(ctx, coming); err != nil || !small {
+		return false, err
+	}
+	contents := make([][]byte, len(coming))
 	for i, e := range coming {
 		if contents[i], err = s.a.by.contents(ctx, hexID(e.oid), "blob"); err != nil {
 			return false, err
-		}
-		if sum += len(contents[i]); sum > most {
-			return false, nil
 		}
 	}
 	g.numbers = map[string]string{} // to make directories takes longer than to make the files
@@ -37,6 +37,25 @@ func (s *seat) writeOurselves(ctx context.Context, g *stage, coming []stagedEntr
 		g.entries[string(e.name)], g.numbers[string(e.name)] = e, number
 	}
 	return true, context.Cause(ctx)
+}
+
+// areSmall reports whether files are there, and no more than is easily held in memory.
+func (m *Merger) areSmall(ctx context.Context, files []stagedEntry) (small bool, err error) {
+	const most = 16 << 20
+	names := make([]string, len(files))
+	for i, e := range files {
+		names[i] = hexID(e.oid)
+	}
+	err = m.asking(ctx, func(t *teller) error {
+		found, sizes, err := t.sized(names...)
+		sum := int64(0)
+		for _, size := range sizes {
+			sum += size
+		}
+		small = sum <= most && !slices.ContainsFunc(found, func(o Object) bool { return o.Type != "blob" })
+		return err
+	})
+	return small, err
 }
 
 // writeNew makes a file or a link with the permissions that git gives it.
@@ -63,8 +82,13 @@ func (s *seat) asTheyAre() bool {
 	if !ofTheSystem(r.env) || r.boolean("core.ignorecase", false) || !r.boolean("core.symlinks", true) {
 		return false
 	}
-	if v, set := r.Config.Last("core.autocrlf"); set && v.Value != "false" {
+	if v, set := r.Config.Last("core.autocrlf"); set && v.Value != "false" || r.Config.Value("attr.tree") != "" {
 		return false
+	}
+	for _, v := range r.Config["core.attributesfile"] { // of others it is not easy to say where they are
+		if !filepath.IsAbs(v.Value) && !strings.HasPrefix(v.Value, "~/") {
+			return false
+		}
 	}
 	rules := append(r.attributesElsewhere(), filepath.Join(s.a.GitDir, "info", "sparse-checkout"))
 	for _, dir := range []string{r.CommonDir, s.a.GitDir} { // what is set there was not read

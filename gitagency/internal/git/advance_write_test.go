@@ -1,6 +1,7 @@
 package git
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -70,6 +71,48 @@ func TestFilesThatWeWriteAreThoseThatGitWrites(t *testing.T) {
 			requireSame(t, "ours", seen[true], seen[false])
 		})
 	}
+}
+
+// What is large git writes, without holding all of it in memory.
+func TestLargeFilesAreLeftToGit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	ad := newAdvancer(l, l.ahead(func(tree string) {
+		l.put(tree, "large", "")
+		l.must(os.Truncate(filepath.Join(tree, "large"), 17<<20))
+	}))
+	ad.by = ad.merger()
+	x, err := ad.begin()
+	l.must(err)
+	l.must(x.Lock(t.Context()))
+	if len(x.stage.numbers) > 0 {
+		t.Error("it was read")
+	}
+	for _, name := range steps[1:] {
+		l.must(ad.step(x, name))
+	}
+	l.must(x.Close())
+	if fi, err := os.Lstat(filepath.Join(l.dir, "large")); err != nil || fi.Size() != 17<<20 {
+		t.Errorf("%v, %v", fi, err)
+	}
+}
+
+// Who is told to end before the refs are locked is undone, and nothing is left to do.
+func TestAnAdvanceThatIsToldToEndIsUndone(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
+		ad := messy(t)
+		before := ad.sum()
+		x, err := ad.begin()
+		ad.must(err)
+		ctx, cancel := context.WithCancel(t.Context())
+		x.fault = func(string) error { cancel(); return nil }
+		if err := x.Lock(ctx); err == nil {
+			t.Fatal("it went on")
+		}
+		ad.must(x.Undo(t.Context()))
+		requireSame(t, "undone", ad.sum(), before)
+	})
 }
 
 // contentOf is what every file of a tree holds, and its permissions.

@@ -50,13 +50,19 @@ const roomToAsk = 4096
 
 // info is what Lookup answers.
 func (t *teller) info(names ...string) ([]Object, error) {
-	objects := make([]Object, 0, len(names))
+	objects, _, err := t.sized(names...)
+	return objects, err
+}
+
+// sized is info, and how many bytes each of them has.
+func (t *teller) sized(names ...string) ([]Object, []int64, error) {
+	objects, sizes := make([]Object, 0, len(names)), make([]int64, 0, len(names))
 	for len(objects) < len(names) {
 		var questions strings.Builder
 		asked := 0
 		for _, n := range names[len(objects):] {
 			if strings.ContainsAny(n, "\n\x00") || len(n) > 512 {
-				return nil, fmt.Errorf("not a name of an object: %q", n)
+				return nil, nil, fmt.Errorf("not a name of an object: %q", n)
 			}
 			question := "info " + n + "\n"
 			if questions.Len()+len(question) > roomToAsk {
@@ -66,18 +72,18 @@ func (t *teller) info(names ...string) ([]Object, error) {
 			asked++
 		}
 		if err := t.talk.Ask(questions.String()); err != nil {
-			return nil, t.died(err)
+			return nil, nil, t.died(err)
 		}
 		for range asked {
 			line, err := t.talk.Answers.ReadString('\n')
 			if err != nil {
-				return nil, t.died(err)
+				return nil, nil, t.died(err)
 			}
-			o, _ := parseInfo(line)
-			objects = append(objects, o)
+			o, size := parseInfo(line)
+			objects, sizes = append(objects, o), append(sizes, size)
 		}
 	}
-	return objects, nil
+	return objects, sizes, nil
 }
 
 // parseInfo reads "<oid> <type> <size>"; of what is not there git says that it is "missing", and the like.

@@ -32,6 +32,7 @@ type gathered struct {
 	staged  *node // nil when it cannot be written, as in the middle of a merge
 	work    *node // nil when the tree is gone
 	leftOut []LeftOut
+	passed  []string     // directories that are ignored
 	hashed  []string     // objects that git has written
 	written []string     // those of them that are not sure to last yet
 	view    *view        // of the tree; nil when that is gone
@@ -102,7 +103,7 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 	}
 	stage()
 	slices.SortFunc(g.view.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
-	g.work, g.leftOut, g.hashed, g.written = planted().amend(g.format, changes), g.view.leftOut, g.view.hashed, g.view.written
+	g.work, g.leftOut, g.passed, g.hashed, g.written = planted().amend(g.format, changes), g.view.leftOut, g.view.passed, g.view.hashed, g.view.written
 	if s.Memory != "" {
 		g.remember = g.view.remember
 	}

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Looked is where a worktree is, and what there is in it that no commit holds.
@@ -19,6 +20,7 @@ type Looked struct {
 	Work string // the tree of what is on disk, which the mirror has where it is another
 
 	Uncommitted []string  // files that are not as Head has them, on disk or staged
+	Ignored     []string  // directories in which git was told not to look; of one in another only that
 	LeftOut     []LeftOut // what neither Work nor Uncommitted has
 	Underway    string    // what git is in the middle of, as its commands are called: "merge", "rebase"; empty when nothing
 }
@@ -59,7 +61,15 @@ func (m *Merger) look(ctx context.Context, s Subject) (l Looked, err error) {
 		return l, errors.Join(err, unread)
 	}
 	if l.Head != head {
-		return l, &UnsettledError{Tree: s.Tree, Paths: []string{".git"}}
+		if again, _ := r.HeadAtOnce(s); again != head {
+			return l, &UnsettledError{Tree: s.Tree, Paths: []string{".git"}}
+		}
+		if err := g.close(); err != nil { // HEAD names what is not there
+			return l, err
+		}
+		if g, err = r.gather(ctx, s, l.Head); err != nil {
+			return l, err
+		}
 	}
 	l.On = r.on(s)
 	if g.work == nil {
@@ -71,7 +81,7 @@ func (m *Merger) look(ctx context.Context, s Subject) (l Looked, err error) {
 	if !r.sameStaged(s, g.index, pulse) {
 		return l, &UnsettledError{Tree: s.Tree, Paths: []string{".git"}}
 	}
-	l.LeftOut, l.Work, l.Underway = g.leftOut, g.work.name(), UnderwayIn(r.entryOf(s))
+	l.Ignored, l.LeftOut, l.Work, l.Underway = g.passed, g.leftOut, g.work.name(), UnderwayIn(r.entryOf(s))
 	if g.staged == nil && l.Underway == "" {
 		l.Underway = "merge"
 	}

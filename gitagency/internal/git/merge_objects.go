@@ -61,10 +61,11 @@ func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, err
 	return o, data, err
 }
 
-// listening is the git that is asked, for who has the lock.
+// listening is the git that is asked, for who has the lock. It ends with the context of who asked first: what somebody put
+// in the place of an object may keep it from answering, and all others wait for that.
 func (m *Merger) listening(ctx context.Context) (*teller, error) {
 	if m.teller == nil {
-		t, err := m.repo.ask(context.WithoutCancel(ctx)) // it serves others after us
+		t, err := m.repo.ask(ctx)
 		if err != nil {
 			return nil, err
 		}

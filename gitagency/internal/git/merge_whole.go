@@ -99,6 +99,9 @@ func (m *Merger) readSelf(open *opener, p *part, left *int64) (done bool, err er
 		_, err := os.Lstat(m.repo.loosePath(p.oid))
 		return err == nil, nil // what we made is what it says
 	case err != nil:
+		if fi, statErr := os.Lstat(m.real.loosePath(p.oid)); statErr == nil && !fi.Mode().IsRegular() { // git would wait for a pipe
+			return false, p.fault("it is no file")
+		}
 		return false, nil
 	}
 	size, why := open.check(data, p, *left)
@@ -185,8 +188,8 @@ func (m *Merger) read(ctx context.Context, t *teller, files, read []part, left i
 // collector finds what came with commits.
 type collector struct {
 	m             *Merger
-	seen          map[string]bool
-	others, files []part // commits and directories; and files
+	seen          map[string]bool // by kind and id
+	others, files []part          // commits and directories; and files
 }
 
 func (c *collector) commit(ctx context.Context, one written) error {
@@ -207,10 +210,10 @@ func (c *collector) commit(ctx context.Context, one written) error {
 
 func (c *collector) tree(ctx context.Context, p part, known [][]byte) error {
 	raw := rawID(p.oid)
-	if c.seen[p.oid] || slices.ContainsFunc(known, func(k []byte) bool { return bytes.Equal(k, raw) }) {
+	if c.seen[p.kind+p.oid] || slices.ContainsFunc(known, func(k []byte) bool { return bytes.Equal(k, raw) }) {
 		return nil
 	}
-	c.seen[p.oid] = true
+	c.seen[p.kind+p.oid] = true
 	dir, err := c.m.twig(ctx, raw)
 	if err != nil {
 		return p.fault(err.Error())
@@ -242,8 +245,8 @@ func (c *collector) tree(ctx context.Context, p part, known [][]byte) error {
 			if err := c.tree(ctx, next, below); err != nil {
 				return err
 			}
-		case !c.seen[next.oid]:
-			c.seen[next.oid] = true
+		case !c.seen[next.kind+next.oid]:
+			c.seen[next.kind+next.oid] = true
 			c.files = append(c.files, next)
 		}
 	}

@@ -63,6 +63,11 @@ func TestCommitsOfWhichSomethingIsMissingAreRefused(t *testing.T) {
 			l.put(l.dir, ".git/entry", "100644 new\x00"+string(rawID(l.git("rev-parse", "HEAD^{tree}"))))
 			return nil // as no git would make it
 		}},
+		{"a directory for a file, and for itself", "z", func(l *lab) []string {
+			tree := string(rawID(l.tree("100644 blob " + l.blob("new\n") + "\tnew")))
+			l.put(l.dir, ".git/entry", "40000 a\x00"+tree+"100644 z\x00"+tree)
+			return nil
+		}},
 		{"cut off", "new", func(l *lab) []string {
 			oid := l.blob(strings.Repeat("new\n", 10))
 			l.damage(oid, cut)

@@ -53,6 +53,9 @@ func (r *Repo) storeAt(ctx context.Context, format ObjectFormat, objects []objec
 		} else if _, err := r.change(ctx, place{stdin: string(pack)}, "unpack-objects", "-q"); err != nil {
 			return nil, err
 		}
+		if !many { // what is packed already gets no file
+			at = slices.DeleteFunc(at, func(path string) bool { _, err := os.Lstat(path); return err != nil })
+		}
 		objects = nil
 	}
 	const atOnce = 16

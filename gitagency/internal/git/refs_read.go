@@ -55,7 +55,7 @@ func (r *Repo) tipAtOnce(ref string) (oid string, ok bool) {
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = os.Lstat(filepath.Join(r.CommonDir, "HEAD")) // else all of it is gone
 	}
-	if err != nil {
+	if err != nil || len(packed) > 0 && packed[len(packed)-1] != '\n' {
 		return "", false
 	}
 	at := bytes.Index(packed, []byte(" "+ref+"\n"))

@@ -33,6 +33,9 @@ func (v *view) strays(ctx context.Context) error {
 		dir, isDir := strings.CutSuffix(f.name, "/")
 		switch {
 		case ignored[f.name]:
+			if isDir {
+				v.passed = append(v.passed, dir)
+			}
 		case !isDir:
 			v.claim(f)
 		case v.isNested(dir):

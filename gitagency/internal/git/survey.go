@@ -82,6 +82,40 @@ func (r *Repo) survey(ctx context.Context, s Subject, entries []stagedEntry) err
 	return nil
 }
 
+// Nested refuses a tree that is about to go, and that was looked at, if there is a repository where git was told not to
+// look, or in the place of what tells whose tree it is: a *NestedError. All others are what was left out.
+func (r *Repo) Nested(s Subject, l Looked) error {
+	var nested []string
+	for _, dir := range l.Ignored {
+		err := filepath.WalkDir(filepath.Join(s.Tree, dir), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil // gone since it was listed
+			case err != nil:
+				return err
+			case d.Name() != ".git":
+				return nil
+			}
+			nested = append(nested, filepath.Dir(path))
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if fi, err := os.Lstat(filepath.Join(s.Tree, ".git")); err == nil && fi.IsDir() {
+		nested = append(nested, filepath.Join(s.Tree, ".git"))
+	}
+	if len(nested) > 0 {
+		slices.Sort(nested)
+		return &NestedError{Tree: s.Tree, Paths: slices.Compact(nested)}
+	}
+	return nil
+}
+
 // walk lists the directories below tree, not tree itself, that have a .git of any kind, and refuses
 // what git could not read. What it would read for ever, if it is asked to, is listed too.
 func walk(tree string) (nested []string, hollow []*HollowError, err error) {

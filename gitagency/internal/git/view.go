@@ -35,6 +35,7 @@ type view struct {
 	hashed  []string         // objects that git has written
 	written []string         // those of them that are not sure to last yet
 	listed  []string         // what git found in dirs
+	passed  []string         // directories without an entry that are ignored
 	known   memory           // of a directory that is no worktree
 
 	watch *watch // of directories in which things come and go; nil when there are none
