@@ -192,6 +192,8 @@ type GoneError struct {
 	Branch string
 	By     string // the commit that has taken it back; empty where the branch does not lead to it any more
 	Ref    string // what keeps the sandbox's own commits; empty when that was pruned
+	Work   string // what to merge to have it again: Ref, or where that keeps more than had landed the commit that had
+	Tree   string // where the branch is checked out; empty where it is not
 }
 
 func (e *GoneError) Error() string {

@@ -74,9 +74,16 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 	if kept != "" {
 		u.TrashRef = trashRef(id)
 	}
-	if err != nil || m.UnlandedCommit != "" {
-		u.Already = true
+	if err != nil {
 		return u, err
+	}
+	if m.UnlandedCommit != "" {
+		back, err := r.backAgain(ctx, repo, m)
+		if err != nil || !back {
+			u.Already = true
+			return u, err
+		}
+		u.Commit = ""
 	}
 	ctx, cancel, err := r.bounded(ctx, "unland")
 	if err != nil {
@@ -101,6 +108,34 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 		return u, err
 	}
 	return r.publishUnland(ctx, merger, to, u)
+}
+
+// backAgain reports whether what was taken back is on the branch again, because somebody has reverted that or has reset the
+// branch: then undoing the landing would change something. Where that conflicts with what came later, history has to say.
+func (r *Repository) backAgain(ctx context.Context, repo *git.Repo, m store.InvocationMeta) (back bool, err error) {
+	at, err := repo.Tip(ctx, heads+m.LandedBranch)
+	if err != nil || at == "" {
+		return false, err
+	}
+	merger, err := repo.Merger(at)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, merger.Close()) }()
+	merger.Trusted = r.trustsSettings(m.InvocationID)
+	if there, err := merger.IsAncestor(ctx, m.LandedCommit, at); err != nil || !there {
+		return false, err
+	}
+	merged, err := merger.Merge(ctx, git.Merging{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
+	if err != nil {
+		return false, err
+	}
+	if len(merged.Conflicts) > 0 {
+		held, err := merger.IsAncestor(ctx, m.UnlandedCommit, at)
+		return err == nil && !held, err
+	}
+	same, err := merger.SameTree(ctx, merged.Tree, at)
+	return err == nil && !same, err
 }
 
 // revert makes the commit that undoes a landing.

@@ -286,9 +286,9 @@ func hints(err error) []string {
 			"what it was about to do is in " + stuck.Path,
 		}
 	case errors.As(err, &gone) && gone.By != "":
-		return []string{"this brings it back: git revert " + gone.By}
+		return []string{"this brings it back" + inTree(gone.Tree, gone.Branch) + " revert " + gone.By}
 	case errors.As(err, &gone) && gone.Ref != "":
-		return []string{"its commits are kept: git merge " + gone.Ref}
+		return []string{"its commits are kept, and this brings them back" + inTree(gone.Tree, gone.Branch) + " merge " + gone.Work}
 	case errors.As(err, &overlaps):
 		return []string{"commit it, stash it ('git -C " + gitagency.ShellWord(overlaps.Tree) + " stash -u'; what is ignored has to be moved), and try again"}
 	case errors.As(err, &busyTree) && busyTree.What == "index.lock":
@@ -410,6 +410,14 @@ func hints(err error) []string {
 		return []string{"check who owns the repository and the data directory"}
 	}
 	return nil
+}
+
+// inTree begins a command of git that has to be typed where a branch is checked out.
+func inTree(tree, branch string) string {
+	if tree == "" {
+		return "; check out " + branch + " first, and type it there: git"
+	}
+	return ": git -C " + gitagency.ShellWord(tree)
 }
 
 // notPushedHints say how what has landed gets to the remote.
