@@ -63,6 +63,10 @@ type UncommittedError struct {
 	ID    string
 	Path  string   // of the sandbox
 	Files []string // from its top
+
+	LeftOut   []LeftOut // what does not count as such, and is not in Files
+	Tracked   bool      // only what git tracks counts
+	CommitAll bool      // it can land as it is, with LandRequest.CommitAll
 }
 
 func (e *UncommittedError) Error() string {

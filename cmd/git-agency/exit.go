@@ -318,7 +318,7 @@ func hints(err error) []string {
 	case is[*gitagency.NoIdentityError](err):
 		return []string{"say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'"}
 	case errors.As(err, &uncommit):
-		return []string{"commit what belongs to it: git agency exec " + uncommit.ID + " -- sh -c 'git add -A && git commit -m \"<message>\"'", "or land it with the rest: git agency land " + uncommit.ID + " --commit-all -m '<message>'"}
+		return uncommittedHints(uncommit)
 	case errors.As(err, &nothing):
 		return []string{"'git agency diff " + nothing.ID + "' shows what there is in it"}
 	case errors.As(err, &unsubmit):
@@ -410,6 +410,33 @@ func hints(err error) []string {
 		return []string{"check who owns the repository and the data directory"}
 	}
 	return nil
+}
+
+// uncommittedHints say how work gets into a commit, and nothing else.
+func uncommittedHints(e *gitagency.UncommittedError) []string {
+	inside := "git agency exec " + e.ID + " -- git "
+	if e.Tracked {
+		return []string{"commit it in the sandbox: " + inside + "commit -a -m '<message>'"}
+	}
+	add, without := inside+"add -A", 0
+	for _, l := range e.LeftOut {
+		if l.Why == gitagency.LeftSubmodule {
+			continue
+		}
+		if without++; without == 1 {
+			add += " -- ."
+		}
+		add += " " + gitagency.ShellWord(":(exclude,literal)"+l.Path)
+	}
+	const most = 10
+	if without > most {
+		add = inside + "add -u # and by their names the new ones that belong to it; not everything does"
+	}
+	hints := []string{"commit what belongs to it:", "  " + add, "  " + inside + "commit -m '<message>'"}
+	if e.CommitAll {
+		return append([]string{"land it with the rest: git agency land " + e.ID + " --commit-all -m '<message>'"}, "or "+hints[0], hints[1], hints[2])
+	}
+	return hints
 }
 
 // inTree begins a command of git that has to be typed where a branch is checked out.

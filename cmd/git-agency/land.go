@@ -346,8 +346,9 @@ func (t *tool) tellLanded(l gitagency.Landed) {
 	for _, o := range l.LeftOut {
 		t.warn("left out " + o.Path + ": " + whyLeftOut[o.Why])
 	}
-	if len(l.LeftOut) > 0 && l.TrashRef != "" {
-		t.hint("what is left out is kept where git can: git show " + l.TrashRef + ":<path>")
+	kept := slices.IndexFunc(l.LeftOut, func(o gitagency.LeftOut) bool { return o.Why == gitagency.LeftSecret })
+	if kept >= 0 && l.TrashRef != "" {
+		t.hint("what looks like a credential is kept until it is pruned: git show " + gitagency.ShellWord(l.TrashRef+":"+l.LeftOut[kept].Path))
 	}
 	would := ""
 	if l.DryRun {
