@@ -42,6 +42,9 @@ type ConflictsError struct {
 	Left      string // the sandbox, when the unfinished merge is in there
 	At        string // the commit of the sandbox that does, where each is put on top of the others by itself
 	Back      bool   // a landing was to be taken back, and conflicts with what came later
+	Revert    string // then, what git revert is to be told
+	Branch    string // and where
+	Tree      string // in which that is checked out; empty where none has it
 }
 
 func (e *ConflictsError) Error() string {

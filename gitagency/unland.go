@@ -51,7 +51,8 @@ func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (Unlanded, e
 		err = &MovingError{ID: inv.ID, Branch: inv.LandedBranch, Times: mostOvertaken + 1, Back: true}
 	}
 	if err != nil && !is[*CleanupError](err) {
-		return Unlanded{}, fmt.Errorf("unland %s: %w", inv.ID, err)
+		unlanded.Commit, unlanded.Before = "", "" // the rest is known all the same
+		return unlanded, fmt.Errorf("unland %s: %w", inv.ID, err)
 	}
 	return unlanded, err
 }
@@ -105,6 +106,10 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 	merger.Trusted = r.trustsSettings(id)
 	u.Before = to.at
 	if u.Commit, err = r.revert(ctx, merger, m, to.at); err != nil {
+		var conflicts *ConflictsError
+		if errors.As(err, &conflicts) {
+			conflicts.Tree = to.tree
+		}
 		return u, err
 	}
 	return r.publishUnland(ctx, merger, to, u)
@@ -152,7 +157,11 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 		return "", err
 	}
 	if len(merged.Conflicts) > 0 {
-		return "", &ConflictsError{ID: m.InvocationID, Conflicts: conflicts(merged.Conflicts), Back: true}
+		what := m.LandedBefore + ".." + m.LandedCommit
+		if m.LandedStrategy == strategies()[0].name {
+			what = "-m 1 " + m.LandedCommit
+		}
+		return "", &ConflictsError{ID: m.InvocationID, Conflicts: conflicts(merged.Conflicts), Back: true, Revert: what, Branch: m.LandedBranch}
 	}
 	same, err := merger.SameTree(ctx, merged.Tree, at)
 	if err != nil {

@@ -172,7 +172,7 @@ func hints(err error) []string {
 			"  git -c remote.trusted.url=" + gitagency.ShellWord(hooked.URL) + " agency land … --push --remote trusted",
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut:
-		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land …'"}
+		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land " + unproven.ID + "'"}
 	case errors.As(err, &moving) && moving.Back:
 		return []string{"try again when fewer commit to " + moving.Branch + ": git agency unland " + moving.ID}
 	case errors.As(err, &moving):
@@ -294,7 +294,14 @@ func hints(err error) []string {
 	case errors.As(err, &busyTree) && busyTree.What == "index.lock":
 		return []string{"wait for that git, or, if none is at work there, remove the file; 'git agency doctor' says which it is"}
 	case errors.As(err, &busyTree):
-		return []string{"finish it, or give it up, there: " + gitagency.ShellWord(busyTree.Tree)}
+		in := "git -C " + gitagency.ShellWord(busyTree.Tree) + " "
+		switch busyTree.What {
+		case "conflicts":
+			return []string{"resolve them there: " + in + "status"}
+		case "bisect":
+			return []string{"end it there: " + in + "bisect reset"}
+		}
+		return []string{"finish it there: " + in + busyTree.What + " --continue", "or give it up: " + in + busyTree.What + " --abort"}
 	case is[*gitagency.UnsoundError](err):
 		return []string{"it must be in no commit of the sandbox; make new ones without it: git reset --soft <base>, git restore --staged, git commit"}
 	case errors.As(err, &behind):
@@ -308,11 +315,14 @@ func hints(err error) []string {
 	case errors.As(err, &underWay):
 		return []string{"finish it, or give it up: git agency exec " + underWay.ID + " -- git " + underWay.What + map[bool]string{true: " reset", false: " --abort"}[underWay.What == "bisect"]}
 	case errors.As(err, &conflicts) && conflicts.Back:
-		return []string{"revert it by hand: git revert, with the paths above to decide on"}
+		return []string{"revert it by hand, with the paths above to decide on" + inTree(conflicts.Tree, conflicts.Branch) + " revert " + conflicts.Revert}
 	case errors.As(err, &conflicts):
 		return []string{"'git agency sync " + conflicts.ID + "' brings what they conflict with into the sandbox, to be resolved there"}
 	case errors.As(err, &off):
-		return []string{"git agency exec " + off.ID + " -- git checkout " + gitagency.ShellWord(off.Branch)}
+		return []string{
+			"if its branch is to have what is checked out, and nothing else, this puts it there: git agency exec " + off.ID + " -- git checkout -B " + gitagency.ShellWord(off.Branch),
+			"this goes back to its branch, and leaves commits that were made elsewhere behind: git agency exec " + off.ID + " -- git checkout " + gitagency.ShellWord(off.Branch),
+		}
 	case errors.As(err, &strays):
 		return []string{"commit them, move them away, or have git ignore them: git agency exec " + strays.ID + " -- git status"}
 	case is[*gitagency.NoIdentityError](err):
@@ -320,7 +330,7 @@ func hints(err error) []string {
 	case errors.As(err, &uncommit):
 		return uncommittedHints(uncommit)
 	case errors.As(err, &nothing):
-		return []string{"'git agency diff " + nothing.ID + "' shows what there is in it"}
+		return []string{"nothing was changed and committed in it yet; if nothing will be, 'git agency discard " + nothing.ID + "' ends it"}
 	case errors.As(err, &unsubmit):
 		return []string{"git agency submit " + unsubmit.ID}
 	case errors.As(err, &unasked) && (unasked.State == "" || unasked.State == "rejected"):
