@@ -292,7 +292,7 @@ func hints(err error) []string {
 	case errors.As(err, &overlaps):
 		return []string{"commit it, stash it ('git -C " + gitagency.ShellWord(overlaps.Tree) + " stash -u'; what is ignored has to be moved), and try again"}
 	case errors.As(err, &busyTree) && busyTree.What == "index.lock":
-		return []string{"wait for that git, or, if none is at work there, remove the file; 'git agency doctor' says which it is"}
+		return []string{"wait for that git, or, if none is at work there, remove the file: rm \"$(git -C " + gitagency.ShellWord(busyTree.Tree) + " rev-parse --absolute-git-dir)/index.lock\""}
 	case errors.As(err, &busyTree):
 		in := "git -C " + gitagency.ShellWord(busyTree.Tree) + " "
 		switch busyTree.What {
