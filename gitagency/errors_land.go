@@ -42,6 +42,9 @@ type ConflictsError struct {
 	Left      string // the sandbox, when the unfinished merge is in there
 	At        string // the commit of the sandbox that does, where each is put on top of the others by itself
 	Back      bool   // a landing was to be taken back, and conflicts with what came later
+	Revert    string // then, what git revert is to be told
+	Branch    string // and where
+	Tree      string // in which that is checked out; empty where none has it
 }
 
 func (e *ConflictsError) Error() string {
@@ -63,6 +66,10 @@ type UncommittedError struct {
 	ID    string
 	Path  string   // of the sandbox
 	Files []string // from its top
+
+	LeftOut   []LeftOut // what does not count as such, and is not in Files
+	Tracked   bool      // only what git tracks counts
+	CommitAll bool      // it can land as it is, with LandRequest.CommitAll
 }
 
 func (e *UncommittedError) Error() string {
@@ -192,6 +199,8 @@ type GoneError struct {
 	Branch string
 	By     string // the commit that has taken it back; empty where the branch does not lead to it any more
 	Ref    string // what keeps the sandbox's own commits; empty when that was pruned
+	Work   string // what to merge to have it again: Ref, or where that keeps more than had landed the commit that had
+	Tree   string // where the branch is checked out; empty where it is not
 }
 
 func (e *GoneError) Error() string {

@@ -196,17 +196,56 @@ func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry sto
 	if err != nil {
 		return landed, err
 	}
-	if m.UnlandedCommit != "" {
-		return Landed{}, &GoneError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, By: m.UnlandedCommit, Ref: landed.TrashRef}
+	gone := &GoneError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: landed.TrashRef, Work: landed.TrashRef}
+	if kept != "" && kept != m.LandedTip {
+		gone.Work = m.LandedTip
 	}
-	there, err := repo.IsAncestor(ctx, m.LandedCommit, heads+m.LandedBranch)
-	if err == nil && !there && m.LandedCommit != "" {
-		err = &GoneError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: landed.TrashRef}
+	if there, err := r.stillThere(ctx, repo, m, gone); err != nil || !there {
+		return Landed{}, err
 	}
-	if err != nil || dry {
-		return landed, err
+	if dry {
+		return landed, nil
+	}
+	if m.UnlandedCommit != "" { // somebody has brought it back
+		if err := r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
+			m.UnlandedCommit, m.UnlandedAt = "", nil
+		}); err != nil {
+			return Landed{}, err
+		}
 	}
 	return landed, r.endLanded(ctx, repo, entry.ID)
+}
+
+// stillThere reports whether what has landed is on its branch; where it is not, the error is gone, which it completes.
+func (r *Repository) stillThere(ctx context.Context, repo *git.Repo, m store.InvocationMeta, gone *GoneError) (bool, error) {
+	if m.LandedCommit == "" {
+		return true, nil
+	}
+	there, err := repo.IsAncestor(ctx, m.LandedCommit, heads+m.LandedBranch)
+	if err != nil {
+		return false, err
+	}
+	if m.UnlandedCommit != "" && there {
+		gone.By = m.UnlandedCommit
+		there, err = r.backAgain(ctx, repo, m)
+	} else if !there && m.UnlandedCommit == "" { // a person may have merged it anew
+		there, err = repo.IsAncestor(ctx, m.LandedTip, heads+m.LandedBranch)
+	}
+	if err != nil || there {
+		return there, err
+	}
+	gone.Tree = checkedOut(ctx, repo, heads+m.LandedBranch)
+	return false, gone
+}
+
+// checkedOut is the tree in which a branch is, for somebody who is told what to do there; empty where none has it.
+func checkedOut(ctx context.Context, repo *git.Repo, branch string) string {
+	_, tree, err := repo.Seat(ctx, branch)
+	var busy *WorktreeBusyError
+	if errors.As(err, &busy) {
+		return busy.Tree
+	}
+	return tree
 }
 
 // landing is one under way.

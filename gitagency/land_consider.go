@@ -89,7 +89,10 @@ func (l *landing) checkWork(context.Context) error {
 	case k.Underway != "":
 		return &SandboxUnderWayError{ID: l.s.ID, What: k.Underway}
 	case len(k.Uncommitted) > 0 && !l.req.CommitAll:
-		return &UncommittedError{ID: l.s.ID, Path: l.s.tree, Files: k.Uncommitted}
+		required, err := l.r.truth(requireReviewKey, false)
+		return &UncommittedError{
+			ID: l.s.ID, Path: l.s.tree, Files: k.Uncommitted, LeftOut: leftOut(k.LeftOut), CommitAll: err == nil && !required,
+		}
 	}
 	return nil
 }

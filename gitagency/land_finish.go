@@ -49,7 +49,7 @@ func (r *Repository) finishLanding(ctx context.Context, repo *git.Repo) error {
 		return errors.Join(r.store.RemoveLanding(r.ID), fmt.Errorf("%s has landed as %s, but has no record that could say so: %w", entry.ID, a.New, invocation(entry, nil).Err()))
 	}
 	if note.Verb == verbUnland {
-		if entry.Record.UnlandedCommit == "" {
+		if entry.Record.UnlandedCommit != a.New {
 			if err := r.recordUnlanding(Unlanded{Invocation: entry.ID, Commit: a.New, Before: a.Old, Branch: short(a.Branch), Landed: note.Tip}); err != nil {
 				return err
 			}

@@ -98,9 +98,13 @@ func (l *landing) kept(ctx context.Context) (string, error) {
 	if err != nil || l.tip == l.looked.Head {
 		return captured.Commit, err
 	}
-	// What was committed just now is there in another commit.
+	found, err := l.repo.Lookup(ctx, captured.Commit+"^{tree}")
+	if err != nil {
+		return "", err
+	}
+	// What was committed just now is there in another commit, and what was left out is in the tree of this one.
 	return l.merger.Commit(ctx, git.NewCommit{
-		Tree: l.looked.Work, Parents: []string{l.tip, captured.Commit}, Author: toolSignature(l.r.opts.Now()), Committer: toolSignature(l.r.opts.Now()), Message: subject.Message,
+		Tree: found[0].OID, Parents: []string{l.tip, captured.Commit}, Author: toolSignature(l.r.opts.Now()), Committer: toolSignature(l.r.opts.Now()), Message: subject.Message,
 	})
 }
 

@@ -234,7 +234,7 @@ func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, 
 		return "", &SandboxUnderWayError{ID: s.ID, What: found.Underway}
 	}
 	if len(found.Uncommitted) > 0 {
-		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted}
+		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted, LeftOut: leftOut(found.LeftOut)}
 	}
 	base, err := r.baseOf(ctx, invocation(r.store.Invocation(r.ID, s.ID, nil), nil))
 	if err != nil {

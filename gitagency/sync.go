@@ -149,7 +149,7 @@ func (s *Sandbox) joined(ctx context.Context, repo *git.Repo, merger *git.Merger
 	var strays *git.UntrackedError
 	switch {
 	case errors.As(err, &uncommitted):
-		return git.State{}, &UncommittedError{ID: s.ID, Path: s.tree, Files: uncommitted.Paths}
+		return git.State{}, &UncommittedError{ID: s.ID, Path: s.tree, Files: uncommitted.Paths, Tracked: true}
 	case errors.As(err, &strays):
 		return git.State{}, &StraysInTheWayError{ID: s.ID, Path: s.tree, Files: strays.Paths}
 	case err != nil:

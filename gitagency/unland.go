@@ -51,7 +51,8 @@ func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (Unlanded, e
 		err = &MovingError{ID: inv.ID, Branch: inv.LandedBranch, Times: mostOvertaken + 1, Back: true}
 	}
 	if err != nil && !is[*CleanupError](err) {
-		return Unlanded{}, fmt.Errorf("unland %s: %w", inv.ID, err)
+		unlanded.Commit, unlanded.Before = "", "" // the rest is known all the same
+		return unlanded, fmt.Errorf("unland %s: %w", inv.ID, err)
 	}
 	return unlanded, err
 }
@@ -74,9 +75,16 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 	if kept != "" {
 		u.TrashRef = trashRef(id)
 	}
-	if err != nil || m.UnlandedCommit != "" {
-		u.Already = true
+	if err != nil {
 		return u, err
+	}
+	if m.UnlandedCommit != "" {
+		back, err := r.backAgain(ctx, repo, m)
+		if err != nil || !back {
+			u.Already = true
+			return u, err
+		}
+		u.Commit = ""
 	}
 	ctx, cancel, err := r.bounded(ctx, "unland")
 	if err != nil {
@@ -98,9 +106,41 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 	merger.Trusted = r.trustsSettings(id)
 	u.Before = to.at
 	if u.Commit, err = r.revert(ctx, merger, m, to.at); err != nil {
+		var conflicts *ConflictsError
+		if errors.As(err, &conflicts) {
+			conflicts.Tree = to.tree
+		}
 		return u, err
 	}
 	return r.publishUnland(ctx, merger, to, u)
+}
+
+// backAgain reports whether what was taken back is on the branch again, because somebody has reverted that or has reset the
+// branch: then undoing the landing would change something. Where that conflicts with what came later, history has to say.
+func (r *Repository) backAgain(ctx context.Context, repo *git.Repo, m store.InvocationMeta) (back bool, err error) {
+	at, err := repo.Tip(ctx, heads+m.LandedBranch)
+	if err != nil || at == "" {
+		return false, err
+	}
+	merger, err := repo.Merger(at)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, merger.Close()) }()
+	merger.Trusted = r.trustsSettings(m.InvocationID)
+	if there, err := merger.IsAncestor(ctx, m.LandedCommit, at); err != nil || !there {
+		return false, err
+	}
+	merged, err := merger.Merge(ctx, git.Merging{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
+	if err != nil {
+		return false, err
+	}
+	if len(merged.Conflicts) > 0 {
+		held, err := merger.IsAncestor(ctx, m.UnlandedCommit, at)
+		return err == nil && !held, err
+	}
+	same, err := merger.SameTree(ctx, merged.Tree, at)
+	return err == nil && !same, err
 }
 
 // revert makes the commit that undoes a landing.
@@ -117,7 +157,11 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 		return "", err
 	}
 	if len(merged.Conflicts) > 0 {
-		return "", &ConflictsError{ID: m.InvocationID, Conflicts: conflicts(merged.Conflicts), Back: true}
+		what := m.LandedBefore + ".." + m.LandedCommit
+		if m.LandedStrategy == strategies()[0].name {
+			what = "-m 1 " + m.LandedCommit
+		}
+		return "", &ConflictsError{ID: m.InvocationID, Conflicts: conflicts(merged.Conflicts), Back: true, Revert: what, Branch: m.LandedBranch}
 	}
 	same, err := merger.SameTree(ctx, merged.Tree, at)
 	if err != nil {

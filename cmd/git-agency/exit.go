@@ -172,7 +172,7 @@ func hints(err error) []string {
 			"  git -c remote.trusted.url=" + gitagency.ShellWord(hooked.URL) + " agency land … --push --remote trusted",
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut:
-		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land …'"}
+		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land " + unproven.ID + "'"}
 	case errors.As(err, &moving) && moving.Back:
 		return []string{"try again when fewer commit to " + moving.Branch + ": git agency unland " + moving.ID}
 	case errors.As(err, &moving):
@@ -286,15 +286,22 @@ func hints(err error) []string {
 			"what it was about to do is in " + stuck.Path,
 		}
 	case errors.As(err, &gone) && gone.By != "":
-		return []string{"this brings it back: git revert " + gone.By}
+		return []string{"this brings it back" + inTree(gone.Tree, gone.Branch) + " revert " + gone.By}
 	case errors.As(err, &gone) && gone.Ref != "":
-		return []string{"its commits are kept: git merge " + gone.Ref}
+		return []string{"its commits are kept, and this brings them back" + inTree(gone.Tree, gone.Branch) + " merge " + gone.Work}
 	case errors.As(err, &overlaps):
 		return []string{"commit it, stash it ('git -C " + gitagency.ShellWord(overlaps.Tree) + " stash -u'; what is ignored has to be moved), and try again"}
 	case errors.As(err, &busyTree) && busyTree.What == "index.lock":
-		return []string{"wait for that git, or, if none is at work there, remove the file; 'git agency doctor' says which it is"}
+		return []string{"wait for that git, or, if none is at work there, remove the file: rm \"$(git -C " + gitagency.ShellWord(busyTree.Tree) + " rev-parse --absolute-git-dir)/index.lock\""}
 	case errors.As(err, &busyTree):
-		return []string{"finish it, or give it up, there: " + gitagency.ShellWord(busyTree.Tree)}
+		in := "git -C " + gitagency.ShellWord(busyTree.Tree) + " "
+		switch busyTree.What {
+		case "conflicts":
+			return []string{"resolve them there: " + in + "status"}
+		case "bisect":
+			return []string{"end it there: " + in + "bisect reset"}
+		}
+		return []string{"finish it there: " + in + busyTree.What + " --continue", "or give it up: " + in + busyTree.What + " --abort"}
 	case is[*gitagency.UnsoundError](err):
 		return []string{"it must be in no commit of the sandbox; make new ones without it: git reset --soft <base>, git restore --staged, git commit"}
 	case errors.As(err, &behind):
@@ -308,19 +315,22 @@ func hints(err error) []string {
 	case errors.As(err, &underWay):
 		return []string{"finish it, or give it up: git agency exec " + underWay.ID + " -- git " + underWay.What + map[bool]string{true: " reset", false: " --abort"}[underWay.What == "bisect"]}
 	case errors.As(err, &conflicts) && conflicts.Back:
-		return []string{"revert it by hand: git revert, with the paths above to decide on"}
+		return []string{"revert it by hand, with the paths above to decide on" + inTree(conflicts.Tree, conflicts.Branch) + " revert " + conflicts.Revert}
 	case errors.As(err, &conflicts):
 		return []string{"'git agency sync " + conflicts.ID + "' brings what they conflict with into the sandbox, to be resolved there"}
 	case errors.As(err, &off):
-		return []string{"git agency exec " + off.ID + " -- git checkout " + gitagency.ShellWord(off.Branch)}
+		return []string{
+			"if its branch is to have what is checked out, and nothing else, this puts it there: git agency exec " + off.ID + " -- git checkout -B " + gitagency.ShellWord(off.Branch),
+			"this goes back to its branch, and leaves commits that were made elsewhere behind: git agency exec " + off.ID + " -- git checkout " + gitagency.ShellWord(off.Branch),
+		}
 	case errors.As(err, &strays):
 		return []string{"commit them, move them away, or have git ignore them: git agency exec " + strays.ID + " -- git status"}
 	case is[*gitagency.NoIdentityError](err):
 		return []string{"say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'"}
 	case errors.As(err, &uncommit):
-		return []string{"commit what belongs to it: git agency exec " + uncommit.ID + " -- sh -c 'git add -A && git commit -m \"<message>\"'", "or land it with the rest: git agency land " + uncommit.ID + " --commit-all -m '<message>'"}
+		return uncommittedHints(uncommit)
 	case errors.As(err, &nothing):
-		return []string{"'git agency diff " + nothing.ID + "' shows what there is in it"}
+		return []string{"nothing was changed and committed in it yet; if nothing will be, 'git agency discard " + nothing.ID + "' ends it"}
 	case errors.As(err, &unsubmit):
 		return []string{"git agency submit " + unsubmit.ID}
 	case errors.As(err, &unasked) && (unasked.State == "" || unasked.State == "rejected"):
@@ -410,6 +420,41 @@ func hints(err error) []string {
 		return []string{"check who owns the repository and the data directory"}
 	}
 	return nil
+}
+
+// uncommittedHints say how work gets into a commit, and nothing else.
+func uncommittedHints(e *gitagency.UncommittedError) []string {
+	inside := "git agency exec " + e.ID + " -- git "
+	if e.Tracked {
+		return []string{"commit it in the sandbox: " + inside + "commit -a -m '<message>'"}
+	}
+	add, without := inside+"add -A", 0
+	for _, l := range e.LeftOut {
+		if l.Why == gitagency.LeftSubmodule {
+			continue
+		}
+		if without++; without == 1 {
+			add += " -- ."
+		}
+		add += " " + gitagency.ShellWord(":(exclude,literal)"+l.Path)
+	}
+	const most = 10
+	if without > most {
+		add = inside + "add -u # and by their names the new ones that belong to it; not everything does"
+	}
+	hints := []string{"commit what belongs to it:", "  " + add, "  " + inside + "commit -m '<message>'"}
+	if e.CommitAll {
+		return append([]string{"land it with the rest: git agency land " + e.ID + " --commit-all -m '<message>'"}, "or "+hints[0], hints[1], hints[2])
+	}
+	return hints
+}
+
+// inTree begins a command of git that has to be typed where a branch is checked out.
+func inTree(tree, branch string) string {
+	if tree == "" {
+		return "; check out " + branch + " first, and type it there: git"
+	}
+	return ": git -C " + gitagency.ShellWord(tree)
 }
 
 // notPushedHints say how what has landed gets to the remote.

@@ -40,7 +40,7 @@ shown, and kept in verify.log beside the record.
 
 Exit status: 0 landed, or it had landed before; 1 failed, or refused because of uncommitted work, of
 what is in the way, of what runs in the sandbox, or because the command of --verify failed; or landed,
-but not pushed; 2 it conflicts: nothing changed, and standard output lists kinds and paths; 3 no such
+but not pushed; 2 it conflicts: nothing of it changed, and standard output lists kinds and paths; 3 no such
 invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
 		Flags: changing(jsonFlag(
 			&cli.StringFlag{Name: "strategy", Usage: "how it looks in history: `HOW` is " + strings.Join(gitagency.Strategies(), ", "), DefaultText: "agency.land.strategy, else merge"},
@@ -348,8 +348,9 @@ func (t *tool) tellLanded(l gitagency.Landed) {
 	for _, o := range l.LeftOut {
 		t.warn("left out " + o.Path + ": " + whyLeftOut[o.Why])
 	}
-	if len(l.LeftOut) > 0 && l.TrashRef != "" {
-		t.hint("what is left out is kept where git can: git show " + l.TrashRef + ":<path>")
+	kept := slices.IndexFunc(l.LeftOut, func(o gitagency.LeftOut) bool { return o.Why == gitagency.LeftSecret })
+	if kept >= 0 && l.TrashRef != "" {
+		t.hint("what looks like a credential is kept until it is pruned: git show " + gitagency.ShellWord(l.TrashRef+":"+l.LeftOut[kept].Path))
 	}
 	would := ""
 	if l.DryRun {

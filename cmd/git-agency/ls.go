@@ -91,6 +91,8 @@ func state(i gitagency.Invocation) string {
 	switch {
 	case i.Broken:
 		return "broken: " + i.BrokenReason
+	case i.UnlandedCommit != "":
+		return "taken back"
 	case i.Landing != "":
 		return i.Landing
 	}
