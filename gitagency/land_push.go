@@ -99,6 +99,7 @@ type Pushed struct {
 	Commit string // where the integration branch is
 	Tries  int
 	Merged bool // what others had pushed was merged into it, also where it could not be pushed after all
+	Had    bool // the remote had all of it before
 }
 
 // Push brings an integration branch to a remote, as it is now. What others have pushed there meanwhile is merged into it
@@ -196,6 +197,7 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 	var answer git.Answer
 	if err := p.r.forward(ctx, verbPush, []step{{"send", func() (err error) {
 		answer, err = p.courier.Push(ctx, p.done.Commit, heads+p.As)
+		p.done.Had = answer.Had
 		p.unknown = err != nil && !git.Refused(err)
 		return err
 	}}}); err != nil || answer.Arrived {
@@ -215,7 +217,7 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 	case err != nil:
 		return false, "", err
 	case has: // of what was sent before without an answer, or by somebody else
-		p.at = theirs
+		p.at, p.done.Had = theirs, true
 		return true, theirs, nil
 	case lacks:
 		return false, theirs, nil
@@ -325,7 +327,7 @@ func (p *push) publish(ctx context.Context, merger *git.Merger, to target, their
 		Branch: to.branch, Old: to.at, New: commit, Reason: fmt.Sprintf("agency: merge %s/%s", p.Remote, p.As),
 		GitDir: to.gitDir, Tree: to.tree, Trusted: merger.Trusted,
 	}
-	_, err := p.r.carryOut(ctx, publication{merger: merger, advance: a, note: store.Landing{InvocationID: cmp.Or(p.ids...), Verb: verbPush, Tip: theirs}})
+	_, err := p.r.carryOut(ctx, publication{merger: merger, advance: a, note: store.Landing{InvocationID: cmp.Or(cmp.Or(p.ids...), p.Worktree), Verb: verbPush, Tip: theirs}})
 	return err
 }
 

@@ -426,10 +426,11 @@ func notPushedHints(e *gitagency.NotPushedError) []string {
 			"  " + in + " push " + to + " " + gitagency.ShellWord(e.Branch+":"+e.As),
 		}
 	}
-	if len(e.IDs) == 0 {
-		return nil
+	what := "--all-ready " + e.Worktree
+	if len(e.IDs) > 0 {
+		what = e.IDs[len(e.IDs)-1]
 	}
-	return []string{"this tries again: git agency land " + e.IDs[len(e.IDs)-1] + " --push --remote " + gitagency.ShellWord(e.Remote)}
+	return []string{"this tries again: git agency land " + what + " --push --remote " + gitagency.ShellWord(e.Remote)}
 }
 
 func brokenHints(b *gitagency.BrokenError) []string {

@@ -178,6 +178,9 @@ func (t *tool) landReady(c *cli.Context) error {
 	if err != nil && arrivals == nil {
 		return err
 	}
+	if len(arrivals) == 0 && err == nil && !c.Bool("json") {
+		fmt.Fprintln(t.stderr, "nothing is submitted")
+	}
 	results := make([]landing, 0, len(arrivals))
 	rows := make([][]string, 0, len(arrivals))
 	conflicting, failed := 0, 0
@@ -197,14 +200,13 @@ func (t *tool) landReady(c *cli.Context) error {
 	if req.Later {
 		t.tidyLater(repo, results)
 	}
-	if err == nil && conflicting+failed < len(arrivals) {
+	if err == nil { // also where nothing has landed now: what landed before may not have been pushed
 		err = t.push(c, repo, plans, results)
 	}
 	switch {
 	case c.Bool("json"):
 		err = errors.Join(err, t.printJSON(results))
-	case len(arrivals) == 0 && err == nil:
-		fmt.Fprintln(t.stderr, "nothing is submitted")
+	case len(arrivals) == 0:
 	default:
 		err = errors.Join(err, t.printTable([]string{"ID", "NAME", "RESULT", "COMMIT", "WHY"}, rows))
 	}
@@ -251,7 +253,11 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 		if err != nil {
 			return err
 		}
-		if !c.Bool("dry-run") {
+		switch {
+		case c.Bool("dry-run"):
+		case pushed.Had:
+			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("%s has all of %s", plan.Remote, plan.Branch)))
+		default:
 			t.tellPushed("pushed", plan)
 		}
 	}
