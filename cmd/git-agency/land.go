@@ -30,8 +30,8 @@ when work in the sandbox is not committed. A landing that is killed is finished 
 command.
 
 With --push the integration branch is pushed afterwards, never by force: to <remote>, else to the one
-called local, else to origin. What others have pushed meanwhile is merged first, as a landing is. Where
-it cannot be pushed what has landed stands; the same command tries again.
+called local, else to origin. What others have pushed meanwhile is merged first, as a landing is, and
+with --verify verified. Where it cannot be pushed what has landed stands; the same command tries again.
 
 With --verify a shell runs the command on exactly the files that would land, in a sandbox of its own
 with the walls and limits of the one that the work is from, and nothing lands unless it succeeds.
@@ -239,7 +239,7 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 		var pushed gitagency.Pushed
 		var err error
 		if !c.Bool("dry-run") {
-			pushed, err = repo.Push(c.Context, plan, ids...)
+			pushed, err = repo.Push(c.Context, plan, t.landRequest(c), ids...)
 		}
 		if pushed.Merged {
 			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.As, plan.Branch)))
