@@ -154,7 +154,7 @@ func hints(err error) []string {
 	)
 	switch {
 	case errors.As(err, &notPushed):
-		return notPushedHints(notPushed)
+		return notPushedHints(err, notPushed)
 	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0 && noRemote.Remote == "":
 		return []string{"add one with 'git remote add origin <url>'; nothing has landed"}
 	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0:
@@ -413,7 +413,7 @@ func hints(err error) []string {
 }
 
 // notPushedHints say how what has landed gets to the remote.
-func notPushedHints(e *gitagency.NotPushedError) []string {
+func notPushedHints(err error, e *gitagency.NotPushedError) []string {
 	to := gitagency.ShellWord(e.Address)
 	if len(e.Conflicts) > 0 {
 		in := "git"
@@ -426,11 +426,12 @@ func notPushedHints(e *gitagency.NotPushedError) []string {
 			"  " + in + " push " + to + " " + gitagency.ShellWord(e.Branch+":"+e.As),
 		}
 	}
-	what := "--all-ready " + e.Worktree
-	if len(e.IDs) > 0 {
-		what = e.IDs[len(e.IDs)-1]
+	all := hints(e.Err) // what is in the way is so as it would be of a landing
+	var unpushed *unpushedError
+	if errors.As(err, &unpushed) {
+		all = append(all, "this tries again"+unpushed.again)
 	}
-	return []string{"this tries again: git agency land " + what + " --push --remote " + gitagency.ShellWord(e.Remote)}
+	return all
 }
 
 func brokenHints(b *gitagency.BrokenError) []string {

@@ -116,6 +116,8 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			}
 			if failed == nil { // what was asked for is to be pushed, and not some of it
 				failed = t.push(c, repo, plans, results)
+			} else {
+				t.tellUnpushed(c, plans, results)
 			}
 			if c.Bool("json") {
 				return errors.Join(failed, t.printJSON(results))
@@ -202,6 +204,8 @@ func (t *tool) landReady(c *cli.Context) error {
 	}
 	if err == nil { // also where nothing has landed now: what landed before may not have been pushed
 		err = t.push(c, repo, plans, results)
+	} else {
+		t.tellUnpushed(c, plans, results)
 	}
 	switch {
 	case c.Bool("json"):
@@ -226,13 +230,8 @@ func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, worktrees ..
 
 // push pushes what has landed, and completes what is reported of it.
 func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, results []landing) error {
-	for _, plan := range plans {
-		ids := []string{}
-		for _, l := range results {
-			if l.worktree == plan.Worktree && l.Error == "" {
-				ids = append(ids, l.Invocation)
-			}
-		}
+	for i, plan := range plans {
+		ids := landedIn(plan.Worktree, results)
 		if c.Bool("dry-run") {
 			t.tellPushed("would push", plan)
 		}
@@ -247,11 +246,14 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 		for i := range results {
 			if l := &results[i]; slices.Contains(ids, l.Invocation) {
 				l.Pushed, l.Remote, l.PushTries, l.IntegrationCommit = err == nil && !c.Bool("dry-run"), plan.Remote, pushed.Tries, pushed.Commit
-				l.Error = messageOf(err)
+				if err != nil {
+					l.Error = err.Error()
+				}
 			}
 		}
 		if err != nil {
-			return err
+			t.tellUnpushed(c, plans[i+1:], results)
+			return &unpushedError{err, t.pushAgain(c, plan, ids)}
 		}
 		switch {
 		case c.Bool("dry-run"):
@@ -263,6 +265,54 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 	}
 	return nil
 }
+
+// landedIn are those that have landed in a worktree.
+func landedIn(worktree string, results []landing) []string {
+	ids := []string{}
+	for _, l := range results {
+		if l.worktree == worktree && l.Commit != "" {
+			ids = append(ids, l.Invocation)
+		}
+	}
+	return ids
+}
+
+// tellUnpushed names what has landed and was to be pushed, and is not because of something else.
+func (t *tool) tellUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landing) {
+	for _, plan := range plans {
+		if ids := landedIn(plan.Worktree, results); len(ids) > 0 && !c.Bool("dry-run") {
+			t.warn(fmt.Sprintf("what has landed on %s is not pushed to %s", plan.Branch, plan.Remote))
+			t.hint("this pushes it" + t.pushAgain(c, plan, ids))
+		}
+	}
+}
+
+// pushAgain is what to type to have pushed what has landed. What -c said may be a secret, and is not repeated.
+func (t *tool) pushAgain(c *cli.Context, plan gitagency.PushPlan, ids []string) string {
+	what := "--all-ready " + plan.Worktree
+	if len(ids) > 0 {
+		what = ids[len(ids)-1]
+	}
+	words := "land " + what + " --push --remote " + gitagency.ShellWord(plan.Remote)
+	switch {
+	case c.IsSet("verify"): // which what others push has to stand up to
+		words += " --verify " + gitagency.ShellWord(c.String("verify"))
+	case c.Bool("no-verify"):
+		words += " --no-verify"
+	}
+	if t.getenv("GIT_CONFIG_PARAMETERS") != "" {
+		return ", with the settings that -c gave: git -c … agency " + words
+	}
+	return ": git agency " + words
+}
+
+// unpushedError is a push that failed, and what to type to try again.
+type unpushedError struct {
+	error
+	again string
+}
+
+func (e *unpushedError) Unwrap() error { return e.error }
 
 func (t *tool) tellPushed(did string, plan gitagency.PushPlan) {
 	as := ""
