@@ -149,12 +149,19 @@ func hints(err error) []string {
 		noRemote  *gitagency.NoRemoteError
 		upstream  *gitagency.UpstreamError
 		hooked    *gitagency.DistrustedRemoteError
+		queue     *queueError
 		archived  *gitagency.ArchivedError
 		moving    *gitagency.MovingError
 	)
 	switch {
 	case errors.As(err, &notPushed):
-		return notPushedHints(err, notPushed)
+		all := notPushedHints(err, notPushed)
+		if errors.As(err, &queue) {
+			all = append(all, queue.hints()...)
+		}
+		return all
+	case errors.As(err, &queue):
+		return queue.hints()
 	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0 && noRemote.Remote == "":
 		return []string{"add one with 'git remote add origin <url>'; nothing has landed"}
 	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0:

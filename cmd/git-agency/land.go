@@ -114,6 +114,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			if later {
 				t.tidyLater(repo, results)
 			}
+			t.tellAlone(c, results)
 			if failed == nil { // what was asked for is to be pushed, and not some of it
 				failed = t.push(c, repo, plans, results)
 			} else {
@@ -162,7 +163,7 @@ func (t *tool) landReady(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	wt, err := repo.Worktree(strings.Join(args, ""))
+	wt, err := readyWorktree(c, repo, strings.Join(args, ""))
 	if err != nil {
 		return err
 	}
@@ -185,16 +186,19 @@ func (t *tool) landReady(c *cli.Context) error {
 	}
 	results := make([]landing, 0, len(arrivals))
 	rows := make([][]string, 0, len(arrivals))
-	conflicting, failed := 0, 0
+	queue := &queueError{}
 	for _, a := range arrivals {
 		result := "landed"
 		switch {
 		case is[*gitagency.ConflictsError](a.Err):
-			result, conflicting = "conflicts", conflicting+1
+			result, queue.conflicting = "conflicts", append(queue.conflicting, a.Invocation)
 		case a.Err != nil:
-			result, failed = "failed", failed+1
+			result, queue.failed = "failed", queue.failed+1
 		case a.DryRun:
 			result = "would land"
+		}
+		if a.Err == nil {
+			queue.landed++
 		}
 		results = append(results, landingOf(a.Invocation, wt.ID, a.Landed, a.Err))
 		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, why(a.Err)})
@@ -202,6 +206,7 @@ func (t *tool) landReady(c *cli.Context) error {
 	if req.Later {
 		t.tidyLater(repo, results)
 	}
+	t.tellAlone(c, results)
 	if err == nil { // also where nothing has landed now: what landed before may not have been pushed
 		err = t.push(c, repo, plans, results)
 	} else {
@@ -214,10 +219,33 @@ func (t *tool) landReady(c *cli.Context) error {
 	default:
 		err = errors.Join(err, t.printTable([]string{"ID", "NAME", "RESULT", "COMMIT", "WHY"}, rows))
 	}
-	if conflicting+failed > 0 && (err == nil || is[*gitagency.NotPushedError](err)) {
-		err = errors.Join(err, &queueError{landed: len(arrivals) - conflicting - failed, conflicting: conflicting, failed: failed})
+	if queue.landed < len(arrivals) && (err == nil || is[*gitagency.NotPushedError](err)) {
+		err = errors.Join(err, queue)
 	}
 	return err
+}
+
+// readyWorktree is the one whose queue is meant. An id of an invocation is none.
+func readyWorktree(c *cli.Context, repo *gitagency.Repository, query string) (gitagency.Worktree, error) {
+	wt, err := repo.Worktree(query)
+	if is[*gitagency.NotFoundError](err) {
+		if _, noneSuch := repo.Invocation(query); noneSuch == nil {
+			return wt, asUsage(c, errors.New("--all-ready lands all that was submitted in a worktree; it takes no ids of invocations"))
+		}
+		all, listErr := repo.Worktrees(true)
+		if listErr != nil {
+			return wt, listErr
+		}
+		for _, w := range all { // by its name, which no other has now
+			if w.Name == query && w.State == "archived" {
+				wt, err = w, nil
+			}
+		}
+	}
+	if err == nil && wt.State == "archived" {
+		err = &gitagency.ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch}
+	}
+	return wt, err
 }
 
 // planPush finds out where to push, if that was asked for.
@@ -264,6 +292,19 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 		}
 	}
 	return nil
+}
+
+// tellAlone says of several that would land that they may not all.
+func (t *tool) tellAlone(c *cli.Context, results []landing) {
+	n := 0
+	for _, l := range results {
+		if l.Commit != "" && !l.Already {
+			n++
+		}
+	}
+	if c.Bool("dry-run") && n > 1 {
+		fmt.Fprintln(t.stderr, "each was tried alone, on the branch as it is now; together some of them may conflict")
+	}
 }
 
 // landedIn are those that have landed in a worktree.
@@ -336,10 +377,32 @@ func why(err error) string {
 }
 
 // queueError is a queue of which not everything has landed. What became of each is in the report.
-type queueError struct{ landed, conflicting, failed int }
+type queueError struct {
+	landed, failed int
+	conflicting    []string // their ids
+}
 
 func (e *queueError) Error() string {
-	return fmt.Sprintf("not everything that was submitted lands: %d do, %d conflict, %d fail for another reason", e.landed, e.conflicting, e.failed)
+	var parts []string
+	for _, p := range []struct {
+		n         int
+		one, many string
+	}{{e.landed, "does", "do"}, {len(e.conflicting), "conflicts", "conflict"}, {e.failed, "fails for another reason", "fail for another reason"}} {
+		if p.n > 0 {
+			parts = append(parts, counted(p.n, p.one, p.many))
+		}
+	}
+	return "not everything that was submitted lands: " + strings.Join(parts, ", ")
+}
+
+func (e *queueError) hints() []string {
+	switch len(e.conflicting) {
+	case 0:
+		return nil
+	case 1:
+		return []string{"'git agency sync " + e.conflicting[0] + "' brings what it conflicts with into the sandbox, to be resolved there"}
+	}
+	return []string{"'git agency sync <id>' brings what one conflicts with into its sandbox, to be resolved there"}
 }
 
 // landing is what came of one, also when that is nothing.
