@@ -111,9 +111,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 					break
 				}
 			}
-			if later {
-				t.tidyLater(repo, results)
-			}
+			t.tidyLater(repo, results)
 			t.tellAlone(c, results)
 			if failed == nil { // what was asked for is to be pushed, and not some of it
 				failed = t.push(c, repo, plans, results)
@@ -139,6 +137,9 @@ func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 
 // tidyLater has another process remove what is left of the sandboxes that have landed: to say so again is to tidy up.
 func (t *tool) tidyLater(repo *gitagency.Repository, landings []landing) {
+	if repo.Stranded() {
+		t.warn("the directory that you are in has gone with its sandbox; go to another")
+	}
 	argv := []string{t.args[0], "land"}
 	for _, l := range landings {
 		if l.Aside { // which it never is the second time
@@ -203,9 +204,7 @@ func (t *tool) landReady(c *cli.Context) error {
 		results = append(results, landingOf(a.Invocation, wt.ID, a.Landed, a.Err))
 		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, why(a.Err)})
 	}
-	if req.Later {
-		t.tidyLater(repo, results)
-	}
+	t.tidyLater(repo, results)
 	t.tellAlone(c, results)
 	if err == nil { // also where nothing has landed now: what landed before may not have been pushed
 		err = t.push(c, repo, plans, results)
