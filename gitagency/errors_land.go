@@ -227,6 +227,7 @@ type VerifyError struct {
 	After    time.Duration // how long it ran
 	Log      string        // where lies what it wrote; empty when it wrote nothing, or nothing could be kept
 	Err      error         // what kept it from running, or from being waited for; nil when it ran
+	Result   ExecResult    // more on how it ended, if it ran
 	Merge    string        // what others have pushed, and where to, if that was to be merged and nothing to land
 }
 

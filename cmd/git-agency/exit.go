@@ -171,15 +171,17 @@ func hints(err error) []string {
 	case errors.As(err, &upstream):
 		return []string{
 			"for " + upstream.Upstream + ": git config push.default upstream",
-			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch),
+			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch) + "; nothing has landed",
 		}
 	case errors.As(err, &hooked):
 		return []string{
-			"if those are yours, say where no agent can that you push there:",
+			"nothing has landed; if those are yours, say where no agent can that you push there:",
 			"  git -c remote.trusted.url=" + gitagency.ShellWord(hooked.URL) + " agency land … --push --remote trusted",
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut:
 		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land …'"}
+	case errors.As(err, &unproven) && unproven.Err == nil:
+		return wallsHint("", unproven.Result)
 	case errors.As(err, &moving) && moving.Back:
 		return []string{"try again when fewer commit to " + moving.Branch + ": git agency unland " + moving.ID}
 	case errors.As(err, &moving):

@@ -201,6 +201,10 @@ func (t *tool) landReady(c *cli.Context) error {
 		if a.Err == nil {
 			queue.landed++
 		}
+		var unproven *gitagency.VerifyError
+		if errors.As(a.Err, &unproven) {
+			queue.walls = hints(unproven)
+		}
 		results = append(results, landingOf(a.Invocation, wt.ID, a.Landed, a.Err))
 		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, why(a.Err)})
 	}
@@ -379,6 +383,7 @@ func why(err error) string {
 type queueError struct {
 	landed, failed int
 	conflicting    []string // their ids
+	walls          []string // what may have kept the last from being verified
 }
 
 func (e *queueError) Error() string {
@@ -397,11 +402,11 @@ func (e *queueError) Error() string {
 func (e *queueError) hints() []string {
 	switch len(e.conflicting) {
 	case 0:
-		return nil
+		return e.walls
 	case 1:
-		return []string{"'git agency sync " + e.conflicting[0] + "' brings what it conflicts with into the sandbox, to be resolved there"}
+		return append(e.walls, "'git agency sync "+e.conflicting[0]+"' brings what it conflicts with into the sandbox, to be resolved there")
 	}
-	return []string{"'git agency sync <id>' brings what one conflicts with into its sandbox, to be resolved there"}
+	return append(e.walls, "'git agency sync <id>' brings what one conflicts with into its sandbox, to be resolved there")
 }
 
 // landing is what came of one, also when that is nothing.
