@@ -236,15 +236,21 @@ type VerifyError struct {
 	After    time.Duration // how long it ran
 	Log      string        // where lies what it wrote; empty when it wrote nothing, or nothing could be kept
 	Err      error         // what kept it from running, or from being waited for; nil when it ran
+	Result   ExecResult    // more on how it ended, if it ran
+	Merge    string        // what others have pushed, and where to, if that was to be merged and nothing to land
 }
 
 func (e *VerifyError) Error() string {
-	what := fmt.Sprintf("%q failed on what would land, with exit status %d", e.Command, e.ExitCode)
+	on := "what would land"
+	if e.Merge != "" {
+		on = "the merge with " + e.Merge + ", to which others have pushed"
+	}
+	what := fmt.Sprintf("%q failed on %s, with exit status %d", e.Command, on, e.ExitCode)
 	switch {
 	case e.Err != nil:
-		what = fmt.Sprintf("%q could not be run on what would land: %v", e.Command, e.Err)
+		what = fmt.Sprintf("%q could not be run on %s: %v", e.Command, on, e.Err)
 	case e.TimedOut:
-		what = fmt.Sprintf("%q timed out on what would land, after %s", e.Command, e.After.Round(10*time.Millisecond))
+		what = fmt.Sprintf("%q timed out on %s, after %s", e.Command, on, e.After.Round(10*time.Millisecond))
 	}
 	if e.Log != "" {
 		what += "; what it wrote is in " + e.Log

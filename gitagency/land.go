@@ -39,7 +39,7 @@ type LandRequest struct {
 // Landed is what came of a landing.
 type Landed struct {
 	Invocation string    `json:"invocation_id"`
-	Commit     string    `json:"commit"`    // the integration branch is there now; of one that landed before, where it was then
+	Commit     string    `json:"commit"`    // where it brought the integration branch to; of one that landed before, where that was then
 	Before     string    `json:"before"`    // where it was
 	Branch     string    `json:"branch"`    // of the integration worktree
 	Strategy   string    `json:"strategy"`  // by which it landed

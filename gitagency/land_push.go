@@ -51,11 +51,11 @@ func (r *Repository) PlanPush(ctx context.Context, remote string, worktrees ...s
 		return nil, &NoRemoteError{Remote: remote, Remotes: names}
 	}
 	if err := remotes.Whole(); err != nil {
-		return nil, fmt.Errorf("push to %s: %w", remote, err)
+		return nil, fmt.Errorf("push to %s: %w; nothing has landed", remote, err)
 	}
 	to, err := remotes.Remote(ctx, remote)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; nothing has landed", err)
 	}
 	wary := to.Own && !r.allHadWalls()
 	if wary && to.Path != "" {
@@ -99,14 +99,15 @@ type Pushed struct {
 	Commit string // where the integration branch is
 	Tries  int
 	Merged bool // what others had pushed was merged into it, also where it could not be pushed after all
+	Had    bool // the remote had all of it before
 }
 
 // Push brings an integration branch to a remote, as it is now. What others have pushed there meanwhile is merged into it
 // first, as a landing is; then it is tried again, as often as it takes, within bounds. Nothing is forced. ids are what has
-// landed on it, which will be able to say so.
+// landed on it, which will be able to say so. What is merged is verified first, as req says; nothing else in it counts.
 //
 // The error is a *NotPushedError: what has landed stands, and so does what was merged.
-func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pushed Pushed, err error) {
+func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, ids ...string) (pushed Pushed, err error) {
 	p := push{r: r, PushPlan: plan, ids: ids}
 	defer func() {
 		if closeErr := p.close(); closeErr != nil {
@@ -122,11 +123,10 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pu
 		}
 		err = failed
 	}()
-	ctx, cancel, err := r.bounded(ctx, "pushing")
-	if err != nil {
+	if err := req.check(r); err != nil {
 		return Pushed{}, err
 	}
-	defer cancel()
+	p.req = req
 	patience, err := r.duration(pushKey, pushingTime, ParseDuration)
 	if err != nil {
 		return Pushed{}, err
@@ -140,7 +140,7 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pu
 			p.arrived(context.WithoutCancel(ctx))
 			return p.done, nil
 		}
-		if p.done.Tries >= mostPushes || patience >= 0 && time.Since(began) >= patience {
+		if p.done.Tries >= mostPushes || patience >= 0 && time.Since(began)-p.verifying >= patience {
 			return p.done, &OutpacedError{Tries: p.done.Tries}
 		}
 		if theirs == "" { // somebody has taken it away
@@ -156,6 +156,7 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (pu
 type push struct {
 	PushPlan
 	r       *Repository
+	req     LandRequest // how what is merged is verified
 	ids     []string
 	courier *git.Courier
 	done    Pushed
@@ -164,6 +165,8 @@ type push struct {
 	before  string // where that was before we sent anything
 	tree    string // of the worktree that has the branch checked out, if that is known
 	unknown bool   // whether it has arrived
+
+	verifying time.Duration // for how long what had to be merged was
 }
 
 func (p *push) close() error {
@@ -175,6 +178,11 @@ func (p *push) close() error {
 
 // attempt pushes once. Where that was in vain it returns what the remote has, in which there may be something that we lack.
 func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err error) {
+	ctx, cancel, err := p.r.bounded(ctx, "pushing")
+	if err != nil {
+		return false, "", err
+	}
+	defer cancel()
 	if p.done.Commit, err = p.r.git.Tip(ctx, p.ref); err == nil && p.done.Commit == "" {
 		err = &NoCommitError{Name: p.Branch}
 	}
@@ -196,6 +204,7 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 	var answer git.Answer
 	if err := p.r.forward(ctx, verbPush, []step{{"send", func() (err error) {
 		answer, err = p.courier.Push(ctx, p.done.Commit, heads+p.As)
+		p.done.Had = answer.Had
 		p.unknown = err != nil && !git.Refused(err)
 		return err
 	}}}); err != nil || answer.Arrived {
@@ -215,7 +224,7 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 	case err != nil:
 		return false, "", err
 	case has: // of what was sent before without an answer, or by somebody else
-		p.at = theirs
+		p.at, p.done.Had = theirs, true
 		return true, theirs, nil
 	case lacks:
 		return false, theirs, nil
@@ -255,77 +264,148 @@ func (p *push) compare(ctx context.Context, theirs string) (has, lacks bool, err
 	return false, !known, err
 }
 
-// merge merges what the remote has into the integration branch: a transaction as a landing is.
-func (p *push) merge(ctx context.Context, theirs string) (err error) {
+// merge merges what the remote has into the integration branch: a transaction as a landing is, and verified as one is.
+func (p *push) merge(ctx context.Context, theirs string) error {
+	v := &verification{r: p.r, req: p.req}
+	defer v.close()
+	for {
+		c, box, err := p.mergeVerified(ctx, v, theirs)
+		if err == nil && box == "" {
+			return nil
+		}
+		if err == nil && v.times > 0 {
+			p.r.warn("%s has moved since it was verified with %s/%s; it is verified again", p.Branch, p.Remote, p.As)
+		}
+		if began := time.Now(); err == nil { // while nobody has to wait for us
+			err = v.run(ctx, box, c)
+			p.verifying += time.Since(began)
+		}
+		var failed *VerifyError
+		if errors.As(err, &failed) {
+			failed.Merge = p.Remote + "/" + p.As
+		}
+		if err != nil {
+			return err
+		}
+		v.times, v.req.verified = v.times+1, c.tree
+	}
+}
+
+// mergeVerified merges, or comes back with a sandbox that has what has to be verified before.
+func (p *push) mergeVerified(ctx context.Context, v *verification, theirs string) (c candidate, box string, err error) {
 	r := p.r
+	ctx, cancel, err := r.bounded(ctx, "merging")
+	if err != nil {
+		return c, "", err
+	}
+	defer cancel()
 	repo, unlock, err := r.lock(ctx)
 	if err != nil {
-		return err
+		return c, "", err
 	}
 	defer unlock()
 	if err := r.finishLanding(ctx, repo); err != nil { // of one that could not be finished when the lock was taken
-		return err
+		return c, "", err
 	}
 	to, err := r.integrationTarget(ctx, repo, p.Worktree)
 	if err != nil {
-		return err
+		return c, "", err
 	}
 	if p.tree = to.tree; to.branch != p.ref {
-		return fmt.Errorf("worktree %q is on %s now", to.worktree.Name, short(to.branch))
+		return c, "", fmt.Errorf("worktree %q is on %s now", to.worktree.Name, short(to.branch))
 	}
 	if has, err := repo.IsAncestor(ctx, theirs, to.at); err != nil || has {
-		return err // others land here too
+		return c, "", err // others land here too
 	}
 	merger, err := repo.Merger(to.at)
 	if err != nil {
-		return err
+		return c, "", err
 	}
 	defer func() { err = errors.Join(err, merger.Close()) }()
 	merger.Trusted = r.allHadWalls()
-	commit, err := p.mergeCommit(ctx, merger, to.at, theirs)
-	if err != nil {
-		return err
+	if c.commit, c.tree, err = p.mergeCommit(ctx, merger, to.at, theirs); err != nil {
+		return c, "", err
 	}
-	if err := p.publish(ctx, merger, to, theirs, commit); err != nil {
-		return err
+	if c.trusted = merger.Trusted; p.req.Verify != "" && c.tree != v.req.verified {
+		if err := p.publish(ctx, merger, to, theirs, c.commit, true); err != nil {
+			return c, "", err
+		}
+		box, err := p.tryout(ctx, repo, merger, v, c)
+		return c, box, err
+	}
+	if err := p.publish(ctx, merger, to, theirs, c.commit, false); err != nil {
+		return c, "", err
 	}
 	p.done.Merged = true
-	return nil
+	return c, "", nil
+}
+
+// tryout makes the sandbox in which what would be merged is verified: like that of the last that has landed.
+func (p *push) tryout(ctx context.Context, repo *git.Repo, merger *git.Merger, v *verification, c candidate) (string, error) {
+	if v.times == mostVerifications {
+		return "", fmt.Errorf("%s moved each of the %d times that it was verified with what others have pushed", p.Branch, v.times)
+	}
+	if v.req.ID = ""; len(p.ids) > 0 {
+		v.req.ID = p.ids[len(p.ids)-1]
+	}
+	all, err := p.r.Invocations(ListRequest{All: true, Worktree: p.Worktree})
+	for _, inv := range all {
+		if len(p.ids) == 0 && inv.Landing == store.Landed && !inv.Broken {
+			v.req.ID = inv.ID
+		}
+	}
+	if err == nil && v.req.ID == "" {
+		err = fmt.Errorf("what others have pushed cannot be verified, as nothing that has landed on %s is on record; --no-verify merges it as it is", p.Branch)
+	}
+	if err == nil {
+		err = p.r.forward(ctx, verbVerify, []step{{"objects", func() error { return merger.Keep(ctx) }}})
+	}
+	if err != nil {
+		return "", err
+	}
+	box, err := v.start(ctx, repo, c)
+	if err != nil && context.Cause(ctx) == nil {
+		return "", &VerifyError{ID: v.req.ID, Command: v.req.Verify, Err: err}
+	}
+	if err == nil {
+		v.claim(ctx, box)
+	}
+	return box, err
 }
 
 // mergeCommit makes the commit that has both.
-func (p *push) mergeCommit(ctx context.Context, merger *git.Merger, at, theirs string) (string, error) {
+func (p *push) mergeCommit(ctx context.Context, merger *git.Merger, at, theirs string) (commit, tree string, err error) {
 	merged, err := merger.Merge(ctx, git.Merging{Ours: at, Theirs: theirs})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if len(merged.Conflicts) > 0 {
-		return "", &ConflictsError{Conflicts: conflicts(merged.Conflicts)}
+		return "", "", &ConflictsError{Conflicts: conflicts(merged.Conflicts)}
 	}
 	author, committer, err := p.r.landingIdentity(ctx)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	sign, err := p.r.signsLandings()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	commit, err := merger.Commit(ctx, git.NewCommit{
+	commit, err = merger.Commit(ctx, git.NewCommit{
 		Tree: merged.Tree, Parents: []string{at, theirs}, Author: author, Committer: committer, Sign: sign,
 		Message: fmt.Sprintf("Merge %s/%s", p.Remote, p.As),
 	})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	return commit, merger.Sound(ctx, commit, at)
+	return commit, merged.Tree, merger.Sound(ctx, commit, at)
 }
 
-func (p *push) publish(ctx context.Context, merger *git.Merger, to target, theirs, commit string) error {
+func (p *push) publish(ctx context.Context, merger *git.Merger, to target, theirs, commit string, dry bool) error {
 	a := git.Advance{
 		Branch: to.branch, Old: to.at, New: commit, Reason: fmt.Sprintf("agency: merge %s/%s", p.Remote, p.As),
 		GitDir: to.gitDir, Tree: to.tree, Trusted: merger.Trusted,
 	}
-	_, err := p.r.carryOut(ctx, publication{merger: merger, advance: a, note: store.Landing{InvocationID: cmp.Or(p.ids...), Verb: verbPush, Tip: theirs}})
+	_, err := p.r.carryOut(ctx, publication{merger: merger, advance: a, dry: dry, note: store.Landing{InvocationID: cmp.Or(cmp.Or(p.ids...), p.Worktree), Verb: verbPush, Tip: theirs}})
 	return err
 }
 

@@ -16,11 +16,19 @@ import (
 // TidiesLater reports whether what is left to remove after a landing may be removed in the background: agency.autoDetach.
 func (r *Repository) TidiesLater() (bool, error) { return r.truth(autoDetachKey, true) }
 
-// TidyLater starts this program again, in the same place and environment, as one that goes on when it has ended: to tidy
-// up what landings with LandRequest.Later have left. argv begins with what the program is called.
+// TidyLater starts this program again, in the same environment, as one that goes on when it has ended: to tidy up what
+// landings with LandRequest.Later have left. argv begins with what the program is called. It is in the same place, unless
+// that was a sandbox which has landed.
 func (r *Repository) TidyLater(argv []string) error {
-	return proc.DetachSelf(proc.Command{Argv: argv, Dir: r.opts.Dir, Env: r.opts.Env})
+	dir := r.opts.Dir
+	if r.Stranded() {
+		dir = r.CommonDir
+	}
+	return proc.DetachSelf(proc.Command{Argv: argv, Dir: dir, Env: r.opts.Env})
 }
+
+// Stranded reports that the directory in which the caller stands is gone, as that of a sandbox is which has landed.
+func (r *Repository) Stranded() bool { return !store.IsDir(r.opts.Dir) }
 
 // setAside puts the tree of a sandbox that has landed where nobody looks for it.
 func setAside(tree string) error {

@@ -190,7 +190,7 @@ func (v *verification) run(ctx context.Context, box string, c candidate) (err er
 	case context.Cause(ctx) != nil:
 		return context.Cause(ctx)
 	case err != nil || res.ExitCode != 0:
-		return &VerifyError{ID: v.req.ID, Command: v.req.Verify, ExitCode: res.ExitCode, TimedOut: res.TimedOut, After: res.Duration, Log: v.path, Err: err}
+		return &VerifyError{ID: v.req.ID, Command: v.req.Verify, ExitCode: res.ExitCode, TimedOut: res.TimedOut, After: res.Duration, Log: v.path, Result: res, Err: err}
 	}
 	return nil
 }

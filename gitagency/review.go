@@ -48,6 +48,9 @@ func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, 
 	if inv.Verifies != "" {
 		return Submitted{}, &ThrowAwayError{ID: inv.ID, Verifies: inv.Verifies}
 	}
+	if wt, err := r.worktreeByID(inv.WorktreeID); err == nil && !wt.Broken && wt.State == store.Archived { // it could never land
+		return Submitted{}, fmt.Errorf("submit %s: %w", inv.ID, &ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch, Invocation: inv.ID})
+	}
 	s := r.sandboxOf(inv.ID)
 	if stuck, err := s.broughtOut(ctx); err != nil {
 		return Submitted{}, err

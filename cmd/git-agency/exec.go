@@ -252,19 +252,25 @@ func shellLine(sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitag
 	return line
 }
 
-// hintAtWalls names, when a command has failed, the walls that may have been in its way. The kernel does not
-// say whether one was. Who was ended, or never began, did not fail at a wall.
 func (t *tool) hintAtWalls(id string, res gitagency.ExecResult) {
+	for _, hint := range wallsHint(fmt.Sprintf(" ('git agency denials %s' lists what was refused)", id), res) {
+		t.hint(hint)
+	}
+}
+
+// wallsHint names, when a command has failed, the walls that may have been in its way. The kernel does not
+// say whether one was. Who was ended, or never began, did not fail at a wall.
+func wallsHint(refused string, res gitagency.ExecResult) []string {
 	if res.TimedOut || slices.Contains([]int{0, exitTimedOut, exitCannotExecute, exitNoCommand, 128 + int(syscall.SIGINT), 128 + int(syscall.SIGTERM)}, res.ExitCode) ||
 		slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGKILL", "SIGTERM", "SIGPIPE"}, res.Signal) {
-		return
+		return nil
 	}
 	var facts []string
 	for _, w := range []struct{ wall, means string }{
 		{"read-only-root", "files outside the sandbox are read-only or hidden"},
 		{"private-tmp", "/tmp is private"},
 		{"network:loopback", "there is no network"},
-		{"network:proxy", fmt.Sprintf("only some hosts can be reached ('git agency denials %s' lists what was refused)", id)},
+		{"network:proxy", "only some hosts can be reached" + refused},
 	} {
 		if slices.Contains(res.Walls, w.wall) {
 			facts = append(facts, w.means)
@@ -275,9 +281,10 @@ func (t *tool) hintAtWalls(id string, res gitagency.ExecResult) {
 			facts = append(facts, fmt.Sprintf("%s is limited to %s", l.Limit, l.Limit.Text(l.Value)))
 		}
 	}
-	if len(facts) > 0 && len(res.Walls) > 0 {
-		t.hint("walls were up: " + strings.Join(facts, ", "))
+	if len(facts) == 0 || len(res.Walls) == 0 {
+		return nil
 	}
+	return []string{"walls were up: " + strings.Join(facts, ", ")}
 }
 
 // The exit codes by which timeout(1), env(1) and shells say what became of a command that did not fail itself.

@@ -149,12 +149,19 @@ func hints(err error) []string {
 		noRemote  *gitagency.NoRemoteError
 		upstream  *gitagency.UpstreamError
 		hooked    *gitagency.DistrustedRemoteError
+		queue     *queueError
 		archived  *gitagency.ArchivedError
 		moving    *gitagency.MovingError
 	)
 	switch {
 	case errors.As(err, &notPushed):
-		return notPushedHints(notPushed)
+		all := notPushedHints(err, notPushed)
+		if errors.As(err, &queue) {
+			all = append(all, queue.hints()...)
+		}
+		return all
+	case errors.As(err, &queue):
+		return queue.hints()
 	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0 && noRemote.Remote == "":
 		return []string{"add one with 'git remote add origin <url>'; nothing has landed"}
 	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0:
@@ -164,15 +171,17 @@ func hints(err error) []string {
 	case errors.As(err, &upstream):
 		return []string{
 			"for " + upstream.Upstream + ": git config push.default upstream",
-			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch),
+			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch) + "; nothing has landed",
 		}
 	case errors.As(err, &hooked):
 		return []string{
-			"if those are yours, say where no agent can that you push there:",
+			"nothing has landed; if those are yours, say where no agent can that you push there:",
 			"  git -c remote.trusted.url=" + gitagency.ShellWord(hooked.URL) + " agency land … --push --remote trusted",
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut:
 		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land " + unproven.ID + "'"}
+	case errors.As(err, &unproven) && unproven.Err == nil:
+		return wallsHint("", unproven.Result)
 	case errors.As(err, &moving) && moving.Back:
 		return []string{"try again when fewer commit to " + moving.Branch + ": git agency unland " + moving.ID}
 	case errors.As(err, &moving):
@@ -458,7 +467,7 @@ func inTree(tree, branch string) string {
 }
 
 // notPushedHints say how what has landed gets to the remote.
-func notPushedHints(e *gitagency.NotPushedError) []string {
+func notPushedHints(err error, e *gitagency.NotPushedError) []string {
 	to := gitagency.ShellWord(e.Address)
 	if len(e.Conflicts) > 0 {
 		in := "git"
@@ -471,10 +480,12 @@ func notPushedHints(e *gitagency.NotPushedError) []string {
 			"  " + in + " push " + to + " " + gitagency.ShellWord(e.Branch+":"+e.As),
 		}
 	}
-	if len(e.IDs) == 0 {
-		return nil
+	all := hints(e.Err) // what is in the way is so as it would be of a landing
+	var unpushed *unpushedError
+	if errors.As(err, &unpushed) {
+		all = append(all, "this tries again"+unpushed.again)
 	}
-	return []string{"this tries again: git agency land " + e.IDs[len(e.IDs)-1] + " --push --remote " + gitagency.ShellWord(e.Remote)}
+	return all
 }
 
 func brokenHints(b *gitagency.BrokenError) []string {

@@ -30,8 +30,8 @@ when work in the sandbox is not committed. A landing that is killed is finished 
 command.
 
 With --push the integration branch is pushed afterwards, never by force: to <remote>, else to the one
-called local, else to origin. What others have pushed meanwhile is merged first, as a landing is. Where
-it cannot be pushed what has landed stands; the same command tries again.
+called local, else to origin. What others have pushed meanwhile is merged first, as a landing is, and
+with --verify verified. Where it cannot be pushed what has landed stands; the same command tries again.
 
 With --verify a shell runs the command on exactly the files that would land, in a sandbox of its own
 with the walls and limits of the one that the work is from, and nothing lands unless it succeeds.
@@ -113,11 +113,12 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 					break
 				}
 			}
-			if later {
-				t.tidyLater(repo, results)
-			}
+			t.tidyLater(repo, results)
+			t.tellAlone(c, results)
 			if failed == nil { // what was asked for is to be pushed, and not some of it
 				failed = t.push(c, repo, plans, results)
+			} else {
+				t.tellUnpushed(c, plans, results)
 			}
 			if c.Bool("json") {
 				return errors.Join(failed, t.printJSON(results))
@@ -138,6 +139,9 @@ func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 
 // tidyLater has another process remove what is left of the sandboxes that have landed: to say so again is to tidy up.
 func (t *tool) tidyLater(repo *gitagency.Repository, landings []landing) {
+	if repo.Stranded() {
+		t.warn("the directory that you are in has gone with its sandbox; go to another")
+	}
 	argv := []string{t.args[0], "land"}
 	for _, l := range landings {
 		if l.Aside { // which it never is the second time
@@ -162,7 +166,7 @@ func (t *tool) landReady(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	wt, err := repo.Worktree(strings.Join(args, ""))
+	wt, err := readyWorktree(c, repo, strings.Join(args, ""))
 	if err != nil {
 		return err
 	}
@@ -180,40 +184,73 @@ func (t *tool) landReady(c *cli.Context) error {
 	if err != nil && arrivals == nil {
 		return err
 	}
+	if len(arrivals) == 0 && err == nil && !c.Bool("json") {
+		fmt.Fprintln(t.stderr, "nothing is submitted")
+	}
 	results := make([]landing, 0, len(arrivals))
 	rows := make([][]string, 0, len(arrivals))
-	conflicting, failed := 0, 0
+	queue := &queueError{}
 	for _, a := range arrivals {
 		result := "landed"
 		switch {
 		case is[*gitagency.ConflictsError](a.Err):
-			result, conflicting = "conflicts", conflicting+1
+			result, queue.conflicting = "conflicts", append(queue.conflicting, a.Invocation)
 		case a.Err != nil:
-			result, failed = "failed", failed+1
+			result, queue.failed = "failed", queue.failed+1
 		case a.DryRun:
 			result = "would land"
+		}
+		if a.Err == nil {
+			queue.landed++
+		}
+		var unproven *gitagency.VerifyError
+		if errors.As(a.Err, &unproven) {
+			queue.walls = hints(unproven)
 		}
 		results = append(results, landingOf(a.Invocation, wt.ID, a.Landed, a.Err))
 		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, why(a.Err)})
 	}
-	if req.Later {
-		t.tidyLater(repo, results)
-	}
-	if err == nil && conflicting+failed < len(arrivals) {
+	t.tidyLater(repo, results)
+	t.tellAlone(c, results)
+	if err == nil { // also where nothing has landed now: what landed before may not have been pushed
 		err = t.push(c, repo, plans, results)
+	} else {
+		t.tellUnpushed(c, plans, results)
 	}
 	switch {
 	case c.Bool("json"):
 		err = errors.Join(err, t.printJSON(results))
-	case len(arrivals) == 0 && err == nil:
-		fmt.Fprintln(t.stderr, "nothing is submitted")
+	case len(arrivals) == 0:
 	default:
 		err = errors.Join(err, t.printTable([]string{"ID", "NAME", "RESULT", "COMMIT", "WHY"}, rows))
 	}
-	if conflicting+failed > 0 && (err == nil || is[*gitagency.NotPushedError](err)) {
-		err = errors.Join(err, &queueError{landed: len(arrivals) - conflicting - failed, conflicting: conflicting, failed: failed})
+	if queue.landed < len(arrivals) && (err == nil || is[*gitagency.NotPushedError](err)) {
+		err = errors.Join(err, queue)
 	}
 	return err
+}
+
+// readyWorktree is the one whose queue is meant. An id of an invocation is none.
+func readyWorktree(c *cli.Context, repo *gitagency.Repository, query string) (gitagency.Worktree, error) {
+	wt, err := repo.Worktree(query)
+	if is[*gitagency.NotFoundError](err) {
+		if _, noneSuch := repo.Invocation(query); noneSuch == nil {
+			return wt, asUsage(c, errors.New("--all-ready lands all that was submitted in a worktree; it takes no ids of invocations"))
+		}
+		all, listErr := repo.Worktrees(true)
+		if listErr != nil {
+			return wt, listErr
+		}
+		for _, w := range all { // by its name, which no other has now
+			if w.Name == query && w.State == "archived" {
+				wt, err = w, nil
+			}
+		}
+	}
+	if err == nil && wt.State == "archived" {
+		err = &gitagency.ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch}
+	}
+	return wt, err
 }
 
 // planPush finds out where to push, if that was asked for.
@@ -226,20 +263,15 @@ func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, worktrees ..
 
 // push pushes what has landed, and completes what is reported of it.
 func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, results []landing) error {
-	for _, plan := range plans {
-		ids := []string{}
-		for _, l := range results {
-			if l.worktree == plan.Worktree && l.Error == "" {
-				ids = append(ids, l.Invocation)
-			}
-		}
+	for i, plan := range plans {
+		ids := landedIn(plan.Worktree, results)
 		if c.Bool("dry-run") {
 			t.tellPushed("would push", plan)
 		}
 		var pushed gitagency.Pushed
 		var err error
 		if !c.Bool("dry-run") {
-			pushed, err = repo.Push(c.Context, plan, ids...)
+			pushed, err = repo.Push(c.Context, plan, t.landRequest(c), ids...)
 		}
 		if pushed.Merged {
 			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.As, plan.Branch)))
@@ -247,18 +279,86 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 		for i := range results {
 			if l := &results[i]; slices.Contains(ids, l.Invocation) {
 				l.Pushed, l.Remote, l.PushTries, l.IntegrationCommit = err == nil && !c.Bool("dry-run"), plan.Remote, pushed.Tries, pushed.Commit
-				l.Error = messageOf(err)
+				if err != nil {
+					l.Error = err.Error()
+				}
 			}
 		}
 		if err != nil {
-			return err
+			t.tellUnpushed(c, plans[i+1:], results)
+			return &unpushedError{err, t.pushAgain(c, plan, ids)}
 		}
-		if !c.Bool("dry-run") {
+		switch {
+		case c.Bool("dry-run"):
+		case pushed.Had:
+			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("%s has all of %s", plan.Remote, plan.Branch)))
+		default:
 			t.tellPushed("pushed", plan)
 		}
 	}
 	return nil
 }
+
+// tellAlone says of several that would land that they may not all.
+func (t *tool) tellAlone(c *cli.Context, results []landing) {
+	n := 0
+	for _, l := range results {
+		if l.Commit != "" && !l.Already {
+			n++
+		}
+	}
+	if c.Bool("dry-run") && n > 1 {
+		fmt.Fprintln(t.stderr, "each was tried alone, on the branch as it is now; together some of them may conflict")
+	}
+}
+
+// landedIn are those that have landed in a worktree.
+func landedIn(worktree string, results []landing) []string {
+	ids := []string{}
+	for _, l := range results {
+		if l.worktree == worktree && l.Commit != "" {
+			ids = append(ids, l.Invocation)
+		}
+	}
+	return ids
+}
+
+// tellUnpushed names what has landed and was to be pushed, and is not because of something else.
+func (t *tool) tellUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landing) {
+	for _, plan := range plans {
+		if ids := landedIn(plan.Worktree, results); len(ids) > 0 && !c.Bool("dry-run") {
+			t.warn(fmt.Sprintf("what has landed on %s is not pushed to %s", plan.Branch, plan.Remote))
+			t.hint("this pushes it" + t.pushAgain(c, plan, ids))
+		}
+	}
+}
+
+// pushAgain is what to type to have pushed what has landed. What -c said may be a secret, and is not repeated.
+func (t *tool) pushAgain(c *cli.Context, plan gitagency.PushPlan, ids []string) string {
+	what := "--all-ready " + plan.Worktree
+	if len(ids) > 0 {
+		what = ids[len(ids)-1]
+	}
+	words := "land " + what + " --push --remote " + gitagency.ShellWord(plan.Remote)
+	switch {
+	case c.IsSet("verify"): // which what others push has to stand up to
+		words += " --verify " + gitagency.ShellWord(c.String("verify"))
+	case c.Bool("no-verify"):
+		words += " --no-verify"
+	}
+	if t.getenv("GIT_CONFIG_PARAMETERS") != "" {
+		return ", with the settings that -c gave: git -c … agency " + words
+	}
+	return ": git agency " + words
+}
+
+// unpushedError is a push that failed, and what to type to try again.
+type unpushedError struct {
+	error
+	again string
+}
+
+func (e *unpushedError) Unwrap() error { return e.error }
 
 func (t *tool) tellPushed(did string, plan gitagency.PushPlan) {
 	as := ""
@@ -282,10 +382,33 @@ func why(err error) string {
 }
 
 // queueError is a queue of which not everything has landed. What became of each is in the report.
-type queueError struct{ landed, conflicting, failed int }
+type queueError struct {
+	landed, failed int
+	conflicting    []string // their ids
+	walls          []string // what may have kept the last from being verified
+}
 
 func (e *queueError) Error() string {
-	return fmt.Sprintf("not everything that was submitted lands: %d do, %d conflict, %d fail for another reason", e.landed, e.conflicting, e.failed)
+	var parts []string
+	for _, p := range []struct {
+		n         int
+		one, many string
+	}{{e.landed, "does", "do"}, {len(e.conflicting), "conflicts", "conflict"}, {e.failed, "fails for another reason", "fail for another reason"}} {
+		if p.n > 0 {
+			parts = append(parts, counted(p.n, p.one, p.many))
+		}
+	}
+	return "not everything that was submitted lands: " + strings.Join(parts, ", ")
+}
+
+func (e *queueError) hints() []string {
+	switch len(e.conflicting) {
+	case 0:
+		return e.walls
+	case 1:
+		return append(e.walls, "'git agency sync "+e.conflicting[0]+"' brings what it conflicts with into the sandbox, to be resolved there")
+	}
+	return append(e.walls, "'git agency sync <id>' brings what one conflicts with into its sandbox, to be resolved there")
 }
 
 // landing is what came of one, also when that is nothing.

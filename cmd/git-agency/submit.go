@@ -22,8 +22,9 @@ Submitting twice is fine. What waits keeps its place among the others, unless th
 then these are submitted, and it goes to the end. With agency.requireReview nothing else can land than
 the commit that was submitted.
 
-Exit status: 0 submitted; 1 failed, there is work in no commit or no work at all, or it was landed or
-discarded; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
+Exit status: 0 submitted; 1 failed, there is work in no commit or no work at all, it was landed or
+discarded, or its integration worktree archived; 3 no such invocation; 4 broken; 5 refused for safety;
+75 locked; 129 usage.`,
 		Flags: changing(jsonFlag(
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "tell whoever reviews it: `NOTE`"},
 		)...),

@@ -48,8 +48,14 @@ func (t *tool) onUsageError(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), unfinished); ok {
 		err = errors.New(dashed(strings.TrimPrefix(name, "-")) + " needs a value")
 	}
+	if m := noBoolean.FindStringSubmatch(err.Error()); m != nil {
+		err = fmt.Errorf("%s takes no value, and was given %s", dashed(m[2]), m[1])
+	}
 	return &usageError{err: err, usage: usage}
 }
+
+// noBoolean is what the flag package says of a value for a flag that has none.
+var noBoolean = regexp.MustCompile(`^invalid boolean value (".*") for -(\S+): `)
 
 // asTyped is an option with as many dashes as it was given; the flag package forgets.
 func (t *tool) asTyped(name string) string {

@@ -83,7 +83,8 @@ func (c *Courier) Turn(ctx context.Context) {
 // Answer is what a remote said to a push.
 type Answer struct {
 	Arrived bool
-	Words   string // if not, why
+	Had     bool   // it was there before
+	Words   string // if it has not arrived, why
 }
 
 // Push brings a commit to the remote, as a ref of the given name. Nothing is ever forced. A remote that heard of it and
@@ -92,7 +93,8 @@ func (c *Courier) Push(ctx context.Context, commit, ref string) (Answer, error) 
 	out, said, err := c.run(ctx, "receive-pack", "push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-recurse-submodules",
 		"--", c.remote.URL, commit+":"+ref)
 	if err == nil {
-		return Answer{Arrived: true}, nil
+		had := slices.ContainsFunc(parsePushed(string(out)), func(p pushed) bool { return p.flag == '=' && p.to == ref })
+		return Answer{Arrived: true, Had: had}, nil
 	}
 	if !exitedWith(err, 1) {
 		return Answer{}, err
