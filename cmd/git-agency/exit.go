@@ -285,9 +285,10 @@ func hints(err error) []string {
 			"to go back to where it was: 'git agency snapshot rollback " + halfWay.ID + " " + halfWay.Left + "'",
 		}
 	case errors.As(err, &conflicts) && conflicts.Left != "":
+		inside := "git agency exec " + conflicts.ID + " -- git "
 		return []string{
-			"resolve them there and commit: edit the files, 'git add' them, 'git commit'; or give up with 'git merge --abort'",
-			"from outside: git agency exec " + conflicts.ID + " -- git status",
+			"edit the files there, and then: " + inside + "commit -a --no-edit",
+			"or give it up: " + inside + "merge --abort",
 		}
 	case errors.As(err, &stuck):
 		return []string{
