@@ -12,7 +12,7 @@ import (
 )
 
 // The longest sweeps kill at every fourth change of the disk, unless they are told to miss none.
-var stride = flag.Int("every", 8, "in the longest sweeps, kill at every `N`th change of the disk")
+var stride = flag.Int("every", 16, "in the longest sweeps, kill at every `N`th change of the disk")
 
 // The power goes at any change of the disk, also inside git.
 func TestAPruneKilledAtAnyChangeOfTheDiskIsFinishedByTheNext(t *testing.T) {

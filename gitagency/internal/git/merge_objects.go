@@ -42,10 +42,11 @@ func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, err
 	if data, is := m.commits[oid]; is {
 		return Object{OID: oid, Type: "commit"}, data, nil
 	}
-	t, err := m.listening(ctx)
+	t, release, err := m.listening(ctx)
 	if err != nil {
 		return Object{}, nil, err
 	}
+	defer release()
 	o, data, err := t.object(oid)
 	if err != nil {
 		m.teller.close()
@@ -61,27 +62,32 @@ func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, err
 	return o, data, err
 }
 
-// listening is the git that is asked, for who has the lock. It ends with the context of who asked first: what somebody put
-// in the place of an object may keep it from answering, and all others wait for that.
-func (m *Merger) listening(ctx context.Context) (*teller, error) {
+// listening is the git that is asked, for who has the lock. It serves others after us, but ends with the context of who
+// waits for its answer: what somebody put in the place of an object may keep it from giving one. Whoever has it calls
+// release.
+func (m *Merger) listening(ctx context.Context) (t *teller, release func(), err error) {
 	if m.teller == nil {
-		t, err := m.repo.ask(ctx)
-		if err != nil {
-			return nil, err
+		own, silence := context.WithCancelCause(context.WithoutCancel(ctx))
+		if m.teller, err = m.repo.ask(own); err != nil {
+			silence(err)
+			return nil, nil, err
 		}
-		m.teller = t
+		m.silence = silence
 	}
-	return m.teller, nil
+	silence := m.silence
+	stop := context.AfterFunc(ctx, func() { silence(context.Cause(ctx)) })
+	return m.teller, func() { stop() }, nil
 }
 
 // asking asks git something.
 func (m *Merger) asking(ctx context.Context, ask func(*teller) error) error {
 	m.talking.Lock()
 	defer m.talking.Unlock()
-	t, err := m.listening(ctx)
+	t, release, err := m.listening(ctx)
 	if err != nil {
 		return err
 	}
+	defer release()
 	if err = ask(t); err != nil { // it may be why
 		t.close()
 		m.teller = nil

@@ -76,10 +76,11 @@ func (m *Merger) whole(ctx context.Context, commits []written) error {
 		return nil
 	}
 	partial := m.real.promised()
-	t, err := m.reader(ctx, partial)
+	t, release, err := m.reader(ctx, partial)
 	if err != nil {
 		return err
 	}
+	defer release()
 	err = m.read(ctx, t, files, read, left, partial)
 	if err != nil || partial { // who knows what it would answer next; or it is of no use to others
 		t.close()
@@ -155,9 +156,10 @@ func (o *opener) check(data []byte, p *part, left int64) (size int64, why string
 
 // reader is a git that reads objects. That of a partial clone would want to fetch those that are missing, unless it does
 // not know that it is one.
-func (m *Merger) reader(ctx context.Context, partial bool) (*teller, error) {
+func (m *Merger) reader(ctx context.Context, partial bool) (t *teller, release func(), err error) {
 	if partial {
-		return m.repo.askIn(ctx, m.dir)
+		t, err = m.repo.askIn(ctx, m.dir)
+		return t, func() {}, err
 	}
 	return m.listening(ctx)
 }

@@ -27,7 +27,8 @@ type Merger struct {
 	forget    func()         // ends that
 
 	talking sync.Mutex
-	teller  *teller // of which one is enough for everything
+	silence func(cause error) // ends the teller
+	teller  *teller           // of which one is enough for everything
 	commits map[string][]byte
 	ranges  map[[2]string][]written // what between has found
 	trees   map[string]*twig
