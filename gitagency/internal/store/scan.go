@@ -220,6 +220,8 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 			e.Broken, e.Detail = CorruptMeta, what
 		} else if what := verify(e.Record, there); what != "" {
 			e.Broken, e.Detail = CorruptMeta, what
+		} else if wanted && !there && !again {
+			return load(id, dir, busy, where, verify, true) // who takes a tree away says so first, perhaps after we read
 		} else if wanted && !there {
 			e.Broken, e.Detail = MissingTree, tree+" is gone"
 		}

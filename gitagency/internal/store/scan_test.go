@@ -402,3 +402,21 @@ func TestOnlyWhatBeginsLikeThatIsLookedAt(t *testing.T) {
 		}
 	}
 }
+
+// Who reads a record just before it says that the tree goes, and looks for the tree just after, has not found a broken one.
+func TestATreeThatGoesWhileItIsLookedForIsNotMissing(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	must(t, os.MkdirAll(s.InvocationDir(repoID, invID), 0o700))
+	must(t, s.WriteInvocationMeta(repoID, meta(s, invID)))
+	looks := 0
+	e := load(invID, s.InvocationDir(repoID, invID), nil, func(m InvocationMeta) (string, bool, bool) {
+		if looks++; looks == 1 {
+			must(t, s.UpdateInvocationMeta(repoID, invID, func(m *InvocationMeta) { m.Landing = Discarded }))
+		}
+		return "tree", false, m.Landing != Discarded
+	}, func(InvocationMeta, bool) string { return "" }, false)
+	if e.Broken != Whole || e.Record.Landing != Discarded {
+		t.Errorf("%+v", e)
+	}
+}
