@@ -206,7 +206,7 @@ func (x *examination) scratch(context.Context) error {
 	if x.unsettled {
 		return nil
 	}
-	scraps, err := x.repo.Scraps()
+	scraps, err := x.scraps(x.repo)
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,12 @@ func (l *landing) settle(ctx context.Context) []step {
 			l.depart() // who enters now is told that it has landed
 			return setAside(spec.Tree)
 		}},
-		{"registration", func() error { return backend(l.repo).Unregister(spec) }},
+		{"registration", func() error {
+			if l.req.Later {
+				return backend(l.repo).Withdraw(spec)
+			}
+			return backend(l.repo).Unregister(spec)
+		}},
 		{"leftovers", func() error { return store.RemoveLeftovers(spec.Scratch) }},
 		{"tree", func() error {
 			if l.req.Later {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -72,7 +73,8 @@ func (r *Repository) tidy(ctx context.Context, id string) error {
 		held = nil
 		return r.tidyLocked(ctx, id)
 	}
-	if err := durable.RemoveTree(store.Done(tree)); err != nil {
+	// The sandbox goes last: while there is anything of it, whoever looks takes the rest away too.
+	if err := errors.Join(backend(r.git).RemoveWithdrawn(r.sandboxSpec(id)), durable.RemoveTree(store.Done(tree))); err != nil {
 		return err
 	}
 	return r.store.RemoveSandboxTree(r.ID, id)
@@ -97,6 +99,18 @@ func (r *Repository) endLanded(ctx context.Context, repo *git.Repo, id string) e
 	}
 	_, err := r.end(ctx, repo, entry)
 	return err
+}
+
+// scraps lists what killed processes left in the repository, but for what goes with a sandbox that has landed.
+func (r *Repository) scraps(repo *git.Repo) ([]string, error) {
+	scraps, err := repo.Scraps()
+	return slices.DeleteFunc(scraps, func(path string) bool {
+		id := idIn(path)
+		if id == "" || path != repo.Withdrawn(id) || !store.IsDir(r.store.SandboxDir(r.ID, id)) {
+			return false
+		}
+		return r.store.Invocation(r.ID, id, nil).Record.Landing == store.Landed
+	}), err
 }
 
 // beingTidied reports whether somebody removes what is left of a sandbox just now.

@@ -14,15 +14,47 @@ func TestWhoTidiesUpLeavesNothingToTidyUp(t *testing.T) {
 	if err != nil || !first.Aside || first.Already {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	around := l.repo.store.SandboxDir(l.repo.ID, l.box.ID)
-	if _, err := os.Lstat(around); err != nil {
-		t.Fatalf("there is nothing left to remove: %v", err)
+	around, entry := l.repo.store.SandboxDir(l.repo.ID, l.box.ID), l.repo.git.Withdrawn(l.box.ID)
+	for _, path := range []string{around, entry} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Fatalf("there is nothing left to remove: %v", err)
+		}
 	}
 	second, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, Later: true})
 	if err != nil || second.Aside || !second.Already || second.Commit != first.Commit {
 		t.Errorf("%+v, %v", second, err)
 	}
-	if _, err := os.Lstat(around); !os.IsNotExist(err) {
-		t.Errorf("it is still there: %v", err)
+	for _, path := range []string{around, entry} {
+		if _, err := os.Lstat(path); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", path, err)
+		}
+	}
+}
+
+// Promise: what git had of a sandbox is out of its sight when that has landed, and nobody takes what is about to be removed
+// for something that was left.
+func TestWhatIsTidiedUpLaterIsNobodysConcern(t *testing.T) {
+	t.Parallel()
+	l := committed(t, Options{})
+	if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, Later: true}); err != nil {
+		t.Fatal(err)
+	}
+	registered, err := l.repo.git.Registered()
+	if err != nil || registered[l.box.ID] != "" {
+		t.Errorf("git has it at %q, %v", registered[l.box.ID], err)
+	}
+	findings, _, err := l.repo.examine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nobody is at it, so that what is left of the sandbox is told of, as one thing.
+	if len(findings) != 1 || findings[0].Code != "interrupted-discard" {
+		t.Fatalf("%+v", findings)
+	}
+	if _, err := l.repo.Fix(t.Context(), l.box.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(l.repo.git.Withdrawn(l.box.ID)); !os.IsNotExist(err) {
+		t.Errorf("what git had of it is still there: %v", err)
 	}
 }

@@ -135,7 +135,7 @@ func (p *prunePlan) leftovers() error {
 	if err != nil {
 		return err
 	}
-	scraps, err := p.repo.Scraps()
+	scraps, err := p.r.scraps(p.repo)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (r *Repository) carryOut(ctx context.Context, p publication) (done bool, er
 	if p.record != nil {
 		steps = append(steps, step{"record", p.record})
 	}
-	steps = append(steps, step{"done", func() error { return r.store.RemoveLanding(r.ID) }})
+	steps = append(steps, step{"clear", moving.Clear}, step{"done", func() error { return r.store.RemoveLanding(r.ID) }})
 	return true, r.forward(onward, p.note.Verb, append(steps, p.then...))
 }
 
@@ -76,6 +76,7 @@ func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *gi
 		}
 	}()
 	var stuck error // by what it could not be undone
+	moving.Wake(ctx)
 	// 2. What nobody has seen yet becomes part of the repository.
 	if err := tx.Step(ctx, "objects", func() error { return merger.Keep(ctx) }); err != nil {
 		return err

@@ -134,6 +134,14 @@ func (b Worktree) Unregister(s Spec) error {
 	return b.Repo.Forget(b.registration(s))
 }
 
+// Withdraw is Unregister but for what takes time, which RemoveWithdrawn does. Nobody has to hold a lock for that.
+func (b Worktree) Withdraw(s Spec) error {
+	return b.Repo.Withdraw(b.registration(s))
+}
+
+// RemoveWithdrawn removes what Withdraw has left.
+func (b Worktree) RemoveWithdrawn(s Spec) error { return b.Repo.RemoveWithdrawn(s.ID) }
+
 // Registered reports whether Unregister would find something, given what git has registered. A link that
 // a creation needed for a moment counts too.
 func (b Worktree) Registered(s Spec, registered map[string]string) bool {

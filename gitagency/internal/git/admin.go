@@ -141,10 +141,24 @@ func parseHead(data []byte, w *Worktree) {
 // "worktree remove" refuses every state that a killed "worktree add" leaves. The entry is first
 // renamed away, because one that is half removed would break the listing of all the others.
 func (r *Repo) RemoveAdmin(name string) error {
+	if err := r.withdrawAdmin(name); err != nil {
+		return err
+	}
+	return r.RemoveWithdrawn(name)
+}
+
+// RemoveWithdrawn removes what git had of a worktree that it has forgotten.
+func (r *Repo) RemoveWithdrawn(name string) error { return durable.RemoveTree(r.Withdrawn(name)) }
+
+// Withdrawn is where that is.
+func (r *Repo) Withdrawn(name string) string { return filepath.Join(r.ownDir(), removedPrefix+name) }
+
+// withdrawAdmin renames an entry away.
+func (r *Repo) withdrawAdmin(name string) error {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
 		return fmt.Errorf("%q does not name a worktree's entry", name)
 	}
-	away := filepath.Join(r.ownDir(), removedPrefix+name)
+	away := r.Withdrawn(name)
 	if err := os.MkdirAll(filepath.Dir(away), 0o777); err != nil {
 		return err
 	}
@@ -159,9 +173,6 @@ func (r *Repo) RemoveAdmin(name string) error {
 		err = os.Rename(r.AdminDir(name), away)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := durable.RemoveTree(away); err != nil {
 		return err
 	}
 	// As git does; a directory that is not empty, or never was, stays what it is.

@@ -47,6 +47,7 @@ type RefMove struct {
 //	Files    each file changes places with the new one, and the new index is written, beside the old one
 //	Commit   the refs move
 //	Publish  the index takes its place
+//	Clear    what was needed for that is gone
 //
 // A file is replaced by a rename, and what was in its place is looked at after that: if it is not what was seen before, it
 // goes back. So nobody ever sees a part of a file, and what somebody saved at that very moment is not lost.
@@ -68,6 +69,7 @@ type Advancing struct {
 	late     error                              // that came when they had
 	behind   *BehindError                       // a worktree that could not be taken along
 	finished bool                               // nothing is held any more
+	clearing func() (struct{}, error)           // takes away what was needed; nil when that is not under way
 	taken    int                                // how many of the steps were
 	fault    func(step string) error
 }
@@ -128,8 +130,11 @@ func (r *Repo) movable(m RefMove) error {
 
 // Close gives up what is still held, and takes away what was needed. What was neither committed nor undone is undone.
 func (x *Advancing) Close() error {
-	if x == nil || x.finished {
+	if x == nil {
 		return nil
+	}
+	if x.finished {
+		return x.Clear()
 	}
 	if !x.done {
 		return x.Undo(context.WithoutCancel(context.Background()))

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Lock has git write the new files, elsewhere, and then keeps every git from writing the person's index. If that has
@@ -25,7 +26,7 @@ func (x *Advancing) Lock(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { x.went(err) }()
-	x.call(ctx)
+	x.Wake(ctx)
 	if x.seat == nil {
 		return nil
 	}
@@ -168,7 +169,7 @@ func (x *Advancing) index() (*revision, error) {
 	return x.seat.index.with(changes), nil
 }
 
-// Publish puts the new index in its place; the lock goes with that.
+// Publish puts the new index in its place; the lock goes with that. What else is left of it is on its way out until Clear.
 func (x *Advancing) Publish(ctx context.Context) error {
 	if err := x.step(4, "publish"); err != nil {
 		return err
@@ -181,7 +182,21 @@ func (x *Advancing) Publish(ctx context.Context) error {
 		return errors.Join(x.late, err)
 	}
 	x.finished = true
-	return errors.Join(x.late, durable.SyncDir(x.a.GitDir), x.draft.file.Close(), x.stage.remove())
+	if err := errors.Join(x.late, durable.SyncDir(x.a.GitDir), x.draft.file.Close(), x.stage.forgetPlan()); err != nil {
+		return err
+	}
+	x.clearing = proc.Meanwhile(func() (struct{}, error) { return struct{}{}, x.stage.remove() })
+	return nil
+}
+
+// Clear waits until nothing is left of what was needed.
+func (x *Advancing) Clear() error {
+	if x.clearing == nil {
+		return nil
+	}
+	_, err := x.clearing()
+	x.clearing = nil
+	return err
 }
 
 // mover moves the files of a plan.

@@ -23,7 +23,7 @@ func (x *Advancing) Prepare(ctx context.Context) (err error) {
 		if err := by.haveAll(ctx); err != nil {
 			return err
 		}
-		x.call(ctx)
+		x.Wake(ctx)
 		err = x.lockRefs()
 	}
 	if err != nil {
@@ -58,8 +58,11 @@ func (x *Advancing) lockRefs() error {
 	return x.say(b.String(), 2)
 }
 
-// call starts a git that will be told of the refs, so that nobody has to wait for it.
-func (x *Advancing) call(ctx context.Context) {
+// Wake starts the git that will be told of the refs, so that nobody has to wait for it.
+func (x *Advancing) Wake(ctx context.Context) {
+	if x.called != nil || x.talk != nil || x.finished {
+		return
+	}
 	p := place{gitDir: x.a.GitDir, config: durably} // HEAD of that worktree has a log too
 	args := []string{"update-ref", "--create-reflog", "-z", "--stdin"}
 	if x.a.Reason != "" {

@@ -44,7 +44,20 @@ func (r *Repo) AddWorktree(ctx context.Context, w Registration) error {
 
 // Forget makes git forget the tree, by whatever name it knows it: where somebody took the name first,
 // git chose another. An entry of the name whose tree is there, and is not ours, stays.
-func (r *Repo) Forget(w Registration) error {
+func (r *Repo) Forget(w Registration) error { return r.forget(w, r.RemoveAdmin) }
+
+// Withdraw is Forget for who has no time: what git had of the tree under its name is where git does not look, and stays
+// there for RemoveWithdrawn.
+func (r *Repo) Withdraw(w Registration) error {
+	return r.forget(w, func(name string) error {
+		if name != w.Name {
+			return r.RemoveAdmin(name)
+		}
+		return r.withdrawAdmin(name)
+	})
+}
+
+func (r *Repo) forget(w Registration, remove func(name string) error) error {
 	if fi, err := os.Lstat(w.Link); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
 		if err := os.Remove(w.Link); err != nil {
 			return err
@@ -59,7 +72,7 @@ func (r *Repo) Forget(w Registration) error {
 		names = append(names, w.Name) // of which an earlier attempt may have left something
 	}
 	for _, name := range names {
-		if err := r.RemoveAdmin(name); err != nil {
+		if err := remove(name); err != nil {
 			return err
 		}
 	}
