@@ -16,6 +16,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 
@@ -58,6 +59,8 @@ func (t *tool) commands() []*cli.Command {
 func main() {
 	// Most commands are over before collecting garbage has saved anything.
 	debug.SetGCPercent(800)
+	// While every processor looks at files, somebody has to hear what a git that was asked has to say.
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	os.Exit(run(os.Args, gitagency.Options{}))
 }
 

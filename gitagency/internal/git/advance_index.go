@@ -231,7 +231,7 @@ func (y *revision) write(to io.Writer) error {
 	case y.extended:
 		version = 3
 	}
-	const room = 1 << 20
+	const room = 64 << 10
 	sum := y.format.hash()
 	w := bufio.NewWriterSize(io.MultiWriter(sum, to), room) // which tells when something went wrong in the end
 	head := append(make([]byte, 0, indexHeader), signature...)

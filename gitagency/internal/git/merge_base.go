@@ -40,6 +40,37 @@ func (m *Merger) commonBase(ctx context.Context, ours, theirs string) (string, e
 	return "", nil
 }
 
+// follows reports whether one commit was made on top of another, or on top of one that was, as long as each has one parent and
+// is no older than the other. It is what most work is, wherever the clock of who made it stands, and needs no look at all that
+// was before.
+func (m *Merger) follows(ctx context.Context, commit, other string) (bool, error) {
+	data, err := m.contents(ctx, other, "commit")
+	if err != nil {
+		return false, err
+	}
+	_, _, since, _ := skimCommit(string(data))
+	for at, steps := commit, 0; steps < mostNear; steps++ {
+		data, err := m.contents(ctx, at, "commit")
+		if err != nil {
+			return false, nil // git says what it thinks of a history that is not all there
+		}
+		_, parents, when, ok := skimCommit(string(data))
+		switch {
+		case !ok || len(parents) != 1:
+			return false, nil
+		case parents[0] == other:
+			return true, nil
+		case when < since:
+			return false, nil
+		}
+		at = parents[0]
+	}
+	return false, nil
+}
+
+// mostNear is how many commits are asked for before it takes less to start a git.
+const mostNear = 64
+
 // nearBases finds what git finds, as long as that is not far away: to start a git takes as long as it takes to ask for
 // some dozens of commits. known is false when it is too far, or there is more to it.
 func (m *Merger) nearBases(ctx context.Context, ours, theirs string) (bases []string, known bool, err error) {
@@ -51,7 +82,6 @@ func (m *Merger) nearBases(ctx context.Context, ours, theirs string) (bases []st
 		fromTheirs // what both lead to is in common; what that leads to is too, and of no interest
 		stale
 		found
-		most = 64
 	)
 	type visit struct {
 		oid     string
@@ -79,6 +109,9 @@ func (m *Merger) nearBases(ctx context.Context, ours, theirs string) (bases []st
 			return nil, false, err
 		}
 	}
+	if follows, err := m.follows(ctx, theirs, ours); err != nil || follows {
+		return []string{ours}, follows, err
+	}
 	for read := 0; slices.ContainsFunc(queue, func(v visit) bool { return flags[v.oid]&stale == 0 }); {
 		v := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
@@ -94,7 +127,7 @@ func (m *Merger) nearBases(ctx context.Context, ours, theirs string) (bases []st
 			if flags[parent]&pass == pass {
 				continue
 			}
-			if read++; read > most {
+			if read++; read > mostNear {
 				return nil, false, nil
 			}
 			flags[parent] |= pass

@@ -230,6 +230,38 @@ func TestCommonBaseIsThatOfGit(t *testing.T) {
 	}
 }
 
+// Promise: what was made on top of a commit takes no look at what was before that, also where the clock of who made it was
+// behind: each commit that is asked for costs a landing something.
+func TestCommonBaseOfWhatFollowsIsFoundAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	m := l.merger()
+	later, earlier := committer, committer
+	later.When, earlier.When = "2000000000 +0000", "1000000000 +0000"
+	commit := func(on string, by Signature) string {
+		oid, err := m.Commit(t.Context(), NewCommit{Tree: l.git("rev-parse", "HEAD^{tree}"), Parents: []string{on}, Author: by, Committer: by, Message: "more"})
+		l.must(err)
+		return oid
+	}
+	ours := l.git("rev-parse", "HEAD")
+	for range 10 {
+		ours = commit(ours, later)
+	}
+	theirs := commit(ours, earlier)
+	beside := commit(l.git("rev-parse", "HEAD"), later)
+	l.must(m.Keep(t.Context()))
+	for _, c := range []struct {
+		theirs, want string
+		most         int
+	}{{theirs, ours, 2}, {beside, l.git("merge-base", ours, beside), 20}} {
+		m := l.merger()
+		got, err := m.commonBase(t.Context(), ours, c.theirs)
+		if err != nil || got != c.want || len(m.commits) > c.most {
+			t.Errorf("%s, %v, and %d commits asked for; want %s and %d", got, err, len(m.commits), c.want, c.most)
+		}
+	}
+}
+
 // Promise: many merges at the same time do not get in each other's way, also not when they are of the same commits.
 func TestMergesAtTheSameTime(t *testing.T) {
 	t.Parallel()

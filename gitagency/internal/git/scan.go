@@ -141,7 +141,7 @@ func (sc *scanner) send(ctx context.Context) ([]looker, error) {
 	sc.todo = []*visit{sc.sight.top}
 	stop := context.AfterFunc(ctx, func() { sc.fail(context.Cause(ctx)) })
 	defer stop()
-	lookers := make([]looker, runtime.GOMAXPROCS(0))
+	lookers := make([]looker, min(runtime.NumCPU(), runtime.GOMAXPROCS(0)))
 	var group sync.WaitGroup
 	for i := range lookers {
 		lookers[i].scanner = sc

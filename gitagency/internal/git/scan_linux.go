@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,14 +67,14 @@ func stampClock(tree string) int64 {
 }
 
 // stampTick is how long that clock stands still, and a little more.
-func stampTick() time.Duration {
+var stampTick = sync.OnceValue(func() time.Duration {
 	const most = 20 * time.Millisecond
 	var step unix.Timespec
 	if unix.ClockGetres(unix.CLOCK_REALTIME_COARSE, &step) != nil || step.Nano() <= 0 {
 		return most
 	}
 	return min(most, time.Duration(step.Nano())+time.Millisecond)
-}
+})
 
 // kindOf is what a name stands for; where the file system did not say so, it is asked.
 func kindOf(fd int, text string, kind byte) (fs.FileMode, error) {
