@@ -146,7 +146,7 @@ func (v *verification) queue(ctx context.Context, worktree string) (err error) {
 func (v *verification) start(ctx context.Context, repo *git.Repo, c candidate) (string, error) {
 	r, of := v.r, v.r.store.Invocation(v.r.ID, v.req.ID, nil).Record
 	from := beginning{base: c.commit}
-	if !c.trusted && len(r.git.OwnFilters()) > 0 { // attributes that an agent wrote must not choose what it configured
+	if !c.trusted && (len(r.git.OwnFilters()) > 0 || r.git.Varies()) { // attributes that an agent wrote must not choose what it configured
 		from.snapshot, from.tip, from.distrust = c.commit, c.commit, true
 	}
 	choice, err := r.choose(ctx, StartRequest{

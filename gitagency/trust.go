@@ -12,7 +12,7 @@ import (
 //
 // Behind walls nobody can write them. Without walls everybody can; so they are not trusted where such a sandbox is
 // concerned, nor where such programs are named while any such sandbox is on record. What has no record, or one from before
-// there were walls, had none.
+// there were walls, had none. What is set for one worktree alone is not looked for: any of them may name such a program.
 func (r *Repository) trustsSettings(id string) bool {
 	if !store.IsDir(r.store.WorktreeDir(r.ID, id)) {
 		e := r.store.Invocation(r.ID, id, nil)
@@ -21,7 +21,7 @@ func (r *Repository) trustsSettings(id string) bool {
 			return false
 		}
 	}
-	if len(r.git.OwnFilters()) == 0 && !r.git.OwnMergeDrivers() {
+	if len(r.git.OwnFilters()) == 0 && !r.git.OwnMergeDrivers() && !r.git.Varies() {
 		return true // there is nothing to trust
 	}
 	return r.allHadWalls()

@@ -247,11 +247,15 @@ func hints(err error) []string {
 	case is[*gitagency.SandboxError](err):
 		return []string{"name an integration worktree; 'git agency worktree ls' lists them"}
 	case errors.As(err, &distrusted):
+		where := "--local"
+		if distrusted.File != "" {
+			where = "--file " + gitagency.ShellWord(distrusted.File)
+		}
 		return []string{
 			"if that filter is yours, say so where no agent can, and it runs; all that it needs, as in:",
 			"  git config --global " + gitagency.ShellWord("filter."+distrusted.Filter+".clean") + " '<command>'",
 			"if it is not, take it out of the repository's configuration:",
-			"  git config --local --remove-section " + gitagency.ShellWord("filter."+distrusted.Filter),
+			"  git config " + where + " --remove-section " + gitagency.ShellWord("filter."+distrusted.Filter),
 		}
 	case is[*gitagency.NotEmptyError](err), is[*copyOutError](err) && errors.Is(err, syscall.ENOTDIR):
 		return []string{"name a directory that is not there yet, or that is empty"}

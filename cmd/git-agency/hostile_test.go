@@ -20,6 +20,7 @@ type plant struct {
 	hangs   bool   // the plain git does not run anything, but waits for ever
 	none    int    // what "snapshot create" ends with then, without walls
 	os      int    // and behind walls
+	open    bool   // it is not tried behind walls, where whoever asks git inside waits as long as he waits for anything
 	stays   bool   // discard refuses: nothing can keep what is there
 	outside string // for sh, in the repository: what is left of it that only the host can take away
 }
@@ -52,8 +53,17 @@ var plants = []plant{
 		script: `printf '[filter "x"]\n\tclean = %s\n\tsmudge = %s\n' "$E" "$E" >more; git config include.path $PWD/more; echo '* filter=x' >rules; git config core.attributesFile $PWD/rules; echo changed >readme`,
 	},
 	{
-		name: "a filter of the worktree alone", shown: `git add -A`,
+		name: "a filter of the worktree alone", shown: `git add -A`, none: 5, outside: `for f in .git/worktrees/*/config.worktree; do git config --file $f --remove-section filter.x; done`,
 		script: `git config extensions.worktreeConfig true; git config --worktree filter.x.clean "$E"; git config --worktree filter.x.smudge "$E"; echo '* filter=x' >.gitattributes; echo changed >readme`,
+	},
+	{
+		name: "a filter by the branch", shown: `git add -A`, none: 5, outside: `git config --remove-section "includeIf.onbranch:**"`,
+		script: `printf '[filter "x"]\n\tclean = %s\n\tsmudge = %s\n' "$E" "$E" >$TOOLS/more; git config "includeIf.onbranch:**.path" $TOOLS/more; echo '* filter=x' >.gitattributes; echo changed >readme`,
+	},
+	{
+		name: "programs of every worktree alone", shown: `git status`,
+		script: `git config extensions.worktreeConfig true; for d in $G $G/worktrees/*; do for k in core.fsmonitor core.sshCommand core.editor core.pager diff.external merge.x.driver filter.y.clean filter.y.smudge filter.y.process; do git config --file $d/config.worktree $k "$E"; done; git config --file $d/config.worktree core.hooksPath $TOOLS/h; done
+			mkdir -p $TOOLS/h; for h in pre-commit reference-transaction post-index-change post-checkout; do cp "$E" $TOOLS/h/$h; done; echo changed >readme; echo new >newer`,
 	},
 	{
 		name: "another program for a filter that the user has", shown: `git add -A`,
@@ -121,6 +131,10 @@ var plants = []plant{
 	{name: "a pipe for .gitattributes below", hangs: true, shown: `git add -A`, script: `mkdir d; echo x >d/x; mkfifo d/.gitattributes`, none: 1, os: 1, stays: true},
 	{name: "a pipe for the rules of the repository", hangs: true, shown: `git status`, script: `mkdir -p $G/info; rm -f $G/info/exclude; mkfifo $G/info/exclude; echo changed >readme; echo new >new`, outside: `rm .git/info/exclude; printf '/.agency/\n' >.git/info/exclude`},
 	{name: "a pipe for what is ignored elsewhere", hangs: true, shown: `git status`, script: `mkfifo $TOOLS/pipe; git config core.excludesFile $TOOLS/pipe; git config core.attributesFile $TOOLS/pipe; echo changed >readme; echo new >new`, outside: `git config --unset core.excludesFile; git config --unset core.attributesFile`},
+	{name: "a pipe for what is ignored in this worktree", hangs: true, shown: `git status`, script: `mkfifo $TOOLS/pipe; git config extensions.worktreeConfig true; git config --worktree core.excludesFile $TOOLS/pipe; git config --worktree core.attributesFile $TOOLS/pipe; echo changed >readme; echo new >new`},
+	{name: "a pipe for the settings of this worktree", hangs: true, shown: `git status`, script: `git config extensions.worktreeConfig true; mkfifo $A/config.worktree; echo changed >readme; echo new >new`},
+	{name: "a pipe that the settings of this worktree include", open: true, hangs: true, shown: `git status`, script: `git config extensions.worktreeConfig true; mkfifo $TOOLS/pipe; printf '[include]\n\tpath = %s\n' $TOOLS/pipe >$A/config.worktree; echo changed >readme; echo new >new`},
+	{name: "a pipe for the branch of this worktree", open: true, hangs: true, shown: `git status`, script: `mkfifo $TOOLS/pipe; git config "includeIf.onbranch:$(git branch --show-current).path" $TOOLS/pipe; echo changed >readme; echo new >new`},
 	{name: "links for what git reads", script: `ln -s /dev/zero .gitignore; ln -s /dev/zero .gitattributes; ln -s /dev/zero .gitmodules; ln -s /dev/zero sub/.gitignore; echo changed >readme`, none: 1, os: 1, stays: true},
 	{name: "a HEAD that stands for itself", script: `git symbolic-ref refs/heads/loop refs/heads/loop; echo 'ref: refs/heads/loop' >$A/HEAD; echo changed >readme`},
 	{name: "a HEAD that leads out", script: `mkdir -p ../../x 2>/dev/null; echo 'ref: refs/heads/../../../../../../../../etc/passwd' >$A/HEAD; echo changed >readme`},
@@ -211,6 +225,9 @@ func TestNothingThatWasPlantedRuns(t *testing.T) {
 	}
 	for _, isolation := range isolations {
 		for _, p := range plants {
+			if p.open && isolation != "none" {
+				continue
+			}
 			t.Run(isolation+"/"+strings.ReplaceAll(p.name, " ", "-"), func(t *testing.T) {
 				t.Parallel()
 				newHostileGround(t, isolation).suffers(p, isolation)

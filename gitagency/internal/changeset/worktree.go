@@ -76,7 +76,7 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 			return b.Repo.Checkout(ctx, b.registration(s), s.Start())
 		})
 	}
-	copying := git.Copying{Commit: s.Files, Dir: s.Tree, Scratch: s.Scratch + "/git", Distrust: s.Distrust}
+	copying := git.Copying{Commit: s.Files, Dir: s.Tree, Scratch: s.Scratch + "/git", Name: b.registration(s).Name, Distrust: s.Distrust}
 	if err := tx.Step(ctx, "files", func() error {
 		tx.Undo("files", func(context.Context) error { return durable.RemoveTree(copying.Scratch) })
 		return b.Repo.CopyOut(ctx, copying)

@@ -104,8 +104,13 @@ func (r *Repo) Advance(ctx context.Context, a Advance) (*Advancing, error) {
 	if a.GitDir == "" {
 		return x, nil
 	}
+	r, err := r.in(ctx, a.GitDir, a.Trusted)
+	if err != nil {
+		return nil, err
+	}
+	x.repo = r
 	// A git of the person's that refreshes the index has it locked for some milliseconds.
-	err := r.waiting.until(ctx, func() bool { _, err := os.Lstat(a.index() + lockSuffix); return err != nil })
+	err = r.waiting.until(ctx, func() bool { _, err := os.Lstat(a.index() + lockSuffix); return err != nil })
 	if err != nil {
 		return nil, err
 	}

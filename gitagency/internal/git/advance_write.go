@@ -91,9 +91,6 @@ func (s *seat) asTheyAre() bool {
 		}
 	}
 	rules := append(r.attributesElsewhere(), filepath.Join(s.a.GitDir, "info", "sparse-checkout"))
-	for _, dir := range []string{r.CommonDir, s.a.GitDir} { // what is set there was not read
-		rules = append(rules, filepath.Join(dir, "config.worktree"))
-	}
 	for _, t := range s.touched {
 		if t.entry.skipped {
 			return false

@@ -59,12 +59,12 @@ func (c Config) Trusted(key string, harmless func(value string) bool) (setting S
 }
 
 // keys are the settings read: our own, and those of git's that change what we do.
-const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|(user|author|committer)\.(name|email)|attr\.tree|core\.(bare|worktree|pager|repositoryformatversion|attributesfile|autocrlf|bigfilethreshold|checkroundtripencoding|checkstat|eol|excludesfile|filemode|ignorecase|precomposeunicode|sharedrepository|symlinks|trustctime)|extensions\.objectformat|lfs\.storage|filter\..*\.(clean|smudge|process)|merge\..*\.(driver|name|recursive)|merge\.(directoryrenames|renamelimit|renames|renormalize)|diff\.(renamelimit|renames))$`
+const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|(user|author|committer)\.(name|email)|attr\.tree|core\.(bare|worktree|pager|repositoryformatversion|attributesfile|autocrlf|bigfilethreshold|checkroundtripencoding|checkstat|eol|excludesfile|filemode|ignorecase|precomposeunicode|sharedrepository|symlinks|trustctime)|extensions\.(objectformat|worktreeconfig)|includeif\..*\.path|lfs\.storage|filter\..*\.(clean|smudge|process|required)|merge\..*\.(driver|name|recursive)|merge\.(directoryrenames|renamelimit|renames|renormalize)|diff\.(renamelimit|renames))$`
 
 // wantedKey says the same of one key.
 func wantedKey(key string) bool {
 	switch key {
-	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", "attr.tree", formatVersion, objectFormat, lfsStorage:
+	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", "attr.tree", formatVersion, objectFormat, worktreeConfig, lfsStorage:
 		return true
 	}
 	if who, what, _ := strings.Cut(key, "."); slices.Contains(persons, who) && (what == "name" || what == "email") {
@@ -76,7 +76,21 @@ func wantedKey(key string) bool {
 	if _, is := driverOf(key); is || slices.Contains(merging, key) {
 		return true
 	}
-	return strings.HasPrefix(key, "agency.") || slices.Contains(carried, key) || strings.HasPrefix(key, "filter.") && slices.Contains(drivers, key[strings.LastIndexByte(key, '.')+1:])
+	if strings.HasPrefix(key, includeIf) {
+		return includes(key)
+	}
+	_, filters := filterOf(key)
+	return filters || strings.HasPrefix(key, "agency.") || slices.Contains(carried, key)
+}
+
+// filterOf is the filter that a setting is about.
+func filterOf(key string) (name string, is bool) {
+	name, is = strings.CutPrefix(key, "filter.")
+	end := strings.LastIndexByte(name, '.')
+	if !is || end < 0 || name[end+1:] != "required" && !slices.Contains(drivers, name[end+1:]) {
+		return "", false
+	}
+	return name[:end], true
 }
 
 // merging are the settings that say what becomes of a merge.

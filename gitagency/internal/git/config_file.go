@@ -2,6 +2,7 @@ package git
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,17 @@ var errUnusual = errors.New("not a plain configuration")
 
 // parseConfigFile reads a configuration file as git does, or not at all. What includes others it does not read.
 func parseConfigFile(text string) ([]configEntry, error) {
+	entries, err := parseAnyConfig(text)
+	if err == nil && slices.ContainsFunc(entries, func(e configEntry) bool {
+		return strings.HasPrefix(e.key, "include.") || strings.HasPrefix(e.key, includeIf)
+	}) {
+		return nil, errUnusual
+	}
+	return entries, err
+}
+
+// parseAnyConfig is parseConfigFile that says what is included, and does not read that.
+func parseAnyConfig(text string) ([]configEntry, error) {
 	if strings.ContainsAny(text, "\r\x00") || strings.HasPrefix(text, "\xef\xbb\xbf") {
 		return nil, errUnusual
 	}
@@ -34,7 +46,7 @@ func parseConfigFile(text string) ([]configEntry, error) {
 			return entries, nil
 		case c == '[':
 			var ok bool
-			if section, ok = p.section(); !ok || section == "include" || strings.HasPrefix(section, "includeif.") || section == "includeif" {
+			if section, ok = p.section(); !ok {
 				return nil, errUnusual
 			}
 		case isLetter(c) && section != "":

@@ -13,6 +13,7 @@ type Copying struct {
 	Commit  string // required: whose files
 	Dir     string // required: an empty directory
 	Scratch string // required: a path that nothing is at, on any file system; what git needs meanwhile is left there
+	Name    string // of the worktree's entry, where the directory is that of a worktree: what is set for that counts
 
 	// Distrust: somebody who is not trusted can write to the configuration of the repository, and nothing of it
 	// counts. A file that would need a filter which only that has is refused with a *DistrustedError.
@@ -23,7 +24,7 @@ type Copying struct {
 // that the user configured run, hooks do not, links are made and never followed, submodules are empty directories.
 // Nothing that a worktree could have configured counts, nothing is fetched, and the repository is not changed.
 func (r *Repo) CopyOut(ctx context.Context, c Copying) error {
-	p, err := r.copying(c)
+	r, p, err := r.copying(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func (r *Repo) CopyOut(ctx context.Context, c Copying) error {
 // StageCopied makes an index for a worktree whose files were copied by CopyOut: that of a tree. What is the same in it is known
 // to be, and need not be read again. The scratch directory goes.
 func (r *Repo) StageCopied(ctx context.Context, w Registration, c Copying, tree string) error {
-	p, err := r.copying(c)
+	r, p, err := r.copying(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -56,10 +57,16 @@ func (r *Repo) StageCopied(ctx context.Context, w Registration, c Copying, tree 
 
 func (c Copying) subject() Subject { return Subject{Trusted: !c.Distrust} }
 
-// copying is where git works while it copies.
-func (r *Repo) copying(c Copying) (place, error) {
+// copying is where git works while it copies, and the repository as it is seen there.
+func (r *Repo) copying(ctx context.Context, c Copying) (*Repo, place, error) {
+	if c.Name != "" {
+		var err error
+		if r, err = r.in(ctx, r.AdminDir(c.Name), !c.Distrust); err != nil {
+			return r, place{}, err
+		}
+	}
 	env, err := r.fillScratch(c.subject(), c.Commit, c.Scratch)
-	return place{
+	return r, place{
 		gitDir: c.Scratch, tree: c.Dir, env: env,
 		config: append([]string{"-c", "core.untrackedCache=false", "-c", "core.splitIndex=false", "-c", "core.sparseCheckout=false"}, r.workers()...),
 	}, err

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // A repository's own settings name programs: filters, above all, but also what fetches objects, and what a filter of the
@@ -75,8 +77,8 @@ func (r *Repo) harmless(head string) string {
 	text.WriteString("[core]\n\tbare = false\n\trepositoryformatversion = 1\n")
 	for _, key := range carried {
 		for _, s := range r.Config[key] {
-			if s.Scope != "local" || s.Bare && s.Value != "true" || leadsToNoFile(key, s.Value) {
-				continue
+			if s.Trusted() || !r.mayCarry(key, s) {
+				continue // the user's own are there anyway
 			}
 			fmt.Fprintf(&text, "\t%s = %s\n", strings.TrimPrefix(key, "core."), quoted(s.Value))
 		}
@@ -103,13 +105,21 @@ func quotedName(name string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }
 
-// leadsToNoFile: git would wait for a pipe for ever.
-func leadsToNoFile(key, value string) bool {
-	if key != "core.excludesfile" && key != "core.attributesfile" || !filepath.IsAbs(value) {
-		return false
+// mayCarry reports whether a setting that is carried can be taken from anybody. Git would wait for a pipe for ever; and of
+// a path that begins nowhere it is not easy to say where it leads.
+func (r *Repo) mayCarry(key string, s Setting) bool {
+	if key != "core.excludesfile" && key != "core.attributesfile" {
+		return true
 	}
-	fi, err := os.Stat(value)
-	return err == nil && !fi.Mode().IsRegular()
+	path := s.Value
+	if rest, his := strings.CutPrefix(path, "~/"); his {
+		path = filepath.Join(proc.Variable(r.env, "HOME"), rest)
+	}
+	if !filepath.IsAbs(path) {
+		return path == ""
+	}
+	fi, err := os.Stat(path)
+	return err != nil || fi.Mode().IsRegular()
 }
 
 // quoted writes a value so that git reads it as it is.
@@ -122,6 +132,7 @@ func quoted(value string) string {
 type DistrustedError struct {
 	Path   string
 	Filter string // that only the repository's own configuration has
+	File   string // where that of one worktree has it; empty where it is for all of them
 }
 
 func (e *DistrustedError) Error() string {
@@ -141,16 +152,16 @@ func (r *Repo) OwnFilters() []string { return r.ownFilters(drivers) }
 func (r *Repo) ownFilters(programs []string) []string {
 	var own, users []string
 	for key, settings := range r.Config {
-		name, is := strings.CutPrefix(key, "filter.")
-		end := strings.LastIndexByte(name, '.')
-		if !is || end < 0 {
+		name, is := filterOf(key)
+		last := key[strings.LastIndexByte(key, '.')+1:]
+		if !is || last == "required" { // which names no program
 			continue
 		}
 		switch {
 		case slices.ContainsFunc(settings, Setting.Trusted):
-			users = append(users, name[:end])
-		case slices.Contains(programs, name[end+1:]):
-			own = append(own, name[:end])
+			users = append(users, name)
+		case slices.Contains(programs, last):
+			own = append(own, name)
 		}
 	}
 	own = slices.DeleteFunc(own, func(name string) bool { return slices.Contains(users, name) })
@@ -212,10 +223,20 @@ func (r *Repo) unfiltered(ctx context.Context, p place, filters, names []string,
 	words := strings.Split(string(out), "\x00") // "<path>", "filter", "<value>"
 	for i := 0; i+2 < len(words); i += 3 {
 		if slices.Contains(filters, words[i+2]) {
-			return &DistrustedError{Path: words[i], Filter: words[i+2]}
+			return &DistrustedError{Path: words[i], Filter: words[i+2], File: r.ofOne(words[i+2])}
 		}
 	}
 	return nil
+}
+
+// ofOne is the file in which a filter is set for one worktree alone; empty where it is not.
+func (r *Repo) ofOne(filter string) string {
+	for _, last := range drivers {
+		if s, _ := r.Config.Last("filter." + filter + "." + last); s.Scope == "worktree" {
+			return r.fileOf(s)
+		}
+	}
+	return ""
 }
 
 func removeIfThere(path string) error {

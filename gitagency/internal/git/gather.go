@@ -54,6 +54,9 @@ func (g gathered) close() error {
 // gather looks at a worktree and has git read what has changed in it. What only memory holds is written by keepTrees.
 // What is gathered has to be closed, also where there is an error.
 func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, err error) {
+	if r, err = r.inside(ctx, s); err != nil {
+		return g, err
+	}
 	var done func() error
 	bench := sync.OnceValues(func() (p place, err error) {
 		p, done, err = r.scratch(s, head)

@@ -23,8 +23,9 @@ import (
 func (m *Mirror) WorkTreeLike(ctx context.Context, s Subject, head string, ground Ground) (tree string, likeness []byte, err error) {
 	index := m.repo.indexStamp(s)
 	tree, _, err = m.settledTree(ctx, s, head, func(g gathered) {
-		if likeness = nil; index != (stamp{}) && m.repo.indexStamp(s) == index {
-			likeness = g.likeness(ground.of(s, index))
+		sum, ok := m.repo.groundOf(ground, s, index)
+		if likeness = nil; ok && index != (stamp{}) && m.repo.indexStamp(s) == index {
+			likeness = g.likeness(sum)
 		}
 	})
 	return tree, likeness, err
@@ -37,10 +38,11 @@ func (r *Repo) Recognise(s Subject, ground Ground, data []byte) (tree string) {
 		return ""
 	}
 	index := r.indexStamp(s)
-	if index == (stamp{}) {
+	sum, ok := r.groundOf(ground, s, index)
+	if !ok || index == (stamp{}) {
 		return ""
 	}
-	l := parseLikeness(data, ground.of(s, index))
+	l := parseLikeness(data, sum)
 	if l == nil || !l.still(s.Tree) {
 		return ""
 	}

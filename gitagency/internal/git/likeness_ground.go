@@ -13,12 +13,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Ground is what the state of every worktree, and what becomes of merging them, depends on besides what is in them:
 // settings, and the rules that lie elsewhere.
-type Ground struct{ rules string }
+type Ground struct {
+	rules string
+	own   bool // a worktree may have a file of settings of its own
+	apart bool // files are included in one worktree, and perhaps not in another
+}
 
 // String is the same for the same ground.
 func (g Ground) String() string { return hex.EncodeToString([]byte(g.rules)) }
@@ -40,7 +45,7 @@ func (r *Repo) Ground() Ground {
 		fmt.Fprintf(&all, "%q %q\n", file, ruleText(file))
 	}
 	sum := sha256.Sum256([]byte(all.String()))
-	return Ground{rules: string(sum[:])}
+	return Ground{rules: string(sum[:]), own: r.boolean(worktreeConfig, false), apart: r.includesVary()}
 }
 
 // rulesElsewhere are files outside of worktrees that say what is ignored, and how files are to be understood. Not all are
@@ -86,9 +91,20 @@ func ruleText(file string) string {
 	return string(data)
 }
 
-// of is the ground of one worktree, of which this is the index.
-func (g Ground) of(s Subject, index stamp) groundSum {
-	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %t %t %+v", g.rules, s.Name, s.Tree, s.Omit, s.Secrets, s.Ignored, s.Trusted, index))
+// groundOf is the ground of one worktree, of which this is the index. There is none where what is set for it alone is in
+// files of which only git knows.
+func (r *Repo) groundOf(g Ground, s Subject, index stamp) (sum groundSum, ok bool) {
+	var own []byte
+	if g.own {
+		var err error
+		own, err = durable.ReadFile(filepath.Join(r.AdminDir(s.Name), ownConfig), 1<<20)
+		if err != nil && !nothingThere(err) {
+			return sum, false
+		}
+	}
+	all := fmt.Appendf(nil, "%q %q %q %q %q %t %t %+v %q", g.rules, s.Name, s.Tree, s.Omit, s.Secrets, s.Ignored, s.Trusted, index, own)
+	elsewhere := func(word string) bool { return strings.Contains(strings.ToLower(string(own)), word) }
+	return sha256.Sum256(all), !g.apart && !slices.ContainsFunc([]string{"include", "excludesfile", "attributesfile"}, elsewhere)
 }
 
 // indexStamp is that of the index of a worktree; none where its time would not tell that it has changed, or there is more

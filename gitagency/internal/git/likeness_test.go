@@ -111,6 +111,9 @@ func TestAWorktreeIsKnownByItsLikenessUntilSomethingChanges(t *testing.T) {
 		{"what is ignored everywhere", func() { p.put(p.dir, ".git/info/exclude", "*.q\n") }},
 		{"what the user ignores", func() { p.put(filepath.Dir(p.dir), ".config/git/ignore", "*.r\n") }},
 		{"how lines end", func() { p.git("config", "core.autocrlf", "input") }},
+		{"that worktrees have settings of their own", func() { p.git("config", "extensions.worktreeConfig", "true") }},
+		{"how lines end there", func() { p.in(p.Tree, "config", "--worktree", "core.autocrlf", "true") }},
+		{"how lines end there now", func() { p.in(p.Tree, "config", "--worktree", "core.autocrlf", "input") }},
 		{"what is staged", func() { p.in(p.Tree, "add", "a.txt") }},
 		{"what counts as a secret", func() { p.Secrets = []string{"*.key"} }},
 	} {
@@ -122,6 +125,32 @@ func TestAWorktreeIsKnownByItsLikenessUntilSomethingChanges(t *testing.T) {
 		if p.look(); !p.recognised() {
 			t.Errorf("%s: it is not known again", c.what)
 		}
+	}
+}
+
+// What is included says how a worktree is to be understood, and only git knows when it is.
+func TestThereIsNoLikenessWhereWorktreesIncludeWhatOthersDoNot(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(p *portrait){
+		"by their branch":    func(p *portrait) { p.git("config", "includeIf.onbranch:agency/**.path", "more") },
+		"by a file":          func(p *portrait) { p.in(p.Tree, "config", "--worktree", "include.path", "more") },
+		"rules, and no file": func(p *portrait) { p.in(p.Tree, "config", "--worktree", "core.excludesFile", "/nowhere") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPortrait(t)
+			p.git("config", "extensions.worktreeConfig", "true")
+			p.likeness = nil
+			p.look()
+			before := p.likeness
+			set(p)
+			repo := p.open()
+			_, likeness, err := p.mirror.WorkTreeLike(t.Context(), p.Subject, p.git("rev-parse", "HEAD"), repo.Ground())
+			p.must(err)
+			if p.recognised() || likeness != nil || before == nil {
+				t.Errorf("it has one of %d bytes", len(likeness))
+			}
+		})
 	}
 }
 

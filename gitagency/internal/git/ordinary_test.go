@@ -174,6 +174,8 @@ func TestTheSameKeysAreWantedOfBoth(t *testing.T) {
 	for _, key := range []string{
 		"agency.x", "agency.a.b", "agencyx.y", "agency", "color.agency", "color.ui", "color.pager", "color.diff", "pager.agency", "pager.log",
 		"checkout.workers", "core.bare", "core.worktree", "core.pager", "core.repositoryformatversion", "core.editor", "xcore.bare",
+		"extensions.worktreeconfig", "extensions.objectformat", "extensions.partialclone", "includeif.onbranch:x.path", "includeif.onbranch:x.other", "include.path", "includeif.path",
+		"filter.x.clean", "filter.x.y.required", "filter.x.other", "filter.clean",
 	} {
 		if wantedKey(key) != wanted.MatchString(key) {
 			t.Errorf("%s: %v", key, wantedKey(key))

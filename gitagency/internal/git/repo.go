@@ -17,6 +17,9 @@ type Repo struct {
 	Version   Version
 	Config    Config
 
+	of      string   // the git directory of the worktree that Config is of; empty is GitDir
+	imposed []string // environment by which every git goes by that: see in
+
 	env       []string
 	inherit   []*os.File
 	rehearsal string // where everything is written instead, when nothing may change

@@ -40,6 +40,9 @@ type Restoration struct {
 // changes nothing yet. It refuses when not all of it could be done. Where it is to finish one that was killed, began is
 // the state from which that came, else nothing.
 func (r *Repo) Restore(ctx context.Context, s Subject, from, to, began State) (_ *Restoration, err error) {
+	if r, err = r.inside(ctx, s); err != nil {
+		return nil, err
+	}
 	x := &Restoration{repo: r, s: s, From: from, To: to, Began: began}
 	defer func() {
 		if err != nil {

@@ -212,6 +212,9 @@ func (r *Repo) ignoredBy(ctx context.Context, s Subject, tree string, names []st
 	if len(names) == 0 {
 		return nil, nil
 	}
+	if r, err = r.inside(ctx, s); err != nil {
+		return nil, err
+	}
 	dir := filepath.Join(r.ownDir(), capturePrefix+s.Name+"-rules")
 	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
 		return nil, err

@@ -149,7 +149,7 @@ func (r *Repo) at(p place, inherit []*os.File) runner {
 	if !p.fetch {
 		env = slices.Concat(env, alone)
 	}
-	return runner{dir: dir, env: slices.Concat(env, p.env), inherit: inherit, stdin: p.stdin, input: p.input, stdout: p.stdout}
+	return runner{dir: dir, env: slices.Concat(env, r.imposed, p.env), inherit: inherit, stdin: p.stdin, input: p.input, stdout: p.stdout}
 }
 
 func (r *Repo) globals(p place) []string {
