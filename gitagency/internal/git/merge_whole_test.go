@@ -130,6 +130,19 @@ func TestCommitsOfWhichSomethingIsMissingAreRefused(t *testing.T) {
 	}
 }
 
+// What stands for a submodule, and is elsewhere, says nothing of a file of the same name.
+func TestAFileInThePlaceOfASubmoduleHasToBeThere(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	lines, oid := strings.Split(l.git("ls-tree", "HEAD"), "\n"), strings.Repeat("1", 40)
+	base := l.git("commit-tree", "-p", "HEAD", "-m", "module", l.tree(append(lines, "160000 commit "+oid+"\tmodule")...))
+	tip := l.git("commit-tree", "-p", base, "-m", "file", l.tree(append(lines, "100644 blob "+oid+"\tmodule")...))
+	var unsound *UnsoundError
+	if err := l.merger().SoundRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != "module" {
+		t.Errorf("%v", err)
+	}
+}
+
 // A commit is read, too.
 func TestACommitThatIsNotWhatItsNameSaysIsRefused(t *testing.T) {
 	t.Parallel()
