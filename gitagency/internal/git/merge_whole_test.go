@@ -143,6 +143,31 @@ func TestAFileInThePlaceOfASubmoduleHasToBeThere(t *testing.T) {
 	}
 }
 
+// What was found sound ahead of time is not read again: it could be gone by then.
+func TestWhatWasForeseenIsReadOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	base := l.git("rev-parse", "HEAD")
+	l.write("dir/new", "new\n")
+	tip := l.commit("new")
+	m := l.merger()
+	m.Foresee(t.Context(), base, tip)
+	m.foresight.Wait()
+	for oid := range strings.FieldsSeq(l.git("rev-list", "--objects", "--no-object-names", tip, "^"+base)) {
+		l.must(os.Remove(filepath.Join(l.dir, ".git/objects", oid[:2], oid[2:])))
+	}
+	if err := m.SoundRange(t.Context(), base, tip); err != nil {
+		t.Errorf("it was looked at twice: %v", err)
+	}
+	// What was not sound is said to who asks.
+	m = l.merger()
+	m.Foresee(t.Context(), base, tip)
+	m.foresight.Wait()
+	if err := m.SoundRange(t.Context(), base, tip); err == nil {
+		t.Error("it is gone, and sound")
+	}
+}
+
 // A commit is read, too.
 func TestACommitThatIsNotWhatItsNameSaysIsRefused(t *testing.T) {
 	t.Parallel()
