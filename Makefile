@@ -21,11 +21,11 @@ help: ## list the targets
 build: ## build bin/git-agency
 	$(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/git-agency
 
-test: ## run every test
-	$(GO) test -timeout 15m ./...
+test: ## run every test, of what is built
+	$(GO) test -tags '$(TAGS)' -timeout 15m ./...
 
 sweep: ## the longest kill sweeps, at every single change of the disk
-	$(GO) test -timeout 30m ./cmd/git-agency -run KilledAtAnyChange -every 1
+	$(GO) test -tags '$(TAGS)' -timeout 30m ./cmd/git-agency -run KilledAtAnyChange -every 1
 
 bench: build ## measure against raw git in one run, and fail on the promised ratios
 	$(GO) run ./scripts/bench -tool $(CURDIR)/$(PROGRAM)

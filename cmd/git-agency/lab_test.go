@@ -127,24 +127,6 @@ func (l *lab) world() string {
 	return text
 }
 
-// save copies the whole lab aside; what it returns puts everything back.
-func (l *lab) save() (restore func()) {
-	l.t.Helper()
-	aside := filepath.Join(l.t.TempDir(), "saved")
-	l.t.Cleanup(func() { reachable(aside) })
-	l.copyTree(l.dir, aside)
-	return func() {
-		l.t.Helper()
-		for _, name := range []string{"repo", "data", "home"} {
-			reachable(filepath.Join(l.dir, name))
-			if err := os.RemoveAll(filepath.Join(l.dir, name)); err != nil {
-				l.t.Fatal(err)
-			}
-		}
-		l.copyTree(aside, l.dir)
-	}
-}
-
 // reachable lets its owner into every directory of a tree.
 func reachable(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -155,17 +137,6 @@ func reachable(dir string) {
 		}
 		return nil
 	})
-}
-
-// copyTree keeps modes and times, so that git's index stays fresh.
-func (l *lab) copyTree(from, to string) {
-	l.t.Helper()
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		l.t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(l.t.Context(), "cp", "-a", from+"/.", to).CombinedOutput(); err != nil {
-		l.t.Fatalf("cp: %v\n%s", err, out)
-	}
 }
 
 func (l *lab) write(path, content string) {

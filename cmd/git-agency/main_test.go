@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,6 +29,10 @@ func TestMain(m *testing.M) {
 	addPlatformCommands(commands)
 	if commands[filepath.Base(os.Args[0])] == nil { // the tests themselves, from which no command shall inherit nohup
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		// Most of them wait for the disk most of the time. Who says -parallel is asked after this.
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
 	}
 	testscript.Main(m, commands)
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The longest sweeps kill at every fourth change of the disk, unless they are told to miss none.
+// The longest sweeps kill at some of the changes of the disk, unless they are told to miss none.
 var stride = flag.Int("every", 16, "in the longest sweeps, kill at every `N`th change of the disk")
 
 // The power goes at any change of the disk, also inside git.

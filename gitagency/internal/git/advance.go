@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -68,6 +69,7 @@ type Advancing struct {
 	unknown  bool                               // nobody can tell whether they have
 	late     error                              // that came when they had
 	behind   *BehindError                       // a worktree that could not be taken along
+	longest  time.Duration                      // how long that may take; zero is as long as anybody should wait
 	finished bool                               // nothing is held any more
 	clearing func() (struct{}, error)           // takes away what was needed; nil when that is not under way
 	taken    int                                // how many of the steps were

@@ -18,7 +18,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Lock has git write the new files, elsewhere, and then keeps every git from writing the person's index. If that has
+// Lock writes the new files, elsewhere, and then keeps every git from writing the person's index. If that has
 // changed since it was looked at, everything is looked at again. The error is an *UnderWayError when somebody else has
 // locked it.
 func (x *Advancing) Lock(ctx context.Context) (err error) {

@@ -149,8 +149,9 @@ func (x *Advancing) Commit(ctx context.Context) (err error) {
 			x.late = errors.Join(x.late, x.repo.SyncRef(m.Ref))
 		}
 	}
-	x.behind = x.takeAlong(context.WithoutCancel(ctx))
-	x.late = errors.Join(x.late, x.stillThere(context.WithoutCancel(ctx)))
+	var failed error
+	x.behind, failed = x.takeAlong(context.WithoutCancel(ctx))
+	x.late = errors.Join(x.late, failed, x.stillThere(context.WithoutCancel(ctx)))
 	if x.held {
 		x.late = errors.Join(x.late, x.repo.letGo(x.a))
 	}

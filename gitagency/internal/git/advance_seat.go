@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -99,23 +101,34 @@ func (x *Advancing) Behind() *BehindError { return x.behind }
 // takeAlong looks once more, when a branch has moved that nobody had, whether somebody has it now. A checkout that had read
 // where the branch was before we locked it, and said so after we looked, has the files of the commit before. Git takes them
 // along as it does when one changes branches: what is already there stays, and what the person has changed is refused. Who
-// says so later than now is not seen.
-func (x *Advancing) takeAlong(ctx context.Context) *BehindError {
+// says so later than now is not seen. Whoever was told to end is not listened to any more, so it must not take for ever: a
+// filter may never end.
+func (x *Advancing) takeAlong(ctx context.Context) (*BehindError, error) {
 	if x.a.GitDir != "" || x.a.Old == x.a.New {
-		return nil
+		return nil, nil
 	}
+	longest := cmp.Or(x.longest, 2*time.Minute)
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it took longer than %s", longest))
+	defer cancel()
 	gitDir, tree, err := x.repo.Seat(ctx, x.a.Branch)
-	if err != nil || gitDir == "" {
-		return nil // several have it, or one rebases it: then it was not checked out just now
+	switch {
+	case errors.As(err, new(*SeatsError)) || errors.As(err, new(*UnderWayError)):
+		return nil, nil // several have it, or one rebases it: then it was not checked out just now
+	case err != nil:
+		return nil, fmt.Errorf("who has checked out %s meanwhile: %w", strings.TrimPrefix(x.a.Branch, "refs/heads/"), err)
+	case gitDir == "":
+		return nil, nil
 	}
 	if err = errors.New("filters that the repository names are not trusted"); x.a.Trusted {
-		_ = x.repo.waiting.until(ctx, func() bool { _, err := os.Lstat(filepath.Join(gitDir, "index"+lockSuffix)); return err != nil })
-		_, err = x.repo.change(ctx, place{gitDir: gitDir, tree: tree}, "read-tree", "-m", "-u", x.a.Old, x.a.New)
+		err = x.repo.waiting.until(ctx, func() bool { _, err := os.Lstat(filepath.Join(gitDir, "index"+lockSuffix)); return err != nil })
+		if err == nil {
+			_, err = x.repo.change(ctx, place{gitDir: gitDir, tree: tree}, "read-tree", "-m", "-u", x.a.Old, x.a.New)
+		}
 	}
 	if err == nil {
-		return nil
+		return nil, nil
 	}
-	return &BehindError{Branch: x.a.Branch, Old: x.a.Old, New: x.a.New, Tree: tree, Err: err}
+	return &BehindError{Branch: x.a.Branch, Old: x.a.Old, New: x.a.New, Tree: tree, Err: err}, nil
 }
 
 // Seat says which worktree has a branch checked out: its git directory and its tree, or nothing. One in the middle of a

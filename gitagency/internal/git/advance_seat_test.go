@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSeatFindsTheWorktreeThatHasABranch(t *testing.T) {
@@ -324,4 +325,40 @@ func TestAdvanceTakesAlongWhoChecksOutTheBranchMeanwhile(t *testing.T) {
 			t.Errorf("%s: it is %q, %v", c.name, data, err)
 		}
 	}
+}
+
+// Nobody waits for ever for a worktree that is taken along, and what keeps us from looking for one is said.
+func TestAdvanceThatCannotTakeAlongEndsAndSaysSo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	to := l.ahead(func(tree string) { l.put(tree, "a.txt", "changed\n") })
+	l.git("branch", "free")
+	a := Advance{Branch: "refs/heads/free", Old: l.git("rev-parse", "free"), New: to, Trusted: true}
+	linked := filepath.Join(tempDir(t), "linked")
+	l.git("worktree", "add", "-q", "--detach", linked)
+	prepared := func() *Advancing {
+		x, err := l.open().Advance(t.Context(), a)
+		l.must(err)
+		l.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.Files(t.Context())))
+		return x
+	}
+	x := prepared()
+	x.longest = 100 * time.Millisecond
+	l.in(linked, "checkout", "-q", "free")
+	l.put(l.dir, ".git/info/attributes", "a.txt filter=slow\n")
+	l.git("config", "filter.slow.smudge", "exec sleep 1000")
+	within(t, "taken along", func() { l.must(errors.Join(x.Commit(t.Context()), x.Publish(t.Context()), x.Close())) })
+	if b := x.Behind(); b == nil || b.Tree != linked || !strings.Contains(b.Error(), "longer than 100ms") {
+		t.Errorf("%v", b)
+	}
+	l.in(linked, "checkout", "-q", "--detach")
+	l.git("update-ref", "refs/heads/free", a.Old)
+
+	x = prepared()
+	l.put(l.dir, ".git/reftable", "") // as which nobody can read who has it
+	l.must(x.Commit(t.Context()))
+	if err := x.Publish(t.Context()); err == nil || !strings.Contains(err.Error(), "who has checked out free") {
+		t.Errorf("%v", err)
+	}
+	l.must(x.Close())
 }

@@ -108,7 +108,7 @@ func (r *Repo) workshop(a Advance, scratch, tree string) (place, error) {
 	return p, err
 }
 
-// newStage has git write the new files.
+// newStage writes the new files where nobody looks, or has git do so.
 func (s *seat) newStage(ctx context.Context) (_ *stage, err error) {
 	g := &stage{repo: s.repo, a: s.a, entries: map[string]stagedEntry{}}
 	if g.dir, err = s.stageDir(); err != nil {
@@ -366,7 +366,7 @@ func (g *stage) writeOut() error {
 			names = append(names, filepath.Join(g.dir, "tree", dir, name))
 		}
 	}
-	if len(names) > mostOurselves { // of which it takes less to write out all that anybody has written
+	if len(names) > mostOneByOne { // of which it takes less to write out all that anybody has written
 		if err := syncAround(g.dir); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// mostOurselves is how many files we see to one by one.
-const mostOurselves = 1000
+// mostOneByOne is how many files are seen to one by one: written without git, or brought to the disk each by itself.
+const mostOneByOne = 1000
 
 // writeOurselves writes the new files without git, which takes longer to start than to write a few. It is not done where
 // anything is said about how they are to be written, and for more than a few; nothing has been written then.
 func (s *seat) writeOurselves(ctx context.Context, g *stage, coming []stagedEntry) (done bool, err error) {
-	if s.a.by == nil || len(coming) > mostOurselves || !s.asTheyAre() {
+	if s.a.by == nil || len(coming) > mostOneByOne || !s.asTheyAre() {
 		return false, nil
 	}
 	if small, err := s.a.by.areSmall(ctx, coming); err != nil || !small {

@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -130,6 +131,62 @@ func (t *teller) object(name string) (Object, []byte, error) {
 		return Object{}, nil, t.died(err)
 	}
 	return o, data[:size], nil
+}
+
+// answer is what git says of one of many objects.
+type answer struct {
+	Object
+	size int64
+	body io.Reader // what it holds, if that was asked for
+	err  error     // why there is no answer: such an object can end who reads it
+}
+
+// each asks git the same of many objects, some ahead of their answers. judge reads the body of an answer, if there is one. Its
+// first error is the end of it, and no more can be asked then.
+func (t *teller) each(ctx context.Context, question string, oids []string, judge func(i int, a answer) error) error {
+	asked := 0
+	for i := range oids {
+		if i == asked {
+			var b strings.Builder
+			for ; asked < len(oids) && b.Len()+len(question)+len(oids[asked])+2 <= roomToAsk; asked++ {
+				b.WriteString(question + " " + oids[asked] + "\n")
+			}
+			if err := t.talk.Ask(b.String()); err != nil {
+				return t.died(err)
+			}
+		}
+		err := t.judged(question == "contents", func(a answer) error {
+			if err := context.Cause(ctx); err != nil { // which may be why it says nothing
+				return err
+			}
+			return judge(i, a)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judged reads one answer for who judges it.
+func (t *teller) judged(whole bool, judge func(a answer) error) error {
+	line, err := t.talk.Answers.ReadString('\n')
+	if err != nil {
+		return judge(answer{err: t.died(err)})
+	}
+	o, size := parseInfo(line)
+	body := io.LimitedReader{R: t.talk.Answers}
+	if whole && !o.Missing() {
+		body.N = size
+	}
+	err = judge(answer{Object: o, size: size, body: &body})
+	if err != nil || !whole || o.Missing() {
+		return err
+	}
+	if _, err := t.talk.Answers.Discard(1); err != nil || body.N > 0 { // the newline behind it
+		return judge(answer{err: t.died(errors.Join(err, io.ErrUnexpectedEOF))})
+	}
+	return nil
 }
 
 // tree is the items of a tree object; there are none of one that is not there.

@@ -1,6 +1,8 @@
 package git
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -29,4 +31,23 @@ func TestManyObjectsAreAskedForAtOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Who is told to end is told so, and not that something is wrong with what git was about to say.
+func TestWhoIsToldToEndIsNotToldOfTheObjects(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	teller, err := l.open().ask(t.Context())
+	l.must(err)
+	defer teller.close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough, judged := errors.New("enough"), 0
+	err = teller.each(ctx, "info", []string{l.git("rev-parse", "main"), strings.Repeat("1", 40)}, func(int, answer) error {
+		judged++
+		cancel(enough)
+		return nil
+	})
+	if !errors.Is(err, enough) || judged != 1 {
+		t.Errorf("%v, after %d", err, judged)
+	}
 }

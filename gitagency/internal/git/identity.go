@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -59,7 +60,7 @@ func (r *Repo) signatureByGit(ctx context.Context, who Persona, role string) (Si
 	if who.Email != "" {
 		env = append(env, email+"="+who.Email)
 	}
-	out, err := r.read(ctx, place{env: env}, "var", "GIT_"+role+"_IDENT")
+	out, err := r.read(ctx, place{gitDir: r.GitDir, env: env}, "var", "GIT_"+role+"_IDENT") // a worktree can have a name of its own
 	if exitedWith(err, 128) {
 		return Signature{}, &NoIdentityError{Err: err}
 	}
@@ -82,9 +83,6 @@ func (r *Repo) ordinarySignature(who Persona, role string) (s Signature, ok bool
 		what = strings.ToLower(what)
 		for _, key := range []string{strings.ToLower(role) + "." + what, "user." + what} {
 			if c, is := r.Config.Last(key); is && !set {
-				if c.Scope == "worktree" || c.Bare { // which not every git sees, or takes
-					return "", false
-				}
 				value, set = c.Value, true
 			}
 		}
@@ -92,6 +90,11 @@ func (r *Repo) ordinarySignature(who Persona, role string) (s Signature, ok bool
 	}
 	for _, kv := range who.Env {
 		if strings.HasPrefix(kv, "GIT_"+role+"_DATE=") {
+			return s, false
+		}
+	}
+	for _, person := range persons { // git refuses any that stands there without a value, whether or not it counts
+		if slices.ContainsFunc(slices.Concat(r.Config[person+".name"], r.Config[person+".email"]), func(c Setting) bool { return c.Bare }) {
 			return s, false
 		}
 	}

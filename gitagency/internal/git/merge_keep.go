@@ -1,17 +1,15 @@
 package git
 
 import (
-	"bytes"
-	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -87,109 +85,76 @@ func (m *Merger) keepPacks(ctx context.Context, dir string) error {
 	return durable.SyncDir(filepath.Join(m.real.CommonDir, "objects", "pack"))
 }
 
-// adopt makes the merger have itself what a tree has and others do not have at the same path. Git does not write what is in
-// the repository already, also where nothing leads to it: then only we would know that it is needed.
-func (m *Merger) adopt(ctx context.Context, tree string, known ...string) error {
-	var tops [][]byte
-	for _, name := range append([]string{tree}, known...) {
-		oid, err := m.treeOf(ctx, name)
-		if err != nil {
-			return err
-		}
-		tops = append(tops, rawID(oid))
-	}
-	return m.adoptTree(ctx, tops[0], tops[1:])
+// haveAll puts all that was made where a git sees it that looks here too, whoever takes it out of the repository.
+func (m *Merger) haveAll(ctx context.Context) error {
+	return errors.Join(m.add(ctx, m.made...), m.flush(ctx))
 }
 
-func (m *Merger) adoptTree(ctx context.Context, oid []byte, known [][]byte) error {
-	if slices.ContainsFunc(known, func(k []byte) bool { return bytes.Equal(k, oid) }) {
-		return nil
+// pack puts what some commits lead to, and another does not, into a pack of the repository, whether the merger has it or
+// the repository. With a reason nobody takes that pack away until the reason is gone.
+func (m *Merger) pack(ctx context.Context, known string, commits []string, reason string) (err error) {
+	if err := m.haveAll(ctx); err != nil {
+		return err
 	}
-	dir, err := m.twig(ctx, oid)
+	f, err := os.CreateTemp(m.dir, "pack-")
 	if err != nil {
 		return err
 	}
-	if err := m.adoptOne(ctx, oid); err != nil {
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	repo, p := m.repo, m.place()
+	args := []string{"pack-objects", "-q", "--revs", "--non-empty", "--delta-base-offset", "--window=0", "--stdout"}
+	if m.real.promised() { // what a remote has need not be here
+		repo, p, args = m.seeing(), place{}, append(args, "--exclude-promisor-objects")
+	}
+	p.stdin, p.stdout = strings.Join(commits, "\n")+"\n--not\n"+known+"\n", f
+	p.config = []string{"-c", "core.attributesFile=/dev/null"}
+	if _, err := repo.read(ctx, p, args...); err != nil {
 		return err
 	}
-	var like []*twig
-	for _, k := range known {
-		t, err := m.twig(ctx, k)
-		if err != nil {
-			return err
-		}
-		like = append(like, t)
+	if size, err := f.Seek(0, io.SeekCurrent); err != nil || size == 0 {
+		return err // all of it is there
 	}
-	for _, it := range dir.items {
-		var below [][]byte
-		there := false
-		for _, t := range like {
-			had, has := t.find(string(it.name))
-			if there = there || has && had.is(it); has && had.mode == modeTree {
-				below = append(below, had.oid)
-			}
-		}
-		switch {
-		case there || it.mode == modeGitlink:
-		case it.mode == modeTree:
-			err = m.adoptTree(ctx, it.oid, below)
-		default:
-			err = m.adoptOne(ctx, it.oid)
-		}
-		if err != nil {
-			return err
-		}
+	into := []string{"index-pack", "--stdin"}
+	if reason != "" {
+		into = append(into, "--keep="+reason)
 	}
-	return nil
+	if _, err := m.real.storePack(ctx, f, into...); err != nil {
+		return err
+	}
+	return durable.SyncDir(filepath.Join(m.real.CommonDir, "objects", "pack"))
 }
 
-// adoptOne makes the merger have an object itself. One that is large it only watches.
-func (m *Merger) adoptOne(ctx context.Context, raw []byte) error {
-	const most = 1 << 17 // in its file, which may be a thousand times as much
-	oid := hexID(raw)
-	m.talking.Lock()
-	_, is := m.pending[string(raw)]
-	m.talking.Unlock()
-	if _, err := os.Lstat(m.repo.loosePath(oid)); is || err == nil {
-		return nil
+// storePack brings a pack into the repository, and says where it is. Who tidies up at once takes away what it is not yet
+// done with, too: then it begins again.
+func (r *Repo) storePack(ctx context.Context, pack io.ReadSeeker, args ...string) (string, error) {
+	const tries = 5
+	for n := 1; ; n++ {
+		if _, err := pack.Seek(0, io.SeekStart); err != nil {
+			return "", err
+		}
+		p := place{input: pack}
+		if r.rehearsal == "" {
+			p.config = []string{"-c", "core.fsync=committed,reference,pack-metadata"}
+		}
+		out, err := r.change(ctx, p, args...)
+		if err != nil && (n == tries || !exitedWith(err, 128)) {
+			return "", err
+		}
+		if err == nil {
+			_, name, _ := strings.Cut(strings.TrimSpace(string(out)), "\t") // "pack" or "keep" TAB <id>
+			return filepath.Join(r.CommonDir, "objects", "pack", "pack-"+name+".pack"), nil
+		}
 	}
-	fi, err := os.Lstat(m.real.loosePath(oid))
-	if err == nil && fi.Size() > most {
-		m.talking.Lock()
-		defer m.talking.Unlock()
-		m.put = append(m.put, m.real.loosePath(oid))
-		return nil
-	}
-	if err != nil { // it is in a pack, of the repository or our own
-		return nil
-	}
-	m.talking.Lock()
-	o, data, err := m.askForAny(ctx, oid)
-	m.talking.Unlock()
-	if err != nil || o.Missing() {
-		return err // who needs it will say so
-	}
-	return m.add(ctx, object{kind: o.Type, oid: raw, content: data})
 }
 
-// readLoose reads the file of one object, which a git of ours has written.
-func readLoose(path string) (object, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return object{}, err
-	}
-	z, err := zlib.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return object{}, err
-	}
-	all, err := io.ReadAll(z)
-	if err != nil {
-		return object{}, err
-	}
-	header, content, ok := bytes.Cut(all, []byte{0})
-	kind, size, _ := strings.Cut(string(header), " ")
-	if !ok || size != strconv.Itoa(len(content)) {
-		return object{}, fmt.Errorf("%s: %w", path, errCutOff)
-	}
-	return object{kind: kind, content: content}, nil
+// seeing is the repository with all that the merger has made.
+func (m *Merger) seeing() *Repo {
+	seeing := *m.real
+	seeing.env = append(slices.Clone(m.real.env), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(m.dir, "objects")))
+	return &seeing
+}
+
+// lost reports whether something that was kept is not where it was put.
+func (m *Merger) lost() bool {
+	return slices.ContainsFunc(m.put, func(path string) bool { _, err := os.Lstat(path); return errors.Is(err, fs.ErrNotExist) })
 }

@@ -95,27 +95,6 @@ func (m *Merger) asking(ctx context.Context, ask func(*teller) error) error {
 	return err
 }
 
-// Foresee begins to read what will be asked for if a commit is to land on another, while there is something else to do:
-// whatever it finds is found again by who asks.
-func (m *Merger) Foresee(ctx context.Context, upstream, tip string) {
-	ctx, m.forget = context.WithCancel(ctx)
-	m.foresight.Go(func() {
-		for _, oid := range []string{upstream, tip} {
-			if tree, err := m.treeOf(ctx, oid); err != nil {
-				return
-			} else if _, err := m.twig(ctx, rawID(tree)); err != nil {
-				return
-			}
-		}
-		_ = m.SoundRange(ctx, upstream, tip)
-	})
-}
-
-// Wake starts the git that will be asked, so that nobody has to wait for it. If that fails, so does the first question.
-func (m *Merger) Wake(ctx context.Context) {
-	m.foresight.Go(func() { _ = m.asking(ctx, func(*teller) error { return nil }) })
-}
-
 // add makes objects. They stay in memory as long as no git has to see them: most never need a file here.
 func (m *Merger) add(ctx context.Context, objects ...object) error {
 	const most = 32 << 20

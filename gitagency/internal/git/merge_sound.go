@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -43,7 +42,7 @@ func (m *Merger) soundBelow(ctx context.Context, at string, oid, known []byte) e
 	}
 	dir, err := m.twig(ctx, oid)
 	switch {
-	case errors.Is(err, errCutOff) || errors.As(err, new(*IncompleteError)) || errors.As(err, new(*Error)): // which git cannot read
+	case unreadable(err):
 		return &UnsoundError{Path: cmp.Or(at, "."), Why: err.Error()}
 	case err != nil:
 		return err

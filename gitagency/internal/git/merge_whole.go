@@ -1,8 +1,6 @@
 package git
 
 import (
-	"bytes"
-	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -105,53 +101,11 @@ func (m *Merger) readSelf(open *opener, p *part, left *int64) (done bool, err er
 		}
 		return false, nil
 	}
-	size, why := open.check(data, p, *left)
+	size, why := open.check(data, p.oid, p.kind, *left)
 	if *left -= max(size, 0); why != "" {
 		return false, p.fault(why)
 	}
 	return size >= 0, nil
-}
-
-// opener reads the files of objects, one after the other.
-type opener struct {
-	format ObjectFormat
-	in     bytes.Reader
-	z      io.ReadCloser
-	out    bytes.Buffer
-}
-
-// check makes sure that data is the file of an object. The size is below zero where it has more than may be read.
-func (o *opener) check(data []byte, p *part, left int64) (size int64, why string) {
-	const broken, header = "it is damaged: nobody can read it", 64
-	o.in.Reset(data)
-	o.out.Reset()
-	var err error
-	if o.z == nil {
-		o.z, err = zlib.NewReader(&o.in)
-	} else {
-		err = o.z.(zlib.Resetter).Reset(&o.in, nil)
-	}
-	if err != nil {
-		o.z = nil
-		return 0, broken
-	}
-	_, err = o.out.ReadFrom(io.LimitReader(o.z, left+header))
-	head, content, ok := bytes.Cut(o.out.Bytes(), []byte{0})
-	kind, digits, _ := strings.Cut(string(head), " ")
-	size, parseErr := strconv.ParseInt(digits, 10, 64)
-	switch {
-	case !ok || parseErr != nil || size < 0:
-		return 0, broken
-	case kind != p.kind:
-		return 0, "it is to be a " + p.kind + " and is a " + kind
-	case size > left:
-		return -1, ""
-	case err != nil || int64(len(content)) != size:
-		return 0, broken
-	case hexID(o.format.sum(o.out.Bytes())) != p.oid:
-		return 0, "it is damaged: it is not what its name says"
-	}
-	return size, ""
 }
 
 // reader is a git that reads objects. That of a partial clone would want to fetch those that are missing, unless it does
@@ -196,7 +150,7 @@ type collector struct {
 
 func (c *collector) commit(ctx context.Context, one written) error {
 	c.others = append(c.others, part{commit: one.oid, oid: one.oid, kind: "commit"})
-	var known [][]byte
+	var known []item
 	for _, parent := range one.parents {
 		tree, err := c.m.treeOf(ctx, parent)
 		if errors.As(err, new(*IncompleteError)) { // where the history of a shallow clone ends
@@ -205,130 +159,73 @@ func (c *collector) commit(ctx context.Context, one written) error {
 		if err != nil {
 			return err
 		}
-		known = append(known, rawID(tree))
+		known = append(known, leafOf(tree))
 	}
-	return c.tree(ctx, part{commit: one.oid, path: ".", oid: one.tree, kind: "tree"}, known)
-}
-
-func (c *collector) tree(ctx context.Context, p part, known [][]byte) error {
-	raw := rawID(p.oid)
-	if c.seen[p.kind+p.oid] || slices.ContainsFunc(known, func(k []byte) bool { return bytes.Equal(k, raw) }) {
-		return nil
-	}
-	c.seen[p.kind+p.oid] = true
-	dir, err := c.m.twig(ctx, raw)
-	if err != nil {
-		return p.fault(err.Error())
-	}
-	c.others = append(c.others, p)
-	var like []*twig
-	for _, k := range known {
-		t, err := c.m.twig(ctx, k)
-		if err != nil {
-			return err
-		}
-		like = append(like, t)
-	}
-	at := strings.TrimPrefix(p.path+"/", "./")
-	for _, it := range dir.items {
-		var below [][]byte
-		there := false
-		for _, t := range like {
-			had, has := t.find(string(it.name))
-			if there = there || has && bytes.Equal(had.oid, it.oid) && (had.mode == modeTree) == (it.mode == modeTree); has && had.mode == modeTree {
-				below = append(below, had.oid)
-			}
-		}
-		next := part{commit: p.commit, path: at + string(it.name), oid: hexID(it.oid), kind: "blob"}
+	err := c.m.brought(ctx, ".", leafOf(one.tree), known, func(path string, it item) (bool, error) {
+		p := part{commit: one.oid, path: path, oid: hexID(it.oid), kind: it.object()}
+		seen := c.seen[p.kind+p.oid]
+		c.seen[p.kind+p.oid] = true
 		switch {
-		case there || it.mode == modeGitlink:
+		case seen:
 		case it.mode == modeTree:
-			next.kind = "tree"
-			if err := c.tree(ctx, next, below); err != nil {
-				return err
-			}
-		case !c.seen[next.kind+next.oid]:
-			c.seen[next.kind+next.oid] = true
-			c.files = append(c.files, next)
+			c.others = append(c.others, p)
+		default:
+			c.files = append(c.files, p)
 		}
+		return !seen, nil
+	})
+	if err != nil {
+		return fmt.Errorf("commit %.12s: %w", one.oid, err)
 	}
 	return nil
 }
 
 // sized asks git for the sizes of files. One that is missing, and may be, has none.
 func sized(ctx context.Context, t *teller, files []part, partial bool) error {
-	return t.each(ctx, "info", files, func(p *part, o Object, size int64, _ io.Reader) string {
+	return t.each(ctx, "info", oidsOf(files), func(i int, a answer) error {
+		p := &files[i]
 		switch {
-		case o.Missing() && partial:
+		case a.err != nil:
+			return p.fault(a.err.Error())
+		case a.Missing() && partial:
 			p.size = -1
-		case o.Missing():
-			return "it is not there, or nobody can read it"
-		case o.Type != p.kind:
-			return "it is to be a " + p.kind + " and is a " + o.Type
+		case a.Missing():
+			return p.fault("it is not there, or nobody can read it")
+		case a.Type != p.kind:
+			return p.fault(notOfKind(p.kind, a.Type))
 		default:
-			p.size = size
+			p.size = a.size
 		}
-		return ""
+		return nil
 	})
 }
 
 // proven reads objects, and makes sure that they are what their names say.
 func (m *Merger) proven(ctx context.Context, t *teller, parts []part) error {
-	return t.each(ctx, "contents", parts, func(p *part, o Object, size int64, body io.Reader) string {
-		h := m.format.hash()
-		fmt.Fprintf(h, "%s %d\x00", p.kind, size)
-		_, err := io.Copy(h, body)
-		switch {
-		case err != nil || o.Missing():
-			return "it is damaged: nobody can read it"
-		case o.Type != p.kind || hexID(h.Sum(nil)) != p.oid:
-			return "it is damaged: it is not what its name says"
+	return t.each(ctx, "contents", oidsOf(parts), func(i int, a answer) error {
+		p := &parts[i]
+		if a.err != nil {
+			return p.fault(a.err.Error())
 		}
-		return ""
+		if a.Missing() {
+			return p.fault(unreadableObject)
+		}
+		h := m.format.hash()
+		fmt.Fprintf(h, "%s %d\x00", p.kind, a.size)
+		if _, err := io.Copy(h, a.body); err != nil {
+			return p.fault(unreadableObject)
+		}
+		if a.Type != p.kind || hexID(h.Sum(nil)) != p.oid {
+			return p.fault(notItsName)
+		}
+		return nil
 	})
 }
 
-// each asks git something about many objects, some ahead of their answers. judge reads the body of an answer, if there is
-// one, and says what is wrong: that is the end of it, and no more can be asked.
-func (t *teller) each(ctx context.Context, question string, parts []part, judge func(p *part, o Object, size int64, body io.Reader) string) error {
-	asked := 0
-	for i := range parts {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		if i == asked {
-			var b strings.Builder
-			for ; asked < len(parts) && b.Len()+len(question)+len(parts[asked].oid)+2 <= roomToAsk; asked++ {
-				b.WriteString(question + " " + parts[asked].oid + "\n")
-			}
-			if err := t.talk.Ask(b.String()); err != nil {
-				return t.died(err)
-			}
-		}
-		if why := t.answer(question == "contents", &parts[i], judge); why != "" {
-			return parts[i].fault(why)
-		}
+func oidsOf(parts []part) []string {
+	oids := make([]string, len(parts))
+	for i, p := range parts {
+		oids[i] = p.oid
 	}
-	return nil
-}
-
-// answer reads one answer, and says what is wrong with it.
-func (t *teller) answer(whole bool, p *part, judge func(p *part, o Object, size int64, body io.Reader) string) string {
-	line, err := t.talk.Answers.ReadString('\n')
-	if err != nil {
-		return t.died(err).Error()
-	}
-	o, size := parseInfo(line)
-	body := io.LimitedReader{R: t.talk.Answers}
-	if whole && !o.Missing() {
-		body.N = size
-	}
-	why := judge(p, o, size, &body)
-	if why != "" || !whole || o.Missing() {
-		return why
-	}
-	if _, err := t.talk.Answers.Discard(1); err != nil || body.N > 0 { // the newline behind it
-		return t.died(errors.Join(err, io.ErrUnexpectedEOF)).Error()
-	}
-	return ""
+	return oids
 }

@@ -130,6 +130,44 @@ func TestCommitsOfWhichSomethingIsMissingAreRefused(t *testing.T) {
 	}
 }
 
+// What stands for a submodule, and is elsewhere, says nothing of a file of the same name.
+func TestAFileInThePlaceOfASubmoduleHasToBeThere(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	lines, oid := strings.Split(l.git("ls-tree", "HEAD"), "\n"), strings.Repeat("1", 40)
+	base := l.git("commit-tree", "-p", "HEAD", "-m", "module", l.tree(append(lines, "160000 commit "+oid+"\tmodule")...))
+	tip := l.git("commit-tree", "-p", base, "-m", "file", l.tree(append(lines, "100644 blob "+oid+"\tmodule")...))
+	var unsound *UnsoundError
+	if err := l.merger().SoundRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != "module" {
+		t.Errorf("%v", err)
+	}
+}
+
+// What was found sound ahead of time is not read again: it could be gone by then.
+func TestWhatWasForeseenIsReadOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	base := l.git("rev-parse", "HEAD")
+	l.write("dir/new", "new\n")
+	tip := l.commit("new")
+	m := l.merger()
+	m.Foresee(t.Context(), base, tip)
+	m.foresight.Wait()
+	for oid := range strings.FieldsSeq(l.git("rev-list", "--objects", "--no-object-names", tip, "^"+base)) {
+		l.must(os.Remove(filepath.Join(l.dir, ".git/objects", oid[:2], oid[2:])))
+	}
+	if err := m.SoundRange(t.Context(), base, tip); err != nil {
+		t.Errorf("it was looked at twice: %v", err)
+	}
+	// What was not sound is said to who asks.
+	m = l.merger()
+	m.Foresee(t.Context(), base, tip)
+	m.foresight.Wait()
+	if err := m.SoundRange(t.Context(), base, tip); err == nil {
+		t.Error("it is gone, and sound")
+	}
+}
+
 // A commit is read, too.
 func TestACommitThatIsNotWhatItsNameSaysIsRefused(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,8 @@ type Merger struct {
 	trees   map[string]*twig
 	held    int // bytes of them
 
+	soundings map[[2]string]*sounding // ranges that were looked at, or are just now
+
 	serial atomic.Int64 // of commits that are made up
 
 	pending map[string]object // what was made, and is not on disk yet
@@ -53,7 +55,10 @@ func (r *Repo) Merger(like string) (*Merger, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Merger{Mirror: mirror, real: r, forget: func() {}, format: FormatOf(like), commits: map[string][]byte{}, ranges: map[[2]string][]written{}, trees: map[string]*twig{}, pending: map[string]object{}}
+	m := &Merger{
+		Mirror: mirror, real: r, forget: func() {}, format: FormatOf(like), commits: map[string][]byte{}, ranges: map[[2]string][]written{},
+		trees: map[string]*twig{}, soundings: map[[2]string]*sounding{}, pending: map[string]object{},
+	}
 	// Of a shallow repository no more is there than it says.
 	if err := copyRules(filepath.Join(r.CommonDir, "shallow"), filepath.Join(m.dir, "shallow")); err != nil && !nothingThere(err) {
 		return nil, errors.Join(err, m.Close())

@@ -129,27 +129,6 @@ func (m *Merger) between(ctx context.Context, upstream, tip string) (commits []w
 	return commits, nil
 }
 
-// SoundRange refuses commits that lead to one and not to another, where no git would have made them as far as anybody relies
-// on what they say (an *UnsoundCommitError), or where their trees must not land (an *UnsoundError): also what was taken
-// away again comes with the history. Of each tree only what its first parent has not is looked at. All that they brought has
-// to be there: see whole.
-func (m *Merger) SoundRange(ctx context.Context, upstream, tip string) error {
-	commits, err := m.between(ctx, upstream, tip)
-	if err != nil {
-		return err
-	}
-	for _, c := range commits {
-		known := ""
-		if len(c.parents) > 0 {
-			known = c.parents[0]
-		}
-		if err := m.Sound(ctx, c.tree, known); err != nil {
-			return fmt.Errorf("commit %.12s: %w", c.oid, err)
-		}
-	}
-	return m.whole(ctx, commits)
-}
-
 // replay puts commits that are no merges on top of what is done.
 func (m *Merger) replay(ctx context.Context, what Replaying, done *Replayed, commits []written) error {
 	for _, c := range commits {
