@@ -329,7 +329,7 @@ func hints(err error) []string {
 	case errors.As(err, &gitlink):
 		return []string{"take it out of the commits, or add it as a submodule: git agency exec " + gitlink.ID + " -- git rm --cached " + gitagency.ShellWord(gitlink.Path)}
 	case errors.As(err, &underWay):
-		return []string{"finish it, or give it up: git agency exec " + underWay.ID + " -- git " + underWay.What + map[bool]string{true: " reset", false: " --abort"}[underWay.What == "bisect"]}
+		return underWayHints(underWay)
 	case errors.As(err, &conflicts) && conflicts.Back:
 		return []string{"revert it by hand, with the paths above to decide on" + inTree(conflicts.Tree, conflicts.Branch) + " revert " + conflicts.Revert}
 	case errors.As(err, &conflicts):

@@ -52,3 +52,15 @@ func unsoundHints(e *gitagency.UnsoundWorkError) []string {
 	}
 	return append(hints, "  "+inside+"commit -m '<message>'")
 }
+
+// underWayHints end what git is in the middle of in a sandbox, where nobody may be at an editor.
+func underWayHints(e *gitagency.SandboxUnderWayError) []string {
+	inside := "git agency exec " + e.ID + " -- git "
+	if e.What == "bisect" {
+		return []string{"end it: " + inside + "bisect reset"}
+	}
+	return []string{
+		"finish it, with what was in conflict decided on and added: " + inside + "-c core.editor=true " + e.What + " --continue",
+		"or give it up: " + inside + e.What + " --abort",
+	}
+}
