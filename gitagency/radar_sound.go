@@ -2,7 +2,6 @@ package gitagency
 
 import (
 	"context"
-	"errors"
 	"slices"
 )
 
@@ -38,17 +37,16 @@ func (s *sweep) unjudged() []int {
 
 // judge finds out what must not land, whatever it conflicts with: a landing would refuse it.
 func (s *sweep) judge(ctx context.Context, unjudged []int) error {
+	found := make([]error, len(s.boxes))
+	parallel(unjudged, func(i int) { found[i] = s.sound(ctx, i) })
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	for _, i := range unjudged {
-		err := s.sound(ctx, i)
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		var tree *UnsoundError
-		var commit *UnsoundCommitError
-		switch {
+		switch err := found[i]; {
 		case err == nil:
 			s.now.Refused[s.soundKey(i)] = ""
-		case errors.As(err, &tree) || errors.As(err, &commit):
+		case is[*UnsoundError](err) || is[*UnsoundCommitError](err):
 			s.now.Refused[s.soundKey(i)] = err.Error()
 		default:
 			s.boxes[i].err = err
