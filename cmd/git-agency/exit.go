@@ -188,10 +188,8 @@ func hints(err error) []string {
 		return []string{moreTime(err)}
 	case errors.As(err, &unproven) && unproven.Err == nil:
 		return wallsHint("", unproven.Result)
-	case errors.As(err, &moving) && moving.Back:
-		return []string{"try again when fewer commit to " + moving.Branch + ": git agency unland " + moving.ID}
 	case errors.As(err, &moving):
-		return []string{"try again when fewer commit to " + moving.Branch + ": git agency land " + moving.ID}
+		return []string{"try again when fewer commit to " + moving.Branch + ": " + typedAgain(err, "")}
 	case errors.As(err, &archived) && archived.Invocation != "":
 		return []string{
 			"its work is on a branch, which you can merge where you want it: git merge agency/sandbox-" + archived.Invocation,

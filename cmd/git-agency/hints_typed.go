@@ -25,7 +25,7 @@ func (t *tool) typed(err error) error {
 	return &typedError{err, t.args[1:], t.getenv("GIT_CONFIG_PARAMETERS") != ""}
 }
 
-// typedAgain is how to say the same again, with a setting. What -c said may be a secret, and is not repeated.
+// typedAgain is how to say the same again, with a setting if there is one. What -c said may be a secret, and is not repeated.
 func typedAgain(err error, setting string, without ...string) string {
 	typed := &typedError{}
 	errors.As(err, &typed)
@@ -33,7 +33,10 @@ func typedAgain(err error, setting string, without ...string) string {
 	if typed.settings {
 		again += " -c …"
 	}
-	again += " -c " + gitagency.ShellWord(setting) + " agency"
+	if setting != "" {
+		again += " -c " + gitagency.ShellWord(setting)
+	}
+	again += " agency"
 	for _, word := range leaveOut(typed.words, without) {
 		again += " " + gitagency.ShellWord(word)
 	}
