@@ -62,7 +62,7 @@ func (e *NotPushedError) Error() string {
 		stands = fmt.Sprintf("the landing is taken back from %s", e.Branch)
 	}
 	if e.Unknown {
-		return fmt.Sprintf("%s; whether that was pushed to %s is not known: %s", stands, e.Remote, because)
+		return fmt.Sprintf("%s; whether it was pushed to %s is not known: %s", stands, e.Remote, because)
 	}
 	return fmt.Sprintf("%s, but was not pushed to %s: %s", stands, e.Remote, because)
 }
