@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -39,12 +40,13 @@ func conflicts(found []git.Conflict) []Conflict {
 type ConflictsError struct {
 	ID        string
 	Conflicts []Conflict
-	Left      string // the sandbox, when the unfinished merge is in there
-	At        string // the commit of the sandbox that does, where each is put on top of the others by itself
-	Back      bool   // a landing was to be taken back, and conflicts with what came later
-	Revert    string // then, what git revert is to be told
-	Branch    string // and where
-	Tree      string // in which that is checked out; empty where none has it
+	Left      string   // the sandbox, when the unfinished merge is in there
+	At        string   // the commit of the sandbox that does, where each is put on top of the others by itself
+	Back      bool     // a landing was to be taken back, and conflicts with what came later
+	Revert    string   // then, what git revert is to be told
+	Branch    string   // and where
+	Tree      string   // in which that is checked out; empty where none has it
+	Stand     []string // what the same command has landed before it
 }
 
 func (e *ConflictsError) Error() string {
@@ -58,7 +60,30 @@ func (e *ConflictsError) Error() string {
 	if e.Back {
 		return fmt.Sprintf("what has landed since conflicts with taking back %s in %s; nothing changed", e.ID, paths)
 	}
-	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; nothing changed", e.ID, paths)
+	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; %s", e.ID, paths, nothingElse(e.Stand, "nothing changed"))
+}
+
+// tellStanding has an error say which landings before it stand.
+func tellStanding(err error, stand []string) {
+	var conflicts *ConflictsError
+	var moving *MovingError
+	if errors.As(err, &conflicts) {
+		conflicts.Stand = stand
+	}
+	if errors.As(err, &moving) {
+		moving.Stand = stand
+	}
+}
+
+// nothingElse says that nothing has changed but what has landed before.
+func nothingElse(stand []string, nothing string) string {
+	switch len(stand) {
+	case 0:
+		return nothing
+	case 1:
+		return stand[0] + " has landed, and nothing else changed"
+	}
+	return strings.Join(stand[:len(stand)-1], ", ") + " and " + stand[len(stand)-1] + " have landed, and nothing else changed"
 }
 
 // UncommittedError is a sandbox with work that is in no commit.
@@ -168,6 +193,18 @@ func (e *StrayGitlinkError) Error() string {
 	return fmt.Sprintf("sandbox %s adds the repository %s as a submodule that .gitmodules does not name; its files would not land", e.ID, e.Path)
 }
 
+// UnsoundWorkError is a sandbox with commits that must not land, as an *UnsoundError or *UnsoundCommitError says that Err is.
+type UnsoundWorkError struct {
+	ID   string
+	Base string // a commit that can land, on top of which new ones can be made
+	Path string // what must not be in them, from the top; empty where it is a commit itself
+	Err  error
+}
+
+func (e *UnsoundWorkError) Error() string { return e.Err.Error() }
+
+func (e *UnsoundWorkError) Unwrap() error { return e.Err }
+
 // SandboxUnderWayError is a sandbox in which git is in the middle of something.
 type SandboxUnderWayError struct {
 	ID   string
@@ -234,6 +271,7 @@ type VerifyError struct {
 	ExitCode int // of the command; 0 when it did not run
 	TimedOut bool
 	After    time.Duration // how long it ran
+	Limit    time.Duration // how long a command may at most, by what the sandbox was started with; 0 where that is not what bound it
 	Log      string        // where lies what it wrote; empty when it wrote nothing, or nothing could be kept
 	Err      error         // what kept it from running, or from being waited for; nil when it ran
 	Result   ExecResult    // more on how it ended, if it ran
@@ -268,16 +306,18 @@ type MovingError struct {
 
 	Verifying bool // each time, what would land was being verified
 	Back      bool // each time, a landing was about to be taken back
+
+	Stand []string // what the same command has landed before it
 }
 
 func (e *MovingError) Error() string {
 	switch {
 	case e.Verifying:
-		return fmt.Sprintf("%s or sandbox %s moved each of the %d times that what would land was being verified; nothing has landed", e.Branch, e.ID, e.Times)
+		return fmt.Sprintf("%s or sandbox %s moved each of the %d times that what would land was being verified; %s", e.Branch, e.ID, e.Times, nothingElse(e.Stand, "nothing has landed"))
 	case e.Back:
 		return fmt.Sprintf("%s moved each of the %d times that the landing of %s was about to be taken back; nothing changed", e.Branch, e.Times, e.ID)
 	}
-	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that it was about to land; nothing has landed", e.Branch, e.ID, e.Times)
+	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that it was about to land; %s", e.Branch, e.ID, e.Times, nothingElse(e.Stand, "nothing has landed"))
 }
 
 // ThrowAwayError is a sandbox that is there only to try a landing in.

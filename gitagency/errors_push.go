@@ -45,6 +45,7 @@ type NotPushedError struct {
 	Conflicts []Conflict // of the branch with what others have pushed
 	Err       error      // nil when there are such
 	Unknown   bool       // it was on its way: it may have arrived
+	Back      bool       // a landing was taken back
 }
 
 func (e *NotPushedError) Error() string {
@@ -56,10 +57,14 @@ func (e *NotPushedError) Error() string {
 		}
 		because = "it conflicts with what others have pushed:\n" + someOf(paths)
 	}
-	if e.Unknown {
-		return fmt.Sprintf("what has landed on %s stands; whether it was pushed to %s is not known: %s", e.Branch, e.Remote, because)
+	stands := fmt.Sprintf("what has landed on %s stands", e.Branch)
+	if e.Back {
+		stands = fmt.Sprintf("the landing is taken back from %s", e.Branch)
 	}
-	return fmt.Sprintf("what has landed on %s stands, but was not pushed to %s: %s", e.Branch, e.Remote, because)
+	if e.Unknown {
+		return fmt.Sprintf("%s; whether it was pushed to %s is not known: %s", stands, e.Remote, because)
+	}
+	return fmt.Sprintf("%s, but was not pushed to %s: %s", stands, e.Remote, because)
 }
 
 func (e *NotPushedError) Unwrap() error { return e.Err }

@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -36,6 +37,7 @@ type Invocation struct {
 	ReviewNote      string    `json:"review_note,omitempty"`
 	RejectedAt      time.Time `json:"rejected_at,omitzero"`
 	RejectedReason  string    `json:"rejected_reason,omitempty"`
+	LandedAt        time.Time `json:"landed_at,omitzero"`
 	LandedCommit    string    `json:"landed_commit,omitempty"` // the commit of the integration branch that has it
 	LandedBefore    string    `json:"landed_before,omitempty"` // what that branch was at before
 	LandedTip       string    `json:"landed_tip,omitempty"`    // what the sandbox was at
@@ -157,6 +159,9 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 	}
 	if ended(m) {
 		i.TrashRef = trashRef(e.ID)
+	}
+	if m.Landing == store.Landed {
+		i.LandedAt = whenever(cmp.Or(m.LandedAt, m.FinishedAt)) // which is all that there was once
 	}
 	if i.StartedAt.IsZero() {
 		i.StartedAt, _ = ids.Time(e.ID)

@@ -16,13 +16,14 @@ import (
 
 // LandRequest says what to land, and how. The zero value of all but the first is right for most.
 type LandRequest struct {
-	ID          string // required: the invocation, by its id or a unique prefix
-	Strategy    string // one of Strategies; "" is agency.land.strategy, else merge
-	CommitAll   bool   // work that is not committed is committed first, with Message
-	Message     string
-	RequireBase bool // the integration branch must not have moved since the sandbox last had all of it
-	DryRun      bool // the same checks and errors, and nothing changes
-	Later       bool // what is left of the sandbox is removed by a second Land of it, and not by this one
+	ID          string   // required: the invocation, by its id or a unique prefix
+	Strategy    string   // one of Strategies; "" is agency.land.strategy, else merge
+	CommitAll   bool     // work that is not committed is committed first, with Message
+	Message     string   // else that of the landing, unless it is a rebase; "" is what it is by default
+	RequireBase bool     // the integration branch must not have moved since the sandbox last had all of it
+	DryRun      bool     // the same checks and errors, and nothing changes
+	Later       bool     // what is left of the sandbox is removed by a second Land of it, and not by this one
+	Stand       []string // what the caller has landed before it, for who is told that nothing else has changed
 
 	// Verify is a shell line that has to succeed on the tree that would land, in a sandbox of its own with the walls and
 	// limits of the one that the work is from; "" is agency.verify, unless NoVerify says that nothing is verified.
@@ -57,6 +58,9 @@ type Landed struct {
 	candidate *candidate // what has to be verified before it can land
 }
 
+// New reports whether it has landed, and had not before.
+func (l Landed) New() bool { return l.Commit != "" && !l.Already && !l.DryRun }
+
 // Land moves the work of a sandbox into the integration branch, and into the tree that a person has it checked out in:
 // all of it or nothing. Then the sandbox goes, and a ref keeps its commits as they were.
 //
@@ -83,6 +87,7 @@ func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) 
 	if errors.As(err, &archived) {
 		archived.Invocation = req.ID
 	}
+	tellStanding(err, req.Stand)
 	if err != nil && !is[*EndedError](err) && !is[*CleanupError](err) {
 		return *req.known, fmt.Errorf("land %s: %w", req.ID, err)
 	}
@@ -103,11 +108,19 @@ func (req *LandRequest) check(r *Repository) error {
 	if err := checkStrategy(req.Strategy); err != nil {
 		return err
 	}
-	if req.Message = strings.TrimSpace(req.Message); req.CommitAll && req.Message == "" {
+	given := req.Message != ""
+	switch req.Message = strings.TrimSpace(req.Message); {
+	case req.Message != "":
+	case req.CommitAll:
 		return &InvalidError{What: "message", Want: "some text, to commit what is not committed with"}
+	case given:
+		return &InvalidError{What: "message", Want: "some text, for the commit of the landing"}
 	}
 	if !utf8.ValidString(req.Message) || strings.Contains(req.Message, "\x00") {
 		return &InvalidError{What: "message", Value: req.Message, Want: "text in UTF-8"}
+	}
+	if req.Message != "" && !req.CommitAll && req.Strategy == rebaseStrategy {
+		return &InvalidError{What: "message", Value: req.Message, Want: "none: a rebase keeps those of the sandbox's commits"}
 	}
 	switch {
 	case strings.Contains(req.Verify, "\x00"):

@@ -157,13 +157,31 @@ func (l *landing) checkRange(ctx context.Context) error {
 
 // checkCommits refuses commits with trees that no person should have, also where a later one is fine.
 func (l *landing) checkCommits(ctx context.Context) error {
-	return l.merger.SoundRange(ctx, l.target.at, l.tip)
+	return l.unsound(ctx, l.merger.SoundRange(ctx, l.target.at, l.tip))
+}
+
+// unsound adds to an error about what must not land what one has to know to get rid of it.
+func (l *landing) unsound(ctx context.Context, err error) error {
+	var tree *UnsoundError
+	if !errors.As(err, &tree) && !is[*UnsoundCommitError](err) {
+		return err
+	}
+	found := &UnsoundWorkError{ID: l.s.ID, Base: l.entry.Record.BaseCommit, Err: err}
+	if tree != nil {
+		found.Path = tree.Path
+	}
+	ask := [2]string{l.target.at, l.tip}
+	bases, basesErr := l.merger.Bases(ctx, [][2]string{ask})
+	if common := bases[ask]; basesErr == nil && len(common) == 1 { // else what it started from does as well
+		found.Base = common[0]
+	}
+	return found
 }
 
 // checkTree refuses a tree that no person should have on disk. Whoever works in a sandbox can make any object there is.
 func (l *landing) checkTree(ctx context.Context, commit string) error {
 	if err := l.merger.Sound(ctx, commit, l.target.at); err != nil {
-		return err
+		return l.unsound(ctx, err)
 	}
 	links, err := l.merger.Gitlinks(ctx, commit, l.target.at)
 	if err != nil {

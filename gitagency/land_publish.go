@@ -151,7 +151,7 @@ func (l *landing) settle(ctx context.Context) []step {
 func (r *Repository) recordLanding(landed Landed, looked time.Time) error {
 	now := r.now()
 	if err := r.store.UpdateInvocationMeta(r.ID, landed.Invocation, func(m *store.InvocationMeta) {
-		m.Landing, m.FinishedAt = store.Landed, &now
+		m.Landing, m.FinishedAt, m.LandedAt = store.Landed, &now, &now
 		m.LandedCommit, m.LandedBefore, m.LandedBranch, m.LandedStrategy, m.LandedTip = landed.Commit, landed.Before, landed.Branch, landed.Strategy, landed.Tip
 		if !looked.IsZero() {
 			m.LookedAt = &looked

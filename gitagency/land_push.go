@@ -51,11 +51,11 @@ func (r *Repository) PlanPush(ctx context.Context, remote string, worktrees ...s
 		return nil, &NoRemoteError{Remote: remote, Remotes: names}
 	}
 	if err := remotes.Whole(); err != nil {
-		return nil, fmt.Errorf("push to %s: %w; nothing has landed", remote, err)
+		return nil, fmt.Errorf("push to %s: %w; nothing changed", remote, err)
 	}
 	to, err := remotes.Remote(ctx, remote)
 	if err != nil {
-		return nil, fmt.Errorf("%w; nothing has landed", err)
+		return nil, fmt.Errorf("%w; nothing changed", err)
 	}
 	wary := to.Own && !r.allHadWalls()
 	if wary && to.Path != "" {

@@ -31,6 +31,9 @@ func (r *Repository) LandReady(ctx context.Context, worktree string, req LandReq
 	for _, inv := range ready {
 		req.ID = inv.ID
 		landed, err := r.Land(ctx, req)
+		if landed.New() {
+			req.Stand = append(req.Stand, inv.ID)
+		}
 		if landed.Invocation == "" {
 			landed = Landed{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}
 		}

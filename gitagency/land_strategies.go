@@ -16,12 +16,14 @@ type strategy struct {
 	make func(*landing, context.Context, signatures) (string, error)
 }
 
+const rebaseStrategy = "rebase"
+
 // strategies are those there are, the default first.
 func strategies() []strategy {
 	return []strategy{
-		{"merge", (*landing).merge},   // one merge commit, with the sandbox's own commits behind it
-		{"squash", (*landing).squash}, // one commit with all of it
-		{"rebase", (*landing).rebase}, // each of its commits anew, on top of the others
+		{"merge", (*landing).merge},         // one merge commit, with the sandbox's own commits behind it
+		{"squash", (*landing).squash},       // one commit with all of it
+		{rebaseStrategy, (*landing).rebase}, // each of its commits anew, on top of the others
 	}
 }
 
@@ -94,7 +96,7 @@ func (l *landing) merge(ctx context.Context, by signatures) (string, error) {
 	if err != nil || tree == "" {
 		return "", err
 	}
-	return l.commit(ctx, git.NewCommit{Tree: tree, Parents: []string{l.target.at, l.tip}, Message: l.signed(l.summary() + l.list())}, by)
+	return l.commit(ctx, git.NewCommit{Tree: tree, Parents: []string{l.target.at, l.tip}, Message: l.signed(cmp.Or(l.ownMessage(), l.summary()+l.list()))}, by)
 }
 
 func (l *landing) squash(ctx context.Context, by signatures) (string, error) {
@@ -106,7 +108,15 @@ func (l *landing) squash(ctx context.Context, by signatures) (string, error) {
 	if own := slices.DeleteFunc(slices.Clone(l.commits), func(c git.Commit) bool { return len(c.Parents) > 1 }); len(own) == 1 {
 		message = cmp.Or(strings.TrimSpace(own[0].Message), message)
 	}
-	return l.commit(ctx, git.NewCommit{Tree: tree, Parents: []string{l.target.at}, Message: l.signed(message)}, by)
+	return l.commit(ctx, git.NewCommit{Tree: tree, Parents: []string{l.target.at}, Message: l.signed(cmp.Or(l.ownMessage(), message))}, by)
+}
+
+// ownMessage is what whoever lands wants the landing to say; empty when that was not said.
+func (l *landing) ownMessage() string {
+	if l.req.CommitAll { // then it is that of the sandbox's last commit
+		return ""
+	}
+	return l.req.Message
 }
 
 func (l *landing) rebase(ctx context.Context, by signatures) (string, error) {

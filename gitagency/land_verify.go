@@ -190,9 +190,18 @@ func (v *verification) run(ctx context.Context, box string, c candidate) (err er
 	case context.Cause(ctx) != nil:
 		return context.Cause(ctx)
 	case err != nil || res.ExitCode != 0:
-		return &VerifyError{ID: v.req.ID, Command: v.req.Verify, ExitCode: res.ExitCode, TimedOut: res.TimedOut, After: res.Duration, Log: v.path, Result: res, Err: err}
+		return &VerifyError{ID: v.req.ID, Command: v.req.Verify, ExitCode: res.ExitCode, TimedOut: res.TimedOut, After: res.Duration, Limit: v.limit(), Log: v.path, Result: res, Err: err}
 	}
 	return nil
+}
+
+// limit is how long the sandbox that the work is from lets a command take, where that is less than anything may; else zero.
+func (v *verification) limit() time.Duration {
+	made := time.Duration(v.r.store.Invocation(v.r.ID, v.req.ID, nil).Record.Limits.TimeoutMS) * time.Millisecond
+	if most, err := v.r.OperationTimeout(); err == nil && most >= 0 && most < made {
+		return 0
+	}
+	return made
 }
 
 type verifyEvent struct {

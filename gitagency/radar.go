@@ -18,9 +18,9 @@ type RadarSandbox struct {
 	ID    string     `json:"invocation_id"`
 	Name  string     `json:"invocation_name"`
 	State RadarState `json:"state"`
-	Clean bool       `json:"clean"` // also when there is nothing to land
-	Paths []string   `json:"paths"` // in conflict with the integration branch
-	Error string     `json:"error,omitempty"`
+	Clean bool       `json:"clean"`           // also when there is nothing to land
+	Paths []string   `json:"paths"`           // in conflict with the integration branch
+	Error string     `json:"error,omitempty"` // why it could not be looked at, or is refused
 }
 
 // RadarPair says of two sandboxes what would happen if all that is in them now were merged: of two that would each land
@@ -40,6 +40,7 @@ const (
 	RadarClean     RadarState = "clean"
 	RadarConflicts RadarState = "conflicts"
 	RadarNothing   RadarState = "nothing" // to land
+	RadarRefused   RadarState = "refused" // there is something in it that must not land
 	RadarError     RadarState = "error"   // it could not be looked at
 )
 
@@ -136,7 +137,10 @@ func (s *sweep) radar() Radar {
 		} else {
 			m := s.now.Merges[s.mergeKey(ontoIntegration(i))]
 			box.Paths, box.Clean = m.paths(), m.clean()
+			refused := s.now.Refused[s.soundKey(i)]
 			switch {
+			case refused != "":
+				box.State, box.Clean, box.Error = RadarRefused, false, refused
 			case !box.Clean:
 				box.State = RadarConflicts
 			case m.Nothing:

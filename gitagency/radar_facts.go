@@ -18,6 +18,7 @@ type facts struct {
 	Bases   map[string][]string    `json:"bases"`   // what two commits have in common; nothing where only git can say
 	Touched map[string][]touchFact `json:"touched"` // what a tree changes in a commit
 	Merges  map[string]mergeFact   `json:"merges"`  // what came of merging one tree on top of a commit with another
+	Refused map[string]string      `json:"refused"` // why what is on top of a commit must not land; empty where it may
 }
 
 // factsVersion is that of the way in which they are found out: what another one has found out does not count.
@@ -39,7 +40,7 @@ type mergeFact struct {
 func (m mergeFact) clean() bool { return len(m.Conflicts) == 0 && !m.Unrelated }
 
 func noFacts(ground string) facts {
-	return facts{Version: factsVersion, Ground: ground, Bases: map[string][]string{}, Touched: map[string][]touchFact{}, Merges: map[string]mergeFact{}}
+	return facts{Version: factsVersion, Ground: ground, Bases: map[string][]string{}, Touched: map[string][]touchFact{}, Merges: map[string]mergeFact{}, Refused: map[string]string{}}
 }
 
 // parseFacts: what cannot be read was never found out.

@@ -143,8 +143,11 @@ func (s *sweep) run(ctx context.Context) error {
 		if len(unread) > 0 {
 			continue
 		}
-		merges := s.unknown()
-		if unread = s.unreadOf(merges); len(unread) == 0 {
+		merges, unjudged := s.unknown(), s.unjudged()
+		if unread = s.unreadIn(unjudged, s.unreadOf(merges)); len(unread) == 0 {
+			if err := s.judge(ctx, unjudged); err != nil {
+				return err
+			}
 			return s.mergeAll(ctx, merges)
 		}
 	}

@@ -114,6 +114,7 @@ func (r *Repository) start(ctx context.Context, repo *git.Repo, req chosen) (Inv
 	if err != nil {
 		return Invocation{}, err
 	}
+	made := r.opts.Now().Sub(at)
 	tree := r.store.SandboxTreePath(r.ID, id)
 	if err := r.checkPlacement(tree, listing); err != nil {
 		return Invocation{}, err
@@ -138,7 +139,7 @@ func (r *Repository) start(ctx context.Context, repo *git.Repo, req chosen) (Inv
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
 				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: short(sandboxRef(id)),
 				BaseCommit: begin.base, FromSnapshot: begin.snapshot, Verifies: req.verifies,
-				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, Primitives: req.prims, Limits: req.limits,
+				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, StartedNS: max(0, made.Nanoseconds()), Primitives: req.prims, Limits: req.limits,
 			})
 		},
 	})

@@ -23,7 +23,7 @@ var palette = []struct{ column, begins, sgr string }{
 	{"status", "broken", "31"},
 	{"state", "broken", "31"},
 	{"broken", "", "31"},
-	{"status", "starting", "32"},
+	{"status", "active", "32"},
 	{"state", "present", "32"},
 	{"status", "review", "36"},
 	{"landing", "review", "36"},

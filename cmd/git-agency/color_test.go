@@ -102,7 +102,7 @@ func TestPaintKnowsTheColumnsOfEveryListing(t *testing.T) {
 		{"invocation", "20260128120500-b7c9", "\x1b[33m20260128120500-b7c9\x1b[m"},
 		{"STATUS", "broken: missing-tree", "\x1b[31mbroken: missing-tree\x1b[m"},
 		{"broken", "missing-tree", "\x1b[31mmissing-tree\x1b[m"},
-		{"STATUS", "starting", "\x1b[32mstarting\x1b[m"},
+		{"STATUS", "active", "\x1b[32mactive\x1b[m"},
 		{"STATUS", "review", "\x1b[36mreview\x1b[m"},
 		{"landing", "rejected", "\x1b[35mrejected\x1b[m"},
 		{"STATUS", "discarded", "\x1b[2mdiscarded\x1b[m"},

@@ -102,7 +102,7 @@ func TestTABInATerminalShowsWhatTheCandidatesAre(t *testing.T) {
 			if got := term.press(line + keys); got != line {
 				t.Errorf("the line became %q", got)
 			}
-			for _, want := range []string{hostileName + ", wt, starting", "done, payments, discarded", "broken: missing-tree"} {
+			for _, want := range []string{hostileName + ", wt, active", "done, payments, discarded", "broken: missing-tree"} {
 				if !term.shows(want) {
 					t.Errorf("%q is not on the screen:\n%s", want, term.screen())
 				}

@@ -99,8 +99,8 @@ const hostileName = "$(touch pwned) 'x' \"y\" a:b `touch pwned` %F{red} \\"
 
 // What newCompletionLab has, as it is offered.
 const (
-	liveInvocations = "20260128120010-6262\t" + hostileName + ", wt, starting\n" +
-		"20260128120011-6262\tpayments, starting\n"
+	liveInvocations = "20260128120010-6262\t" + hostileName + ", wt, active\n" +
+		"20260128120011-6262\tpayments, active\n"
 	doneInvocation = "20260128120012-6262\tdone, payments, discarded\n"
 	lostInvocation = "20260128120013-6262\tlost, wt, broken: missing-tree\n"
 
@@ -172,11 +172,11 @@ func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
 		{"as many as one likes", "put 20260128120010-6262 a b ~", "\tfiles\n"},
 		{"also behind two dashes", "put 20260128120010-6262 -- ~", "\tfiles\n"},
 		{"or read from a file", "put 20260128120010-6262 --json ~", "\tfiles\n"},
-		{"what can be worked in can be submitted", "submit 20260128120010-6262 ~", "20260128120011-6262\tpayments, starting\n"},
+		{"what can be worked in can be submitted", "submit 20260128120010-6262 ~", "20260128120011-6262\tpayments, active\n"},
 		{"what was not submitted cannot be rejected", "reject ~", ""},
 		{"what is not discarded yet can be discarded", "discard ~", liveInvocations + lostInvocation},
 		{"several can be discarded", "discard 20260128120013-6262 --json ~", liveInvocations},
-		{"but each only once", "discard 20260128120013-6262 20260128120010-6262 ~", "20260128120011-6262\tpayments, starting\n"},
+		{"but each only once", "discard 20260128120013-6262 20260128120010-6262 ~", "20260128120011-6262\tpayments, active\n"},
 
 		{"modes", "start --mode ~", "headed\nheadless\n"},
 		{"modes behind an equals sign", "start --mode=h", "--mode=headed\n--mode=headless\n"},

@@ -58,11 +58,16 @@ func TestTheReadmeNamesEveryFlagOfLand(t *testing.T) {
 	row := regexp.MustCompile("(?m)^\\| `git agency land .*$").FindString(readmeText(t))
 	for _, f := range newTool(io.Discard, io.Discard, gitagency.Options{}).landCommand().Flags {
 		name := f.Names()[0]
-		if name == "message" || name == "commit-all" {
-			name = "commit-all -m" // which go together
+		switch name {
+		case "message":
+			name = "-m"
+		case "commit-all":
+			name = "--commit-all -m" // without which it is not
+		default:
+			name = "--" + name
 		}
-		if name != "json" && name != lockTimeoutFlag && !strings.Contains(row, "`--"+name+"`") {
-			t.Errorf("--%s is not in %q", name, row)
+		if name != "--json" && name != "--"+lockTimeoutFlag && !strings.Contains(row, "`"+name+"`") {
+			t.Errorf("%s is not in %q", name, row)
 		}
 	}
 }

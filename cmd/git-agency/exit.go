@@ -139,6 +139,7 @@ func hints(err error) []string {
 		unasked   *gitagency.NotInReviewError
 		unproven  *gitagency.VerifyError
 		throwAway *gitagency.ThrowAwayError
+		unsound   *gitagency.UnsoundWorkError
 
 		off    *gitagency.OffBranchError
 		strays *gitagency.StraysInTheWayError
@@ -163,29 +164,32 @@ func hints(err error) []string {
 	case errors.As(err, &queue):
 		return queue.hints()
 	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0 && noRemote.Remote == "":
-		return []string{"add one with 'git remote add origin <url>'; nothing has landed"}
+		return []string{"add one with 'git remote add origin <url>'; nothing changed"}
 	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0:
-		return []string{"add it with 'git remote add " + gitagency.ShellWord(noRemote.Remote) + " <url>', there is no other; nothing has landed"}
+		return []string{"add it with 'git remote add " + gitagency.ShellWord(noRemote.Remote) + " <url>', there is no other; nothing changed"}
 	case errors.As(err, &noRemote):
-		return []string{"name one with --remote; there is " + strings.Join(noRemote.Remotes, ", ") + "; nothing has landed"}
+		return []string{"name one with --remote; there is " + strings.Join(noRemote.Remotes, ", ") + "; nothing changed"}
 	case errors.As(err, &upstream):
 		return []string{
 			"for " + upstream.Upstream + ": git config push.default upstream",
-			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch) + "; nothing has landed",
+			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch) + "; nothing changed",
 		}
 	case errors.As(err, &hooked):
 		return []string{
-			"nothing has landed; if those are yours, say where no agent can that you push there:",
-			"  git -c remote.trusted.url=" + gitagency.ShellWord(hooked.URL) + " agency land … --push --remote trusted",
+			"nothing changed; if those are yours, say where no agent can that you push there:",
+			"  " + typedAgain(err, "remote.trusted.url="+hooked.URL, "-remote") + " --remote trusted",
+		}
+	case errors.As(err, &unproven) && unproven.TimedOut && unproven.Limit > 0:
+		return []string{
+			fmt.Sprintf("its sandbox was started with --timeout %s, which binds what verifies it too;", unproven.Limit),
+			"where you have seen for yourself that it is good: git agency land " + unproven.ID + " --no-verify",
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut:
-		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency land " + unproven.ID + "'"}
+		return []string{moreTime(err)}
 	case errors.As(err, &unproven) && unproven.Err == nil:
 		return wallsHint("", unproven.Result)
-	case errors.As(err, &moving) && moving.Back:
-		return []string{"try again when fewer commit to " + moving.Branch + ": git agency unland " + moving.ID}
 	case errors.As(err, &moving):
-		return []string{"try again when fewer commit to " + moving.Branch + ": git agency land " + moving.ID}
+		return []string{"try again when fewer commit to " + moving.Branch + ": " + typedAgain(err, "")}
 	case errors.As(err, &archived) && archived.Invocation != "":
 		return []string{
 			"its work is on a branch, which you can merge where you want it: git merge agency/sandbox-" + archived.Invocation,
@@ -316,8 +320,8 @@ func hints(err error) []string {
 			return []string{"end it there: " + in + "bisect reset"}
 		}
 		return []string{"finish it there: " + in + busyTree.What + " --continue", "or give it up: " + in + busyTree.What + " --abort"}
-	case is[*gitagency.UnsoundError](err):
-		return []string{"it must be in no commit of the sandbox; make new ones without it: git reset --soft <base>, git restore --staged, git commit"}
+	case errors.As(err, &unsound):
+		return unsoundHints(unsound)
 	case errors.As(err, &behind):
 		return []string{"'git agency sync " + behind.ID + "' brings what it lacks into the sandbox"}
 	case errors.As(err, &elsewhere):
@@ -327,7 +331,7 @@ func hints(err error) []string {
 	case errors.As(err, &gitlink):
 		return []string{"take it out of the commits, or add it as a submodule: git agency exec " + gitlink.ID + " -- git rm --cached " + gitagency.ShellWord(gitlink.Path)}
 	case errors.As(err, &underWay):
-		return []string{"finish it, or give it up: git agency exec " + underWay.ID + " -- git " + underWay.What + map[bool]string{true: " reset", false: " --abort"}[underWay.What == "bisect"]}
+		return underWayHints(underWay)
 	case errors.As(err, &conflicts) && conflicts.Back:
 		return []string{"revert it by hand, with the paths above to decide on" + inTree(conflicts.Tree, conflicts.Branch) + " revert " + conflicts.Revert}
 	case errors.As(err, &conflicts):
@@ -423,7 +427,7 @@ func hints(err error) []string {
 	case is[*gitagency.TooMuchError](err):
 		return []string{"name some paths behind --, or see how much there is with --stat"}
 	case is[*gitagency.OverdueError](err):
-		return []string{"allow it more time with 'git -c agency.operationTimeout=1h agency …'"}
+		return []string{moreTime(err)}
 	case errors.Is(err, fs.ErrPermission) && is[*putError](err):
 		return []string{"it is the sandbox where that is not allowed; 'git agency exec <id> -- chmod u+rwx <directory>' allows it"}
 	case errors.Is(err, fs.ErrPermission) && is[*copyOutError](err):
@@ -449,6 +453,9 @@ func notPushedHints(err error, e *gitagency.NotPushedError) []string {
 			"  " + in + " pull --no-rebase " + to + " " + gitagency.ShellWord(e.As),
 			"  " + in + " push " + to + " " + gitagency.ShellWord(e.Branch+":"+e.As),
 		}
+	}
+	if is[*gitagency.OverdueError](e.Err) {
+		return []string{moreTime(err)}
 	}
 	all := hints(e.Err) // what is in the way is so as it would be of a landing
 	var unpushed *unpushedError

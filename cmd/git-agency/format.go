@@ -54,6 +54,8 @@ var atoms = []struct {
 	{"review_note", func(i gitagency.Invocation, _ time.Time) string { return i.ReviewNote }},
 	{"rejected_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.RejectedAt) }},
 	{"rejected_reason", func(i gitagency.Invocation, _ time.Time) string { return i.RejectedReason }},
+	{"landed_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.LandedAt) }},
+	{"landed_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoUnlessNever(now, i.LandedAt) }},
 	{"landed_commit", func(i gitagency.Invocation, _ time.Time) string { return i.LandedCommit }},
 	{"landed_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.LandedCommit) }},
 	{"landed_before", func(i gitagency.Invocation, _ time.Time) string { return i.LandedBefore }},

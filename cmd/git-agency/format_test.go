@@ -28,6 +28,7 @@ func full() gitagency.Invocation {
 
 		SubmittedAt: time.Date(2026, 1, 28, 12, 5, 1, 25, time.UTC), SubmittedCommit: "1111111111111111111111111111111111111111", ReviewNote: "done",
 		RejectedAt: time.Date(2026, 1, 28, 12, 5, 2, 0, time.UTC), RejectedReason: "no tests",
+		LandedAt:     time.Date(2026, 1, 28, 12, 5, 2, 0, time.UTC),
 		LandedCommit: "2222222222222222222222222222222222222222", LandedBefore: "3333333333333333333333333333333333333333",
 		LandedTip: "4444444444444444444444444444444444444444", LandedBranch: "agency/payments-a3f2", LandedStrategy: "merge",
 		UnlandedCommit: "5555555555555555555555555555555555555555", UnlandedAt: time.Date(2026, 1, 28, 12, 5, 3, 0, time.UTC),
@@ -63,6 +64,7 @@ func TestAFormatIsTextWithFieldsInIt(t *testing.T) {
 		"%(started_at) = %(started_at:relative)":   "2026-01-28T12:05:00Z = 4 minutes ago\n",
 		"%(broken) %(broken_reason)":               "true missing-tree\n",
 		"%(submitted_at) %(submitted_at:relative)": "2026-01-28T12:05:01.000000025Z 3 minutes ago\n",
+		"%(landed_at) %(landed_at:relative)":       "2026-01-28T12:05:02Z 3 minutes ago\n",
 		"%(primitives.isolation)(%(landing)) é ✓":  "os(discarded) é ✓\n",
 	} {
 		if got := formatted(t, format, full()); got != want {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -37,4 +40,27 @@ func inTree(tree, branch string) string {
 		return "; check out " + branch + " first, and type it there: git"
 	}
 	return ": git -C " + gitagency.ShellWord(tree)
+}
+
+// unsoundHints make one commit of all that is in the sandbox, without what must not land: also what a later commit takes
+// away comes with the history.
+func unsoundHints(e *gitagency.UnsoundWorkError) []string {
+	inside := "git agency exec " + e.ID + " -- git "
+	hints := []string{"it must be in no commit of the sandbox; this makes one of all that is staged there, without it:", "  " + inside + "reset --soft " + e.Base}
+	if e.Path != "" && !slices.Contains(strings.Split(e.Path, "/"), "..") { // which cannot be staged
+		hints = append(hints, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+gitagency.ShellWord(":(top,literal)"+e.Path))
+	}
+	return append(hints, "  "+inside+"commit -m '<message>'")
+}
+
+// underWayHints end what git is in the middle of in a sandbox, where nobody may be at an editor.
+func underWayHints(e *gitagency.SandboxUnderWayError) []string {
+	inside := "git agency exec " + e.ID + " -- git "
+	if e.What == "bisect" {
+		return []string{"end it: " + inside + "bisect reset"}
+	}
+	return []string{
+		"finish it, with what was in conflict decided on and added: " + inside + "-c core.editor=true " + e.What + " --continue",
+		"or give it up: " + inside + e.What + " --abort",
+	}
 }

@@ -15,7 +15,7 @@ func (t *tool) landCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "land",
 		Usage: "move the work of sandboxes into the integration branch",
-		UsageText: "git agency land <id>... [--strategy merge|squash|rebase] [--commit-all -m <message>] [--require-base]\n" +
+		UsageText: "git agency land <id>... [--strategy merge|squash|rebase] [[--commit-all] -m <message>] [--require-base]\n" +
 			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run]\n" +
 			"   or: git agency land --all-ready [<wt>] [--strategy merge|squash|rebase] [--require-base]\n" +
 			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run]",
@@ -29,6 +29,9 @@ changed, staged, not added or ignored is in the way, when git is in the middle o
 when work in the sandbox is not committed. A landing that is killed is finished or undone by the next
 command.
 
+With -m the commit that a merge or squash makes says that, and whose work it is. A rebase keeps the
+messages that there are. With --commit-all it is what the commit of the rest says.
+
 With --push the integration branch is pushed afterwards, never by force: to <remote>, else to the one
 called local, else to origin. What others have pushed meanwhile is merged first, as a landing is, and
 with --verify verified. Where it cannot be pushed what has landed stands; the same command tries again.
@@ -40,13 +43,13 @@ shown, and kept in verify.log beside the record.
 
 Exit status: 0 landed, or it had landed before; 1 failed, or refused because of uncommitted work, of
 what is in the way, of what runs in the sandbox, or because the command of --verify failed; or landed,
-but not pushed; 2 it conflicts: nothing of it changed, and standard output lists kinds and paths; 3 no such
-invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
+but not pushed; 2 it conflicts: nothing changed but what the ids before it have landed, which the message
+names, and standard output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
 		Flags: changing(jsonFlag(
 			&cli.StringFlag{Name: "strategy", Usage: "how it looks in history: `HOW` is " + strings.Join(gitagency.Strategies(), ", "), DefaultText: "agency.land.strategy, else merge"},
 			&cli.BoolFlag{Name: "all-ready", Usage: "everything that was submitted in <wt>, in that order, past what conflicts"},
 			&cli.BoolFlag{Name: "commit-all", Usage: "commit what is not committed first, but for what looks like a secret"},
-			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "with --commit-all, the `MESSAGE` of that commit"},
+			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "the `MESSAGE` of the landing; with --commit-all, of that commit"},
 			&cli.BoolFlag{Name: "require-base", Usage: "only if the sandbox has everything that is on the integration branch"},
 			&cli.StringFlag{Name: "verify", Usage: "only if a shell finds that `COMMAND` succeeds on what would land", DefaultText: "agency.verify"},
 			&cli.BoolFlag{Name: "no-verify", Usage: "agency.verify does not count"},
@@ -55,8 +58,11 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		)...),
 		Action: func(c *cli.Context) error {
-			if c.IsSet("message") != c.Bool("commit-all") {
-				return asUsage(c, errors.New("--commit-all and --message go together"))
+			if c.Bool("commit-all") && !c.IsSet("message") {
+				return asUsage(c, errors.New("--commit-all needs --message, for the commit that it makes"))
+			}
+			if c.IsSet("message") && !c.Bool("commit-all") && (c.Bool("all-ready") || c.NArg() > 1) {
+				return asUsage(c, errors.New("--message is what one landing is called; land several one by one"))
 			}
 			if c.IsSet("remote") && !c.Bool("push") {
 				return asUsage(c, errors.New("--remote goes with --push"))
@@ -96,13 +102,17 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			ctx, stop := withParent(c.Context)
 			defer stop()
 			results := []landing{}
+			var stand []string
 			var failed error // those before it stand
 			for _, inv := range named {
 				req := t.landRequest(c)
-				req.ID, req.Later = inv.ID, later
+				req.ID, req.Later, req.Stand = inv.ID, later, stand
 				landed, err := repo.Land(ctx, req)
 				if landed.Commit != "" {
 					t.tellLanded(landed)
+				}
+				if landed.New() {
+					stand = append(stand, inv.ID)
 				}
 				landed.DryRun = req.DryRun
 				results = append(results, landingOf(inv.ID, inv.WorktreeID, landed, err))
@@ -205,7 +215,7 @@ func (t *tool) landReady(c *cli.Context) error {
 		}
 		var unproven *gitagency.VerifyError
 		if errors.As(a.Err, &unproven) {
-			queue.walls = hints(unproven)
+			queue.walls = hints(t.typed(unproven))
 		}
 		results = append(results, landingOf(a.Invocation, wt.ID, a.Landed, a.Err))
 		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, why(a.Err)})
@@ -273,6 +283,10 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 		if !c.Bool("dry-run") {
 			pushed, err = repo.Push(c.Context, plan, t.landRequest(c), ids...)
 		}
+		var failed *gitagency.NotPushedError
+		if errors.As(err, &failed) {
+			failed.Back = c.Command.Name == "unland"
+		}
 		if pushed.Merged {
 			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.As, plan.Branch)))
 		}
@@ -327,7 +341,11 @@ func landedIn(worktree string, results []landing) []string {
 func (t *tool) tellUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landing) {
 	for _, plan := range plans {
 		if ids := landedIn(plan.Worktree, results); len(ids) > 0 && !c.Bool("dry-run") {
-			t.warn(fmt.Sprintf("what has landed on %s is not pushed to %s", plan.Branch, plan.Remote))
+			what := "what has landed on"
+			if c.Command.Name == "unland" {
+				what = "that it was taken back from"
+			}
+			t.warn(fmt.Sprintf("%s %s is not pushed to %s", what, plan.Branch, plan.Remote))
 			t.hint("this pushes it" + t.pushAgain(c, plan, ids))
 		}
 	}
@@ -339,7 +357,7 @@ func (t *tool) pushAgain(c *cli.Context, plan gitagency.PushPlan, ids []string) 
 	if len(ids) > 0 {
 		what = ids[len(ids)-1]
 	}
-	words := "land " + what + " --push --remote " + gitagency.ShellWord(plan.Remote)
+	words := c.Command.Name + " " + what + " --push --remote " + gitagency.ShellWord(plan.Remote)
 	switch {
 	case c.IsSet("verify"): // which what others push has to stand up to
 		words += " --verify " + gitagency.ShellWord(c.String("verify"))
@@ -416,13 +434,17 @@ type landing struct {
 	gitagency.Landed
 	Conflicts []gitagency.Conflict `json:"conflicts"`
 	Error     string               `json:"error"`
+	pushing
 
+	worktree string
+}
+
+// pushing is what came of a push, also when there was none.
+type pushing struct {
 	Pushed            bool   `json:"pushed"`
 	Remote            string `json:"remote"`             // where to
 	PushTries         int    `json:"push_tries"`         // how often it was sent there
 	IntegrationCommit string `json:"integration_commit"` // where the branch was then: what others had pushed may have been merged
-
-	worktree string
 }
 
 func landingOf(query, worktree string, landed gitagency.Landed, err error) landing {

@@ -185,9 +185,14 @@ func (l *lab) checkAllLanded(tree string, ids []string, strategy string) {
 func TestWhoIsOvertakenTooOftenIsToldToTryAgain(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"git agency land 20260128120500-b7c9":   &gitagency.MovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21},
-		"git agency unland 20260128120500-b7c9": &gitagency.MovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21, Back: true},
+		"git agency land 2026 --strategy squash -m 'a b'": &gitagency.MovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21},
+		"git agency unland 2026":                          &gitagency.MovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21, Back: true},
 	} {
+		words := []string{"unland", "2026"}
+		if strings.Contains(want, " land ") {
+			words = []string{"land", "2026", "--strategy", "squash", "-m", "a b"}
+		}
+		err = &typedError{error: err, words: words}
 		if got := hints(err); len(got) != 1 || !strings.HasSuffix(got[0], want) || exitCode(err) != exitFailed {
 			t.Errorf("%v: %q, %d", err, got, exitCode(err))
 		}

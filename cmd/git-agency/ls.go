@@ -21,7 +21,7 @@ are listed.
 
 With --radar there is also what is in the way of landing each, as 'git agency radar' finds it out: clean,
 conflicts(<paths>) with the integration branch, rivals(<sandboxes>) when it would land and conflicts with
-others, nothing when there is nothing to land, or error.
+others, nothing when there is nothing to land, refused when there is something that must not, or error.
 
 Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 		Flags: listing(
@@ -95,6 +95,14 @@ func state(i gitagency.Invocation) string {
 		return "taken back"
 	case i.Landing != "":
 		return i.Landing
+	}
+	return atWork(i)
+}
+
+// atWork is how far an agent is, for people. What every sandbox is called from its beginning says no more than that it is there.
+func atWork(i gitagency.Invocation) string {
+	if i.Status == "starting" {
+		return "active"
 	}
 	return i.Status
 }

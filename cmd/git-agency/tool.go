@@ -64,7 +64,7 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	if flushErr := t.stdout.Flush(); flushErr != nil && err == nil {
 		err = flushErr
 	}
-	return t.screen.end(ctx, t.report(err))
+	return t.screen.end(ctx, t.report(t.typed(err)))
 }
 
 // app takes urfave's habits away: usage on standard output, exits from inside, silent leftovers.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -13,20 +14,40 @@ func (t *tool) unlandCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "unland",
 		Usage:     "take a landing back",
-		UsageText: "git agency unland <id> [-n | --dry-run]",
+		UsageText: "git agency unland <id> [--push [--remote <remote>]] [-n | --dry-run]",
 		Description: `Puts a commit on top of the integration branch that undoes what the landing changed, and nothing that
 came later; with everything that 'land' promises. What came later and touches the same lines is a
 conflict. The commits of the sandbox stay in refs/agency/trash/<id> until they are pruned.
 
+With --push the integration branch is pushed afterwards, as 'land --push' does it. Where it cannot be
+pushed the landing is taken back all the same; the same command tries again.
+
 Exit status: 0 taken back, or it had been before; 1 failed, or refused because of what is in the way,
-or there is no landing of that id; 2 it conflicts: nothing changed, and standard output lists kinds and
+or there is no landing of that id; or taken back, but not pushed; 2 it conflicts: nothing changed, and standard output lists kinds and
 paths; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143
 interrupted, undone first.`,
 		Flags: changing(jsonFlag(
+			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards; what others have pushed is merged first"},
+			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		)...),
 		Action: func(c *cli.Context) error {
+			if c.IsSet("remote") && !c.Bool("push") {
+				return asUsage(c, errors.New("--remote goes with --push"))
+			}
 			repo, query, err := t.openFor(c)
+			if err != nil {
+				return err
+			}
+			worktree := ""
+			if c.Bool("push") {
+				inv, err := repo.Invocation(query)
+				if err != nil {
+					return err
+				}
+				query, worktree = inv.ID, inv.WorktreeID
+			}
+			plans, err := t.planPush(c, repo, worktree)
 			if err != nil {
 				return err
 			}
@@ -34,18 +55,29 @@ interrupted, undone first.`,
 			if unlanded.Commit != "" {
 				t.tellUnlanded(unlanded)
 			}
-			switch {
-			case c.Bool("json"):
-				if unlanded.Invocation == "" {
-					unlanded.Invocation = query
-				}
-				return errors.Join(err, t.printJSON(unlanding{unlanded, conflictsOf(err), messageOf(err)}))
-			case err != nil:
-				return errors.Join(err, t.printConflicts(err))
+			if err == nil && !c.Bool("json") {
+				err = t.printLine(unlanded.Commit)
 			}
-			return t.printLine(unlanded.Commit)
+			u := unlanding{Unlanded: unlanded, Conflicts: conflictsOf(err), Error: messageOf(err)}
+			u.Invocation = cmp.Or(u.Invocation, query)
+			return t.pushUnlanded(c, repo, plans, worktree, u, err)
 		},
 	}
+}
+
+// pushUnlanded pushes what was taken back, if that was asked for and failed says of nothing that it went wrong, and reports.
+func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, worktree string, u unlanding, failed error) error {
+	results := []landing{{Landed: gitagency.Landed{Invocation: u.Invocation, Commit: u.Commit}, Error: u.Error, worktree: worktree}}
+	if failed == nil {
+		failed = t.push(c, repo, plans, results)
+	} else {
+		t.tellUnpushed(c, plans, results)
+	}
+	u.pushing, u.Error = results[0].pushing, results[0].Error
+	if c.Bool("json") {
+		return errors.Join(failed, t.printJSON(u))
+	}
+	return errors.Join(failed, t.printConflicts(failed))
 }
 
 // unlanding is what came of it, also when that is nothing.
@@ -53,6 +85,7 @@ type unlanding struct {
 	gitagency.Unlanded
 	Conflicts []gitagency.Conflict `json:"conflicts"`
 	Error     string               `json:"error"`
+	pushing
 }
 
 // tellUnlanded says what came of taking a landing back.

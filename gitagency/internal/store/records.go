@@ -21,6 +21,7 @@ type InvocationMeta struct {
 	Mode                  string     `json:"mode"`
 	Status                string     `json:"status"`
 	StartedAt             time.Time  `json:"started_at"`
+	StartedNS             int64      `json:"started_ns,omitempty"` // nanoseconds later it was made: the order of those of one second
 	Primitives            Primitives `json:"primitives"`
 	Limits                Limits     `json:"limits,omitzero"`
 
@@ -44,6 +45,7 @@ type Submission struct {
 
 // LandedAs is what landing, and taking it back, left in a record.
 type LandedAs struct {
+	LandedAt       *time.Time `json:"landed_at,omitempty"`       // unlike finished_at, it stays when more is kept of the sandbox
 	LandedCommit   string     `json:"landed_commit,omitempty"`   // the commit of the integration branch that has it
 	LandedBefore   string     `json:"landed_before,omitempty"`   // what that branch was at before
 	LandedTip      string     `json:"landed_tip,omitempty"`      // what the sandbox was at
@@ -109,8 +111,13 @@ func (m InvocationMeta) check() string {
 	})
 }
 
-func (m InvocationMeta) id() string       { return m.InvocationID }
-func (m InvocationMeta) began() time.Time { return m.StartedAt }
+func (m InvocationMeta) id() string { return m.InvocationID }
+func (m InvocationMeta) began() time.Time {
+	if m.StartedAt.IsZero() {
+		return m.StartedAt
+	}
+	return m.StartedAt.Add(time.Duration(m.StartedNS))
+}
 
 func (m WorktreeMeta) check() string {
 	return missing(m.SchemaVersion, m.CreatedAt, []field{
