@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// planPush finds out where to push, if that was asked for.
+func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, worktrees ...string) ([]gitagency.PushPlan, error) {
+	if !c.Bool("push") {
+		return nil, nil
+	}
+	return repo.PlanPush(c.Context, c.String("remote"), worktrees...)
+}
+
+// push pushes what has landed, and completes what is reported of it.
+func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, results []landing) error {
+	for i, plan := range plans {
+		ids := landedIn(plan.Worktree, results)
+		if c.Bool("dry-run") {
+			t.tellPushed("would push", plan)
+		}
+		var pushed gitagency.Pushed
+		var err error
+		if !c.Bool("dry-run") {
+			pushed, err = repo.Push(c.Context, plan, t.landRequest(c), ids...)
+		}
+		var failed *gitagency.NotPushedError
+		if errors.As(err, &failed) {
+			failed.Back = c.Command.Name == "unland"
+		}
+		if pushed.Merged {
+			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.As, plan.Branch)))
+		}
+		for i := range results {
+			if l := &results[i]; slices.Contains(ids, l.Invocation) {
+				l.Pushed, l.Remote, l.PushTries, l.IntegrationCommit = err == nil && !c.Bool("dry-run"), plan.Remote, pushed.Tries, pushed.Commit
+				if err != nil {
+					l.Error = err.Error()
+				}
+			}
+		}
+		if err != nil {
+			t.tellUnpushed(c, plans[i+1:], results)
+			return &unpushedError{err, t.pushAgain(c, plan, ids)}
+		}
+		switch {
+		case c.Bool("dry-run"):
+		case pushed.Had:
+			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("%s has all of %s", plan.Remote, plan.Branch)))
+		default:
+			t.tellPushed("pushed", plan)
+		}
+	}
+	return nil
+}
+
+// landedIn are those that have landed in a worktree.
+func landedIn(worktree string, results []landing) []string {
+	ids := []string{}
+	for _, l := range results {
+		if l.worktree == worktree && l.Commit != "" {
+			ids = append(ids, l.Invocation)
+		}
+	}
+	return ids
+}
+
+// tellUnpushed names what has landed and was to be pushed, and is not because of something else.
+func (t *tool) tellUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landing) {
+	for _, plan := range plans {
+		if ids := landedIn(plan.Worktree, results); len(ids) > 0 && !c.Bool("dry-run") {
+			what := "what has landed on"
+			if c.Command.Name == "unland" {
+				what = "that it was taken back from"
+			}
+			t.warn(fmt.Sprintf("%s %s is not pushed to %s", what, plan.Branch, plan.Remote))
+			t.hint("this pushes it" + t.pushAgain(c, plan, ids))
+		}
+	}
+}
+
+// pushAgain is what to type to have pushed what has landed. What -c said may be a secret, and is not repeated.
+func (t *tool) pushAgain(c *cli.Context, plan gitagency.PushPlan, ids []string) string {
+	what := "--all-ready " + plan.Worktree
+	if len(ids) > 0 {
+		what = ids[len(ids)-1]
+	}
+	words := c.Command.Name + " " + what + " --push --remote " + gitagency.ShellWord(plan.Remote)
+	switch {
+	case c.IsSet("verify"): // which what others push has to stand up to
+		words += " --verify " + gitagency.ShellWord(c.String("verify"))
+	case c.Bool("no-verify"):
+		words += " --no-verify"
+	}
+	if t.getenv("GIT_CONFIG_PARAMETERS") != "" {
+		return ", with the settings that -c gave: git -c … agency " + words
+	}
+	return ": git agency " + words
+}
+
+// unpushedError is a push that failed, and what to type to try again.
+type unpushedError struct {
+	error
+	again string
+}
+
+func (e *unpushedError) Unwrap() error { return e.error }
+
+func (t *tool) tellPushed(did string, plan gitagency.PushPlan) {
+	as := ""
+	if plan.As != plan.Branch {
+		as = " as " + plan.As
+	}
+	fmt.Fprintln(t.stderr, printable(fmt.Sprintf("%s %s to %s%s", did, plan.Branch, plan.Remote, as)))
+}

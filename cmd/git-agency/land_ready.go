@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// landReady lands what was submitted, and reports on all of it.
+func (t *tool) landReady(c *cli.Context) error {
+	args, err := arguments(c, 0, 1)
+	if err != nil {
+		return err
+	}
+	repo, err := t.open(c)
+	if err != nil {
+		return err
+	}
+	wt, err := readyWorktree(c, repo, strings.Join(args, ""))
+	if err != nil {
+		return err
+	}
+	plans, err := t.planPush(c, repo, wt.ID)
+	if err != nil {
+		return err
+	}
+	req := t.landRequest(c)
+	if req.Later, err = repo.TidiesLater(); err != nil {
+		return err
+	}
+	ctx, stop := withParent(c.Context)
+	defer stop()
+	arrivals, err := repo.LandReady(ctx, wt.ID, req)
+	if err != nil && arrivals == nil {
+		return err
+	}
+	if len(arrivals) == 0 && err == nil && !c.Bool("json") {
+		fmt.Fprintln(t.stderr, "nothing is submitted")
+	}
+	results := make([]landing, 0, len(arrivals))
+	rows := make([][]string, 0, len(arrivals))
+	queue := &queueError{}
+	for _, a := range arrivals {
+		result := "landed"
+		switch {
+		case is[*gitagency.ConflictsError](a.Err):
+			result, queue.conflicting = "conflicts", append(queue.conflicting, a.Invocation)
+		case a.Err != nil:
+			result, queue.failed = "failed", queue.failed+1
+		case a.DryRun:
+			result = "would land"
+		}
+		if a.Err == nil {
+			queue.landed++
+		}
+		var unproven *gitagency.VerifyError
+		if errors.As(a.Err, &unproven) {
+			queue.walls = hints(t.typed(unproven))
+		}
+		results = append(results, landingOf(a.Invocation, wt.ID, a.Landed, a.Err))
+		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, why(a.Err)})
+	}
+	t.tidyLater(repo, results)
+	t.tellAlone(c, results)
+	if err == nil { // also where nothing has landed now: what landed before may not have been pushed
+		err = t.push(c, repo, plans, results)
+	} else {
+		t.tellUnpushed(c, plans, results)
+	}
+	switch {
+	case c.Bool("json"):
+		err = errors.Join(err, t.printJSON(results))
+	case len(arrivals) == 0:
+	default:
+		err = errors.Join(err, t.printTable([]string{"ID", "NAME", "RESULT", "COMMIT", "WHY"}, rows))
+	}
+	if queue.landed < len(arrivals) && (err == nil || is[*gitagency.NotPushedError](err)) {
+		err = errors.Join(err, queue)
+	}
+	return err
+}
+
+// readyWorktree is the one whose queue is meant. An id of an invocation is none.
+func readyWorktree(c *cli.Context, repo *gitagency.Repository, query string) (gitagency.Worktree, error) {
+	wt, err := repo.Worktree(query)
+	if is[*gitagency.NotFoundError](err) {
+		if _, noneSuch := repo.Invocation(query); noneSuch == nil {
+			return wt, asUsage(c, errors.New("--all-ready lands all that was submitted in a worktree; it takes no ids of invocations"))
+		}
+		all, listErr := repo.Worktrees(true)
+		if listErr != nil {
+			return wt, listErr
+		}
+		for _, w := range all { // by its name, which no other has now
+			if w.Name == query && w.State == "archived" {
+				wt, err = w, nil
+			}
+		}
+	}
+	if err == nil && wt.State == "archived" {
+		err = &gitagency.ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch}
+	}
+	return wt, err
+}
+
+// why is a few words on what kept a changeset from landing.
+func why(err error) string {
+	paths := []string{}
+	for _, c := range conflictsOf(err) {
+		paths = append(paths, printable(c.Path))
+	}
+	if len(paths) > 0 {
+		return strings.Join(paths, " ")
+	}
+	first, _, _ := strings.Cut(messageOf(err), "\n")
+	return printable(first)
+}
+
+// queueError is a queue of which not everything has landed. What became of each is in the report.
+type queueError struct {
+	landed, failed int
+	conflicting    []string // their ids
+	walls          []string // what may have kept the last from being verified
+}
+
+func (e *queueError) Error() string {
+	var parts []string
+	for _, p := range []struct {
+		n         int
+		one, many string
+	}{{e.landed, "does", "do"}, {len(e.conflicting), "conflicts", "conflict"}, {e.failed, "fails for another reason", "fail for another reason"}} {
+		if p.n > 0 {
+			parts = append(parts, counted(p.n, p.one, p.many))
+		}
+	}
+	return "not everything that was submitted lands: " + strings.Join(parts, ", ")
+}
+
+func (e *queueError) hints() []string {
+	switch len(e.conflicting) {
+	case 0:
+		return e.walls
+	case 1:
+		return append(e.walls, "'git agency sync "+e.conflicting[0]+"' brings what it conflicts with into the sandbox, to be resolved there")
+	}
+	return append(e.walls, "'git agency sync <id>' brings what one conflicts with into its sandbox, to be resolved there")
+}
