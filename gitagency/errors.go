@@ -3,8 +3,6 @@ package gitagency
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -77,117 +75,6 @@ var (
 	ErrBackground = proc.ErrBackground
 )
 
-// SetupError is a command that never ran, because what it needs around it could not be set up.
-type SetupError struct {
-	ID  string
-	Err error
-}
-
-func (e *SetupError) Error() string { return fmt.Sprintf("set up sandbox %s: %v", e.ID, e.Err) }
-func (e *SetupError) Unwrap() error { return e.Err }
-
-// BusyError is a sandbox in which somebody is still at work.
-type BusyError struct {
-	ID      string
-	Waited  time.Duration
-	Holders []string // what can be told of them
-}
-
-func (e *BusyError) Error() string {
-	who := "somebody"
-	if len(e.Holders) > 0 {
-		who = strings.Join(e.Holders, ", ")
-	}
-	return fmt.Sprintf("%s is still at work in sandbox %s; gave up after %s", who, e.ID, e.Waited.Round(10*time.Millisecond))
-}
-
-// RunningError is a sandbox in which commands run, so that its state cannot be put back.
-type RunningError struct {
-	ID       string
-	Programs []string // what can be told of them
-}
-
-func (e *RunningError) Error() string {
-	if len(e.Programs) == 0 {
-		return "commands run in sandbox " + e.ID
-	}
-	return fmt.Sprintf("commands run in sandbox %s: %s", e.ID, strings.Join(e.Programs, ", "))
-}
-
-// HalfWayError is a rollback or sync that could not be finished. The sandbox is neither in the state that it left, which Left
-// keeps, nor in the one that it goes to; the next command that works in it finishes it.
-type HalfWayError struct {
-	ID   string
-	To   string // by the name that people call it
-	Left string
-	Err  error
-}
-
-func (e *HalfWayError) Error() string {
-	return fmt.Sprintf("sandbox %s is half-way to %s; the state it left is kept as %s: %v", e.ID, e.To, e.Left, e.Err)
-}
-
-func (e *HalfWayError) Unwrap() error { return e.Err }
-
-// LostRollbackError is a rollback or sync that was interrupted and that nobody can finish any more.
-type LostRollbackError struct {
-	ID  string
-	Err error
-}
-
-func (e *LostRollbackError) Error() string {
-	return fmt.Sprintf("a rollback or sync of sandbox %s was interrupted and cannot be finished: %v", e.ID, e.Err)
-}
-
-func (e *LostRollbackError) Unwrap() error { return e.Err }
-
-// InsideError is a sandbox in which commands run, and which a command in a sandbox wants to end: those that
-// run elsewhere cannot be seen from there.
-type InsideError struct {
-	ID     string
-	Inside string // the sandbox that the command runs in
-}
-
-func (e *InsideError) Error() string {
-	if e.ID == e.Inside {
-		return fmt.Sprintf("a command in sandbox %s cannot discard it", e.ID)
-	}
-	return fmt.Sprintf("commands run in sandbox %s, and cannot be ended from inside of sandbox %s", e.ID, e.Inside)
-}
-
-// BehindWallsError is a call from behind the walls of a sandbox, from where nothing of what is asked for can
-// be seen.
-type BehindWallsError struct{ ID string }
-
-func (e *BehindWallsError) Error() string {
-	return "this is sandbox " + e.ID + ", behind its walls, from where no record can be seen; run it outside"
-}
-
-// NothingRunsError is a sandbox in which no command runs, and of which therefore nothing can be reached.
-type NothingRunsError struct{ ID string }
-
-func (e *NothingRunsError) Error() string { return "no command runs in sandbox " + e.ID }
-
-// SharedNetworkError is a sandbox that has no network of its own.
-type SharedNetworkError struct{ ID string }
-
-func (e *SharedNetworkError) Error() string {
-	return fmt.Sprintf("sandbox %s has the network of this machine: its ports can be reached already", e.ID)
-}
-
-// PortTakenError is a port of this machine on which somebody listens already, or not everybody may.
-type PortTakenError struct {
-	Port     Port
-	Reserved bool // for root
-}
-
-func (e *PortTakenError) Error() string {
-	if e.Reserved {
-		return fmt.Sprintf("port %d of this machine is not for everybody to listen on", e.Port.Outside)
-	}
-	return fmt.Sprintf("port %d of this machine is in use already", e.Port.Outside)
-}
-
 // InvalidError is a value that no state of the world could make right.
 type InvalidError struct {
 	What  string // e.g. "worktree name"
@@ -223,59 +110,6 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s %q: %s", e.Primitive, e.Value, e.Why)
 }
 
-// NotIntegrationError is a tree that does not carry the integration marker.
-type NotIntegrationError struct {
-	Path     string
-	Worktree string // its name, when there is a record that says it should
-}
-
-func (e *NotIntegrationError) Error() string {
-	if e.Worktree != "" {
-		return fmt.Sprintf("worktree %q has lost its marker, %s", e.Worktree, guard.Integration.Path(e.Path))
-	}
-	return fmt.Sprintf("%s is not in an integration worktree", e.Path)
-}
-
-// NotSandboxError is a tree in which nothing may run: it does not carry the sandbox marker, or carries the
-// other one.
-type NotSandboxError struct {
-	Path        string
-	Integration bool
-}
-
-func (e *NotSandboxError) Error() string {
-	if e.Integration {
-		return fmt.Sprintf("%s carries the marker of an integration worktree, %s", e.Path, guard.Integration.Path(e.Path))
-	}
-	return fmt.Sprintf("%s does not carry the marker of a sandbox, %s", e.Path, guard.Sandbox.Path(e.Path))
-}
-
-// OverlapError is a tree that would touch another one.
-type OverlapError struct {
-	Path     string
-	Relation string // "is", "lies inside" or "contains"
-	Other    string
-}
-
-func (e *OverlapError) Error() string {
-	return fmt.Sprintf("%s %s %s", e.Path, e.Relation, e.Other)
-}
-
-// InRepositoryError is a directory that belongs to a repository, and needs none of its own.
-type InRepositoryError struct{ Path, Repository string }
-
-func (e *InRepositoryError) Error() string {
-	if e.Path == e.Repository {
-		return e.Path + " is a repository; use that one"
-	}
-	return fmt.Sprintf("%s belongs to the repository at %s; use that one", e.Path, e.Repository)
-}
-
-// NotEmptyError is a directory that something was to be made in place of, and that has something in it.
-type NotEmptyError struct{ Path string }
-
-func (e *NotEmptyError) Error() string { return e.Path + " is not empty" }
-
 // UnsafePathError is a path that does not lead where it says.
 type UnsafePathError struct {
 	Path string
@@ -283,67 +117,6 @@ type UnsafePathError struct {
 }
 
 func (e *UnsafePathError) Error() string { return fmt.Sprintf("%s: %s", e.Path, e.Why) }
-
-// TrackedMarkerError is a commit, or what a checkout of it made, that has an .agency of its own.
-type TrackedMarkerError struct {
-	Commit string
-}
-
-func (e *TrackedMarkerError) Error() string {
-	return fmt.Sprintf("commit %s brings its own %s, which is reserved for markers", e.Commit, guard.Dir)
-}
-
-// SandboxError is a sandbox where an integration worktree was wanted.
-type SandboxError struct{ Path string }
-
-func (e *SandboxError) Error() string { return e.Path + " is a sandbox" }
-
-// NotWorktreeError is a path that is no worktree of the repository.
-type NotWorktreeError struct{ Path string }
-
-func (e *NotWorktreeError) Error() string {
-	return e.Path + " is not in a worktree of this repository"
-}
-
-// NameTakenError is a name that a present worktree has already.
-type NameTakenError struct {
-	Name string
-	ID   string
-}
-
-func (e *NameTakenError) Error() string {
-	return fmt.Sprintf("there is a worktree %q already (%s)", e.Name, e.ID)
-}
-
-// AdoptedError is a tree that is an integration worktree already.
-type AdoptedError struct {
-	Path string
-	Name string
-}
-
-func (e *AdoptedError) Error() string {
-	return fmt.Sprintf("%s is an integration worktree already, called %q", e.Path, e.Name)
-}
-
-// NoCommitError is a name that leads to no commit.
-type NoCommitError struct {
-	Name   string
-	Unborn bool // the branch is there, but nothing was ever committed on it
-}
-
-func (e *NoCommitError) Error() string {
-	if e.Unborn {
-		return fmt.Sprintf("branch %q has no commits yet", e.Name)
-	}
-	return fmt.Sprintf("%q does not name a commit", e.Name)
-}
-
-// BranchInTheWayError is a branch called "agency", below which no other branch can exist.
-type BranchInTheWayError struct{ Branch string }
-
-func (e *BranchInTheWayError) Error() string {
-	return fmt.Sprintf("a branch called %q is in the way of the branches %s/…", e.Branch, e.Branch)
-}
 
 // NoFreeIDError is an id source that kept proposing what is taken.
 type NoFreeIDError struct {
@@ -353,41 +126,6 @@ type NoFreeIDError struct {
 
 func (e *NoFreeIDError) Error() string {
 	return fmt.Sprintf("no free id in %d tries; in the way of the last one: %s", e.Tries, e.Taken)
-}
-
-// ArchivedError is a worktree that was archived.
-type ArchivedError struct {
-	Name   string
-	ID     string
-	Branch string // its own, which is still there; empty when it had none
-
-	Invocation string // whose work was to land there, if that was asked for
-}
-
-func (e *ArchivedError) Error() string {
-	return fmt.Sprintf("worktree %q (%s) is archived", e.Name, e.ID)
-}
-
-// EndedError is an invocation whose sandbox is gone because it was landed or discarded.
-type EndedError struct {
-	ID      string
-	Landing string
-	Ref     string // where its work is kept
-}
-
-func (e *EndedError) Error() string {
-	return fmt.Sprintf("invocation %s was %s; it has no sandbox any more", e.ID, e.Landing)
-}
-
-// MovedError is a sandbox whose tree git knows elsewhere than where it belongs.
-type MovedError struct {
-	ID   string
-	From string
-	To   string
-}
-
-func (e *MovedError) Error() string {
-	return fmt.Sprintf("the tree of invocation %s was moved to %s", e.ID, e.To)
 }
 
 // BrokenError is an invocation or worktree whose record and tree disagree.
@@ -440,28 +178,6 @@ func (e *CorruptEntryError) Error() string {
 	return fmt.Sprintf("git's worktree entry %s is damaged: %s", e.Path, e.What)
 }
 
-// DirtyError is a tree with work that is in no commit.
-type DirtyError struct{ Path string }
-
-func (e *DirtyError) Error() string { return e.Path + " has uncommitted or untracked files" }
-
-// WorkedInError is a tree whose creation was never finished, and in which there is work all the same.
-type WorkedInError struct{ Path string }
-
-func (e *WorkedInError) Error() string {
-	return e.Path + " was never finished, and still somebody worked in it"
-}
-
-// LiveError is a worktree that sandboxes still depend on.
-type LiveError struct {
-	Name        string
-	Invocations []string
-}
-
-func (e *LiveError) Error() string {
-	return fmt.Sprintf("worktree %q still has sandboxes: %s", e.Name, strings.Join(e.Invocations, ", "))
-}
-
 // CleanupError is a clean-up that did not finish after the decision was already on disk. The thing
 // has ended; running the same command again goes on.
 type CleanupError struct {
@@ -484,51 +200,6 @@ type ForeignFileError struct {
 }
 
 func (e *ForeignFileError) Error() string { return fmt.Sprintf("%s is in the way: %s", e.Path, e.Why) }
-
-// OverdueError is something in a sandbox that took longer than it may, and was taken back.
-type OverdueError struct {
-	What    string // the command
-	Timeout time.Duration
-}
-
-func (e *OverdueError) Error() string {
-	return fmt.Sprintf("%s took longer than %s; nothing of it was kept", e.What, e.Timeout)
-}
-
-// TooMuchError is an answer that is too long to be held in memory.
-type TooMuchError struct {
-	What  string
-	Limit int // in bytes
-}
-
-func (e *TooMuchError) Error() string {
-	return fmt.Sprintf("%s is longer than %d MiB", e.What, e.Limit>>20)
-}
-
-// OffBranchError is a sandbox in which something else than its own branch is checked out.
-type OffBranchError struct {
-	ID     string
-	On     string // a branch, or "detached"
-	Branch string // its own
-}
-
-func (e *OffBranchError) Error() string {
-	if e.On == git.Detached {
-		return fmt.Sprintf("HEAD of sandbox %s is detached, and not on its branch, %s", e.ID, e.Branch)
-	}
-	return fmt.Sprintf("HEAD of sandbox %s is on %s, and not on its branch, %s", e.ID, e.On, e.Branch)
-}
-
-// StraysInTheWayError is files in a sandbox that git does not know, where a merge would put others.
-type StraysInTheWayError struct {
-	ID    string
-	Path  string   // of the sandbox
-	Files []string // in it
-}
-
-func (e *StraysInTheWayError) Error() string {
-	return fmt.Sprintf("untracked files in %s are in the way of others:\n%s", e.Path, someOf(e.Files))
-}
 
 // is reports whether an error of type E is in the chain.
 func is[E error](err error) bool {
