@@ -26,8 +26,12 @@ func (e *NoIdentityError) Error() string {
 
 func (e *NoIdentityError) Unwrap() error { return e.Err }
 
+// commitEncoding says what the names of the user are in, where they are not UTF-8.
+const commitEncoding = "i18n.commitencoding"
+
 // Signatures says who writes and who makes a commit of the user's: as git has it from the environment that the caller
-// received, of which the rest was scrubbed, and from the settings. The error is a *NoIdentityError where it would refuse.
+// received, of which the rest was scrubbed, and from the settings; but in UTF-8, as all that we write. The error is a
+// *NoIdentityError where it would refuse.
 func (r *Repo) Signatures(ctx context.Context, who Persona) (author, committer Signature, err error) {
 	other := proc.Meanwhile(func() (Signature, error) { return r.signature(ctx, who, "AUTHOR") })
 	committer, err = r.signature(ctx, who, "COMMITTER")
@@ -66,7 +70,17 @@ func (r *Repo) signatureByGit(ctx context.Context, who Persona, role string) (Si
 	if err != nil {
 		return Signature{}, err
 	}
-	return parseSignature(strings.TrimSuffix(string(out), "\n"))
+	s, err := parseSignature(strings.TrimSuffix(string(out), "\n"))
+	s.Name, s.Email = r.readable(s.Name), r.readable(s.Email)
+	return s, err
+}
+
+// readable is a name in UTF-8. One that is looks like nothing else.
+func (r *Repo) readable(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	return inUTF8(name, r.Config.Value(commitEncoding))
 }
 
 // ordinarySignature is what git would say, where nobody has to ask it: the moment is now, and name and email are set to
