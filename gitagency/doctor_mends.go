@@ -62,7 +62,7 @@ func (x *examination) restoreBranch(ctx context.Context, s subject) error {
 	if err := x.repo.SweepRef(ctx, s.branch); err != nil {
 		return err
 	}
-	return x.repo.CreateRef(ctx, s.branch, commit, "agency: doctor")
+	return x.repo.RestoreRef(ctx, s.branch, commit, "agency: doctor")
 }
 
 // forgetKept deletes a ref that keeps what is all still there. If it is not, somebody has worked on, or

@@ -233,6 +233,9 @@ func (x *examination) belongs(ctx context.Context, s subject) bool {
 // missingBranch is a branch that its record speaks of and that does not exist.
 func (x *examination) missingBranch(ctx context.Context, s subject, outcome string, end func(context.Context) error) {
 	f := Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, What: "its branch " + short(s.branch) + " is gone"}
+	if fi, err := os.Lstat(f.Path); err == nil && !fi.IsDir() {
+		f.What = "its branch " + short(s.branch) + " leads to no commit that is there"
+	}
 	mend := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
 	if !s.ours { // what people do to branches of their own is theirs to know
 		f.Mend, mend = "git branch "+ShellWord(short(s.branch))+" COMMIT", nil

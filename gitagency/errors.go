@@ -58,6 +58,10 @@ type (
 	UnrelatedError = git.UnrelatedError
 	// NoIdentityError: git does not know who the user is, and a commit has to be by somebody.
 	NoIdentityError = git.NoIdentityError
+	// DateError: a variable with the moment of a commit is none that git can read.
+	DateError = git.DateError
+	// LostHeadError: HEAD of a sandbox leads to a commit that is not there.
+	LostHeadError = git.LostHeadError
 	// ConfinementError: a path leads out of a sandbox, or is called what nothing in one may be called.
 	ConfinementError = guard.ConfinementError
 )

@@ -30,6 +30,13 @@ func TestACommitOfALandingIsByWhoeverGitTakesTheUserFor(t *testing.T) {
 		},
 		{"ours", []string{"user.name=U", "agency.user.name=Agency", "agency.user.email=a@x"}, []string{"GIT_AUTHOR_NAME=E"}, "Agency <a@x>" + now, "Agency <a@x>" + now},
 		{"what no commit can hold", []string{"user.email=u@x", "agency.user.name=A\n<B>"}, nil, "AB <u@x>" + now, "AB <u@x>" + now},
+		{
+			"in another encoding",
+			[]string{"user.name=Zo\xeb", "user.email=zo\xeb@x", "i18n.commitEncoding=ISO-8859-15"},
+			[]string{"GIT_AUTHOR_NAME=5 \xa4"},
+			"5 € <zoë@x>" + now, "Zoë <zoë@x>" + now,
+		},
+		{"in one that nobody has said", []string{"user.name=Zo\xeb", "user.email=u@x"}, nil, "Zoë <u@x>" + now, "Zoë <u@x>" + now},
 		{"nobody", []string{"user.useConfigOnly=true"}, nil, "", ""},
 	}
 	for _, tt := range tests {

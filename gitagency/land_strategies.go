@@ -181,9 +181,10 @@ func (l *landing) signed(message string) string {
 }
 
 // withTrailers puts trailers into the last paragraph of a message, if that has nothing but trailers, else behind it.
-// Those of the same names go.
+// Those of the same names go. The message may be in any encoding in which ASCII is what it is.
 func withTrailers(message string, trailers [][2]string) string {
-	message = strings.TrimSpace(strings.ReplaceAll(message, "\x00", ""))
+	const blank = " \t\n\v\f\r"
+	message = strings.Trim(strings.ReplaceAll(message, "\x00", ""), blank)
 	at := strings.LastIndex(message, "\n\n")
 	last := ""
 	if at >= 0 && allTrailers(message[at+2:]) {
@@ -197,7 +198,7 @@ func withTrailers(message string, trailers [][2]string) string {
 	for _, t := range trailers {
 		last += t[0] + ": " + t[1] + "\n"
 	}
-	return strings.TrimSpace(message) + "\n\n" + strings.TrimSpace(last)
+	return strings.Trim(message, blank) + "\n\n" + strings.Trim(last, blank)
 }
 
 // allTrailers reports whether a paragraph is made of lines such as "Signed-off-by: somebody".

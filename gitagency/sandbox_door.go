@@ -287,7 +287,7 @@ func (d *door) readable() error {
 	const most = 64 << 20 // of a list of refs
 	own := filepath.Join("worktrees", d.s.ID)
 	for _, name := range []string{
-		"config", "HEAD", "packed-refs", "shallow", "objects/info/alternates", "info/grafts", sandboxRef(d.s.ID),
+		"config", "HEAD", "packed-refs", "shallow", "objects/info/alternates", "info/attributes", "info/grafts", sandboxRef(d.s.ID),
 		own + "/HEAD", own + "/commondir", own + "/gitdir", own + "/config.worktree",
 	} {
 		if _, err := git.LayerFile(d.upper, name, most); err != nil {

@@ -132,8 +132,10 @@ func (d *door) take(ctx context.Context, in git.Incoming) error {
 // What git does behind the walls for us. Whatever is configured there, it can harm nobody but itself.
 const (
 	// packObjects packs what is named to it, without looking for what is alike: that would take long and say
-	// nothing meanwhile.
-	packObjects = `git -c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset --window=0 -q`
+	// nothing meanwhile. It does so where there are no files: from those of the tree git would read attributes, which say
+	// what need not be alike, and wait for ever where one of them is a pipe. Nobody can put anything into /proc.
+	packObjects = `{ dir=$(git rev-parse --absolute-git-dir) && cd /proc && GIT_DIR=$dir git -c core.attributesFile=/dev/null ` +
+		`-c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset --window=0 -q; }`
 
 	// scriptPack says where HEAD is and then packs what is wanted, unless there is nothing.
 	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD leads to no commit" >&2; exit 1; }

@@ -161,6 +161,9 @@ func (s *Sandbox) joined(ctx context.Context, repo *git.Repo, merger *git.Merger
 
 // mergeable refuses a sandbox in which git itself would not begin a merge, or would merge into something else.
 func (s *Sandbox) mergeable(ctx context.Context, repo *git.Repo, subject git.Subject, from git.State) error {
+	if err := repo.LostHead(ctx, subject, from.Head); err != nil {
+		return err
+	}
 	if what := repo.Underway(subject); what != "" {
 		return &SandboxUnderWayError{ID: s.ID, What: what}
 	}

@@ -133,6 +133,8 @@ func hints(err error) []string {
 		gitlink   *gitagency.StrayGitlinkError
 		underWay  *gitagency.SandboxUnderWayError
 		stuck     *gitagency.StuckLandingError
+		date      *gitagency.DateError
+		lostHead  *gitagency.LostHeadError
 		uncommit  *gitagency.UncommittedError
 		nothing   *gitagency.NothingToLandError
 		unsubmit  *gitagency.NotSubmittedError
@@ -345,6 +347,10 @@ func hints(err error) []string {
 		return []string{"commit them, move them away, or have git ignore them: git agency exec " + strays.ID + " -- git status"}
 	case is[*gitagency.NoIdentityError](err):
 		return []string{"say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'"}
+	case errors.As(err, &date):
+		return []string{"without it, commits are of now: unset " + date.Name}
+	case errors.As(err, &lostHead):
+		return lostHints(lostHead)
 	case errors.As(err, &uncommit):
 		return uncommittedHints(uncommit)
 	case errors.As(err, &nothing):

@@ -34,6 +34,14 @@ func uncommittedHints(e *gitagency.UncommittedError) []string {
 	return hints
 }
 
+// lostHints say who may know where HEAD was.
+func lostHints(e *gitagency.LostHeadError) []string {
+	if e.Name == "" {
+		return []string{"the log of HEAD says where it was: git reflog, in the sandbox"}
+	}
+	return []string{"see whether it is known where it was: git agency doctor"}
+}
+
 // inTree begins a command of git that has to be typed where a branch is checked out.
 func inTree(tree, branch string) string {
 	if tree == "" {

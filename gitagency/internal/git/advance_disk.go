@@ -11,8 +11,6 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 // onDisk makes sure that what is on disk is what the index has, where that goes, and nothing where something comes.
@@ -226,8 +224,8 @@ func (r *Repo) unchanged(ctx context.Context, a Advance, files []*touch, attribu
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, durable.RemoveTree(scratch)) }()
-	p, err := r.workshop(a, scratch, a.Tree)
+	defer func() { err = errors.Join(err, scratch.remove()) }()
+	p, err := r.workshop(a, scratch.path, a.Tree)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +242,7 @@ func (r *Repo) unchanged(ctx context.Context, a Advance, files []*touch, attribu
 		e.stat = unread(e.mode)
 		entries = append(entries, e)
 	}
-	index := filepath.Join(scratch, "index")
+	index := filepath.Join(scratch.path, "index")
 	p.env = append(p.env, "GIT_INDEX_FILE="+index)
 	p.lightly = true
 	if err := os.WriteFile(index, smallIndex(FormatOf(a.New), entries), 0o600); err != nil {

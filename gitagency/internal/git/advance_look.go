@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -299,12 +298,12 @@ func (s *seat) trusted(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, durable.RemoveTree(scratch)) }()
-	p, err := s.repo.workshop(s.a, scratch, s.a.Tree)
+	defer func() { err = errors.Join(err, scratch.remove()) }()
+	p, err := s.repo.workshop(s.a, scratch.path, s.a.Tree)
 	if err != nil {
 		return err
 	}
-	index := filepath.Join(scratch, "index")
+	index := filepath.Join(scratch.path, "index")
 	p.env = append(p.env, "GIT_INDEX_FILE="+index)
 	if err := os.WriteFile(index, smallIndex(s.format, slices.Concat(coming, s.attributes(coming))), 0o600); err != nil {
 		return err

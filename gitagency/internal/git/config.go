@@ -59,12 +59,12 @@ func (c Config) Trusted(key string, harmless func(value string) bool) (setting S
 }
 
 // keys are the settings read: our own, and those of git's that change what we do.
-const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|(user|author|committer)\.(name|email)|attr\.tree|core\.(bare|worktree|pager|repositoryformatversion|attributesfile|autocrlf|bigfilethreshold|checkroundtripencoding|checkstat|eol|excludesfile|filemode|ignorecase|precomposeunicode|sharedrepository|symlinks|trustctime)|extensions\.(objectformat|worktreeconfig)|includeif\..*\.path|lfs\.storage|filter\..*\.(clean|smudge|process|required)|merge\..*\.(driver|name|recursive)|merge\.(directoryrenames|renamelimit|renames|renormalize)|diff\.(renamelimit|renames))$`
+const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|(user|author|committer)\.(name|email)|attr\.tree|core\.(bare|worktree|pager|repositoryformatversion|attributesfile|autocrlf|bigfilethreshold|checkroundtripencoding|checkstat|eol|excludesfile|filemode|ignorecase|precomposeunicode|sharedrepository|symlinks|trustctime)|extensions\.(objectformat|worktreeconfig)|includeif\..*\.path|i18n\.commitencoding|lfs\.storage|filter\..*\.(clean|smudge|process|required)|merge\..*\.(driver|name|recursive)|merge\.(directoryrenames|renamelimit|renames|renormalize)|diff\.(renamelimit|renames))$`
 
 // wantedKey says the same of one key.
 func wantedKey(key string) bool {
 	switch key {
-	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", "attr.tree", formatVersion, objectFormat, worktreeConfig, lfsStorage:
+	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", "attr.tree", formatVersion, objectFormat, worktreeConfig, lfsStorage, commitEncoding:
 		return true
 	}
 	if who, what, _ := strings.Cut(key, "."); slices.Contains(persons, who) && (what == "name" || what == "email") {

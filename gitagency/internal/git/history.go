@@ -22,16 +22,9 @@ func (r *Repo) tipsBy(s Subject, lookup func(names ...string) ([]Object, error))
 	if s.Memory != "" {
 		return "", "", nil
 	}
-	var w Worktree
-	if err := readHead(r.AdminDir(s.Name), &w); errors.Is(err, fs.ErrPermission) {
-		return "", "", err // it is there, and may be where work is
-	}
-	name := s.Branch
-	switch {
-	case isOID(w.Head):
-		name = w.Head
-	case strings.HasPrefix(w.Branch, "refs/"):
-		name = w.Branch
+	name, err := r.headName(s)
+	if err != nil {
+		return "", "", err
 	}
 	objects, err := lookup(name+"^{commit}", s.Branch, s.Base+"^{commit}")
 	if err != nil {
@@ -43,6 +36,21 @@ func (r *Repo) tipsBy(s Subject, lookup func(names ...string) ([]Object, error))
 		}
 	}
 	return head, objects[1].OID, nil
+}
+
+// headName is what HEAD of a worktree names, a full ref or a commit; where it cannot be told, the worktree's own branch.
+func (r *Repo) headName(s Subject) (string, error) {
+	var w Worktree
+	err := readHead(r.AdminDir(s.Name), &w)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return "", err // it is there, and may be where work is
+	case isOID(w.Head):
+		return w.Head, nil
+	case strings.HasPrefix(w.Branch, "refs/"):
+		return w.Branch, nil
+	}
+	return s.Branch, nil
 }
 
 // HeadAtOnce is where HEAD seems to be, by the files that say so; it is not ok where git has to be asked.

@@ -27,8 +27,23 @@ func (e *NoIdentityError) Error() string {
 
 func (e *NoIdentityError) Unwrap() error { return e.Err }
 
+// DateError is a variable with the moment of a commit that git cannot read.
+type DateError struct {
+	Name, Value string
+	Err         error
+}
+
+func (e *DateError) Error() string {
+	return fmt.Sprintf("%s is %q, which git does not take for a date", e.Name, e.Value)
+}
+func (e *DateError) Unwrap() error { return e.Err }
+
+// commitEncoding says what the names of the user are in, where they are not UTF-8.
+const commitEncoding = "i18n.commitencoding"
+
 // Signatures says who writes and who makes a commit of the user's: as git has it from the environment that the caller
-// received, of which the rest was scrubbed, and from the settings. The error is a *NoIdentityError where it would refuse.
+// received, of which the rest was scrubbed, and from the settings; but in UTF-8, as all that we write. The error is a
+// *NoIdentityError or a *DateError where it would refuse.
 func (r *Repo) Signatures(ctx context.Context, who Persona) (author, committer Signature, err error) {
 	other := proc.Meanwhile(func() (Signature, error) { return r.signature(ctx, who, "AUTHOR") })
 	committer, err = r.signature(ctx, who, "COMMITTER")
@@ -62,12 +77,40 @@ func (r *Repo) signatureByGit(ctx context.Context, who Persona, role string) (Si
 	}
 	out, err := r.read(ctx, place{gitDir: r.GitDir, env: env}, "var", "GIT_"+role+"_IDENT") // a worktree can have a name of its own
 	if exitedWith(err, 128) {
-		return Signature{}, &NoIdentityError{Err: err}
+		return Signature{}, r.whyNobody(ctx, who, role, err)
 	}
 	if err != nil {
 		return Signature{}, err
 	}
-	return parseSignature(strings.TrimSuffix(string(out), "\n"))
+	s, err := parseSignature(strings.TrimSuffix(string(out), "\n"))
+	s.Name, s.Email = r.readable(s.Name), r.readable(s.Email)
+	return s, err
+}
+
+// whyNobody says why git refuses to say who it is: without a date that it cannot read, it would.
+func (r *Repo) whyNobody(ctx context.Context, who Persona, role string, err error) error {
+	date, value := "GIT_"+role+"_DATE", ""
+	who.Env = slices.DeleteFunc(slices.Clone(who.Env), func(kv string) bool {
+		key, v, _ := strings.Cut(kv, "=")
+		if key == date {
+			value = v
+		}
+		return key == date
+	})
+	if value != "" {
+		if _, without := r.signatureByGit(ctx, who, role); without == nil {
+			return &DateError{Name: date, Value: value, Err: err}
+		}
+	}
+	return &NoIdentityError{Err: err}
+}
+
+// readable is a name in UTF-8. One that is looks like nothing else.
+func (r *Repo) readable(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	return inUTF8(name, r.Config.Value(commitEncoding))
 }
 
 // ordinarySignature is what git would say, where nobody has to ask it: the moment is now, and name and email are set to

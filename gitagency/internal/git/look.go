@@ -116,10 +116,11 @@ func (m *Merger) whereabouts(ctx context.Context, s Subject) (l Looked, err erro
 			return err
 		}
 		found, err := t.info(l.Head + "^{tree}")
-		if err == nil {
-			l.Tree = found[0].OID
+		if err != nil {
+			return err
 		}
-		return err
+		l.Tree = found[0].OID
+		return m.repo.lostHead(s, l.Head, t.info)
 	})
 	if err == nil && l.Tree == "" {
 		err = fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)

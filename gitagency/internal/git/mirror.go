@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
 // Mirror is the repository as seen by somebody who only compares: a git directory of our own, somewhere else, that has
@@ -14,17 +12,19 @@ import (
 // all of which somebody in a sandbox without walls could have written; those of the user are. What is written goes into
 // the directory and away with it.
 type Mirror struct {
-	repo *Repo
-	dir  string
+	repo    *Repo
+	dir     string
+	scratch *temporary // which that is
 }
 
 // Mirror makes one. like is the id of any object, which says how ids are made.
 func (r *Repo) Mirror(like string) (_ *Mirror, err error) {
-	dir, err := tempDirectory()
+	scratch, err := tempDirectory()
 	if err != nil {
 		return nil, err
 	}
-	m := &Mirror{dir: dir}
+	dir := scratch.path
+	m := &Mirror{dir: dir, scratch: scratch}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.Close())
@@ -38,7 +38,7 @@ func (r *Repo) Mirror(like string) (_ *Mirror, err error) {
 }
 
 // Close takes away all that was written.
-func (m *Mirror) Close() error { return durable.RemoveTree(m.dir) }
+func (m *Mirror) Close() error { return m.scratch.remove() }
 
 // WorkTree is what is on disk in a worktree as a tree object, which nobody but the mirror sees, and what it leaves out:
 // what Freeze would hold. While files go on changing it is not one state, if it cannot be: who compares wants to see what

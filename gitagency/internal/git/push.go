@@ -19,12 +19,13 @@ import (
 // and no more: what its own settings say of how to reach others, by which ssh, through which proxy and with whose
 // credentials, and which hooks it has, somebody in a sandbox could have written. Those of the user count.
 type Courier struct {
-	repo   *Repo
-	remote Remote
-	dir    string
-	env    []string
-	wary   bool
-	turn   *os.File // while it is ours
+	repo    *Repo
+	remote  Remote
+	dir     string
+	scratch *temporary // which that is
+	env     []string
+	wary    bool
+	turn    *os.File // while it is ours
 }
 
 // Courier makes one. like is the id of any object, which says how ids are made. A wary one lets a repository on this
@@ -34,7 +35,7 @@ func (r *Repo) Courier(remote Remote, like string, wary bool) (*Courier, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Courier{repo: r, remote: remote, dir: m.dir, wary: wary && remote.Path != "", env: slices.Concat(r.env, []string{
+	return &Courier{repo: r, remote: remote, dir: m.dir, scratch: m.scratch, wary: wary && remote.Path != "", env: slices.Concat(r.env, []string{
 		"GIT_OBJECT_DIRECTORY=" + filepath.Join(r.CommonDir, "objects"), "GIT_ALLOW_PROTOCOL=" + remote.allow,
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1",
 	})}, nil
@@ -46,7 +47,7 @@ func (c *Courier) Close() error {
 	if c.turn != nil {
 		err = c.turn.Close()
 	}
-	return errors.Join(err, durable.RemoveTree(c.dir))
+	return errors.Join(err, c.scratch.remove())
 }
 
 // Turn waits until it is our turn to push to a remote on this machine, among those who ask for theirs: where many of us

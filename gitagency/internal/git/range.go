@@ -10,7 +10,7 @@ type Commit struct {
 	OID     string
 	Tree    string
 	Parents []string
-	Message string // in UTF-8; what is not has other letters in its place
+	Message string // in UTF-8, whatever it was in
 }
 
 // Subject is the first line of its message.
@@ -28,7 +28,7 @@ func (m *Merger) Range(ctx context.Context, from, to string) ([]Commit, error) {
 	}
 	commits := make([]Commit, len(found))
 	for i, c := range found {
-		commits[i] = Commit{OID: c.oid, Tree: c.tree, Parents: c.parents, Message: strings.ToValidUTF8(c.message, "\uFFFD")}
+		commits[i] = Commit{OID: c.oid, Tree: c.tree, Parents: c.parents, Message: inUTF8(c.message, c.encoding)}
 	}
 	return commits, nil
 }

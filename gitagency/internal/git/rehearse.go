@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -39,15 +38,15 @@ func (r *Repo) Holds(ctx context.Context, commit string, s Subject) (all bool, e
 
 // rehearse does something with a repository of which all objects are there, and none that are written stay.
 func (r *Repo) rehearse(do func(elsewhere *Repo) error) (err error) {
-	dir, err := tempDirectory()
+	scratch, err := tempDirectory()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
-	if err := os.Mkdir(filepath.Join(dir, "objects"), 0o700); err != nil {
+	defer func() { err = errors.Join(err, scratch.remove()) }()
+	if err := os.Mkdir(filepath.Join(scratch.path, "objects"), 0o700); err != nil {
 		return err
 	}
-	return do(r.rehearsedIn(dir))
+	return do(r.rehearsedIn(scratch.path))
 }
 
 // rehearsedIn is the repository for somebody who may write nothing to it: everything goes into a directory.
@@ -62,15 +61,6 @@ func (r *Repo) rehearsedIn(dir string) *Repo {
 		"GIT_OBJECT_DIRECTORY="+filepath.Join(dir, "objects"),
 		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+objects)
 	return &rehearsed
-}
-
-// tempDirectory makes one for what goes away again. Its path is absolute: git runs somewhere else.
-func tempDirectory() (string, error) {
-	temp, err := filepath.Abs(os.TempDir())
-	if err != nil {
-		return "", err
-	}
-	return os.MkdirTemp(temp, "git-agency-")
 }
 
 // inList writes a path so that git finds it whole in a list of paths that colons separate.

@@ -165,8 +165,11 @@ func (m *Merger) replay(ctx context.Context, what Replaying, done *Replayed, com
 	return nil
 }
 
-// append makes a commit again.
+// append makes a commit again. It stays in the encoding that it is in, unless what comes to it is not.
 func (m *Merger) append(ctx context.Context, what Replaying, done *Replayed, c written, tree string) error {
+	if c.encoding != "" && (!fits(what.Committer.String()) || what.Message != nil && !fits(what.Message(""))) {
+		c = c.inUTF8()
+	}
 	made := written{tree: tree, parents: []string{done.Tip}, author: c.author, committer: what.Committer.String(), encoding: c.encoding, message: c.message}
 	if what.Message != nil {
 		if made.message = what.Message(c.message); strings.Contains(made.message, "\x00") {
@@ -217,13 +220,14 @@ func (m *Merger) collapse(ctx context.Context, what Replaying, done *Replayed, c
 		}
 		done.Collapsed = append(done.Collapsed, c.oid)
 		if len(c.parents) < 2 {
-			subjects = append(subjects, subject(c.message))
+			subjects = append(subjects, subject(inUTF8(c.message, c.encoding)))
 		}
 	}
 	if merged.Tree == done.Tree {
 		done.Dropped, done.Collapsed = done.Collapsed, nil
 		return rest, nil
 	}
+	last = last.inUTF8() // what they were in need not be the same
 	one := written{oid: last.oid, author: last.author, message: last.message}
 	switch n := len(subjects); {
 	case n == 1:

@@ -6,13 +6,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var committer = Signature{Identity{"Lander", "lander@example.com"}, "1800000000 +0200"}
 
 func (l *lab) replay(m *Merger, what Replaying) Replayed {
 	l.t.Helper()
-	what.Committer = committer
+	if what.Committer == (Signature{}) {
+		what.Committer = committer
+	}
 	done, err := m.Replay(l.t.Context(), what)
 	l.must(err)
 	l.must(m.Keep(l.t.Context()))
@@ -60,6 +63,25 @@ func TestReplayedCommitsAreThoseOfRebase(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	l.git("fsck", "--strict", done.Tip)
+}
+
+// Promise: where something comes to a commit that need not be in its encoding, all of it is in UTF-8, as git rebase has it.
+func TestAReplayedCommitIsInOneEncoding(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	base := l.git("rev-parse", "HEAD")
+	tip := l.side(base, map[string]string{"x": "x\n"})
+	tip = l.raw("tree " + l.git("rev-parse", tip+"^{tree}") + "\nparent " + base + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter C <c@example.com> 1600000001 +0000\nencoding latin1\n\nna\xefve\n")
+	for what, r := range map[string]Replaying{
+		"a committer": {Committer: Signature{Identity: Identity{Name: "Zoë", Email: "z@example.com"}, When: "1800000000 +0200"}},
+		"a line":      {Message: func(s string) string { return s + "\nLanded: ✓\n" }},
+	} {
+		r.Upstream, r.Onto, r.Tip = base, base, tip
+		made := l.git("cat-file", "-p", l.replay(l.merger(), r).Tip)
+		if !utf8.ValidString(made) || strings.Contains(made, "\nencoding") || !strings.Contains(made, "\nauthor Jörg <j@example.com> 1600000000 -0330\n") || !strings.Contains(made, "\n\nnaïve") {
+			t.Errorf("with %s: %q", what, made)
+		}
+	}
 }
 
 // Promise: what is done already is left out, and said to be; and what does not apply is said, with nothing made of the
