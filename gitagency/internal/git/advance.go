@@ -68,6 +68,7 @@ type Advancing struct {
 	done     bool                               // the refs have moved
 	unknown  bool                               // nobody can tell whether they have
 	late     error                              // that came when they had
+	syncing  func() (struct{}, error)           // waits until that lasts
 	behind   *BehindError                       // a worktree that could not be taken along
 	longest  time.Duration                      // how long that may take; zero is as long as anybody should wait
 	finished bool                               // nothing is held any more

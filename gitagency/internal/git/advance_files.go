@@ -176,17 +176,27 @@ func (x *Advancing) Publish(ctx context.Context) error {
 	}
 	if x.seat == nil {
 		x.finished = true
-		return x.late
+		return x.settled(nil)
 	}
 	if err := x.draft.Publish(); err != nil {
-		return errors.Join(x.late, err)
+		return x.settled(err)
 	}
 	x.finished = true
-	if err := errors.Join(x.late, durable.SyncDir(x.a.GitDir), x.draft.file.Close(), x.stage.forgetPlan()); err != nil {
-		return err
-	}
-	x.clearing = proc.Meanwhile(func() (struct{}, error) { return struct{}{}, x.stage.remove() })
-	return nil
+	err := x.settled(nil)
+	x.clearing = proc.Meanwhile(func() (struct{}, error) {
+		err := errors.Join(durable.SyncDir(x.a.GitDir), x.draft.file.Close())
+		if err == nil {
+			err = x.stage.remove()
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// settled waits until it lasts that the refs have moved, and says all that went wrong since.
+func (x *Advancing) settled(err error) error {
+	_, unsynced := x.syncing()
+	return errors.Join(x.late, unsynced, err)
 }
 
 // Clear waits until nothing is left of what was needed.

@@ -115,6 +115,18 @@ func (x *Advancing) hangUp() error {
 	return err
 }
 
+// syncRefs makes it last that the refs have moved.
+func (x *Advancing) syncRefs() (err error) {
+	synced := map[string]bool{}
+	for _, m := range x.a.moves() {
+		if dir := path.Dir(m.Ref); !synced[dir] {
+			synced[dir] = true
+			err = errors.Join(err, x.repo.SyncRef(m.Ref))
+		}
+	}
+	return err
+}
+
 // Commit moves the refs. If it fails they have not moved, or nobody can tell: then Undo leaves all of it to FinishAdvance.
 func (x *Advancing) Commit(ctx context.Context) (err error) {
 	if err := x.step(3, "commit"); err != nil {
@@ -142,13 +154,7 @@ func (x *Advancing) Commit(ctx context.Context) (err error) {
 		x.late = nil // it was told to end, and was done
 	}
 	x.late = errors.Join(x.late, left)
-	synced := map[string]bool{}
-	for _, m := range x.a.moves() {
-		if dir := path.Dir(m.Ref); !synced[dir] {
-			synced[dir] = true
-			x.late = errors.Join(x.late, x.repo.SyncRef(m.Ref))
-		}
-	}
+	x.syncing = proc.Meanwhile(func() (struct{}, error) { return struct{}{}, x.syncRefs() })
 	var failed error
 	x.behind, failed = x.takeAlong(context.WithoutCancel(ctx))
 	x.late = errors.Join(x.late, failed, x.stillThere(context.WithoutCancel(ctx)))

@@ -391,12 +391,9 @@ func (g *stage) writeOut() error {
 	return err
 }
 
-// forgetPlan comes first: without the plan nothing of all the rest is looked at.
-func (g *stage) forgetPlan() error { return removeIfThere(filepath.Join(g.dir, "plan")) }
-
 // remove takes the directory away. Of what went nothing is needed any more, or all of it is back.
 func (g *stage) remove() error {
-	if err := g.forgetPlan(); err != nil {
+	if err := removeIfThere(filepath.Join(g.dir, "plan")); err != nil { // first: without it nothing is looked at
 		return err
 	}
 	err := durable.RemoveTree(g.dir)
