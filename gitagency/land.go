@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -273,6 +274,7 @@ type landing struct {
 	place  *site
 	leave  []func() // what has to be given up again, the last first
 	merger *git.Merger
+	ending func() (struct{}, error) // waits until the merger is closed; nil when nobody closes it
 
 	began   time.Time // what was written to the sandbox from then on may not be in what was seen of it
 	looked  git.Looked
@@ -284,13 +286,19 @@ type landing struct {
 }
 
 func (l *landing) close() error {
-	var err error
-	if l.merger != nil {
-		err = l.merger.Close()
-	}
-	l.merger = nil
+	l.endMerger()
+	_, err := l.ending()
+	l.merger, l.ending = nil, nil
 	l.depart()
 	return err
+}
+
+// endMerger begins to close it, while there is something else to do.
+func (l *landing) endMerger() {
+	if l.ending == nil {
+		merger := l.merger
+		l.ending = proc.Meanwhile(func() (struct{}, error) { return struct{}{}, merger.Close() })
+	}
 }
 
 // tell says what is known of where it would have landed.

@@ -71,7 +71,7 @@ func (l *landing) look(ctx context.Context) error {
 	}
 	subject.Secrets = l.r.SecretPatterns()
 	if head, ok := l.repo.HeadAtOnce(subject); ok {
-		l.merger.Foresee(ctx, l.target.at, head)
+		l.merger.Foresee(ctx, l.target.at, head, l.target.gitDir)
 	}
 	l.began = time.Now()
 	if l.looked, err = l.merger.Look(ctx, subject); err != nil {

@@ -22,7 +22,11 @@ func (l *landing) publish(ctx context.Context) (landed Landed, err error) {
 	}
 	done, err := r.carryOut(ctx, publication{
 		merger: l.merger, advance: advance, dry: l.req.DryRun,
-		record: func() error { return r.recordLanding(landed, l.began) }, then: l.settle(context.WithoutCancel(ctx)),
+		record: func() error {
+			l.endMerger() // nobody asks it any more
+			return r.recordLanding(landed, l.began)
+		},
+		then: l.settle(context.WithoutCancel(ctx)),
 		note: store.Landing{InvocationID: l.s.ID, Verb: verbLand, Strategy: landed.Strategy, Tip: l.tip},
 	})
 	switch {

@@ -117,7 +117,12 @@ func (r *Repo) look(ctx context.Context, a Advance, locked bool) (*seat, error) 
 // take reads the index, and what of it changes.
 func (r *Repo) take(ctx context.Context, a Advance) (*seat, error) {
 	s := &seat{repo: r, a: a, format: FormatOf(a.New), by: map[string]*touch{}, overlaps: map[string]string{}, gone: map[string]dir{}}
-	index := proc.Meanwhile(func() (*heldIndex, error) { return r.readHeld(ctx, a.GitDir, s.format) })
+	index := proc.Meanwhile(func() (*heldIndex, error) {
+		if x := a.by.indexOf(a.GitDir); x != nil {
+			return x, nil
+		}
+		return r.readHeld(ctx, a.GitDir, s.format)
+	})
 	changes, err := r.changesOf(ctx, a)
 	x, indexErr := index()
 	if err := errors.Join(err, indexErr); err != nil {

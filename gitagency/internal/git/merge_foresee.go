@@ -3,12 +3,23 @@ package git
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Foresee begins to read what will be asked for if a commit is to land on another, while there is something else to do.
-// What it finds to be sound is not looked at again; whatever else it finds is found again by who asks.
-func (m *Merger) Foresee(ctx context.Context, upstream, tip string) {
+// What it finds to be sound is not looked at again; whatever else it finds is found again by who asks. gitDir is that of the
+// worktree whose index will be asked for; empty where there is none.
+func (m *Merger) Foresee(ctx context.Context, upstream, tip, gitDir string) {
 	ctx, m.forget = context.WithCancel(ctx)
+	if gitDir != "" {
+		read := proc.Meanwhile(func() (*heldIndex, error) { return m.real.readHeld(ctx, gitDir, m.format) })
+		m.ahead, m.aheadOf = read, gitDir
+		m.foresight.Go(func() { _, _ = read() })
+	}
 	m.foresight.Go(func() {
 		for _, oid := range []string{upstream, tip} {
 			if tree, err := m.treeOf(ctx, oid); err != nil {
@@ -19,6 +30,21 @@ func (m *Merger) Foresee(ctx context.Context, upstream, tip string) {
 		}
 		_ = m.SoundRange(ctx, upstream, tip)
 	})
+}
+
+// indexOf is the index of a worktree: the one that was read ahead, if it is still that.
+func (m *Merger) indexOf(gitDir string) *heldIndex {
+	if m == nil || m.aheadOf != gitDir || gitDir == "" {
+		return nil
+	}
+	x, err := m.ahead()
+	if err != nil {
+		return nil // who reads it now is told why
+	}
+	if fi, err := os.Lstat(filepath.Join(gitDir, "index")); err != nil || durable.Stamp(fi) != x.stamp {
+		return nil
+	}
+	return x
 }
 
 // Wake starts the git that will be asked, so that nobody has to wait for it. If that fails, so does the first question.

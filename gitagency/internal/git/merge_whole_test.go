@@ -151,7 +151,7 @@ func TestWhatWasForeseenIsReadOnce(t *testing.T) {
 	l.write("dir/new", "new\n")
 	tip := l.commit("new")
 	m := l.merger()
-	m.Foresee(t.Context(), base, tip)
+	m.Foresee(t.Context(), base, tip, "")
 	m.foresight.Wait()
 	for oid := range strings.FieldsSeq(l.git("rev-list", "--objects", "--no-object-names", tip, "^"+base)) {
 		l.must(os.Remove(filepath.Join(l.dir, ".git/objects", oid[:2], oid[2:])))
@@ -161,7 +161,7 @@ func TestWhatWasForeseenIsReadOnce(t *testing.T) {
 	}
 	// What was not sound is said to who asks.
 	m = l.merger()
-	m.Foresee(t.Context(), base, tip)
+	m.Foresee(t.Context(), base, tip, "")
 	m.foresight.Wait()
 	if err := m.SoundRange(t.Context(), base, tip); err == nil {
 		t.Error("it is gone, and sound")

@@ -25,6 +25,8 @@ type Merger struct {
 
 	foresight sync.WaitGroup // what is read ahead
 	forget    func()         // ends that
+	ahead     func() (*heldIndex, error)
+	aheadOf   string // the git directory whose index that is
 
 	talking sync.Mutex
 	silence func(cause error) // ends the teller
@@ -66,8 +68,11 @@ func (r *Repo) Merger(like string) (*Merger, error) {
 	return m, nil
 }
 
-// Close takes away all that was made and not kept.
+// Close takes away all that was made and not kept. Of none there is nothing.
 func (m *Merger) Close() error {
+	if m == nil {
+		return nil
+	}
 	m.forget()
 	m.foresight.Wait()
 	m.hangUp()

@@ -24,7 +24,7 @@ func TestNobodyWaitsForAPipeLongerThanForHimself(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // by then git waits for whoever writes to it: nobody
 	defer cancel()
 	m.Wake(ctx)
-	m.Foresee(ctx, base, tip)
+	m.Foresee(ctx, base, tip, "")
 	if _, err := m.Range(ctx, base, tip); err == nil {
 		t.Error("a pipe is a commit")
 	}
