@@ -172,44 +172,10 @@ const (
 // signed is a message that says whose work it is. What it said of that before was said by who does not know.
 func (l *landing) signed(message string) string {
 	m := l.entry.Record
-	return withTrailers(message, [][2]string{
+	return git.WithTrailers(message, [][2]string{
 		{invocationTrailer, m.InvocationID},
 		{baseTrailer, m.BaseCommit},
 		{tipTrailer, l.tip},
 		{runnerTrailer, cmp.Or(m.Runner, "none")},
 	})
-}
-
-// withTrailers puts trailers into the last paragraph of a message, if that has nothing but trailers, else behind it.
-// Those of the same names go. The message may be in any encoding in which ASCII is what it is.
-func withTrailers(message string, trailers [][2]string) string {
-	const blank = " \t\n\v\f\r"
-	message = strings.Trim(strings.ReplaceAll(message, "\x00", ""), blank)
-	at := strings.LastIndex(message, "\n\n")
-	last := ""
-	if at >= 0 && allTrailers(message[at+2:]) {
-		for line := range strings.Lines(message[at+2:]) {
-			if !slices.ContainsFunc(trailers, func(t [2]string) bool { return strings.HasPrefix(strings.ToLower(line), strings.ToLower(t[0])+":") }) {
-				last += strings.TrimRight(line, "\n") + "\n"
-			}
-		}
-		message = message[:at]
-	}
-	for _, t := range trailers {
-		last += t[0] + ": " + t[1] + "\n"
-	}
-	return strings.Trim(message, blank) + "\n\n" + strings.Trim(last, blank)
-}
-
-// allTrailers reports whether a paragraph is made of lines such as "Signed-off-by: somebody".
-func allTrailers(paragraph string) bool {
-	for line := range strings.Lines(paragraph) {
-		key, _, is := strings.Cut(strings.TrimRight(line, "\n"), ": ")
-		if !is || key == "" || strings.ContainsFunc(key, func(c rune) bool {
-			return c != '-' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9')
-		}) {
-			return false
-		}
-	}
-	return true
 }

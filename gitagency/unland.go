@@ -183,7 +183,7 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 	}
 	return merger.Commit(ctx, git.NewCommit{
 		Tree: merged.Tree, Parents: []string{at}, Author: author, Committer: committer, Sign: sign,
-		Message: withTrailers(fmt.Sprintf("Take back the landing of %s\n\nThis undoes %s..%s.", m.InvocationID, m.LandedBefore, m.LandedCommit),
+		Message: git.WithTrailers(fmt.Sprintf("Take back the landing of %s\n\nThis undoes %s..%s.", m.InvocationID, m.LandedBefore, m.LandedCommit),
 			[][2]string{{invocationTrailer, m.InvocationID}, {baseTrailer, m.BaseCommit}, {undoesTrailer, m.LandedCommit}}),
 	})
 }
