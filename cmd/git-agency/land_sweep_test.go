@@ -26,11 +26,11 @@ var landings = []struct {
 }{
 	{
 		sweep: landSweep, stands: "is landed, but",
-		points: stepsOf("land", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "done", "aside", "registration", "leftovers", "tree"),
+		points: stepsOf("land", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done", "aside", "registration", "leftovers", "tree"),
 	},
 	{
 		sweep: unlandSweep, stands: "is taken back, but", unlanded: true,
-		points: stepsOf("unland", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "done"),
+		points: stepsOf("unland", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done"),
 	},
 }
 
