@@ -234,7 +234,9 @@ type GoneError struct {
 	ID     string
 	Commit string // by which it had landed
 	Branch string
-	By     string // the commit that has taken it back; empty where the branch does not lead to it any more
+	By     string // the commit that has taken it back; empty where that was somebody else's
+	Undone bool   // the branch leads to it all the same, and nothing of it is left there
+	Again  string // what git has to be told to have it again, where it is not to merge Work
 	Ref    string // what keeps the sandbox's own commits; empty when that was pruned
 	Work   string // what to merge to have it again: Ref, or where that keeps more than had landed the commit that had
 	Tree   string // where the branch is checked out; empty where it is not
@@ -243,6 +245,9 @@ type GoneError struct {
 func (e *GoneError) Error() string {
 	if e.By != "" {
 		return fmt.Sprintf("%s had landed on %s, and was taken back by %s", e.ID, e.Branch, e.By)
+	}
+	if e.Undone {
+		return fmt.Sprintf("%s had landed on %s, and nothing of that is left there; somebody has taken it back", e.ID, e.Branch)
 	}
 	return fmt.Sprintf("%s had landed as %s, which %s does not lead to any more", e.ID, e.Commit, e.Branch)
 }

@@ -239,10 +239,16 @@ func (r *Repository) stillThere(ctx context.Context, repo *git.Repo, m store.Inv
 	if err != nil {
 		return false, err
 	}
-	if m.UnlandedCommit != "" && there {
+	switch {
+	case there && m.UnlandedCommit != "":
 		gone.By = m.UnlandedCommit
-		there, err = r.backAgain(ctx, repo, m)
-	} else if !there && m.UnlandedCommit == "" { // a person may have merged it anew
+		there, err = r.anythingLeft(ctx, repo, m)
+	case there:
+		there, err = r.anythingLeft(ctx, repo, m)
+		if gone.Undone = true; m.LandedStrategy != "" {
+			gone.Again = "cherry-pick " + landedRange(m)
+		}
+	case m.UnlandedCommit == "": // a person may have merged it anew
 		there, err = repo.IsAncestor(ctx, m.LandedTip, heads+m.LandedBranch)
 	}
 	if err != nil || there {

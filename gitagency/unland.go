@@ -79,7 +79,7 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 		return u, err
 	}
 	if m.UnlandedCommit != "" {
-		back, err := r.backAgain(ctx, repo, m)
+		back, err := r.anythingLeft(ctx, repo, m)
 		if err != nil || !back {
 			u.Already = true
 			return u, err
@@ -115,12 +115,16 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 	return r.publishUnland(ctx, merger, to, u)
 }
 
-// backAgain reports whether what was taken back is on the branch again, because somebody has reverted that or has reset the
-// branch: then undoing the landing would change something. Where that conflicts with what came later, history has to say.
-func (r *Repository) backAgain(ctx context.Context, repo *git.Repo, m store.InvocationMeta) (back bool, err error) {
+// anythingLeft reports whether anything of what has landed is on the branch: not, where undoing it would change nothing. Where
+// that conflicts with what came later, history has to say.
+func (r *Repository) anythingLeft(ctx context.Context, repo *git.Repo, m store.InvocationMeta) (left bool, err error) {
 	at, err := repo.Tip(ctx, heads+m.LandedBranch)
-	if err != nil || at == "" {
-		return false, err
+	if err != nil || at == "" || at == m.LandedCommit {
+		return at != "", err
+	}
+	found, err := repo.Lookup(ctx, m.LandedTip)
+	if err != nil || m.LandedStrategy == "" && found[0].Missing() { // it was pruned, and nobody can tell
+		return err == nil, err
 	}
 	merger, err := repo.Merger(at)
 	if err != nil {
@@ -128,6 +132,13 @@ func (r *Repository) backAgain(ctx context.Context, repo *git.Repo, m store.Invo
 	}
 	defer func() { err = errors.Join(err, merger.Close()) }()
 	merger.Trusted = r.trustsSettings(m.InvocationID)
+	if m.LandedStrategy == "" { // nothing of it had to land: all of it was there
+		merged, err := merger.Merge(ctx, git.Merging{Ours: at, Theirs: m.LandedTip})
+		if err != nil || len(merged.Conflicts) > 0 {
+			return err == nil, err
+		}
+		return merger.SameTree(ctx, merged.Tree, at)
+	}
 	if there, err := merger.IsAncestor(ctx, m.LandedCommit, at); err != nil || !there {
 		return false, err
 	}
@@ -136,11 +147,22 @@ func (r *Repository) backAgain(ctx context.Context, repo *git.Repo, m store.Invo
 		return false, err
 	}
 	if len(merged.Conflicts) > 0 {
+		if m.UnlandedCommit == "" {
+			return true, nil
+		}
 		held, err := merger.IsAncestor(ctx, m.UnlandedCommit, at)
 		return err == nil && !held, err
 	}
 	same, err := merger.SameTree(ctx, merged.Tree, at)
 	return err == nil && !same, err
+}
+
+// landedRange names what has landed for a git that reverts or picks it.
+func landedRange(m store.InvocationMeta) string {
+	if m.LandedStrategy == strategies()[0].name {
+		return "-m 1 " + m.LandedCommit
+	}
+	return m.LandedBefore + ".." + m.LandedCommit
 }
 
 // revert makes the commit that undoes a landing.
@@ -157,11 +179,7 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 		return "", err
 	}
 	if len(merged.Conflicts) > 0 {
-		what := m.LandedBefore + ".." + m.LandedCommit
-		if m.LandedStrategy == strategies()[0].name {
-			what = "-m 1 " + m.LandedCommit
-		}
-		return "", &ConflictsError{ID: m.InvocationID, Conflicts: conflicts(merged.Conflicts), Back: true, Revert: what, Branch: m.LandedBranch}
+		return "", &ConflictsError{ID: m.InvocationID, Conflicts: conflicts(merged.Conflicts), Back: true, Revert: landedRange(m), Branch: m.LandedBranch}
 	}
 	same, err := merger.SameTree(ctx, merged.Tree, at)
 	if err != nil {

@@ -307,6 +307,8 @@ func hints(err error) []string {
 		}
 	case errors.As(err, &gone) && gone.By != "":
 		return []string{"this brings it back" + inTree(gone.Tree, gone.Branch) + " revert " + gone.By}
+	case errors.As(err, &gone) && gone.Again != "":
+		return []string{"this brings it back" + inTree(gone.Tree, gone.Branch) + " " + gone.Again}
 	case errors.As(err, &gone) && gone.Ref != "":
 		return []string{"its commits are kept, and this brings them back" + inTree(gone.Tree, gone.Branch) + " merge " + gone.Work}
 	case errors.As(err, &overlaps):

@@ -97,6 +97,8 @@ func (t *tool) tellLanded(l gitagency.Landed) {
 		would = "would have "
 	}
 	switch {
+	case l.Already && l.Strategy == "":
+		fmt.Fprintf(t.stderr, "nothing of %s had to land: %s has all of it\n", l.Invocation, l.Branch)
 	case l.Already:
 		fmt.Fprintf(t.stderr, "%s had landed before: %s has all of it\n", l.Invocation, l.Branch)
 	default:
