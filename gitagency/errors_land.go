@@ -207,12 +207,25 @@ func (e *UnsoundWorkError) Unwrap() error { return e.Err }
 
 // SandboxUnderWayError is a sandbox in which git is in the middle of something.
 type SandboxUnderWayError struct {
-	ID   string
-	What string // as the commands of git are called: "merge", "rebase"
+	ID       string
+	What     string // as the commands of git are called: "merge", "rebase"; "conflicts" where nothing says of what
+	Path     string // where a git outside the walls of the sandbox has begun it; empty where one that is run in it has
+	Unstaged bool   // nothing of it is staged: a merge that is committed now would take nothing over
 }
 
 func (e *SandboxUnderWayError) Error() string {
+	if e.What == "conflicts" {
+		return fmt.Sprintf("there are conflicts in sandbox %s", e.ID)
+	}
 	return fmt.Sprintf("a %s is under way in sandbox %s", e.What, e.ID)
+}
+
+func (s *Sandbox) underWay(b git.Begun) error {
+	e := &SandboxUnderWayError{ID: s.ID, What: b.What, Unstaged: b.Unstaged}
+	if b.Outside {
+		e.Path = s.tree
+	}
+	return e
 }
 
 // StuckLandingError is a landing that was interrupted and that can neither be finished nor undone: somebody has changed

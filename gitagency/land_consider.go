@@ -77,7 +77,7 @@ func (l *landing) look(ctx context.Context) error {
 	if l.looked, err = l.merger.Look(ctx, subject); err != nil {
 		return err
 	}
-	if l.tip = l.looked.Head; len(l.looked.Uncommitted) > 0 && l.req.CommitAll && l.looked.Underway == "" {
+	if l.tip = l.looked.Head; len(l.looked.Uncommitted) > 0 && l.req.CommitAll && l.looked.Begun.What == "" {
 		l.tip, err = l.commitAll(ctx)
 	}
 	return err
@@ -86,8 +86,8 @@ func (l *landing) look(ctx context.Context) error {
 // checkWork refuses to land a part of what is in the sandbox.
 func (l *landing) checkWork(context.Context) error {
 	switch k := l.looked; {
-	case k.Underway != "":
-		return &SandboxUnderWayError{ID: l.s.ID, What: k.Underway}
+	case k.Begun.What != "":
+		return l.s.underWay(k.Begun)
 	case len(k.Uncommitted) > 0 && !l.req.CommitAll:
 		required, err := l.r.truth(requireReviewKey, false)
 		return &UncommittedError{

@@ -233,8 +233,8 @@ func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, 
 	if err != nil {
 		return "", err
 	}
-	if found.Underway != "" {
-		return "", &SandboxUnderWayError{ID: s.ID, What: found.Underway}
+	if found.Begun.What != "" {
+		return "", s.underWay(found.Begun)
 	}
 	if len(found.Uncommitted) > 0 {
 		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted, LeftOut: leftOut(found.LeftOut)}

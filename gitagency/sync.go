@@ -164,11 +164,8 @@ func (s *Sandbox) mergeable(ctx context.Context, repo *git.Repo, subject git.Sub
 	if err := repo.LostHead(ctx, subject, from.Head); err != nil {
 		return err
 	}
-	if what := repo.Underway(subject); what != "" {
-		return &SandboxUnderWayError{ID: s.ID, What: what}
-	}
-	if from.Index == "" { // not all that is staged is merged
-		return &SandboxUnderWayError{ID: s.ID, What: "merge"}
+	if begun, err := repo.Begun(ctx, subject, from); err != nil || begun.What != "" {
+		return errors.Join(err, s.underWay(begun))
 	}
 	under, err := repo.ReadUnderway(ctx, from)
 	if err != nil {

@@ -61,14 +61,21 @@ func unsoundHints(e *gitagency.UnsoundWorkError) []string {
 	return append(hints, "  "+inside+"commit -m '<message>'")
 }
 
-// underWayHints end what git is in the middle of in a sandbox, where nobody may be at an editor.
+// underWayHints end what git is in the middle of in a sandbox, where nobody may be at an editor: on the side of its walls on
+// which it is.
 func underWayHints(e *gitagency.SandboxUnderWayError) []string {
-	inside := "git agency exec " + e.ID + " -- git "
-	if e.What == "bisect" {
-		return []string{"end it: " + inside + "bisect reset"}
+	there := "git agency exec " + e.ID + " -- git "
+	if e.Path != "" {
+		there = "git -C " + gitagency.ShellWord(e.Path) + " "
 	}
-	return []string{
-		"finish it, with what was in conflict decided on and added: " + inside + "-c core.editor=true " + e.What + " --continue",
-		"or give it up: " + inside + e.What + " --abort",
+	finish := there + "-c core.editor=true " + e.What + " --continue"
+	switch {
+	case e.What == "bisect":
+		return []string{"end it: " + there + "bisect reset"}
+	case e.What == "conflicts":
+		return []string{"decide on them, and then: " + there + "commit -a -m '<message>'", "or give it up: " + there + "reset --merge"}
+	case e.What == "merge" && e.Unstaged: // and to finish it would say that all of that was decided against
+		return []string{"nothing of it is staged any more; forget it: " + there + "merge --quit", "or, if nothing of it is wanted, say so for good: " + finish}
 	}
+	return []string{"finish it, with what was in conflict decided on and added: " + finish, "or give it up: " + there + e.What + " --abort"}
 }

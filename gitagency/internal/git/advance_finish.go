@@ -392,6 +392,11 @@ func (r *Repo) sweepPackedLock(since time.Time) error {
 	if err != nil || !fi.Mode().IsRegular() || fi.ModTime().Before(since) {
 		return nil
 	}
+	return r.removeIdle(path, fi)
+}
+
+// removeIdle removes a lock unless a git is at work in any of the worktrees.
+func (r *Repo) removeIdle(path string, seen fs.FileInfo) error {
 	entries, err := r.Entries()
 	if err != nil {
 		return err
@@ -403,7 +408,11 @@ func (r *Repo) sweepPackedLock(since time.Time) error {
 	if r.AtWork(trees, []string{path}) != "" {
 		return nil
 	}
-	return r.RemoveLock(Lock{Rel: filepath.Base(path), seen: fi})
+	rel, err := filepath.Rel(r.CommonDir, path)
+	if err != nil {
+		return err
+	}
+	return r.RemoveLock(Lock{Rel: rel, seen: seen})
 }
 
 func sweepLock(path, content string, since time.Time) error {

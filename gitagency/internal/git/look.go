@@ -22,7 +22,14 @@ type Looked struct {
 	Uncommitted []string  // files that are not as Head has them, on disk or staged
 	Ignored     []string  // directories in which git was told not to look; of one in another only that
 	LeftOut     []LeftOut // what neither Work nor Uncommitted has
-	Underway    string    // what git is in the middle of, as its commands are called: "merge", "rebase"; empty when nothing
+	Begun       Begun
+}
+
+// Begun is what git is in the middle of in a worktree.
+type Begun struct {
+	What     string // as its commands are called: "merge", "rebase"; "conflicts" where nothing says of what; empty when nothing
+	Outside  bool   // a git behind the walls of the worktree knows nothing of it
+	Unstaged bool   // nothing of it is in the index: a merge that is committed now takes nothing over
 }
 
 // Look looks at a worktree that nobody should be at work in: it is one state that the worktree was in, or an
@@ -81,10 +88,11 @@ func (m *Merger) look(ctx context.Context, s Subject) (l Looked, err error) {
 	if !r.sameStaged(s, g.index, pulse) {
 		return l, &UnsettledError{Tree: s.Tree, Paths: []string{".git"}}
 	}
-	l.Ignored, l.LeftOut, l.Work, l.Underway = g.passed, g.leftOut, g.work.name(), UnderwayIn(r.entryOf(s))
-	if g.staged == nil && l.Underway == "" {
-		l.Underway = "merge"
+	l.Ignored, l.LeftOut, l.Work, l.Begun = g.passed, g.leftOut, g.work.name(), r.begun(s)
+	if g.staged == nil && l.Begun.What == "" {
+		l.Begun.What = conflictsOnly
 	}
+	l.Begun.Unstaged = g.staged != nil && g.staged.name() == l.Tree
 	if l.Work == l.Tree && (g.staged == nil || g.staged.name() == l.Tree) {
 		return l, nil
 	}
@@ -126,6 +134,30 @@ func (m *Merger) whereabouts(ctx context.Context, s Subject) (l Looked, err erro
 		err = fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)
 	}
 	return l, err
+}
+
+// conflictsOnly is what is begun where there are conflicts and nothing else.
+const conflictsOnly = "conflicts"
+
+// begun says what a git that works in a worktree is in the middle of.
+func (r *Repo) begun(s Subject) Begun {
+	return Begun{What: UnderwayIn(r.entryOf(s)), Outside: s.Layer != "" && r.entryOf(s) == r.AdminDir(s.Name)}
+}
+
+// Begun says what git is in the middle of in a worktree, on either side of its walls, if that is not what the state says.
+func (r *Repo) Begun(ctx context.Context, s Subject, state State) (Begun, error) {
+	b := r.begun(s)
+	if b.What == "" && !b.Outside {
+		b = Begun{What: UnderwayIn(r.AdminDir(s.Name)), Outside: s.Layer != ""}
+	}
+	if b.What == "" && state.Index == "" {
+		b.What = conflictsOnly
+	}
+	found, err := r.Lookup(ctx, state.Head+"^{tree}")
+	if err == nil {
+		b.Unstaged = found[0].OID == state.Index
+	}
+	return b, err
 }
 
 // UnderwayIn says what git is in the middle of in a worktree, by its git directory: the command that would end it.

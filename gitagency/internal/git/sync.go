@@ -1,7 +1,6 @@
 package git
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -250,12 +249,6 @@ func (m *Merger) unfinished(ctx context.Context, s Subject, j Join, merged Merge
 	}
 	p := place{gitDir: dir, tree: dir, config: []string{"-c", "core.bare=false"}}
 	return m.repo.writeHeld(ctx, p, j.From.Head, s.Author, u)
-}
-
-// Underway says what git is in the middle of in a worktree, on either side of its walls, as its commands are called;
-// empty when nothing.
-func (r *Repo) Underway(s Subject) string {
-	return cmp.Or(UnderwayIn(r.entryOf(s)), UnderwayIn(r.AdminDir(s.Name)))
 }
 
 // Merging is the commit that is being merged in a worktree; empty when none is, or several are.

@@ -259,9 +259,30 @@ func sameContent(a, b string) (bool, error) {
 	}
 }
 
+// sweepOwn removes the lock of a ref that a killed git has left. We hold the repository lock, so that it is none of ours that
+// lives, and a git of the person's is waited for.
+func (r *Repo) sweepOwn(ctx context.Context, ref string) error {
+	path := r.RefPath(ref) + lockSuffix
+	seen, err := os.Lstat(path)
+	if err != nil || !seen.Mode().IsRegular() {
+		return nil // git says what it thinks of it
+	}
+	gone := func() bool {
+		now, err := os.Lstat(path)
+		return err != nil || !os.SameFile(seen, now)
+	}
+	if err := r.waiting.until(ctx, gone); err != nil || gone() {
+		return err
+	}
+	return r.removeIdle(path, seen)
+}
+
 // moveOwn moves the ref, as TakeIn found it.
 func (r *Repo) moveOwn(ctx context.Context, in Incoming) error {
 	old := cmp.Or(in.Old, strings.Repeat("0", len(in.New)))
+	if err := r.sweepOwn(ctx, in.Ref); err != nil {
+		return err
+	}
 	err := r.MoveRef(ctx, in.Ref, in.New, old, cmp.Or(in.Reason, "taken in"))
 	if err == nil {
 		return r.SyncRef(in.Ref)
