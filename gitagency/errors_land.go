@@ -220,9 +220,9 @@ func (e *SandboxUnderWayError) Error() string {
 	return fmt.Sprintf("a %s is under way in sandbox %s", e.What, e.ID)
 }
 
-func (s *Sandbox) underWay(b git.Begun) error {
+func (s *Sandbox) underWay(b git.Begun, prims Primitives) error {
 	e := &SandboxUnderWayError{ID: s.ID, What: b.What, Unstaged: b.Unstaged}
-	if b.Outside {
+	if b.Outside && prims.Isolation == isolationOS {
 		e.Path = s.tree
 	}
 	return e

@@ -87,7 +87,7 @@ func (l *landing) look(ctx context.Context) error {
 func (l *landing) checkWork(context.Context) error {
 	switch k := l.looked; {
 	case k.Begun.What != "":
-		return l.s.underWay(k.Begun)
+		return l.s.underWay(k.Begun, l.place.prims)
 	case len(k.Uncommitted) > 0 && !l.req.CommitAll:
 		required, err := l.r.truth(requireReviewKey, false)
 		return &UncommittedError{

@@ -234,7 +234,7 @@ func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, 
 		return "", err
 	}
 	if found.Begun.What != "" {
-		return "", s.underWay(found.Begun)
+		return "", s.underWay(found.Begun, place.prims)
 	}
 	if len(found.Uncommitted) > 0 {
 		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted, LeftOut: leftOut(found.LeftOut)}
