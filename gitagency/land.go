@@ -123,13 +123,20 @@ func (req *LandRequest) check(r *Repository) error {
 	if req.Message != "" && !req.CommitAll && req.Strategy == rebaseStrategy {
 		return &InvalidError{What: "message", Value: req.Message, Want: "none: a rebase keeps those of the sandbox's commits"}
 	}
+	if err := checkLine(req.Verify); err != nil {
+		return err
+	}
 	switch {
 	case strings.Contains(req.Verify, "\x00"):
 		return &InvalidError{What: "command", Value: req.Verify, Want: "a line for a shell, without NUL"}
 	case req.NoVerify:
 		req.Verify = ""
 	case req.Verify == "":
-		req.Verify = r.verifyLine()
+		line, err := r.verifyLine()
+		if err != nil {
+			return err
+		}
+		req.Verify = line
 	}
 	return nil
 }
