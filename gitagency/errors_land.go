@@ -114,11 +114,15 @@ func someOf(paths []string) string {
 // NothingToLandError is a sandbox without any work.
 type NothingToLandError struct {
 	ID      string
+	Void    bool      // it has commits, which change nothing all together
 	LeftOut []LeftOut // what is there all the same, and in no commit
 }
 
 func (e *NothingToLandError) Error() string {
 	text := "there is nothing to land: the sandbox has no commit that it did not start from"
+	if e.Void {
+		text = "there is nothing to land: all together, the commits of the sandbox change nothing"
+	}
 	for i, l := range e.LeftOut {
 		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + l.Path
 	}

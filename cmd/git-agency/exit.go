@@ -353,6 +353,8 @@ func hints(err error) []string {
 		return lostHints(lostHead)
 	case errors.As(err, &uncommit):
 		return uncommittedHints(uncommit)
+	case errors.As(err, &nothing) && nothing.Void:
+		return []string{"if no commit will follow that does, 'git agency discard " + nothing.ID + "' ends it"}
 	case errors.As(err, &nothing):
 		return []string{"nothing was changed and committed in it yet; if nothing will be, 'git agency discard " + nothing.ID + "' ends it"}
 	case errors.As(err, &unsubmit):
