@@ -101,14 +101,17 @@ func (e *UncommittedError) Error() string {
 	return fmt.Sprintf("there is work in %s that is in no commit:\n%s", e.Path, someOf(e.Files))
 }
 
-// someOf lists paths, one a line, and how many more there are.
+// someOf lists paths, one a line whatever is in its name, and how many more there are.
 func someOf(paths []string) string {
 	const most = 20
-	list := "  " + strings.Join(paths[:min(len(paths), most)], "\n  ")
-	if more := len(paths) - most; more > 0 {
-		list += fmt.Sprintf("\n  and %d more", more)
+	lines := []string{}
+	for _, path := range paths[:min(len(paths), most)] {
+		lines = append(lines, "  "+QuotedPath(path))
 	}
-	return list
+	if more := len(paths) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", more))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // NothingToLandError is a sandbox without any work.

@@ -51,6 +51,7 @@ type Landed struct {
 	Already    bool      `json:"already"`   // it had landed before, or all of it was there
 	DryRun     bool      `json:"dry_run"`   // nothing was changed
 	LeftOut    []LeftOut `json:"left_out"`  // what was in the sandbox and in no commit of it
+	Unsaid     bool      `json:"-"`         // all was committed, and the message of CommitAll was not needed
 	Aside      bool      `json:"-"`         // its tree is out of the way, and not removed: another Land of it does that
 
 	Verified  bool   `json:"verified"`   // a command has found it to be good

@@ -174,7 +174,7 @@ func hints(err error) []string {
 	case errors.As(err, &upstream):
 		return []string{
 			"for " + upstream.Upstream + ": git config push.default upstream",
-			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch) + "; nothing changed",
+			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch),
 		}
 	case errors.As(err, &hooked):
 		return []string{

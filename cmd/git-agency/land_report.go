@@ -92,6 +92,9 @@ func (t *tool) tellLanded(l gitagency.Landed) {
 	if kept >= 0 && l.TrashRef != "" {
 		t.hint("what looks like a credential is kept until it is pruned: git show " + gitagency.ShellWord(l.TrashRef+":"+l.LeftOut[kept].Path))
 	}
+	if l.Unsaid {
+		t.warn("there was nothing in " + l.Invocation + " to commit; the message of --commit-all is not used")
+	}
 	would := ""
 	if l.DryRun {
 		would = "would have "
