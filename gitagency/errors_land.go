@@ -127,7 +127,7 @@ func (e *NothingToLandError) Error() string {
 		text = "there is nothing to land: all together, the commits of the sandbox change nothing"
 	}
 	for i, l := range e.LeftOut {
-		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + l.Path
+		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + QuotedPath(l.Path)
 	}
 	return text
 }

@@ -86,7 +86,7 @@ func (t *tool) printConflicts(err error) error {
 // tellLanded says what came of a landing.
 func (t *tool) tellLanded(l gitagency.Landed) {
 	for _, o := range l.LeftOut {
-		t.warn("left out " + o.Path + ": " + whyLeftOut[o.Why])
+		t.warn("left out " + gitagency.QuotedPath(o.Path) + ": " + whyLeftOut[o.Why])
 	}
 	kept := slices.IndexFunc(l.LeftOut, func(o gitagency.LeftOut) bool { return o.Why == gitagency.LeftSecret })
 	if kept >= 0 && l.TrashRef != "" {
