@@ -123,8 +123,15 @@ func (l *landing) checkBranch(ctx context.Context) error {
 	return &ElsewhereError{ID: l.s.ID, On: short(k.On), Branch: short(sandboxRef(l.s.ID))}
 }
 
-// checkNested refuses to take away repositories in the sandbox, of which nothing would be kept.
+// checkNested refuses to take away repositories in the sandbox, of which nothing would be kept, and objects that others need.
 func (l *landing) checkNested(context.Context) error {
+	borrowed, err := l.repo.Borrowed(l.s.tree)
+	if err == nil && borrowed != "" {
+		err = &UnsafePathError{Path: borrowed, Why: "the repository has objects there, which would go with the sandbox; to bring them in: git repack -a -d, and take the line out of objects/info/alternates"}
+	}
+	if err != nil {
+		return err
+	}
 	return l.repo.Nested(l.s.subject(l.place.base, ""), l.looked)
 }
 
