@@ -290,9 +290,6 @@ func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, sp
 		return err
 	}
 	kept, branch := found[0].OID, found[1].OID
-	if branch == "" {
-		return repo.SweepRef(ctx, spec.Branch)
-	}
 	listing, err := repo.Worktrees(ctx)
 	if err != nil {
 		return err
@@ -300,6 +297,9 @@ func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, sp
 	if at := elsewhere(listing.Worktrees, spec); at != "" {
 		r.warn("branch %s is checked out at %s; it stays", short(spec.Branch), at)
 		return nil
+	}
+	if branch == "" {
+		return errors.Join(repo.RemoveLost(ctx, spec.Branch), repo.SweepRef(ctx, spec.Branch))
 	}
 	safe, err := repo.IsAncestor(ctx, branch, kept)
 	if err != nil {

@@ -23,9 +23,9 @@ With --push the integration branch is pushed afterwards, as 'land --push' does i
 pushed the landing is taken back all the same; the same command tries again.
 
 Exit status: 0 taken back, or it had been before; 1 failed, or refused because of what is in the way,
-or there is no landing of that id; or taken back, but not pushed; 2 it conflicts: nothing changed, and standard output lists kinds and
-paths; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143
-interrupted, undone first.`,
+or there is no landing of that id; or taken back, but not pushed; 2 it conflicts: nothing changed, and
+standard output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked;
+129 usage; 130 or 143 interrupted, undone first.`,
 		Flags: changing(jsonFlag(
 			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards; what others have pushed is merged first"},
 			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},

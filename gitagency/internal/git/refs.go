@@ -86,6 +86,24 @@ func (r *Repo) RemoveRef(ctx context.Context, ref, old string) error {
 	return r.SweepRef(ctx, ref)
 }
 
+// RemoveLost removes a ref that is nobody else's and leads to nothing: as the end of a machine, or of an object, leaves it.
+// Every git that tidies up stumbles over it.
+func (r *Repo) RemoveLost(ctx context.Context, ref string) error {
+	found, err := r.Lookup(ctx, ref)
+	if err != nil || !found[0].Missing() {
+		return err
+	}
+	data, err := readSmall(r.CommonDir, ref)
+	if err == nil && !isOID(strings.TrimSpace(string(data))) && !strings.HasPrefix(string(data), "ref:") {
+		return removeIfThere(r.RefPath(ref)) // which git does not take for a ref, and does not delete
+	}
+	if listed, err := r.Tip(ctx, ref); err != nil || listed == "" {
+		return err
+	}
+	_, err = r.change(ctx, place{}, "update-ref", "--no-deref", "-d", ref)
+	return err
+}
+
 // SweepRef removes what a killed git leaves of a ref that is nobody else's: a stale lock file, and
 // the log of a ref that never came to be. The caller must know that no git works on it any more.
 func (r *Repo) SweepRef(ctx context.Context, ref string) error {
