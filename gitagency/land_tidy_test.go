@@ -1,8 +1,11 @@
 package gitagency
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
 )
 
 // Promise: what is left of a sandbox is for one other process to remove, which has nobody else do it: else there would be
@@ -28,6 +31,47 @@ func TestWhoTidiesUpLeavesNothingToTidyUp(t *testing.T) {
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", path, err)
 		}
+	}
+}
+
+// Promise: the same of a sandbox that nobody has written to for long, for which nobody is kept from the repository.
+func TestWhatHasLainStillIsTidiedUpWhole(t *testing.T) {
+	t.Parallel()
+	l := committed(t, Options{})
+	l.age(l.box.tree)
+	if landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, Later: true}); err != nil || !landed.Aside {
+		t.Fatalf("%+v, %v", landed, err)
+	}
+	_, unlock, err := l.repo.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if err := l.repo.tidy(t.Context(), l.box.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{l.repo.store.SandboxDir(l.repo.ID, l.box.ID), l.repo.git.Withdrawn(l.box.ID)} {
+		if _, err := os.Lstat(path); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", path, err)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(l.repo.CommonDir, "agency", "removed-*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}
+
+// age has everything in a directory look as if it had not changed for an hour.
+func (l *lab) age(dir string) {
+	l.t.Helper()
+	then := time.Now().Add(-time.Hour)
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chtimes(path, then, then)
+	})
+	if err != nil {
+		l.t.Fatal(err)
 	}
 }
 
