@@ -39,7 +39,7 @@ func Keys() []Key {
 		{Name: requireReviewKey, Default: "false", Meaning: "whether only what was submitted for review can land; a repository can switch it on, and not off", check: checkTruth, strict: true},
 		{Name: strategyKey, Default: Strategies()[0], Meaning: "how work lands: " + strings.Join(Strategies(), ", "), check: checkStrategy},
 		{Name: signKey, Default: "false", Meaning: "whether the commits of landings are signed", check: checkTruth},
-		{Name: verifyKey, Meaning: "a shell line that has to succeed on what would land; a repository cannot set it", command: true},
+		{Name: verifyKey, Meaning: "a shell line that has to succeed on what would land; an empty one is none; a repository cannot set it", check: checkLine, command: true},
 		{Name: pushKey, Default: "1m", Meaning: "how long 'land --push' goes on where others are faster: 0 is one try, -1 as often as it may, 50 times", check: checkDuration},
 		{Name: autoDetachKey, Default: "true", Meaning: "whether what is left to remove after a landing is removed in the background, as gc.autoDetach does for git", check: checkTruth},
 	}

@@ -101,26 +101,33 @@ func (e *UncommittedError) Error() string {
 	return fmt.Sprintf("there is work in %s that is in no commit:\n%s", e.Path, someOf(e.Files))
 }
 
-// someOf lists paths, one a line, and how many more there are.
+// someOf lists paths, one a line whatever is in its name, and how many more there are.
 func someOf(paths []string) string {
 	const most = 20
-	list := "  " + strings.Join(paths[:min(len(paths), most)], "\n  ")
-	if more := len(paths) - most; more > 0 {
-		list += fmt.Sprintf("\n  and %d more", more)
+	lines := []string{}
+	for _, path := range paths[:min(len(paths), most)] {
+		lines = append(lines, "  "+QuotedPath(path))
 	}
-	return list
+	if more := len(paths) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", more))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // NothingToLandError is a sandbox without any work.
 type NothingToLandError struct {
 	ID      string
+	Void    bool      // it has commits, which change nothing all together
 	LeftOut []LeftOut // what is there all the same, and in no commit
 }
 
 func (e *NothingToLandError) Error() string {
 	text := "there is nothing to land: the sandbox has no commit that it did not start from"
+	if e.Void {
+		text = "there is nothing to land: all together, the commits of the sandbox change nothing"
+	}
 	for i, l := range e.LeftOut {
-		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + l.Path
+		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + QuotedPath(l.Path)
 	}
 	return text
 }
@@ -220,9 +227,9 @@ func (e *SandboxUnderWayError) Error() string {
 	return fmt.Sprintf("a %s is under way in sandbox %s", e.What, e.ID)
 }
 
-func (s *Sandbox) underWay(b git.Begun) error {
+func (s *Sandbox) underWay(b git.Begun, prims Primitives) error {
 	e := &SandboxUnderWayError{ID: s.ID, What: b.What, Unstaged: b.Unstaged}
-	if b.Outside {
+	if b.Outside && prims.Isolation == isolationOS {
 		e.Path = s.tree
 	}
 	return e

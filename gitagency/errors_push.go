@@ -22,7 +22,7 @@ func (e *NoRemoteError) Error() string {
 type UpstreamError struct{ Branch, Remote, Upstream string }
 
 func (e *UpstreamError) Error() string {
-	return fmt.Sprintf("%s follows %s of remote %s: it is not clear which of the two a push is for", e.Branch, e.Upstream, e.Remote)
+	return fmt.Sprintf("%s follows %s of remote %s: it is not clear which of the two a push is for; nothing changed", e.Branch, e.Upstream, e.Remote)
 }
 
 // DistrustedRemoteError is a remote on this machine that would run hooks, while somebody in a sandbox without walls could

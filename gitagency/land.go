@@ -51,6 +51,7 @@ type Landed struct {
 	Already    bool      `json:"already"`   // it had landed before, or all of it was there
 	DryRun     bool      `json:"dry_run"`   // nothing was changed
 	LeftOut    []LeftOut `json:"left_out"`  // what was in the sandbox and in no commit of it
+	Unsaid     bool      `json:"-"`         // all was committed, and the message of CommitAll was not needed
 	Aside      bool      `json:"-"`         // its tree is out of the way, and not removed: another Land of it does that
 
 	Verified  bool   `json:"verified"`   // a command has found it to be good
@@ -123,13 +124,20 @@ func (req *LandRequest) check(r *Repository) error {
 	if req.Message != "" && !req.CommitAll && req.Strategy == rebaseStrategy {
 		return &InvalidError{What: "message", Value: req.Message, Want: "none: a rebase keeps those of the sandbox's commits"}
 	}
+	if err := checkLine(req.Verify); err != nil {
+		return err
+	}
 	switch {
 	case strings.Contains(req.Verify, "\x00"):
 		return &InvalidError{What: "command", Value: req.Verify, Want: "a line for a shell, without NUL"}
 	case req.NoVerify:
 		req.Verify = ""
 	case req.Verify == "":
-		req.Verify = r.verifyLine()
+		line, err := r.verifyLine()
+		if err != nil {
+			return err
+		}
+		req.Verify = line
 	}
 	return nil
 }

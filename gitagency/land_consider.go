@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // consider finds out what would land where, and refuses what must not. Nothing changes, but that what was done behind
@@ -87,7 +88,7 @@ func (l *landing) look(ctx context.Context) error {
 func (l *landing) checkWork(context.Context) error {
 	switch k := l.looked; {
 	case k.Begun.What != "":
-		return l.s.underWay(k.Begun)
+		return l.s.underWay(k.Begun, l.place.prims)
 	case len(k.Uncommitted) > 0 && !l.req.CommitAll:
 		required, err := l.r.truth(requireReviewKey, false)
 		return &UncommittedError{
@@ -122,8 +123,15 @@ func (l *landing) checkBranch(ctx context.Context) error {
 	return &ElsewhereError{ID: l.s.ID, On: short(k.On), Branch: short(sandboxRef(l.s.ID))}
 }
 
-// checkNested refuses to take away repositories in the sandbox, of which nothing would be kept.
+// checkNested refuses to take away repositories in the sandbox, of which nothing would be kept, and objects that others need.
 func (l *landing) checkNested(context.Context) error {
+	borrowed, err := l.repo.Borrowed(l.s.tree)
+	if err == nil && borrowed != "" {
+		err = &UnsafePathError{Path: borrowed, Why: "the repository has objects there, which would go with the sandbox; to bring them in: git repack -a -d, and take the line out of objects/info/alternates"}
+	}
+	if err != nil {
+		return err
+	}
 	return l.repo.Nested(l.s.subject(l.place.base, ""), l.looked)
 }
 
@@ -140,8 +148,11 @@ func (l *landing) checkRange(ctx context.Context) error {
 		}
 		return &NothingToLandError{ID: l.s.ID, LeftOut: leftOut(l.looked.LeftOut)}
 	}
-	if same, err := l.merger.SameTree(ctx, l.tip, base); err != nil || same { // commits that change nothing
-		return errors.Join(err, &NothingToLandError{ID: l.s.ID, LeftOut: leftOut(l.looked.LeftOut)})
+	switch same, err := l.merger.SameTree(ctx, l.tip, base); {
+	case err != nil:
+		return err
+	case same:
+		return &NothingToLandError{ID: l.s.ID, Void: true, LeftOut: leftOut(l.looked.LeftOut)}
 	}
 	if l.req.RequireBase {
 		has, err := l.merger.IsAncestor(ctx, l.target.at, l.tip)
@@ -160,18 +171,22 @@ func (l *landing) checkCommits(ctx context.Context) error {
 	return l.unsound(ctx, l.merger.SoundRange(ctx, l.target.at, l.tip))
 }
 
-// unsound adds to an error about what must not land what one has to know to get rid of it.
 func (l *landing) unsound(ctx context.Context, err error) error {
+	return unsound(ctx, l.merger, l.entry, [2]string{l.target.at, l.tip}, err)
+}
+
+// unsound adds to an error about what must not land what one has to know to get rid of it. ask are the branch that it would
+// land on, and what would.
+func unsound(ctx context.Context, merger *git.Merger, entry store.Entry[store.InvocationMeta], ask [2]string, err error) error {
 	var tree *UnsoundError
 	if !errors.As(err, &tree) && !is[*UnsoundCommitError](err) {
 		return err
 	}
-	found := &UnsoundWorkError{ID: l.s.ID, Base: l.entry.Record.BaseCommit, Err: err}
+	found := &UnsoundWorkError{ID: entry.ID, Base: entry.Record.BaseCommit, Err: err}
 	if tree != nil {
 		found.Path = tree.Path
 	}
-	ask := [2]string{l.target.at, l.tip}
-	bases, basesErr := l.merger.Bases(ctx, [][2]string{ask})
+	bases, basesErr := merger.Bases(ctx, [][2]string{ask})
 	if common := bases[ask]; basesErr == nil && len(common) == 1 { // else what it started from does as well
 		found.Base = common[0]
 	}

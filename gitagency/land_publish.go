@@ -43,6 +43,7 @@ func (l *landing) outcome() Landed {
 	landed := Landed{
 		Invocation: l.s.ID, Commit: l.result, Before: l.target.at, Branch: short(l.target.branch), Strategy: l.req.Strategy, Tip: l.tip,
 		Commits: l.made, DryRun: l.req.DryRun, LeftOut: leftOut(l.looked.LeftOut),
+		Unsaid: l.req.CommitAll && len(l.looked.Uncommitted) == 0,
 	}
 	if l.result == "" {
 		landed.Commit, landed.Strategy, landed.Commits, landed.Already = l.target.at, "", 0, true

@@ -36,7 +36,11 @@ type PushPlan struct {
 // PlanPush finds out where the branches of integration worktrees go, and refuses what cannot be pushed. Nobody is asked
 // about it but our own settings. An empty remote is the one called local, if there is one, else origin. It is asked for
 // before anything lands: then nothing has, where it fails.
-func (r *Repository) PlanPush(ctx context.Context, remote string, worktrees ...string) ([]PushPlan, error) {
+// So are the settings read that a push will go by; req is how Push will be told to verify what it merges.
+func (r *Repository) PlanPush(ctx context.Context, remote string, req LandRequest, worktrees ...string) ([]PushPlan, error) {
+	if err := r.checkPush(req); err != nil {
+		return nil, err
+	}
 	remotes, err := r.git.Remotes(ctx)
 	if err != nil {
 		return nil, err
@@ -127,7 +131,7 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, i
 		return Pushed{}, err
 	}
 	p.req = req
-	patience, err := r.duration(pushKey, pushingTime, ParseDuration)
+	patience, err := r.pushTimeout()
 	if err != nil {
 		return Pushed{}, err
 	}

@@ -3,6 +3,7 @@ package gitagency
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,11 +46,14 @@ func checkStrategy(name string) error {
 
 // landStrategy is agency.land.strategy, else the default.
 func (r *Repository) landStrategy() (string, error) {
-	name := cmp.Or(r.git.Config.Value(canonical(strategyKey)), Strategies()[0])
-	if err := checkStrategy(name); err != nil {
-		return "", fmt.Errorf("%s: %w", strategyKey, err)
+	setting, _ := r.git.Config.Last(canonical(strategyKey))
+	name := cmp.Or(setting.Value, Strategies()[0])
+	err := checkStrategy(name)
+	var invalid *InvalidError
+	if errors.As(err, &invalid) {
+		return "", misconfigured(strategyKey, setting, invalid.Want)
 	}
-	return name, nil
+	return name, err
 }
 
 // signsLandings is agency.land.sign.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -17,15 +18,34 @@ const (
 // mostVerifications is how often a landing is verified when something else has landed every time.
 const mostVerifications = 5
 
-// verifyLine is agency.verify. What a repository says is not believed, and said to be so.
-func (r *Repository) verifyLine() string {
-	setting, _, others := r.git.Config.Trusted(canonical(verifyKey), nil)
+// verifyLine is agency.verify; empty is none. What a repository says is not believed, and said to be so. What the user
+// says and cannot mean is refused: else what was to be verified would land as it is.
+func (r *Repository) verifyLine() (string, error) {
+	setting, set, others := r.git.Config.Trusted(canonical(verifyKey), nil)
+	for _, o := range others {
+		if o.Trusted() { // the key alone, which names no program
+			return "", misconfigured(verifyKey, o, wantLine)
+		}
+	}
 	r.unbelieved.Do(func() {
 		for _, o := range others {
 			r.warn("ignoring %s = %q (%s): %s", verifyKey, o.Value, o.Origin, noCommand(o))
 		}
 	})
-	return setting.Value
+	if set && checkLine(setting.Value) != nil {
+		return "", misconfigured(verifyKey, setting, wantLine)
+	}
+	return setting.Value, nil
+}
+
+const wantLine = "a command"
+
+// checkLine refuses what a shell would find nothing in, and call good.
+func checkLine(line string) error {
+	if line != "" && strings.TrimSpace(line) == "" {
+		return &InvalidError{What: "command", Value: line, Want: wantLine}
+	}
+	return nil
 }
 
 // landVerified lands what a command has found to be good, if there is to be one. It runs while nobody has to wait for us:

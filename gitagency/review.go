@@ -31,8 +31,8 @@ type Submitted struct {
 }
 
 // Submit says of the work of an invocation that it is done, and may be looked at and landed. What is submitted is a commit:
-// work that is in none is an *UncommittedError, and no work at all a *NothingToLandError. The sandbox stays as it is, and
-// commands go on in it. Doing it again is fine: what waits keeps its place, unless HEAD has moved.
+// work that is in none is an *UncommittedError, no work at all a *NothingToLandError, and what must not land an
+// *UnsoundWorkError. The sandbox stays as it is, and commands go on in it. Doing it again is fine: what waits keeps its place, unless HEAD has moved.
 func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, error) {
 	note, err := remark("note", req.Note)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, 
 	}
 	defer cancel()
 	entry := r.store.Invocation(r.ID, inv.ID, nil) // it may have changed while we waited
-	tip, err := r.finished(ctx, repo, place, s)
+	tip, err := r.finished(ctx, repo, place, s, entry)
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit %s: %w", s.ID, err)
 	}
@@ -218,7 +218,7 @@ type reviewEvent struct {
 
 // finished is the commit that HEAD of a sandbox is at, if that is all of its work and there is any. The caller holds the
 // repository lock, and has the sandbox open.
-func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, s *Sandbox) (tip string, err error) {
+func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, s *Sandbox, entry store.Entry[store.InvocationMeta]) (tip string, err error) {
 	subject, err := r.capturable(s.subject(place.base, ""))
 	if err != nil {
 		return "", err
@@ -233,23 +233,41 @@ func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, 
 	if err != nil {
 		return "", err
 	}
+	if err := r.fit(ctx, repo, merger, entry, found.Head); err != nil { // else what must not land passes for work in no commit
+		return "", err
+	}
 	if found.Begun.What != "" {
-		return "", s.underWay(found.Begun)
+		return "", s.underWay(found.Begun, place.prims)
 	}
 	if len(found.Uncommitted) > 0 {
 		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted, LeftOut: leftOut(found.LeftOut)}
 	}
-	base, err := r.baseOf(ctx, invocation(r.store.Invocation(r.ID, s.ID, nil), nil))
+	base, err := r.baseOf(ctx, invocation(entry, nil))
 	if err != nil {
 		return "", err
 	}
-	switch none, err := repo.IsAncestor(ctx, found.Head, base); {
-	case err != nil:
+	none, err := repo.IsAncestor(ctx, found.Head, base)
+	void := false
+	if err == nil && !none {
+		void, err = merger.SameTree(ctx, found.Head, base)
+	}
+	if err != nil {
 		return "", err
-	case none:
-		return "", &NothingToLandError{ID: s.ID, LeftOut: leftOut(found.LeftOut)}
+	}
+	if none || void {
+		return "", &NothingToLandError{ID: s.ID, Void: void, LeftOut: leftOut(found.LeftOut)}
 	}
 	return found.Head, nil
+}
+
+// fit refuses commits that could never land, as a landing does. Where the integration worktree has no branch to land on,
+// which is for whoever lands it to hear of, they are compared with what the sandbox started from.
+func (r *Repository) fit(ctx context.Context, repo *git.Repo, merger *git.Merger, entry store.Entry[store.InvocationMeta], head string) error {
+	onto := entry.Record.BaseCommit
+	if to, err := r.integrationTarget(ctx, repo, entry.Record.IntegrationWorktreeID); err == nil {
+		onto = to.at
+	}
+	return unsound(ctx, merger, entry, [2]string{onto, head}, merger.SoundRange(ctx, onto, head))
 }
 
 // reviewed refuses to land what nobody has submitted, where agency.requireReview is set. tip is what would land: what came

@@ -143,6 +143,25 @@ func (r *Repository) duration(key string, otherwise time.Duration, parse func(st
 	return d, err
 }
 
+// checkPush refuses the settings by which nothing could be pushed.
+func (r *Repository) checkPush(req LandRequest) error {
+	if err := req.check(r); err != nil {
+		return err
+	}
+	if _, err := r.pushTimeout(); err != nil {
+		return err
+	}
+	if _, err := r.OperationTimeout(); err != nil {
+		return err
+	}
+	_, err := r.signsLandings()
+	return err
+}
+
+func (r *Repository) pushTimeout() (time.Duration, error) {
+	return r.duration(pushKey, pushingTime, ParseDuration)
+}
+
 const wantTruth = "true or false"
 
 // truth is a setting that is true or false. Where a repository can only switch it on, it does not switch it off.

@@ -75,6 +75,9 @@ func (s *Sandbox) sync(ctx context.Context, repo *git.Repo, place *site) (_ Sync
 	if err := s.bringOutAlone(ctx, repo, place); err != nil {
 		return Synced{}, err
 	}
+	if what := git.UnderwayIn(repo.AdminDir(s.ID)); what != "" && !store.IsDir(s.layer()) { // else it would go on inside too
+		return Synced{}, s.underWay(git.Begun{What: what, Outside: true}, place.prims)
+	}
 	if err := s.ownLayer(ctx, place.prims); err != nil {
 		return Synced{}, err
 	}
@@ -134,7 +137,7 @@ func (s *Sandbox) joined(ctx context.Context, repo *git.Repo, merger *git.Merger
 	if err != nil {
 		return git.State{}, err
 	}
-	if err := s.mergeable(ctx, repo, subject, from); err != nil {
+	if err := s.mergeable(ctx, repo, place, subject, from); err != nil {
 		return git.State{}, err
 	}
 	synced.Head = from.Head
@@ -160,12 +163,12 @@ func (s *Sandbox) joined(ctx context.Context, repo *git.Repo, merger *git.Merger
 }
 
 // mergeable refuses a sandbox in which git itself would not begin a merge, or would merge into something else.
-func (s *Sandbox) mergeable(ctx context.Context, repo *git.Repo, subject git.Subject, from git.State) error {
+func (s *Sandbox) mergeable(ctx context.Context, repo *git.Repo, place *site, subject git.Subject, from git.State) error {
 	if err := repo.LostHead(ctx, subject, from.Head); err != nil {
 		return err
 	}
 	if begun, err := repo.Begun(ctx, subject, from); err != nil || begun.What != "" {
-		return errors.Join(err, s.underWay(begun))
+		return errors.Join(err, s.underWay(begun, place.prims))
 	}
 	under, err := repo.ReadUnderway(ctx, from)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -105,20 +107,24 @@ func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Subject
 	return r.keep(ctx, &undo.Tx{}, repo, trashRef(s.Name), captured.Commit)
 }
 
-// touchedSince reports whether anything in a tree was made or changed after a moment, or a little before:
-// the clock of a file system is coarse.
+// touchedSince reports whether anything in a tree was made or changed after a moment, or a little before: the clock of a file
+// system is coarse. Of a file the time counts that nobody can set; a directory has another when it is moved.
 func touchedSince(tree string, since time.Time) (bool, error) {
 	since = since.Add(-100 * time.Millisecond)
 	touched := false
-	err := filepath.WalkDir(tree, func(_ string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(path, &st)
+		}
 		if err != nil {
 			return err
 		}
-		fi, err := d.Info()
-		if err != nil {
-			return err
+		changed := time.Unix(st.Mtim.Unix())
+		if !d.IsDir() && time.Unix(st.Ctim.Unix()).After(changed) {
+			changed = time.Unix(st.Ctim.Unix())
 		}
-		if fi.ModTime().After(since) {
+		if changed.After(since) {
 			touched = true
 			return fs.SkipAll
 		}

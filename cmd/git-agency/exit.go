@@ -174,7 +174,7 @@ func hints(err error) []string {
 	case errors.As(err, &upstream):
 		return []string{
 			"for " + upstream.Upstream + ": git config push.default upstream",
-			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch) + "; nothing changed",
+			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch),
 		}
 	case errors.As(err, &hooked):
 		return []string{
@@ -355,6 +355,8 @@ func hints(err error) []string {
 		return lostHints(lostHead)
 	case errors.As(err, &uncommit):
 		return uncommittedHints(uncommit)
+	case errors.As(err, &nothing) && nothing.Void:
+		return []string{"if no commit will follow that does, 'git agency discard " + nothing.ID + "' ends it"}
 	case errors.As(err, &nothing):
 		return []string{"nothing was changed and committed in it yet; if nothing will be, 'git agency discard " + nothing.ID + "' ends it"}
 	case errors.As(err, &unsubmit):

@@ -65,10 +65,27 @@ func TestAFormatIsTextWithFieldsInIt(t *testing.T) {
 		"%(broken) %(broken_reason)":               "true missing-tree\n",
 		"%(submitted_at) %(submitted_at:relative)": "2026-01-28T12:05:01.000000025Z 3 minutes ago\n",
 		"%(landed_at) %(landed_at:relative)":       "2026-01-28T12:05:02Z 3 minutes ago\n",
+		"%(rejected_at:relative)":                  "3 minutes ago\n",
+		"%(unlanded_at:relative)":                  "3 minutes ago\n",
+		"%(landed_before:short)":                   "3333333333\n",
+		"%(landed_tip:short)":                      "4444444444\n",
+		"%(unlanded_commit:short)":                 "5555555555\n",
 		"%(primitives.isolation)(%(landing)) é ✓":  "os(discarded) é ✓\n",
 	} {
 		if got := formatted(t, format, full()); got != want {
 			t.Errorf("%s: got %q, want %q", format, got, want)
+		}
+	}
+}
+
+func TestEveryTimeAndEveryCommitHasAShorterForm(t *testing.T) {
+	t.Parallel()
+	names := atomNames()
+	for _, name := range names {
+		for ending, shorter := range map[string]string{"_at": ":relative", "_commit": ":short"} {
+			if strings.HasSuffix(name, ending) && !slices.Contains(names, name+shorter) {
+				t.Errorf("there is no %%(%s%s)", name, shorter)
+			}
 		}
 	}
 }

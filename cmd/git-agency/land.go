@@ -43,7 +43,8 @@ shown, and kept in verify.log beside the record.
 Exit status: 0 landed, or it had landed before; 1 failed, or refused because of uncommitted work, of
 what is in the way, of what runs in the sandbox, or because the command of --verify failed; or landed,
 but not pushed; 2 it conflicts: nothing changed but what the ids before it have landed, which the message
-names, and standard output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
+names, and standard output lists kinds and paths; with --all-ready some conflict, the others have landed,
+and standard output has the table, but where something fails for another reason too, that is 1; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
 		Flags: changing(jsonFlag(
 			&cli.StringFlag{Name: "strategy", Usage: "how it looks in history: `HOW` is " + strings.Join(gitagency.Strategies(), ", "), DefaultText: "agency.land.strategy, else merge"},
 			&cli.BoolFlag{Name: "all-ready", Usage: "everything that was submitted in <wt>, in that order, past what conflicts"},

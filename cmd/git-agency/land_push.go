@@ -15,7 +15,7 @@ func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, worktrees ..
 	if !c.Bool("push") {
 		return nil, nil
 	}
-	return repo.PlanPush(c.Context, c.String("remote"), worktrees...)
+	return repo.PlanPush(c.Context, c.String("remote"), t.landRequest(c), worktrees...)
 }
 
 // push pushes what has landed, and completes what is reported of it.

@@ -111,13 +111,30 @@ func readyWorktree(c *cli.Context, repo *gitagency.Repository, query string) (gi
 func why(err error) string {
 	paths := []string{}
 	for _, c := range conflictsOf(err) {
-		paths = append(paths, printable(c.Path))
+		paths = append(paths, gitagency.QuotedPath(c.Path))
 	}
 	if len(paths) > 0 {
 		return strings.Join(paths, " ")
 	}
-	first, _, _ := strings.Cut(messageOf(err), "\n")
-	return printable(first)
+	return printable(inOneLine(messageOf(err)))
+}
+
+// inOneLine is the first line of a message, and where that begins a list the first of it and how many more there are.
+func inOneLine(message string) string {
+	first, rest, _ := strings.Cut(message, "\n")
+	if !strings.HasSuffix(first, ":") || rest == "" {
+		return strings.TrimSuffix(first, ":")
+	}
+	list := strings.Split(rest, "\n")
+	more, unlisted := len(list)-1, 0
+	if n, err := fmt.Sscanf(strings.TrimSpace(list[more]), "and %d more", &unlisted); n == 1 && err == nil {
+		more += unlisted - 1
+	}
+	text := first + " " + strings.TrimSpace(list[0])
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // queueError is a queue of which not everything has landed. What became of each is in the report.
@@ -129,10 +146,14 @@ type queueError struct {
 
 func (e *queueError) Error() string {
 	var parts []string
+	other := ""
+	if len(e.conflicting) > 0 {
+		other = " for another reason"
+	}
 	for _, p := range []struct {
 		n         int
 		one, many string
-	}{{e.landed, "does", "do"}, {len(e.conflicting), "conflicts", "conflict"}, {e.failed, "fails for another reason", "fail for another reason"}} {
+	}{{e.landed, "does", "do"}, {len(e.conflicting), "conflicts", "conflict"}, {e.failed, "fails" + other, "fail" + other}} {
 		if p.n > 0 {
 			parts = append(parts, counted(p.n, p.one, p.many))
 		}

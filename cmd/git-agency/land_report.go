@@ -86,11 +86,14 @@ func (t *tool) printConflicts(err error) error {
 // tellLanded says what came of a landing.
 func (t *tool) tellLanded(l gitagency.Landed) {
 	for _, o := range l.LeftOut {
-		t.warn("left out " + o.Path + ": " + whyLeftOut[o.Why])
+		t.warn("left out " + gitagency.QuotedPath(o.Path) + ": " + whyLeftOut[o.Why])
 	}
 	kept := slices.IndexFunc(l.LeftOut, func(o gitagency.LeftOut) bool { return o.Why == gitagency.LeftSecret })
 	if kept >= 0 && l.TrashRef != "" {
 		t.hint("what looks like a credential is kept until it is pruned: git show " + gitagency.ShellWord(l.TrashRef+":"+l.LeftOut[kept].Path))
+	}
+	if l.Unsaid {
+		t.warn("there was nothing in " + l.Invocation + " to commit; the message of --commit-all is not used")
 	}
 	would := ""
 	if l.DryRun {

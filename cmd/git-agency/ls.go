@@ -79,6 +79,7 @@ func porcelain(i gitagency.Invocation) []field {
 		{"submitted-commit", i.SubmittedCommit, true},
 		{"rejected-reason", i.RejectedReason, true},
 		{"landed-commit", i.LandedCommit, true},
+		{"unlanded-commit", i.UnlandedCommit, true},
 		{"radar", i.Radar, true},
 		{"kept", i.TrashRef, true},
 		{"name", i.Name, true},

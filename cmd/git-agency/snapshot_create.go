@@ -73,7 +73,7 @@ func (t *tool) tellLeftOut(all []gitagency.LeftOut) {
 	secret := false
 	for _, l := range all {
 		secret = secret || l.Why == gitagency.LeftSecret
-		t.warn("left out " + l.Path + ": " + whyLeftOut[l.Why])
+		t.warn("left out " + gitagency.QuotedPath(l.Path) + ": " + whyLeftOut[l.Why])
 	}
 	if secret {
 		t.hint("what looks like a credential is taken too with --include-secrets; to let a name in for good: git config --add agency.secret '!<name>'")

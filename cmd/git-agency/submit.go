@@ -16,7 +16,8 @@ func (t *tool) submitCommand() *cli.Command {
 		UsageText: "git agency submit <id>... [-m <note>]",
 		Description: `Writes down that the work of a sandbox is done, and which commit that is: the one that its HEAD is at.
 'ls' and 'show' say that it is in review then; 'reject' gives it back. The sandbox stays as it is, and
-commands go on in it. What is in no commit is listed and refused, and so is a sandbox without any work.
+commands go on in it. What is in no commit is listed and refused, and so is a sandbox without any work,
+or whose commits change nothing.
 
 Submitting twice is fine. What waits keeps its place among the others, unless there are new commits:
 then these are submitted, and it goes to the end. With agency.requireReview nothing else can land than

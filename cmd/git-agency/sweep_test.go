@@ -541,7 +541,7 @@ func TestAReviewThatFailsOrIsKilledHasHappenedOrNot(t *testing.T) {
 	t.Parallel()
 	l := newSweepLab(t)
 	l.must("env", "TEST_NOW=2026-01-28T12:05:00Z", "TEST_RAND=b", "git-agency", "start", "wt")
-	l.git("-C", l.agency("path", sweepID), "commit", "-q", "--allow-empty", "-m", "work")
+	l.must("sh", "-c", `cd "$0" && echo new >new && git add new && git commit -q -m work`, l.agency("path", sweepID))
 	for _, s := range []struct {
 		argv        []string
 		before, now string

@@ -151,7 +151,9 @@ func (r *Repo) RemoveAdmin(name string) error {
 func (r *Repo) RemoveWithdrawn(name string) error { return durable.RemoveTree(r.Withdrawn(name)) }
 
 // Withdrawn is where that is.
-func (r *Repo) Withdrawn(name string) string { return filepath.Join(r.ownDir(), removedPrefix+name) }
+func (r *Repo) Withdrawn(name string) string {
+	return filepath.Join(r.ownDir(), removedPrefix+filepath.Base(name))
+}
 
 // withdrawAdmin renames an entry away.
 func (r *Repo) withdrawAdmin(name string) error {

@@ -64,6 +64,7 @@ type Advancing struct {
 
 	called   func() (*proc.Conversation, error) // the git below, while it starts; nil when nobody waits for it
 	talk     *proc.Conversation                 // a git that holds the locks of the refs
+	silence  context.CancelCauseFunc            // kills it
 	tried    bool                               // they were told to
 	done     bool                               // the refs have moved
 	unknown  bool                               // nobody can tell whether they have

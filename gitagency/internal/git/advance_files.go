@@ -174,13 +174,13 @@ func (x *Advancing) Publish(ctx context.Context) error {
 	}
 	if x.seat == nil {
 		x.finished = true
-		return x.settled(nil)
+		return x.settled()
 	}
+	late := x.settled() // first: who finds a new index, and the refs where they were, undoes half of it
 	if err := x.draft.Publish(); err != nil {
-		return x.settled(err)
+		return errors.Join(late, err)
 	}
 	x.finished = true
-	err := x.settled(nil)
 	x.clearing = proc.Meanwhile(func() (struct{}, error) {
 		err := errors.Join(durable.SyncDir(x.a.GitDir), x.draft.file.Close())
 		if err == nil {
@@ -188,13 +188,13 @@ func (x *Advancing) Publish(ctx context.Context) error {
 		}
 		return struct{}{}, err
 	})
-	return err
+	return late
 }
 
 // settled waits until it lasts that the refs have moved, and says all that went wrong since.
-func (x *Advancing) settled(err error) error {
-	_, unsynced := x.syncing()
-	return errors.Join(x.late, unsynced, err)
+func (x *Advancing) settled() error {
+	_, err := x.syncing()
+	return errors.Join(x.late, err)
 }
 
 // Clear waits until nothing is left of what was needed.

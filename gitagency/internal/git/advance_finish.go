@@ -26,6 +26,11 @@ import (
 // else is undone.
 func (r *Repo) FinishAdvance(ctx context.Context, a Advance) (done bool, err error) {
 	ctx = context.WithoutCancel(ctx)
+	if a.GitDir != "" {
+		if r, err = r.in(ctx, a.GitDir, a.Trusted); err != nil {
+			return false, err
+		}
+	}
 	m := a.decisive()
 	tip, err := r.Tip(ctx, m.Ref)
 	if err != nil {

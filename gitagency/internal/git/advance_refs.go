@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -18,13 +19,13 @@ func (x *Advancing) Prepare(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { x.went(err) }()
-	err = x.lockRefs()
+	err = x.lockRefs(ctx)
 	if by := x.a.by; err != nil && by != nil && by.lost() { // somebody has taken away what the refs are to lead to
 		if err := by.haveAll(ctx); err != nil {
 			return err
 		}
 		x.Wake(ctx)
-		err = x.lockRefs()
+		err = x.lockRefs(ctx)
 	}
 	if err != nil {
 		for _, m := range x.a.moves() {
@@ -44,8 +45,15 @@ func (x *Advancing) Prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// lockRefs tells git which refs are to move, from where and to where.
-func (x *Advancing) lockRefs() error {
+// patienceWithRefs is how long git may take to lock some refs: longer than it waits for who has them locked.
+const patienceWithRefs = 30 * time.Second
+
+// lockRefs tells git which refs are to move, from where and to where. A git that does not answer is killed, as when ctx ends:
+// it has not moved anything.
+func (x *Advancing) lockRefs(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patienceWithRefs, errors.New("git does not say whether the refs are locked"))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { x.silence(context.Cause(ctx)) })()
 	if err := x.reach(); err != nil {
 		return err
 	}
@@ -63,15 +71,15 @@ func (x *Advancing) Wake(ctx context.Context) {
 	if x.called != nil || x.talk != nil || x.finished {
 		return
 	}
-	p := place{gitDir: x.a.GitDir, config: durably} // HEAD of that worktree has a log too
+	// HEAD of that worktree has a log too. What replaces objects is none of its business, and could be a pipe.
+	p := place{gitDir: x.a.GitDir, config: durably, env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
 	args := []string{"update-ref", "--create-reflog", "-z", "--stdin"}
 	if x.a.Reason != "" {
 		args = append(args, "-m", x.a.Reason)
 	}
-	// Who is told to end must not kill it half-way through the refs: it ends when we hang up.
-	x.called = proc.Meanwhile(func() (*proc.Conversation, error) {
-		return x.repo.converse(context.WithoutCancel(ctx), p, x.repo.inherit, args...)
-	})
+	// Who is told to end must not kill it half-way through the refs: it ends when we hang up, or before it was told to move them.
+	ctx, x.silence = context.WithCancelCause(context.WithoutCancel(ctx))
+	x.called = proc.Meanwhile(func() (*proc.Conversation, error) { return x.repo.converse(ctx, p, x.repo.inherit, args...) })
 }
 
 // reach waits until that git has started, if it was called.

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 var errFault = errors.New("fault")
@@ -316,5 +319,30 @@ func TestAdvanceThatCannotBeUndoneIsUndoneLater(t *testing.T) {
 			t.Fatalf("%v, %v", done, err)
 		}
 		requireSame(t, "undone later", ad.sum(), before)
+	})
+}
+
+// Promise: a git that does not say whether the refs are locked is not waited for when somebody is told to end: it has moved
+// nothing, and all of it is undone.
+func TestAdvanceDoesNotWaitForAGitThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
+		ad := messy(t)
+		before := ad.sum()
+		x, err := ad.begin()
+		ad.must(err)
+		ad.must(x.Lock(t.Context()))
+		ad.must(x.hangUp())
+		mute, silence := context.WithCancelCause(t.Context())
+		x.silence, x.called = silence, proc.Meanwhile(func() (*proc.Conversation, error) {
+			return proc.Talk(mute, proc.Command{Argv: []string{"sleep", "600"}})
+		})
+		told, end := context.WithCancel(t.Context())
+		end()
+		if err := x.Prepare(told); err == nil {
+			t.Error("they are said to be locked")
+		}
+		ad.must(x.Undo(t.Context()))
+		requireSame(t, "undone", ad.sum(), before)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -74,7 +75,17 @@ func (r *Repo) settingsIn(ctx context.Context, gitDir string, trusted bool) (Con
 		return r.settingsOfAll(), nil
 	}
 	run := runner{dir: r.CommonDir, env: slices.Concat(r.env, []string{"GIT_DIR=" + gitDir, "GIT_COMMON_DIR=" + r.CommonDir})}
-	config, err := readConfig(ctx, run)
+	bounded := ctx
+	if !trusted { // who may have put a pipe there since
+		const patience = 10 * time.Second
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	config, err := readConfig(bounded, run)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		return r.settingsOfAll(), nil
+	}
 	if errors.As(err, new(*Error)) && (!trusted || !leadsSomewhere(gitDir)) {
 		return r.settingsOfAll(), nil
 	}

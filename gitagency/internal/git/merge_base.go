@@ -41,8 +41,8 @@ func (m *Merger) commonBase(ctx context.Context, ours, theirs string) (string, e
 }
 
 // follows reports whether one commit was made on top of another, or on top of one that was, as long as each has one parent and
-// is no older than the other. It is what most work is, wherever the clock of who made it stands, and needs no look at all that
-// was before.
+// those between are no older than the other. It is what most work is, and needs no look at what was before, not even where the
+// clock of who made a single commit was behind.
 func (m *Merger) follows(ctx context.Context, commit, other string) (bool, error) {
 	data, err := m.contents(ctx, other, "commit")
 	if err != nil {

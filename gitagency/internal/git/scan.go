@@ -115,6 +115,9 @@ func (f *folder) drop() {
 	}
 }
 
+// processors is how many there are to look at files, before the program has said how many of us there may be at once.
+var processors = runtime.GOMAXPROCS(0)
+
 // scan looks at a tree beside an index, on every processor there is.
 func (sc *scanner) scan(ctx context.Context, tree string, entries []stagedEntry) (*sight, error) {
 	s := &sight{entries: entries, fates: make([]fate, len(entries)), stamps: make([]stamp, len(entries)), top: &visit{name: tree, hi: len(entries)}}
@@ -141,7 +144,7 @@ func (sc *scanner) send(ctx context.Context) ([]looker, error) {
 	sc.todo = []*visit{sc.sight.top}
 	stop := context.AfterFunc(ctx, func() { sc.fail(context.Cause(ctx)) })
 	defer stop()
-	lookers := make([]looker, min(runtime.NumCPU(), runtime.GOMAXPROCS(0)))
+	lookers := make([]looker, processors)
 	var group sync.WaitGroup
 	for i := range lookers {
 		lookers[i].scanner = sc

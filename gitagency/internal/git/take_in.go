@@ -274,7 +274,10 @@ func (r *Repo) sweepOwn(ctx context.Context, ref string) error {
 	if err := r.waiting.until(ctx, gone); err != nil || gone() {
 		return err
 	}
-	return r.removeIdle(path, seen)
+	if err := r.removeIdle(path, seen); err != nil && !gone() {
+		return err
+	}
+	return nil
 }
 
 // moveOwn moves the ref, as TakeIn found it.
