@@ -1,11 +1,12 @@
 package gitagency
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Promise: what is left of a sandbox is for one other process to remove, which has nobody else do it: else there would be
@@ -34,13 +35,16 @@ func TestWhoTidiesUpLeavesNothingToTidyUp(t *testing.T) {
 	}
 }
 
-// Promise: the same of a sandbox that nobody has written to for long, for which nobody is kept from the repository.
+// Promise: the same of a sandbox that nobody has written to since it was looked at, for which nobody is kept from the repository.
 func TestWhatHasLainStillIsTidiedUpWhole(t *testing.T) {
 	t.Parallel()
 	l := committed(t, Options{})
-	l.age(l.box.tree)
 	if landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, Later: true}); err != nil || !landed.Aside {
 		t.Fatalf("%+v, %v", landed, err)
+	}
+	later := time.Now().Add(time.Hour) // nobody can make a file look as if it were older than it is
+	if err := l.repo.store.UpdateInvocationMeta(l.repo.ID, l.box.ID, func(m *store.InvocationMeta) { m.LookedAt = &later }); err != nil {
+		t.Fatal(err)
 	}
 	_, unlock, err := l.repo.lock(t.Context())
 	if err != nil {
@@ -57,21 +61,6 @@ func TestWhatHasLainStillIsTidiedUpWhole(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(l.repo.CommonDir, "agency", "removed-*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %q, %v", left, err)
-	}
-}
-
-// age has everything in a directory look as if it had not changed for an hour.
-func (l *lab) age(dir string) {
-	l.t.Helper()
-	then := time.Now().Add(-time.Hour)
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Chtimes(path, then, then)
-	})
-	if err != nil {
-		l.t.Fatal(err)
 	}
 }
 
