@@ -146,6 +146,31 @@ func TestAnAdvanceWritesWhatGitWouldWriteInThatWorktree(t *testing.T) {
 	})
 }
 
+// What a power cut has torn is put right wherever that is done: what was to be there is known by the settings of the worktree
+// that it is in.
+func TestAnAdvanceIsFinishedByTheSettingsOfItsWorktree(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, o *oneTree, repo *Repo, trusted bool) {
+		file := filepath.Join(o.one, "a.txt")
+		o.must(os.Remove(file))
+		o.in(o.one, "checkout", "-q", "--", ".") // as it is there, by now
+		before, err := os.ReadFile(file)
+		o.must(err)
+		ad := &advancer{lab: o.lab, repo: o.openIn(o.one), tree: o.one, a: Advance{
+			Branch: "refs/heads/one", Old: o.git("rev-parse", "one"), New: o.ahead(func(tree string) { o.put(tree, "a.txt", "changed\nlines\n") }),
+			Reason: "land", GitDir: o.gitDir, Tree: o.one, Trusted: trusted,
+		}}
+		ad.stopped("commit")
+		o.must(os.Truncate(file, 10))
+		if done, err := repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
+			t.Errorf("%t, %v", done, err)
+		}
+		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+			t.Errorf("it is %q, and was %q: %v", after, before, err)
+		}
+	})
+}
+
 // What is captured of a worktree is what git would add there; and what git sees as changed is seen.
 func TestACaptureHoldsWhatGitWouldAddInThatWorktree(t *testing.T) {
 	t.Parallel()
