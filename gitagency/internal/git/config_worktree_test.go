@@ -195,6 +195,25 @@ func TestACaptureHoldsWhatGitWouldAddInThatWorktree(t *testing.T) {
 	})
 }
 
+// What was ignored in a state is found by the settings of the worktree that was in it, whoever asks.
+func TestWhatIsIgnoredGoesByTheSettingsOfTheWorktree(t *testing.T) {
+	t.Parallel()
+	o := newOneTree(t, func(o *oneTree) {
+		o.put(o.out, "rules", "*.log\n")
+		o.git("config", "extensions.worktreeConfig", "true")
+		o.in(o.one, "config", "--worktree", "core.excludesFile", filepath.Join(o.out, "rules"))
+	})
+	for _, at := range []string{o.dir, o.one, o.other} {
+		for name, want := range map[string]string{"one": "x.log", "other": ""} {
+			s := Subject{Name: name, Tree: filepath.Join(o.out, name), Branch: "refs/heads/" + name, Trusted: true}
+			got, err := o.openIn(at).ignoredBy(t.Context(), s, o.git("rev-parse", "main^{tree}"), []string{"x.log", "x.txt"})
+			if err != nil || strings.Join(got, " ") != want {
+				t.Errorf("%s, asked in %s: %q, %v", name, at, got, err)
+			}
+		}
+	}
+}
+
 // Nobody is asked what is set in a worktree where nothing says that it can be something else, as by what most people
 // include: what is for everything below a directory.
 func TestWorktreesThatCannotDifferAreNotAskedAbout(t *testing.T) {
