@@ -33,7 +33,7 @@ func (l *landing) consider(ctx context.Context) (err error) {
 		return err
 	}
 	if l.commits, err = l.merger.Range(ctx, l.target.at, l.tip); err != nil {
-		return err
+		return l.unsound(ctx, err)
 	}
 	for _, check := range []func(context.Context) error{l.checkCommits, l.checkWork, l.checkBranch, l.checkRange, l.checkNested} {
 		if err := check(ctx); err != nil {

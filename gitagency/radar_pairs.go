@@ -200,6 +200,8 @@ func (s *sweep) mergeAll(ctx context.Context, pairs []pair) error {
 			continue
 		case is[*git.UnrelatedError](m.err):
 			fact = mergeFact{Unrelated: true}
+		case s.faulty(m.a) || s.faulty(m.b): // of which that is said
+			continue
 		default:
 			return m.err
 		}

@@ -69,6 +69,15 @@ func (s *sweep) sound(ctx context.Context, i int) error {
 	return s.merger.Sound(ctx, b.tree, b.head.Commit)
 }
 
+// faulty reports whether a sandbox could not be looked at, or holds what must not land.
+func (s *sweep) faulty(i int) bool {
+	if i == integrationSide {
+		return false
+	}
+	why, _ := recalled(s.was.Refused, s.now.Refused, s.soundKey(i))
+	return s.boxes[i].err != nil || why != ""
+}
+
 // unreadIn lists those of some sandboxes that have to be read to be judged.
 func (s *sweep) unreadIn(boxes []int, need []*box) []*box {
 	for _, i := range boxes {

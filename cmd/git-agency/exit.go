@@ -184,7 +184,7 @@ func hints(err error) []string {
 	case errors.As(err, &unproven) && unproven.TimedOut && unproven.Limit > 0:
 		return []string{
 			fmt.Sprintf("its sandbox was started with --timeout %s, which binds what verifies it too;", unproven.Limit),
-			"where you have seen for yourself that it is good: git agency land " + unproven.ID + " --no-verify",
+			"where you have seen for yourself that it is good: " + typedAgain(err, "", "-verify") + " --no-verify",
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut:
 		return []string{moreTime(err)}
@@ -467,7 +467,11 @@ func notPushedHints(err error, e *gitagency.NotPushedError) []string {
 	if is[*gitagency.OverdueError](e.Err) {
 		return []string{moreTime(err)}
 	}
-	all := hints(e.Err) // what is in the way is so as it would be of a landing
+	cause, typed := e.Err, &typedError{}
+	if errors.As(err, &typed) {
+		cause = &typedError{cause, typed.words, typed.settings}
+	}
+	all := hints(cause) // what is in the way is so as it would be of a landing
 	var unpushed *unpushedError
 	if errors.As(err, &unpushed) {
 		all = append(all, "this tries again"+unpushed.again)

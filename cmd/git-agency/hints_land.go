@@ -55,7 +55,8 @@ func inTree(tree, branch string) string {
 func unsoundHints(e *gitagency.UnsoundWorkError) []string {
 	inside := "git agency exec " + e.ID + " -- git "
 	hints := []string{"it must be in no commit of the sandbox; this makes one of all that is staged there, without it:", "  " + inside + "reset --soft " + e.Base}
-	if e.Path != "" && !slices.Contains(strings.Split(e.Path, "/"), "..") { // which cannot be staged
+	// What is wrong with a directory as such is right when it is written anew, and ".." cannot be staged.
+	if e.Path != "" && !strings.HasSuffix(e.Path, "/") && !slices.Contains(strings.Split(e.Path, "/"), "..") {
 		hints = append(hints, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+gitagency.ShellWord(":(top,literal)"+e.Path))
 	}
 	return append(hints, "  "+inside+"commit -m '<message>'")

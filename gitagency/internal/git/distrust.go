@@ -132,7 +132,7 @@ func quoted(value string) string {
 type DistrustedError struct {
 	Path   string
 	Filter string // that only the repository's own configuration has
-	File   string // where that of one worktree has it; empty where it is for all of them
+	File   string // that has it, where "git config --local" does not know that one; empty where it does
 }
 
 func (e *DistrustedError) Error() string {
@@ -223,17 +223,18 @@ func (r *Repo) unfiltered(ctx context.Context, p place, filters, names []string,
 	words := strings.Split(string(out), "\x00") // "<path>", "filter", "<value>"
 	for i := 0; i+2 < len(words); i += 3 {
 		if slices.Contains(filters, words[i+2]) {
-			return &DistrustedError{Path: words[i], Filter: words[i+2], File: r.ofOne(words[i+2])}
+			return &DistrustedError{Path: words[i], Filter: words[i+2], File: r.elsewhere(words[i+2])}
 		}
 	}
 	return nil
 }
 
-// ofOne is the file in which a filter is set for one worktree alone; empty where it is not.
-func (r *Repo) ofOne(filter string) string {
+// elsewhere is the file in which a filter is set, where that is not the one that "git config --local" knows.
+func (r *Repo) elsewhere(filter string) string {
 	for _, last := range drivers {
-		if s, _ := r.Config.Last("filter." + filter + "." + last); s.Scope == "worktree" {
-			return r.fileOf(s)
+		s, set := r.Config.Last("filter." + filter + "." + last)
+		if file := r.fileOf(s); set && !s.Trusted() && file != filepath.Join(r.CommonDir, "config") {
+			return file
 		}
 	}
 	return ""
