@@ -2,7 +2,11 @@ package gitagency
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Promise: what is left of a sandbox is for one other process to remove, which has nobody else do it: else there would be
@@ -28,6 +32,35 @@ func TestWhoTidiesUpLeavesNothingToTidyUp(t *testing.T) {
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", path, err)
 		}
+	}
+}
+
+// Promise: the same of a sandbox that nobody has written to since it was looked at, for which nobody is kept from the repository.
+func TestWhatHasLainStillIsTidiedUpWhole(t *testing.T) {
+	t.Parallel()
+	l := committed(t, Options{})
+	if landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, Later: true}); err != nil || !landed.Aside {
+		t.Fatalf("%+v, %v", landed, err)
+	}
+	later := time.Now().Add(time.Hour) // nobody can make a file look as if it were older than it is
+	if err := l.repo.store.UpdateInvocationMeta(l.repo.ID, l.box.ID, func(m *store.InvocationMeta) { m.LookedAt = &later }); err != nil {
+		t.Fatal(err)
+	}
+	_, unlock, err := l.repo.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if err := l.repo.tidy(t.Context(), l.box.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{l.repo.store.SandboxDir(l.repo.ID, l.box.ID), l.repo.git.Withdrawn(l.box.ID)} {
+		if _, err := os.Lstat(path); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", path, err)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(l.repo.CommonDir, "agency", "removed-*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
 	}
 }
 

@@ -226,3 +226,21 @@ func TestRadarTrustsNothingThatItRemembers(t *testing.T) {
 		t.Errorf("got %+v, and %q are remembered", found, remembered())
 	}
 }
+
+// What must not land is told of whether or not it is in a commit.
+func TestRadarRefusesWhatMustNotLandBeforeItIsCommitted(t *testing.T) {
+	t.Parallel()
+	l := newRadarLab(t, 2)
+	if err := os.Symlink("a", filepath.Join(l.boxes[0].tree, ".gitignore")); err != nil {
+		t.Fatal(err)
+	}
+	l.put(l.boxes[1].tree, "b", "two\n")
+	for range 2 { // also when it is remembered
+		for _, got := range l.radar().Sandboxes {
+			refused := got.State == "refused" && strings.Contains(got.Error, "a link in the place of .gitignore")
+			if refused != (got.ID == l.boxes[0].ID) {
+				t.Errorf("got %+v", got)
+			}
+		}
+	}
+}

@@ -2,6 +2,8 @@ package git
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -133,4 +135,40 @@ func TestAdvanceUndoesNothingWhenTheRefsCannotBeRead(t *testing.T) {
 		}
 		ad.landed(status)
 	})
+}
+
+// Promise: that refs have moved, and may not have by tomorrow, is said; and no index is published before that is known: who
+// comes after a power cut would find it with the refs where they were.
+func TestPublishWaitsUntilTheRefsLast(t *testing.T) {
+	t.Parallel()
+	for _, seated := range []bool{true, false} {
+		l := newLab(t)
+		ad := newAdvancer(l, l.ahead(func(tree string) { l.put(tree, "a.txt", "changed\n") }))
+		if !seated {
+			l.git("branch", "free")
+			zeros := strings.Repeat("0", len(ad.a.New))
+			ad.a = Advance{Branch: "refs/heads/free", Old: ad.a.Old, New: ad.a.Old, Also: []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: ad.a.New}}}
+		}
+		x, err := ad.begin()
+		l.must(err)
+		l.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.Files(t.Context())))
+		// Git knows where the refs are; what we make last is where a link leads nowhere.
+		repo := *x.repo
+		repo.CommonDir = tempDir(t)
+		l.must(os.Mkdir(filepath.Join(repo.CommonDir, "refs"), 0o777))
+		l.must(os.Symlink("nowhere", filepath.Join(repo.CommonDir, "refs/heads")))
+		x.repo = &repo
+		l.must(x.Commit(t.Context()))
+		synced := x.syncing
+		x.syncing = func() (struct{}, error) {
+			if got := l.git("diff", "--cached", "--name-only", ad.a.Old); got != "" {
+				t.Errorf("the index has %q already", got)
+			}
+			return synced()
+		}
+		if err := x.Publish(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("seated %t: %v", seated, err)
+		}
+		l.must(x.Close())
+	}
 }

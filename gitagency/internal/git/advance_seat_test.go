@@ -327,6 +327,45 @@ func TestAdvanceTakesAlongWhoChecksOutTheBranchMeanwhile(t *testing.T) {
 	}
 }
 
+// Who has the branch in a way in which nobody checks one out just like that is left as he is, and nothing has gone wrong.
+func TestAdvanceTakesNobodyAlongWhoHadTheBranchBefore(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]func(l *lab, tree string){
+		"bisects it": func(l *lab, tree string) {
+			l.in(tree, "checkout", "-q", "free")
+			l.in(tree, "bisect", "start", "-q", "HEAD", "HEAD~1")
+			l.in(tree, "checkout", "-q", "--detach")
+		},
+		"rebases it": func(l *lab, tree string) {
+			l.in(tree, "checkout", "-q", "free")
+			l.env = append(l.env, "GIT_SEQUENCE_EDITOR=sed -i 1ibreak")
+			l.in(tree, "rebase", "-q", "-i", "HEAD~1")
+		},
+		"has it twice": func(l *lab, tree string) {
+			l.in(tree, "checkout", "-q", "free")
+			l.git("checkout", "-q", "--ignore-other-worktrees", "free")
+		},
+	} {
+		l := newLab(t)
+		l.write("keep.txt", "keep\n")
+		l.commit("second")
+		to := l.ahead(func(tree string) { l.put(tree, "a.txt", "changed\n") })
+		l.git("branch", "free")
+		linked := filepath.Join(tempDir(t), "linked")
+		l.git("worktree", "add", "-q", "--detach", linked)
+		x, err := l.open().Advance(t.Context(), Advance{Branch: "refs/heads/free", Old: l.git("rev-parse", "free"), New: to, Trusted: true})
+		l.must(err)
+		l.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.Files(t.Context())))
+		meanwhile(l, linked)
+		if err := errors.Join(x.Commit(t.Context()), x.Publish(t.Context()), x.Close()); err != nil || x.Behind() != nil {
+			t.Errorf("%s: %v, %v", name, err, x.Behind())
+		}
+		if data, err := os.ReadFile(filepath.Join(linked, "a.txt")); err != nil || string(data) != "a\n" {
+			t.Errorf("%s: it is %q, %v", name, data, err)
+		}
+	}
+}
+
 // Nobody waits for ever for a worktree that is taken along, and what keeps us from looking for one is said.
 func TestAdvanceThatCannotTakeAlongEndsAndSaysSo(t *testing.T) {
 	t.Parallel()

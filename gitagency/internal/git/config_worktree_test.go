@@ -146,6 +146,31 @@ func TestAnAdvanceWritesWhatGitWouldWriteInThatWorktree(t *testing.T) {
 	})
 }
 
+// What a power cut has torn is put right wherever that is done: what was to be there is known by the settings of the worktree
+// that it is in.
+func TestAnAdvanceIsFinishedByTheSettingsOfItsWorktree(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, o *oneTree, repo *Repo, trusted bool) {
+		file := filepath.Join(o.one, "a.txt")
+		o.must(os.Remove(file))
+		o.in(o.one, "checkout", "-q", "--", ".") // as it is there, by now
+		before, err := os.ReadFile(file)
+		o.must(err)
+		ad := &advancer{lab: o.lab, repo: o.openIn(o.one), tree: o.one, a: Advance{
+			Branch: "refs/heads/one", Old: o.git("rev-parse", "one"), New: o.ahead(func(tree string) { o.put(tree, "a.txt", "changed\nlines\n") }),
+			Reason: "land", GitDir: o.gitDir, Tree: o.one, Trusted: trusted,
+		}}
+		ad.stopped("commit")
+		o.must(os.Truncate(file, 10))
+		if done, err := repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
+			t.Errorf("%t, %v", done, err)
+		}
+		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+			t.Errorf("it is %q, and was %q: %v", after, before, err)
+		}
+	})
+}
+
 // What is captured of a worktree is what git would add there; and what git sees as changed is seen.
 func TestACaptureHoldsWhatGitWouldAddInThatWorktree(t *testing.T) {
 	t.Parallel()
@@ -168,6 +193,25 @@ func TestACaptureHoldsWhatGitWouldAddInThatWorktree(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What was ignored in a state is found by the settings of the worktree that was in it, whoever asks.
+func TestWhatIsIgnoredGoesByTheSettingsOfTheWorktree(t *testing.T) {
+	t.Parallel()
+	o := newOneTree(t, func(o *oneTree) {
+		o.put(o.out, "rules", "*.log\n")
+		o.git("config", "extensions.worktreeConfig", "true")
+		o.in(o.one, "config", "--worktree", "core.excludesFile", filepath.Join(o.out, "rules"))
+	})
+	for _, at := range []string{o.dir, o.one, o.other} {
+		for name, want := range map[string]string{"one": "x.log", "other": ""} {
+			s := Subject{Name: name, Tree: filepath.Join(o.out, name), Branch: "refs/heads/" + name, Trusted: true}
+			got, err := o.openIn(at).ignoredBy(t.Context(), s, o.git("rev-parse", "main^{tree}"), []string{"x.log", "x.txt"})
+			if err != nil || strings.Join(got, " ") != want {
+				t.Errorf("%s, asked in %s: %q, %v", name, at, got, err)
+			}
+		}
+	}
 }
 
 // Nobody is asked what is set in a worktree where nothing says that it can be something else, as by what most people
