@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -15,17 +16,16 @@ import (
 // walls comes out of them, as any command that looks at a sandbox makes it.
 func (l *landing) consider(ctx context.Context) (err error) {
 	r := l.r
-	if l.merger, err = l.repo.Merger(l.entry.Record.BaseCommit); err != nil {
-		return err
-	}
-	l.merger.Wake(ctx)
-	if l.target, err = r.integrationTarget(ctx, l.repo, l.entry.Record.IntegrationWorktreeID); err != nil {
-		return err
-	}
-	if err := l.enter(ctx); err != nil {
-		return err
-	}
-	if l.trash, err = r.kept(ctx, l.repo, l.s.ID); err != nil {
+	merger := proc.Meanwhile(func() (*git.Merger, error) {
+		merger, err := l.repo.Merger(l.entry.Record.BaseCommit)
+		if err == nil {
+			merger.Wake(ctx)
+		}
+		return merger, err
+	})
+	notFound := l.find(ctx)
+	l.merger, err = merger() // also where it is only to be closed
+	if err := errors.Join(notFound, err); err != nil {
 		return err
 	}
 	l.merger.Trusted = r.trustsSettings(l.s.ID)
@@ -41,6 +41,18 @@ func (l *landing) consider(ctx context.Context) (err error) {
 		}
 	}
 	return r.reviewed(l.entry, l.tip)
+}
+
+// find finds where it would land, and enters the sandbox.
+func (l *landing) find(ctx context.Context) (err error) {
+	if l.target, err = l.r.integrationTarget(ctx, l.repo, l.entry.Record.IntegrationWorktreeID); err != nil {
+		return err
+	}
+	if err := l.enter(ctx); err != nil {
+		return err
+	}
+	l.trash, err = l.r.kept(ctx, l.repo, l.s.ID)
+	return err
 }
 
 // enter makes sure that nobody is at work in the sandbox, and that nothing in it is half done.
