@@ -202,7 +202,7 @@ func overtaken(err error) bool { return is[*git.MovedRefError](err) || is[*git.R
 // mostOvertaken is how often a landing begins again because somebody has committed to the branch, or in the sandbox,
 // meanwhile. What they commit takes longer than it takes to land, and the more often they have, the longer it waits for a moment
 // in which they do not.
-const mostOvertaken = 20
+const mostOvertaken = 50
 
 // landedBefore says what came of a landing that is done, and takes away what one that was killed left of the sandbox.
 func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], dry bool) (Landed, error) {
