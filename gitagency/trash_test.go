@@ -1,0 +1,43 @@
+package gitagency
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Promise: what was written late is known also where the copy that wrote it has kept the time of what it copied; and to move a
+// tree out of the way is no change of it.
+func TestALateWriteIsKnownByATimeThatNobodySets(t *testing.T) {
+	t.Parallel()
+	tree := filepath.Join(t.TempDir(), "tree")
+	file, past := filepath.Join(tree, "file"), time.Now().Add(-time.Hour)
+	set := func(path string) {
+		t.Helper()
+		if err := os.Chtimes(path, past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(tree, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	set(tree)
+	if err := os.Rename(tree, tree+".aside"); err != nil {
+		t.Fatal(err)
+	}
+	if touched, err := touchedSince(tree+".aside", time.Now().Add(-time.Minute)); err != nil || touched {
+		t.Errorf("moved: %v, %v", touched, err)
+	}
+	if err := os.Rename(tree+".aside", tree); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("late"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set(file)
+	set(tree)
+	if touched, err := touchedSince(tree, time.Now().Add(-time.Minute)); err != nil || !touched {
+		t.Errorf("written: %v, %v", touched, err)
+	}
+}
