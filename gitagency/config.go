@@ -12,20 +12,20 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Key is one setting of ours in git config.
+// Key is one of git-agency's keys in git config.
 type Key struct {
-	Name    string // as people write it; <…> stands for a name of the user's
-	Default string // in words
+	Name    string // key name as users write it; <…> stands for a name that the user chooses
+	Default string // default value, described in words
 	Meaning string
 
-	check   func(value string) error // nil where any text will do
-	command bool                     // names a program to run, and so is nobody's but the user's to set
-	none    func(value string) bool  // of a command: a value that names no program, and counts from anywhere
-	strict  bool                     // a repository can switch it on, and not off
+	check   func(value string) error // validates a value; nil where any text is valid
+	command bool                     // names a program to run, so only system, global and command scope count
+	none    func(value string) bool  // for a key with namesCommand: reports whether a value names no program, and so counts from every scope
+	strict  bool                     // the repository's own config can switch it on but not off
 	many    bool                     // every value counts, not only the last
 }
 
-// Keys lists every setting, in the order in which people meet them.
+// Keys lists every key, in the order in which users meet them.
 func Keys() []Key {
 	keys := []Key{
 		{Name: "agency.dataDir", Default: "$XDG_DATA_HOME/agency, else ~/.local/share/agency", Meaning: "where trees and records live; $AGENCY_DATA_DIR wins"},
@@ -57,7 +57,7 @@ func Keys() []Key {
 	)
 }
 
-// The keys of review and landing.
+// Keys of review and landing.
 const (
 	requireReviewKey = "agency.requireReview"
 	strategyKey      = "agency.land.strategy"
@@ -66,17 +66,17 @@ const (
 	autoDetachKey    = "agency.autoDetach"
 )
 
-// Setting is a key as it is set, or as it is when nothing is.
+// Setting is the effective value of a key, or its default.
 type Setting struct {
 	Key     string `json:"key"`
 	Value   string `json:"value"`
 	Scope   string `json:"scope"`  // system, global, local, worktree, command, environment or default
 	Origin  string `json:"origin"` // e.g. file:/home/me/.gitconfig; empty for a default
 	Meaning string `json:"meaning"`
-	Problem string `json:"problem"` // why it does not count; empty when it does
+	Problem string `json:"problem"` // reason why the value is ignored or invalid; empty for a valid one
 }
 
-// Err is nil, or says why a value does not count.
+// Err returns a *SettingError with the Problem of the setting, or nil if there is none.
 func (s Setting) Err() error {
 	if s.Problem == "" {
 		return nil
@@ -84,7 +84,7 @@ func (s Setting) Err() error {
 	return &SettingError{s}
 }
 
-// Settings lists every key with the value that counts, then what is set and does not count. It needs no
+// Settings lists every key with its effective value, followed by the values that are set and ignored. It needs no
 // repository.
 func Settings(ctx context.Context, opts Options) ([]Setting, error) {
 	opts, err := opts.filled()
@@ -122,7 +122,8 @@ func Settings(ctx context.Context, opts Options) ([]Setting, error) {
 	return append(settings, useless...), nil
 }
 
-// each is the configuration itself; of a key of which every value counts, one for each of them.
+// splitValues returns one configuration for each value of a multi-valued key, and the configuration itself for every
+// other key.
 func (k Key) each(name string, config git.Config) []git.Config {
 	values := listed(config, name)
 	if !k.many || len(values) == 0 {
@@ -135,7 +136,7 @@ func (k Key) each(name string, config git.Config) []git.Config {
 	return each
 }
 
-// setting is what counts for a key, and what was set for it where that does not count.
+// effectiveSetting returns the value that counts for a key, and the values that were set for it but are ignored.
 func (k Key) setting(name string, config git.Config, env []string) (s Setting, ignored []Setting) {
 	s = Setting{Key: name, Value: k.Default, Scope: "default", Meaning: k.Meaning}
 	found, set := config.Last(canonical(name))
@@ -156,7 +157,7 @@ func (k Key) setting(name string, config git.Config, env []string) (s Setting, i
 	}
 	if from := proc.Variable(env, "AGENCY_DATA_DIR"); k.Name == "agency.dataDir" && from != "" {
 		s.Value, s.Scope, s.Origin = from, "environment", "AGENCY_DATA_DIR"
-		check, set = checkPath, true // nobody expands a ~ in there
+		check, set = checkPath, true // the variable is used as it is: ~ is not expanded
 	} else if dir, err := dataDir(env, config); k.Name == "agency.dataDir" && err == nil && !set {
 		s.Value = dir
 	}
@@ -171,7 +172,7 @@ func (k Key) setting(name string, config git.Config, env []string) (s Setting, i
 	return s, ignored
 }
 
-// noCommand says why a setting does not count where it would name a program.
+// commandRefusal explains why a setting that would name a program is ignored.
 func noCommand(s git.Setting) string {
 	if s.Trusted() {
 		return "want a command"
@@ -179,19 +180,20 @@ func noCommand(s git.Setting) string {
 	return "a repository cannot name programs to run; use 'git config --global'"
 }
 
-// noWaiver says why a setting does not count where it would switch off what somebody asks for.
+// disableRefusal explains why a setting of the repository that would switch off a stricter rule is ignored.
 func noWaiver(git.Setting) string {
 	return "a repository can switch it on, and not off; use 'git config --global'"
 }
 
-// isDemand: whoever can write to the repository may ask for more care, and for less only who could ask for it anyway.
-// What is no truth value is nobody's waiver either.
+// doesNotDisable reports whether a value leaves a key with repoCanOnlyEnable switched on. Write access to the
+// repository is enough to make a rule stricter; only the scopes that are trusted can relax it. An invalid boolean
+// does not relax it either.
 func isDemand(value string) bool {
 	yes, ok := parseBool(value)
 	return yes || !ok
 }
 
-// names lists the keys that this one stands for: itself, or those of its pattern that are set.
+// matchingNames lists the config keys that k stands for: the set keys that match its <…> pattern, else k.Name itself.
 func (k Key) names(config git.Config) []string {
 	before, rest, pattern := strings.Cut(k.Name, "<")
 	_, after, _ := strings.Cut(rest, ">")
@@ -207,7 +209,7 @@ func (k Key) names(config git.Config) []string {
 	return names
 }
 
-// between is what stands between the two ends of s; empty when s does not have them.
+// cutPrefixSuffix returns the part of s between a prefix and a suffix, or "" if s lacks one of them.
 func between(s, before, after string) string {
 	rest, begins := strings.CutPrefix(s, before)
 	middle, ends := strings.CutSuffix(rest, after)
@@ -217,7 +219,7 @@ func between(s, before, after string) string {
 	return middle
 }
 
-// canonical spells a key as git prints it: in lower case, but for what stands between the dots.
+// canonicalKey spells a key as git prints it: section and variable name in lower case, the subsection unchanged.
 func canonical(name string) string {
 	first, last := strings.Index(name, "."), strings.LastIndex(name, ".")
 	return strings.ToLower(name[:first]) + name[first:last] + strings.ToLower(name[last:])

@@ -15,19 +15,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// creation is what distinguishes making a sandbox from making an integration worktree.
+// creation holds the values in which creating a sandbox differs from creating an integration worktree.
 type creation struct {
 	verb   string
-	home   string         // the directory of the record
-	ensure func() error   // makes it, exclusively
-	spec   changeset.Spec // the tree, its branch and the commit it starts from
+	home   string         // directory of the record
+	ensure func() error   // makes recordDir; fails if it exists
+	spec   changeset.Spec // tree, branch and start commit
 	marker guard.Marker
 	record func() error // writes meta.json
 }
 
-// create is the one transaction by which trees come to be. The caller holds the repository lock and
-// has checked that every name in c is free and every path safe. Until step 10 is done nothing exists
-// for anybody else, and whatever fails or is cancelled is undone, last step first.
+// createTree is the one transaction that creates trees, those of sandboxes and of integration worktrees. The caller
+// holds the repository lock and has checked that every name in c is free and every path safe. Until step 10 is done
+// no other process sees the new tree as existing; a failure or cancellation undoes the steps, last one first.
 func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (err error) {
 	tx := r.begin(c.verb)
 	defer func() {
@@ -38,7 +38,7 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 	trees := backend(repo)
 	around := filepath.Dir(c.spec.Tree)
 
-	// 1.–4. The id is ours, and everybody can see what for.
+	// 1.–4. Claim the id and write intent.json, which names everything that the transaction may create.
 	intent, err := r.claim(ctx, tx, repo, c.home, c.ensure, store.Intent{
 		ID: c.spec.ID, Command: c.verb, Tree: c.spec.Tree, Branch: c.spec.Branch, Base: c.spec.Base,
 		Tip: c.spec.Tip, FromSnapshot: c.spec.Files,
@@ -46,7 +46,7 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 	if err != nil {
 		return err
 	}
-	// 5. The directory around the tree, where that is not the record's.
+	// 5. Make the parent directory of the tree, unless it is the record's directory.
 	if around != c.home {
 		if err := tx.Step(ctx, "sandbox-dir", func() error {
 			if err := durable.Mkdir(around, 0o700); err != nil {
@@ -58,19 +58,19 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 			return err
 		}
 	}
-	// 6. Tree, branch, registration with git, checkout.
+	// 6. Create the tree and the branch, register the worktree with git, check out.
 	if err := trees.Create(ctx, tx, c.spec); err != nil {
 		return err
 	}
-	// 7. What was checked out must not pass itself off as marked.
+	// 7. Refuse a checkout that brings an .agency directory: it could pass for a marker.
 	if err := tx.Step(ctx, "inspect", func() error { return refuseMarkers(c.spec) }); err != nil {
 		return err
 	}
-	// 8. The marker: from here on the directory says what it is.
+	// 8. Write the marker: from here on the directory says what it is.
 	if err := tx.Step(ctx, "marker", func() error { _, err := c.marker.Write(c.spec.Tree); return err }); err != nil {
 		return err
 	}
-	// 9. Nothing the record will promise may be lost to a power cut after it.
+	// 9. Sync to disk everything that the record refers to, so that no power failure after step 10 can lose it.
 	if err := tx.Step(ctx, "sync", func() error {
 		if err := durable.Sync(filepath.Join(c.spec.Tree, guard.Dir)); err != nil {
 			return err
@@ -79,12 +79,12 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 	}); err != nil {
 		return err
 	}
-	// 10. It exists.
+	// 10. Commit point: write meta.json.
 	return r.publish(ctx, tx, c.home, intent, c.record)
 }
 
-// claim begins a creation: the directories of the repository and of the record, the intent, and the
-// line that hides markers.
+// claimID begins a creation: it makes the directories of the repository and of the record, writes the intent and adds
+// the exclude pattern that hides markers.
 func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, home string, ensure func() error, intent store.Intent) (*store.OpenIntent, error) {
 	var open *store.OpenIntent
 	if err := tx.Step(ctx, "repo-dir", func() error {
@@ -95,7 +95,7 @@ func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, hom
 	}); err != nil {
 		return nil, err
 	}
-	// That the directory was not there before makes the id ours.
+	// mkdir fails if the directory exists; success makes the id ours.
 	if err := tx.Step(ctx, "record-dir", func() error {
 		if err := ensure(); err != nil {
 			return err
@@ -105,7 +105,7 @@ func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, hom
 	}); err != nil {
 		return nil, err
 	}
-	// What is about to be made, in case we do not live to undo it.
+	// The intent lists what is about to be created, so that it can be undone if this process is killed.
 	if err := tx.Step(ctx, "intent", func() error {
 		intent.PID, intent.StartedAt = os.Getpid(), r.now()
 		var err error
@@ -130,10 +130,10 @@ func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, hom
 	})
 }
 
-// excludeLine keeps markers out of git status, in every worktree.
+// excludePattern is the line in info/exclude that keeps markers out of git status in every worktree.
 const excludeLine = "/" + guard.Dir + "/"
 
-// publish is the commit point: the record is written, and the intent has no use any more.
+// publishRecord is the commit point of a creation: it writes the record, then removes the intent.
 func (r *Repository) publish(ctx context.Context, tx *undo.Tx, home string, intent *store.OpenIntent, record func() error) error {
 	if err := tx.Step(ctx, "record", func() error {
 		tx.Undo("record", func(context.Context) error { return store.RemoveMeta(home) })
@@ -142,14 +142,15 @@ func (r *Repository) publish(ctx context.Context, tx *undo.Tx, home string, inte
 		return err
 	}
 	tx.Commit()
-	// An intent beside a record means nothing, so this cannot fail any more.
+	// An intent beside a record is ignored, so a failure to remove it is only a warning.
 	if err := intent.Remove(); err != nil {
 		r.warn("%s: %v", home, err)
 	}
 	return nil
 }
 
-// freeID proposes ids until taken finds nothing in the way. Two in one second are normal.
+// allocateID generates ids until taken reports no collision: two ids in the same second are normal. taken returns the
+// path or ref that already uses the id.
 func (r *Repository) freeID(ctx context.Context, taken func(id string) (what string, err error)) (string, time.Time, error) {
 	const tries = 100
 	what := ""
@@ -171,8 +172,8 @@ func (r *Repository) freeID(ctx context.Context, taken func(id string) (what str
 	return "", time.Time{}, &NoFreeIDError{Tries: tries, Taken: what}
 }
 
-// abandon undoes what an interrupted creation left. Paths and names follow from the id, not from what
-// the intent says: it is a file, and what it names gets removed.
+// undoCreation removes the leftovers of an interrupted creation. Paths and names are derived from the id, never read
+// from intent.json: that is a file that may have been changed, and everything it names would be removed.
 func (r *Repository) abandon(ctx context.Context, repo *git.Repo, home string, spec changeset.Spec) error {
 	if err := checkReal(spec.Tree); err != nil {
 		return err
@@ -192,8 +193,8 @@ func (r *Repository) abandon(ctx context.Context, repo *git.Repo, home string, s
 	return durable.RemoveTree(home)
 }
 
-// leave takes back what the first creation in a repository makes besides itself, when that was undone and
-// nothing else has come to be there.
+// removeUnusedRepoDir removes the data of a repository and its exclude pattern after the first creation in it was
+// undone. It does nothing if the repository has any worktree, invocation or sandbox.
 func (r *Repository) leave(repo *git.Repo, intent store.Intent) error {
 	for _, kind := range []string{"worktrees", "invocations", "sandboxes"} {
 		if found, err := r.store.IDs(r.ID, kind); err != nil || len(found) > 0 {
@@ -206,8 +207,8 @@ func (r *Repository) leave(repo *git.Repo, intent store.Intent) error {
 	return r.store.DropRepo(r.ID)
 }
 
-// refuseWorkedIn looks whether somebody worked in a tree that is said never to have come to be. The
-// marker is written when all else is done; before that, what git calls changes is what is not there yet.
+// checkUnmodifiedTree refuses a tree that was changed although its creation never finished. Only a tree with a marker
+// is examined: the marker is written last, and before that git reports files as changed that are not checked out yet.
 func (r *Repository) refuseWorkedIn(ctx context.Context, repo *git.Repo, spec changeset.Spec) error {
 	for _, m := range []guard.Marker{guard.Sandbox, guard.Integration} {
 		marked, err := m.In(spec.Tree)
@@ -225,24 +226,24 @@ func (r *Repository) refuseWorkedIn(ctx context.Context, repo *git.Repo, spec ch
 	return nil
 }
 
-// asCreated reports whether a tree holds what its creation put there, and nothing else.
+// isUnmodifiedTree reports whether a tree holds exactly the files that its creation wrote.
 func (r *Repository) asCreated(ctx context.Context, repo *git.Repo, spec changeset.Spec) (bool, error) {
 	subject := git.Subject{Name: spec.ID, Tree: spec.Tree, Branch: spec.Branch, Base: spec.Base}
 	if spec.Files == "" {
 		captured, err := r.capture(ctx, repo, subject)
 		return !captured.Dirty && captured.Commit == spec.Start(), err
 	}
-	// It began with work in it: that of a snapshot, which has it still.
+	// The tree was created from a snapshot, with uncommitted changes in it; the snapshot still holds them.
 	subject, err := r.capturable(subject)
 	if err != nil {
 		return false, err
 	}
-	subject.Trusted = false // whose snapshot it was need not be known any more
+	subject.Trusted = false // the record of the invocation that the snapshot is from may be gone, so its walls are unknown
 	return repo.Holds(ctx, spec.Files, subject)
 }
 
-// refuseMarkers looks for an .agency that came with the commit, by whatever way: tracked, in another
-// letter case on a file system that does not care, or written by a filter.
+// checkNoMarker refuses a checkout that contains .agency, however it got there: tracked, tracked in another letter
+// case on a case-insensitive file system, or written by a filter.
 func refuseMarkers(spec changeset.Spec) error {
 	if _, err := os.Lstat(filepath.Join(spec.Tree, guard.Dir)); err == nil {
 		return &TrackedMarkerError{Commit: cmp.Or(spec.Files, spec.Start())}

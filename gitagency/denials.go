@@ -10,36 +10,36 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 )
 
-// Denial is something that the walls of a sandbox refused, however often it was tried.
+// Denial is a network access that the walls of a sandbox refused, with the number of attempts.
 type Denial struct {
-	Time   time.Time `json:"time"` // when it was last told
-	Kind   string    `json:"kind"` // how it was tried: "http", "connect" or "socks"
+	Time   time.Time `json:"time"` // time of the last recorded attempt
+	Kind   string    `json:"kind"` // protocol of the attempt: "http", "connect" or "socks"
 	Target string    `json:"target"`
 	Reason string    `json:"reason"`
-	Count  int       `json:"count"` // how often
-	Entry  string    `json:"entry"` // what would have to be among the outputs; empty when nothing would help
-	Allow  string    `json:"allow"` // what to type for a sandbox in which it is allowed; empty likewise
+	Count  int       `json:"count"` // number of attempts
+	Entry  string    `json:"entry"` // entry of the outputs host list that would allow it; empty when none would
+	Allow  string    `json:"allow"` // command line that starts a sandbox in which it is allowed; empty when there is none
 }
 
-// Denials lists what the walls of a sandbox refused, the latest last. An invocation whose sandbox is gone
-// still tells, and so does a broken one, which is then an error too.
+// Denials lists what the walls of a sandbox refused, the latest last. It also works for an invocation whose sandbox
+// is gone. For a broken invocation it returns the list together with an error.
 func (r *Repository) Denials(query string) ([]Denial, error) {
 	inv, err := r.Invocation(query)
 	if err != nil {
 		return nil, err
 	}
-	told := tellings{denials: []Denial{}, at: map[denialKey]int{}}
-	if err := r.store.Events(r.ID, inv.ID, told.add); err != nil {
+	log := tellings{denials: []Denial{}, at: map[denialKey]int{}}
+	if err := r.store.Events(r.ID, inv.ID, log.add); err != nil {
 		return nil, err
 	}
-	for i := range told.denials {
-		told.denials[i].Allow = inv.allowing(told.denials[i].Entry)
+	for i := range log.denials {
+		log.denials[i].Allow = inv.allowing(log.denials[i].Entry)
 	}
-	slices.SortStableFunc(told.denials, func(a, b Denial) int { return a.Time.Compare(b.Time) })
-	return told.denials, inv.Err()
+	slices.SortStableFunc(log.denials, func(a, b Denial) int { return a.Time.Compare(b.Time) })
+	return log.denials, inv.Err()
 }
 
-// tellings are denials as they are found in a history, equal ones taken together.
+// denialLog collects the denials of an event history and merges equal ones.
 type tellings struct {
 	denials []Denial
 	at      map[denialKey]int
@@ -47,7 +47,7 @@ type tellings struct {
 
 type denialKey struct{ kind, target, reason string }
 
-// add takes in one line of a history. Whatever is no denial is somebody else's, or torn.
+// addLine adds one line of an event history. It ignores lines that are not denial events or do not parse.
 func (t *tellings) add(line []byte) {
 	var e denialEvent
 	if json.Unmarshal(line, &e) != nil || e.Event != deniedEvent {
@@ -67,8 +67,8 @@ func (t *tellings) add(line []byte) {
 	}
 }
 
-// untold is how many denials one that is told stands for: those since the one that was told before. Of equal
-// ones, each proxy tells the first, the tenth, the hundredth and so on, and the last.
+// denialsSincePrevious returns how many denials one recorded event stands for: those since the previous event of the
+// same kind. Of equal denials, each proxy records the first, the tenth, the hundredth and so on, and the last.
 func untold(count int) int {
 	before := 0
 	for next := 1; next < count && next > 0; next *= 10 {
@@ -77,7 +77,7 @@ func untold(count int) int {
 	return max(count, 1) - before
 }
 
-// allowing is the line that starts a sandbox like this one in which something more is allowed.
+// allowCommand returns the command line that starts a sandbox like this one with one more entry in its outputs.
 func (i Invocation) allowing(entry string) string {
 	hosts, some := strings.CutPrefix(i.Primitives.Outputs, hostsPrefix)
 	if entry == "" || !some {
@@ -85,7 +85,7 @@ func (i Invocation) allowing(entry string) string {
 	}
 	rules, err := outlet.ParseRules(hosts + "," + entry)
 	if err != nil {
-		return "" // it is what a file says
+		return "" // the entry comes from a file and may be malformed
 	}
 	words := []string{"git", "agency", "start"}
 	if wt := cmp.Or(i.Worktree, i.WorktreeID); wt != "" {

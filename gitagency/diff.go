@@ -10,9 +10,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
-// The nouns of a difference. As JSON, paths and lines that are not UTF-8 stand there a second time, in base64.
+// Parts of a diff. In JSON, paths and lines that are not valid UTF-8 have an additional base64 form.
 type (
-	// DiffFile is how one file differs.
+	// DiffFile is the difference of one file.
 	DiffFile = treediff.File
 	// DiffHunk is a run of lines, some of which differ.
 	DiffHunk = treediff.Hunk
@@ -22,68 +22,68 @@ type (
 	DiffSpan = treediff.Span
 )
 
-// Diff is how two states differ. As JSON it is the three lists.
+// Diff is the difference between two states. In JSON it consists of the three lists of files.
 type Diff struct {
 	Added   []DiffFile
 	Removed []DiffFile
-	Changed []DiffFile // also those that were renamed
+	Changed []DiffFile // includes renamed files
 
-	LeftOut []LeftOut // what is in the sandbox and was not compared
+	LeftOut []LeftOut // paths in the sandbox that were not compared
 }
 
 // Empty reports whether there is no difference.
 func (d Diff) Empty() bool { return d.tree().Empty() }
 
-// MarshalJSON has all three lists, also those with nothing in them.
+// MarshalJSON encodes all three lists, including empty ones.
 func (d Diff) MarshalJSON() ([]byte, error) { return d.tree().MarshalJSON() }
 
 func (d Diff) tree() treediff.Diff {
 	return treediff.Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed}
 }
 
-// DiffDetail is how much there is to know about a difference.
+// DiffDetail is the level of detail of a diff.
 type DiffDetail int
 
 const (
-	DiffHunks  DiffDetail = iota // everything
-	DiffCounts                   // which files, and how many lines
-	DiffNames                    // which files
+	DiffHunks  DiffDetail = iota // files, line counts and hunks
+	DiffCounts                   // files and line counts
+	DiffNames                    // files
 )
 
-// What can be compared, besides any snapshot.
+// States that can be compared, besides snapshots.
 const (
-	DiffBase        = "base"        // the commit that the sandbox started from
-	DiffHead        = "head"        // the commit that HEAD of the sandbox is at
-	DiffWork        = "work"        // what is in the sandbox now, as a snapshot would hold it
-	DiffIntegration = "integration" // the tip of the integration branch now
+	DiffBase        = "base"        // commit that the sandbox started from
+	DiffHead        = "head"        // commit that HEAD of the sandbox is at
+	DiffWork        = "work"        // current content of the sandbox, as a snapshot would hold it
+	DiffIntegration = "integration" // current tip of the integration branch
 )
 
-// DiffStates are the words for them.
+// DiffStates lists the named states.
 var DiffStates = []string{DiffBase, DiffHead, DiffWork, DiffIntegration}
 
-// DiffLimit is how much text a difference may be. All of it is held in memory, a few times.
+// DiffLimit bounds the size of a diff in bytes, because the whole text is held in memory, several times.
 const DiffLimit = 256 << 20
 
-// DiffRequest says what to compare.
+// DiffRequest selects what to compare.
 type DiffRequest struct {
-	Invocation string   // required: its id, or a unique prefix
-	From       string   // one of DiffStates or a snapshot, of any invocation; default: DiffBase
-	To         string   // the same; default: DiffWork
-	Paths      []string // only these and what is below them, from the top of the sandbox; default: all
+	Invocation string   // required: id or unique id prefix
+	From       string   // one of DiffStates, or a snapshot of any invocation; default: DiffBase
+	To         string   // same as From; default: DiffWork
+	Paths      []string // files and directories to compare, relative to the top of the sandbox; default: all
 
 	Detail DiffDetail
-	Words  bool // also which words changed inside of lines
-	Binary bool // also patches of binary files
+	Words  bool // mark the changed words inside lines
+	Binary bool // include patches of binary files
 
-	Secrets bool // what is in the sandbox now includes untracked files that look like credentials
+	Secrets bool // let DiffWork include untracked files that look like credentials
 }
 
-// DiffSnapshots compares two states of a sandbox: what it started from, what it has committed, what is in it now
-// including what is not committed, any snapshot, and what it would be landed on. Nothing changes anywhere, and commands
-// may run in the sandbox meanwhile. Of an invocation that has ended its base and its snapshots are left.
+// DiffSnapshots compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
+// changes, any snapshot, or the tip of the integration branch. It changes nothing, and commands may run in the
+// sandbox meanwhile. For an invocation that has ended only its base and its snapshots can be compared.
 //
-// What differs is what git finds. Neither the attributes in the trees nor the settings of the repository have a say in
-// it, with which an agent could hide what it did, and no program runs that they name.
+// The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because
+// an agent could use them to hide changes, and no program that they name is run.
 func (r *Repository) DiffSnapshots(ctx context.Context, req DiffRequest) (_ Diff, err error) {
 	if err := req.check(DiffStates); err != nil {
 		return Diff{}, err
@@ -104,10 +104,10 @@ func (r *Repository) DiffSnapshots(ctx context.Context, req DiffRequest) (_ Diff
 	return c.difference(ctx, req)
 }
 
-// DiffText compares two texts that are in no repository. The file has neither path nor ids.
+// DiffText compares two texts that are in no repository. The result has neither path nor object ids.
 func DiffText(before, after []byte) DiffFile { return treediff.Text(before, after) }
 
-// check fills what is not said. words are the states that there are besides snapshots.
+// check validates the request and fills in defaults. words lists the named states that are allowed besides snapshots.
 func (req *DiffRequest) check(words []string) error {
 	if req.From == "" {
 		req.From = DiffBase
@@ -139,7 +139,7 @@ func (req *DiffRequest) check(words []string) error {
 	return nil
 }
 
-// looksLikeSnapshot tells what may be the name of one from what is a mistake.
+// looksLikeSnapshot reports whether name has the form of a snapshot name: <id>/<n>, or at least four hex digits.
 func looksLikeSnapshot(name string) bool {
 	_, _, numbered := strings.Cut(name, "/")
 	return numbered || len(name) >= 4 && strings.Trim(strings.ToLower(name), "0123456789abcdef") == ""

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// DiffColors are those that git config has for its own diff, where the user has set them: color.diff.<slot>. What a
-// repository says does not count: whoever can write to it could have it that nobody sees what changed.
+// DiffColors reads the user's color.diff.<slot> settings, with git's defaults. It ignores the configuration of the
+// repository: anyone who can write there could make changes invisible.
 func (r *Repository) DiffColors() (DiffColors, error) {
 	colors := DiffColors{Emphasis: "\x1b[7m", Calm: "\x1b[27m", Reset: "\x1b[m"}
 	for _, slot := range []struct {
@@ -41,8 +41,8 @@ func (r *Repository) DiffColors() (DiffColors, error) {
 	return colors, nil
 }
 
-// colorSequence is what git sends to a terminal for a colour: words for up to two colours, of which the second is that of
-// the background, and for attributes.
+// colorSequence translates a git colour setting into the escape sequence that git sends to a terminal. The setting
+// has words for attributes and for up to two colours, the second being the background.
 func colorSequence(value string) (sequence string, ok bool) {
 	var reset, attributes, codes []string
 	colors := 0
@@ -71,7 +71,7 @@ func colorSequence(value string) (sequence string, ok bool) {
 	return "\x1b[" + strings.Join(codes, ";") + "m", true
 }
 
-// colorAttributes and colorNames are in the order of their numbers.
+// colorAttributes and colorNames are indexed by their SGR number; colours are offsets from 30.
 var (
 	colorAttributes = []string{"", "bold", "dim", "italic", "ul", "blink", "", "reverse", "", "strike"}
 	colorNames      = []string{"black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"}
@@ -96,33 +96,33 @@ func attributeCode(word string) (code string, ok bool) {
 	return strconv.Itoa(n), true
 }
 
-// colorCode is one colour; behind is 10 for a background.
-func colorCode(word string, behind int) (code string, ok bool) {
+// colorCode returns the SGR code of one colour word; offset is 10 for a background and 0 for a foreground.
+func colorCode(word string, offset int) (code string, ok bool) {
 	bright := 0
 	name := word
 	if rest, is := strings.CutPrefix(word, "bright"); is {
 		name, bright = rest, 60
 	}
 	if n := slices.Index(colorNames, name); n >= 0 {
-		return strconv.Itoa(30 + n + bright + behind), true
+		return strconv.Itoa(30 + n + bright + offset), true
 	}
 	switch {
 	case word == "normal" || word == "-1":
 		return "", true
 	case word == "default":
-		return strconv.Itoa(39 + behind), true
+		return strconv.Itoa(39 + offset), true
 	case len(word) == 7 && word[0] == '#':
 		n, err := strconv.ParseUint(word[1:], 16, 32)
-		return fmt.Sprintf("%d;2;%d;%d;%d", 38+behind, n>>16, n>>8&0xff, n&0xff), err == nil
+		return fmt.Sprintf("%d;2;%d;%d;%d", 38+offset, n>>16, n>>8&0xff, n&0xff), err == nil
 	}
 	n, err := strconv.ParseUint(word, 10, 8)
 	switch {
 	case err != nil:
 		return "", false
 	case n < 8:
-		return strconv.Itoa(30 + int(n) + behind), true
+		return strconv.Itoa(30 + int(n) + offset), true
 	case n < 16:
-		return strconv.Itoa(90 + int(n) - 8 + behind), true
+		return strconv.Itoa(90 + int(n) - 8 + offset), true
 	}
-	return fmt.Sprintf("%d;5;%d", 38+behind, n), true
+	return fmt.Sprintf("%d;5;%d", 38+offset, n), true
 }

@@ -7,35 +7,35 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
-// DiffForm is a way to show a difference.
+// DiffForm is an output format of a diff.
 type DiffForm int
 
 const (
-	DiffPatch      DiffForm = iota // unified, as git diff prints it and git apply reads it
-	DiffStat                       // a table of files with the number of lines
-	DiffNameStatus                 // a line for each file
+	DiffPatch      DiffForm = iota // unified diff, as git diff prints it and git apply reads it
+	DiffStat                       // table of files with their line counts
+	DiffNameStatus                 // one line for each file
 )
 
-// DiffFormat says how to show a difference. The zero value is what git apply reads.
+// DiffFormat selects how a diff is printed. The zero value is a patch that git apply reads.
 type DiffFormat struct {
 	Form    DiffForm
-	Summary bool       // begin a patch with how much differs; git apply skips that
-	Colors  DiffColors // none by default
-	Visible bool       // show what would steer a terminal instead of sending it there
-	Width   int        // of the terminal; 0 means 80
+	Summary bool       // start a patch with a summary of the totals; git apply skips it
+	Colors  DiffColors // default: none
+	Visible bool       // print control characters in visible form instead of sending them to the terminal
+	Width   int        // width of the terminal; 0 means 80
 }
 
-// DiffColors are the sequences that a terminal takes for colours.
+// DiffColors holds terminal escape sequences for the parts of a diff.
 type DiffColors = treediff.Colors
 
-// FormatDiff shows a difference. With nothing to show it is empty.
+// FormatDiff returns a diff as text; it is empty when nothing differs.
 func FormatDiff(d Diff, format DiffFormat) string {
 	var b strings.Builder
-	_ = WriteDiff(&b, d, format) // a builder takes everything
+	_ = WriteDiff(&b, d, format) // a strings.Builder never fails
 	return b.String()
 }
 
-// WriteDiff is FormatDiff for one that is long.
+// WriteDiff writes a diff to w, as FormatDiff formats it.
 func WriteDiff(w io.Writer, difference Diff, format DiffFormat) error {
 	d := difference.tree()
 	if d.Empty() {
@@ -56,6 +56,6 @@ func WriteDiff(w io.Writer, difference Diff, format DiffFormat) error {
 	return d.Patch(w, style)
 }
 
-// QuotedPath is a path as git writes it where each has a line: in quotes when something in it could be taken for
-// something else, or would steer a terminal.
+// QuotePath quotes a path as git does in line-based output: in double quotes when it contains characters that could
+// be misread or that control a terminal.
 func QuotedPath(path string) string { return treediff.Quote(path) }

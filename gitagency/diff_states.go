@@ -13,25 +13,25 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
-// livesInSandbox reports whether a state is known only there.
+// needsSandbox reports whether a state can only be read from an existing sandbox.
 func livesInSandbox(state string) bool { return state == DiffWork || state == DiffHead }
 
-// comparison is one that is being made, of states of one tree.
+// comparison computes one diff between states of one tree.
 type comparison struct {
 	r       *Repository
-	of      string                                           // the tree, as messages call it
-	words   map[string]func(context.Context) (string, error) // the states there are besides snapshots
-	subject git.Subject                                      // what belongs to the state that the tree is in now
-	like    string                                           // any object there is
-	secrets bool                                             // those in the tree are compared too
+	of      string                                           // name of the tree in messages
+	words   map[string]func(context.Context) (string, error) // named states other than snapshots, each with its lookup
+	subject git.Subject                                      // current state of the tree
+	like    string                                           // any existing object; its id length tells the object format
+	secrets bool                                             // compare untracked files that look like credentials too
 
-	site      *site // of the sandbox, when something of it is compared
+	site      *site // lock on the sandbox; nil unless a state of it is compared
 	mirror    *git.Mirror
-	snapshots func() ([]Snapshot, error) // all that there are
+	snapshots func() ([]Snapshot, error) // all snapshots of the repository
 	leftOut   []LeftOut
 }
 
-// comparisonOf is one of states of a sandbox.
+// newComparison returns a comparison of states of a sandbox.
 func (r *Repository) comparisonOf(inv Invocation) *comparison {
 	c := &comparison{
 		r: r, of: inv.ID, like: inv.BaseCommit,
@@ -46,7 +46,8 @@ func (r *Repository) comparisonOf(inv Invocation) *comparison {
 	return c
 }
 
-// visit makes sure that a sandbox stays, and that what was committed behind its walls can be seen outside.
+// importAndOpen imports pending commits from behind the walls of a sandbox, so that git on the host sees them, and
+// opens the sandbox, so that it is not removed meanwhile.
 func (r *Repository) visit(ctx context.Context, inv Invocation) (*site, error) {
 	if _, err := inv.Path(); err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func (r *Repository) visit(ctx context.Context, inv Invocation) (*site, error) {
 	return s.open(ctx)
 }
 
-// difference finds both states and compares them.
+// diff resolves both states and compares them.
 func (c *comparison) difference(ctx context.Context, req DiffRequest) (_ Diff, err error) {
 	c.secrets = req.Secrets
 	c.snapshots = sync.OnceValues(func() ([]Snapshot, error) { return snapshots(ctx, c.r.git) })
@@ -82,7 +83,7 @@ func (c *comparison) difference(ctx context.Context, req DiffRequest) (_ Diff, e
 	return Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed, LeftOut: leftOutOf(c.leftOut, req.Paths)}, nil
 }
 
-// leftOutOf is what was left out of these paths: what is one of them, or below or above one.
+// filterLeftOut returns the left-out entries that are equal to, below or above one of the paths.
 func leftOutOf(all []LeftOut, paths []string) []LeftOut {
 	if len(paths) == 0 {
 		return all
@@ -105,9 +106,9 @@ func (c *comparison) close() error {
 	return errors.Join(errs...)
 }
 
-// states finds both at the same time.
+// resolveStates resolves both states concurrently.
 func (c *comparison) states(ctx context.Context, from, to string) (fromID, toID string, err error) {
-	if from == to { // also where that is written down
+	if from == to { // the same state is not captured twice
 		fromID, err = c.state(ctx, from)
 		return fromID, fromID, err
 	}
@@ -119,7 +120,7 @@ func (c *comparison) states(ctx context.Context, from, to string) (fromID, toID 
 	return fromID, toID, err
 }
 
-// state is the commit or the tree that a word stands for.
+// resolveState returns the commit or tree that a state name stands for.
 func (c *comparison) state(ctx context.Context, name string) (string, error) {
 	if find, is := c.words[name]; is {
 		return find(ctx)
@@ -132,7 +133,7 @@ func (c *comparison) state(ctx context.Context, name string) (string, error) {
 	return snapshot.ID, err
 }
 
-// work is what is in the tree now, as an object that nobody but the mirror sees.
+// captureWork writes the current content of the tree as a tree object into the mirror and returns its id.
 func (c *comparison) work(ctx context.Context) (string, error) {
 	subject, err := c.r.capturable(c.subject)
 	if err != nil {
@@ -146,7 +147,7 @@ func (c *comparison) work(ctx context.Context) (string, error) {
 	return tree, err
 }
 
-// compare has git compare, and completes what it says.
+// runDiff runs git diff, parses its output and adds the sizes of binary files.
 func (c *comparison) compare(ctx context.Context, asked git.Comparison) (d treediff.Diff, err error) {
 	text, err := c.mirror.Compare(ctx, asked)
 	if err != nil {
@@ -171,7 +172,7 @@ func (c *comparison) compare(ctx context.Context, asked git.Comparison) (d treed
 	return d, err
 }
 
-// explained says which state is not there any more, if that is why git failed.
+// explainError replaces an error of git by a *NoCommitError if one of the states does not exist any more.
 func (c *comparison) explained(ctx context.Context, err error, req DiffRequest, asked git.Comparison) error {
 	found, lookErr := c.r.git.Lookup(ctx, asked.From+"^{tree}", asked.To+"^{tree}")
 	for i, name := range []string{req.From, req.To} {

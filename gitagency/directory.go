@@ -17,22 +17,22 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Directory is a directory that belongs to no repository, and of which there are snapshots all the same: in a
-// repository of their own in the data directory. The directory itself is only ever read. Everything in it is
-// untracked, so that each snapshot decides anew what is ignored and what looks like a credential.
+// Directory is a plain directory, outside every repository, that has snapshots. They are stored in a bare repository in the
+// data directory; the directory itself is only read. All of its files are untracked, so each snapshot decides anew which
+// files are ignored and which look like credentials.
 //
-// There is no rollback of it. A Sandbox is ours to change, and its rollback relies on that; what is in a directory is a
-// person's, who can check a snapshot out and put it in its place.
+// A Directory has no rollback. The rollback of a Sandbox relies on the tree being ours to change; a directory belongs to
+// the user, who can check out a snapshot and put it in place.
 type Directory struct {
-	ID    string   // the first 16 digits of the SHA-256 of its path; its snapshots are called <id>/<n>
-	Path  string   // canonical
-	First Snapshot // the state in which it was onboarded; Created when that has just been done
+	ID    string   // first 16 hex digits of the SHA-256 of Path; its snapshots are named <id>/<n>
+	Path  string   // canonical path
+	First Snapshot // snapshot taken by Onboard; Created is set only by the call that took it
 
-	repo *Repository // of its snapshots
+	repo *Repository // bare repository with the snapshots
 }
 
-// OpenDirectory finds a directory that was onboarded before, by any path that leads to it. It need not be there any
-// more: its snapshots are. Without a record of it the error is a *NotFoundError.
+// OpenDirectory opens an onboarded directory by any path that leads to it. The directory itself may be gone; its snapshots
+// remain. A directory without a record is a *NotFoundError.
 func OpenDirectory(ctx context.Context, dir string, opts Options) (*Directory, error) {
 	d, err := directory(ctx, dir, opts)
 	if err == nil {
@@ -44,7 +44,7 @@ func OpenDirectory(ctx context.Context, dir string, opts Options) (*Directory, e
 	return d, nil
 }
 
-// Directories lists those that were onboarded, by their paths.
+// Directories lists the onboarded directories, sorted by path.
 func Directories(ctx context.Context, opts Options) ([]*Directory, error) {
 	desk, err := openDesk(ctx, opts)
 	if err != nil {
@@ -58,7 +58,7 @@ func Directories(ctx context.Context, opts Options) ([]*Directory, error) {
 	for _, id := range ids {
 		meta, err := desk.store.Directory(id)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // forgotten since
+			continue // removed by Forget since
 		}
 		if err != nil {
 			desk.warn("%v", err)
@@ -76,7 +76,7 @@ func Directories(ctx context.Context, opts Options) ([]*Directory, error) {
 	return all, nil
 }
 
-// directory is the one that a path leads to, onboarded or not.
+// resolveDirectory returns the Directory for a path, onboarded or not.
 func directory(ctx context.Context, dir string, opts Options) (*Directory, error) {
 	desk, err := openDesk(ctx, opts)
 	if err != nil {
@@ -95,8 +95,8 @@ func directory(ctx context.Context, dir string, opts Options) (*Directory, error
 	return desk.directory(path), nil
 }
 
-// openDesk is a Repository for who needs none: the data directory, and git as the user has set it up. In which repository
-// the caller stands does not matter, nor which one the environment is about.
+// openWithoutRepository returns a Repository that only has the data directory and the user's git configuration. It ignores
+// the repository around the current directory and the one that the environment names.
 func openDesk(ctx context.Context, opts Options) (*Repository, error) {
 	opts, err := opts.filled()
 	if err != nil {
@@ -116,7 +116,7 @@ func openDesk(ctx context.Context, opts Options) (*Repository, error) {
 	return &Repository{DataDir: data, git: user, store: store.Store{Root: data}, here: opts.Dir, opts: opts}, nil
 }
 
-// directory is a handle of the one at a canonical path.
+// directoryAt returns the Directory for a canonical path, without reading anything.
 func (r *Repository) directory(path string) *Directory {
 	id := store.DirectoryID(path)
 	return &Directory{ID: id, Path: path, repo: &Repository{
@@ -125,7 +125,7 @@ func (r *Repository) directory(path string) *Directory {
 	}}
 }
 
-// open looks up what is known of the directory.
+// load checks that the directory is onboarded, and reads its first snapshot.
 func (d *Directory) open(ctx context.Context) error {
 	if err := d.onboarded(); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (d *Directory) open(ctx context.Context) error {
 	return err
 }
 
-// onboarded is nil when there is a record of the directory.
+// checkOnboarded returns a *NotFoundError if there is no record of the directory.
 func (d *Directory) onboarded() error {
 	_, err := d.repo.store.Directory(d.ID)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +146,8 @@ func (d *Directory) onboarded() error {
 	return err
 }
 
-// check refuses what is no directory, or not one for us to look after.
+// checkPath refuses a path that is not a directory, or a directory that overlaps the data directory, an integration tree,
+// a sandbox or a repository.
 func (d *Directory) check() error {
 	fi, err := os.Lstat(d.Path)
 	switch {
@@ -159,7 +160,7 @@ func (d *Directory) check() error {
 	if err != nil {
 		return &UnsafePathError{Path: d.Path, Why: err.Error()}
 	}
-	if place.Path != d.Path { // one above it has become a link
+	if place.Path != d.Path { // a parent directory was replaced by a symlink
 		return &UnsafePathError{Path: d.Path, Why: "leads to " + place.Path}
 	}
 	if err := unmarked(place); err != nil {
@@ -181,7 +182,7 @@ func (d *Directory) check() error {
 	return err
 }
 
-// integrationTrees are those on record, of every repository.
+// integrationTrees lists the recorded integration trees of all repositories.
 func (d *Directory) integrationTrees() ([]string, error) {
 	repos, err := d.repo.store.Repos()
 	if err != nil {
@@ -202,13 +203,13 @@ func (d *Directory) integrationTrees() ([]string, error) {
 	return trees, nil
 }
 
-// lock takes the lock of a directory that is onboarded.
+// lock takes the lock of an onboarded directory.
 func (d *Directory) lock(ctx context.Context) (*git.Repo, func(), error) {
-	if err := d.onboarded(); err != nil { // locking would make a place for it
+	if err := d.onboarded(); err != nil { // locking would create its directory in the data directory
 		return nil, nil, err
 	}
 	repo, unlock, err := d.repo.lock(ctx)
-	if errors.Is(err, fs.ErrNotExist) { // forgotten meanwhile
+	if errors.Is(err, fs.ErrNotExist) { // removed by Forget meanwhile
 		return nil, nil, errors.Join(&NotFoundError{Kind: "directory", Query: d.Path}, err)
 	}
 	if err != nil {
@@ -216,7 +217,7 @@ func (d *Directory) lock(ctx context.Context) (*git.Repo, func(), error) {
 	}
 	if err := d.onboarded(); err != nil {
 		if is[*NotFoundError](err) {
-			err = errors.Join(err, d.repo.store.RemoveDirectory(d.ID)) // the place that the lock has made
+			err = errors.Join(err, d.repo.store.RemoveDirectory(d.ID)) // created by the lock
 		}
 		unlock()
 		return nil, nil, err
@@ -224,8 +225,8 @@ func (d *Directory) lock(ctx context.Context) (*git.Repo, func(), error) {
 	return repo, unlock, nil
 }
 
-// Forget removes the snapshots of a directory, and all else there is of it in the data directory; the directory itself
-// stays as it is. Doing it again is fine.
+// Forget removes the snapshots and the record of a directory from the data directory. The directory itself stays
+// unchanged. Repeating it is allowed.
 func (d *Directory) Forget(ctx context.Context) error {
 	_, unlock, err := d.lock(ctx)
 	if is[*NotFoundError](err) {
@@ -244,7 +245,7 @@ func (d *Directory) Forget(ctx context.Context) error {
 	}}})
 }
 
-// subject says what belongs to the state of the directory, and as what it is to be frozen.
+// subject describes the directory to a capture, with the message of the snapshot commit.
 func (d *Directory) subject(message string) git.Subject {
 	return git.Subject{
 		Name: d.ID, Tree: d.Path, Memory: d.repo.store.DirectoryMemory(d.ID),

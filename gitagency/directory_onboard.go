@@ -12,17 +12,17 @@ import (
 
 // OnboardRequest says which directory to onboard.
 type OnboardRequest struct {
-	Dir   string          // required: an absolute path, or one seen from Options.Dir; links are followed
-	First SnapshotRequest // how its first snapshot is taken
+	Dir   string          // required: absolute path, or relative to Options.Dir; symlinks are followed
+	First SnapshotRequest // options of its first snapshot
 }
 
-// Onboard gives a plain directory a repository of its own in the data directory and takes the first snapshot of it, all
-// of that or nothing. One that is onboarded already is found, and no snapshot is taken. Of the options, Dir only says
-// where a path is seen from.
+// Onboard creates a bare repository for a plain directory in the data directory and takes the first snapshot, all or
+// nothing. A directory that is onboarded already is opened, without a new snapshot. Options.Dir only serves to resolve a
+// relative path.
 //
-// The directory is never written to. It must not lie in a repository, nor be one, which has snapshots by way of its
-// sandboxes; nor touch the data directory, an integration tree or a sandbox, by any spelling. The errors for that are
-// *InRepositoryError and *OverlapError.
+// Onboard never writes to the directory. The directory must not be in a repository or be one (*InRepositoryError): use
+// sandboxes for snapshots there. Nor may it overlap the data directory, an integration tree or a sandbox, by any spelling
+// (*OverlapError).
 func Onboard(ctx context.Context, req OnboardRequest, opts Options) (*Directory, error) {
 	d, err := directory(ctx, req.Dir, opts)
 	if err != nil {
@@ -53,7 +53,7 @@ func Onboard(ctx context.Context, req OnboardRequest, opts Options) (*Directory,
 	return d, nil
 }
 
-// claim takes the lock of a directory of which there need not be a record yet.
+// createAndLock takes the lock of a directory that may not have a record yet.
 func (d *Directory) claim(ctx context.Context) (repo *git.Repo, unlock func(), err error) {
 	const tries = 10
 	for range tries {
@@ -64,15 +64,15 @@ func (d *Directory) claim(ctx context.Context) (repo *git.Repo, unlock func(), e
 			return nil, nil, err
 		}
 		repo, unlock, err = d.repo.lock(ctx)
-		if !errors.Is(err, fs.ErrNotExist) { // somebody takes the place away in which the lock is made
+		if !errors.Is(err, fs.ErrNotExist) { // another process is removing the directory that contains the lock
 			return repo, unlock, err
 		}
 	}
 	return repo, unlock, err
 }
 
-// onboard is the transaction. Without a record there is no directory, and whatever else there is goes when the next one
-// comes.
+// onboard is the transaction. Until the record is written the directory is not onboarded; leftovers of a killed onboard are
+// removed by the next one.
 func (d *Directory) onboard(ctx context.Context, repo *git.Repo, first SnapshotRequest) (err error) {
 	tx := d.repo.begin("onboard")
 	defer func() {
@@ -80,8 +80,8 @@ func (d *Directory) onboard(ctx context.Context, repo *git.Repo, first SnapshotR
 			rollback(ctx, tx)
 		}
 	}()
-	tx.Undo("place", func(context.Context) error { return d.repo.store.RemoveDirectory(d.ID) }) // the lock has made it
-	// 1. The repository.
+	tx.Undo("place", func(context.Context) error { return d.repo.store.RemoveDirectory(d.ID) }) // created by the lock
+	// 1. The bare repository.
 	if err := tx.Step(ctx, "repository", func() error {
 		if err := d.repo.store.EnsureDirectory(d.ID); err != nil {
 			return err
@@ -90,7 +90,7 @@ func (d *Directory) onboard(ctx context.Context, repo *git.Repo, first SnapshotR
 	}); err != nil {
 		return err
 	}
-	// 2., 3. The first snapshot, and the ref that keeps it.
+	// 2. and 3. The first snapshot, and the ref that keeps it.
 	if d.First, err = d.history().taken(ctx, tx, repo, first, nil); err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// Snapshot takes the state of the directory, as TakeSnapshot takes that of a sandbox: what is there and not ignored, but
-// for what is listed as left out. When nothing has changed since the last one, it is that. The files .gitignore and
-// .gitattributes in it, and what the user has told git, count as they do for git.
+// Snapshot takes a snapshot of the directory, as TakeSnapshot does for a sandbox: all files that are not ignored, except
+// those listed in LeftOut. If nothing has changed since the last snapshot, it returns that one. The directory's .gitignore
+// and .gitattributes files and the user's git configuration apply as in git.
 func (d *Directory) Snapshot(ctx context.Context, req SnapshotRequest) (Snapshot, error) {
 	if err := req.check(); err != nil {
 		return Snapshot{}, err
@@ -39,7 +39,8 @@ func (d *Directory) Snapshot(ctx context.Context, req SnapshotRequest) (Snapshot
 	return snapshot, nil
 }
 
-// reserved lists what is in no snapshot because of its name: what is checked out must not pass for a tree of ours.
+// reservedPaths lists the paths that no snapshot contains because their names are reserved: a checkout must not look like
+// one of our trees.
 func (d *Directory) reserved() []LeftOut {
 	if _, err := os.Lstat(filepath.Join(d.Path, guard.Dir)); err != nil {
 		return nil
@@ -47,7 +48,7 @@ func (d *Directory) reserved() []LeftOut {
 	return []LeftOut{{Path: guard.Dir, Why: LeftReserved}}
 }
 
-// Snapshots lists those of the directory, the newest last.
+// Snapshots lists the snapshots of the directory, the newest last.
 func (d *Directory) Snapshots(ctx context.Context) ([]TakenSnapshot, error) {
 	if err := d.onboarded(); err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func (d *Directory) Snapshots(ctx context.Context) ([]TakenSnapshot, error) {
 	return d.repo.Snapshots(ctx, SnapshotsRequest{})
 }
 
-// VerifySnapshot hashes every object that a snapshot leads to again, as that of a Repository does.
+// VerifySnapshot rehashes every object of a snapshot, as Repository.VerifySnapshot does.
 func (d *Directory) VerifySnapshot(ctx context.Context, req VerifyRequest) (VerifiedSnapshot, error) {
 	if err := d.onboarded(); err != nil {
 		return VerifiedSnapshot{}, err
@@ -63,8 +64,8 @@ func (d *Directory) VerifySnapshot(ctx context.Context, req VerifyRequest) (Veri
 	return d.repo.VerifySnapshot(ctx, req)
 }
 
-// CheckoutSnapshot makes a directory that holds the files of a snapshot and nothing else, as that of a Repository does.
-// It must not lie in the directory that the snapshot is of.
+// CheckoutSnapshot creates a directory with exactly the files of a snapshot, as Repository.CheckoutSnapshot does. It must
+// not overlap the directory that the snapshot is of.
 func (d *Directory) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) (CheckedOut, error) {
 	if err := d.onboarded(); err != nil {
 		return CheckedOut{}, err
@@ -85,9 +86,8 @@ func (d *Directory) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) (
 	return d.repo.CheckoutSnapshot(ctx, req)
 }
 
-// DiffSnapshots compares two states of the directory, as that of a Repository does with those of a sandbox: any two of
-// its snapshots, DiffBase, which is the first of them, and DiffWork, what is in the directory now. DiffRequest.Invocation
-// stays empty.
+// DiffSnapshots compares two states of the directory, as Repository.DiffSnapshots does for a sandbox: any two snapshots,
+// DiffBase, which is the first snapshot, and DiffWork, the current files. DiffRequest.Invocation must be empty.
 func (d *Directory) DiffSnapshots(ctx context.Context, req DiffRequest) (_ Diff, err error) {
 	if req.Invocation != "" {
 		return Diff{}, &InvalidError{What: "invocation", Value: req.Invocation, Want: "none: a directory has none"}

@@ -11,19 +11,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Discarded is what is left of a discarded invocation.
+// DiscardResult reports what remains of a discarded invocation.
 type Discarded struct {
 	ID       string `json:"invocation_id"`
-	TrashRef string `json:"trash_ref"`    // where everything that was there is kept; empty when there was nothing
-	Commit   string `json:"trash_commit"` // what it points at
-	Already  bool   `json:"already"`      // it was discarded before
-	Undone   bool   `json:"undone"`       // it was an interrupted creation; nothing of it is left, not even a record
-	Commands int    `json:"commands"`     // how many commands still ran in it, and were ended
+	TrashRef string `json:"trash_ref"`    // ref that keeps the content of the sandbox; empty when there was none
+	Commit   string `json:"trash_commit"` // commit that TrashRef points at
+	Already  bool   `json:"already"`      // already discarded before this call
+	Undone   bool   `json:"undone"`       // it was an interrupted creation, which was undone; not even a record is left
+	Commands int    `json:"commands"`     // number of commands that still ran in the sandbox and were ended
 }
 
-// Discard ends an invocation: its tree and its branch go, its record and a ref to everything that
-// was there, also uncommitted and untracked, stay. Doing it twice is fine, and finishes what was
-// interrupted. Of a creation that was interrupted, it removes every trace.
+// Discard ends an invocation: it removes the tree and the branch and keeps the record and a trash ref to everything
+// that was in the sandbox, including uncommitted and untracked files. Discarding twice is allowed and finishes an
+// interrupted discard. Of an interrupted creation it removes every trace.
 func (r *Repository) Discard(ctx context.Context, query string) (Discarded, error) {
 	inv, err := r.Invocation(query)
 	if err != nil {
@@ -34,9 +34,9 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 		return Discarded{}, err
 	}
 	defer unlock()
-	entry := r.store.Invocation(r.ID, inv.ID, nil) // it may have changed while we waited
+	entry := r.store.Invocation(r.ID, inv.ID, nil) // may have changed while waiting for the lock
 	if _, there := store.Taken(r.store.InvocationDir(r.ID, inv.ID), r.store.SandboxDir(r.ID, inv.ID)); !there {
-		return Discarded{ID: inv.ID, Already: !inv.Broken, Undone: inv.Broken}, nil // somebody else has just pruned or undone it
+		return Discarded{ID: inv.ID, Already: !inv.Broken, Undone: inv.Broken}, nil // pruned or undone by another process meanwhile
 	}
 
 	switch {
@@ -57,7 +57,7 @@ func (r *Repository) Discard(ctx context.Context, query string) (Discarded, erro
 	return Discarded{ID: entry.ID, Undone: true}, nil
 }
 
-// abandonSandbox undoes an interrupted start.
+// undoInterruptedStart removes what an interrupted Start left behind.
 func (r *Repository) abandonSandbox(ctx context.Context, repo *git.Repo, id string, intent store.Intent) error {
 	return r.abandon(ctx, repo, r.store.InvocationDir(r.ID, id), changeset.Spec{
 		ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id),
@@ -65,7 +65,7 @@ func (r *Repository) abandonSandbox(ctx context.Context, repo *git.Repo, id stri
 	})
 }
 
-// end discards an invocation that has a record, or finishes what ended it before.
+// endInvocation discards an invocation that has a record, or finishes an interrupted discard or landing of it.
 func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (Discarded, error) {
 	if err := checkReal(r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 		return Discarded{}, err
@@ -74,23 +74,23 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	if already {
 		how = entry.Record.Landing
 	} else if err := r.checkNotMoved(repo, entry.ID, r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
-		return Discarded{}, err // one that is gone has no claim on its name any more
+		return Discarded{}, err // not checked for an ended invocation: its name may be in use elsewhere
 	}
 	if err := r.mayVacate(ctx, repo, r.subject(entry)); err != nil {
 		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
-	vacant, err := r.vacate(ctx, entry.ID)
+	locked, err := r.vacate(ctx, entry.ID)
 	if err != nil {
 		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
-	defer vacant.close()
+	defer locked.close()
 	r.settle(ctx, entry.ID)
-	r.sandboxOf(entry.ID).finishForGood(ctx, repo, vacant)
-	if err := r.sandboxOf(entry.ID).emptyLayer(ctx, repo, entry.Record.Primitives, vacant.inside); err != nil {
+	r.sandboxOf(entry.ID).finishForGood(ctx, repo, locked)
+	if err := r.sandboxOf(entry.ID).emptyLayer(ctx, repo, entry.Record.Primitives, locked.inside); err != nil {
 		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	since := time.Now()
-	if already { // nobody knows when the one that was interrupted began
+	if already { // unknown when the interrupted run began
 		since = time.Time{}
 	}
 	keeps, err := r.holdsWork(ctx, repo, entry.ID)
@@ -110,14 +110,14 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 	if err != nil {
 		return Discarded{}, &CleanupError{Kind: "invocation", ID: entry.ID, Done: how, Err: err}
 	}
-	d := Discarded{ID: entry.ID, Commit: commit, Already: already, Commands: vacant.commands}
+	d := Discarded{ID: entry.ID, Commit: commit, Already: already, Commands: locked.commands}
 	if commit != "" {
 		d.TrashRef = trashRef(entry.ID)
 	}
 	return d, nil
 }
 
-// subject says what belongs to the sandbox of an invocation.
+// trashSubject describes the worktree of an invocation for the commit that its trash ref will point at.
 func (r *Repository) subject(entry store.Entry[store.InvocationMeta]) git.Subject {
 	how := store.Discarded
 	if ended(entry.Record) {
@@ -130,9 +130,9 @@ func (r *Repository) subject(entry store.Entry[store.InvocationMeta]) git.Subjec
 	}
 }
 
-// holdsWork reports whether there is a tree, a branch that no ref keeps, or an entry of git's that may lead
-// to commits although its tree is gone. After a discard that was interrupted, or with an agent that went on
-// writing, there is.
+// hasUnkeptWork reports whether the invocation still has a tree, a branch whose commits the trash ref does not
+// contain, or a git worktree entry that may lead to commits although its tree is gone. This happens after an
+// interrupted discard, or when an agent continued to write.
 func (r *Repository) holdsWork(ctx context.Context, repo *git.Repo, id string) (bool, error) {
 	found, err := repo.Lookup(ctx, trashRef(id), sandboxRef(id))
 	if err != nil {
@@ -147,12 +147,13 @@ func (r *Repository) holdsWork(ctx context.Context, repo *git.Repo, id string) (
 		return false, err
 	}
 	spec := r.sandboxSpec(id)
-	entry := !store.IsDir(store.Aside(spec.Tree)) && backend(repo).Registered(spec, registered) // else clear looks at it
+	// If the tree was renamed aside, removing it captures the entry too.
+	entry := !store.IsDir(store.Aside(spec.Tree)) && backend(repo).Registered(spec, registered)
 	return store.IsDir(spec.Tree) || !found[1].Missing() && !held || entry, nil
 }
 
-// giveUp keeps everything that is in the sandbox under a ref and writes down that it is discarded.
-// Until the record says so nothing has happened; afterwards only removing is left.
+// moveToTrash captures the sandbox under the trash ref and records the invocation as discarded. The record is the
+// commit point: before it everything is undone on failure, after it only removal is left.
 func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (err error) {
 	tx := r.begin("discard")
 	defer func() {
@@ -160,7 +161,7 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 			rollback(ctx, tx)
 		}
 	}()
-	// 1. What is there, as a commit nobody points at yet.
+	// 1. Capture the content as a commit that no ref points at yet.
 	var captured git.Captured
 	if err := tx.Step(ctx, "capture", func() error {
 		captured, err = r.capture(ctx, repo, r.subject(entry))
@@ -168,13 +169,13 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 	}); err != nil {
 		return err
 	}
-	// 2. The ref that keeps it.
+	// 2. Point the trash ref at it.
 	if err := tx.Step(ctx, "trash", func() error {
 		return r.keep(ctx, tx, repo, trashRef(entry.ID), captured.Commit)
 	}); err != nil {
 		return err
 	}
-	// 3. The commit point.
+	// 3. Commit point: write the record.
 	if err := tx.Step(ctx, "record", func() error {
 		tx.Undo("record", func(context.Context) error {
 			return r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
@@ -193,9 +194,9 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 	return nil
 }
 
-// keepMore adds what came into a sandbox after it had ended to what was kept of it then; nothing of that
-// is replaced. The record is renewed first: whoever judges by its date when the ref may go must never
-// take what was only just kept for old, also when we do not get any further.
+// addToTrash adds changes made to a sandbox after it had ended to its trash ref, without replacing what the ref
+// keeps. It renews the date of the record first: pruning decides by that date and must never take the new content for
+// old, even if this process dies in between.
 func (r *Repository) keepMore(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (err error) {
 	tx := r.begin("discard")
 	defer func() {
@@ -214,7 +215,7 @@ func (r *Repository) keepMore(ctx context.Context, repo *git.Repo, entry store.E
 		captured, err = r.capture(ctx, repo, subject)
 		return err
 	}); err != nil || captured.Commit == kept {
-		return err // nothing came
+		return err // no changes
 	}
 	if err := tx.Step(ctx, "record", func() error {
 		tx.Undo("record", func(context.Context) error {
@@ -234,7 +235,7 @@ func (r *Repository) keepMore(ctx context.Context, repo *git.Repo, entry store.E
 	return nil
 }
 
-// renew writes down that there was work in a sandbox until now.
+// renewFinishedAt sets the end date of an invocation to now, because there was work in its sandbox until now.
 func (r *Repository) renew(id string) error {
 	return r.store.UpdateInvocationMeta(r.ID, id, func(m *store.InvocationMeta) {
 		now := r.now()
@@ -242,12 +243,13 @@ func (r *Repository) renew(id string) error {
 	})
 }
 
-// note adds to the history of an invocation what a ref keeps of it now.
+// recordTrash appends an event with the trash ref and its commit to the history of an invocation.
 func (r *Repository) note(id, event, commit string) {
 	r.record(id, discardEvent{r.now(), event, trashRef(id), commit})
 }
 
-// record adds a line to the history of an invocation. What is done is done, also if that cannot be written.
+// appendEvent appends an event to the history of an invocation. A failure is only a warning: the operation itself is
+// already done.
 func (r *Repository) record(id string, event any) {
 	if err := r.store.AppendEvent(r.ID, id, event); err != nil {
 		r.warn("history of %s: %v", id, err)
@@ -261,8 +263,8 @@ type discardEvent struct {
 	Commit string    `json:"trash_commit"`
 }
 
-// removeDiscarded takes away what a discarded invocation has no use for. Each part may be gone
-// already. It returns what the trash ref keeps.
+// removeSandbox removes the tree, the worktree entry and the branch of a discarded invocation, and returns the commit
+// of the trash ref. Each part may be gone already.
 func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time) (string, error) {
 	id, spec := entry.ID, r.sandboxSpec(entry.ID)
 	if err := r.forward(ctx, "discard", []step{
@@ -277,13 +279,13 @@ func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, entry 
 	return r.kept(ctx, repo, id)
 }
 
-// sandboxSpec names everything that belongs to the sandbox of an invocation.
+// sandboxSpec returns the paths and the branch of the sandbox of an invocation.
 func (r *Repository) sandboxSpec(id string) changeset.Spec {
 	return changeset.Spec{ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id), Scratch: r.store.InvocationDir(r.ID, id)}
 }
 
-// deleteSandboxBranch deletes the branch of a discarded sandbox, if the trash ref holds all of it and
-// nobody has it checked out.
+// deleteKeptBranch deletes the branch of a discarded sandbox, unless another worktree has it checked out. It fails if
+// the trash ref does not contain all commits of the branch.
 func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, spec changeset.Spec) error {
 	found, err := repo.Lookup(ctx, trashRef(spec.ID), spec.Branch)
 	if err != nil {
@@ -294,8 +296,8 @@ func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, sp
 	if err != nil {
 		return err
 	}
-	if at := elsewhere(listing.Worktrees, spec); at != "" {
-		r.warn("branch %s is checked out at %s; it stays", short(spec.Branch), at)
+	if path := elsewhere(listing.Worktrees, spec); path != "" {
+		r.warn("branch %s is checked out at %s; it stays", short(spec.Branch), path)
 		return nil
 	}
 	if branch == "" {
@@ -311,8 +313,8 @@ func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, sp
 	return backend(repo).DeleteBranch(ctx, spec, branch)
 }
 
-// elsewhere is where the branch of a sandbox is checked out, but for the sandbox itself; empty when it is
-// nowhere.
+// checkedOutElsewhere returns the path of another worktree that has the branch of the sandbox checked out; empty when
+// there is none.
 func elsewhere(worktrees []git.Worktree, spec changeset.Spec) string {
 	for _, w := range worktrees {
 		if w.Branch == spec.Branch && w.Path != spec.Tree {

@@ -17,11 +17,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
-// vacancy is a sandbox in which nobody is at work, and which nobody enters before it is closed.
+// exclusiveLock keeps all commands and other users out of a sandbox until it is closed.
 type vacancy struct {
 	held     []*os.File
-	inside   *os.File // of these, the one that keeps others out while something runs there for us
-	commands int      // that were ended for it
+	inside   *os.File // lock of the invocation directory; helper processes in the sandbox inherit it
+	commands int      // number of commands that were ended to get the lock
 }
 
 func (v *vacancy) close() {
@@ -30,8 +30,8 @@ func (v *vacancy) close() {
 	}
 }
 
-// vacate ends the commands that run in a sandbox and waits for whoever else is at work there. What would
-// stop us from ending the sandbox must have been looked for before: those commands do not come back.
+// lockExclusive ends the commands that run in a sandbox and waits until all other users have left it. Callers must
+// first check for everything that would prevent ending the sandbox: ended commands cannot be restarted.
 func (r *Repository) vacate(ctx context.Context, id string) (v vacancy, err error) {
 	timeout, err := r.lockTimeout()
 	if err != nil {
@@ -45,78 +45,81 @@ func (r *Repository) vacate(ctx context.Context, id string) (v vacancy, err erro
 			}
 		}
 	}()
-	// First the door, which one passes on the way in: else there would always be somebody inside.
-	door, err := lock.Clear(ctx, r.store.SandboxDir(r.ID, id), timeout)
+	// The lock of the sandbox directory comes first. Everyone who enters takes it, so no new users arrive while we
+	// wait for the second lock.
+	sandboxLock, err := lock.Clear(ctx, r.store.SandboxDir(r.ID, id), timeout)
 	switch {
 	case err == nil:
-		v.held = append(v.held, door)
-	case !errors.Is(err, fs.ErrNotExist): // without a tree there is nothing to enter
+		v.held = append(v.held, sandboxLock)
+	case !errors.Is(err, fs.ErrNotExist): // a sandbox without a tree cannot be entered
 		return v, err
 	}
-	home := r.store.InvocationDir(r.ID, id)
-	inside, err := lock.Clear(ctx, home, 0)
-	if is[*LockTimeoutError](err) || errors.Is(err, fs.ErrNotExist) && len(proc.Supervisors(home)) > 0 {
-		inside, err = r.clearOut(ctx, id, home, timeout, &v.commands)
+	invocationDir := r.store.InvocationDir(r.ID, id)
+	invocationLock, err := lock.Clear(ctx, invocationDir, 0)
+	if is[*LockTimeoutError](err) || errors.Is(err, fs.ErrNotExist) && len(proc.Supervisors(invocationDir)) > 0 {
+		invocationLock, err = r.clearOut(ctx, id, invocationDir, timeout, &v.commands)
 	}
 	switch {
-	case err == nil && inside != nil:
-		v.held, v.inside = append(v.held, inside), inside
+	case err == nil && invocationLock != nil:
+		v.held, v.inside = append(v.held, invocationLock), invocationLock
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return v, err
 	}
-	confine.RemoveCgroups(id) // which a command left whose tool was killed
+	confine.RemoveCgroups(id) // left by commands whose git-agency process was killed
 	return v, nil
 }
 
-// clearOut asks everybody inside to leave, and then asks again.
-func (r *Repository) clearOut(ctx context.Context, id, home string, timeout time.Duration, commands *int) (*os.File, error) {
+// stopCommands stops all commands in a sandbox, again and again until the lock of its invocation directory is free,
+// and returns that lock.
+func (r *Repository) clearOut(ctx context.Context, id, invocationDir string, timeout time.Duration, commands *int) (*os.File, error) {
 	type outcome struct {
 		held *os.File
 		err  error
 	}
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	left := make(chan outcome, 1)
+	acquired := make(chan outcome, 1)
 	go func() {
-		held, err := lock.Clear(waiting, home, -1)
-		for errors.Is(err, fs.ErrNotExist) && len(proc.Supervisors(home)) > 0 && waiting.Err() == nil {
-			time.Sleep(10 * time.Millisecond) // a record that is gone cannot be locked, only looked at
+		held, err := lock.Clear(waiting, invocationDir, -1)
+		for errors.Is(err, fs.ErrNotExist) && len(proc.Supervisors(invocationDir)) > 0 && waiting.Err() == nil {
+			time.Sleep(10 * time.Millisecond) // a missing invocation directory cannot be locked, only polled
 		}
-		left <- outcome{held, err}
+		acquired <- outcome{held, err}
 	}()
-	began, asked := time.Now(), map[int]time.Time{}
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
+	started, lastAsked := time.Now(), map[int]time.Time{}
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
 	for {
-		// Who has only just come in may not have a supervisor yet, so we look again every time; who is
-		// asked a second time does not wait for anybody any more.
-		for _, pid := range proc.Supervisors(home) {
-			if last, before := asked[pid]; before && time.Since(last) < DefaultGrace {
+		// Search again in every round: a command that has just been started may not have a supervisor yet. A second
+		// stop request ends the grace period.
+		for _, pid := range proc.Supervisors(invocationDir) {
+			if last, before := lastAsked[pid]; before && time.Since(last) < DefaultGrace {
 				continue
 			} else if !before {
 				*commands += proc.Overseen(pid)
 			}
-			asked[pid] = time.Now()
+			lastAsked[pid] = time.Now()
 			if err := proc.Stop(pid); err != nil {
 				r.warn("end a command in %s: %v", id, err)
 			}
 		}
 		select {
-		case o := <-left:
+		case o := <-acquired:
 			return o.held, o.err
-		case <-again.C:
+		case <-ticker.C:
 		}
-		if timeout >= 0 && time.Since(began) > timeout+2*DefaultGrace {
+		if timeout >= 0 && time.Since(started) > timeout+2*DefaultGrace {
 			stop()
-			if o := <-left; o.err == nil {
+			if o := <-acquired; o.err == nil {
 				return o.held, nil
 			}
-			return nil, &BusyError{ID: id, Waited: time.Since(began), Holders: proc.Holders(home)}
+			return nil, &BusyError{ID: id, Waited: time.Since(started), Holders: proc.Holders(invocationDir)}
 		}
 	}
 }
 
-// mayVacate looks, where commands run, for what would stop us from ending the sandbox afterwards.
+// checkBeforeStop checks, if commands run in the sandbox, whether anything would prevent ending the sandbox after
+// they are stopped.
 func (r *Repository) mayVacate(ctx context.Context, repo *git.Repo, s git.Subject) error {
 	held, err := lock.Clear(ctx, r.store.InvocationDir(r.ID, s.Name), 0)
 	if !is[*LockTimeoutError](err) {
@@ -135,9 +138,9 @@ func (r *Repository) mayVacate(ctx context.Context, repo *git.Repo, s git.Subjec
 	return err
 }
 
-// settle takes back what a killed put left half done in a sandbox that is about to be captured: what it had
-// set aside lies where no capture looks. Nothing that is in a sandbox keeps it from being discarded, so what
-// goes wrong is only said; files that cannot go back to where they were are moved to where they are captured.
+// recoverUploads rolls back uploads that were killed half-way in a sandbox that is about to be captured, because
+// captures do not see the files that an upload has set aside. Errors are only warnings: nothing in a sandbox may
+// prevent its discard. Files that cannot go back to their place are moved to where a capture sees them.
 func (r *Repository) settle(ctx context.Context, id string) {
 	path := r.store.SandboxTreePath(r.ID, id)
 	if !store.IsDir(path) {

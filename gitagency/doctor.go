@@ -17,35 +17,35 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Finding is one thing that is wrong.
+// Finding is one problem that Diagnose found.
 type Finding struct {
-	Code    string `json:"code"` // stays the same; FindingCodes lists them
-	ID      string `json:"id"`   // what Fix takes: an invocation, a worktree, or a path in the git directory
+	Code    string `json:"code"` // stable identifier; FindingCodes lists all
+	ID      string `json:"id"`   // argument for Fix: an invocation id, a worktree id, or a path in the git directory
 	Path    string `json:"path"`
-	What    string `json:"what"`         // a sentence part for people
-	AtRisk  bool   `json:"work_at_risk"` // there is work that nothing else holds, and that a wrong step could lose
-	Mend    string `json:"mend"`         // the command that mends it
-	Outcome string `json:"outcome"`      // what Fix makes of it; empty where only a person can mend it
+	What    string `json:"what"`         // description for people, part of a sentence
+	AtRisk  bool   `json:"work_at_risk"` // a wrong step could lose work that is stored nowhere else
+	Mend    string `json:"mend"`         // command that fixes it
+	Outcome string `json:"outcome"`      // state after Fix; empty if only a person can fix it
 
-	mend  func(ctx context.Context) error // nil where only a person can know
-	along bool                            // in the way of everybody, so that mending anything mends it too
+	mend  func(ctx context.Context) error // nil if only a person can fix it
+	along bool                            // blocks other commands, so Fix fixes it first, whatever id it is given
 }
 
-// same reports whether two findings are of the same thing.
+// sameAs reports whether two findings describe the same problem.
 func (f Finding) same(other Finding) bool {
 	return f.Code == other.Code && f.ID == other.ID && f.Path == other.Path
 }
 
-// Diagnosis is what was found.
+// Diagnosis is the result of Diagnose.
 type Diagnosis struct {
 	Findings []Finding `json:"findings"`
-	Busy     string    `json:"busy"` // who was changing the repository meanwhile; what that is about is not judged
+	Busy     string    `json:"busy"` // process that was changing the repository meanwhile, whose traces are not reported; else empty
 
 	Machine []Capability `json:"machine"`
 }
 
-// Diagnose looks at everything that can be wrong with a repository, its records and its trees, and
-// changes nothing. With an error comes what was found all the same.
+// Diagnose checks a repository, its records and its trees for every known problem, and changes nothing. A result returned
+// with an error holds the findings so far.
 func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
 	d := Diagnosis{}
 	var lookErr, err error
@@ -54,17 +54,17 @@ func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
 	return d, errors.Join(lookErr, err)
 }
 
-// examine looks for what is wrong, holding the lock where it can: what is under way is not wrong.
+// collectFindings runs all checks, under the repository lock if possible: operations in progress are no findings.
 func (r *Repository) examine(ctx context.Context) ([]Finding, string, error) {
 	x := &examination{Repository: r, repo: r.git, findings: []Finding{}}
 	if _, used := store.Taken(r.lockDir()); used {
-		// Waiting for it would be right for a moment and wrong for a lock that hangs.
+		// Do not wait: the lock may be held by a process that hangs.
 		held, err := lock.Acquire(ctx, lock.Request{Dir: r.lockDir(), Command: r.opts.Command})
 		var timeout *LockTimeoutError
 		switch {
 		case errors.As(err, &timeout):
 			x.busy, x.unsettled = timeout.Holder.String(), true
-		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS): // who may not change anything may still look
+		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS): // without write access the checks still work
 			x.unsettled = r.busy()
 		case err != nil:
 			return x.findings, "", err
@@ -78,8 +78,8 @@ func (r *Repository) examine(ctx context.Context) ([]Finding, string, error) {
 	}
 	err := x.look(ctx)
 	if x.unsettled && len(x.findings) > 0 {
-		// A record may have been read before a change and its tree after it. Who changes something writes down
-		// what becomes of it first, so that a second look sees through the first.
+		// A record may have been read before a change and its tree after it. Every command writes the record first, so a second
+		// run of the checks does not repeat such a false finding.
 		again := &examination{Repository: r, repo: r.git, unsettled: true}
 		err = again.look(ctx)
 		x.findings = slices.DeleteFunc(x.findings, func(f Finding) bool { return !slices.ContainsFunc(again.findings, f.same) })
@@ -87,43 +87,43 @@ func (r *Repository) examine(ctx context.Context) ([]Finding, string, error) {
 	return x.findings, x.busy, err
 }
 
-// Fix mends everything that was found under one id and returns what that was. It finishes or undoes
-// what was interrupted and never loses work: what it takes away, a ref keeps.
+// Fix fixes everything that was found under one id, and returns those findings. It finishes or undoes interrupted
+// operations and never loses work: a ref keeps everything that it removes.
 func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
-	mended := []Finding{}
+	fixed := []Finding{}
 	repo, unlock, err := r.lockOnly(ctx)
 	if err != nil {
-		return mended, err
+		return fixed, err
 	}
 	defer unlock()
 	id = r.spelledOut(id)
-	// One at a time, and then look again: mending one thing often mends the next, or uncovers it.
+	// Fix one finding at a time and run the checks again: a fix often removes the next finding, or reveals it.
 	for {
 		x := &examination{Repository: r, repo: repo}
 		lookErr := x.look(ctx)
-		next, ok := x.next(id, mended)
+		next, ok := x.next(id, fixed)
 		switch {
-		case !ok && lookErr != nil && len(mended) == 0:
-			return mended, lookErr
+		case !ok && lookErr != nil && len(fixed) == 0:
+			return fixed, lookErr
 		case ok && next.mend == nil:
-			return mended, &FindingError{next}
+			return fixed, &FindingError{next}
 		case ok:
 			if err := next.mend(ctx); err != nil {
-				return mended, fmt.Errorf("mend %s of %s: %w", next.Code, next.ID, err)
+				return fixed, fmt.Errorf("mend %s of %s: %w", next.Code, next.ID, err)
 			}
-			mended = append(mended, next)
+			fixed = append(fixed, next)
 			continue
-		case len(mended) == 0:
-			return mended, r.nothingWrong(id)
+		case len(fixed) == 0:
+			return fixed, r.nothingWrong(id)
 		case lookErr != nil:
 			r.warn("not everything could be looked at: %v", lookErr)
 		}
-		return mended, nil
+		return fixed, nil
 	}
 }
 
-// spelledOut is the id that a prefix or a name stands for, where it stands for one; a broken one has no
-// other name than its id.
+// resolveFindingID expands an id prefix or a worktree name to the full id, and returns anything else unchanged. A broken
+// record has no other name than its full id.
 func (r *Repository) spelledOut(id string) string {
 	if i, err := r.Invocation(id); err == nil {
 		return i.ID
@@ -134,22 +134,22 @@ func (r *Repository) spelledOut(id string) string {
 	return id
 }
 
-// next is the finding to mend next. What was mended and is found again was not mended.
-func (x *examination) next(id string, mended []Finding) (Finding, bool) {
-	of := func(f Finding) bool { return f.ID == id }
-	if !slices.ContainsFunc(x.findings, of) && len(mended) == 0 {
-		return Finding{}, false // nothing of that id; then what is in the way of others stays too
+// nextFinding returns the next finding to fix. A finding that is still there after its fix gets errNotFixed as its fix.
+func (x *examination) next(id string, fixed []Finding) (Finding, bool) {
+	hasID := func(f Finding) bool { return f.ID == id }
+	if !slices.ContainsFunc(x.findings, hasID) && len(fixed) == 0 {
+		return Finding{}, false // nothing under that id; then fixFirst findings stay too
 	}
 	for _, wanted := range []func(Finding) bool{
 		func(f Finding) bool { return f.along && f.mend != nil },
-		func(f Finding) bool { return of(f) && f.mend != nil },
-		of,
+		func(f Finding) bool { return hasID(f) && f.mend != nil },
+		hasID,
 	} {
 		for _, f := range x.findings {
 			if !wanted(f) {
 				continue
 			}
-			if slices.ContainsFunc(mended, f.same) {
+			if slices.ContainsFunc(fixed, f.same) {
 				f.mend = func(context.Context) error { return errStillThere }
 			}
 			return f, true
@@ -158,10 +158,10 @@ func (x *examination) next(id string, mended []Finding) (Finding, bool) {
 	return Finding{}, false
 }
 
-// errStillThere is a finding that was mended and is found again.
+// errNotFixed reports a finding that is still there after its fix.
 var errStillThere = errors.New("it was mended, and is there again")
 
-// nothingWrong is the answer to an id under which nothing was found: no error, if there is such an id.
+// checkFindingID returns an error if an id without findings does not exist at all.
 func (r *Repository) nothingWrong(id string) error {
 	if _, there := store.Taken(r.store.InvocationDir(r.ID, id), r.store.WorktreeDir(r.ID, id)); there && ids.Valid(id) {
 		return nil
@@ -169,7 +169,7 @@ func (r *Repository) nothingWrong(id string) error {
 	return &NotFoundError{Kind: "finding", Query: id}
 }
 
-// checks are what a repository is examined for, in the order in which findings are shown.
+// checks lists all checks in the order in which findings are shown.
 func checks() []check {
 	return []check{
 		{[]string{"moved-repository", "damaged-repo"}, (*examination).movedRepository},
@@ -202,23 +202,23 @@ func FindingCodes() []string {
 	return codes
 }
 
-// examination is one look at everything.
+// checkRun is one run of all checks, with the data that they share.
 type examination struct {
 	*Repository
 	repo      *git.Repo
-	unsettled bool   // somebody is changing something now
-	busy      string // who
+	unsettled bool   // another process may be changing the repository now
+	busy      string // description of that process
 	findings  []Finding
 
 	worktrees   []store.Entry[store.WorktreeMeta]
 	invocations []store.Entry[store.InvocationMeta]
-	entries     map[string]git.Entry // git's own, by name
-	refs        map[string]string    // where the refs are that belong to ids; empty when they are not
-	elsewhere   map[string]bool      // ids whose records are on their way from where the repository was
-	unmounted   bool                 // a data directory is not there, so nothing can be said of what has no record
+	entries     map[string]git.Entry // git's worktree entries (.git/worktrees/<name>) by name
+	refs        map[string]string    // commits of the refs that belong to ids; empty if a ref does not exist
+	elsewhere   map[string]bool      // ids recorded under an earlier path of the repository
+	unmounted   bool                 // a data directory is missing, so a missing record proves nothing
 }
 
-// look runs every check. One that fails does not hide what the others find.
+// runAll runs every check. A check that fails does not hide the findings of the others.
 func (x *examination) look(ctx context.Context) error {
 	if err := x.gather(ctx); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (x *examination) look(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// gather reads what the checks share.
+// loadInputs reads the records, worktree entries and refs that the checks share.
 func (x *examination) gather(ctx context.Context) (err error) {
 	x.elsewhere = map[string]bool{}
 	if path, err := x.repo.Blocker(); err != nil {
@@ -256,7 +256,7 @@ func (x *examination) gather(ctx context.Context) (err error) {
 	return x.resolve(ctx)
 }
 
-// resolve looks up, in one process, every ref that belongs to an id.
+// resolveRefs looks up every ref that belongs to an id, with one git process.
 func (x *examination) resolve(ctx context.Context) error {
 	var names []string
 	for _, e := range x.invocations {
@@ -286,31 +286,31 @@ func (x *examination) resolve(ctx context.Context) error {
 			continue
 		}
 		if _, err := os.Lstat(x.repo.RefPath(name)); errors.Is(err, fs.ErrPermission) {
-			return err // to git, what it may not read is not there
+			return err // git reports an unreadable ref as missing
 		}
 	}
 	return nil
 }
 
-// found adds a finding. With a mend, that is what --fix does; without one, f.Mend is what to type.
-func (x *examination) found(f Finding, mend func(context.Context) error) {
-	f.mend = mend
+// addFinding adds a finding. Fix calls fix; if fix is nil, f.FixCommand is the command for a person to type.
+func (x *examination) found(f Finding, fix func(context.Context) error) {
+	f.mend = fix
 	if f.Mend == "" {
 		f.Mend = "git agency doctor --fix " + ShellWord(f.ID)
 	}
-	if f.Outcome == "" && mend != nil {
+	if f.Outcome == "" && fix != nil {
 		f.Outcome = outcomes[f.Code]
 	}
 	x.findings = append(x.findings, f)
 }
 
-// known reports whether there is anything of an id on record.
+// isRecorded reports whether there is a record or a sandbox directory of an id.
 func (x *examination) known(id string) bool {
 	_, there := store.Taken(x.store.InvocationDir(x.ID, id), x.store.SandboxDir(x.ID, id), x.store.WorktreeDir(x.ID, id))
 	return there || x.elsewhere[id]
 }
 
-// owner is the id that a file in the git directory belongs to, by its name; else the name itself.
+// ownerID returns the id in the path of a file in the git directory, if it is on record; otherwise the path itself.
 func (x *examination) owner(rel string) string {
 	for part := rel; part != "." && part != "/"; part = filepath.Dir(part) {
 		base := filepath.Base(part)

@@ -16,10 +16,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// epoch is before everything that was ever written.
+// zeroTime is earlier than the mtime of every file.
 var epoch time.Time
 
-// locks looks for lock files of git's that nobody can be using.
+// checkGitLocks finds git's lock files that no process can be using.
 func (x *examination) locks(context.Context) error {
 	locks, err := x.repo.Locks()
 	evidence := []string{}
@@ -39,7 +39,7 @@ func (x *examination) locks(context.Context) error {
 	return nil
 }
 
-// inUse reports whether somebody is at work, so that the files that were seen just now need not be wrong.
+// gitInUse reports whether another process is working in the repository, so that the files seen just now may be in use.
 func (x *examination) inUse(evidence []string) bool {
 	if x.unsettled || len(evidence) == 0 {
 		return x.unsettled
@@ -55,7 +55,7 @@ func (x *examination) inUse(evidence []string) bool {
 	return who != ""
 }
 
-// orphanLogs looks for logs of refs that do not exist: they keep git from making a ref of that name.
+// checkOrphanReflogs finds reflogs of refs that do not exist: they keep git from creating a ref of that name.
 func (x *examination) orphanLogs(ctx context.Context) error {
 	refs, err := x.repo.OrphanLogs(ctx)
 	evidence := []string{}
@@ -70,28 +70,28 @@ func (x *examination) orphanLogs(ctx context.Context) error {
 			Code: "orphan-log", ID: x.owner("logs/" + ref), Path: x.repo.LogPath(ref),
 			What: "the log of " + ref + ", which does not exist",
 		}
-		mend := func(context.Context) error { return x.repo.RemoveLog(ref) }
+		fix := func(context.Context) error { return x.repo.RemoveLog(ref) }
 		only, err := x.repo.OnlyLogged(ctx, ref)
 		switch {
 		case err != nil:
-			f.AtRisk, mend = true, nil
+			f.AtRisk, fix = true, nil
 			f.What += " and cannot be looked into: " + err.Error()
 			f.Mend = "mv " + ShellWord(f.Path) + " ."
 		case x.undecided(ref):
-			// A discard that had not begun to remove anything, or a snapshot that did not come to be. What it
-			// captured was still where it was.
+			// The reflog of a discard that had not removed anything yet, or of a snapshot that was not completed. The captured files
+			// were still in place.
 		case len(only) > 0:
-			f.AtRisk, mend = true, nil
+			f.AtRisk, fix = true, nil
 			f.What += " and names commits that nothing else holds"
 			f.Mend = fmt.Sprintf("git update-ref %s %s", ShellWord(ref), only[0])
 		}
-		x.found(f, mend)
+		x.found(f, fix)
 	}
 	return nil
 }
 
-// undecided reports whether a ref is one that keeps what goes, of something that has not gone, or a
-// snapshot that nobody was told of.
+// isUnfinishedRef reports whether a missing ref is the trash ref of an invocation or a worktree that has not ended, or a
+// snapshot ref that no command has reported.
 func (x *examination) undecided(ref string) bool {
 	return slices.ContainsFunc(x.invocations, func(e store.Entry[store.InvocationMeta]) bool {
 		return e.Broken == store.Whole && (ref == trashRef(e.ID) && !ended(e.Record) || snapshotNumber(e.ID, ref) > 0)
@@ -100,7 +100,7 @@ func (x *examination) undecided(ref string) bool {
 	})
 }
 
-// gitEntries looks at what git keeps of linked worktrees.
+// checkWorktreeEntries finds damaged or half-created entries of git's linked worktrees.
 func (x *examination) gitEntries(context.Context) error {
 	half := func(e git.Entry) bool { return len(e.Flaws) > 0 || e.Locked && e.LockReason == "initializing" }
 	evidence := []string{}
@@ -128,7 +128,7 @@ func (x *examination) gitEntries(context.Context) error {
 	return nil
 }
 
-// damaged is an entry that git cannot read. What can be known of it is written anew.
+// reportDamagedEntry reports a worktree entry that git cannot read. The fix rewrites the parts that can be reconstructed.
 func (x *examination) damaged(e git.Entry, f Finding) {
 	f.Code, f.AtRisk = "damaged-entry", e.Used
 	f.What = "git's entry of a worktree is damaged (" + strings.Join(e.Flaws, ", ") + ")"
@@ -138,7 +138,7 @@ func (x *examination) damaged(e git.Entry, f Finding) {
 	beyond := x.repo.Beyond(e)
 	if len(beyond) < len(e.Flaws) {
 		x.found(f, func(context.Context) error { return x.repo.RepairEntry(e) })
-		return // and then what is left to do
+		return // the next run reports the flaws that remain
 	}
 	f.Mend = "git worktree repair TREE"
 	if slices.Contains(beyond, "HEAD") {
@@ -156,7 +156,7 @@ func (x *examination) entryNames() []string {
 	return names
 }
 
-// strays looks for what goes by an id of ours and has no record.
+// checkUnrecorded finds worktree entries and branches that are named by an id but have no record.
 func (x *examination) strays(ctx context.Context) error {
 	if x.unmounted || x.unsettled {
 		return nil
@@ -201,7 +201,7 @@ func (x *examination) strays(ctx context.Context) error {
 	return nil
 }
 
-// scratch looks for what commands needed for a moment, and were killed in.
+// checkScratch finds temporary files and directories of killed commands.
 func (x *examination) scratch(context.Context) error {
 	if x.unsettled {
 		return nil
@@ -229,7 +229,7 @@ func (x *examination) scratch(context.Context) error {
 	return nil
 }
 
-// relative is a path below the git directory or the data directory, from there.
+// relativePath returns a path relative to the git directory or the data directory.
 func (x *examination) relative(path string) string {
 	for _, dir := range []string{x.CommonDir, x.DataDir} {
 		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
@@ -239,7 +239,7 @@ func (x *examination) relative(path string) string {
 	return path
 }
 
-// exclude looks whether git status would show markers.
+// checkExclude finds a missing line in info/exclude, without which git status shows the markers.
 func (x *examination) exclude(context.Context) error {
 	if len(x.worktrees) == 0 && len(x.invocations) == 0 || x.unsettled {
 		return nil

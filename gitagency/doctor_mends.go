@@ -14,14 +14,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// rewritePlace writes down where a worktree is.
+// setTreePath returns a function that writes the tree path of a worktree to its record.
 func (x *examination) rewritePlace(id, tree string) func() error {
 	return func() error {
 		return x.store.UpdateWorktreeMeta(x.ID, id, func(m *store.WorktreeMeta) { m.TreePath, m.RepoID = tree, x.ID })
 	}
 }
 
-// relink ties a tree of ours to git again. A tree that is tied to something else stays as it is.
+// relinkWorktree connects a tree with its worktree entry again. It refuses a tree that is linked to another entry.
 func (x *examination) relink(ctx context.Context, s subject) error {
 	if _, elsewhere, err := x.tied(s.tree, s.id); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (x *examination) relink(ctx context.Context, s subject) error {
 	return x.repo.Relink(ctx, git.Registration{Name: s.id, Tree: s.tree, Branch: s.branch})
 }
 
-// lastKnown is the commit that HEAD of a tree was at last, else the one it started from.
+// lastKnownCommit returns the newest commit in the HEAD reflog of a worktree, else its base commit.
 func (x *examination) lastKnown(ctx context.Context, s subject) (string, error) {
 	commit, err := x.repo.LastCommit(ctx, s.id)
 	if err != nil {
@@ -53,7 +53,7 @@ func (x *examination) lastKnown(ctx context.Context, s subject) (string, error) 
 	return found[0].OID, nil
 }
 
-// restoreBranch makes a branch again where its tree was last.
+// restoreBranch recreates a branch at the last known commit of its worktree.
 func (x *examination) restoreBranch(ctx context.Context, s subject) error {
 	commit, err := x.lastKnown(ctx, s)
 	if err != nil {
@@ -65,8 +65,8 @@ func (x *examination) restoreBranch(ctx context.Context, s subject) error {
 	return x.repo.RestoreRef(ctx, s.branch, commit, "agency: doctor")
 }
 
-// forgetKept deletes a ref that keeps what is all still there. If it is not, somebody has worked on, or
-// brought an old tree back; then only a person can know what the ref is worth.
+// deleteRedundantTrash deletes a trash ref if its content is still in the tree. If it is not, files were changed or an old
+// tree was restored; then only a person can decide about the ref.
 func (x *examination) forgetKept(ctx context.Context, s subject, f Finding, commit string) error {
 	now, err := x.capture(ctx, x.repo, git.Subject{Name: s.id, Tree: s.tree, Branch: s.branch, Base: s.base, Message: "agency: what is there now"})
 	if err != nil {
@@ -84,7 +84,7 @@ func (x *examination) forgetKept(ctx context.Context, s subject, f Finding, comm
 	return x.repo.DeleteRef(ctx, trashRef(s.id), commit)
 }
 
-// archiveAway archives a worktree, keeping what is in it and in no branch.
+// fixByArchiving returns a fix that archives a worktree; the trash keeps work that is on no branch.
 func (x *examination) archiveAway(w Worktree) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := x.removeWorktree(ctx, x.repo, w, true)
@@ -92,7 +92,7 @@ func (x *examination) archiveAway(w Worktree) func(context.Context) error {
 	}
 }
 
-// discardAway discards an invocation, keeping what is in it.
+// fixByDiscarding returns a fix that discards an invocation and keeps its content in the trash.
 func (x *examination) discardAway(e store.Entry[store.InvocationMeta]) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := x.end(ctx, x.repo, e)
@@ -100,13 +100,13 @@ func (x *examination) discardAway(e store.Entry[store.InvocationMeta]) func(cont
 	}
 }
 
-// salvaged is what comes of a sandbox whose record is lost.
+// salvageOutcome describes the effect of salvageSandbox.
 func salvaged(id string) string {
 	return "the sandbox ends; everything in it but what git ignores is kept as " + trashRef(id)
 }
 
-// salvage ends an invocation whose record is lost: everything that was in its sandbox is kept under a
-// ref, and so is what is left of the record; then all of it goes. Interrupted, it is taken up again.
+// salvageSandbox ends an invocation whose record is lost: a trash ref keeps the content of the sandbox and the rest of the
+// record, then both are removed. It can be repeated after an interruption.
 func (x *examination) salvage(ctx context.Context, s subject, why string) error {
 	if err := checkReal(s.tree); err != nil {
 		return err
@@ -152,12 +152,12 @@ func (x *examination) salvage(ctx context.Context, s subject, why string) error 
 	})
 }
 
-// rewriteRecord gives an integration worktree its record back, from what its tree and git say. Of one
-// that was adopted nothing but the record was ever ours; if it cannot be found, the record goes.
+// rebuildWorktreeRecord recreates the record of an integration worktree from its tree and git's worktree entry. The tree of
+// an adopted worktree is elsewhere; if it cannot be found, the damaged record is removed.
 func (x *examination) rewriteRecord(w Worktree) error {
 	tree := x.store.WorktreeTreePath(x.ID, w.ID)
 	entry := x.entries[w.ID]
-	if aside := store.Aside(tree); !store.IsDir(tree) && store.IsDir(aside) { // on its way out, with work in it
+	if aside := store.Aside(tree); !store.IsDir(tree) && store.IsDir(aside) { // an interrupted removal; the tree may hold work
 		if err := os.Rename(aside, tree); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// dataDir looks at the directory that everything lies in.
+// checkDataDir checks that the data directories exist and are private.
 func (x *examination) dataDir(context.Context) error {
 	for _, name := range x.entryNames() {
 		place, ours := dataDirOf(name, x.entries[name].Path)
@@ -36,8 +36,8 @@ func (x *examination) dataDir(context.Context) error {
 	return x.openDataDir()
 }
 
-// openDataDir looks whether others can look into the data directory. One that holds more than what is
-// ours is not ours to close, and need not be: what is in it is closed.
+// checkDataDirMode finds data directories that other users can read. If the data directory also contains other files, only
+// our directories in it have to be private.
 func (x *examination) openDataDir() error {
 	entries, err := os.ReadDir(x.DataDir)
 	if err != nil {
@@ -67,30 +67,30 @@ func (x *examination) openDataDir() error {
 	return nil
 }
 
-// sandboxSettings looks whether walls can be drawn with what is set for them: else no command runs behind any.
-// Of several that are wrong the first is named, as by start.
+// checkSandboxSettings finds settings that make the walls impossible, so that no command would run behind them. As start
+// does, it reports the first of several invalid settings.
 func (x *examination) sandboxSettings(context.Context) error {
 	_, err := x.unborn().planWalls(Primitives{Isolation: isolationOS, Outputs: outputsOpen})
 	var invalid *InvalidError
 	if !errors.As(x.blame(err), &invalid) || invalid.key == "" {
-		return nil // this machine has none, or something is broken that is said elsewhere
+		return nil // no walls on this machine, or a problem that another check reports
 	}
 	key, path := strings.TrimPrefix(invalid.key, "key "), x.configFile(invalid.setting)
-	mend := "git config --show-origin --get-all " + ShellWord(key) // of the command line nothing stays
+	fixCommand := "git config --show-origin --get-all " + ShellWord(key) // a setting from the command line is in no file
 	switch file := ShellWord(path); {
 	case path == "":
 		path = x.CommonDir
-	case invalid.setting.Bare: // which no value matches
-		mend = "git config --file " + file + " --edit"
+	case invalid.setting.Bare: // a key without a value, which --unset-all cannot match
+		fixCommand = "git config --file " + file + " --edit"
 	default:
-		mend = "git config --file " + file + " --fixed-value --unset-all " + ShellWord(key) + " " + ShellWord(invalid.Value)
+		fixCommand = "git config --file " + file + " --fixed-value --unset-all " + ShellWord(key) + " " + ShellWord(invalid.Value)
 	}
-	x.found(Finding{Code: "refused-setting", ID: key, Path: path, What: "no command runs behind walls: " + invalid.Error(), Mend: mend}, nil)
+	x.found(Finding{Code: "refused-setting", ID: key, Path: path, What: "no command runs behind walls: " + invalid.Error(), Mend: fixCommand}, nil)
 	return nil
 }
 
-// configFile is the file that a setting stands in; empty when it stands in none. Git names those of the
-// repository from where it was when it read them.
+// configFile returns the path of the file that contains a setting; empty if it is in no file. Git reports the repository's
+// files relative to the directory in which it ran.
 func (x *examination) configFile(s git.Setting) string {
 	name, inFile := strings.CutPrefix(s.Origin, "file:")
 	switch {
@@ -107,8 +107,8 @@ func (x *examination) configFile(s git.Setting) string {
 	return filepath.Join(x.CommonDir, "config")
 }
 
-// movedRepository looks for records of this repository under the name it had elsewhere. Records name a
-// repository by its path; what ties them to it all the same are the ids that git knows here.
+// checkMovedRepository finds records of this repository under its former path. Records name a repository by its path; the
+// ids in git's worktree entries connect them to this one.
 func (x *examination) movedRepository(context.Context) error {
 	repos, err := x.store.Repos()
 	if err != nil {
@@ -131,7 +131,7 @@ func (x *examination) movedRepository(context.Context) error {
 			return err
 		}
 		if real, err := filepath.EvalSymlinks(old.CommonDir); there && (err != nil || real != x.CommonDir) {
-			for _, id := range found { // the same directory, mounted in two places: it has not moved
+			for _, id := range found { // the same directory mounted in two places has not moved
 				x.elsewhere[id] = true
 			}
 			continue
@@ -151,7 +151,7 @@ func (x *examination) movedRepository(context.Context) error {
 	return nil
 }
 
-// damagedRepo looks whether the records say whose they are.
+// checkRepoRecord finds a repo.json that does not name its repository.
 func (x *examination) damagedRepo(r store.RepoRecord) {
 	if r.CommonDir == "" && !x.unsettled {
 		x.found(Finding{Code: "damaged-repo", ID: x.ID, Path: x.store.RepoDir(x.ID), What: "repo.json does not say which repository the records are of"},
@@ -159,7 +159,7 @@ func (x *examination) damagedRepo(r store.RepoRecord) {
 	}
 }
 
-// idsOf lists the ids that there is anything of.
+// recordedIDs lists the ids that have any directory below the records of a repository.
 func (x *examination) idsOf(repoID string) ([]string, error) {
 	var all []string
 	for _, kind := range []string{"worktrees", "invocations", "sandboxes"} {
@@ -173,7 +173,7 @@ func (x *examination) idsOf(repoID string) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// moveHere brings the records and trees of a repository that was moved, and mends each.
+// relocateRecords moves the records and trees of a moved repository to its new path, and fixes the links of each.
 func (x *examination) moveHere(ctx context.Context, from string, moved []string) error {
 	if err := x.store.Relocate(from, x.ID, x.CommonDir, x.now()); err != nil {
 		return err
@@ -192,7 +192,8 @@ func (x *examination) moveHere(ctx context.Context, from string, moved []string)
 	return nil
 }
 
-// trees lists the worktrees of git's that are nobody's but this repository's, and not in a data directory.
+// externalWorktrees lists the main worktree and the linked worktrees of this repository that are outside every data
+// directory.
 func (x *examination) trees() []git.Worktree {
 	trees := []git.Worktree{}
 	if x.repo.TopLevel != "" && x.repo.GitDir == x.repo.CommonDir {
@@ -200,7 +201,7 @@ func (x *examination) trees() []git.Worktree {
 	}
 	for _, name := range x.entryNames() {
 		e := x.entries[name]
-		// What belongs to another repository, or to records kept elsewhere, is said of those.
+		// Other repositories and other data directories report their own trees.
 		here, _, err := x.tied(e.Path, name)
 		if _, kept := dataDirOf(name, e.Path); err == nil && here && !kept {
 			trees = append(trees, e.Worktree)
@@ -209,7 +210,8 @@ func (x *examination) trees() []git.Worktree {
 	return trees
 }
 
-// tied says what a tree is tied to: git's entry of that name here, or another that exists elsewhere.
+// linkedEntry reads the .git file of a tree and reports its target: git's entry of that name in this repository, or another
+// existing directory, whose path it returns.
 func (x *examination) tied(tree, name string) (here bool, elsewhere string, err error) {
 	at, err := git.LinkedTo(tree)
 	switch {
@@ -221,7 +223,7 @@ func (x *examination) tied(tree, name string) (here bool, elsewhere string, err 
 	return false, at, nil
 }
 
-// unclaimed lists the worktrees of git's that carry the integration marker and that no record speaks of.
+// unrecordedWorktrees lists the external worktrees that carry the integration marker but have no record.
 func (x *examination) unclaimed() []git.Worktree {
 	var found []git.Worktree
 	for _, w := range x.trees() {
@@ -232,16 +234,15 @@ func (x *examination) unclaimed() []git.Worktree {
 	return found
 }
 
-// claimed reports whether a record of a present worktree, or one that cannot be read but has its tree
-// there, speaks of a tree.
+// hasWorktreeRecord reports whether the record of a worktree that is not archived names a tree. A broken record counts.
 func (x *examination) claimed(tree string) bool {
 	return slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
 		return e.Record.State != store.Archived && (e.Tree == tree || onePlace(e.Tree, tree))
 	})
 }
 
-// onePlace reports whether two paths lead to one directory, by whatever links and mounts. Who moves
-// something often leaves a link where it was.
+// sameDirectory reports whether two paths lead to the same directory, through any symlinks and mounts. A moved
+// directory often leaves a symlink at its old path.
 func onePlace(path, other string) bool {
 	a, err := os.Stat(path)
 	if err != nil {
@@ -251,21 +252,21 @@ func onePlace(path, other string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// movedAdopted is where a tree that was adopted is now, if there is one it can be.
+// findMovedAdopted returns the new path of an adopted tree, if there is exactly one candidate.
 func (x *examination) movedAdopted(s subject) string {
 	if s.ours {
 		return ""
 	}
 	for _, w := range x.trees() {
 		if w.Path != s.tree && onePlace(w.Path, s.tree) {
-			return w.Path // a link was left behind
+			return w.Path // a symlink was left at the old path
 		}
 	}
 	to := ""
 	for _, w := range x.unclaimed() {
 		if w.Branch == s.branch {
 			if to != "" {
-				return "" // either could be it
+				return "" // ambiguous
 			}
 			to = w.Path
 		}
@@ -273,19 +274,19 @@ func (x *examination) movedAdopted(s subject) string {
 	return to
 }
 
-// unclaimedMarkers looks for worktrees that say they are a person's and that nothing is known of.
+// checkUnrecordedMarkers finds worktrees that carry the integration marker but have no record.
 func (x *examination) unclaimedMarkers(context.Context) error {
 	if x.unsettled {
 		return nil
 	}
 	for _, w := range x.unclaimed() {
 		if slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool { return e.Broken != store.Whole }) {
-			return nil // it may be the tree of one of those
+			return nil // it may belong to a broken record
 		}
 		if archived := slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
 			return e.Record.State == store.Archived && e.Tree == w.Path
 		}); archived {
-			continue // said there
+			continue // reported with that worktree
 		}
 		x.found(Finding{
 			Code: "unclaimed-marker", ID: guard.Dir, Path: guard.Integration.Path(w.Path), What: "an integration worktree that there is no record of",

@@ -15,7 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
-// sandboxes looks at every invocation.
+// checkSandboxes checks the record and the tree of every invocation.
 func (x *examination) sandboxes(ctx context.Context) error {
 	for _, e := range x.invocations {
 		if x.elsewhere[e.ID] {
@@ -49,7 +49,7 @@ func (x *examination) sandboxes(ctx context.Context) error {
 	return nil
 }
 
-// integrationWorktrees looks at every worktree of a person's.
+// checkIntegrationWorktrees checks the record and the tree of every integration worktree.
 func (x *examination) integrationWorktrees(ctx context.Context) error {
 	for _, e := range x.worktrees {
 		if x.elsewhere[e.ID] {
@@ -87,50 +87,50 @@ func (x *examination) integrationWorktrees(ctx context.Context) error {
 	return nil
 }
 
-// movedHere reports whether a record is that of a worktree of a repository that was elsewhere.
+// hasOtherRepoID reports whether the record of a worktree names another repository id: the repository was moved.
 func (w Worktree) movedHere() bool {
 	m := w.entry.Record
 	return m.WorktreeID == w.ID && m.RepoID != "" && m.RepoID != w.RepoID
 }
 
-// subject is what the checks need to know of a sandbox or a worktree.
+// treeInfo describes a sandbox or an integration worktree to the checks.
 type subject struct {
 	id, home, tree string
 	branch         string // full ref
 	base           string
 	marker         guard.Marker
-	ours           bool // the tree was made here, and git's entry goes by the id
+	ours           bool // we created the tree, and git's worktree entry is named by the id
 }
 
 func (s subject) spec() changeset.Spec {
 	return changeset.Spec{ID: s.id, Tree: s.tree, Branch: s.branch, Base: s.base, Scratch: s.home}
 }
 
-// interrupted is a creation that was killed.
+// reportInterruptedCreation reports a creation that was killed.
 func (x *examination) interrupted(s subject, undo func(context.Context) error) {
 	x.found(Finding{Code: "interrupted-creation", ID: s.id, Path: s.home, What: "its creation was interrupted; nothing was ever run in it"}, undo)
 }
 
-// unreadable is a record that is not there or says what cannot be.
-func (x *examination) unreadable(s subject, reason store.Reason, detail, outcome string, mend func(context.Context) error) {
+// reportBrokenRecord reports a record that is missing or invalid.
+func (x *examination) unreadable(s subject, reason store.Reason, detail, outcome string, fix func(context.Context) error) {
 	code := string(reason)
 	if reason == store.Incomplete {
 		code = "empty-record"
 	}
 	f := Finding{Code: code, ID: s.id, Path: s.home, What: detail, Outcome: outcome, AtRisk: store.IsDir(s.tree) || store.IsDir(store.Aside(s.tree)) || x.refs[s.branch] != ""}
-	if meta, closed := store.Closed(s.home); closed { // what it says may be all right
-		f.Mend, f.Outcome, mend = "chmod u+rwx "+ShellWord(s.home), "", nil
+	if meta, closed := store.Closed(s.home); closed { // the record may be fine but unreadable for us
+		f.Mend, f.Outcome, fix = "chmod u+rwx "+ShellWord(s.home), "", nil
 		if fi, err := os.Lstat(meta); err == nil && fi.Mode().Perm()&0o400 == 0 {
 			f.Mend = "chmod u+rw " + ShellWord(meta)
-		} else if err == nil { // whoever owns it may
+		} else if err == nil { // only its owner can change the mode
 			f.Mend = fmt.Sprintf("sudo chown %d %s", os.Geteuid(), ShellWord(meta))
 		}
 	}
-	x.found(f, mend)
+	x.found(f, fix)
 }
 
-// missingTree is a record whose tree is gone, or was moved with "git worktree move".
-func (x *examination) missingTree(s subject, command, outcome string, mend func(context.Context) error) {
+// reportMissingTree reports a record whose tree is gone, or was moved with "git worktree move".
+func (x *examination) missingTree(s subject, command, outcome string, fix func(context.Context) error) {
 	to := x.entries[s.id].Path
 	elsewhere := s.ours && !onePlace(to, s.tree) && store.IsDir(to)
 	if here, _, err := x.tied(to, s.id); elsewhere && here && err == nil {
@@ -147,19 +147,19 @@ func (x *examination) missingTree(s subject, command, outcome string, mend func(
 	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, What: "the tree is gone; what was committed is on its branch", Outcome: outcome}
 	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
 		f.What, f.AtRisk = around+" is not there: not mounted, perhaps; if it is gone for good, type '"+command+"'", true
-		f.Mend, f.Outcome, mend = "mount "+ShellWord(around), "", nil
-	} else if end := mend; elsewhere {
-		mend = func(ctx context.Context) error { // what is there does not know of it: somebody only wrote that
+		f.Mend, f.Outcome, fix = "mount "+ShellWord(around), "", nil
+	} else if end := fix; elsewhere {
+		fix = func(ctx context.Context) error { // only git's entry names the other directory, which does not link back
 			if err := x.repo.PointAt(s.id, s.tree); err != nil {
 				return err
 			}
 			return end(ctx)
 		}
 	}
-	x.found(f, mend)
+	x.found(f, fix)
 }
 
-// linkedTree is a link where a tree should be. Nothing is done through a link: it could lead anywhere.
+// reportSymlinkedTree reports a symlink in place of a tree. No fix follows a symlink: it could lead anywhere.
 func (x *examination) linkedTree(s subject, to string) {
 	f := Finding{Code: "foreign-tree", ID: s.id, Path: s.tree, What: "there is a link, to " + to + ", which is not its tree", Mend: "rm " + ShellWord(s.tree)}
 	if here, _, err := x.tied(to, s.id); err == nil && here {
@@ -169,16 +169,16 @@ func (x *examination) linkedTree(s subject, to string) {
 	x.found(f, nil)
 }
 
-// movedData reports whether a record names another place than where its tree is, and nothing is there.
+// treeMovedWithData reports whether the tree is in its place, but its record names another path where nothing is.
 func (x *examination) movedData(recorded string, s subject) bool {
 	return recorded != "" && recorded != s.tree && !store.IsDir(recorded) && store.IsDir(s.tree) && filepath.Base(filepath.Dir(recorded)) == s.id
 }
 
-// relocated is a tree that came here with the data directory, or with its repository.
+// reportMovedData reports a tree that was moved together with the data directory or the repository.
 func (x *examination) relocated(s subject, rewrite func() error) {
 	x.found(Finding{Code: "moved-data", ID: s.id, Path: s.tree, AtRisk: true, What: "it was moved here; its record and git still know it elsewhere"},
 		func(ctx context.Context) error {
-			if s.branch == heads { // a record that cannot be read in full does not say
+			if s.branch == heads { // a broken record may not name the branch
 				s.branch = x.entries[s.id].Branch
 			}
 			if err := x.relink(ctx, s); err != nil {
@@ -188,8 +188,8 @@ func (x *examination) relocated(s subject, rewrite func() error) {
 		})
 }
 
-// wholeTree looks at a tree whose record is fine. end is what can be done when all of it belongs to a
-// repository that is gone.
+// checkTree checks a tree whose record is valid. end is the fix for a record that belongs to another repository, which was
+// at this path before.
 func (x *examination) wholeTree(ctx context.Context, s subject, outcome string, end func(context.Context) error) {
 	if !s.ours && !x.belongs(ctx, s) {
 		x.found(Finding{
@@ -205,7 +205,7 @@ func (x *examination) wholeTree(ctx context.Context, s subject, outcome string, 
 	x.markers(s)
 	if s.branch != heads && x.refs[s.branch] == "" {
 		x.missingBranch(ctx, s, outcome, end)
-		return // without it, git cannot say much else
+		return // without the branch, git cannot tell much else
 	}
 	if !s.ours {
 		return
@@ -224,29 +224,29 @@ func (x *examination) wholeTree(ctx context.Context, s subject, outcome string, 
 	}
 }
 
-// belongs reports whether a tree is a worktree of this repository, as far as can be told.
+// isOurWorktree reports whether a tree is a worktree of this repository; true if that cannot be determined.
 func (x *examination) belongs(ctx context.Context, s subject) bool {
 	holds, err := x.holds(ctx, x.repo, s.tree)
 	return holds || err != nil
 }
 
-// missingBranch is a branch that its record speaks of and that does not exist.
+// reportMissingBranch reports a branch that a record names but that does not exist.
 func (x *examination) missingBranch(ctx context.Context, s subject, outcome string, end func(context.Context) error) {
 	f := Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, What: "its branch " + short(s.branch) + " is gone"}
 	if fi, err := os.Lstat(f.Path); err == nil && !fi.IsDir() {
 		f.What = "its branch " + short(s.branch) + " leads to no commit that is there"
 	}
-	mend := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
-	if !s.ours { // what people do to branches of their own is theirs to know
-		f.Mend, mend = "git branch "+ShellWord(short(s.branch))+" COMMIT", nil
+	fix := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
+	if !s.ours { // the branch of an adopted worktree is the user's own
+		f.Mend, fix = "git branch "+ShellWord(short(s.branch))+" COMMIT", nil
 	} else if _, err := x.lastKnown(ctx, s); is[*NoCommitError](err) {
-		f.Code, f.Path, f.Outcome, mend = "foreign-record", s.home, outcome, end
+		f.Code, f.Path, f.Outcome, fix = "foreign-record", s.home, outcome, end
 		f.What = "neither its branch nor its commits are in this repository; it belongs to one that was here before"
 	}
-	x.found(f, mend)
+	x.found(f, fix)
 }
 
-// markers looks whether a tree says what it is.
+// checkMarkers finds missing and wrong markers in a tree.
 func (x *examination) markers(s subject) {
 	marked, err := s.marker.In(s.tree)
 	if err == nil && !marked {
@@ -255,7 +255,7 @@ func (x *examination) markers(s subject) {
 				if s.marker == guard.Sandbox {
 					return s.marker.Restore(s.tree)
 				}
-				_, err := s.marker.Write(s.tree) // what is there is a person's
+				_, err := s.marker.Write(s.tree) // unlike Restore, moves nothing out of the way: the tree is the user's
 				return err
 			})
 	}
@@ -268,10 +268,10 @@ func (x *examination) markers(s subject) {
 	}
 }
 
-// puts looks for puts that were killed.
+// checkUploads finds uploads (put) that were killed.
 func (x *examination) puts(ctx context.Context, s subject) {
 	interrupted, err := inTree(s.tree, func(tree *guard.Tree) ([]upload.Interrupted, error) { return upload.Find(ctx, tree) })
-	if err != nil { // what is wrong with a tree that cannot be opened is said elsewhere
+	if err != nil { // other checks report a tree that cannot be opened
 		return
 	}
 	for _, put := range interrupted {
@@ -289,7 +289,7 @@ func (x *examination) puts(ctx context.Context, s subject) {
 	}
 }
 
-// inTree does something in a tree.
+// withTree opens a tree, calls do and closes the tree.
 func inTree[T any](path string, do func(*guard.Tree) (T, error)) (T, error) {
 	tree, err := guard.OpenTree(path)
 	if err != nil {
@@ -300,7 +300,7 @@ func inTree[T any](path string, do func(*guard.Tree) (T, error)) (T, error) {
 	return result, errors.Join(err, tree.Close())
 }
 
-// halfEnded is a ref that was to keep what goes, of something that did not go after all.
+// checkPrematureTrash finds the trash ref of an invocation or a worktree that has not ended.
 func (x *examination) halfEnded(s subject, code string) {
 	if commit := x.refs[trashRef(s.id)]; commit != "" && !x.unsettled {
 		f := Finding{Code: code, ID: s.id, Path: x.repo.RefPath(trashRef(s.id)), What: "ending it was interrupted before anything was removed"}
@@ -308,7 +308,7 @@ func (x *examination) halfEnded(s subject, code string) {
 	}
 }
 
-// endedSandbox looks for what should have gone with an invocation.
+// checkEndedSandbox finds parts that should have been removed with an invocation.
 func (x *examination) endedSandbox(s subject, e store.Entry[store.InvocationMeta]) {
 	if x.unsettled {
 		return
@@ -334,7 +334,7 @@ func (x *examination) endedSandbox(s subject, e store.Entry[store.InvocationMeta
 	})
 }
 
-// archived looks for what should have gone with a worktree.
+// checkArchivedWorktree finds parts that should have been removed with a worktree.
 func (x *examination) archived(ctx context.Context, s subject, w Worktree) {
 	if x.unsettled {
 		return
@@ -355,7 +355,7 @@ func (x *examination) archived(ctx context.Context, s subject, w Worktree) {
 	}, x.archiveAway(w))
 }
 
-// remains lists what is left of a tree that has ended.
+// remainingPaths lists the existing parts of a tree that has ended.
 func (x *examination) remains(s subject) []string {
 	candidates := []string{s.tree, store.Aside(s.tree), store.Done(s.tree), x.repo.AdminDir(s.id)}
 	if around := filepath.Dir(s.tree); around != s.home {
@@ -370,7 +370,7 @@ func (x *examination) remains(s subject) []string {
 	return append(left, x.leftovers(s.home)...)
 }
 
-// leftovers lists what a killed process left beside a record.
+// leftoverFiles lists the files that a killed process left beside a record.
 func (x *examination) leftovers(home string) []string {
 	left, err := store.Leftovers(home)
 	if err != nil {
@@ -379,8 +379,8 @@ func (x *examination) leftovers(home string) []string {
 	return left
 }
 
-// checkedOutElsewhere reports whether somebody works on the branch of a sandbox that has ended. Then it
-// stays, and rightly.
+// checkedOutElsewhere reports whether another worktree has the branch of an ended sandbox checked out. Then the branch
+// rightly stays.
 func (x *examination) checkedOutElsewhere(s subject) bool {
 	worktrees := []git.Worktree{{Path: x.CommonDir, Branch: x.repo.MainBranch()}}
 	for _, e := range x.entries {

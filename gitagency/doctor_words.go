@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// outcomes says what mending makes of a finding, where that is always the same.
+// fixOutcomes maps finding codes to the state after the fix, where that is always the same.
 var outcomes = map[string]string{
 	"data-dir-open":        "only you can look into it",
 	"moved-repository":     "records and trees come to where the repository is now",
@@ -38,11 +38,11 @@ var outcomes = map[string]string{
 	"visible-markers":      "the line is added again",
 }
 
-// ShellWord makes a word safe to paste into a shell, and to look at before: what would not show, or steer
-// the terminal, is spelled out.
+// ShellQuote quotes a word for pasting into a shell. Unprintable characters are escaped, so that they stay visible and
+// cannot control the terminal.
 func ShellWord(word string) string {
 	switch {
-	case word != "" && strings.Trim(word, shellSafe) == "" && word[0] != '=': // =x is a command to some shells
+	case word != "" && strings.Trim(word, shellSafe) == "" && word[0] != '=': // some shells expand =x to a command path
 		return word
 	case utf8.ValidString(word) && !strings.ContainsFunc(word, func(c rune) bool { return !unicode.IsPrint(c) }):
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

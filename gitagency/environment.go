@@ -11,20 +11,20 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// walledEnvironment says which variables a command behind walls gets. What nobody has thought of stays
-// outside: that is where the secrets are.
+// walledEnvironment computes the environment of a command behind walls. It is an allowlist, because an unknown
+// variable may hold a secret.
 type walledEnvironment struct {
-	caller  []string // required: the environment that the tool was called with
-	further []string // NAME=value of --env; they win over everything
+	caller  []string // required: environment of the calling git-agency process
+	further []string // NAME=value pairs of --env; they override everything else
 
-	policy policy       // as for the plan
+	policy policy       // same policy as in plan
 	plan   confine.Plan // required
 
-	caches  string   // required: where caches are that can be nowhere else
-	proxied []string // what tells programs of the proxy
+	caches  string   // required: directory for the caches that cannot be used in their usual place
+	proxied []string // variables that point programs to the proxy
 }
 
-// list is the environment, each variable once.
+// variables returns the environment, each variable once.
 func (e walledEnvironment) list() []string {
 	var env []string
 	for _, kv := range git.Elsewhere(e.caller) {
@@ -32,14 +32,14 @@ func (e walledEnvironment) list() []string {
 		switch {
 		case !ok || name == "":
 			continue
-		case slices.Contains(e.policy.env, name): // whoever names it knows what it holds
+		case slices.Contains(e.policy.env, name): // listed by its exact name in agency.sandbox.env: passed unchanged, even with credentials
 		case name == "PATH":
 			kv = "PATH=" + e.path(value)
 		case !e.passes(name):
 			continue
 		default:
 			value, clean := withoutCredentials(value)
-			if !clean || slices.Contains(proxyVariables, name) && strings.Contains(value, "@") { // which need no scheme
+			if !clean || slices.Contains(proxyVariables, name) && strings.Contains(value, "@") { // proxy variables may have user@host without a scheme
 				continue
 			}
 			kv = name + "=" + value
@@ -52,7 +52,7 @@ func (e walledEnvironment) list() []string {
 	return lastOnly(append(env, e.further...))
 }
 
-// passes knows the names that the user let pass, and those that do by themselves.
+// allows reports whether a variable passes the walls, by a pattern of agency.sandbox.env or by the built-in list.
 func (e walledEnvironment) passes(name string) bool {
 	if slices.Contains(neverByPattern, name) {
 		return false
@@ -63,14 +63,14 @@ func (e walledEnvironment) passes(name string) bool {
 		}
 	}
 	if slices.Contains(proxyVariables, name) {
-		return e.plan.Network == confine.HostNetwork // elsewhere the way leads nowhere
+		return e.plan.Network == confine.HostNetwork // without the host's network the proxy is unreachable
 	}
 	return passing()[name] || strings.HasPrefix(name, "LC_")
 }
 
-// path leaves out of PATH what cannot be seen, and goes around links that cannot: where programs are
-// installed for one session, or system-wide by a link in /run, the link is private and what it leads to is
-// not.
+// visiblePath drops the directories of PATH that are not visible behind the walls. A directory that is reached
+// through a hidden symbolic link is replaced by its target if that is visible: programs installed for one session, or
+// system-wide through a link in /run, have a hidden link and a visible target.
 func (e walledEnvironment) path(value string) string {
 	var dirs []string
 	for _, dir := range filepath.SplitList(value) {
@@ -83,7 +83,7 @@ func (e walledEnvironment) path(value string) string {
 	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
-// standIns lead tools elsewhere that would want to create a cache where nothing can be created.
+// cacheOverrides returns variables that move tool caches into cacheDir where the usual cache cannot be created.
 func (e walledEnvironment) standIns() []string {
 	var env []string
 	for _, s := range []struct{ variable, name string }{
@@ -106,8 +106,9 @@ func (e walledEnvironment) standIns() []string {
 	return env
 }
 
-// usable: most tools make do with a cache that can be read; of the one that is everybody's no tool expects
-// that, unless the user wants it so.
+// isUsableCache reports whether a tool can work with a cache where it is. A read-only cache is enough for most tools,
+// but not for XDG_CACHE_HOME, which many tools expect to write to; that one counts only if agency.sandbox.read names
+// it.
 func (e walledEnvironment) usable(c cache) bool {
 	if e.plan.Writes(c.path) {
 		return true
@@ -117,15 +118,16 @@ func (e walledEnvironment) usable(c cache) bool {
 
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 
-// neverByPattern lead to what is not there any more, or acts for the user. They pass by their own name only.
+// exactNameOnly lists variables that point to hidden sockets and files, or let programs act for the user. A pattern
+// such as NAME_* never lets them pass, only their exact name.
 var neverByPattern = []string{
 	"SSH_AUTH_SOCK", "SSH_AGENT_PID", "SSH_ASKPASS", "GIT_ASKPASS", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS",
 	"GPG_AGENT_INFO", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DOCKER_HOST", "CONTAINER_HOST", "TMPDIR", "LD_PRELOAD", "LD_LIBRARY_PATH", "AGENCY_DATA_DIR",
 }
 
-// passing are the variables that pass by themselves: who and where one is, how to speak and look, and how
-// tools are set up. No name of a secret is among them, nor what leads to the user's own programs and sockets.
-// They are counted when they are needed: every command starts this program twice, and most need none of it.
+// allowedVariables is the built-in list of variables that pass the walls: user, locale, terminal and tool
+// configuration. It contains no name of a secret, and nothing that leads to the user's own programs and sockets. The
+// set is built on first use: every command starts this program twice, and most runs do not need it.
 var passing = sync.OnceValue(func() map[string]bool {
 	return set(`
 	HOME USER LOGNAME SHELL LANG LANGUAGE TZ TZDIR
@@ -172,8 +174,8 @@ func set(words string) map[string]bool {
 
 var userInURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`://[^/?#\s@]*(@[^/?#\s@]*)*@`) })
 
-// withoutCredentials removes who one is from the addresses in a value. It is not clean when there may be
-// some left.
+// stripURLCredentials removes the userinfo part from the URLs in a value, and reports whether the result is free of
+// credentials.
 func withoutCredentials(value string) (string, bool) {
 	if !strings.Contains(value, "://") {
 		return value, true
@@ -183,7 +185,8 @@ func withoutCredentials(value string) (string, bool) {
 	return value, !found || !strings.Contains(after, "@")
 }
 
-// lastOnly leaves every variable once: of one that is there twice some programs take the first, some the last.
+// dedupeEnv keeps the last occurrence of every variable: given duplicates, some programs take the first and some the
+// last.
 func lastOnly(env []string) []string {
 	last := map[string]int{}
 	for i, kv := range env {

@@ -12,80 +12,83 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Errors that come from the floors below, under the names callers may rely on.
+// Errors of the internal packages, exported for callers of this package.
 type (
-	// NoRepositoryError: git finds no repository here, or will not touch it.
+	// NoRepositoryError: git finds no repository here, or refuses to use it.
 	NoRepositoryError = git.NoRepositoryError
-	// GitTooOldError: git is older than what is needed.
+	// GitTooOldError: git is older than the minimum version.
 	GitTooOldError = git.TooOldError
 	// LockTimeoutError: the repository lock was not free in time.
 	LockTimeoutError = lock.TimeoutError
-	// NotFoundError: no worktree, invocation or snapshot goes by that name.
+	// NotFoundError: no worktree, invocation or snapshot has this name or id.
 	NotFoundError = store.NotFoundError
-	// CorruptRecordError: the record of a directory cannot be made sense of.
+	// CorruptRecordError: a record cannot be parsed.
 	CorruptRecordError = store.CorruptRecordError
-	// AmbiguousError: several ids begin like that.
+	// AmbiguousError: several ids begin with the prefix.
 	AmbiguousError = store.AmbiguousError
-	// NestedRepositoryError: repositories inside a tree would be lost with it.
+	// NestedRepositoryError: a tree contains repositories, which no commit can hold and which would be lost with it.
 	NestedRepositoryError = git.NestedError
-	// InTheWayError: something that no snapshot can hold stands where a rollback has to put a file.
+	// InTheWayError: something that no snapshot can hold is where a rollback has to write a file.
 	InTheWayError = git.InTheWayError
-	// GitAtWorkError: another git writes in a sandbox, or has left its lock there.
+	// GitAtWorkError: another git is writing in a sandbox, or has left its lock file there.
 	GitAtWorkError = git.LockedError
-	// UnreadableError: a file in a sandbox cannot be read, so that no snapshot could hold it.
+	// UnreadableError: a file in a sandbox cannot be read, so no snapshot could hold it.
 	UnreadableError = git.UnreadableError
-	// IncompleteError: an object is missing, or is something else.
+	// IncompleteError: an object is missing or has the wrong type.
 	IncompleteError = git.IncompleteError
-	// UnsettledError: files in a sandbox go on changing, so that it is never seen in one state.
+	// UnsettledError: files in a sandbox keep changing, so no consistent state can be read.
 	UnsettledError = git.UnsettledError
-	// DistrustedFilterError: a file could not be written without running what an agent may have configured.
+	// DistrustedFilterError: a file cannot be read or written without running a filter that an agent may have
+	// configured.
 	DistrustedFilterError = git.DistrustedError
-	// CannotRunError: a command is not there, or cannot be executed.
+	// CannotRunError: a command does not exist or cannot be executed.
 	CannotRunError = proc.CannotRunError
-	// OutputError: what a command wrote could not be passed on.
+	// OutputError: the output of a command could not be passed on.
 	OutputError = proc.OutputError
-	// UnenforceableError: this machine has nothing to enforce a limit with.
+	// UnenforceableError: this machine cannot enforce a limit.
 	UnenforceableError = confine.UnenforceableError
-	// UnsoundError: a tree of a sandbox has something that no tree may have.
+	// UnsoundError: a tree object of a sandbox has an entry that git would not accept.
 	UnsoundError = git.UnsoundError
-	// UnsoundCommitError: a commit of a sandbox is not one that git would have made.
+	// UnsoundCommitError: a commit object of a sandbox is malformed; git would not have written it.
 	UnsoundCommitError = git.UnsoundCommitError
-	// OverlapsError: files of the person's are where a landing would have to write.
+	// OverlapsError: local changes of the user are in the paths that a landing would write.
 	OverlapsError = git.OverlapsError
-	// WorktreeBusyError: git is in the middle of something in the worktree that has the integration branch.
+	// WorktreeBusyError: a merge, rebase or other git operation is in progress in the worktree that has the
+	// integration branch checked out.
 	WorktreeBusyError = git.UnderWayError
-	// UnrelatedError: a sandbox has no history in common with its integration branch.
+	// UnrelatedError: a sandbox has no common history with its integration branch.
 	UnrelatedError = git.UnrelatedError
-	// NoIdentityError: git does not know who the user is, and a commit has to be by somebody.
+	// NoIdentityError: git has no name and email for the author of a commit.
 	NoIdentityError = git.NoIdentityError
-	// DateError: a variable with the moment of a commit is none that git can read.
+	// DateError: a date variable, such as GIT_AUTHOR_DATE, has a value that git cannot parse.
 	DateError = git.DateError
-	// LostHeadError: HEAD of a sandbox leads to a commit that is not there.
+	// LostHeadError: HEAD of a sandbox leads to a missing commit.
 	LostHeadError = git.LostHeadError
-	// ConfinementError: a path leads out of a sandbox, or is called what nothing in one may be called.
+	// ConfinementError: a path leads out of a sandbox, or has a reserved name.
 	ConfinementError = guard.ConfinementError
 )
 
-// ErrQuarantine refuses to change a repository from a hook that receives a push: git forbids moving
-// refs there, and what it received may still be thrown away.
+// ErrQuarantine refuses to change a repository from a hook that receives a push: git forbids ref updates there, and
+// the received objects may still be dropped.
 var ErrQuarantine = errors.New("a push is being received; nothing can be changed before it is accepted")
 
 var (
-	// ErrStopped is a command that was told to end from outside, as by a discard of its sandbox.
+	// ErrStopped reports a command that was ended from outside, for example by a discard of its sandbox.
 	ErrStopped = errors.New("the command was told to end, as when its sandbox is discarded")
-	// ErrLost is a command of which something may still run.
+	// ErrLost reports a command whose processes may still run, because its supervisor was killed.
 	ErrLost = proc.ErrLost
-	// ErrBackground is a terminal that cannot be read from, because we are not in its foreground.
+	// ErrBackground reports a terminal that cannot be read, because this process is not in its foreground process
+	// group.
 	ErrBackground = proc.ErrBackground
 )
 
-// InvalidError is a value that no state of the world could make right.
+// InvalidError reports a value that is malformed, whatever the state of the repository.
 type InvalidError struct {
 	What  string // e.g. "worktree name"
 	Value string
 	Want  string // e.g. "2 to 40 of a-z, 0-9 and -"
 
-	key     string // of one that stands in a configuration
+	key     string // key and setting of a value from git config
 	setting git.Setting
 }
 
@@ -96,14 +99,14 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("invalid %s %q: want %s", e.What, e.Value, e.Want)
 }
 
-// SettingError is a setting in git config that does not count.
+// SettingError reports a setting in git config that is ignored or invalid.
 type SettingError struct{ Setting Setting }
 
 func (e *SettingError) Error() string {
 	return fmt.Sprintf("%s = %q (%s): %s", e.Setting.Key, e.Setting.Value, e.Setting.Origin, e.Setting.Problem)
 }
 
-// UnsupportedError is a primitive that exists by name but cannot be built here.
+// UnsupportedError reports a value of a primitive that exists but cannot be built here.
 type UnsupportedError struct {
 	Primitive string
 	Value     string
@@ -114,7 +117,7 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s %q: %s", e.Primitive, e.Value, e.Why)
 }
 
-// UnsafePathError is a path that does not lead where it says.
+// UnsafePathError reports a path that leads elsewhere, or that cannot be resolved or used safely.
 type UnsafePathError struct {
 	Path string
 	Why  string
@@ -122,36 +125,36 @@ type UnsafePathError struct {
 
 func (e *UnsafePathError) Error() string { return fmt.Sprintf("%s: %s", e.Path, e.Why) }
 
-// NoFreeIDError is an id source that kept proposing what is taken.
+// NoFreeIDError reports that every generated id was taken.
 type NoFreeIDError struct {
 	Tries int
-	Taken string // what stood in the way of the last one
+	Taken string // path or ref that the last id collided with
 }
 
 func (e *NoFreeIDError) Error() string {
 	return fmt.Sprintf("no free id in %d tries; in the way of the last one: %s", e.Tries, e.Taken)
 }
 
-// BrokenError is an invocation or worktree whose record and tree disagree.
+// BrokenError reports an invocation or worktree whose record and tree disagree.
 type BrokenError struct {
 	Kind   string
 	ID     string
 	Reason string
 	Detail string
 
-	Interrupted bool // its creation was interrupted, and can be undone
+	Interrupted bool // the creation was interrupted, and can be undone
 }
 
 func (e *BrokenError) Error() string {
 	return fmt.Sprintf("%s %s is broken (%s): %s", e.Kind, e.ID, e.Reason, e.Detail)
 }
 
-// DamagedError is a snapshot of which objects are missing, or are not what their names say.
+// DamagedError reports a snapshot with missing or corrupt objects.
 type DamagedError struct {
-	Snapshot string // as people call it
+	Snapshot string // name of the snapshot, such as <id>/<n>
 	Commit   string
-	Objects  int  // how many
-	Stopped  bool // there may be more
+	Objects  int  // number of damaged objects found
+	Stopped  bool // verification stopped early; there may be more
 }
 
 func (e *DamagedError) Error() string {
@@ -165,14 +168,14 @@ func (e *DamagedError) Error() string {
 	return fmt.Sprintf("snapshot %s (%s) is damaged: %s", e.Snapshot, e.Commit, what)
 }
 
-// FindingError is something wrong that only a person can mend.
+// FindingError reports a problem that only a person can repair.
 type FindingError struct{ Finding Finding }
 
 func (e *FindingError) Error() string {
 	return fmt.Sprintf("%s: %s (%s)", e.Finding.ID, e.Finding.What, e.Finding.Code)
 }
 
-// CorruptEntryError is an entry of git's own that keeps git from working with any worktree.
+// CorruptEntryError reports a corrupt entry in .git/worktrees, which keeps git from working with any worktree.
 type CorruptEntryError struct {
 	Path string
 	What string
@@ -182,12 +185,12 @@ func (e *CorruptEntryError) Error() string {
 	return fmt.Sprintf("git's worktree entry %s is damaged: %s", e.Path, e.What)
 }
 
-// CleanupError is a clean-up that did not finish after the decision was already on disk. The thing
-// has ended; running the same command again goes on.
+// CleanupError reports a clean-up that did not finish after the commit point. The invocation or worktree has ended;
+// running the same command again continues the clean-up.
 type CleanupError struct {
 	Kind string
 	ID   string
-	Done string // e.g. "discarded"
+	Done string // new state, e.g. "discarded"
 	Err  error
 }
 
@@ -197,7 +200,7 @@ func (e *CleanupError) Error() string {
 
 func (e *CleanupError) Unwrap() error { return e.Err }
 
-// ForeignFileError is a file, or what else stands in its place, that is not ours to overwrite.
+// ForeignFileError reports a file, directory or link at a path to install at that is not ours to overwrite.
 type ForeignFileError struct {
 	Path string
 	Why  string
@@ -205,7 +208,7 @@ type ForeignFileError struct {
 
 func (e *ForeignFileError) Error() string { return fmt.Sprintf("%s is in the way: %s", e.Path, e.Why) }
 
-// is reports whether an error of type E is in the chain.
+// is reports whether an error of type E is in the chain of err.
 func is[E error](err error) bool {
 	var target E
 	return errors.As(err, &target)

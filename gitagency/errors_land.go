@@ -9,21 +9,21 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// Conflict is a path that a merge left to a person.
+// Conflict is a path that could not be merged automatically.
 type Conflict struct {
 	Path   string          `json:"path"`
-	Kinds  []string        `json:"kinds"`  // as git calls them: "contents", "modify/delete", "rename/rename" and so on
-	Stages []ConflictStage `json:"stages"` // the sides that there are
+	Kinds  []string        `json:"kinds"`  // git's names: "contents", "modify/delete", "rename/rename" and so on
+	Stages []ConflictStage `json:"stages"` // the stages that exist
 }
 
-// ConflictStage is one side of a conflict: 1 is what both had, 2 the sandbox's or ours, 3 theirs.
+// ConflictStage is one side of a conflict: 1 is the merge base, 2 ours (the sandbox's in a sync), 3 theirs.
 type ConflictStage struct {
 	Stage int    `json:"stage"`
 	Mode  string `json:"mode"`
 	OID   string `json:"oid"`
 }
 
-// conflicts are those that git found.
+// convertConflicts converts the conflicts of package git.
 func conflicts(found []git.Conflict) []Conflict {
 	all := make([]Conflict, len(found))
 	for i, c := range found {
@@ -35,18 +35,18 @@ func conflicts(found []git.Conflict) []Conflict {
 	return all
 }
 
-// ConflictsError is a sandbox whose work and the integration branch cannot be merged without a person. Nothing has
-// changed, unless Left says where the conflicts wait to be resolved.
+// ConflictsError reports conflicts between a sandbox and its integration branch. Nothing has changed, unless
+// UnfinishedIn names the sandbox that holds the unfinished merge.
 type ConflictsError struct {
 	ID        string
 	Conflicts []Conflict
-	Left      string   // the sandbox, when the unfinished merge is in there
-	At        string   // the commit of the sandbox that does, where each is put on top of the others by itself
-	Back      bool     // a landing was to be taken back, and conflicts with what came later
-	Revert    string   // then, what git revert is to be told
-	Branch    string   // and where
-	Tree      string   // in which that is checked out; empty where none has it
-	Stand     []string // what the same command has landed before it
+	Left      string   // path of the sandbox that holds the unfinished merge; empty if there is none
+	At        string   // commit of the sandbox at which a rebase stopped; empty for other strategies
+	Back      bool     // an unland conflicts with later commits
+	Revert    string   // arguments for git revert, if Unlanding
+	Branch    string   // branch to revert on, if Unlanding
+	Tree      string   // worktree that has this branch checked out; empty where none has
+	Stand     []string // ids that the same command landed earlier
 }
 
 func (e *ConflictsError) Error() string {
@@ -63,45 +63,46 @@ func (e *ConflictsError) Error() string {
 	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; %s", e.ID, paths, nothingElse(e.Stand, "nothing changed"))
 }
 
-// tellStanding has an error say which landings before it stand.
-func tellStanding(err error, stand []string) {
+// setAlreadyLanded adds the ids that landed earlier to a *ConflictsError or *MovingError.
+func tellStanding(err error, landed []string) {
 	var conflicts *ConflictsError
 	var moving *MovingError
 	if errors.As(err, &conflicts) {
-		conflicts.Stand = stand
+		conflicts.Stand = landed
 	}
 	if errors.As(err, &moving) {
-		moving.Stand = stand
+		moving.Stand = landed
 	}
 }
 
-// nothingElse says that nothing has changed but what has landed before.
-func nothingElse(stand []string, nothing string) string {
-	switch len(stand) {
+// describeUnchanged returns unchanged, or, if earlier ids of the command landed, names them and says that nothing else
+// changed.
+func nothingElse(landed []string, unchanged string) string {
+	switch len(landed) {
 	case 0:
-		return nothing
+		return unchanged
 	case 1:
-		return stand[0] + " has landed, and nothing else changed"
+		return landed[0] + " has landed, and nothing else changed"
 	}
-	return strings.Join(stand[:len(stand)-1], ", ") + " and " + stand[len(stand)-1] + " have landed, and nothing else changed"
+	return strings.Join(landed[:len(landed)-1], ", ") + " and " + landed[len(landed)-1] + " have landed, and nothing else changed"
 }
 
-// UncommittedError is a sandbox with work that is in no commit.
+// UncommittedError reports a sandbox with uncommitted changes.
 type UncommittedError struct {
 	ID    string
-	Path  string   // of the sandbox
-	Files []string // from its top
+	Path  string   // path of the sandbox
+	Files []string // relative to the top of the sandbox
 
-	LeftOut   []LeftOut // what does not count as such, and is not in Files
-	Tracked   bool      // only what git tracks counts
-	CommitAll bool      // it can land as it is, with LandRequest.CommitAll
+	LeftOut   []LeftOut // files that were left out of Files and do not count
+	Tracked   bool      // only changes of tracked files count
+	CommitAll bool      // LandRequest.CommitAll would land them
 }
 
 func (e *UncommittedError) Error() string {
 	return fmt.Sprintf("there is work in %s that is in no commit:\n%s", e.Path, someOf(e.Files))
 }
 
-// someOf lists paths, one a line whatever is in its name, and how many more there are.
+// listPaths formats up to 20 paths, quoted and one a line, and the number of further ones.
 func someOf(paths []string) string {
 	const most = 20
 	lines := []string{}
@@ -114,11 +115,11 @@ func someOf(paths []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// NothingToLandError is a sandbox without any work.
+// NothingToLandError reports a sandbox without work to land.
 type NothingToLandError struct {
 	ID      string
-	Void    bool      // it has commits, which change nothing all together
-	LeftOut []LeftOut // what is there all the same, and in no commit
+	Void    bool      // there are commits, but together they change nothing
+	LeftOut []LeftOut // uncommitted files that are left out of landings
 }
 
 func (e *NothingToLandError) Error() string {
@@ -132,11 +133,12 @@ func (e *NothingToLandError) Error() string {
 	return text
 }
 
-// NotSubmittedError is work that must not land before it was submitted for review, because agency.requireReview says so.
+// NotSubmittedError reports work that must not land before it was submitted for review, because agency.requireReview
+// is set.
 type NotSubmittedError struct {
 	ID    string
-	State string // what became of the work so far: "" or "rejected"; "review" when it has moved
-	Moved bool   // it was submitted, and is not what it was then
+	State string // landing state of the work: "" or "rejected"; "review" if Moved
+	Moved bool   // the sandbox has changed since it was submitted
 }
 
 func (e *NotSubmittedError) Error() string {
@@ -149,10 +151,10 @@ func (e *NotSubmittedError) Error() string {
 	return fmt.Sprintf("invocation %s was not submitted for review, which agency.requireReview asks for", e.ID)
 }
 
-// NotInReviewError is work that cannot be rejected, as nobody waits for its review.
+// NotInReviewError reports an invocation that cannot be rejected, because it is not in review.
 type NotInReviewError struct {
 	ID    string
-	State string // what became of it; empty when it is only being worked on
+	State string // landing state of the invocation; empty if it is active
 }
 
 func (e *NotInReviewError) Error() string {
@@ -162,49 +164,50 @@ func (e *NotInReviewError) Error() string {
 	return fmt.Sprintf("invocation %s is not in review; it was %s", e.ID, e.State)
 }
 
-// BaseMovedError is an integration branch that has commits which a sandbox that is to land has not.
+// BaseMovedError reports an integration branch with commits that the sandbox to land does not contain.
 type BaseMovedError struct {
 	ID     string
 	Branch string
-	Base   string // what the sandbox started from
-	At     string // where the branch is
+	Base   string // start commit of the sandbox
+	At     string // commit of the branch
 }
 
 func (e *BaseMovedError) Error() string {
 	return fmt.Sprintf("%s has moved to %s since sandbox %s had all of it", e.Branch, e.At, e.ID)
 }
 
-// ElsewhereError is a sandbox in which something else than its own branch is checked out, while that has commits of its
-// own.
+// ElsewhereError reports a sandbox whose HEAD is not on its own branch, and lacks commits of that branch.
 type ElsewhereError struct {
 	ID     string
-	On     string // what is checked out: a branch, or "detached"
-	Branch string // the sandbox's own
+	On     string // the branch that is checked out, or "detached"
+	Branch string // the sandbox's own branch
 }
 
 func (e *ElsewhereError) Error() string {
 	return fmt.Sprintf("HEAD of sandbox %s is on %s, and lacks commits that are on %s", e.ID, e.On, e.Branch)
 }
 
-// NoBranchError is an integration worktree that is on no branch, so that nothing can land there.
+// NoBranchError reports an integration worktree with a detached HEAD, so that there is no branch to land on.
 type NoBranchError struct{ Worktree, Path string }
 
 func (e *NoBranchError) Error() string {
 	return fmt.Sprintf("worktree %q is on no branch; there is nothing to land on", e.Worktree)
 }
 
-// StrayGitlinkError is a repository inside of a sandbox that was added as if it were a submodule.
+// StrayGitlinkError reports a nested repository in a sandbox that was added as a gitlink without an entry in
+// .gitmodules.
 type StrayGitlinkError struct{ ID, Path string }
 
 func (e *StrayGitlinkError) Error() string {
 	return fmt.Sprintf("sandbox %s adds the repository %s as a submodule that .gitmodules does not name; its files would not land", e.ID, e.Path)
 }
 
-// UnsoundWorkError is a sandbox with commits that must not land, as an *UnsoundError or *UnsoundCommitError says that Err is.
+// UnsoundWorkError reports a sandbox with malformed commits or trees, which must not land. Err is an *UnsoundError or
+// *UnsoundCommitError.
 type UnsoundWorkError struct {
 	ID   string
-	Base string // a commit that can land, on top of which new ones can be made
-	Path string // what must not be in them, from the top; empty where it is a commit itself
+	Base string // a commit that can land, to make new commits on top of
+	Path string // offending path from the top of the tree; empty where the commit itself is malformed
 	Err  error
 }
 
@@ -212,12 +215,12 @@ func (e *UnsoundWorkError) Error() string { return e.Err.Error() }
 
 func (e *UnsoundWorkError) Unwrap() error { return e.Err }
 
-// SandboxUnderWayError is a sandbox in which git is in the middle of something.
+// SandboxUnderWayError reports a git operation that is in progress in a sandbox.
 type SandboxUnderWayError struct {
 	ID       string
-	What     string // as the commands of git are called: "merge", "rebase"; "conflicts" where nothing says of what
-	Path     string // where a git outside the walls of the sandbox has begun it; empty where one that is run in it has
-	Unstaged bool   // nothing of it is staged: a merge that is committed now would take nothing over
+	What     string // git command of the operation: "merge", "rebase"; "conflicts" where the operation is unknown
+	Path     string // path of the sandbox, if a git outside of its walls has begun the operation; empty if one inside has
+	Unstaged bool   // nothing of the merge is staged: committing it now would drop the other side's changes
 }
 
 func (e *SandboxUnderWayError) Error() string {
@@ -227,6 +230,7 @@ func (e *SandboxUnderWayError) Error() string {
 	return fmt.Sprintf("a %s is under way in sandbox %s", e.What, e.ID)
 }
 
+// operationInProgressError converts the operation that package git found in progress in the sandbox.
 func (s *Sandbox) underWay(b git.Begun, prims Primitives) error {
 	e := &SandboxUnderWayError{ID: s.ID, What: b.What, Unstaged: b.Unstaged}
 	if b.Outside && prims.Isolation == isolationOS {
@@ -235,11 +239,11 @@ func (s *Sandbox) underWay(b git.Begun, prims Primitives) error {
 	return e
 }
 
-// StuckLandingError is a landing that was interrupted and that can neither be finished nor undone: somebody has changed
-// what it is about.
+// StuckLandingError reports an interrupted landing that can neither be finished nor undone, because its branch,
+// worktree or sandbox has changed since.
 type StuckLandingError struct {
 	ID   string
-	Path string // of the note of it
+	Path string // path of landing.json, which describes the landing
 	Err  error
 }
 
@@ -249,17 +253,17 @@ func (e *StuckLandingError) Error() string {
 
 func (e *StuckLandingError) Unwrap() error { return e.Err }
 
-// GoneError is work that has landed, and is not on the integration branch any more.
+// GoneError reports work that has landed and is no longer on the integration branch.
 type GoneError struct {
 	ID     string
-	Commit string // by which it had landed
+	Commit string // commit of the landing
 	Branch string
-	By     string // the commit that has taken it back; empty where that was somebody else's
-	Undone bool   // the branch leads to it all the same, and nothing of it is left there
-	Again  string // what git has to be told to have it again, where it is not to merge Work
-	Ref    string // what keeps the sandbox's own commits; empty when that was pruned
-	Work   string // what to merge to have it again: Ref, or where that keeps more than had landed the commit that had
-	Tree   string // where the branch is checked out; empty where it is not
+	By     string // commit of the unland; empty where it was not undone by unland
+	Undone bool   // the branch contains the landing, but later commits undid all of its changes
+	Again  string // git arguments that restore the work; empty where merging RestoreCommit does
+	Ref    string // trash ref with the sandbox's commits; empty if it was pruned
+	Work   string // revision to merge to restore the work: Ref, or the landed commit where Ref holds more than had landed
+	Tree   string // worktree that has the branch checked out; empty where none has
 }
 
 func (e *GoneError) Error() string {
@@ -272,11 +276,11 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("%s had landed as %s, which %s does not lead to any more", e.ID, e.Commit, e.Branch)
 }
 
-// NotLandedError is an invocation of which there is no landing to take back.
+// NotLandedError reports an invocation without a landing to take back.
 type NotLandedError struct {
 	ID       string
-	Landing  string // what it is instead; "landed" when it landed in another way than by us
-	Reverted bool   // it has landed, and nothing of that is left
+	Landing  string // landing state; "landed" if it was merged without git-agency
+	Reverted bool   // it has landed, but later commits undid all of its changes
 }
 
 func (e *NotLandedError) Error() string {
@@ -289,18 +293,18 @@ func (e *NotLandedError) Error() string {
 	return e.ID + " has not landed"
 }
 
-// VerifyError is a landing that a command did not find to be good, or that could not be verified.
+// VerifyError reports a landing whose verify command failed or could not be run.
 type VerifyError struct {
 	ID       string
 	Command  string
-	ExitCode int // of the command; 0 when it did not run
+	ExitCode int // exit status of the command; 0 if it did not run
 	TimedOut bool
-	After    time.Duration // how long it ran
-	Limit    time.Duration // how long a command may at most, by what the sandbox was started with; 0 where that is not what bound it
-	Log      string        // where lies what it wrote; empty when it wrote nothing, or nothing could be kept
-	Err      error         // what kept it from running, or from being waited for; nil when it ran
-	Result   ExecResult    // more on how it ended, if it ran
-	Merge    string        // what others have pushed, and where to, if that was to be merged and nothing to land
+	After    time.Duration // run time of the command
+	Limit    time.Duration // timeout of the sandbox; 0 where the operation timeout is shorter
+	Log      string        // path of the command's output; empty if there was none, or it could not be kept
+	Err      error         // reason why the command did not run or could not be awaited; nil if it ran
+	Result   ExecResult    // further results of the command, if it ran
+	Merge    string        // remote branch, as <remote>/<branch>, whose merge was verified; empty if a landing was
 }
 
 func (e *VerifyError) Error() string {
@@ -323,16 +327,16 @@ func (e *VerifyError) Error() string {
 
 func (e *VerifyError) Unwrap() error { return e.Err }
 
-// MovingError is an integration branch that moved every time something was to land on it, or a sandbox that did.
+// MovingError reports an integration branch or sandbox that moved during every attempt to land.
 type MovingError struct {
 	ID     string
 	Branch string
 	Times  int
 
-	Verifying bool // each time, what would land was being verified
-	Back      bool // each time, a landing was about to be taken back
+	Verifying bool // the attempts were verifications of the landing
+	Back      bool // the attempts were to take a landing back
 
-	Stand []string // what the same command has landed before it
+	Stand []string // ids that the same command landed earlier
 }
 
 func (e *MovingError) Error() string {
@@ -345,10 +349,10 @@ func (e *MovingError) Error() string {
 	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that it was about to land; %s", e.Branch, e.ID, e.Times, nothingElse(e.Stand, "nothing has landed"))
 }
 
-// ThrowAwayError is a sandbox that is there only to try a landing in.
+// ThrowAwayError reports a temporary sandbox, which exists only to verify a landing and cannot land itself.
 type ThrowAwayError struct {
 	ID       string
-	Verifies string // whose landing
+	Verifies string // id of the invocation that it verifies
 }
 
 func (e *ThrowAwayError) Error() string {

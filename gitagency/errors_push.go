@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// NoRemoteError is a push to where there is nothing. Nothing has changed.
+// NoRemoteError reports that there is no remote to push to. Nothing has changed.
 type NoRemoteError struct {
-	Remote  string   // that was asked for; empty when any would have done
-	Remotes []string // those there are
+	Remote  string   // requested remote; empty if none was requested
+	Remotes []string // existing remotes
 }
 
 func (e *NoRemoteError) Error() string {
@@ -18,15 +18,16 @@ func (e *NoRemoteError) Error() string {
 	return fmt.Sprintf("no remote to push to: there is none called %q", e.Remote)
 }
 
-// UpstreamError is a branch that follows one of another name, to which git would not push it either. Nothing has changed.
+// UpstreamError reports a branch whose upstream has another name; as in git, it is unclear which branch to push to.
+// Nothing has changed.
 type UpstreamError struct{ Branch, Remote, Upstream string }
 
 func (e *UpstreamError) Error() string {
 	return fmt.Sprintf("%s follows %s of remote %s: it is not clear which of the two a push is for; nothing changed", e.Branch, e.Upstream, e.Remote)
 }
 
-// DistrustedRemoteError is a remote on this machine that would run hooks, while somebody in a sandbox without walls could
-// have named any. Nothing has changed.
+// DistrustedRemoteError reports a remote on this machine whose hooks a push would run, while a sandbox without walls
+// could have configured its URL. Nothing has changed.
 type DistrustedRemoteError struct {
 	Remote, URL string
 	Hooks       []string
@@ -36,16 +37,16 @@ func (e *DistrustedRemoteError) Error() string {
 	return fmt.Sprintf("remote %s is %s, says a setting that a sandbox without walls can write; a push would run:\n%s", e.Remote, e.URL, someOf(e.Hooks))
 }
 
-// NotPushedError is an integration branch that could not be pushed. What has landed on it stands.
+// NotPushedError reports an integration branch that could not be pushed. Earlier landings on it stand.
 type NotPushedError struct {
 	PushPlan
-	IDs       []string   // what has landed
-	Tries     int        // how often it was sent
-	Tree      string     // where the branch is checked out, if anywhere and that is known
-	Conflicts []Conflict // of the branch with what others have pushed
-	Err       error      // nil when there are such
-	Unknown   bool       // it was on its way: it may have arrived
-	Back      bool       // a landing was taken back
+	IDs       []string   // ids of the landed invocations
+	Tries     int        // number of push attempts
+	Tree      string     // worktree that has the branch checked out; empty where none has, or it is unknown
+	Conflicts []Conflict // conflicts of the branch with commits on the remote
+	Err       error      // nil if there are Conflicts
+	Unknown   bool       // the push was interrupted and may have succeeded
+	Back      bool       // the push was for an unland
 }
 
 func (e *NotPushedError) Error() string {
@@ -69,8 +70,8 @@ func (e *NotPushedError) Error() string {
 
 func (e *NotPushedError) Unwrap() error { return e.Err }
 
-// RejectedError is a remote that does not want what is pushed, for another reason than that it would lose something.
-type RejectedError struct{ Words string } // its own
+// RejectedError reports a push that the remote rejected, for another reason than that it was no fast-forward.
+type RejectedError struct{ Words string } // message of the remote
 
 func (e *RejectedError) Error() string {
 	first, rest, more := strings.Cut(e.Words, "\n")
@@ -80,7 +81,7 @@ func (e *RejectedError) Error() string {
 	return first + "\n  " + strings.ReplaceAll(rest, "\n", "\n  ")
 }
 
-// OutpacedError is a remote that others have pushed to each time before we could.
+// OutpacedError reports a remote that received other pushes before every one of our attempts.
 type OutpacedError struct{ Tries int }
 
 func (e *OutpacedError) Error() string {

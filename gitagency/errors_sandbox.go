@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// What keeps a sandbox from being made, entered, worked in or left.
+// Errors of creating, entering, using and leaving sandboxes.
 
-// SetupError is a command that never ran, because what it needs around it could not be set up.
+// SetupError reports a command that never ran, because its environment could not be set up.
 type SetupError struct {
 	ID  string
 	Err error
@@ -17,11 +17,11 @@ type SetupError struct {
 func (e *SetupError) Error() string { return fmt.Sprintf("set up sandbox %s: %v", e.ID, e.Err) }
 func (e *SetupError) Unwrap() error { return e.Err }
 
-// BusyError is a sandbox in which somebody is still at work.
+// BusyError reports a sandbox in which processes are still at work.
 type BusyError struct {
 	ID      string
 	Waited  time.Duration
-	Holders []string // what can be told of them
+	Holders []string // descriptions of these processes, as far as known
 }
 
 func (e *BusyError) Error() string {
@@ -32,10 +32,10 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("%s is still at work in sandbox %s; gave up after %s", who, e.ID, e.Waited.Round(10*time.Millisecond))
 }
 
-// RunningError is a sandbox in which commands run, so that its state cannot be put back.
+// RunningError reports a sandbox in which commands run, so that its state cannot be rolled back.
 type RunningError struct {
 	ID       string
-	Programs []string // what can be told of them
+	Programs []string // descriptions of the commands, as far as known
 }
 
 func (e *RunningError) Error() string {
@@ -45,11 +45,11 @@ func (e *RunningError) Error() string {
 	return fmt.Sprintf("commands run in sandbox %s: %s", e.ID, strings.Join(e.Programs, ", "))
 }
 
-// HalfWayError is a rollback or sync that could not be finished. The sandbox is neither in the state that it left, which Left
-// keeps, nor in the one that it goes to; the next command that works in it finishes it.
+// HalfWayError reports a rollback or sync that could not be finished. The sandbox is neither in its old state, which
+// the snapshot LeftSnapshot keeps, nor in the new one; the next command that works in it finishes the transition.
 type HalfWayError struct {
 	ID   string
-	To   string // by the name that people call it
+	To   string // name of the snapshot to restore
 	Left string
 	Err  error
 }
@@ -60,7 +60,7 @@ func (e *HalfWayError) Error() string {
 
 func (e *HalfWayError) Unwrap() error { return e.Err }
 
-// LostRollbackError is a rollback or sync that was interrupted and that nobody can finish any more.
+// LostRollbackError reports an interrupted rollback or sync that can no longer be finished.
 type LostRollbackError struct {
 	ID  string
 	Err error
@@ -72,11 +72,11 @@ func (e *LostRollbackError) Error() string {
 
 func (e *LostRollbackError) Unwrap() error { return e.Err }
 
-// InsideError is a sandbox in which commands run, and which a command in a sandbox wants to end: those that
-// run elsewhere cannot be seen from there.
+// InsideError refuses to end a sandbox with running commands from a command inside a sandbox: processes elsewhere
+// cannot be seen from there.
 type InsideError struct {
 	ID     string
-	Inside string // the sandbox that the command runs in
+	Inside string // id of the sandbox that the command runs in
 }
 
 func (e *InsideError) Error() string {
@@ -86,30 +86,29 @@ func (e *InsideError) Error() string {
 	return fmt.Sprintf("commands run in sandbox %s, and cannot be ended from inside of sandbox %s", e.ID, e.Inside)
 }
 
-// BehindWallsError is a call from behind the walls of a sandbox, from where nothing of what is asked for can
-// be seen.
+// BehindWallsError refuses a call from behind the walls of a sandbox, where records are not visible.
 type BehindWallsError struct{ ID string }
 
 func (e *BehindWallsError) Error() string {
 	return "this is sandbox " + e.ID + ", behind its walls, from where no record can be seen; run it outside"
 }
 
-// NothingRunsError is a sandbox in which no command runs, and of which therefore nothing can be reached.
+// NothingRunsError reports a sandbox without running commands, so that there is no port to reach.
 type NothingRunsError struct{ ID string }
 
 func (e *NothingRunsError) Error() string { return "no command runs in sandbox " + e.ID }
 
-// SharedNetworkError is a sandbox that has no network of its own.
+// SharedNetworkError reports a sandbox that shares the network of this machine.
 type SharedNetworkError struct{ ID string }
 
 func (e *SharedNetworkError) Error() string {
 	return fmt.Sprintf("sandbox %s has the network of this machine: its ports can be reached already", e.ID)
 }
 
-// PortTakenError is a port of this machine on which somebody listens already, or not everybody may.
+// PortTakenError reports a port of this machine that is in use, or that is reserved for root.
 type PortTakenError struct {
 	Port     Port
-	Reserved bool // for root
+	Reserved bool // reserved for root
 }
 
 func (e *PortTakenError) Error() string {
@@ -119,18 +118,18 @@ func (e *PortTakenError) Error() string {
 	return fmt.Sprintf("port %d of this machine is in use already", e.Port.Outside)
 }
 
-// EndedError is an invocation whose sandbox is gone because it was landed or discarded.
+// EndedError reports an invocation whose sandbox is gone because it was landed or discarded.
 type EndedError struct {
 	ID      string
 	Landing string
-	Ref     string // where its work is kept
+	Ref     string // ref that keeps its work
 }
 
 func (e *EndedError) Error() string {
 	return fmt.Sprintf("invocation %s was %s; it has no sandbox any more", e.ID, e.Landing)
 }
 
-// MovedError is a sandbox whose tree git knows elsewhere than where it belongs.
+// MovedError reports a sandbox tree that "git worktree move" has moved.
 type MovedError struct {
 	ID   string
 	From string
@@ -141,7 +140,7 @@ func (e *MovedError) Error() string {
 	return fmt.Sprintf("the tree of invocation %s was moved to %s", e.ID, e.To)
 }
 
-// LiveError is a worktree that sandboxes still depend on.
+// LiveError reports a worktree that still has live sandboxes.
 type LiveError struct {
 	Name        string
 	Invocations []string
@@ -151,9 +150,9 @@ func (e *LiveError) Error() string {
 	return fmt.Sprintf("worktree %q still has sandboxes: %s", e.Name, strings.Join(e.Invocations, ", "))
 }
 
-// OverdueError is something in a sandbox that took longer than it may, and was taken back.
+// OverdueError reports an operation in a sandbox that exceeded its timeout and was undone.
 type OverdueError struct {
-	What    string // the command
+	What    string // name of the operation
 	Timeout time.Duration
 }
 
@@ -161,7 +160,7 @@ func (e *OverdueError) Error() string {
 	return fmt.Sprintf("%s took longer than %s; nothing of it was kept", e.What, e.Timeout)
 }
 
-// TooMuchError is an answer that is too long to be held in memory.
+// TooMuchError reports a result that is too large to hold in memory.
 type TooMuchError struct {
 	What  string
 	Limit int // in bytes

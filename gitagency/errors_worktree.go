@@ -7,12 +7,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// What keeps a directory from becoming, being or ceasing to be an integration worktree.
+// Errors of creating, adopting, using and removing integration worktrees.
 
-// NotIntegrationError is a tree that does not carry the integration marker.
+// NotIntegrationError reports a tree without the integration marker.
 type NotIntegrationError struct {
 	Path     string
-	Worktree string // its name, when there is a record that says it should
+	Worktree string // name of the worktree, if a record says that the tree is one
 }
 
 func (e *NotIntegrationError) Error() string {
@@ -22,8 +22,8 @@ func (e *NotIntegrationError) Error() string {
 	return fmt.Sprintf("%s is not in an integration worktree", e.Path)
 }
 
-// NotSandboxError is a tree in which nothing may run: it does not carry the sandbox marker, or carries the
-// other one.
+// NotSandboxError reports a tree in which nothing may run: it lacks the sandbox marker, or has the integration
+// marker.
 type NotSandboxError struct {
 	Path        string
 	Integration bool
@@ -36,7 +36,7 @@ func (e *NotSandboxError) Error() string {
 	return fmt.Sprintf("%s does not carry the marker of a sandbox, %s", e.Path, guard.Sandbox.Path(e.Path))
 }
 
-// OverlapError is a tree that would touch another one.
+// OverlapError reports a tree that would equal, contain or lie inside another one.
 type OverlapError struct {
 	Path     string
 	Relation string // "is", "lies inside" or "contains"
@@ -47,7 +47,7 @@ func (e *OverlapError) Error() string {
 	return fmt.Sprintf("%s %s %s", e.Path, e.Relation, e.Other)
 }
 
-// InRepositoryError is a directory that belongs to a repository, and needs none of its own.
+// InRepositoryError refuses a directory that belongs to a repository, and so needs none of its own.
 type InRepositoryError struct{ Path, Repository string }
 
 func (e *InRepositoryError) Error() string {
@@ -57,12 +57,12 @@ func (e *InRepositoryError) Error() string {
 	return fmt.Sprintf("%s belongs to the repository at %s; use that one", e.Path, e.Repository)
 }
 
-// NotEmptyError is a directory that something was to be made in place of, and that has something in it.
+// NotEmptyError reports a target directory that is not empty.
 type NotEmptyError struct{ Path string }
 
 func (e *NotEmptyError) Error() string { return e.Path + " is not empty" }
 
-// TrackedMarkerError is a commit, or what a checkout of it made, that has an .agency of its own.
+// TrackedMarkerError reports a commit that contains .agency, or whose checkout has written it.
 type TrackedMarkerError struct {
 	Commit string
 }
@@ -71,19 +71,19 @@ func (e *TrackedMarkerError) Error() string {
 	return fmt.Sprintf("commit %s brings its own %s, which is reserved for markers", e.Commit, guard.Dir)
 }
 
-// SandboxError is a sandbox where an integration worktree was wanted.
+// SandboxError reports a sandbox where an integration worktree is required.
 type SandboxError struct{ Path string }
 
 func (e *SandboxError) Error() string { return e.Path + " is a sandbox" }
 
-// NotWorktreeError is a path that is no worktree of the repository.
+// NotWorktreeError reports a path that is in no worktree of the repository.
 type NotWorktreeError struct{ Path string }
 
 func (e *NotWorktreeError) Error() string {
 	return e.Path + " is not in a worktree of this repository"
 }
 
-// NameTakenError is a name that a present worktree has already.
+// NameTakenError reports a name that a present worktree has already.
 type NameTakenError struct {
 	Name string
 	ID   string
@@ -93,7 +93,7 @@ func (e *NameTakenError) Error() string {
 	return fmt.Sprintf("there is a worktree %q already (%s)", e.Name, e.ID)
 }
 
-// AdoptedError is a tree that is an integration worktree already.
+// AdoptedError reports a tree that is an integration worktree already.
 type AdoptedError struct {
 	Path string
 	Name string
@@ -103,10 +103,10 @@ func (e *AdoptedError) Error() string {
 	return fmt.Sprintf("%s is an integration worktree already, called %q", e.Path, e.Name)
 }
 
-// NoCommitError is a name that leads to no commit.
+// NoCommitError reports a revision that does not lead to a commit.
 type NoCommitError struct {
 	Name   string
-	Unborn bool // the branch is there, but nothing was ever committed on it
+	Unborn bool // HEAD is on this branch, which has no commits yet
 }
 
 func (e *NoCommitError) Error() string {
@@ -116,43 +116,43 @@ func (e *NoCommitError) Error() string {
 	return fmt.Sprintf("%q does not name a commit", e.Name)
 }
 
-// BranchInTheWayError is a branch called "agency", below which no other branch can exist.
+// BranchInTheWayError reports a branch called "agency", which keeps git from creating branches agency/….
 type BranchInTheWayError struct{ Branch string }
 
 func (e *BranchInTheWayError) Error() string {
 	return fmt.Sprintf("a branch called %q is in the way of the branches %s/…", e.Branch, e.Branch)
 }
 
-// ArchivedError is a worktree that was archived.
+// ArchivedError reports a worktree that was archived.
 type ArchivedError struct {
 	Name   string
 	ID     string
-	Branch string // its own, which is still there; empty when it had none
+	Branch string // the worktree's branch, which still exists; empty if it had none
 
-	Invocation string // whose work was to land there, if that was asked for
+	Invocation string // id of the invocation that was to land there, if any
 }
 
 func (e *ArchivedError) Error() string {
 	return fmt.Sprintf("worktree %q (%s) is archived", e.Name, e.ID)
 }
 
-// DirtyError is a tree with work that is in no commit.
+// DirtyError reports a tree with uncommitted or untracked files.
 type DirtyError struct{ Path string }
 
 func (e *DirtyError) Error() string { return e.Path + " has uncommitted or untracked files" }
 
-// WorkedInError is a tree whose creation was never finished, and in which there is work all the same.
+// WorkedInError reports a tree that was changed although its creation never finished.
 type WorkedInError struct{ Path string }
 
 func (e *WorkedInError) Error() string {
 	return e.Path + " was never finished, and still somebody worked in it"
 }
 
-// OffBranchError is a sandbox in which something else than its own branch is checked out.
+// OffBranchError reports a sandbox whose HEAD is not on its own branch.
 type OffBranchError struct {
 	ID     string
-	On     string // a branch, or "detached"
-	Branch string // its own
+	On     string // the branch that is checked out, or "detached"
+	Branch string // the sandbox's own branch
 }
 
 func (e *OffBranchError) Error() string {
@@ -162,11 +162,11 @@ func (e *OffBranchError) Error() string {
 	return fmt.Sprintf("HEAD of sandbox %s is on %s, and not on its branch, %s", e.ID, e.On, e.Branch)
 }
 
-// StraysInTheWayError is files in a sandbox that git does not know, where a merge would put others.
+// StraysInTheWayError reports untracked files in a sandbox in the paths that a merge would write.
 type StraysInTheWayError struct {
 	ID    string
-	Path  string   // of the sandbox
-	Files []string // in it
+	Path  string   // path of the sandbox
+	Files []string // relative to the top of the sandbox
 }
 
 func (e *StraysInTheWayError) Error() string {

@@ -6,15 +6,15 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// The settings that say who the commits of landings and syncs are by, where that is somebody else than who commits.
+// Keys of the identity for commits of landings and syncs, where it differs from git's user.* identity.
 const (
 	nameKey  = "agency.user.name"
 	emailKey = "agency.user.email"
 )
 
-// landingIdentity is who a commit is by that we make for the user: agency.user.*, else whoever git takes the user for,
-// by the environment that we were called with and by user.*, author.* and committer.*. The error is a *NoIdentityError
-// or a *DateError where git would not commit either.
+// landingSignatures returns the author and committer of a commit that git-agency makes for the user: agency.user.*,
+// else the identity git would use, from the caller's environment and user.*, author.* and committer.*. The error is a
+// *NoIdentityError or a *DateError in the cases in which git would not commit either.
 func (r *Repository) landingIdentity(ctx context.Context) (author, committer git.Signature, err error) {
 	return r.git.Signatures(ctx, git.Persona{
 		Name: r.git.Config.Value(canonical(nameKey)), Email: r.git.Config.Value(canonical(emailKey)),

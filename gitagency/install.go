@@ -17,71 +17,71 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// InstallRequest asks to put the files that belong to a program beside its binary where other programs
-// look for them: its manual, and its completions for shells.
+// InstallRequest asks to install the manual and the shell completions of a program, below the prefix of its binary,
+// where man and shells look for them.
 type InstallRequest struct {
-	Prefix string            // required: the directory above bin, absolute
-	Files  map[string][]byte // required, except to undo: what to install, by kind; see installPlaces
+	Prefix string            // required: parent of the bin directory, absolute
+	Files  map[string][]byte // required, except to undo: content by kind; see installTargets
 
-	// Staged keeps everything below Prefix. Otherwise, when Prefix lies in the home directory, what a
-	// shell looks for in directories of the user's goes there.
+	// Staged installs everything below Prefix. Otherwise, if Prefix lies in the home directory, completions go to the
+	// user's own directories that shells search.
 	Staged bool
 
-	Undo   bool // take away what was installed
-	DryRun bool // change nothing, and say what would happen
+	Undo   bool // remove the installed files
+	DryRun bool // change nothing, and report what would happen
 
 	Env []string // default: the environment of this process
 
-	// For tests, which need a failure at every step.
-	Fault func(ctx context.Context, point string) error // asked at "setup/<kind>:before" and ":after"
+	// Hook for tests, which need a failure at every step.
+	Fault func(ctx context.Context, point string) error // called at "setup/<kind>:before" and ":after"
 }
 
-// Installed is what an installation, or undoing one, did.
+// InstallResult reports the files of an installation or its undo.
 type Installed struct {
 	Prefix      string          `json:"prefix"`
 	Undo        bool            `json:"undo"`
-	DryRun      bool            `json:"dry_run"` // nothing was done; this is what would be
+	DryRun      bool            `json:"dry_run"` // nothing was done; the result is a plan
 	Files       []InstalledFile `json:"files"`
-	Directories []string        `json:"directories"` // those that were made, or taken away
+	Directories []string        `json:"directories"` // directories that were made or removed
 }
 
-// InstalledFile is one file and what became of it.
+// InstalledFile is one file and the action taken on it.
 type InstalledFile struct {
 	Kind   string        `json:"kind"` // manual, bash, zsh or fish
 	Path   string        `json:"path"`
 	Action InstallAction `json:"action"`
-	Why    string        `json:"why"` // it was left alone
+	Why    string        `json:"why"` // reason for the action FileLeft
 }
 
-// InstallAction is what became of a file.
+// InstallAction is the action taken on a file.
 type InstallAction string
 
-// The actions.
+// Actions of an installation or its undo.
 const (
 	FileWritten   InstallAction = "written"
-	FileReplaced  InstallAction = "replaced"  // an older one of ours was there
-	FileUnchanged InstallAction = "unchanged" // it is there already
+	FileReplaced  InstallAction = "replaced"  // an older version of ours was there
+	FileUnchanged InstallAction = "unchanged" // it had the right content already
 	FileRemoved   InstallAction = "removed"
 	FileAbsent    InstallAction = "absent" // there was nothing to remove
-	FileLeft      InstallAction = "left"   // it is not ours to remove
+	FileLeft      InstallAction = "left"   // not ours to overwrite or remove
 )
 
-// installPlaces says where each kind of file is looked for, and how it holds a remark.
+// installTargets lists the path of each kind of file and its comment syntax.
 var installPlaces = []installPlace{
-	// man looks beside every bin of PATH, also in a home directory.
+	// man also searches share/man beside every bin directory of PATH, even in a home directory.
 	{kind: "manual", below: "share/man/man1/git-agency.1", comment: `.\"`},
-	// Loaded by name, when git's own completion meets "git agency" for the first time.
+	// bash loads it by name, when git's completion meets "git agency" for the first time.
 	{kind: "bash", below: "share/bash-completion/completions/git-agency", comment: "#", user: installPlace.dataHome},
-	// No directory of the user's is searched by zsh unless the user says so.
+	// zsh searches no directory of the user by default.
 	{kind: "zsh", below: "share/zsh/site-functions/_git-agency", comment: "#"},
-	// Must be read at the start: fish looks up completions for git, not for git-agency.
+	// fish must read it at startup: it loads completions for git by name, but not for git-agency.
 	{kind: "fish", below: "share/fish/vendor_conf.d/git-agency.fish", comment: "#", user: installPlace.fishHome},
 }
 
 type installPlace struct {
 	kind    string
-	below   string // below the prefix
-	comment string // begins a line that its reader skips
+	below   string // path below the prefix
+	comment string // prefix of a comment line in this kind of file
 	user    func(p installPlace, env []string, home string) string
 }
 
@@ -101,9 +101,9 @@ func (p installPlace) fishHome(env []string, home string) string {
 	return filepath.Join(config, "fish", "conf.d", filepath.Base(p.below))
 }
 
-// Install puts files in place, all of them or none, or takes away those that it put there. Doing it
-// twice is fine. A file that is not ours, or that somebody changed since, is neither overwritten nor
-// removed: every file ends in a line that says whose it is and what it was.
+// Install installs files, all of them or none, or removes the files that it installed. Doing it twice is fine. A file
+// that is not ours, or that was edited since, is neither overwritten nor removed: the last line of every installed
+// file names its installation and the checksum of its content.
 func Install(ctx context.Context, req InstallRequest) (Installed, error) {
 	if !filepath.IsAbs(req.Prefix) {
 		return Installed{}, &InvalidError{What: "prefix", Value: req.Prefix, Want: "an absolute path"}
@@ -123,16 +123,17 @@ func Install(ctx context.Context, req InstallRequest) (Installed, error) {
 	return req.install(ctx)
 }
 
-// installation is one file on its way to its place.
+// pendingFile is one file to install.
 type installation struct {
 	place installPlace
 	path  string
 	found installedState
-	data  []byte   // what it will hold, without the mark
-	owner string   // the installation it belongs to
-	dirs  []string // to be made first, the outermost first
+	data  []byte   // content without the footer
+	owner string   // id of the installation that the file belongs to
+	dirs  []string // directories to make first, outermost first
 }
 
+// installFiles plans all files first, then writes them in one transaction.
 func (req InstallRequest) install(ctx context.Context) (Installed, error) {
 	result := Installed{Prefix: req.Prefix, DryRun: req.DryRun, Files: []InstalledFile{}, Directories: []string{}}
 	var todo []installation
@@ -152,7 +153,7 @@ func (req InstallRequest) install(ctx context.Context) (Installed, error) {
 		}
 		action := FileWritten
 		switch {
-		case i.found.there && bytes.Equal(i.found.data, data): // also one that was put there by hand
+		case i.found.there && bytes.Equal(i.found.data, data): // also a file without our footer, installed by hand
 			action = FileUnchanged
 		case i.found.there && i.found.foreign != "":
 			foreign = append(foreign, &ForeignFileError{Path: i.path, Why: i.found.foreign})
@@ -192,13 +193,13 @@ func (req InstallRequest) install(ctx context.Context) (Installed, error) {
 	return result, nil
 }
 
-// put makes the directories of a file, and the file.
+// write makes the missing directories of a file and writes the file.
 func (i installation) put(tx *undo.Tx) error {
 	made := i.found.made
 	for _, dir := range i.dirs {
 		err := durable.Mkdir(dir, 0o755)
 		switch {
-		case errors.Is(err, fs.ErrExist): // somebody was faster; it is theirs, and so is what is above
+		case errors.Is(err, fs.ErrExist): // another process made it: it and the directories above are not ours to remove
 			made = 0
 			continue
 		case err != nil:
@@ -207,24 +208,24 @@ func (i installation) put(tx *undo.Tx) error {
 		made++
 		tx.Undo("make "+dir, func(context.Context) error { _, err := removeIfEmpty(dir); return err })
 	}
-	// What is there may have changed since it was looked at.
+	// The file may have changed since it was read.
 	switch now, err := stateOf(i.path, i.place.comment); {
 	case err != nil:
 		return err
-	case now.there && now.foreign == "" && bytes.Equal(now.data, i.data): // by another of us, who counts on the rest too
+	case now.there && now.foreign == "" && bytes.Equal(now.data, i.data): // another setup wrote the same content, and relies on the directories
 		return nil
 	case now.there != i.found.there || !bytes.Equal(now.raw, i.found.raw):
 		return &ForeignFileError{Path: i.path, Why: "somebody else has just written it"}
 	}
 	owner := i.owner
 	if i.found.there && i.found.owner != "" {
-		owner = i.found.owner // who brought it first
+		owner = i.found.owner // the installation that wrote it first
 	}
 	content := marked(i.data, i.place.comment, made, owner)
 	tx.Undo("write "+i.path, func(context.Context) error {
 		now, err := stateOf(i.path, i.place.comment)
 		switch {
-		case err != nil || !bytes.Equal(now.raw, content): // not written, or somebody else's by now
+		case err != nil || !bytes.Equal(now.raw, content): // not written yet, or changed by another process since
 			return err
 		case i.found.there:
 			return durable.WriteFile(i.path, i.found.raw, i.found.mode)
@@ -234,11 +235,12 @@ func (i installation) put(tx *undo.Tx) error {
 	return durable.WriteFile(i.path, content, 0o644)
 }
 
-// uninstall goes on where something cannot be removed: every file less is one less to remove by hand.
+// removeFiles removes the installed files. It continues after an error: every removed file is one less to remove by
+// hand.
 func (req InstallRequest) uninstall(ctx context.Context) (Installed, error) {
 	result := Installed{Prefix: req.Prefix, Undo: true, DryRun: req.DryRun, Files: []InstalledFile{}, Directories: []string{}}
-	gone := map[string]bool{} // what is removed, or in a dry run would be
-	made := map[string]bool{} // the directories that were made for these files
+	gone := map[string]bool{} // paths that were removed, or would be in a dry run
+	made := map[string]bool{} // directories that were made for these files
 	var failed []error
 	tx := req.begin()
 	for _, p := range installPlaces {
@@ -309,7 +311,7 @@ func (req InstallRequest) begin() *undo.Tx {
 	return tx
 }
 
-// path is where a file goes.
+// targetPath returns the path to install a file at.
 func (req InstallRequest) path(p installPlace) string {
 	if home := proc.Variable(req.Env, "HOME"); p.user != nil && !req.Staged && isInside(req.Prefix, home) {
 		return p.user(p, req.Env, filepath.Clean(home))
@@ -317,16 +319,16 @@ func (req InstallRequest) path(p installPlace) string {
 	return filepath.Join(req.Prefix, filepath.FromSlash(p.below))
 }
 
-// isInside reports whether a directory lies in the home directory, by whatever spelling. A home that is
-// the root, as some services have, is nobody's.
-func isInside(dir, home string) bool {
-	if !filepath.IsAbs(home) || filepath.Clean(home) == "/" {
+// isInside reports whether path is dir or lies inside it, with symbolic links resolved. Nothing counts as
+// inside of "/", which some services have as their home.
+func isInside(path, dir string) bool {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) == "/" {
 		return false
 	}
-	dir, err := guard.Resolve(dir)
+	path, err := guard.Resolve(path)
 	if err != nil {
 		return false
 	}
-	home, err = guard.Resolve(home)
-	return err == nil && (dir == home || strings.HasPrefix(dir, home+string(filepath.Separator)))
+	dir, err = guard.Resolve(dir)
+	return err == nil && (path == dir || strings.HasPrefix(path, dir+string(filepath.Separator)))
 }

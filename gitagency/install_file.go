@@ -18,20 +18,21 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// installedState is what stands where a file of ours goes.
+// fileState is the present state of a path to install at.
 type installedState struct {
 	there   bool
-	foreign string // why it is not ours; empty when it is, or when nothing is there
+	foreign string // reason why the file is not ours; empty if it is, or if there is none
 	raw     []byte
 	mode    fs.FileMode
-	data    []byte // without the mark
-	made    int    // how many directories above it were made for it
-	owner   string // which installation it belongs to
+	data    []byte // content without the footer
+	made    int    // number of directories above it that were made for it
+	owner   string // id of the installation it belongs to
 }
 
-// installedLimit is more than any file of ours holds.
+// maxInstalledSize is larger than any file that we install.
 const installedLimit = 1 << 20
 
+// readFileState reads the file at a path to install at. comment is the comment prefix of its kind.
 func stateOf(path, comment string) (installedState, error) {
 	fi, err := os.Lstat(path)
 	switch {
@@ -61,8 +62,8 @@ const (
 	edited  = "it was changed since 'git agency setup' installed it"
 )
 
-// marked adds the line by which a file is known to be ours, and unchanged. It is the last line, because
-// some readers want the first for themselves.
+// withFooter appends the line that identifies a file as ours and has the checksum of its content. It is the last
+// line, because some programs require a special first line.
 func marked(data []byte, comment string, made int, owner string) []byte {
 	return fmt.Appendf(bytes.Clone(data), "%s Installed by 'git agency setup'; --undo removes it. directories=%d for=%s sha256=%x\n", comment, made, owner, sha256.Sum256(data))
 }
@@ -71,14 +72,14 @@ var markLine = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\S+) Installed by 'git agency setup'; --undo removes it\. directories=([0-9]{1,2}) for=([0-9a-f]{16}) sha256=([0-9a-f]{64})$`)
 })
 
-// ownerOf names an installation by its prefix. A file in a directory of the user's serves all of them, and
-// goes with the one that brought it.
+// installationID derives the id of an installation from its prefix. A file in one of the user's own directories
+// serves all installations, and is removed with the one that wrote it first.
 func ownerOf(prefix string) string {
 	sum := sha256.Sum256([]byte(filepath.Clean(prefix)))
 	return fmt.Sprintf("%x", sum[:8])
 }
 
-// readMark takes the mark off the content of a file.
+// parseFooter splits the footer from the content of a file.
 func readMark(raw []byte, comment string) installedState {
 	end := bytes.LastIndexByte(bytes.TrimSuffix(raw, []byte("\n")), '\n') + 1
 	m := markLine().FindSubmatch(bytes.TrimSuffix(raw[end:], []byte("\n")))
@@ -89,14 +90,14 @@ func readMark(raw []byte, comment string) installedState {
 	if fmt.Sprintf("%x", sha256.Sum256(data)) != string(m[4]) {
 		return installedState{data: data, foreign: edited}
 	}
-	made, _ := strconv.Atoi(string(m[2])) // two digits are a number
+	made, _ := strconv.Atoi(string(m[2])) // the pattern allows only one or two digits
 	return installedState{data: data, made: made, owner: string(m[3])}
 }
 
-// leftovers lists what a killed writer of a file left beside it.
+// leftoverTemps lists the temporary files that a killed writer left beside a file.
 func leftovers(path string) []string {
 	var found []string
-	entries, _ := os.ReadDir(filepath.Dir(path)) // where nothing can be read, nothing was written
+	entries, _ := os.ReadDir(filepath.Dir(path)) // in a directory that cannot be read nothing was written
 	for _, e := range entries {
 		rest, ours := strings.CutPrefix(e.Name(), durable.TempPrefix+filepath.Base(path)+"-")
 		if _, err := strconv.ParseUint(rest, 10, 64); ours && err == nil {
@@ -106,8 +107,7 @@ func leftovers(path string) []string {
 	return found
 }
 
-// missingDirs lists the directories to make before dir is there, the outermost first, but for those
-// that are going to be made anyway.
+// missingDirs lists the directories to make for dir, outermost first, without those that are planned already.
 func missingDirs(dir string, planned []string) ([]string, error) {
 	var missing []string
 	for ; !slices.Contains(planned, dir); dir = filepath.Dir(dir) {
@@ -118,7 +118,7 @@ func missingDirs(dir string, planned []string) ([]string, error) {
 		case err == nil:
 			slices.Reverse(missing)
 			return missing, nil
-		case errors.Is(err, syscall.ENOTDIR): // the file is further up
+		case errors.Is(err, syscall.ENOTDIR): // a file stands further up in the path
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, err
 		}
@@ -142,8 +142,8 @@ func innermostFirst(dirs map[string]bool) []string {
 	return list
 }
 
-// removeIfEmpty takes an empty directory away. Not os.Remove: that would also remove a link that
-// somebody put in its place.
+// removeEmptyDir removes a directory if it is empty. It uses rmdir, as os.Remove would also remove a symbolic link
+// that replaced the directory.
 func removeIfEmpty(dir string) (removed bool, err error) {
 	err = syscall.Rmdir(dir)
 	for _, fine := range []error{syscall.ENOTEMPTY, syscall.EEXIST, syscall.ENOENT, syscall.ENOTDIR} {
@@ -157,6 +157,7 @@ func removeIfEmpty(dir string) (removed bool, err error) {
 	return true, durable.SyncDir(filepath.Dir(dir))
 }
 
+// wouldBeEmpty reports whether a directory has no entries but those in gone.
 func wouldBeEmpty(dir string, gone map[string]bool) (bool, error) {
 	if fi, err := os.Lstat(dir); err != nil || !fi.IsDir() {
 		return false, nil

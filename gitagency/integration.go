@@ -7,7 +7,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// integration is what a sandbox of the same worktree would start from now.
+// integrationCommit returns the commit that a new sandbox of the same worktree would start from now.
 func (r *Repository) integration(ctx context.Context, inv Invocation) (string, error) {
 	wt, err := r.worktreeByID(inv.WorktreeID)
 	if err != nil {
@@ -27,7 +27,8 @@ func (r *Repository) integration(ctx context.Context, inv Invocation) (string, e
 	return found[0].OID, nil
 }
 
-// integrationName is the ref or the commit that a worktree integrates into, also when its tree is gone.
+// integrationRev returns the ref or commit that a worktree integrates into. A worktree with a branch needs no tree
+// for that.
 func (r *Repository) integrationName(ctx context.Context, wt Worktree) (string, error) {
 	if wt.Branch != "" {
 		return heads + wt.Branch, nil
@@ -42,8 +43,8 @@ func (r *Repository) integrationName(ctx context.Context, wt Worktree) (string, 
 	return r.integrationTip(wt, listing)
 }
 
-// integrationTip is the name of what a sandbox of this worktree starts from: its branch, also when
-// something else is checked out there at the moment; without one, its detached HEAD.
+// sandboxStartRev returns the revision that a sandbox of this worktree starts from: the worktree's branch, even while
+// something else is checked out there; without a branch, the commit of its detached HEAD.
 func (r *Repository) integrationTip(wt Worktree, listing git.Listing) (string, error) {
 	w, listed, err := wt.among(listing)
 	switch {
@@ -53,13 +54,13 @@ func (r *Repository) integrationTip(wt Worktree, listing git.Listing) (string, e
 		return "", &NotWorktreeError{Path: wt.TreePath}
 	case wt.Branch == "":
 		return w.Head, nil
-	case listed && w.Branch != heads+wt.Branch: // git does not know where its main worktree is when the git directory is elsewhere
+	case listed && w.Branch != heads+wt.Branch: // not listed where the git directory is elsewhere: git then does not know the path of its main worktree
 		r.warn("worktree %q has something else checked out; the sandbox starts from its branch, %s", wt.Name, wt.Branch)
 	}
 	return heads + wt.Branch, nil
 }
 
-// among finds a worktree in what git lists.
+// findInListing finds an integration worktree in git's worktree list, by its path.
 func (w Worktree) among(listing git.Listing) (found git.Worktree, listed bool, err error) {
 	place, err := guard.Locate(w.TreePath)
 	if err != nil {
@@ -73,15 +74,15 @@ func (w Worktree) among(listing git.Listing) (found git.Worktree, listed bool, e
 	return found, false, nil
 }
 
-// target is where it lands.
+// integrationTarget is the branch that a sandbox lands on, and the worktree that has it checked out.
 type target struct {
 	worktree     Worktree
 	branch       string // full ref
-	at           string // the commit that it is at
-	gitDir, tree string // of the worktree that has it checked out; empty where none has
+	at           string // commit of the branch
+	gitDir, tree string // git directory and tree of the worktree that has the branch checked out; empty where none has
 }
 
-// integrationTarget finds where the work of a sandbox lands.
+// findIntegrationTarget finds the branch that the sandboxes of a worktree land on.
 func (r *Repository) integrationTarget(ctx context.Context, repo *git.Repo, worktreeID string) (t target, err error) {
 	if t.worktree, err = r.worktreeByID(worktreeID); err != nil {
 		return t, err

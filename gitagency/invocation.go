@@ -13,45 +13,45 @@ type Invocation struct {
 	ID            string     `json:"invocation_id"`
 	Name          string     `json:"invocation_name"`
 	WorktreeID    string     `json:"integration_worktree_id"`
-	Worktree      string     `json:"integration_worktree"` // the name of that worktree
+	Worktree      string     `json:"integration_worktree"` // name of the integration worktree
 	SandboxPath   string     `json:"sandbox_path"`
 	SandboxBranch string     `json:"sandbox_branch"`
 	BaseCommit    string     `json:"base_commit"`
-	FromSnapshot  string     `json:"from_snapshot,omitempty"` // the snapshot whose state it began in
-	Verifies      string     `json:"verifies,omitempty"`      // the invocation whose landing is tried in it, if it is for that alone
-	SyncedCommit  string     `json:"synced_commit,omitempty"` // what of the integration branch a sync last brought in
+	FromSnapshot  string     `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
+	Verifies      string     `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
+	SyncedCommit  string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
 	Runner        string     `json:"runner"`
 	Mode          string     `json:"mode"`
 	Status        string     `json:"status"`
 	Landing       string     `json:"landing"`
-	TrashRef      string     `json:"trash_ref,omitempty"` // where the work of one that was landed or discarded is kept
+	TrashRef      string     `json:"trash_ref,omitempty"` // ref that keeps the work of a landed or discarded invocation
 	StartedAt     time.Time  `json:"started_at"`
 	Primitives    Primitives `json:"primitives"`
-	Limits        LimitsMade `json:"limits,omitzero"` // what its commands may use at most
+	Limits        LimitsMade `json:"limits,omitzero"` // limits of its commands
 	Broken        bool       `json:"broken"`
 	BrokenReason  string     `json:"broken_reason"`
 
-	// What review and landing left in the record; each only when there is any.
-	SubmittedAt     time.Time `json:"submitted_at,omitzero"`      // the order in which work lands
-	SubmittedCommit string    `json:"submitted_commit,omitempty"` // what the sandbox was at then
+	// Fields that review and landing added to the record; each is set only after its event.
+	SubmittedAt     time.Time `json:"submitted_at,omitzero"`      // time of submission; work lands in this order
+	SubmittedCommit string    `json:"submitted_commit,omitempty"` // commit of the sandbox when it was submitted
 	ReviewNote      string    `json:"review_note,omitempty"`
 	RejectedAt      time.Time `json:"rejected_at,omitzero"`
 	RejectedReason  string    `json:"rejected_reason,omitempty"`
 	LandedAt        time.Time `json:"landed_at,omitzero"`
-	LandedCommit    string    `json:"landed_commit,omitempty"` // the commit of the integration branch that has it
-	LandedBefore    string    `json:"landed_before,omitempty"` // what that branch was at before
-	LandedTip       string    `json:"landed_tip,omitempty"`    // what the sandbox was at
+	LandedCommit    string    `json:"landed_commit,omitempty"` // commit on the integration branch that contains the work
+	LandedBefore    string    `json:"landed_before,omitempty"` // commit of that branch before the landing
+	LandedTip       string    `json:"landed_tip,omitempty"`    // commit of the sandbox that landed
 	LandedBranch    string    `json:"landed_branch,omitempty"` // the integration branch
 	LandedStrategy  string    `json:"landed_strategy,omitempty"`
-	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // the commit that took it back
+	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // commit that reverted the landing
 	UnlandedAt      time.Time `json:"unlanded_at,omitzero"`
 
-	Radar string `json:"radar,omitempty"` // what is in the way of landing it; only when that was asked: see FillRadar
+	Radar string `json:"radar,omitempty"` // state of the radar; set only by FillRadar
 
 	entry store.Entry[store.InvocationMeta]
 }
 
-// Err is nil, or says how the invocation is broken.
+// Err returns a *BrokenError if the invocation is broken, else nil.
 func (i Invocation) Err() error {
 	if !i.Broken {
 		return nil
@@ -59,7 +59,7 @@ func (i Invocation) Err() error {
 	return &BrokenError{Kind: "invocation", ID: i.ID, Reason: i.BrokenReason, Detail: i.entry.Detail, Interrupted: i.entry.Intent != nil}
 }
 
-// Path is the sandbox path of an invocation that has a sandbox.
+// Path returns the path of the sandbox. It fails for an invocation that is broken, landed or discarded.
 func (i Invocation) Path() (string, error) {
 	if !i.Broken && ended(i.entry.Record) {
 		return "", &EndedError{ID: i.ID, Landing: i.Landing, Ref: trashRef(i.ID)}
@@ -67,13 +67,13 @@ func (i Invocation) Path() (string, error) {
 	return i.SandboxPath, i.Err()
 }
 
-// ListRequest says which invocations to list.
+// ListRequest selects the invocations to list.
 type ListRequest struct {
-	All      bool   // also those that are broken or have ended
-	Worktree string // only those of this worktree; "" is every one
+	All      bool   // include broken, landed and discarded ones
+	Worktree string // only those of this worktree; empty: of all worktrees
 }
 
-// Invocations lists invocations, the oldest first.
+// Invocations lists invocations, oldest first.
 func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 	r.warnElsewhere()
 	only := ""
@@ -104,8 +104,8 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 	return invocations, nil
 }
 
-// Invocation finds an invocation by its id or a unique prefix of it, never by its name. A broken one
-// answers to its full id only.
+// Invocation finds an invocation by its id or a unique prefix of it, never by its name. A broken one is found by its
+// full id only.
 func (r *Repository) Invocation(query string) (Invocation, error) {
 	r.warnElsewhere()
 	entries, err := r.store.InvocationsLike(r.ID, query, r.busy)
@@ -114,8 +114,8 @@ func (r *Repository) Invocation(query string) (Invocation, error) {
 	}
 	e, err := store.Resolve("invocation", entries, query, nil)
 	if is[*NotFoundError](err) && ids.Valid(query) {
-		// An empty directory is hidden while anybody holds the lock, as it may be about to be filled. Who
-		// knows its full id means what was left there.
+		// While the lock is held, listings omit empty directories, as a creation may be about to fill them. A query
+		// for the full id of such a directory still finds it, unless its creation is in progress.
 		if _, there := store.Taken(r.store.InvocationDir(r.ID, query)); there {
 			if e = r.store.Invocation(r.ID, query, nil); !e.UnderWay {
 				err = nil
@@ -126,12 +126,13 @@ func (r *Repository) Invocation(query string) (Invocation, error) {
 		return Invocation{}, err
 	}
 	names := map[string]string{}
-	if id := e.Record.IntegrationWorktreeID; ids.Valid(id) { // it is a word in a file, and becomes a path
+	if id := e.Record.IntegrationWorktreeID; ids.Valid(id) { // the id comes from a file and becomes part of a path
 		names[id] = r.store.Worktree(r.ID, id, nil).Record.Name
 	}
 	return invocation(e, names), nil
 }
 
+// worktreeNames maps the ids of the integration worktrees to their names.
 func (r *Repository) worktreeNames() (map[string]string, error) {
 	entries, err := r.store.Worktrees(r.ID, nil)
 	if err != nil {
@@ -144,6 +145,7 @@ func (r *Repository) worktreeNames() (map[string]string, error) {
 	return names, nil
 }
 
+// invocationFromEntry converts the stored entry of an invocation. worktrees maps ids of worktrees to their names.
 func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string) Invocation {
 	m := e.Record
 	i := Invocation{
@@ -161,7 +163,7 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 		i.TrashRef = trashRef(e.ID)
 	}
 	if m.Landing == store.Landed {
-		i.LandedAt = whenever(cmp.Or(m.LandedAt, m.FinishedAt)) // which is all that there was once
+		i.LandedAt = whenever(cmp.Or(m.LandedAt, m.FinishedAt)) // old records have only FinishedAt
 	}
 	if i.StartedAt.IsZero() {
 		i.StartedAt, _ = ids.Time(e.ID)
@@ -169,7 +171,7 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 	return i
 }
 
-// whenever is when something happened; the zero time when it has not.
+// timeOrZero returns the time that a pointer leads to, or the zero time for nil.
 func whenever(at *time.Time) time.Time {
 	if at == nil {
 		return time.Time{}
@@ -177,7 +179,7 @@ func whenever(at *time.Time) time.Time {
 	return *at
 }
 
-// ended reports whether a record says that its sandbox is gone on purpose.
+// hasEnded reports whether a record is landed or discarded, so that its sandbox is gone on purpose.
 func ended(m store.InvocationMeta) bool {
 	return m.Landing == store.Landed || m.Landing == store.Discarded
 }

@@ -15,61 +15,61 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// LandRequest says what to land, and how. The zero value of all but the first is right for most.
+// LandRequest says which sandbox to land, and how. The zero value of every field but ID is a good default.
 type LandRequest struct {
-	ID          string   // required: the invocation, by its id or a unique prefix
-	Strategy    string   // one of Strategies; "" is agency.land.strategy, else merge
-	CommitAll   bool     // work that is not committed is committed first, with Message
-	Message     string   // else that of the landing, unless it is a rebase; "" is what it is by default
-	RequireBase bool     // the integration branch must not have moved since the sandbox last had all of it
-	DryRun      bool     // the same checks and errors, and nothing changes
-	Later       bool     // what is left of the sandbox is removed by a second Land of it, and not by this one
-	Stand       []string // what the caller has landed before it, for who is told that nothing else has changed
+	ID          string   // required: invocation id or unique prefix of it
+	Strategy    string   // one of Strategies; empty: agency.land.strategy, else merge
+	CommitAll   bool     // commit uncommitted work first, with Message
+	Message     string   // message of the CommitAll commit, else of the merge or squash commit (not for rebase); empty: generated
+	RequireBase bool     // refuse if the integration branch has commits that the sandbox lacks
+	DryRun      bool     // run the same checks with the same errors, but change nothing
+	Later       bool     // leave the removal of the sandbox's tree to a second Land of the same id
+	Stand       []string // ids that the same command landed earlier; errors quote them
 
-	// Verify is a shell line that has to succeed on the tree that would land, in a sandbox of its own with the walls and
-	// limits of the one that the work is from; "" is agency.verify, unless NoVerify says that nothing is verified.
+	// Verify is a shell command that must succeed on the tree that would land. It runs in a temporary sandbox with the walls
+	// and limits of the landed sandbox. Empty means agency.verify; NoVerify turns verification off.
 	Verify   string
 	NoVerify bool
-	Output   io.Writer       // gets what it writes; nil is nobody
-	Hurry    <-chan struct{} // as for ExecOptions
+	Output   io.Writer       // receives the output of Verify; may be nil
+	Hurry    <-chan struct{} // once closed, ends the grace period of the Verify command, as in ExecOptions
 
-	known     *Landed // what is known of one that fails
-	verified  string  // the tree on which it has succeeded
-	overtaken int     // how often somebody has moved the branch before we had
+	known     *Landed // result returned with an error: the fields known so far
+	verified  string  // tree on which Verify has succeeded
+	overtaken int     // times the landing started over because the branch or the sandbox moved
 }
 
-// Landed is what came of a landing.
+// LandResult is the result of Land.
 type Landed struct {
 	Invocation string    `json:"invocation_id"`
-	Commit     string    `json:"commit"`    // where it brought the integration branch to; of one that landed before, where that was then
-	Before     string    `json:"before"`    // where it was
-	Branch     string    `json:"branch"`    // of the integration worktree
-	Strategy   string    `json:"strategy"`  // by which it landed
-	Tip        string    `json:"tip"`       // the last commit of the sandbox
-	Commits    int       `json:"commits"`   // how many of its commits landed; by a rebase, how many were made of them
-	TrashRef   string    `json:"trash_ref"` // what keeps the sandbox's own commits until they are pruned
-	Already    bool      `json:"already"`   // it had landed before, or all of it was there
+	Commit     string    `json:"commit"`    // new commit of the integration branch; if it had landed before, the commit of that landing
+	Before     string    `json:"before"`    // commit of the integration branch before the landing
+	Branch     string    `json:"branch"`    // branch of the integration worktree
+	Strategy   string    `json:"strategy"`  // strategy used; empty if nothing had to be merged
+	Tip        string    `json:"tip"`       // last commit of the sandbox
+	Commits    int       `json:"commits"`   // commits of the sandbox that landed; for a rebase, the commits created
+	TrashRef   string    `json:"trash_ref"` // ref that keeps the sandbox's own commits until prune
+	Already    bool      `json:"already"`   // it had landed before, or the branch had all of its commits
 	DryRun     bool      `json:"dry_run"`   // nothing was changed
-	LeftOut    []LeftOut `json:"left_out"`  // what was in the sandbox and in no commit of it
-	Unsaid     bool      `json:"-"`         // all was committed, and the message of CommitAll was not needed
-	Aside      bool      `json:"-"`         // its tree is out of the way, and not removed: another Land of it does that
+	LeftOut    []LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
+	Unsaid     bool      `json:"-"`         // CommitAll was set, but there was nothing to commit
+	Aside      bool      `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
 
-	Verified  bool   `json:"verified"`   // a command has found it to be good
-	VerifyLog string `json:"verify_log"` // where what that command wrote is kept; empty when there was none
+	Verified  bool   `json:"verified"`   // the verify command succeeded on this tree
+	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none
 
-	candidate *candidate // what has to be verified before it can land
+	candidate *candidate // set when nothing has landed yet: the commit to verify first
 }
 
-// New reports whether it has landed, and had not before.
+// IsNew reports whether this call landed the work, and not an earlier one.
 func (l Landed) New() bool { return l.Commit != "" && !l.Already && !l.DryRun }
 
-// Land moves the work of a sandbox into the integration branch, and into the tree that a person has it checked out in:
-// all of it or nothing. Then the sandbox goes, and a ref keeps its commits as they were.
+// Land merges the work of a sandbox into the integration branch and updates the worktree that has the branch checked out,
+// all or nothing. Then it removes the sandbox; a ref keeps the sandbox's commits unchanged.
 //
-// Nothing is changed anywhere when the error is an *UncommittedError, *NothingToLandError, *ConflictsError,
-// *OverwriteError, *UnderWayError, *BaseMovedError, *NotSubmittedError, *VerifyError or *MovingError. A landing that is
-// killed is finished or undone by the next command that takes the repository lock. With an error comes what is known all
-// the same; it has no Commit unless it has landed.
+// Nothing is changed if the error is an *UncommittedError, *NothingToLandError, *ConflictsError, *OverwriteError,
+// *BaseMovedError, *NotSubmittedError, *VerifyError, *MovingError, or reports a git operation in progress. The next
+// command that takes the repository lock finishes or undoes a landing that was killed. A result returned with an error
+// has the fields known so far, and a Commit only if the work has landed.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) {
 	if err := req.check(r); err != nil {
 		return Landed{}, err
@@ -79,7 +79,7 @@ func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) 
 		return Landed{}, err
 	}
 	req.ID, req.known = inv.ID, &Landed{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}
-	if inv.Landing == store.Landed && !inv.Broken && !req.DryRun { // which needs no lock, and may take long
+	if inv.Landing == store.Landed && !inv.Broken && !req.DryRun { // needs no repository lock, and may take long
 		if err := r.tidy(ctx, inv.ID); err != nil {
 			return *req.known, err
 		}
@@ -99,6 +99,7 @@ func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) 
 	return landed, err
 }
 
+// normalize fills in the defaults from the configuration, and refuses invalid values.
 func (req *LandRequest) check(r *Repository) error {
 	if req.Strategy == "" {
 		strategy, err := r.landStrategy()
@@ -142,12 +143,13 @@ func (req *LandRequest) check(r *Repository) error {
 	return nil
 }
 
-// land is Land for who holds the repository lock, up to what has to be verified first.
+// landLocked is Land for a caller that holds the repository lock. It stops before the branch moves if the candidate still
+// has to be verified; LandResult.candidate is set then.
 func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) (_ Landed, err error) {
-	if err := r.finishLanding(ctx, repo); err != nil { // of one that could not be finished when the lock was taken
+	if err := r.finishLanding(ctx, repo); err != nil { // an interrupted landing whose recovery failed when the lock was taken
 		return Landed{}, err
 	}
-	entry := r.store.Invocation(r.ID, req.ID, nil) // it may have changed while we waited
+	entry := r.store.Invocation(r.ID, req.ID, nil) // the record may have changed while we waited for the lock
 	if entry.Broken == store.Whole && entry.Record.Landing == store.Landed {
 		return r.landedBefore(ctx, repo, entry, req.DryRun)
 	}
@@ -187,7 +189,7 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	if overtaken(err) && req.overtaken < mostOvertaken {
 		req.overtaken++
 		l.tell(req.known)
-		l.looked, l.target = git.Looked{}, target{} // who comes next knows better
+		l.looked, l.target = git.Looked{}, target{} // stale; the retry fills them again
 		if err := errors.Join(l.close(), pause(ctx, req.overtaken, betweenLandings)); err != nil {
 			return Landed{}, err
 		}
@@ -196,15 +198,16 @@ func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) 
 	return landed, err
 }
 
-// overtaken reports that somebody has moved the branch, or checked it out elsewhere, since we looked.
+// branchMoved reports whether err says that the branch was moved, or checked out in another worktree, since we read it.
 func overtaken(err error) bool { return is[*git.MovedRefError](err) || is[*git.ReseatedError](err) }
 
-// mostOvertaken is how often a landing begins again because somebody has committed to the branch, or in the sandbox,
-// meanwhile. What they commit takes longer than it takes to land, and the more often they have, the longer it waits for a moment
-// in which they do not.
+// maxLandRetries bounds how often a landing starts over because other processes committed to the branch, or in the
+// sandbox, during the landing. A commit takes longer than a landing, and the wait grows with every retry, so a landing
+// gets its chance between two commits.
 const mostOvertaken = 50
 
-// landedBefore says what came of a landing that is done, and takes away what one that was killed left of the sandbox.
+// completeLanded returns the result of a landing that is done, and removes the parts of the sandbox that a killed landing
+// left.
 func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], dry bool) (Landed, error) {
 	m := entry.Record
 	landed := Landed{
@@ -228,7 +231,7 @@ func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry sto
 	if dry {
 		return landed, nil
 	}
-	if m.UnlandedCommit != "" { // somebody has brought it back
+	if m.UnlandedCommit != "" { // the landing was brought back after an unland
 		if err := r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
 			m.UnlandedCommit, m.UnlandedAt = "", nil
 		}); err != nil {
@@ -238,7 +241,8 @@ func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry sto
 	return landed, r.endLanded(ctx, repo, entry.ID)
 }
 
-// stillThere reports whether what has landed is on its branch; where it is not, the error is gone, which it completes.
+// stillOnBranch reports whether a landing is still on its branch. If it is not, it completes gone and returns it as the
+// error.
 func (r *Repository) stillThere(ctx context.Context, repo *git.Repo, m store.InvocationMeta, gone *GoneError) (bool, error) {
 	if m.LandedCommit == "" {
 		return true, nil
@@ -256,7 +260,7 @@ func (r *Repository) stillThere(ctx context.Context, repo *git.Repo, m store.Inv
 		if gone.Undone = true; m.LandedStrategy != "" {
 			gone.Again = "cherry-pick " + landedRange(m)
 		}
-	case m.UnlandedCommit == "": // a person may have merged it anew
+	case m.UnlandedCommit == "": // the sandbox's tip may have been merged again by hand
 		there, err = repo.IsAncestor(ctx, m.LandedTip, heads+m.LandedBranch)
 	}
 	if err != nil || there {
@@ -266,7 +270,7 @@ func (r *Repository) stillThere(ctx context.Context, repo *git.Repo, m store.Inv
 	return false, gone
 }
 
-// checkedOut is the tree in which a branch is, for somebody who is told what to do there; empty where none has it.
+// checkoutPath returns the worktree that has a branch checked out, for use in hints; empty if none has.
 func checkedOut(ctx context.Context, repo *git.Repo, branch string) string {
 	_, tree, err := repo.Seat(ctx, branch)
 	var busy *WorktreeBusyError
@@ -276,27 +280,27 @@ func checkedOut(ctx context.Context, repo *git.Repo, branch string) string {
 	return tree
 }
 
-// landing is one under way.
+// landAttempt is one attempt to land one sandbox.
 type landing struct {
 	r     *Repository
-	repo  *git.Repo // with the repository lock
+	repo  *git.Repo // holds the repository lock
 	req   LandRequest
 	entry store.Entry[store.InvocationMeta]
 	s     *Sandbox
 
 	target target
 	place  *site
-	leave  []func() // what has to be given up again, the last first
+	leave  []func() // functions that release the locks on the sandbox; called in reverse order
 	merger *git.Merger
-	ending func() (struct{}, error) // waits until the merger is closed; nil when nobody closes it
+	ending func() (struct{}, error) // waits until merger is closed; nil before startMergerClose
 
-	began   time.Time // what was written to the sandbox from then on may not be in what was seen of it
+	began   time.Time // start of the scan; later writes to the sandbox may be missing from scanResult
 	looked  git.Looked
-	tip     string // the last commit that lands
+	tip     string // last commit that lands
 	commits []git.Commit
-	made    int    // how many of them the integration branch gets by it: each, or fewer where they are made anew
-	result  string // the commit that the integration branch goes to; empty when it has all of it
-	trash   string // what the trash ref pointed at before
+	made    int    // commits that the integration branch gains; a rebase may create fewer than it replays
+	result  string // new commit of the integration branch; empty if the branch has all of the work
+	trash   string // commit of the trash ref before the landing; empty if there was none
 }
 
 func (l *landing) close() error {
@@ -307,7 +311,7 @@ func (l *landing) close() error {
 	return err
 }
 
-// endMerger begins to close it, while there is something else to do.
+// startMergerClose closes the merger in the background.
 func (l *landing) endMerger() {
 	if l.ending == nil {
 		merger := l.merger
@@ -315,7 +319,7 @@ func (l *landing) endMerger() {
 	}
 }
 
-// tell says what is known of where it would have landed.
+// fillPartial copies the tip and the target branch, as far as they are known, into a result.
 func (l *landing) tell(known *Landed) {
 	known.Tip = cmp.Or(l.looked.Head, known.Tip)
 	if l.target.branch != "" {
@@ -323,7 +327,7 @@ func (l *landing) tell(known *Landed) {
 	}
 }
 
-// depart lets others into the sandbox again.
+// releaseSandbox releases the locks on the sandbox.
 func (l *landing) depart() {
 	for len(l.leave) > 0 {
 		l.leave[len(l.leave)-1]()

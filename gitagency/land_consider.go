@@ -12,8 +12,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// consider finds out what would land where, and refuses what must not. Nothing changes, but that what was done behind
-// walls comes out of them, as any command that looks at a sandbox makes it.
+// prepare determines which commits would land on which branch, and refuses the ones that must not. It changes nothing
+// except that it exports the git state from behind the walls, as every command that reads a sandbox does.
 func (l *landing) consider(ctx context.Context) (err error) {
 	r := l.r
 	merger := proc.Meanwhile(func() (*git.Merger, error) {
@@ -24,7 +24,7 @@ func (l *landing) consider(ctx context.Context) (err error) {
 		return merger, err
 	})
 	notFound := l.find(ctx)
-	l.merger, err = merger() // also where it is only to be closed
+	l.merger, err = merger() // also on error, so that close can close the merger
 	if err := errors.Join(notFound, err); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (l *landing) consider(ctx context.Context) (err error) {
 	return r.reviewed(l.entry, l.tip)
 }
 
-// find finds where it would land, and enters the sandbox.
+// resolveTarget finds the integration branch and the current trash commit, and locks the sandbox.
 func (l *landing) find(ctx context.Context) (err error) {
 	if l.target, err = l.r.integrationTarget(ctx, l.repo, l.entry.Record.IntegrationWorktreeID); err != nil {
 		return err
@@ -55,7 +55,8 @@ func (l *landing) find(ctx context.Context) (err error) {
 	return err
 }
 
-// enter makes sure that nobody is at work in the sandbox, and that nothing in it is half done.
+// lockSandbox locks the sandbox exclusively, finishes an interrupted rollback or sync, exports the git state from behind
+// the walls, undoes killed uploads and blocks new ones.
 func (l *landing) enter(ctx context.Context) (err error) {
 	place, leave, err := l.s.openAlone(ctx)
 	if err != nil {
@@ -76,7 +77,7 @@ func (l *landing) enter(ctx context.Context) (err error) {
 	return nil
 }
 
-// look finds the tip that lands: HEAD of the sandbox, or a commit on top of it with all that was not committed.
+// scanSandbox finds the tip that lands: HEAD of the sandbox, or a new commit on top of it with all uncommitted work.
 func (l *landing) look(ctx context.Context) error {
 	subject, err := l.r.capturable(l.s.subject(l.place.base, ""))
 	if err != nil {
@@ -96,7 +97,8 @@ func (l *landing) look(ctx context.Context) error {
 	return err
 }
 
-// checkWork refuses to land a part of what is in the sandbox.
+// checkUncommitted refuses a sandbox with a git operation in progress, or with uncommitted work unless CommitAll is set:
+// only a part of the work would land.
 func (l *landing) checkWork(context.Context) error {
 	switch k := l.looked; {
 	case k.Begun.What != "":
@@ -110,8 +112,8 @@ func (l *landing) checkWork(context.Context) error {
 	return nil
 }
 
-// commitAll makes a commit of what is not committed. It is on no branch: the sandbox stays as it is until all has landed,
-// and then goes.
+// commitUncommitted creates a commit of the uncommitted work. No branch points at it: the sandbox stays unchanged until
+// the work has landed, and is removed then.
 func (l *landing) commitAll(ctx context.Context) (string, error) {
 	author, committer, err := l.r.landingIdentity(ctx)
 	if err != nil {
@@ -122,7 +124,7 @@ func (l *landing) commitAll(ctx context.Context) (string, error) {
 	})
 }
 
-// checkBranch refuses a sandbox whose own branch has commits that HEAD has not: they would be forgotten.
+// checkSandboxBranch refuses a sandbox whose own branch has commits that HEAD lacks: they would be lost.
 func (l *landing) checkBranch(ctx context.Context) error {
 	k := l.looked
 	if k.Tip == "" || k.Tip == k.Head || k.On == sandboxRef(l.s.ID) {
@@ -135,7 +137,8 @@ func (l *landing) checkBranch(ctx context.Context) error {
 	return &ElsewhereError{ID: l.s.ID, On: short(k.On), Branch: short(sandboxRef(l.s.ID))}
 }
 
-// checkNested refuses to take away repositories in the sandbox, of which nothing would be kept, and objects that others need.
+// checkNestedRepositories refuses to remove a sandbox that contains nested repositories, which the trash does not keep, or
+// objects that the repository borrows through objects/info/alternates.
 func (l *landing) checkNested(context.Context) error {
 	borrowed, err := l.repo.Borrowed(l.s.tree)
 	if err == nil && borrowed != "" {
@@ -147,7 +150,8 @@ func (l *landing) checkNested(context.Context) error {
 	return l.repo.Nested(l.s.subject(l.place.base, ""), l.looked)
 }
 
-// checkRange refuses to land nothing, and what was not to be merged.
+// checkCommitRange refuses a sandbox without any change and, if RequireBase is set, one that lacks commits of the
+// integration branch.
 func (l *landing) checkRange(ctx context.Context) error {
 	base, err := l.r.baseOf(ctx, invocation(l.entry, nil))
 	if err != nil {
@@ -156,7 +160,7 @@ func (l *landing) checkRange(ctx context.Context) error {
 	if len(l.commits) == 0 {
 		before, err := l.repo.IsAncestor(ctx, l.tip, base)
 		if err != nil || !before {
-			return err // it is all there: somebody has merged it
+			return err // the branch has all of the commits: they were merged by hand
 		}
 		return &NothingToLandError{ID: l.s.ID, LeftOut: leftOut(l.looked.LeftOut)}
 	}
@@ -178,7 +182,8 @@ func (l *landing) checkRange(ctx context.Context) error {
 	return nil
 }
 
-// checkCommits refuses commits with trees that no person should have, also where a later one is fine.
+// fsckCommits refuses commits with invalid or unsafe trees, even if a later commit removes the problem: the history lands
+// too.
 func (l *landing) checkCommits(ctx context.Context) error {
 	return l.unsound(ctx, l.merger.SoundRange(ctx, l.target.at, l.tip))
 }
@@ -187,9 +192,9 @@ func (l *landing) unsound(ctx context.Context, err error) error {
 	return unsound(ctx, l.merger, l.entry, [2]string{l.target.at, l.tip}, err)
 }
 
-// unsound adds to an error about what must not land what one has to know to get rid of it. ask are the branch that it would
-// land on, and what would.
-func unsound(ctx context.Context, merger *git.Merger, entry store.Entry[store.InvocationMeta], ask [2]string, err error) error {
+// addFsckContext wraps an error about an unsafe object with the data needed to rework the commits: the path, and a commit
+// to start over from. commits is the pair of the target branch's commit and the tip that would land.
+func unsound(ctx context.Context, merger *git.Merger, entry store.Entry[store.InvocationMeta], commits [2]string, err error) error {
 	var tree *UnsoundError
 	if !errors.As(err, &tree) && !is[*UnsoundCommitError](err) {
 		return err
@@ -198,14 +203,15 @@ func unsound(ctx context.Context, merger *git.Merger, entry store.Entry[store.In
 	if tree != nil {
 		found.Path = tree.Path
 	}
-	bases, basesErr := merger.Bases(ctx, [][2]string{ask})
-	if common := bases[ask]; basesErr == nil && len(common) == 1 { // else what it started from does as well
+	bases, basesErr := merger.Bases(ctx, [][2]string{commits})
+	if common := bases[commits]; basesErr == nil && len(common) == 1 { // otherwise the base commit of the sandbox serves
 		found.Base = common[0]
 	}
 	return found
 }
 
-// checkTree refuses a tree that no person should have on disk. Whoever works in a sandbox can make any object there is.
+// fsckTree refuses a commit whose tree is unsafe to check out, or that adds a gitlink which .gitmodules does not name. An
+// agent can create any object in its sandbox.
 func (l *landing) checkTree(ctx context.Context, commit string) error {
 	if err := l.merger.Sound(ctx, commit, l.target.at); err != nil {
 		return l.unsound(ctx, err)
@@ -221,7 +227,7 @@ func (l *landing) checkTree(ctx context.Context, commit string) error {
 	return nil
 }
 
-// summary is a line or more on what lands.
+// subjectLine returns the subject line of a generated commit message.
 func (l *landing) summary() string {
 	if n := l.entry.Record.InvocationName; n != "" {
 		return fmt.Sprintf("Land %s (%s)", n, l.s.ID)

@@ -11,15 +11,15 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// interruptedLanding reports whether a landing was interrupted. Whoever asks holds the repository lock: else it may be
-// under way.
+// hasInterruptedLanding reports whether a landing was interrupted. The caller holds the repository lock; otherwise the
+// landing may still be running.
 func (r *Repository) interruptedLanding() bool {
 	_, there := store.Taken(r.store.LandingPath(r.ID))
 	return there
 }
 
-// finishLanding goes on with a landing that was interrupted, if there is one: it is finished where the branch had moved,
-// and undone where it had not. The error is a *StuckLandingError when neither can be: then nothing has changed.
+// recoverLanding finishes an interrupted landing, unland or push merge if the branch had moved, and undoes it if it had
+// not. If neither is possible the error is a *StuckLandingError, and nothing has changed.
 func (r *Repository) finishLanding(ctx context.Context, repo *git.Repo) error {
 	note, err := r.store.Landing(r.ID)
 	if err != nil || note == nil {
@@ -33,7 +33,7 @@ func (r *Repository) finishLanding(ctx context.Context, repo *git.Repo) error {
 	if err != nil {
 		return &StuckLandingError{ID: note.InvocationID, Path: r.store.LandingPath(r.ID), Err: err}
 	}
-	if note.Verb == verbPush { // of which nothing is on record
+	if note.Verb == verbPush { // a merge before a push has no record
 		if done {
 			r.warn("'land --push' was interrupted; what had to be merged is: %s is at %s, and not pushed", short(a.Branch), a.New)
 		}
@@ -69,7 +69,7 @@ func (r *Repository) finishLanding(ctx context.Context, repo *git.Repo) error {
 	return r.endLanded(ctx, repo, note.InvocationID)
 }
 
-// landings looks for a landing that was killed.
+// checkLandings finds a landing that was killed.
 func (x *examination) landings(context.Context) error {
 	if x.unsettled {
 		return nil
@@ -94,7 +94,7 @@ func (x *examination) landings(context.Context) error {
 	return nil
 }
 
-// strayLandings looks for the files of landings that nobody has a note of any more.
+// checkLeftoverStages finds the staging directories of killed landings that no note refers to any more.
 func (x *examination) strayLandings() error {
 	strays, err := x.repo.StrayStages(x.landingTrees()...)
 	for _, s := range strays {
@@ -107,7 +107,7 @@ func (x *examination) strayLandings() error {
 	return err
 }
 
-// landingTrees lists the trees in which there may be files of a landing.
+// presentTrees lists the integration trees, which may contain staging directories of landings.
 func (x *examination) landingTrees() []string {
 	var trees []string
 	for _, e := range x.worktrees {

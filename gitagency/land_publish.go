@@ -9,7 +9,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// publish is where it lands.
+// publishLanding moves the integration branch to the new commit, records the landing and removes the sandbox. With DryRun
+// it only checks whether that is possible.
 func (l *landing) publish(ctx context.Context) (landed Landed, err error) {
 	r := l.r
 	landed = l.outcome()
@@ -23,7 +24,7 @@ func (l *landing) publish(ctx context.Context) (landed Landed, err error) {
 	done, err := r.carryOut(ctx, publication{
 		merger: l.merger, advance: advance, dry: l.req.DryRun,
 		record: func() error {
-			l.endMerger() // nobody asks it any more
+			l.endMerger() // no more reads from here on
 			return r.recordLanding(landed, l.began)
 		},
 		then: l.settle(context.WithoutCancel(ctx)),
@@ -38,7 +39,7 @@ func (l *landing) publish(ctx context.Context) (landed Landed, err error) {
 	return landed, &CleanupError{Kind: "invocation", ID: l.s.ID, Done: store.Landed, Err: err}
 }
 
-// outcome is what it will have been.
+// plannedResult returns the result that the landing has if it succeeds.
 func (l *landing) outcome() Landed {
 	landed := Landed{
 		Invocation: l.s.ID, Commit: l.result, Before: l.target.at, Branch: short(l.target.branch), Strategy: l.req.Strategy, Tip: l.tip,
@@ -51,17 +52,18 @@ func (l *landing) outcome() Landed {
 	return landed
 }
 
-// advance is what moves: the integration branch with its worktree, and, in the same breath, the ref that keeps the work of
-// the sandbox. Where the branch has all of it already only that.
+// planUpdate returns the ref updates of the landing: the integration branch with its worktree and, in the same ref
+// transaction, the trash ref and the deletion of the sandbox's branch. If the branch has all of the work already, it does
+// not move.
 func (l *landing) advance(ctx context.Context) (git.Advance, error) {
 	kept, err := l.kept(ctx)
 	if err != nil {
 		return git.Advance{}, err
 	}
-	nowhere := strings.Repeat("0", len(l.target.at))
+	zeroOID := strings.Repeat("0", len(l.target.at))
 	was := l.trash
 	if was == "" {
-		was = nowhere
+		was = zeroOID
 	}
 	a := git.Advance{
 		Branch: l.target.branch, Old: l.target.at, New: l.result, Reason: "agency: land " + l.s.ID,
@@ -74,11 +76,12 @@ func (l *landing) advance(ctx context.Context) (git.Advance, error) {
 	if free, err := l.branchFree(); err != nil || !free || l.looked.Tip == "" {
 		return a, err
 	}
-	a.Also = append(a.Also, git.RefMove{Ref: sandboxRef(l.s.ID), Old: l.looked.Tip, New: nowhere})
+	a.Also = append(a.Also, git.RefMove{Ref: sandboxRef(l.s.ID), Old: l.looked.Tip, New: zeroOID})
 	return a, nil
 }
 
-// kept is the commit that the trash ref is to point at: the tip, unless there is more in the sandbox than it leads to.
+// trashCommit returns the commit for the trash ref: the tip, or a capture of the sandbox if it holds more than the tip
+// leads to. A dry run always gets the tip.
 func (l *landing) kept(ctx context.Context) (string, error) {
 	subject, err := l.r.capturable(l.s.subject(l.place.base, "what was in the sandbox when it landed"))
 	if err != nil {
@@ -107,13 +110,13 @@ func (l *landing) kept(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// What was committed just now is there in another commit, and what was left out is in the tree of this one.
+	// The uncommitted work is in the tip, and left-out files are in the tree of the capture: keep both.
 	return l.merger.Commit(ctx, git.NewCommit{
 		Tree: found[0].OID, Parents: []string{l.tip, captured.Commit}, Author: toolSignature(l.r.opts.Now()), Committer: toolSignature(l.r.opts.Now()), Message: subject.Message,
 	})
 }
 
-// branchFree reports whether the sandbox's branch can go: nobody else has it checked out.
+// canDeleteBranch reports whether the sandbox's branch can be deleted: no other worktree has it checked out.
 func (l *landing) branchFree() (bool, error) {
 	entries, err := l.repo.Entries()
 	if err != nil {
@@ -128,12 +131,12 @@ func (l *landing) branchFree() (bool, error) {
 	return true, nil
 }
 
-// settle takes the sandbox away.
+// cleanupSteps returns the steps that remove the sandbox after the landing.
 func (l *landing) settle(ctx context.Context) []step {
 	spec := l.r.sandboxSpec(l.s.ID)
 	return []step{
 		{"aside", func() error {
-			l.depart() // who enters now is told that it has landed
+			l.depart() // commands that lock the sandbox from now on are told that it has landed
 			return setAside(spec.Tree)
 		}},
 		{"registration", func() error {
@@ -152,7 +155,8 @@ func (l *landing) settle(ctx context.Context) []step {
 	}
 }
 
-// recordLanding writes down that an invocation has landed.
+// recordLanding writes the landing to the record and the event log of the invocation. A zero looked leaves the time of the
+// last scan as it is.
 func (r *Repository) recordLanding(landed Landed, looked time.Time) error {
 	now := r.now()
 	if err := r.store.UpdateInvocationMeta(r.ID, landed.Invocation, func(m *store.InvocationMeta) {

@@ -13,30 +13,31 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// How often, and how long, is tried to push what others push to as well.
+// Limits of the attempts to push to a branch that others push to as well.
 const (
 	mostPushes  = 50
 	pushKey     = "agency.pushTimeout"
 	pushingTime = time.Minute
 )
 
-// PushPlan is an integration branch that is to be pushed.
+// PushPlan says which integration branch to push where.
 type PushPlan struct {
-	Worktree string // the id of the integration worktree
+	Worktree string // id of the integration worktree
 	Branch   string
-	Remote   string // by its name
-	As       string // what the branch is called there
-	Address  string // by which git finds it from any worktree: its name, or a path
+	Remote   string // name of the remote
+	As       string // name of the branch on the remote
+	Address  string // remote as git finds it from any worktree: its name or a path
 
-	ref    string // of the branch
+	ref    string // full ref of Branch
 	remote git.Remote
 	wary   bool
 }
 
-// PlanPush finds out where the branches of integration worktrees go, and refuses what cannot be pushed. Nobody is asked
-// about it but our own settings. An empty remote is the one called local, if there is one, else origin. It is asked for
-// before anything lands: then nothing has, where it fails.
-// So are the settings read that a push will go by; req is how Push will be told to verify what it merges.
+// PlanPush determines where the branches of integration worktrees would be pushed, and refuses branches that cannot be. It
+// reads only local configuration and never contacts the remote. An empty remote means "local" if it exists, else
+// "origin". Call it before anything lands, so that its errors leave everything unchanged.
+//
+// It also checks the settings that Push will use; req says how Push verifies its merges.
 func (r *Repository) PlanPush(ctx context.Context, remote string, req LandRequest, worktrees ...string) ([]PushPlan, error) {
 	if err := r.checkPush(req); err != nil {
 		return nil, err
@@ -98,19 +99,20 @@ func (r *Repository) PlanPush(ctx context.Context, remote string, req LandReques
 	return plans, nil
 }
 
-// Pushed is what came of a push.
+// PushResult is the result of Push.
 type Pushed struct {
-	Commit string // where the integration branch is
+	Commit string // commit of the integration branch
 	Tries  int
-	Merged bool // what others had pushed was merged into it, also where it could not be pushed after all
-	Had    bool // the remote had all of it before
+	Merged bool // commits of others were merged into the branch, even if the push failed later
+	Had    bool // the remote had all of the commits before
 }
 
-// Push brings an integration branch to a remote, as it is now. What others have pushed there meanwhile is merged into it
-// first, as a landing is; then it is tried again, as often as it takes, within bounds. Nothing is forced. ids are what has
-// landed on it, which will be able to say so. What is merged is verified first, as req says; nothing else in it counts.
+// Push pushes the current state of an integration branch to a remote. If others have pushed there, it merges their commits
+// into the branch in a transaction, as a landing does, and tries again, up to maxPushes times and agency.pushTimeout. It
+// never forces. ids are the invocations that landed on the branch; their event logs record the push. req only says how
+// merges are verified.
 //
-// The error is a *NotPushedError: what has landed stands, and so does what was merged.
+// Errors are *NotPushedError: landings and merges that were made before stay.
 func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, ids ...string) (pushed Pushed, err error) {
 	p := push{r: r, PushPlan: plan, ids: ids}
 	defer func() {
@@ -122,7 +124,7 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, i
 		}
 		failed := &NotPushedError{PushPlan: plan, IDs: ids, Tries: p.done.Tries, Tree: p.tree, Err: err, Unknown: p.unknown}
 		var conflicts *ConflictsError
-		if errors.As(err, &conflicts) { // not one of the landing, which stands
+		if errors.As(err, &conflicts) { // the landing itself had no conflicts, and stays
 			failed.Conflicts, failed.Err = conflicts.Conflicts, nil
 		}
 		err = failed
@@ -147,30 +149,31 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, i
 		if p.done.Tries >= mostPushes || patience >= 0 && time.Since(began)-p.verifying >= patience {
 			return p.done, &OutpacedError{Tries: p.done.Tries}
 		}
-		if theirs == "" { // somebody has taken it away
+		if theirs == "" { // the remote branch was deleted meanwhile
 			continue
 		}
-		if err := p.merge(ctx, theirs); err != nil && !overtaken(err) { // else it is tried again, with what is there now
+		if err := p.merge(ctx, theirs); err != nil && !overtaken(err) { // otherwise try again with the current branch
 			return p.done, err
 		}
 	}
 }
 
-// push is one under way. The repository lock is held while something is merged, and never while anybody is spoken to.
+// pushOperation is a push in progress. It holds the repository lock while it merges, and never while it talks to the
+// remote.
 type push struct {
 	PushPlan
 	r       *Repository
-	req     LandRequest // how what is merged is verified
+	req     LandRequest // says how merges are verified
 	ids     []string
 	courier *git.Courier
 	done    Pushed
-	at      string // where the branch is at the remote, once it has all of ours
-	tracks  string // the ref that remembers that; empty when there is none
-	before  string // where that was before we sent anything
-	tree    string // of the worktree that has the branch checked out, if that is known
-	unknown bool   // whether it has arrived
+	at      string // commit of the remote branch, once that has all of our commits
+	tracks  string // remote-tracking ref; empty if there is none
+	before  string // commit of trackingRef before the push
+	tree    string // worktree that has the branch checked out, if known
+	unknown bool   // the push failed without an answer, so it may have arrived
 
-	verifying time.Duration // for how long what had to be merged was
+	verifying time.Duration // time spent on verifying merges; does not count against agency.pushTimeout
 }
 
 func (p *push) close() error {
@@ -180,7 +183,8 @@ func (p *push) close() error {
 	return p.courier.Close()
 }
 
-// attempt pushes once. Where that was in vain it returns what the remote has, in which there may be something that we lack.
+// pushOnce pushes once. If the remote refuses, it fetches and returns the remote's commit, which may have commits that we
+// lack.
 func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err error) {
 	ctx, cancel, err := p.r.bounded(ctx, "pushing")
 	if err != nil {
@@ -214,12 +218,12 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 	}}}); err != nil || answer.Arrived {
 		return err == nil, "", err
 	}
-	if p.done.Tries > 1 { // it is not the first time that others were faster
+	if p.done.Tries > 1 { // not the first time that others were faster
 		if err := pause(ctx, p.done.Tries, betweenPushes); err != nil {
 			return false, "", err
 		}
 	}
-	p.courier.Turn(ctx) // nobody who does as we do comes between what we look at now and what we send
+	p.courier.Turn(ctx) // wait for other git-agency pushes, so that none runs between our fetch and our push
 	if theirs, err = p.fetch(ctx); err != nil {
 		return false, "", fmt.Errorf("%s; %w", answer.Words, err)
 	}
@@ -227,13 +231,14 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 	switch {
 	case err != nil:
 		return false, "", err
-	case has: // of what was sent before without an answer, or by somebody else
+	case has: // by an earlier push without an answer, or by another process
 		p.at, p.done.Had = theirs, true
 		return true, theirs, nil
 	case lacks:
 		return false, theirs, nil
 	}
-	// It is not that others were faster, unless one of them is about to be. Who says no for another reason says no again.
+	// The remote has nothing new, so others were not faster, unless one of them is about to be. A remote that refuses for
+	// another reason refuses again: report that if its branch stays the same.
 	if err := pause(ctx, p.done.Tries, betweenPushes); err != nil {
 		return false, "", err
 	}
@@ -247,7 +252,7 @@ func (p *push) attempt(ctx context.Context) (arrived bool, theirs string, err er
 	return false, theirs, nil
 }
 
-// fetch is where the branch is at the remote, all of which is here from then on; empty when it is not there.
+// fetchRemoteTip fetches the remote branch with all its objects and returns its commit; empty if it does not exist.
 func (p *push) fetch(ctx context.Context) (theirs string, err error) {
 	err = p.r.forward(ctx, verbPush, []step{{"fetch", func() (err error) {
 		theirs, err = p.courier.Fetch(ctx, heads+p.As, p.done.Commit)
@@ -256,7 +261,7 @@ func (p *push) fetch(ctx context.Context) (theirs string, err error) {
 	return theirs, err
 }
 
-// compare reports whether the remote has all that we have, and whether we lack something that it has.
+// compareWithRemote reports whether the remote has all of our commits, and whether we lack some of its commits.
 func (p *push) compare(ctx context.Context, theirs string) (has, lacks bool, err error) {
 	if theirs == "" {
 		return false, false, nil
@@ -268,20 +273,20 @@ func (p *push) compare(ctx context.Context, theirs string) (has, lacks bool, err
 	return false, !known, err
 }
 
-// merge merges what the remote has into the integration branch: a transaction as a landing is, and verified as one is.
+// mergeRemote merges the remote's commits into the integration branch, in a transaction and verified as a landing is.
 func (p *push) merge(ctx context.Context, theirs string) error {
 	v := &verification{r: p.r, req: p.req}
 	defer v.close()
 	for {
-		c, box, err := p.mergeVerified(ctx, v, theirs)
-		if err == nil && box == "" {
+		c, sandboxID, err := p.mergeVerified(ctx, v, theirs)
+		if err == nil && sandboxID == "" {
 			return nil
 		}
 		if err == nil && v.times > 0 {
 			p.r.warn("%s has moved since it was verified with %s/%s; it is verified again", p.Branch, p.Remote, p.As)
 		}
-		if began := time.Now(); err == nil { // while nobody has to wait for us
-			err = v.run(ctx, box, c)
+		if began := time.Now(); err == nil { // without the repository lock
+			err = v.run(ctx, sandboxID, c)
 			p.verifying += time.Since(began)
 		}
 		var failed *VerifyError
@@ -295,8 +300,8 @@ func (p *push) merge(ctx context.Context, theirs string) error {
 	}
 }
 
-// mergeVerified merges, or comes back with a sandbox that has what has to be verified before.
-func (p *push) mergeVerified(ctx context.Context, v *verification, theirs string) (c candidate, box string, err error) {
+// tryMerge merges the remote's commit, or returns a temporary sandbox with the merge result that has to be verified first.
+func (p *push) mergeVerified(ctx context.Context, v *verification, theirs string) (c candidate, sandboxID string, err error) {
 	r := p.r
 	ctx, cancel, err := r.bounded(ctx, "merging")
 	if err != nil {
@@ -308,7 +313,7 @@ func (p *push) mergeVerified(ctx context.Context, v *verification, theirs string
 		return c, "", err
 	}
 	defer unlock()
-	if err := r.finishLanding(ctx, repo); err != nil { // of one that could not be finished when the lock was taken
+	if err := r.finishLanding(ctx, repo); err != nil { // an interrupted landing whose recovery failed when the lock was taken
 		return c, "", err
 	}
 	to, err := r.integrationTarget(ctx, repo, p.Worktree)
@@ -319,7 +324,7 @@ func (p *push) mergeVerified(ctx context.Context, v *verification, theirs string
 		return c, "", fmt.Errorf("worktree %q is on %s now", to.worktree.Name, short(to.branch))
 	}
 	if has, err := repo.IsAncestor(ctx, theirs, to.at); err != nil || has {
-		return c, "", err // others land here too
+		return c, "", err // another process has merged it already
 	}
 	merger, err := repo.Merger(to.at)
 	if err != nil {
@@ -334,8 +339,8 @@ func (p *push) mergeVerified(ctx context.Context, v *verification, theirs string
 		if err := p.publish(ctx, merger, to, theirs, c.commit, true); err != nil {
 			return c, "", err
 		}
-		box, err := p.tryout(ctx, repo, merger, v, c)
-		return c, box, err
+		sandboxID, err := p.tryout(ctx, repo, merger, v, c)
+		return c, sandboxID, err
 	}
 	if err := p.publish(ctx, merger, to, theirs, c.commit, false); err != nil {
 		return c, "", err
@@ -344,7 +349,8 @@ func (p *push) mergeVerified(ctx context.Context, v *verification, theirs string
 	return c, "", nil
 }
 
-// tryout makes the sandbox in which what would be merged is verified: like that of the last that has landed.
+// startVerifySandbox creates the temporary sandbox in which the merge is verified, with the walls and limits of the last
+// invocation that landed.
 func (p *push) tryout(ctx context.Context, repo *git.Repo, merger *git.Merger, v *verification, c candidate) (string, error) {
 	if v.times == mostVerifications {
 		return "", fmt.Errorf("%s moved each of the %d times that it was verified with what others have pushed", p.Branch, v.times)
@@ -367,17 +373,17 @@ func (p *push) tryout(ctx context.Context, repo *git.Repo, merger *git.Merger, v
 	if err != nil {
 		return "", err
 	}
-	box, err := v.start(ctx, repo, c)
+	sandboxID, err := v.start(ctx, repo, c)
 	if err != nil && context.Cause(ctx) == nil {
 		return "", &VerifyError{ID: v.req.ID, Command: v.req.Verify, Err: err}
 	}
 	if err == nil {
-		v.claim(ctx, box)
+		v.claim(ctx, sandboxID)
 	}
-	return box, err
+	return sandboxID, err
 }
 
-// mergeCommit makes the commit that has both.
+// makeMergeCommit creates the merge of the integration branch and the remote's commit.
 func (p *push) mergeCommit(ctx context.Context, merger *git.Merger, at, theirs string) (commit, tree string, err error) {
 	merged, err := merger.Merge(ctx, git.Merging{Ours: at, Theirs: theirs})
 	if err != nil {
@@ -404,6 +410,7 @@ func (p *push) mergeCommit(ctx context.Context, merger *git.Merger, at, theirs s
 	return commit, merged.Tree, merger.Sound(ctx, commit, at)
 }
 
+// publishMerge moves the integration branch to the merge commit, in the same transaction as a landing.
 func (p *push) publish(ctx context.Context, merger *git.Merger, to target, theirs, commit string, dry bool) error {
 	a := git.Advance{
 		Branch: to.branch, Old: to.at, New: commit, Reason: fmt.Sprintf("agency: merge %s/%s", p.Remote, p.As),
@@ -413,7 +420,7 @@ func (p *push) publish(ctx context.Context, merger *git.Merger, to target, their
 	return err
 }
 
-// arrived writes down what the remote has now, as git does after a push.
+// recordPush updates the remote-tracking ref, as git does after a push, and the event logs of the invocations.
 func (p *push) arrived(ctx context.Context) {
 	r := p.r
 	if p.tracks != "" {
@@ -436,15 +443,15 @@ type pushEvent struct {
 	Tries  int       `json:"tries"`
 }
 
-// span is how long one waits between two tries at least and at most, more or less.
+// backoff holds the approximate bounds of the wait between two attempts.
 type span struct{ shortest, longest time.Duration }
 
 var (
 	betweenPushes   = span{20 * time.Millisecond, time.Second}
-	betweenLandings = span{2 * time.Millisecond, 200 * time.Millisecond} // with the repository lock, for which others wait
+	betweenLandings = span{2 * time.Millisecond, 200 * time.Millisecond} // shorter, because the repository lock is held
 )
 
-// pause waits a little, so that those who all want the same do not want it at the same time: longer, the more often.
+// waitBackoff waits for a random time that grows with the number of tries, so that competing processes spread out.
 func pause(ctx context.Context, tries int, s span) error {
 	wait := time.NewTimer(s.shortest/2 + rand.N(min(s.shortest<<min(tries, 10), s.longest)))
 	defer wait.Stop()

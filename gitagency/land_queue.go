@@ -5,16 +5,16 @@ import (
 	"context"
 )
 
-// Arrival is what came of one landing of a queue.
+// LandReadyResult is the result for one invocation of LandReady.
 type Arrival struct {
 	Landed
-	Name string // of the invocation
-	Err  error  // nil when it has landed
+	Name string // name of the invocation
+	Err  error  // nil if it has landed
 }
 
-// LandReady lands every changeset of an integration worktree that was submitted, in the order in which they were, and
-// goes on past those that cannot land. req says how; which it says itself. An empty worktree is the one around the
-// current directory. The error is that of the queue: what became of each is in its Arrival.
+// LandReady lands every submitted invocation of an integration worktree, in the order of submission, and continues past
+// those that cannot land. It sets req.ID itself; the rest of req applies to each. An empty worktree means the one that
+// contains the current directory. The error is about the queue as a whole; the result of each invocation holds its own.
 func (r *Repository) LandReady(ctx context.Context, worktree string, req LandRequest) ([]Arrival, error) {
 	wt, err := r.Worktree(worktree)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *Repository) LandReady(ctx context.Context, worktree string, req LandReq
 		if ctx.Err() != nil {
 			return arrivals, context.Cause(ctx)
 		}
-		if is[*LockTimeoutError](err) || is[*StuckLandingError](err) { // nor will the others
+		if is[*LockTimeoutError](err) || is[*StuckLandingError](err) { // the others would fail in the same way
 			return arrivals, err
 		}
 	}

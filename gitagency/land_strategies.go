@@ -11,7 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// strategy is how a landing looks in history.
+// landStrategy is one way to put a landing into history.
 type strategy struct {
 	name string
 	make func(*landing, context.Context, signatures) (string, error)
@@ -19,16 +19,16 @@ type strategy struct {
 
 const rebaseStrategy = "rebase"
 
-// strategies are those there are, the default first.
+// landStrategies lists all strategies, the default first.
 func strategies() []strategy {
 	return []strategy{
-		{"merge", (*landing).merge},         // one merge commit, with the sandbox's own commits behind it
-		{"squash", (*landing).squash},       // one commit with all of it
-		{rebaseStrategy, (*landing).rebase}, // each of its commits anew, on top of the others
+		{"merge", (*landing).merge},         // one merge commit, with the sandbox's commits as second parent
+		{"squash", (*landing).squash},       // one commit with all changes
+		{rebaseStrategy, (*landing).rebase}, // the sandbox's commits replayed on top of the branch
 	}
 }
 
-// Strategies lists how a landing can look in history, the default first.
+// Strategies lists the names of the landing strategies, the default first.
 func Strategies() []string {
 	var names []string
 	for _, s := range strategies() {
@@ -44,7 +44,7 @@ func checkStrategy(name string) error {
 	return nil
 }
 
-// landStrategy is agency.land.strategy, else the default.
+// configuredStrategy returns agency.land.strategy, else the default.
 func (r *Repository) landStrategy() (string, error) {
 	setting, _ := r.git.Config.Last(canonical(strategyKey))
 	name := cmp.Or(setting.Value, Strategies()[0])
@@ -56,13 +56,13 @@ func (r *Repository) landStrategy() (string, error) {
 	return name, err
 }
 
-// signsLandings is agency.land.sign.
+// signsLandings returns agency.land.sign.
 func (r *Repository) signsLandings() (bool, error) { return r.truth(signKey, false) }
 
 type signatures struct{ author, committer git.Signature }
 
-// make makes the commit that the integration branch is to go to, which nobody sees yet. There is none where that branch
-// has all of it.
+// makeCommit creates the new commit of the integration branch, which no ref points at yet. It creates none if the branch
+// has all of the work.
 func (l *landing) make(ctx context.Context) error {
 	if len(l.commits) == 0 {
 		return nil
@@ -77,10 +77,10 @@ func (l *landing) make(ctx context.Context) error {
 	if l.result, err = strategies()[i].make(l, ctx, by); err != nil || l.result == "" {
 		return err
 	}
-	return l.checkTree(ctx, l.result) // a merge of two sound trees need not be
+	return l.checkTree(ctx, l.result) // the merge of two valid trees may be invalid
 }
 
-// merged is the tree of both, unless it is that of the integration branch: then it is empty.
+// mergedTree merges the tip into the integration branch and returns the tree; empty if the branch's tree would not change.
 func (l *landing) merged(ctx context.Context) (string, error) {
 	merged, err := l.merger.Merge(ctx, git.Merging{Ours: l.target.at, Theirs: l.tip})
 	if err != nil {
@@ -95,6 +95,7 @@ func (l *landing) merged(ctx context.Context) (string, error) {
 	return merged.Tree, nil
 }
 
+// makeMergeCommit creates a merge commit of the integration branch and the tip.
 func (l *landing) merge(ctx context.Context, by signatures) (string, error) {
 	tree, err := l.merged(ctx)
 	if err != nil || tree == "" {
@@ -103,6 +104,7 @@ func (l *landing) merge(ctx context.Context, by signatures) (string, error) {
 	return l.commit(ctx, git.NewCommit{Tree: tree, Parents: []string{l.target.at, l.tip}, Message: l.signed(cmp.Or(l.ownMessage(), l.summary()+l.list()))}, by)
 }
 
+// makeSquashCommit creates one commit with all changes. A single commit that is not a merge keeps its message.
 func (l *landing) squash(ctx context.Context, by signatures) (string, error) {
 	tree, err := l.merged(ctx)
 	if err != nil || tree == "" {
@@ -115,14 +117,15 @@ func (l *landing) squash(ctx context.Context, by signatures) (string, error) {
 	return l.commit(ctx, git.NewCommit{Tree: tree, Parents: []string{l.target.at}, Message: l.signed(cmp.Or(l.ownMessage(), message))}, by)
 }
 
-// ownMessage is what whoever lands wants the landing to say; empty when that was not said.
+// givenMessage returns the message that the caller wants for the merge or squash commit; empty if none was given.
 func (l *landing) ownMessage() string {
-	if l.req.CommitAll { // then it is that of the sandbox's last commit
+	if l.req.CommitAll { // then Message belongs to the sandbox's last commit
 		return ""
 	}
 	return l.req.Message
 }
 
+// rebaseCommits replays the commits on top of the integration branch, and returns the last.
 func (l *landing) rebase(ctx context.Context, by signatures) (string, error) {
 	sign, err := l.r.signsLandings()
 	if err != nil {
@@ -150,7 +153,7 @@ func (l *landing) commit(ctx context.Context, c git.NewCommit, by signatures) (c
 	return l.merger.Commit(ctx, c)
 }
 
-// list names the commits that land.
+// commitList returns the subjects of the commits that land, for the commit message.
 func (l *landing) list() string {
 	const most = 50
 	var text strings.Builder
@@ -164,7 +167,7 @@ func (l *landing) list() string {
 	return "\n\n" + text.String()
 }
 
-// The trailers of what has landed.
+// Trailers of the commits that landings and unlands create.
 const (
 	invocationTrailer = "Agency-Invocation"
 	baseTrailer       = "Agency-Base"
@@ -173,7 +176,8 @@ const (
 	undoesTrailer     = "Agency-Undoes"
 )
 
-// signed is a message that says whose work it is. What it said of that before was said by who does not know.
+// addTrailers adds the Agency trailers to a commit message. It replaces trailers of the same name: an agent could have
+// written them.
 func (l *landing) signed(message string) string {
 	m := l.entry.Record
 	return git.WithTrailers(message, [][2]string{

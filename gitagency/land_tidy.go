@@ -14,12 +14,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// TidiesLater reports whether what is left to remove after a landing may be removed in the background: agency.autoDetach.
+// DefersCleanup returns agency.autoDetach: whether landed sandboxes may be removed in the background.
 func (r *Repository) TidiesLater() (bool, error) { return r.truth(autoDetachKey, true) }
 
-// TidyLater starts this program again, in the same environment, as one that goes on when it has ended: to tidy up what
-// landings with LandRequest.Later have left. argv begins with what the program is called. It is in the same place, unless
-// that was a sandbox which has landed.
+// CleanUpInBackground starts this program again as a detached process with the same environment, to remove the sandboxes
+// that landings with LandRequest.DeferCleanup have left. argv[0] is the program name. The process runs in the caller's
+// directory, or in the git common directory if the caller's directory was a sandbox that has landed.
 func (r *Repository) TidyLater(argv []string) error {
 	dir := r.opts.Dir
 	if r.Stranded() {
@@ -28,10 +28,10 @@ func (r *Repository) TidyLater(argv []string) error {
 	return proc.DetachSelf(proc.Command{Argv: argv, Dir: dir, Env: r.opts.Env})
 }
 
-// Stranded reports that the directory in which the caller stands is gone, as that of a sandbox is which has landed.
+// WorkDirGone reports whether the caller's directory no longer exists, as after landing the sandbox that contains it.
 func (r *Repository) Stranded() bool { return !store.IsDir(r.opts.Dir) }
 
-// setAside puts the tree of a sandbox that has landed where nobody looks for it.
+// moveTreeAside renames the tree of a landed sandbox, so that processes that know its path no longer find it.
 func setAside(tree string) error {
 	if _, there := store.Taken(store.Aside(tree)); there || !store.IsDir(tree) {
 		return nil
@@ -39,13 +39,13 @@ func setAside(tree string) error {
 	return os.Rename(tree, store.Aside(tree))
 }
 
-// tidy removes the tree of a sandbox that has landed, which can take longer than all the rest: nobody is kept from the
-// repository meanwhile. What was written to it after we had looked is kept first, and for that somebody is.
+// removeLandedTree removes the tree of a landed sandbox. That can take longer than the landing itself, so it runs without
+// the repository lock. It takes the lock only if files were written after the landing's scan: they go to the trash first.
 func (r *Repository) tidy(ctx context.Context, id string) error {
 	around := r.store.SandboxDir(r.ID, id)
 	held, err := lock.Clear(ctx, around, 0)
 	if errors.Is(err, fs.ErrNotExist) || is[*LockTimeoutError](err) {
-		return nil // there is nothing left, or somebody else is at it
+		return nil // already removed, or another process is removing it
 	}
 	if err != nil {
 		return err
@@ -69,18 +69,18 @@ func (r *Repository) tidy(ctx context.Context, id string) error {
 		}
 	}
 	if late {
-		_ = held.Close() // whoever has the repository lock may be waiting for it
+		_ = held.Close() // the holder of the repository lock may wait for this lock
 		held = nil
 		return r.tidyLocked(ctx, id)
 	}
-	// The sandbox goes last: while there is anything of it, whoever looks takes the rest away too.
+	// The sandbox directory goes last: as long as it exists, the next cleanup also removes the other parts.
 	if err := errors.Join(backend(r.git).RemoveWithdrawn(r.sandboxSpec(id)), durable.RemoveTree(store.Done(tree))); err != nil {
 		return err
 	}
 	return r.store.RemoveSandboxTree(r.ID, id)
 }
 
-// tidyLocked is tidy where something may have to be kept.
+// removeLandedTreeLocked removes a landed sandbox under the repository lock, and keeps late changes in the trash.
 func (r *Repository) tidyLocked(ctx context.Context, id string) error {
 	repo, unlock, err := r.lock(ctx)
 	if err != nil {
@@ -90,10 +90,10 @@ func (r *Repository) tidyLocked(ctx context.Context, id string) error {
 	return r.endLanded(ctx, repo, id)
 }
 
-// endLanded takes away whatever is left of a sandbox that has landed.
+// cleanUpLanded removes all remaining parts of a landed sandbox.
 func (r *Repository) endLanded(ctx context.Context, repo *git.Repo, id string) error {
 	entry := r.store.Invocation(r.ID, id, nil)
-	// Who was killed in between may have left git's entry of it alone.
+	// A killed process may have left nothing but git's worktree entry.
 	if _, left := store.Taken(r.store.SandboxDir(r.ID, id), repo.AdminDir(id)); !left || entry.Broken != store.Whole || entry.Record.Landing != store.Landed {
 		return nil
 	}
@@ -101,7 +101,8 @@ func (r *Repository) endLanded(ctx context.Context, repo *git.Repo, id string) e
 	return err
 }
 
-// scraps lists what killed processes left in the repository, but for what goes with a sandbox that has landed.
+// leftoverScratch lists the scratch directories that killed processes left in the repository, except those that go with a
+// landed sandbox.
 func (r *Repository) scraps(repo *git.Repo) ([]string, error) {
 	scraps, err := repo.Scraps()
 	return slices.DeleteFunc(scraps, func(path string) bool {
@@ -113,7 +114,7 @@ func (r *Repository) scraps(repo *git.Repo) ([]string, error) {
 	}), err
 }
 
-// beingTidied reports whether somebody removes what is left of a sandbox just now.
+// isBeingRemoved reports whether another process is removing the rest of a sandbox now.
 func (r *Repository) beingTidied(id string) bool {
 	held, err := lock.Occupy(context.Background(), r.store.SandboxDir(r.ID, id), 0)
 	if err == nil {

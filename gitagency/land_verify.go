@@ -15,15 +15,16 @@ const (
 	verbVerify = "verify"
 )
 
-// mostVerifications is how often a landing is verified when something else has landed every time.
+// maxVerifications bounds how often a landing is verified while the branch keeps moving.
 const mostVerifications = 5
 
-// verifyLine is agency.verify; empty is none. What a repository says is not believed, and said to be so. What the user
-// says and cannot mean is refused: else what was to be verified would land as it is.
+// verifyCommand returns agency.verify; empty means no verification. Values from the repository's own configuration, which
+// an agent can write, are ignored with a warning. A useless value from the user is an error: otherwise work would land
+// unverified.
 func (r *Repository) verifyLine() (string, error) {
 	setting, set, others := r.git.Config.Trusted(canonical(verifyKey), nil)
 	for _, o := range others {
-		if o.Trusted() { // the key alone, which names no program
+		if o.Trusted() { // a key without a value, which names no program
 			return "", misconfigured(verifyKey, o, wantLine)
 		}
 	}
@@ -40,7 +41,7 @@ func (r *Repository) verifyLine() (string, error) {
 
 const wantLine = "a command"
 
-// checkLine refuses what a shell would find nothing in, and call good.
+// checkCommand refuses a blank command: a shell would run nothing and succeed.
 func checkLine(line string) error {
 	if line != "" && strings.TrimSpace(line) == "" {
 		return &InvalidError{What: "command", Value: line, Want: wantLine}
@@ -48,21 +49,21 @@ func checkLine(line string) error {
 	return nil
 }
 
-// landVerified lands what a command has found to be good, if there is to be one. It runs while nobody has to wait for us:
-// in a sandbox of its own, with exactly the files that would land. What would land by then may be something else; then it
-// runs again, and from then on no other landing that is in this position runs its own: else of many none would ever be
-// done first.
+// verifyAndLand lands the work, after the verify command has succeeded on it if there is one. The command runs without the
+// repository lock, in a temporary sandbox with exactly the files that would land. If the branch or the sandbox has moved
+// by then, the command runs again; from then on it holds a per-worktree lock among the landings that have to verify again,
+// because otherwise many of them would overtake each other for ever.
 func (r *Repository) landVerified(ctx context.Context, req LandRequest) (Landed, error) {
 	v := &verification{r: r, req: req}
 	defer v.close()
 	for {
-		landed, box, err := v.turn(ctx)
+		landed, sandboxID, err := v.turn(ctx)
 		if err != nil || landed.candidate == nil {
 			landed.Verified = landed.Commit != "" && !landed.Already && v.times > 0
 			landed.VerifyLog = v.path
 			return landed, err
 		}
-		if box == "" {
+		if sandboxID == "" {
 			if err := v.queue(ctx, landed.candidate.worktree); err != nil {
 				return Landed{}, err
 			}
@@ -71,22 +72,22 @@ func (r *Repository) landVerified(ctx context.Context, req LandRequest) (Landed,
 		if v.times > 0 {
 			r.warn("what would land of %s is not what was verified any more; it is verified again", req.ID)
 		}
-		if err := v.run(ctx, box, *landed.candidate); err != nil {
+		if err := v.run(ctx, sandboxID, *landed.candidate); err != nil {
 			return Landed{}, err
 		}
 		v.times, v.req.verified = v.times+1, landed.candidate.tree
 	}
 }
 
-// candidate is a commit that would land, if a command found it to be good.
+// candidate is a commit that lands if the verify command succeeds on it.
 type candidate struct {
 	commit, tree string
-	worktree     string // where it would land, by its id
-	trusted      bool   // the repository's own settings can only be the user's
+	worktree     string // id of the integration worktree it lands on
+	trusted      bool   // only the user can have written the repository's configuration
 }
 
-// candidate makes what would land part of the repository, so that it can be verified, and refuses what could not land
-// however that ends. There is none when nothing is to be verified, or when it was.
+// prepareCandidate writes the objects of the new commit to the repository, so that it can be verified, after a dry run has
+// checked that it could land. It returns nil if nothing has to be verified, or this tree already was.
 func (l *landing) candidate(ctx context.Context) (*candidate, error) {
 	if l.req.Verify == "" || l.result == "" {
 		return nil, nil
@@ -114,20 +115,21 @@ func (l *landing) candidate(ctx context.Context) (*candidate, error) {
 	return &candidate{l.result, found[0].OID, l.target.worktree.ID, l.merger.Trusted}, nil
 }
 
-// verification is a command that decides whether something lands.
+// verification runs the verify command for one landing or one merge before a push.
 type verification struct {
 	r    *Repository
 	req  LandRequest
-	path string // of the log; empty before anything was run
+	path string // path of the log; empty before the first run
 	log  *verifyLog
 
-	times int      // that it was run
-	alive *os.File // held while there is a sandbox of ours
-	turns *os.File // held by the one of those who had to do it again whose turn it is
+	times int      // number of runs so far
+	alive *os.File // lock held while our temporary sandbox exists
+	turns *os.File // lock held by the one landing that may verify again
 }
 
-// turn lands, or comes back with a sandbox that has what would land; without one when it is not our turn to run it again.
-func (v *verification) turn(ctx context.Context) (landed Landed, box string, err error) {
+// tryLand lands the work, or returns a temporary sandbox with the candidate to verify. The sandbox is empty if the
+// candidate has to be verified again and another landing holds the turn.
+func (v *verification) turn(ctx context.Context) (landed Landed, sandboxID string, err error) {
 	repo, unlock, err := v.r.lock(ctx)
 	if err != nil {
 		return Landed{}, "", err
@@ -142,17 +144,17 @@ func (v *verification) turn(ctx context.Context) (landed Landed, box string, err
 	case v.times > 0 && v.turns == nil:
 		return landed, "", nil
 	}
-	// Its branch keeps the commit from being collected.
-	if box, err = v.start(ctx, repo, *landed.candidate); err == nil {
-		v.claim(ctx, box)
+	// The branch of the sandbox protects the commit from gc.
+	if sandboxID, err = v.start(ctx, repo, *landed.candidate); err == nil {
+		v.claim(ctx, sandboxID)
 	}
 	if err != nil && context.Cause(ctx) == nil {
 		err = &VerifyError{ID: v.req.ID, Command: v.req.Verify, Err: err}
 	}
-	return landed, box, err
+	return landed, sandboxID, err
 }
 
-// queue waits until nobody else verifies again what is to land in the same place.
+// waitTurn waits until no other landing verifies again for the same integration worktree.
 func (v *verification) queue(ctx context.Context, worktree string) (err error) {
 	dir := v.r.store.WorktreeDir(v.r.ID, worktree)
 	if v.turns, err = lock.Clear(ctx, dir, 0); is[*LockTimeoutError](err) {
@@ -162,11 +164,12 @@ func (v *verification) queue(ctx context.Context, worktree string) (err error) {
 	return err
 }
 
-// start makes the sandbox: with the walls and the limits of the one that the work is from, and the files of the candidate.
+// startSandbox creates the temporary sandbox with the candidate's files, and the walls and limits of the landed sandbox.
 func (v *verification) start(ctx context.Context, repo *git.Repo, c candidate) (string, error) {
 	r, of := v.r, v.r.store.Invocation(v.r.ID, v.req.ID, nil).Record
 	from := beginning{base: c.commit}
-	if !c.trusted && (len(r.git.OwnFilters()) > 0 || r.git.Varies()) { // attributes that an agent wrote must not choose what it configured
+	if !c.trusted && (len(r.git.OwnFilters()) > 0 || r.git.Varies()) {
+		// attributes written by an agent must not select filters that an agent configured
 		from.snapshot, from.tip, from.distrust = c.commit, c.commit, true
 	}
 	choice, err := r.choose(ctx, StartRequest{
@@ -180,29 +183,30 @@ func (v *verification) start(ctx context.Context, repo *git.Repo, c candidate) (
 	return inv.ID, err
 }
 
-// claim has doctor and prune know, as long as we live, that the sandbox is ours: also while nothing runs in it.
-func (v *verification) claim(ctx context.Context, box string) {
-	dir := v.r.store.VerifyingDir(v.r.ID, box)
+// markAlive locks a directory for the temporary sandbox while this process lives, so that doctor and prune leave the
+// sandbox alone even when no command runs in it.
+func (v *verification) claim(ctx context.Context, sandboxID string) {
+	dir := v.r.store.VerifyingDir(v.r.ID, sandboxID)
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {
 		v.alive, err = lock.Occupy(ctx, dir, 0)
 	}
 	if err != nil {
-		v.r.warn("sandbox %s looks as if nothing were verified in it: %v", box, err)
+		v.r.warn("sandbox %s looks as if nothing were verified in it: %v", sandboxID, err)
 	}
 }
 
-// run runs the command in the sandbox that was made for it, which goes whatever comes of that.
-func (v *verification) run(ctx context.Context, box string, c candidate) (err error) {
+// runCommand runs the verify command in the temporary sandbox, and removes the sandbox whatever the result.
+func (v *verification) run(ctx context.Context, sandboxID string, c candidate) (err error) {
 	defer func() {
-		if left := v.throwAway(ctx, box); left != nil {
+		if left := v.throwAway(ctx, sandboxID); left != nil {
 			v.r.warn("%v", left)
 		}
 	}()
 	v.open(c)
 	var res ExecResult
 	err = v.r.forward(ctx, verbVerify, []step{{"run", func() error {
-		res, err = v.r.sandboxOf(box).Exec(ctx, ExecOptions{Argv: []string{"sh", "-c", v.req.Verify}, Stdout: v.log, Stderr: v.log, Hurry: v.req.Hurry})
+		res, err = v.r.sandboxOf(sandboxID).Exec(ctx, ExecOptions{Argv: []string{"sh", "-c", v.req.Verify}, Stdout: v.log, Stderr: v.log, Hurry: v.req.Hurry})
 		return err
 	}}})
 	v.r.record(v.req.ID, verifyEvent{v.r.now(), verbVerify, v.req.Verify, c.tree, res.ExitCode, res.TimedOut, res.Duration.Milliseconds()})
@@ -215,7 +219,7 @@ func (v *verification) run(ctx context.Context, box string, c candidate) (err er
 	return nil
 }
 
-// limit is how long the sandbox that the work is from lets a command take, where that is less than anything may; else zero.
+// timeLimit returns the command timeout of the landed sandbox; 0 if agency.operationTimeout is shorter.
 func (v *verification) limit() time.Duration {
 	made := time.Duration(v.r.store.Invocation(v.r.ID, v.req.ID, nil).Record.Limits.TimeoutMS) * time.Millisecond
 	if most, err := v.r.OperationTimeout(); err == nil && most >= 0 && most < made {
@@ -234,7 +238,7 @@ type verifyEvent struct {
 	Duration int64     `json:"duration_ms"`
 }
 
-// open opens the log, the first time, and says in it what follows.
+// openLog creates the log before the first run, and writes a header for the next run to it.
 func (v *verification) open(c candidate) {
 	if v.log == nil {
 		v.log = &verifyLog{shown: v.req.Output, warn: v.r.warn}
@@ -260,21 +264,21 @@ func (v *verification) close() {
 		_ = v.turns.Close()
 	}
 	if v.log != nil && v.log.file != nil {
-		_ = v.log.file.Close() // what could not be written was said
+		_ = v.log.file.Close() // write errors were reported already
 	}
 }
 
-// patienceWithOthers is how long it may take to get hold of the lock to take away what nobody needs any more.
+// cleanupLockTimeout bounds the wait for the repository lock to remove a temporary sandbox.
 const patienceWithOthers = 2 * time.Minute
 
-// throwAway takes the sandbox away and leaves no trace of it: nothing that was in it is anybody's work. It does so also
-// when we were interrupted; who is in a hurry does not wait for the lock.
-func (v *verification) throwAway(ctx context.Context, box string) (err error) {
+// removeSandbox removes the temporary sandbox and all of its records: it holds no work. It also runs after an
+// interruption; LandRequest.Force ends the wait for the lock.
+func (v *verification) throwAway(ctx context.Context, sandboxID string) (err error) {
 	ctx = context.WithoutCancel(ctx)
-	defer v.disclaim() // one that stays all the same is somebody else's to take away
+	defer v.disclaim() // if the sandbox stays, doctor and prune may remove it
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("sandbox %s, in which %s was verified, is still there: %w", box, v.req.ID, err)
+			err = fmt.Errorf("sandbox %s, in which %s was verified, is still there: %w", sandboxID, v.req.ID, err)
 		}
 	}()
 	waiting, stop := context.WithCancel(ctx)
@@ -291,5 +295,5 @@ func (v *verification) throwAway(ctx context.Context, box string) (err error) {
 		return err
 	}
 	defer unlock()
-	return v.r.throwAway(ctx, repo, box)
+	return v.r.throwAway(ctx, repo, sandboxID)
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// What limits are made of, under the names callers may rely on.
+// Types of limits, exported for callers of this package.
 type (
-	// Limits bound what the commands of a sandbox may use. What is zero is not bound.
+	// Limits bound the resources of the commands of a sandbox. A zero field is no limit.
 	Limits = confine.Limits
-	// LimitsMade are the limits that a sandbox was started with, as they are on record.
+	// RecordedLimits are the limits that a sandbox was started with, as written in its record.
 	LimitsMade = store.Limits
-	// EnforcedLimit is how a limit is enforced. One with a Detail is not, or not in full.
+	// EnforcedLimit tells how a limit is enforced. One with a Detail is not enforced, or not in full.
 	EnforcedLimit = confine.Enforcement
-	// LimitKind is one of the limits.
+	// LimitKind names one of the limits.
 	LimitKind = confine.LimitKind
 )
 
-// The limits there are.
+// Kinds of limits.
 const (
 	MemoryLimit   = confine.MemoryLimit
 	ProcessLimit  = confine.ProcessLimit
@@ -34,7 +34,7 @@ const (
 	NiceLimit     = confine.NiceLimit
 )
 
-// ParseSize reads a number of bytes, with k, m, g or t for powers of 1024.
+// ParseSize parses a number of bytes, with the suffixes k, m, g and t for powers of 1024.
 func ParseSize(s string) (int64, error) {
 	size, err := confine.ParseSize(s)
 	if err != nil {
@@ -43,7 +43,7 @@ func ParseSize(s string) (int64, error) {
 	return size, nil
 }
 
-// ParseProcesses reads how many processes there may be.
+// ParseProcesses parses a maximum number of processes and threads.
 func ParseProcesses(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 {
@@ -52,7 +52,8 @@ func ParseProcesses(s string) (int, error) {
 	return n, nil
 }
 
-// ParseNice reads a niceness. To be less nice than one is takes rights that nobody is given here.
+// ParseNice parses a nice value. Only positive values are valid: a lower niceness needs privileges that commands in a
+// sandbox never get.
 func ParseNice(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > confine.MostNice {
@@ -61,10 +62,11 @@ func ParseNice(s string) (int, error) {
 	return n, nil
 }
 
-// FormatSize is a number of bytes for people, to the byte.
+// FormatSize formats a number of bytes for people, without rounding.
 func FormatSize(n int64) string { return confine.FormatSize(n) }
 
-// chooseLimits refuses limits that cannot be enforced here, before anything is created.
+// enforceableLimits returns limits in the form of a record. It refuses limits that this machine cannot enforce,
+// before anything is created.
 func (r *Repository) chooseLimits(ctx context.Context, l Limits) (LimitsMade, error) {
 	if err := checkLimits(l); err != nil {
 		return LimitsMade{}, err
@@ -85,6 +87,7 @@ func (r *Repository) chooseLimits(ctx context.Context, l Limits) (LimitsMade, er
 	}, nil
 }
 
+// validateLimits refuses malformed limits with an *InvalidError.
 func checkLimits(l Limits) error {
 	var bad *confine.BadLimitError
 	if err := l.Check(); errors.As(err, &bad) {
@@ -93,7 +96,7 @@ func checkLimits(l Limits) error {
 	return nil
 }
 
-// limitsMade reads limits from a record.
+// limitsFromRecord converts the limits of a record.
 func limitsMade(m LimitsMade) Limits {
 	return Limits{
 		Memory: m.Memory, Processes: m.Processes, FileSize: m.FileSize, Nice: m.Nice, BestEffort: m.BestEffort,
@@ -101,19 +104,20 @@ func limitsMade(m LimitsMade) Limits {
 	}
 }
 
-// bounds is what bounds one command.
+// commandLimits are the prepared limits of one command.
 type bounds struct {
 	program  proc.Limits
 	timeout  time.Duration
-	hold     []*os.File // to be kept open by whoever runs it
+	hold     []*os.File // files that the process which runs the command has to keep open
 	enforced []EnforcedLimit
 
 	cgroup *confine.Cgroup
 	warn   func(format string, args ...any)
 }
 
-// bound prepares what bounds a command: the limits of the sandbox, and those of the command where they are
-// tighter. A timeout that is nobody's choice, or none, gives way to that of the sandbox.
+// prepareLimits prepares the limits of a command: those of the sandbox, narrowed by those of the command. The
+// sandbox's timeout bounds timeout too, also where that is a default or none. An explicit limit that is wider than
+// the sandbox's is refused.
 func (s *Sandbox) bound(ctx context.Context, opts ExecOptions, made Limits, timeout time.Duration) (_ bounds, err error) {
 	asked := opts.Limits
 	asked.Timeout = opts.Timeout
@@ -142,7 +146,7 @@ func (s *Sandbox) bound(ctx context.Context, opts ExecOptions, made Limits, time
 		return b, nil
 	}
 	whole := confine.CgroupLimits{Memory: made.Memory, Processes: made.Processes}
-	if plan.CgroupMemory == 0 { // what there is does not bound it
+	if plan.CgroupMemory == 0 { // the cgroup does not bound memory here
 		whole.Memory = 0
 	}
 	if plan.CgroupProcesses == 0 {
@@ -165,7 +169,8 @@ func (b bounds) close() {
 	}
 }
 
-// enforcers are the limits for the history of an invocation, but for that of time.
+// limitEnforcers maps the enforced limits to their mechanisms, for the event log of an invocation. The timeout is
+// left out.
 func enforcers(limits []EnforcedLimit) map[string]string {
 	by := map[string]string{}
 	for _, l := range limits {

@@ -10,23 +10,23 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 )
 
-// Capability is something this machine has or lacks.
+// Capability is a feature that this machine has or lacks.
 type Capability struct {
 	Name   string `json:"name"`
 	State  string `json:"state"` // one of the states below
 	Detail string `json:"detail"`
 }
 
-// The states of a capability.
+// States of a capability.
 const (
 	CapabilityOK      = string(confine.OK)
 	CapabilityMissing = string(confine.Missing)
-	CapabilityUnknown = string(confine.Unknown) // it could not be tried
+	CapabilityUnknown = string(confine.Unknown) // could not be probed
 )
 
-// Machine says what this machine offers: its git, what walls can be built from, and the coding agents
-// on PATH, joined by those that agency.<runner>.command names. It tries rather than believes, and leaves
-// nothing behind. What is missing is no error, but says what cannot be done without it.
+// Capabilities reports the features of this machine: its git, the kernel features that walls are built from, and the
+// coding agents on PATH or named by agency.<runner>.command. It probes every kernel feature by using it, and leaves
+// nothing behind. A missing feature is no error; its detail says which options do not work without it.
 func (r *Repository) Machine(ctx context.Context) ([]Capability, error) {
 	features, err := confine.Probe(ctx, r.opts.Env)
 	if err != nil {
@@ -39,7 +39,8 @@ func (r *Repository) Machine(ctx context.Context) ([]Capability, error) {
 	return append(capabilities, agentCapabilities(runner.Find(r.opts.Env, r.runnerCommands()))...), nil
 }
 
-// gitCapability is always there: a git that is too old opens no repository.
+// gitCapability describes the version of git. Its state is always OK: with a git that is too old no repository can be
+// opened.
 func gitCapability(v git.Version) Capability {
 	var with, without []string
 	for _, f := range git.Features {
@@ -59,7 +60,7 @@ func gitCapability(v git.Version) Capability {
 	return Capability{Name: "git", State: CapabilityOK, Detail: detail}
 }
 
-// needs says what cannot be had without a feature of the kernel.
+// missingFeatureEffects says, for each kernel feature, what cannot be built without it.
 var needs = map[string]string{
 	confine.UserNamespaces:    "--isolation os, --changeset overlay and --outputs other than open cannot be built",
 	confine.PIDNamespaces:     "--isolation os and --outputs other than open cannot be built",
@@ -81,7 +82,7 @@ func wallCapability(f confine.Feature) Capability {
 	return c
 }
 
-// agentCapabilities is one for every agent, or one that says there is none.
+// agentCapabilities returns one capability for each agent, or a single missing one if there are no agents.
 func agentCapabilities(agents []runner.Agent) []Capability {
 	if len(agents) == 0 {
 		return []Capability{{

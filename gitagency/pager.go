@@ -12,13 +12,13 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// ErrPagerQuit: the user has left the pager, and nobody reads what is still to come.
+// ErrPagerQuit reports that the user has left the pager before it had read all output.
 var ErrPagerQuit = errors.New("the pager was left before it had everything")
 
-// PagerMissingError is a pager that cannot be run.
+// PagerMissingError reports a pager that cannot be run.
 type PagerMissingError struct {
 	Command string
-	Err     error // nil when only a shell knows
+	Err     error // nil where the shell reported the failure by its exit status
 }
 
 func (e *PagerMissingError) Error() string {
@@ -30,15 +30,15 @@ func (e *PagerMissingError) Error() string {
 
 func (e *PagerMissingError) Unwrap() error { return e.Err }
 
-// PagerRequest says what to page with, and where.
+// PagerRequest names the pager to start and its terminal.
 type PagerRequest struct {
 	Command string   // required; as in TerminalSettings.Pager
 	Env     []string // default: the environment of this process
-	Stdout  *os.File // required; the terminal
+	Stdout  *os.File // required: the terminal
 	Stderr  *os.File // required
 }
 
-// Pager shows what is written to it.
+// Pager is a running pager that shows the bytes written to it.
 type Pager struct {
 	command string
 	program *proc.Fed
@@ -46,23 +46,22 @@ type Pager struct {
 	quit    bool
 }
 
-// StartPager starts a pager. When ctx ends, the pager gets no more; it is not stopped, as the user may
-// be reading, and Close still waits for it. Ctrl-C is the pager's to understand.
+// StartPager starts a pager. When ctx ends, the pager's input is closed but the pager is not stopped, as the user may
+// be reading; Close still waits for it. The pager handles Ctrl-C itself.
 func StartPager(ctx context.Context, req PagerRequest) (*Pager, error) {
 	env := req.Env
 	if env == nil {
 		env = os.Environ()
 	}
 	env = slices.Clone(env)
-	for _, kv := range []string{"LESS=FRX", "LV=-c"} { // what git gives its pager where the user gave nothing
+	for _, kv := range []string{"LESS=FRX", "LV=-c"} { // defaults that git gives its pager where the user has set nothing
 		if name, _, _ := strings.Cut(kv, "="); !isSet(env, name) {
 			env = append(env, kv)
 		}
 	}
-	// The one place where a shell is right: git defines the value of each setting and variable that a
-	// pager comes from as a shell command line, and none of them is taken from a repository. Like git,
-	// we leave the shell out where there is nothing for it to do, and so learn that a pager is missing
-	// before it has swallowed anything.
+	// This is the one place that uses a shell: git defines the value of every setting and variable that names a pager
+	// as a shell command line, and none of them is taken from a repository. Like git, we run the pager without a
+	// shell if its command line has no shell syntax; a missing pager is then noticed before any output is lost.
 	argv := []string{"sh", "-c", req.Command}
 	if !strings.ContainsAny(req.Command, "|&;<>()$`\\\"' \t\n*?[#~=%") {
 		argv = []string{req.Command}
@@ -71,11 +70,11 @@ func StartPager(ctx context.Context, req PagerRequest) (*Pager, error) {
 	if err != nil {
 		return nil, &PagerMissingError{Command: req.Command, Err: err}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = program.End() }) // Close reports what goes wrong there
+	stop := context.AfterFunc(ctx, func() { _ = program.End() }) // Close reports its error
 	return &Pager{command: req.Command, program: program, stop: stop}, nil
 }
 
-// Write returns ErrPagerQuit when the pager reads no more.
+// Write returns ErrPagerQuit when the pager has closed its input.
 func (p *Pager) Write(b []byte) (int, error) {
 	n, err := p.program.Write(b)
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
@@ -85,9 +84,8 @@ func (p *Pager) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close tells the pager that it has everything, and waits until the user has left it. The error is a
-// *PagerMissingError when there was no pager after all, ErrPagerQuit when it was left early. With what
-// status a pager ends otherwise says nothing, as in git.
+// Close closes the pager's input and waits until the user has left it. The error is a *PagerMissingError if the pager
+// could not be run, ErrPagerQuit if it was left early. As in git, any other exit status of the pager is ignored.
 func (p *Pager) Close() error {
 	p.stop()
 	endErr := p.program.End()
@@ -95,7 +93,7 @@ func (p *Pager) Close() error {
 	switch {
 	case err != nil || endErr != nil:
 		return errors.Join(err, endErr)
-	case code == 126 || code == 127: // the shell's way to say so
+	case code == 126 || code == 127: // exit status of a shell that cannot run the command
 		return &PagerMissingError{Command: p.command}
 	case p.quit:
 		return ErrPagerQuit

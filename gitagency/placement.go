@@ -9,10 +9,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// checkPlacement refuses a path for a new tree that equals, contains or lies inside any tree that is
-// somebody's: every integration worktree on record, every worktree git knows, the git directory
-// itself, and every directory that carries a marker, of whatever repository. All are compared where
-// they really are.
+// checkPlacement refuses a path for a new tree that equals, contains or lies inside any of these: an integration
+// worktree on record, a worktree that git lists, the git directory, and a directory with a marker of any repository.
+// Symbolic links and bind mounts are resolved before paths are compared.
 func (r *Repository) checkPlacement(tree string, listing git.Listing) error {
 	place, err := guard.Locate(tree)
 	if err != nil {
@@ -45,7 +44,7 @@ func (r *Repository) checkPlacement(tree string, listing git.Listing) error {
 	return nil
 }
 
-// unmarked refuses a place in a tree that carries a marker, of whatever repository, or with one.
+// checkUnmarked refuses a place that has a marker, of any repository, in it or in a directory above it.
 func unmarked(place guard.Place) error {
 	for dir := range place.Ancestors {
 		for _, m := range []guard.Marker{guard.Integration, guard.Sandbox} {
@@ -61,7 +60,7 @@ func unmarked(place guard.Place) error {
 	return nil
 }
 
-// intact refuses to go on where git itself could not: with an entry that it cannot read.
+// checkListingIntact refuses to continue if git's worktree list has an entry that git cannot read.
 func intact(listing git.Listing) error {
 	for _, p := range listing.Problems {
 		return &CorruptEntryError{Path: p.Path, What: p.What}
@@ -69,8 +68,8 @@ func intact(listing git.Listing) error {
 	return nil
 }
 
-// checkReal refuses a path of ours that has come to lead elsewhere: nothing may be read or removed
-// through a link that somebody put there. The last component itself may be anything.
+// checkParentResolved refuses a path of ours whose parent directory has become a symbolic link or lies below one:
+// nothing may be read or removed through such a link. The last component may be anything.
 func checkReal(path string) error {
 	parent := filepath.Dir(path)
 	real, err := guard.Resolve(parent)
@@ -83,8 +82,8 @@ func checkReal(path string) error {
 	return nil
 }
 
-// dataDirOf is the data directory that git has the tree of an entry in, if it looks like one of ours:
-// <data dir>/repos/<repo>/<kind>/<id>/tree.
+// dataDirOfEntry returns the data directory of a git worktree entry, and whether its tree is laid out like one of
+// ours: <data dir>/repos/<repo>/<kind>/<id>/tree.
 func dataDirOf(name, tree string) (string, bool) {
 	around := filepath.Dir(tree)
 	repos := filepath.Dir(filepath.Dir(filepath.Dir(around)))
@@ -92,8 +91,8 @@ func dataDirOf(name, tree string) (string, bool) {
 	return filepath.Dir(repos), ours
 }
 
-// warnElsewhere says, once, that git knows trees of ours that there are no records of: then an empty
-// listing means that one looks in the wrong place.
+// warnRecordsElsewhere warns, once, if the data directory has no records of this repository while git has worktree
+// entries of ours in another data directory: an empty listing then means that the wrong data directory is used.
 func (r *Repository) warnElsewhere() {
 	if _, there := store.Taken(r.store.RepoDir(r.ID)); there {
 		return
@@ -101,7 +100,7 @@ func (r *Repository) warnElsewhere() {
 	r.warned.Do(func() {
 		entries, err := r.git.Entries()
 		if err != nil {
-			return // who only lists is not told what else is wrong
+			return // a listing does not report unrelated problems
 		}
 		for _, e := range entries {
 			if place, ours := dataDirOf(e.Name, e.Path); ours {

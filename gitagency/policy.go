@@ -20,12 +20,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// policyName is what stands between the dots of the keys that say what walls leave open. No profile and no
-// agent can go by it.
+// policySection is the subsection of the keys that open walls (agency.sandbox.*). No profile and no runner can have
+// this name.
 const policyName = "sandbox"
 
-// The keys of what walls leave open. Each may be there many times, and all values count; an empty one
-// forgets those before it, as with git's own lists.
+// Keys that open walls. Each may be set many times and all values count; an empty value clears those before it, as in
+// git's own multi-valued keys.
 const (
 	readKey  = confine.ReadKey
 	writeKey = confine.WriteKey
@@ -33,39 +33,40 @@ const (
 	envKey   = "agency." + policyName + ".env"
 )
 
-// privatePrefix is how a directory is granted that can be written in the sandbox alone.
+// privatePrefix marks a value of writeKey as a directory that can be written in the sandbox alone.
 const privatePrefix = "private:"
 
-// policy is what walls leave open: what the user says, and what is so by default.
+// policy is what the walls leave open: the user's settings and the defaults.
 type policy struct {
 	confine.Policy
 
 	home         string
 	runtimeDir   string
 	agentSockets []string
-	path         []string // the directories of PATH
+	path         []string // directories of PATH
 
 	env    []string // names of variables, or patterns such as NAME_*
 	caches []cache
 }
 
-// cache is where a tool keeps things for the next time.
+// cache is the cache directory of a tool.
 type cache struct {
-	variable string // that can tell it another place; may be empty
-	path     string // without symbolic links, as far as it is there
+	variable string // variable that relocates the cache; may be empty
+	path     string // with symbolic links resolved, if it exists
 	there    bool
 }
 
-// policy reads what walls leave open.
+// wallsPolicy reads the policy of the walls from the configuration.
 func (r *Repository) policy() (policy, error) {
 	homes := []string{}
-	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil { // HOME may be that of who called sudo
+	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil { // HOME may be that of the user who called sudo
 		homes = append(homes, u.HomeDir)
 	}
 	return readPolicy(r.git.Config, r.opts.Env, homes)
 }
 
-// readPolicy takes further homes, of which the secrets are hidden too.
+// readPolicy reads the policy from a configuration and an environment. homes are further home directories, whose
+// secrets are hidden too.
 func readPolicy(config git.Config, env, homes []string) (policy, error) {
 	if err := checkPolicyKeys(config); err != nil {
 		return policy{}, err
@@ -128,7 +129,7 @@ func readPolicy(config git.Config, env, homes []string) (policy, error) {
 	return p, nil
 }
 
-// checkPolicyKeys refuses a key that means nothing: a wall that is misspelt is a wall that is not there.
+// checkPolicyKeys refuses unknown keys below agency.sandbox: a misspelt key would be a wall that is missing.
 func checkPolicyKeys(config git.Config) error {
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		name, ours := strings.CutPrefix(key, "agency."+policyName+".")
@@ -140,13 +141,13 @@ func checkPolicyKeys(config git.Config) error {
 	return nil
 }
 
-// draws fills in what of a request for walls does not depend on the sandbox.
+// fillRequest sets those fields of a request for walls that do not depend on the sandbox.
 func (p policy) draws(req *confine.Request) {
 	req.Home, req.RuntimeDir, req.AgentSockets, req.Path, req.Policy = p.home, p.runtimeDir, p.agentSockets, p.path, p.Policy
 }
 
-// integrationTrees lists the trees that people work in: of this repository all, whether or not they were
-// adopted, and of others, when something besides the sandbox can be written, those on record.
+// integrationTrees lists the trees that people work in: all worktrees of this repository, adopted or not, and, if the
+// policy makes anything besides the sandbox writable, the recorded integration worktrees of all other repositories.
 func (r *Repository) integrationTrees(p policy) ([]string, error) {
 	var trees []string
 	if filepath.Base(r.CommonDir) == ".git" {
@@ -163,7 +164,7 @@ func (r *Repository) integrationTrees(p policy) ([]string, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if e.Path != "" && !guard.Contains(r.DataDir, e.Path) { // there it is a sandbox, or on record
+		if e.Path != "" && !guard.Contains(r.DataDir, e.Path) { // a tree in the data directory is a sandbox, or listed from its record below
 			trees = append(trees, e.Path)
 		}
 	}
@@ -195,8 +196,8 @@ func (r *Repository) integrationTrees(p policy) ([]string, error) {
 	return slices.Compact(trees), nil
 }
 
-// markedAround is the tree of somebody's that a path is or lies in; empty when there is none. Markers that
-// cannot be read are there.
+// markedAncestor returns the innermost directory at or above path that has a marker; empty if there is none. A marker
+// that cannot be read counts as present.
 func markedAround(path string) string {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		for _, m := range []guard.Marker{guard.Integration, guard.Sandbox} {
@@ -210,7 +211,7 @@ func markedAround(path string) string {
 	}
 }
 
-// listed is every value of a key that counts.
+// multiValues returns the values of a multi-valued key; an empty value clears those before it.
 func listed(config git.Config, key string) []git.Setting {
 	var values []git.Setting
 	for _, s := range config[canonical(key)] {
@@ -229,16 +230,16 @@ const (
 	wantVariable = "the name of a variable, or how names begin and then a *"
 )
 
-// grant is a path that was set, and where it leads.
+// grant is one path of a key, as set and resolved.
 type grant struct {
 	key     string
 	setting git.Setting
-	named   string // absolute
-	path    string // without symbolic links
+	named   string // absolute path as configured
+	path    string // with symbolic links resolved
 	private bool
 }
 
-// grants are the values of a key. What is to be written has to be there; of the others only what is.
+// readGrants returns the paths of a key. A path to write must exist; other paths that do not exist are skipped.
 func grants(config git.Config, key, home string) ([]grant, error) {
 	var found []grant
 	for _, s := range listed(config, key) {
@@ -266,8 +267,8 @@ func grants(config git.Config, key, home string) ([]grant, error) {
 	return found, nil
 }
 
-// redirected reports whether the path goes through something that can be written and leads out of it: then
-// whoever writes there decides what is granted.
+// isRedirectable reports whether the configured path goes through a writable directory and leads out of it: a command
+// in a sandbox could then change a symbolic link there, and so choose what is granted.
 func (g grant) redirected(writable []string) bool {
 	holds := func(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
 	for dir := filepath.Dir(g.named); dir != "/"; dir = filepath.Dir(dir) {
@@ -279,7 +280,7 @@ func (g grant) redirected(writable []string) bool {
 	return false
 }
 
-// checkPlace checks a value of a key that names paths, without looking whether it is there.
+// checkPathSetting validates a value of a key that names paths. It does not check that the path exists.
 func checkPlace(key, value, home string) error {
 	path := value
 	if key == writeKey {
@@ -291,6 +292,7 @@ func checkPlace(key, value, home string) error {
 	return &InvalidError{What: "path", Value: value, Want: wanted(key)}
 }
 
+// wantFor describes the valid values of a key that names paths.
 func wanted(key string) string {
 	if key == writeKey {
 		return wantGrant
@@ -298,7 +300,7 @@ func wanted(key string) string {
 	return wantPath
 }
 
-// checkVariables also takes the empty value, which forgets those before it.
+// checkVariableSetting validates a value of agency.sandbox.env. The empty value is valid: it clears those before it.
 func checkVariables(value string) error {
 	if value == "" {
 		return nil
@@ -306,7 +308,7 @@ func checkVariables(value string) error {
 	return checkVariable(value)
 }
 
-// checkVariable wants NAME or NAME_*. A lone * would let everything through.
+// checkVariablePattern accepts NAME and NAME_*. A lone * would pass every variable.
 func checkVariable(pattern string) error {
 	name := strings.TrimSuffix(pattern, "*")
 	valid := name != "" && !strings.ContainsFunc(name, func(c rune) bool {
@@ -318,7 +320,7 @@ func checkVariable(pattern string) error {
 	return nil
 }
 
-// resolved says where a path leads; empty when that cannot be told.
+// resolveOrEmpty resolves the symbolic links of a path; empty if that fails.
 func resolved(path string) string {
 	path, err := guard.Resolve(path)
 	if err != nil {
@@ -327,7 +329,7 @@ func resolved(path string) string {
 	return path
 }
 
-// reservedName refuses a profile that goes by the name of the policy.
+// checkProfileName refuses a profile with the name of policySection.
 func reservedName(profile string) error {
 	if profile != policyName {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
+// joinAll joins every name to dir; nil if dir is not absolute.
 func below(dir string, names []string) []string {
 	if !filepath.IsAbs(dir) {
 		return nil
@@ -20,10 +21,10 @@ func below(dir string, names []string) []string {
 	return found
 }
 
-// secretFiles are the files and directories in a home that are hidden unless agency.sandbox.read names
-// them: where logins leave what they were told, where agents of the user listen, what was typed. What an
-// agent needs to log in itself, such as .claude, is not among them, and neither is what merely might hold a
-// secret and mostly does not, such as .gitconfig and pip.conf.
+// homeSecrets are the files and directories in a home that are hidden unless agency.sandbox.read names them: stored
+// credentials, sockets of programs that act for the user, and histories. Files that an agent needs for its own login,
+// such as .claude, are not hidden, nor are files that might hold a secret but mostly do not, such as .gitconfig and
+// pip.conf.
 var secretFiles = []string{
 	// keys
 	".ssh", ".gnupg", ".pki", ".password-store", ".local/share/gopass", ".config/sops", ".config/age", ".putty",
@@ -39,16 +40,16 @@ var secretFiles = []string{
 	".config/netlify", ".local/share/com.vercel.cli", ".config/stripe", ".config/ngrok", ".ngrok2", ".cloudflared",
 	".databrickscfg", ".snowflake", ".terraformrc", ".terraform.d/credentials.tfrc.json", ".pulumi/credentials.json", ".chef", ".vagrant.d/insecure_private_key",
 	".kube", ".minikube", ".config/helm/registry", ".config/argocd", ".huggingface", ".cache/huggingface/token", ".cache/huggingface/stored_tokens", ".kaggle",
-	// containers, and the sockets through which they give away the machine
+	// containers, and the sockets through which they give control of the machine
 	".docker/config.json", ".docker/contexts", ".docker/run", ".docker/desktop", ".config/containers/auth.json", ".colima", ".lima", ".orbstack", ".rd",
 	".local/share/containers/podman",
-	// package registries, where a login writes into this very file
+	// package registries whose login writes into this very file
 	".npmrc", ".yarnrc.yml", ".pypirc", ".gem/credentials", ".local/share/gem/credentials", ".bundle/config", ".cargo/credentials", ".cargo/credentials.toml",
 	".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties", ".composer/auth.json", ".config/composer/auth.json", ".hex/hex.config",
 	".config/pypoetry/auth.toml", ".local/share/uv/credentials", ".nuget/NuGet/NuGet.Config",
 	// databases
 	".pgpass", ".my.cnf", ".mylogin.cnf", ".smbcredentials",
-	// what was typed
+	// histories
 	".bash_history", ".zsh_history", ".zhistory", ".zsh_sessions", ".histfile", ".history", ".local/share/fish/fish_history", ".local/share/atuin",
 	".python_history", ".node_repl_history", ".irb_history", ".psql_history", ".mysql_history", ".sqlite_history", ".rediscli_history",
 	".mongo", ".lesshst", ".viminfo", ".local/state/nvim/shada",
@@ -57,12 +58,12 @@ var secretFiles = []string{
 	".cache/mozilla", ".cache/thunderbird", ".cache/google-chrome", ".cache/chromium", ".cache/BraveSoftware", ".cache/microsoft-edge",
 	"snap/firefox", "snap/chromium", ".var/app", ".config/evolution", ".local/share/evolution", ".config/Signal", ".config/Slack", ".config/discord",
 	".muttrc", ".msmtprc", ".config/msmtp", ".fetchmailrc", ".purple",
-	// the display, terminals and editors that take commands
+	// display, terminals and editors that accept commands
 	".Xauthority", ".ICEauthority", ".vnc", ".screen", ".emacs.d/server", ".config/emacs/server",
 }
 
-// systemSecrets are readable to root alone, which is who calls us sometimes, or lead to a daemon that does
-// anything for those it listens to.
+// systemSecrets are files that only root can read, hidden because root may run git-agency, and directories of daemons
+// that do anything for their clients.
 var systemSecrets = []string{
 	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/krb5.keytab", "/etc/ssl/private", "/etc/letsencrypt", "/etc/wireguard",
 	"/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_dsa_key",
@@ -70,7 +71,7 @@ var systemSecrets = []string{
 	"/var/lib/incus", "/var/lib/lxd", "/var/snap/lxd", "/var/snap/docker", "/var/lib/systemd/coredump", "/var/spool/cron", "/var/mail", "/var/spool/mail",
 }
 
-// secretVariables name files and directories of secrets that are elsewhere than usual.
+// secretVariables are environment variables that name secret files and directories in unusual places.
 var secretVariables = []struct{ name, within string }{
 	{"GNUPGHOME", ""},
 	{"NETRC", ""},
@@ -101,7 +102,8 @@ var secretVariables = []struct{ name, within string }{
 	{"ICEAUTHORITY", ""},
 }
 
-// secretsNamed finds the secrets that variables lead to, and those of .config that are elsewhere.
+// secretPathsFromEnv returns the paths that secretVariables name, and those of homeSecrets that the XDG variables
+// relocate.
 func secretsNamed(env []string) []string {
 	var found []string
 	for _, v := range secretVariables {
@@ -128,14 +130,15 @@ func secretsNamed(env []string) []string {
 	return found
 }
 
-// socketVariables tell programs where those listen who act for the user.
+// socketVariables are environment variables with the addresses of programs that act for the user.
 var socketVariables = []string{
 	"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "GNOME_KEYRING_CONTROL", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DBUS_STARTER_ADDRESS",
 	"DOCKER_HOST", "CONTAINER_HOST", "CONTAINERD_ADDRESS", "LIBVIRT_DEFAULT_URI", "PULSE_SERVER", "PIPEWIRE_REMOTE", "WAYLAND_DISPLAY", "SWAYSOCK", "I3SOCK",
 	"TMUX", "ZELLIJ_SOCKET_DIR", "SCREENDIR", "KITTY_LISTEN_ON", "WEZTERM_UNIX_SOCKET", "NVIM", "NVIM_LISTEN_ADDRESS", "VSCODE_IPC_HOOK_CLI", "VSCODE_GIT_IPC_HANDLE", "AT_SPI_BUS_ADDRESS",
 }
 
-// agentSockets finds the paths in what socketVariables say: /path, unix:path=/path,guid=…, unix:///path, /path:pid:1.
+// findAgentSockets extracts the paths from the values of socketVariables: /path, unix:path=/path,guid=…,
+// unix:///path, /path:pid:1.
 func agentSockets(env []string) []string {
 	var found []string
 	for _, name := range socketVariables {
@@ -148,11 +151,11 @@ func agentSockets(env []string) []string {
 	return found
 }
 
-// toolCaches says where tools keep things for the next time: below what a variable says, else below the
-// home. Without a variable it is always there.
+// toolCaches lists where tools keep their caches: below the directory that a variable names, else below the home. An
+// entry without a variable is always below the home.
 var toolCaches = []struct {
-	variable, home string   // of the tool
-	caches         []string // below that; empty is all of it
+	variable, home string   // base directory of the tool: its variable, and its default in the home
+	caches         []string // cache directories below the base; nil is the base itself
 }{
 	{"XDG_CACHE_HOME", ".cache", nil},
 	{"GOPATH", "go", []string{"pkg"}},
@@ -187,7 +190,7 @@ var toolCaches = []struct {
 	{"", ".conan2", nil},
 }
 
-// findCaches says where the caches are, whether or not they are there.
+// findCaches returns the caches of toolCaches, also those that do not exist.
 func findCaches(env []string) []cache {
 	var found []cache
 	home := proc.Variable(env, "HOME")
@@ -197,7 +200,7 @@ func findCaches(env []string) []cache {
 	for _, t := range toolCaches {
 		var dirs []string
 		if t.variable != "" {
-			dirs = filepath.SplitList(proc.Variable(env, t.variable)) // GOPATH may be several
+			dirs = filepath.SplitList(proc.Variable(env, t.variable)) // GOPATH may list several
 		}
 		if len(dirs) == 0 && t.home != "" {
 			dirs = below(home, []string{t.home})

@@ -13,12 +13,12 @@ import (
 // Primitives are the five independent choices made when a sandbox starts.
 type Primitives = store.Primitives
 
-// primitive is one of the five: its values, of which those with a reason cannot be built yet.
+// primitive is one of the five choices and its values.
 type primitive struct {
 	name   string
 	field  func(*Primitives) *string
 	values []choice // the first is the default
-	open   choice   // a value may also begin like this
+	open   choice   // prefix of further valid values; empty if there are none
 }
 
 type choice struct{ value, unbuilt string }
@@ -53,7 +53,8 @@ var primitives = []primitive{
 	},
 }
 
-// isolations are those of a system: walls are Linux's, and there what one gets.
+// isolationChoices lists the values of --isolation on an operating system. On Linux walls are the default; elsewhere
+// they cannot be built.
 func isolations(system string) []choice {
 	walls, none := choice{isolationOS, ""}, choice{isolationNone, ""}
 	further := []choice{{"container", "containers are not built yet; --isolation os needs none"}, {"vm", "virtual machines are not built yet"}}
@@ -64,7 +65,7 @@ func isolations(system string) []choice {
 	return append([]choice{walls, none}, further...)
 }
 
-// DefaultPrimitives is what a sandbox gets when nothing is chosen.
+// DefaultPrimitives returns the primitives of a sandbox for which nothing was chosen.
 func DefaultPrimitives() Primitives {
 	var p Primitives
 	for _, prim := range primitives {
@@ -73,7 +74,7 @@ func DefaultPrimitives() Primitives {
 	return p
 }
 
-// PrimitiveValues lists the values of one of the five that can be built, the default first.
+// PrimitiveValues lists the values of a primitive that can be built, the default first.
 func PrimitiveValues(name string) []string {
 	var values []string
 	for _, prim := range primitives {
@@ -91,7 +92,7 @@ func (r *Repository) Profiles() []string {
 	profiles := []string{}
 	for key := range r.git.Config {
 		name, ok := strings.CutPrefix(key, "agency.")
-		end := strings.LastIndex(name, ".") // names of profiles may hold dots, names of keys do not
+		end := strings.LastIndex(name, ".") // names of profiles may contain dots, names of keys do not
 		if ok && end > 0 && r.checkProfile(name[:end]) == nil {
 			profiles = append(profiles, name[:end])
 		}
@@ -100,8 +101,8 @@ func (r *Repository) Profiles() []string {
 	return slices.Compact(profiles)
 }
 
-// choosePrimitives fills what was not chosen from the profile, then from the defaults, and refuses
-// what cannot be built before anything is created.
+// choosePrimitives fills the primitives that were not chosen from the profile, then from the defaults. It refuses
+// values that cannot be built, before anything is created.
 func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primitives, error) {
 	if profile != "" {
 		if err := r.checkProfile(profile); err != nil {
@@ -129,8 +130,8 @@ func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primit
 	return chosen, nil
 }
 
-// checkProfile refuses a profile that does not exist, and one with a key that means nothing: a wall that
-// is misspelt is a wall that is not there.
+// checkProfile refuses a profile that does not exist, and one with an unknown key: a misspelt key would be a wall
+// that is missing.
 func (r *Repository) checkProfile(profile string) error {
 	if err := reservedName(profile); err != nil {
 		return err
@@ -138,11 +139,11 @@ func (r *Repository) checkProfile(profile string) error {
 	known := false
 	for key, settings := range r.git.Config {
 		name, of := strings.CutPrefix(key, "agency."+profile+".")
-		if !of || strings.Contains(name, ".") { // names of profiles may hold dots, names of keys do not
+		if !of || strings.Contains(name, ".") { // names of profiles may contain dots, names of keys do not
 			continue
 		}
 		if name == "command" {
-			continue // an agent may go by the name of a profile
+			continue // a runner may have the name of a profile
 		}
 		if !slices.ContainsFunc(primitives, func(p primitive) bool { return p.name == name }) {
 			return misconfigured("key "+key, settings[len(settings)-1], "changeset, platform, isolation, outputs or software")
@@ -155,6 +156,7 @@ func (r *Repository) checkProfile(profile string) error {
 	return nil
 }
 
+// checkValue refuses a value that is unknown, or that cannot be built yet.
 func (p primitive) check(value string) error {
 	i := slices.IndexFunc(p.values, func(c choice) bool { return c.value == value })
 	switch {
@@ -163,7 +165,7 @@ func (p primitive) check(value string) error {
 	case i >= 0:
 		return &UnsupportedError{Primitive: p.name, Value: value, Why: p.values[i].unbuilt}
 	case p.open.value != "" && strings.HasPrefix(value, p.open.value) && p.open.unbuilt == "":
-		return nil // what follows is judged elsewhere
+		return nil // the part after the prefix is checked elsewhere
 	case p.open.value != "" && strings.HasPrefix(value, p.open.value):
 		return &UnsupportedError{Primitive: p.name, Value: value, Why: p.open.unbuilt}
 	}

@@ -12,58 +12,58 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// PruneRequest says what may go.
+// PruneRequest says what Prune may remove.
 type PruneRequest struct {
-	Expire string // what ended before that moment; "" is agency.pruneAfter, else two weeks ago
-	DryRun bool   // only say what would be done
+	Expire string // cutoff in git's date format, for the time at which results ended; empty: agency.pruneAfter, else two weeks ago
+	DryRun bool   // return the plan without carrying it out
 
-	// Begin hears, before anything is done, which moment was meant: git reads almost anything as one. The
-	// zero time means that nothing expires.
+	// OnExpiry receives the parsed cutoff before anything is done, because git accepts almost any text as a date. The zero
+	// time means that nothing expires.
 	Begin func(before time.Time)
 }
 
-// Pruned is one thing that prune looked at, and what it did with it.
+// PruneResult is one item that Prune considered, and the action taken.
 type Pruned struct {
-	Kind         string `json:"kind"` // invocation, worktree, trash (a ref with nothing else left) or leftover (of a killed process)
+	Kind         string `json:"kind"` // invocation, worktree, trash (refs without a record) or leftover (of a killed process)
 	ID           string `json:"id"`
-	Action       string `json:"action"`        // remove; clean, when only what was left of its sandbox goes; or keep
-	Reason       string `json:"reason"`        // part of a sentence, for people
-	BrokenReason string `json:"broken_reason"` // of what is kept because it is broken
-	TrashRef     string `json:"trash_ref"`     // what keeps its work; it goes when the thing is removed
-	TrashCommit  string `json:"trash_commit"`  // where a ref that goes was: until git collects it, it can be had back
-	Path         string `json:"path"`          // the directory of the record, or the leftover
-	DryRun       bool   `json:"dry_run"`       // nothing was done, this is what would be
+	Action       string `json:"action"`        // PruneRemove; PruneClean if only the rest of its sandbox goes; or PruneKeep
+	Reason       string `json:"reason"`        // reason for the action, part of a sentence
+	BrokenReason string `json:"broken_reason"` // set if it is kept because its record is broken
+	TrashRef     string `json:"trash_ref"`     // ref that keeps its work; deleted with the item
+	TrashCommit  string `json:"trash_commit"`  // commit of a deleted trash ref: it can be restored until git gc
+	Path         string `json:"path"`          // directory of the record, or path of the leftover
+	DryRun       bool   `json:"dry_run"`       // nothing was done; Action is the plan
 
-	Snapshots []PrunedSnapshot `json:"snapshots"` // of its sandbox, in their order; they go when the thing is removed
+	Snapshots []PrunedSnapshot `json:"snapshots"` // snapshots of its sandbox in order; deleted with the item
 
-	entry     store.Entry[store.InvocationMeta] // of an invocation
+	entry     store.Entry[store.InvocationMeta] // record of an invocation
 	worktree  Worktree
-	kept      string // what the trash ref keeps
-	abandoned bool   // it is discarded first
-	left      bool   // there is something left of the sandbox
-	scrap     string // a ref of which only remains are left
+	kept      string // commit of the trash ref; empty if there is none
+	abandoned bool   // an abandoned verification sandbox: discard it
+	left      bool   // parts of the sandbox still exist
+	scrap     string // missing ref of which a lock file or a reflog is left
 }
 
-// PrunedSnapshot is a snapshot of a sandbox, and the ref that keeps it, or kept it.
+// PrunedSnapshot is a snapshot of a sandbox with its ref, which may have been deleted.
 type PrunedSnapshot struct {
 	Ref    string `json:"ref"`
 	Commit string `json:"commit"`
 }
 
-// What prune does with a thing.
+// Actions of Prune.
 const (
 	PruneRemove = "remove"
 	PruneClean  = "clean"
 	PruneKeep   = "keep"
 )
 
-// Prune removes what is provably finished, and says why it keeps what it keeps: invocations that were
-// landed or discarded long enough ago, with the refs that keep their work and their snapshots; what is left of sandboxes that
-// ended; refs that keep the work of what is forgotten; and what killed processes left behind. All is
-// planned before anything is touched, and the plan is what is carried out, or with DryRun only returned.
+// Prune removes items that have provably ended, and gives a reason for everything that it keeps. It removes invocations that were
+// landed or discarded before the cutoff, with their trash and snapshot refs; remaining parts of ended sandboxes; trash and
+// snapshot refs without a record; and leftovers of killed processes. It plans everything before it changes anything, then
+// carries out the plan, or with DryRun only returns it.
 //
-// What fails is returned together with all that was done. Prune goes on with the rest, and the next one
-// with what failed.
+// After a failure Prune goes on with the rest, and returns the error together with all results. The next Prune tries the
+// failed items again.
 func (r *Repository) Prune(ctx context.Context, req PruneRequest) ([]Pruned, error) {
 	expiry, err := r.expiring(ctx, req.Expire)
 	if err != nil {
@@ -73,54 +73,55 @@ func (r *Repository) Prune(ctx context.Context, req PruneRequest) ([]Pruned, err
 		req.Begin(expiry.before)
 	}
 	plan := prunePlan{r: r, repo: r.git, expiring: expiry}
-	look := plan.untouched // not even a lock is made where nobody of ours has ever been
+	makePlan := plan.untouched // does not even create the lock in a repository that was never used
 	if _, used := store.Taken(r.lockDir(), r.store.RepoDir(r.ID)); used {
 		repo, unlock, err := r.lock(ctx)
 		if err != nil {
 			return nil, err
 		}
 		defer unlock()
-		plan.repo, look = repo, plan.everything
+		plan.repo, makePlan = repo, plan.everything
 	}
-	if err := look(ctx); err != nil {
+	if err := makePlan(ctx); err != nil {
 		return nil, fmt.Errorf("prune: %w", err)
 	}
 
-	things := []Pruned{}
+	results := []Pruned{}
 	for _, t := range plan.things {
-		t.DryRun, t.Snapshots = req.DryRun, append([]PrunedSnapshot{}, t.Snapshots...) // none is an empty list
+		t.DryRun, t.Snapshots = req.DryRun, append([]PrunedSnapshot{}, t.Snapshots...) // an empty list, not null
 		if !req.DryRun {
 			if err := context.Cause(ctx); err != nil {
-				return things, errors.Join(append(plan.failed, err)...)
+				return results, errors.Join(append(plan.failed, err)...)
 			}
 			if err := r.prune(ctx, plan.repo, &t); err != nil {
 				t.Action, t.Reason, t.TrashCommit = PruneKeep, err.Error(), ""
 				plan.failed = append(plan.failed, err)
 			}
 		}
-		things = append(things, t)
+		results = append(results, t)
 	}
-	return things, errors.Join(plan.failed...)
+	return results, errors.Join(plan.failed...)
 }
 
-// expiring is the moment before which what ended may go.
+// pruneCutoff is the time before which an item must have ended to be pruned.
 type expiring struct {
-	before time.Time // zero: nothing may
-	all    bool      // it is no earlier than now, so all that has ended ended before it
+	before time.Time // zero: nothing expires
+	all    bool      // the cutoff is not before now, so everything that has ended is older
 }
 
+// resolveCutoff parses the cutoff; empty text means agency.pruneAfter.
 func (r *Repository) expiring(ctx context.Context, text string) (expiring, error) {
-	now := time.Now() // git's words for moments are of the real clock
+	now := time.Now() // git parses dates relative to the real clock
 	at, err := r.expiry(ctx, text)
 	return expiring{before: at, all: !at.Before(now)}, err
 }
 
-// passed reports whether something that ended then, if that is known, may go.
+// isExpired reports whether an item that ended at a time, nil if unknown, may be pruned.
 func (e expiring) passed(at *time.Time) bool {
 	return e.all || at != nil && !e.before.IsZero() && at.Before(e.before)
 }
 
-// prune carries out what the plan says of one thing.
+// pruneOne carries out the plan for one item.
 func (r *Repository) prune(ctx context.Context, repo *git.Repo, t *Pruned) error {
 	switch {
 	case t.Action == PruneKeep:
@@ -146,7 +147,7 @@ func (r *Repository) prune(ctx context.Context, repo *git.Repo, t *Pruned) error
 	return nil
 }
 
-// forgetting are the steps that take away the refs of a thing, each at what the plan saw.
+// deleteRefSteps returns the steps that delete the refs of an item if they still have the planned values.
 func (r *Repository) forgetting(ctx context.Context, repo *git.Repo, t *Pruned) []step {
 	return []step{
 		{"snapshots", func() error {
@@ -156,16 +157,16 @@ func (r *Repository) forgetting(ctx context.Context, repo *git.Repo, t *Pruned) 
 		}},
 		{"trash", func() error {
 			if t.kept == "" {
-				return repo.SweepRef(ctx, trashRef(t.ID)) // of an earlier attempt
+				return repo.SweepRef(ctx, trashRef(t.ID)) // the rest of an earlier attempt
 			}
 			return repo.RemoveRef(ctx, trashRef(t.ID), t.kept)
 		}},
 	}
 }
 
-// pruneInvocation takes away what is left of the sandbox, as a discard would, then the refs, then the
-// record: whatever stops it, there is a record to go on from. What is found in the sandbox against the
-// plan is kept, and all that keeps it.
+// pruneInvocation removes the rest of the sandbox as a discard does, then the refs, then the record, so that the record is
+// there to continue from after any failure. If the sandbox holds changes that the plan did not see, they go to the trash,
+// and the refs and the record stay.
 func (r *Repository) pruneInvocation(ctx context.Context, repo *git.Repo, t *Pruned) error {
 	if t.abandoned {
 		_, err := r.endAbandoned(ctx, repo, t.entry)
@@ -183,7 +184,7 @@ func (r *Repository) pruneInvocation(ctx context.Context, repo *git.Repo, t *Pru
 	if t.Action != PruneRemove {
 		return nil
 	}
-	if _, there := store.Taken(r.store.SandboxDir(r.ID, t.ID)); there { // since the plan was made
+	if _, there := store.Taken(r.store.SandboxDir(r.ID, t.ID)); there { // created after the plan was made
 		t.Action, t.Reason, t.TrashCommit = PruneKeep, workedIn, ""
 		return nil
 	}
@@ -192,7 +193,7 @@ func (r *Repository) pruneInvocation(ctx context.Context, repo *git.Repo, t *Pru
 	return r.unpruned(t, err)
 }
 
-// unpruned says what stands of an invocation that could not be pruned.
+// pruneError wraps the error of an invocation that could not be pruned with its state.
 func (r *Repository) unpruned(t *Pruned, err error) error {
 	if err == nil || is[*CleanupError](err) {
 		return err

@@ -17,26 +17,26 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// prunePlan is the making of a plan: it looks, and changes nothing.
+// prunePlan collects the plan of a Prune. It only reads.
 type prunePlan struct {
 	r    *Repository
-	repo *git.Repo // holding the repository lock
+	repo *git.Repo // holds the repository lock, unless the repository was never used
 	expiring
 
 	things []Pruned
-	failed []error // what could not be looked at; it is kept
+	failed []error // items that could not be inspected; they are kept
 
 	known      bool                        // there are records of the repository
-	refs       map[string]string           // refs that keep work, and branches of ours
+	refs       map[string]string           // commits of trash and snapshot refs, and of our branches, by ref
 	snapshots  map[string][]PrunedSnapshot // by id
-	registered map[string]string           // what git has of linked worktrees
-	checkedOut []git.Worktree              // asked for when it matters
-	needed     map[string]string           // whose snapshots a rollback that was interrupted goes back to, and of whom that is
+	registered map[string]string           // tree paths of git's linked worktrees by entry name
+	checkedOut []git.Worktree              // listed on first use
+	needed     map[string]string           // owner of a snapshot -> invocation whose interrupted rollback needs it
 }
 
 const workedIn = "it was worked in after it ended"
 
-// everything looks at all there is.
+// planAll plans for all records, refs and leftovers.
 func (p *prunePlan) everything(ctx context.Context) error {
 	var err error
 	p.known = p.r.store.Knows(p.r.ID)
@@ -76,8 +76,7 @@ func (p *prunePlan) everything(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// untouched looks at a repository nobody of ours has been to. It may have refs of ours all the same: a
-// mirror gets them with all the others.
+// planRefsOnly plans for a repository that was never used here. It may contain our refs: a mirror clone copies all refs.
 func (p *prunePlan) untouched(ctx context.Context) error {
 	if err := p.list(ctx); err != nil {
 		return err
@@ -85,7 +84,7 @@ func (p *prunePlan) untouched(ctx context.Context) error {
 	return p.trash(ctx)
 }
 
-// list lists the refs that keep something, and more.
+// listRefs lists the trash and snapshot refs, and the refs below more prefixes.
 func (p *prunePlan) list(ctx context.Context, more ...string) (err error) {
 	if p.refs, err = p.repo.Refs(ctx, append(more, trashRef(""), snapshotRoot)...); err != nil {
 		return err
@@ -105,6 +104,7 @@ func (p *prunePlan) list(ctx context.Context, more ...string) (err error) {
 	return nil
 }
 
+// planInvocation decides about one invocation.
 func (p *prunePlan) invocation(ctx context.Context, e store.Entry[store.InvocationMeta]) {
 	t := Pruned{Kind: "invocation", ID: e.ID, Action: PruneKeep, Path: p.r.store.InvocationDir(p.r.ID, e.ID), entry: e}
 	p.keeps(&t)
@@ -121,7 +121,7 @@ func (p *prunePlan) invocation(ctx context.Context, e store.Entry[store.Invocati
 	p.things = append(p.things, t)
 }
 
-// keeps says what refs keep the work of a thing.
+// fillRefs sets the trash and snapshot refs of an item.
 func (p *prunePlan) keeps(t *Pruned) {
 	t.Snapshots = p.snapshots[t.ID]
 	if t.kept = p.refs[trashRef(t.ID)]; t.kept != "" {
@@ -133,7 +133,7 @@ func (t *Pruned) broken(reason, detail string) {
 	t.BrokenReason, t.Reason = reason, fmt.Sprintf("it is broken (%s): %s", reason, detail)
 }
 
-// ended decides on an invocation that was landed or discarded.
+// planEnded decides about an invocation that was landed or discarded.
 func (p *prunePlan) ended(ctx context.Context, t *Pruned) {
 	left, late, err := p.sandbox(ctx, t.entry, t.kept)
 	t.left = left
@@ -170,8 +170,8 @@ func (p *prunePlan) ended(ctx context.Context, t *Pruned) {
 
 func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// refuse keeps a thing because of an error. Where that is not a reason to keep it, but keeps us from
-// knowing, it is a failure too.
+// keepBecause keeps an item because of an error. An error that is no reason to keep it, but prevents the decision, also
+// counts as a failure of the Prune.
 func (p *prunePlan) refuse(t *Pruned, err error) {
 	t.Reason = err.Error()
 	if !is[*NestedRepositoryError](err) && !is[*UnsafePathError](err) && !is[*git.WaitsForeverError](err) && !is[*DistrustedFilterError](err) && !errors.Is(err, fs.ErrPermission) {
@@ -179,8 +179,8 @@ func (p *prunePlan) refuse(t *Pruned, err error) {
 	}
 }
 
-// sandbox looks at what is left of a sandbox that ended: whether there is anything that a discard would
-// take away, whether it holds work that is not kept yet, and why it has to stay.
+// inspectSandbox checks the rest of an ended sandbox. left reports whether a discard would remove anything, late whether
+// there is work that the trash ref does not keep yet; the error says why it has to stay.
 func (p *prunePlan) sandbox(ctx context.Context, e store.Entry[store.InvocationMeta], kept string) (left, late bool, err error) {
 	spec := p.r.sandboxSpec(e.ID)
 	if err := checkReal(spec.Scratch); err != nil {
@@ -210,14 +210,14 @@ func (p *prunePlan) sandbox(ctx context.Context, e store.Entry[store.InvocationM
 			return true, false, err
 		}
 	}
-	var looks []string
+	var trees []string
 	if remains.Tree || unheld || registered && !remains.Aside {
-		looks = append(looks, spec.Tree)
+		trees = append(trees, spec.Tree)
 	}
 	if remains.Aside {
-		looks = append(looks, store.Aside(spec.Tree))
+		trees = append(trees, store.Aside(spec.Tree))
 	}
-	for _, tree := range looks {
+	for _, tree := range trees {
 		s := p.r.subject(e)
 		s.Tree, s.Onto = tree, kept
 		captured, err := p.r.rehearse(ctx, p.repo, s)
@@ -229,8 +229,7 @@ func (p *prunePlan) sandbox(ctx context.Context, e store.Entry[store.InvocationM
 	return true, late, nil
 }
 
-// removable refuses a tree, by whatever name it goes on its way out, that is not where it seems to be, or
-// with which something would go that is mounted there.
+// checkRemovable refuses a tree if something is mounted in its directory, or if its path leads through a symlink.
 func removable(tree string) error {
 	if points := guard.MountedBelow(filepath.Dir(tree)); len(points) > 0 {
 		return &UnsafePathError{Path: tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
@@ -238,8 +237,8 @@ func removable(tree string) error {
 	return checkReal(tree)
 }
 
-// unheld reports whether a branch that a discard would delete has commits that are not kept. One that is
-// checked out is a reason to keep it all.
+// hasUnkeptCommits reports whether a branch that a discard would delete has commits that the trash ref does not keep. A
+// branch that is checked out elsewhere is an error: then the item stays.
 func (p *prunePlan) unheld(ctx context.Context, spec changeset.Spec, branch, kept string) (bool, error) {
 	if p.checkedOut == nil {
 		listing, err := p.repo.Worktrees(ctx)
@@ -255,8 +254,8 @@ func (p *prunePlan) unheld(ctx context.Context, spec changeset.Spec, branch, kep
 	return !held, err
 }
 
-// archived says that an archived worktree stays: its record and branch are a person's. What an
-// interrupted archiving left of its tree does not.
+// planArchived keeps the record and the branch of an archived worktree, which are the user's, and removes the rest of its
+// tree after an interrupted archiving.
 func (p *prunePlan) archived(ctx context.Context, wt Worktree) {
 	t := Pruned{Kind: "worktree", ID: wt.ID, Action: PruneKeep, Path: p.r.store.WorktreeDir(p.r.ID, wt.ID), worktree: wt}
 	p.keeps(&t)
@@ -282,8 +281,8 @@ func (p *prunePlan) archived(ctx context.Context, wt Worktree) {
 	p.things = append(p.things, t)
 }
 
-// archivedTree looks at what is left of the tree of an archived worktree, whether it holds work that is
-// not kept yet, and why it has to stay.
+// inspectArchivedTree checks the rest of an archived worktree's tree. left reports whether there is anything to remove,
+// late whether there is work that is not kept yet; the error says why it has to stay.
 func (p *prunePlan) archivedTree(ctx context.Context, wt Worktree, kept string) (left, late bool, err error) {
 	if wt.adopted {
 		return false, false, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// trash looks at the refs that keep the work of what there is no record of any more.
+// planOrphanRefs plans for trash and snapshot refs without a record.
 func (p *prunePlan) trash(ctx context.Context) error {
 	var forgotten []Pruned
 	var commits []string
@@ -50,7 +50,7 @@ func (p *prunePlan) trash(ctx context.Context) error {
 	return nil
 }
 
-// keepers lists the ids that refs keep something of.
+// refOwners lists the ids that have trash or snapshot refs.
 func (p *prunePlan) keepers() []string {
 	found := slices.Collect(maps.Keys(p.snapshots))
 	for ref := range p.refs {
@@ -62,7 +62,7 @@ func (p *prunePlan) keepers() []string {
 	return slices.Compact(found)
 }
 
-// refs are the refs of a thing, and where they are.
+// refs returns the refs of an item and their commits.
 func (t *Pruned) refs() map[string]string {
 	refs := map[string]string{}
 	if t.kept != "" {
@@ -74,8 +74,8 @@ func (t *Pruned) refs() map[string]string {
 	return refs
 }
 
-// keptSince is when the last of the refs of a thing came to be, and how that is known; known is false when
-// one of them does not lead to a commit.
+// refTime returns the time of the newest ref of an item, and the words that say how it is known. known is false if one of
+// the refs does not lead to a commit.
 func (p *prunePlan) keptSince(t Pruned, times map[string]time.Time) (since time.Time, age string, known bool) {
 	for ref, commit := range t.refs() {
 		at, committed := times[commit]
@@ -83,7 +83,7 @@ func (p *prunePlan) keptSince(t Pruned, times map[string]time.Time) (since time.
 			return since, age, false
 		}
 		how := "its commit is of "
-		// Where nothing had to be added to it, what was kept only just now is as old as its last commit.
+		// A capture that had to add nothing is the last commit itself, which may be much older than the ref.
 		if moved, ok := p.repo.MovedAt(ref); ok && moved.After(at) {
 			at, how = moved, "it has been there since "
 		}
@@ -94,7 +94,7 @@ func (p *prunePlan) keptSince(t Pruned, times map[string]time.Time) (since time.
 	return since, age, true
 }
 
-// spokenOf reports whether an id has anything but its ref.
+// hasRecord reports whether an id has a record or a sandbox directory.
 func (p *prunePlan) spokenOf(id string) bool {
 	if !ids.Valid(id) {
 		return false
@@ -104,7 +104,7 @@ func (p *prunePlan) spokenOf(id string) bool {
 	return there
 }
 
-// claim says why a ref may be somebody's although there is no record that says so.
+// keepReason returns why refs without a record may still belong to something; empty if they do not.
 func (p *prunePlan) claim(id string) string {
 	switch {
 	case !ids.Valid(id):
@@ -121,7 +121,7 @@ func (p *prunePlan) claim(id string) string {
 		}
 	}
 	for _, ref := range slices.Sorted(maps.Keys(p.refs)) {
-		// Branches of worktrees end in the last digits of their id only. Records can be elsewhere.
+		// A worktree's branch ends in the last digits of its id. Its record may be in another data directory.
 		if strings.HasPrefix(ref, heads) && strings.HasSuffix(ref, "-"+ids.Suffix(id)) {
 			return "branch " + short(ref) + " may belong to it"
 		}
@@ -129,7 +129,7 @@ func (p *prunePlan) claim(id string) string {
 	return ""
 }
 
-// leftovers looks at what killed processes left: nobody who is alive holds it, as we hold the lock.
+// planLeftovers plans for files of killed processes: we hold the lock, so no live process uses them.
 func (p *prunePlan) leftovers() error {
 	temps, err := p.r.store.Temps(p.r.ID)
 	if err != nil {
@@ -171,8 +171,8 @@ func (p *prunePlan) leftovers() error {
 	return nil
 }
 
-// landings lists what landings that were killed left, and that nobody has a note of; not what files of the person's may be
-// in.
+// leftoverStages lists staging directories of killed landings that no note refers to, except those that may contain the
+// user's files.
 func (p *prunePlan) landings() ([]string, error) {
 	if p.r.interruptedLanding() {
 		return nil, nil
@@ -187,7 +187,7 @@ func (p *prunePlan) landings() ([]string, error) {
 	return left, err
 }
 
-// idIn is the id that a name ends with, if it does.
+// trailingID returns the id at the end of a file name; empty if there is none.
 func idIn(path string) string {
 	base := filepath.Base(path)
 	if id := base[max(len(base)-idLength, 0):]; ids.Valid(id) {

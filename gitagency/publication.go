@@ -10,28 +10,29 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// The verbs by which the integration branch moves.
+// Operations that move the integration branch.
 const (
 	verbLand   = "land"
 	verbUnland = "unland"
-	verbPush   = "push" // what somebody else has pushed is merged
+	verbPush   = "push" // merge of commits that others pushed
 )
 
-// publication is an integration branch that moves, with the tree that a person has it checked out in: what landing, taking
-// that back and merging what others have pushed have in common.
+// publication describes a move of the integration branch together with the worktree that has it checked out. Landing,
+// unlanding and merging before a push share it.
 type publication struct {
-	merger  *git.Merger // who has made the commit that it goes to
+	merger  *git.Merger // has created the new commit
 	advance git.Advance
-	note    store.Landing // for who finds it half done; the rest of it is filled in
-	dry     bool          // it is only found out whether it could be done
-	record  func() error  // writes down that it is done; nil where nothing is on record
-	then    []step        // what follows from that
+	note    store.Landing // note for recovery after a kill; runPublication fills in the rest
+	dry     bool          // only check whether it is possible
+	record  func() error  // writes the record of the invocation; nil if there is none
+	then    []step        // steps after the branch has moved
 }
 
-// carryOut is the transaction. Until the refs have moved whatever fails or is cancelled is undone, last step first; from
-// then on it is done, and every step only goes on, and may be done again by whoever finds the note of it.
+// runPublication is the transaction that moves the branch. Until the refs have moved, every failure or cancellation is
+// undone, last step first. From then on it only goes forward; each step can be repeated, so that recoverLanding can finish
+// it from the note.
 func (r *Repository) carryOut(ctx context.Context, p publication) (done bool, err error) {
-	// 1. Whatever could stop it stops it here.
+	// 1. Check everything that could prevent the update.
 	moving, err := p.merger.Advance(ctx, p.advance)
 	if err != nil {
 		return false, err
@@ -47,7 +48,7 @@ func (r *Repository) carryOut(ctx context.Context, p publication) (done bool, er
 	if err := r.advance(ctx, p.merger, moving, r.noteOf(p.note, p.advance)); err != nil {
 		return false, err
 	}
-	// 8. and all that follows. Each of them may have been done before.
+	// 8. Finish. Each of these steps may have been done before.
 	onward := context.WithoutCancel(ctx)
 	steps := []step{{"index", func() error { return moving.Publish(onward) }}}
 	if p.record != nil {
@@ -57,17 +58,17 @@ func (r *Repository) carryOut(ctx context.Context, p publication) (done bool, er
 	return true, r.forward(onward, p.note.Verb, append(steps, p.then...))
 }
 
-// noteOf completes what somebody who finds it half done has to know.
+// completeNote adds to a note the data that recovery needs.
 func (r *Repository) noteOf(note store.Landing, a git.Advance) store.Landing {
 	data, err := json.Marshal(a)
 	if err != nil {
-		panic(err) // it is made of strings
+		panic(err) // cannot happen: it contains only strings, booleans and lists
 	}
 	note.Advance, note.PID, note.StartedAt = data, os.Getpid(), r.now()
 	return note
 }
 
-// advance is carryOut up to the point at which the refs have moved.
+// moveBranch runs the steps of runPublication up to the commit point, the move of the refs.
 func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *git.Advancing, note store.Landing) (err error) {
 	tx := r.begin(note.Verb)
 	defer func() {
@@ -75,17 +76,17 @@ func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *gi
 			rollback(ctx, tx)
 		}
 	}()
-	var stuck error // by what it could not be undone
+	var stuck error // error that prevented the undo
 	moving.Wake(ctx)
-	// 2. What nobody has seen yet becomes part of the repository.
+	// 2. Write the new objects to the repository.
 	if err := tx.Step(ctx, "objects", func() error { return merger.Keep(ctx) }); err != nil {
 		return err
 	}
-	// 3. The note, in case we do not live to finish it.
+	// 3. Write the note, in case this process is killed.
 	if err := tx.Step(ctx, "note", func() error {
 		tx.Undo("note", func(context.Context) error {
 			if stuck != nil {
-				return nil // who comes next tries again
+				return nil // keep the note, so that the next command tries again
 			}
 			return r.store.RemoveLanding(r.ID)
 		})
@@ -93,11 +94,11 @@ func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *gi
 	}); err != nil {
 		return err
 	}
-	// 4. No git of the person's writes the index any more.
+	// 4. Lock the index of the checkout against other git processes.
 	if err := tx.Step(ctx, "lock", func() error {
 		tx.Undo("lock", func(ctx context.Context) error {
 			err := moving.Undo(ctx)
-			if !onlyStranded(err) { // of which only the person knows what is right
+			if !onlyStranded(err) { // only the user can resolve these
 				stuck = err
 			}
 			return err
@@ -107,18 +108,18 @@ func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *gi
 		return err
 	}
 	for _, s := range []step{
-		{"prepare", func() error { return moving.Prepare(ctx) }}, // 5. The branch is where it was, and stays there.
-		{"files", func() error { return moving.Files(ctx) }},     // 6. The person's files, and beside it the new index.
+		{"prepare", func() error { return moving.Prepare(ctx) }}, // 5. Lock the refs at their old values.
+		{"files", func() error { return moving.Files(ctx) }},     // 6. Replace the files of the checkout; write the new index beside the old.
 	} {
 		if err := tx.Step(ctx, s.name, s.do); err != nil {
 			return err
 		}
 	}
-	// 7. The commit point. What goes wrong behind it is no reason to undo anything, nor to stop.
+	// 7. The commit point. Later errors neither undo nor stop the update.
 	landed := false
 	if err := tx.Step(ctx, "commit", func() error {
 		if err := context.Cause(ctx); err != nil {
-			return err // the last moment to turn back
+			return err // the last chance to cancel
 		}
 		err := moving.Commit(ctx)
 		landed = err == nil
@@ -133,7 +134,7 @@ func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *gi
 	return nil
 }
 
-// onlyStranded reports whether nothing else is wrong than that somebody has written to paths.
+// onlyForeignWrites reports whether an undo failed for no other reason than that others have written to some paths.
 func onlyStranded(err error) bool {
 	switch e := err.(type) {
 	case nil, *git.StrandedError:

@@ -7,44 +7,44 @@ import (
 	"slices"
 )
 
-// Radar is who would be in whose way.
+// RadarResult is the result of Radar: which sandboxes conflict with the integration branch and with each other.
 type Radar struct {
-	Sandboxes []RadarSandbox `json:"sandboxes"` // the oldest first
-	Pairs     []RadarPair    `json:"pairs"`     // every two of those that could be looked at
+	Sandboxes []RadarSandbox `json:"sandboxes"` // oldest first
+	Pairs     []RadarPair    `json:"pairs"`     // every two sandboxes that could be read
 }
 
-// RadarSandbox says of a sandbox what would happen if all that is in it now were landed.
+// RadarSandbox says what would happen if the whole content of a sandbox were landed now.
 type RadarSandbox struct {
 	ID    string     `json:"invocation_id"`
 	Name  string     `json:"invocation_name"`
 	State RadarState `json:"state"`
-	Clean bool       `json:"clean"`           // also when there is nothing to land
-	Paths []string   `json:"paths"`           // in conflict with the integration branch
-	Error string     `json:"error,omitempty"` // why it could not be looked at, or is refused
+	Clean bool       `json:"clean"`           // no conflicts; also if there is nothing to land
+	Paths []string   `json:"paths"`           // paths in conflict with the integration branch
+	Error string     `json:"error,omitempty"` // why it could not be read, or is refused
 }
 
-// RadarPair says of two sandboxes what would happen if all that is in them now were merged: of two that would each land
-// cleanly, which one cannot any more when the other has.
+// RadarPair says what would happen if the contents of two sandboxes were merged now: of two that would each land cleanly,
+// whether the second still could after the first.
 type RadarPair struct {
 	A     string   `json:"a"`
 	B     string   `json:"b"`
 	Clean bool     `json:"clean"`
-	Paths []string `json:"paths"` // in conflict with each other
+	Paths []string `json:"paths"` // paths in conflict with each other
 }
 
-// RadarState is what would become of a landing.
+// RadarState is the predicted result of a landing.
 type RadarState string
 
-// The states there are.
+// Predicted results.
 const (
 	RadarClean     RadarState = "clean"
 	RadarConflicts RadarState = "conflicts"
-	RadarNothing   RadarState = "nothing" // to land
-	RadarRefused   RadarState = "refused" // there is something in it that must not land
-	RadarError     RadarState = "error"   // it could not be looked at
+	RadarNothing   RadarState = "nothing" // nothing to land
+	RadarRefused   RadarState = "refused" // it contains objects that must not land
+	RadarError     RadarState = "error"   // it could not be read
 )
 
-// Rivals is with how many others a sandbox conflicts.
+// ConflictCount returns the number of other sandboxes that a sandbox conflicts with.
 func (r Radar) Rivals(id string) int {
 	n := 0
 	for _, p := range r.Pairs {
@@ -55,8 +55,8 @@ func (r Radar) Rivals(id string) int {
 	return n
 }
 
-// Summary is a sandbox in a word: what is in the way of landing it, if anything is. It is the state, with how many paths
-// are in conflict, or "rivals" with how many other sandboxes it conflicts with where nothing else is in its way.
+// Summary describes a sandbox in one word: its state, with the number of conflicting paths; or "rivals" with the number of
+// other sandboxes that it conflicts with, if nothing else prevents its landing.
 func (r Radar) Summary(s RadarSandbox) string {
 	switch rivals := r.Rivals(s.ID); {
 	case s.State == RadarConflicts:
@@ -67,7 +67,7 @@ func (r Radar) Summary(s RadarSandbox) string {
 	return string(s.State)
 }
 
-// FillRadar has Radar say in each invocation that is live how it stands. What could not be looked at is told as a warning.
+// FillRadar sets the Radar field of every live invocation to its summary. Worktrees that fail are reported as warnings.
 func (r *Repository) FillRadar(ctx context.Context, invocations []Invocation) error {
 	found := map[string]Radar{}
 	for i := range invocations {
@@ -97,15 +97,14 @@ func (r *Repository) FillRadar(ctx context.Context, invocations []Invocation) er
 	return nil
 }
 
-// Radar looks at every live sandbox of an integration worktree, found as Worktree does, but for those in which something
-// is verified that is to land: whether what is in it now would
-// land cleanly on the integration branch as that is now, and which two would conflict with each other. What is not
-// committed counts, as a commit on top of HEAD would that had all of it: tracked, staged and untracked files, but not what
-// git ignores nor what looks like a credential.
+// Radar predicts, for every live sandbox of an integration worktree, whether its current content would land cleanly on the
+// current integration branch, and which two sandboxes would conflict with each other. It skips temporary sandboxes that
+// verify a landing. The worktree is found as by Worktree. Uncommitted work counts as if it were committed on top of HEAD:
+// tracked, staged and untracked files, but neither ignored files nor files that look like credentials.
 //
-// Nothing changes anywhere, and commands may run meanwhile; what they change while it is looked at may be part of it or
-// not. Neither settings nor attributes that an agent could have written have a say in it, and nothing runs that they name.
-// A sandbox that cannot be looked at has an error and is in no pair; it does not keep the others from being looked at.
+// Radar changes nothing, and commands may run meanwhile; changes made during the scan may be included or not. It ignores
+// configuration and attributes that an agent could have written, and runs nothing that they name. A sandbox that cannot be
+// read has an Error and is in no pair; the others are not affected.
 func (r *Repository) Radar(ctx context.Context, worktree string) (_ Radar, err error) {
 	wt, err := r.Worktree(worktree)
 	if err != nil {
@@ -127,29 +126,29 @@ func (r *Repository) Radar(ctx context.Context, worktree string) (_ Radar, err e
 	return s.radar(), nil
 }
 
-// radar is what was found.
+// result returns the public result of the forecast.
 func (s *sweep) radar() Radar {
 	found := Radar{Sandboxes: []RadarSandbox{}, Pairs: []RadarPair{}}
 	for i, b := range s.boxes {
-		box := RadarSandbox{ID: b.inv.ID, Name: b.inv.Name, State: RadarError, Paths: []string{}}
+		sandbox := RadarSandbox{ID: b.inv.ID, Name: b.inv.Name, State: RadarError, Paths: []string{}}
 		if b.err != nil {
-			box.Error = b.err.Error()
+			sandbox.Error = b.err.Error()
 		} else {
 			m := s.now.Merges[s.mergeKey(ontoIntegration(i))]
-			box.Paths, box.Clean = m.paths(), m.clean()
+			sandbox.Paths, sandbox.Clean = m.paths(), m.clean()
 			refused := s.now.Refused[s.soundKey(i)]
 			switch {
 			case refused != "":
-				box.State, box.Clean, box.Error = RadarRefused, false, refused
-			case !box.Clean:
-				box.State = RadarConflicts
+				sandbox.State, sandbox.Clean, sandbox.Error = RadarRefused, false, refused
+			case !sandbox.Clean:
+				sandbox.State = RadarConflicts
 			case m.Nothing:
-				box.State = RadarNothing
+				sandbox.State = RadarNothing
 			default:
-				box.State = RadarClean
+				sandbox.State = RadarClean
 			}
 		}
-		found.Sandboxes = append(found.Sandboxes, box)
+		found.Sandboxes = append(found.Sandboxes, sandbox)
 	}
 	for _, p := range s.pairs() {
 		if !p.lands() {

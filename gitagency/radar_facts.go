@@ -10,31 +10,32 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// facts are what radar has found out about commits and trees. They are named by their content, so it stays true whatever
-// happens in the repository; what is not needed any more is forgotten. Only what comes of a merge depends on settings too.
+// factCache holds the results of earlier Radar runs. Commits and trees are named by their content, so the results stay
+// valid whatever happens in the repository; only merge results also depend on configuration. Results that the current run
+// does not use are dropped.
 type facts struct {
 	Version int                    `json:"version"`
-	Ground  string                 `json:"ground"`  // with which settings they were merged
-	Bases   map[string][]string    `json:"bases"`   // what two commits have in common; nothing where only git can say
-	Touched map[string][]touchFact `json:"touched"` // what a tree changes in a commit
-	Merges  map[string]mergeFact   `json:"merges"`  // what came of merging one tree on top of a commit with another
-	Refused map[string]string      `json:"refused"` // why what is on top of a commit must not land; empty where it may
+	Ground  string                 `json:"ground"`  // configuration under which Merges were computed
+	Bases   map[string][]string    `json:"bases"`   // merge bases of two commits; empty if only git can tell
+	Touched map[string][]touchFact `json:"touched"` // paths that a tree changes relative to a commit
+	Merges  map[string]mergeFact   `json:"merges"`  // result of merging one commit and tree with another
+	Refused map[string]string      `json:"refused"` // why the work on top of a commit must not land; empty if it may
 }
 
-// factsVersion is that of the way in which they are found out: what another one has found out does not count.
+// factCacheVersion is the version of the algorithms; bump it to invalidate cached results.
 const factsVersion = 1
 
-// touchFact is git.Touch. A path need not be text.
+// touchFact is a touched path in a form for JSON: a path may contain invalid UTF-8.
 type touchFact struct {
 	Path []byte        `json:"path"`
 	How  git.TouchKind `json:"how"`
 }
 
-// mergeFact is what came of a merge.
+// mergeFact is the result of a merge.
 type mergeFact struct {
 	Conflicts [][]byte `json:"conflicts,omitempty"` // paths
-	Nothing   bool     `json:"nothing,omitempty"`   // the second side has nothing that the first has not
-	Unrelated bool     `json:"unrelated,omitempty"` // they have nothing in common, so that nothing can come of it
+	Nothing   bool     `json:"nothing,omitempty"`   // the second side has no changes that the first lacks
+	Unrelated bool     `json:"unrelated,omitempty"` // the sides have no common ancestor and cannot be merged
 }
 
 func (m mergeFact) clean() bool { return len(m.Conflicts) == 0 && !m.Unrelated }
@@ -43,7 +44,7 @@ func noFacts(ground string) facts {
 	return facts{Version: factsVersion, Ground: ground, Bases: map[string][]string{}, Touched: map[string][]touchFact{}, Merges: map[string]mergeFact{}, Refused: map[string]string{}}
 }
 
-// parseFacts: what cannot be read was never found out.
+// parseFactCache decodes a cache file. Unreadable data gives an empty cache, another configuration drops the merges.
 func parseFacts(data []byte, ground string) facts {
 	var f facts
 	if json.Unmarshal(data, &f) != nil || f.Version != factsVersion {
@@ -55,14 +56,14 @@ func parseFacts(data []byte, ground string) facts {
 	return f
 }
 
-// factKey is what a fact about some ids is kept under.
+// factKey returns the map key for a result about object ids.
 func factKey(ids ...string) string {
-	const enough = 16 // bytes, so that no two are the same
+	const enough = 16 // bytes; enough to rule out collisions
 	sum := sha256.Sum256([]byte(strings.Join(ids, " ")))
 	return hex.EncodeToString(sum[:enough])
 }
 
-// recalled carries a fact over into those that are kept.
+// reuseFact looks a result up in both caches, and copies it from the old to the new one.
 func recalled[T any](from, to map[string]T, key string) (T, bool) {
 	if v, known := to[key]; known {
 		return v, true
@@ -87,6 +88,7 @@ func touches(found []touchFact) []git.Touch {
 	for i, t := range found {
 		all[i] = git.Touch{Path: string(t.Path), How: t.How}
 	}
-	slices.SortFunc(all, func(a, b git.Touch) int { return strings.Compare(a.Path, b.Path) }) // whoever wrote them
+	// The conflict check needs sorted lists, and the cache file may have been edited.
+	slices.SortFunc(all, func(a, b git.Touch) int { return strings.Compare(a.Path, b.Path) })
 	return all
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// pair is two sides that are held against each other: a sandbox and another, or the integration branch and a sandbox.
+// pair is two sides to merge: two sandboxes, or the integration branch and a sandbox.
 type pair struct{ a, b int }
 
 const integrationSide = -1
 
-func ontoIntegration(box int) pair { return pair{integrationSide, box} }
+func ontoIntegration(sandbox int) pair { return pair{integrationSide, sandbox} }
 
 func (p pair) lands() bool { return p.a == integrationSide }
 
-// pairs are all that are held against each other.
+// pairs lists all pairs of readable sandboxes and the integration branch, sorted.
 func (s *sweep) pairs() []pair {
 	var all []pair
 	for b := range s.boxes {
@@ -40,7 +40,7 @@ func (s *sweep) pairs() []pair {
 	return all
 }
 
-// side is what is merged there: a tree, on top of a commit.
+// side returns the commit of a side, and the tree with the uncommitted work on top of it.
 func (s *sweep) side(n int) (commit, tree string) {
 	if n == integrationSide {
 		return s.tip.Commit, s.tip.Tree
@@ -48,14 +48,14 @@ func (s *sweep) side(n int) (commit, tree string) {
 	return s.boxes[n].head.Commit, s.boxes[n].tree
 }
 
-// mergeKey names a merge. How files are merged is said by the attributes of the integration branch.
+// mergeKey returns the cache key of a merge. It includes the integration tree, whose attributes say how files are merged.
 func (s *sweep) mergeKey(p pair) string {
 	ourCommit, ours := s.side(p.a)
 	theirCommit, theirs := s.side(p.b)
 	return factKey(ourCommit, ours, theirCommit, theirs, s.tip.Tree)
 }
 
-// base is what both sides of a pair have in common; empty where that is more than one commit, or nothing.
+// mergeBase returns the merge base of a pair; empty if there is none or more than one.
 func (s *sweep) base(p pair) string {
 	bases := s.now.Bases[s.basesKey(p)]
 	if len(bases) != 1 {
@@ -70,7 +70,7 @@ func (s *sweep) basesKey(p pair) string {
 	return factKey(ours, theirs)
 }
 
-// findBases finds what every two have in common.
+// findBases finds the merge bases of all pairs.
 func (s *sweep) findBases(ctx context.Context) error {
 	keys := map[[2]string]string{}
 	for _, p := range s.pairs() {
@@ -85,14 +85,14 @@ func (s *sweep) findBases(ctx context.Context) error {
 		return nil
 	}
 	found, err := s.merger.Bases(ctx, slices.Collect(maps.Keys(keys)))
-	for ask, key := range keys {
-		s.now.Bases[key] = found[ask]
+	for commits, key := range keys {
+		s.now.Bases[key] = found[commits]
 	}
 	return err
 }
 
-// findTouched finds what every side has changed of what it has in common with another. It may need sandboxes to be looked
-// at for that: what was in them the last time is not kept.
+// findTouched finds the paths that each side has changed since its merge base with another. It returns the sandboxes that
+// have to be read first, because trees of uncommitted work are not stored between runs.
 func (s *sweep) findTouched(ctx context.Context) (need []*box, err error) {
 	keys := map[[2]string]string{}
 	for _, p := range s.pairs() {
@@ -115,18 +115,19 @@ func (s *sweep) findTouched(ctx context.Context) (need []*box, err error) {
 		return need, nil
 	}
 	found, err := s.merger.Touched(ctx, slices.Collect(maps.Keys(keys)))
-	for ask, key := range keys {
-		s.now.Touched[key] = touchFacts(found[ask])
+	for commits, key := range keys {
+		s.now.Touched[key] = touchFacts(found[commits])
 	}
 	return nil, err
 }
 
-// has reports whether the merger has what is on a side.
+// mergerHasTree reports whether the merger has the tree of a side.
 func (s *sweep) has(n int) bool {
 	return n == integrationSide || s.boxes[n].read || s.boxes[n].tree == s.boxes[n].head.Tree
 }
 
-// touched is what both sides have changed of what they have in common. It is not known where that is not one commit.
+// touchedPaths returns the paths that both sides have changed since their merge base. known is false if there is not
+// exactly one base.
 func (s *sweep) touched(p pair) (ours, theirs []git.Touch, known bool) {
 	base := s.base(p)
 	if base == "" {
@@ -137,7 +138,7 @@ func (s *sweep) touched(p pair) (ours, theirs []git.Touch, known bool) {
 	return touches(s.now.Touched[factKey(base, a)]), touches(s.now.Touched[factKey(base, b)]), true
 }
 
-// unknown lists the pairs that have to be merged to know what comes of it.
+// pairsToMerge lists the pairs whose result is known only after a merge: those that touch related paths.
 func (s *sweep) unknown() []pair {
 	var left []pair
 	for _, p := range s.pairs() {
@@ -155,7 +156,8 @@ func (s *sweep) unknown() []pair {
 	return left
 }
 
-// unreadOf lists the sandboxes that have to be read to be merged: what was in them the last time is not kept.
+// unreadSides lists the sandboxes that have to be read before the merges, because trees of uncommitted work are not stored
+// between runs.
 func (s *sweep) unreadOf(merges []pair) []*box {
 	var need []*box
 	for _, p := range merges {
@@ -168,7 +170,7 @@ func (s *sweep) unreadOf(merges []pair) []*box {
 	return need
 }
 
-// mergeAll merges. What cannot even be tried is an error of the sandbox, if it is about landing that.
+// mergePairs merges the pairs. If a merge with the integration branch cannot be attempted, that is an error of the sandbox.
 func (s *sweep) mergeAll(ctx context.Context, pairs []pair) error {
 	merges := make([]*merge, len(pairs))
 	commits := map[int]string{integrationSide: s.tip.Commit}
@@ -200,7 +202,7 @@ func (s *sweep) mergeAll(ctx context.Context, pairs []pair) error {
 			continue
 		case is[*git.UnrelatedError](m.err):
 			fact = mergeFact{Unrelated: true}
-		case s.faulty(m.a) || s.faulty(m.b): // of which that is said
+		case s.faulty(m.a) || s.faulty(m.b): // reported for that sandbox
 			continue
 		default:
 			return m.err
@@ -210,7 +212,7 @@ func (s *sweep) mergeAll(ctx context.Context, pairs []pair) error {
 	return nil
 }
 
-// merge is one that has to be made.
+// pairMerge is one merge to compute.
 type merge struct {
 	pair
 	what git.Merging
@@ -218,8 +220,8 @@ type merge struct {
 	err  error
 }
 
-// commit is one that has all that is in a sandbox. Its time is later than any other's: git looks for what commits have in
-// common from the latest on.
+// workCommit returns a commit with the whole content of a sandbox. Its date is later than that of any other commit, because
+// git searches for merge bases from the newest commit on.
 func (s *sweep) commit(ctx context.Context, b *box) (string, error) {
 	if b.tree == b.head.Tree {
 		return b.head.Commit, nil

@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// soundKey names what may be in a sandbox that must not land: commits on top of what it has in common with the integration
-// branch, and what is in no commit.
+// fsckKey returns the cache key for the check of a sandbox: its commits since fsckBase, and its uncommitted work.
 func (s *sweep) soundKey(i int) string {
 	b := s.boxes[i]
 	return factKey("sound", s.landsOn(i), b.head.Commit, b.tree)
 }
 
-// landsOn is the commit that a sandbox and the integration branch have in common. Where that is not one, all that the branch
-// has is known to be sound.
+// fsckBase returns the merge base of a sandbox and the integration branch. Without a single base it is the branch's commit,
+// whose objects are known to be valid.
 func (s *sweep) landsOn(i int) string {
 	if base := s.base(ontoIntegration(i)); base != "" {
 		return base
@@ -21,7 +20,7 @@ func (s *sweep) landsOn(i int) string {
 	return s.tip.Commit
 }
 
-// unjudged lists the sandboxes of which it is not known whether they hold what must not land.
+// unchecked lists the sandboxes without a cached check result.
 func (s *sweep) unjudged() []int {
 	var left []int
 	for i, b := range s.boxes {
@@ -35,7 +34,7 @@ func (s *sweep) unjudged() []int {
 	return left
 }
 
-// judge finds out what must not land, whatever it conflicts with: a landing would refuse it.
+// fsckSandboxes checks sandboxes for objects that a landing would refuse, whatever they conflict with.
 func (s *sweep) judge(ctx context.Context, unjudged []int) error {
 	found := make([]error, len(s.boxes))
 	parallel(unjudged, func(i int) { found[i] = s.sound(ctx, i) })
@@ -55,7 +54,7 @@ func (s *sweep) judge(ctx context.Context, unjudged []int) error {
 	return nil
 }
 
-// sound looks at what is new in a sandbox as a landing does.
+// fsckSandbox checks the new objects of a sandbox as a landing does.
 func (s *sweep) sound(ctx context.Context, i int) error {
 	b, base := s.boxes[i], s.landsOn(i)
 	if b.head.Commit != base {
@@ -69,7 +68,7 @@ func (s *sweep) sound(ctx context.Context, i int) error {
 	return s.merger.Sound(ctx, b.tree, b.head.Commit)
 }
 
-// faulty reports whether a sandbox could not be looked at, or holds what must not land.
+// isFaulty reports whether a sandbox could not be read, or contains objects that must not land.
 func (s *sweep) faulty(i int) bool {
 	if i == integrationSide {
 		return false
@@ -78,9 +77,9 @@ func (s *sweep) faulty(i int) bool {
 	return s.boxes[i].err != nil || why != ""
 }
 
-// unreadIn lists those of some sandboxes that have to be read to be judged.
-func (s *sweep) unreadIn(boxes []int, need []*box) []*box {
-	for _, i := range boxes {
+// unreadSandboxes adds to need the sandboxes that have to be read before they can be checked.
+func (s *sweep) unreadIn(indexes []int, need []*box) []*box {
+	for _, i := range indexes {
 		if !s.has(i) && !slices.Contains(need, s.boxes[i]) {
 			need = append(need, s.boxes[i])
 		}

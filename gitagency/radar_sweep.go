@@ -16,41 +16,42 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// sweep is one turn of the radar.
+// forecast is one run of Radar.
 //
-// Whatever was found out the last time is remembered: what a sandbox looked like, and facts about commits and trees. When
-// nothing has changed, all that is left to do is to notice that, for which every file of every sandbox has to be looked at,
-// if only at its times. It is not enough to look where somebody had touched something the last time: two may since have
-// written to the same file, which nobody had touched before.
+// It uses two caches of earlier runs: the stat cache of every sandbox, and the facts about commits and trees. If nothing
+// has changed, the run only has to stat every file of every sandbox. It is not enough to look at the paths that were
+// touched in the last run: two sandboxes may since have changed a file that neither had touched before.
 type sweep struct {
 	r        *Repository
 	worktree Worktree
 	boxes    []*box
-	tip      git.At // of the integration branch
+	tip      git.At // commit and tree of the integration branch
 	ground   git.Ground
 	merger   *git.Merger
 	was, now facts
-	written  []byte // the facts as they lie on disk
+	written  []byte // facts as stored on disk
 }
 
-// box is a sandbox that is swept over.
+// sandboxState is one sandbox of a forecast.
 type box struct {
 	inv     Invocation
 	site    *site
 	subject git.Subject
 	head    git.At
-	tree    string // what is in it; empty when that is not known
-	read    bool   // it was read just now, so that the merger has the tree
-	err     error  // why it cannot be looked at
+	tree    string // tree of its content, including uncommitted work; empty if not known yet
+	read    bool   // read in this run, so the merger has the tree
+	err     error  // why it cannot be read
 }
 
+// newForecast opens the live sandboxes of a worktree, and loads the caches. Sandboxes whose stat cache still matches get
+// their tree without being read.
 func (r *Repository) newSweep(ctx context.Context, wt Worktree, invocations []Invocation) (_ *sweep, err error) {
 	name, err := r.integrationName(ctx, wt)
 	if err != nil {
 		return nil, err
 	}
 	s := &sweep{r: r, worktree: wt, ground: r.git.Ground()}
-	// Where not everybody had walls, the repository's own merge drivers do not run.
+	// While any sandbox on record has no walls, merge drivers from the repository's own configuration do not run.
 	trusted := r.allHadWalls()
 	s.now = noFacts(fmt.Sprint(s.ground, trusted))
 	defer func() {
@@ -101,7 +102,7 @@ func (r *Repository) newSweep(ctx context.Context, wt Worktree, invocations []In
 	return s, err
 }
 
-// enter makes sure that a sandbox stays, and finds what it is called.
+// openSandbox keeps a sandbox from being removed, and determines what belongs to its content.
 func (s *sweep) enter(ctx context.Context, b *box) (err error) {
 	b.subject = git.Subject{Name: b.inv.ID, Tree: s.r.sandboxOf(b.inv.ID).tree, Branch: sandboxRef(b.inv.ID), Base: b.inv.BaseCommit}
 	if b.site, err = s.r.visit(ctx, b.inv); err != nil {
@@ -125,7 +126,7 @@ func (s *sweep) close() error {
 	return errors.Join(errs...)
 }
 
-// run finds out all there is to know. No sandbox is read twice.
+// compute fills all facts. It reads no sandbox twice.
 func (s *sweep) run(ctx context.Context) error {
 	unread := slices.DeleteFunc(s.able(), func(b *box) bool { return b.tree != "" })
 	for {
@@ -153,7 +154,7 @@ func (s *sweep) run(ctx context.Context) error {
 	}
 }
 
-// look finds out what is in a sandbox.
+// readTree reads the content of a sandbox, and stores its stat cache.
 func (s *sweep) look(ctx context.Context, b *box) {
 	var likeness []byte
 	b.read = true
@@ -165,12 +166,12 @@ func (s *sweep) look(ctx context.Context, b *box) {
 	}
 }
 
-// able are those that can be looked at.
+// usable lists the sandboxes without an error.
 func (s *sweep) able() []*box {
 	return slices.DeleteFunc(slices.Clone(s.boxes), func(b *box) bool { return b.err != nil })
 }
 
-// remember writes down what was found out, and forgets what nobody needs any more.
+// saveFacts writes the facts to disk, and removes cache files that are no longer needed.
 func (s *sweep) remember(invocations []Invocation) {
 	err := func() error {
 		data, err := json.Marshal(s.now)
@@ -199,7 +200,7 @@ func (s *sweep) factsName() string { return s.worktree.ID + factsSuffix }
 
 func likenessName(id string) string { return id + ".likeness" }
 
-// parallel does something with all of some things, as many at a time as there are processors.
+// parallel calls do for every item, on as many goroutines as there are processors.
 func parallel[T any](things []T, do func(T)) {
 	var next atomic.Int64
 	var group sync.WaitGroup

@@ -8,32 +8,32 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 )
 
-// branchRoot is the name below which every branch of ours lives.
+// branchNamespace is the prefix of all branches of git-agency.
 const branchRoot = "agency"
 
 const heads = "refs/heads/"
 
-// worktreeRef is the branch of an integration worktree that was made here.
+// worktreeRef returns the branch of a created integration worktree.
 func worktreeRef(name, id string) string {
 	return fmt.Sprintf("%s%s/%s-%s", heads, branchRoot, name, ids.Suffix(id))
 }
 
-// sandboxRef is the branch of a sandbox.
+// sandboxRef returns the branch of a sandbox.
 func sandboxRef(id string) string { return heads + branchRoot + "/sandbox-" + id }
 
-// trashRef is the ref that keeps what was in a tree that is gone.
+// trashRef returns the ref that keeps the content of a removed tree.
 func trashRef(id string) string { return "refs/agency/trash/" + id }
 
-// snapshotRoot is the name below which the snapshots of every sandbox live.
+// allSnapshotsPrefix is the ref prefix of the snapshots of all sandboxes.
 const snapshotRoot = "refs/agency/snapshots/"
 
-// snapshotRefs is the name below which the snapshots of one sandbox live.
+// snapshotsPrefix returns the ref prefix of the snapshots of one sandbox.
 func snapshotRefs(id string) string { return snapshotRoot + id + "/" }
 
-// snapshotRef is the ref of a snapshot; they are numbered from 1.
+// snapshotRef returns the ref of a snapshot; they are numbered from 1.
 func snapshotRef(id string, n int) string { return snapshotRefs(id) + strconv.Itoa(n) }
 
-// snapshotNumber is the number of a snapshot of a sandbox by its ref; 0 when it is not one of ours.
+// snapshotNumber parses the number of a snapshot from its ref; 0 if it is not a snapshot ref of this sandbox.
 func snapshotNumber(id, ref string) int {
 	const most = 9 // digits
 	n, err := strconv.Atoi(strings.TrimPrefix(ref, snapshotRefs(id)))
@@ -43,5 +43,5 @@ func snapshotNumber(id, ref string) int {
 	return n
 }
 
-// short is a branch as people and records call it.
+// shortBranch returns a branch name without refs/heads/, as users and records write it.
 func short(ref string) string { return strings.TrimPrefix(ref, heads) }

@@ -20,48 +20,48 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// Options says how to open a repository. The zero value is right for most.
+// Options configures Open. The zero value is right for most callers.
 type Options struct {
-	Dir     string   // where the caller stands; default: the current directory
+	Dir     string   // working directory of the caller; default: the current directory
 	Env     []string // default: the environment of this process
-	Command string   // what is being done, for whoever waits for the lock
-	Version string   // of the tool, for what it writes down
+	Command string   // name of the command, shown to processes that wait for the lock
+	Version string   // version of the tool, for the records it writes
 
-	// LockTimeout bounds the wait for the repository lock: 0 is one try, negative is for ever.
-	// Nil means agency.lockTimeout, else 30 seconds.
+	// LockTimeout bounds the wait for the repository lock: 0 is one try, negative is no limit. Nil means
+	// agency.lockTimeout, else 30 seconds.
 	LockTimeout *time.Duration
 
-	// Swift finds an ordinary repository without git, which takes longer than all that many a command does. Too
-	// old a git is then not noticed.
+	// NoGitProbe opens a repository with an ordinary layout without running git, because starting git takes longer
+	// than many a whole command. A git that is too old is then not noticed.
 	Swift bool
 
-	// Warn hears what a person should know that is not an error. Nil drops it.
+	// Warn receives messages for the user that are not errors. Nil drops them.
 	Warn func(message string)
 
-	// For tests, which need the same ids twice and a failure at every step.
+	// Hooks for tests, which need reproducible ids and a failure at every step.
 	Now   func() time.Time
 	Rand  io.Reader
-	Fault func(ctx context.Context, point string) error // asked at "<verb>/<step>:before" and ":after"
+	Fault func(ctx context.Context, point string) error // called at "<verb>/<step>:before" and ":after"
 }
 
-// Repository is an open repository together with the records kept about it.
+// Repository is an open repository together with its records.
 type Repository struct {
-	ID        string // as in repo_id of the records
-	CommonDir string // the git common dir, canonical
-	DataDir   string // canonical
+	ID        string // repo_id of the records
+	CommonDir string // git common dir, canonical path
+	DataDir   string // canonical path
 
 	git         *git.Repo
 	store       store.Store
 	ids         ids.Source
-	here        string // the directory the caller means by "here"
-	lockedAt    string // where the lock lies, if not in the common dir
+	here        string // directory in which the user called the command
+	lockedAt    string // directory of the lock, if not <common dir>/agency
 	opts        Options
 	quarantined bool
-	warned      sync.Once // that there are records elsewhere
-	unbelieved  sync.Once // that the repository names a command, and is not believed
+	warned      sync.Once // guards the warning about records in another data directory
+	unbelieved  sync.Once // guards the warning about an agency.verify that the repository's own config sets
 }
 
-// Open finds the repository that git itself would use, in the environment the caller received.
+// Open opens the repository that git itself would use in the caller's environment.
 func Open(ctx context.Context, opts Options) (*Repository, error) {
 	opts, err := opts.filled()
 	if err != nil {
@@ -91,7 +91,7 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 	}, nil
 }
 
-// outside refuses who is behind walls, from where no record can be seen.
+// checkOutsideWalls refuses a call from behind walls, where no record is visible.
 func outside(env []string) error {
 	if proc.Variable(env, isolationVariable) == isolationOS {
 		return &BehindWallsError{ID: proc.Variable(env, invocationVariable)}
@@ -99,6 +99,7 @@ func outside(env []string) error {
 	return nil
 }
 
+// openGit opens the git repository, without running git if NoGitProbe is set and its layout is ordinary.
 func find(ctx context.Context, opts Options) (*git.Repo, error) {
 	if opts.Swift {
 		if repo, ordinary := git.OpenSwiftly(opts.Dir, opts.Env); ordinary {
@@ -108,7 +109,7 @@ func find(ctx context.Context, opts Options) (*git.Repo, error) {
 	return git.Open(ctx, opts.Dir, opts.Env)
 }
 
-// filled says what the zero values stand for.
+// withDefaults replaces zero values by their defaults.
 func (o Options) filled() (Options, error) {
 	if o.Dir == "" {
 		dir, err := os.Getwd()
@@ -126,8 +127,9 @@ func (o Options) filled() (Options, error) {
 	return o, nil
 }
 
-// here is the directory the user means. Git runs hooks and aliases at the top of the worktree and says
-// where the user was; an alias that has changed directory itself is there already.
+// resolveCallerDir returns the directory in which the user called the command. Git runs hooks and aliases at the top
+// of the worktree and sets GIT_PREFIX to the user's directory; an alias that has changed directory itself is there
+// already.
 func here(opts Options, repo *git.Repo) string {
 	if dir, err := guard.Resolve(opts.Dir); err != nil || dir != repo.TopLevel {
 		return opts.Dir
@@ -135,27 +137,27 @@ func here(opts Options, repo *git.Repo) string {
 	return filepath.Join(opts.Dir, proc.Variable(opts.Env, "GIT_PREFIX"))
 }
 
-// lockDir is where the lock of the repository lies.
+// lockDir returns the directory of the repository lock.
 func (r *Repository) lockDir() string {
 	return cmp.Or(r.lockedAt, filepath.Join(r.CommonDir, "agency"))
 }
 
-// lock takes the repository lock, and finishes or undoes a landing that was interrupted. The git it returns passes the
-// lock on to its children.
+// lockAndRecover takes the repository lock, then finishes or undoes an interrupted landing. The git children of the
+// returned Repo inherit the lock.
 func (r *Repository) lock(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
 	repo, unlock, err := r.lockOnly(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if r.interruptedLanding() {
-		if err := r.finishLanding(ctx, repo); err != nil { // who wants to land is told so again
+		if err := r.finishLanding(ctx, repo); err != nil { // only a warning here: landing itself reports it as an error
 			r.warn("%v", err)
 		}
 	}
 	return repo, unlock, nil
 }
 
-// lockOnly is lock for who looks after what was interrupted.
+// lockWithoutRecovery takes the repository lock for callers that handle interrupted landings themselves.
 func (r *Repository) lockOnly(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
 	timeout, err := r.lockTimeout()
 	if err != nil {
@@ -164,7 +166,7 @@ func (r *Repository) lockOnly(ctx context.Context) (_ *git.Repo, unlock func(), 
 	return r.lockWithin(ctx, timeout)
 }
 
-// lockWithin is lockOnly for who does not wait as long as others do.
+// lockWithTimeout is lockWithoutRecovery with a timeout other than the configured one.
 func (r *Repository) lockWithin(ctx context.Context, timeout time.Duration) (_ *git.Repo, unlock func(), err error) {
 	if r.quarantined {
 		return nil, nil, ErrQuarantine
@@ -188,13 +190,13 @@ func (r *Repository) lockWithin(ctx context.Context, timeout time.Duration) (_ *
 	}, nil
 }
 
-// busy reports whether anybody holds the repository lock. When it cannot be told, nobody does.
+// isLocked reports whether any process holds the repository lock; false if that cannot be determined.
 func (r *Repository) busy() bool {
 	held, err := lock.Held(r.lockDir())
 	return err == nil && held
 }
 
-// begin starts a transaction of a verb.
+// beginTx starts the transaction of a command.
 func (r *Repository) begin(verb string) *undo.Tx {
 	tx := &undo.Tx{Log: func(err error) { r.warn("clean-up: %v", err) }}
 	if r.opts.Fault != nil {
@@ -203,14 +205,14 @@ func (r *Repository) begin(verb string) *undo.Tx {
 	return tx
 }
 
-// step is a named step of which there is no way back.
+// step is a named step that cannot be undone.
 type step struct {
 	name string
 	do   func() error
 }
 
-// forward runs the steps that follow a commit point. Each must cope with having been done before: this
-// is also how an interrupted one is finished.
+// runSteps runs the steps that follow a commit point. Each must tolerate having been done before, as an interrupted
+// command is finished by running its steps again.
 func (r *Repository) forward(ctx context.Context, verb string, steps []step) error {
 	tx := r.begin(verb)
 	for _, s := range steps {
@@ -221,12 +223,13 @@ func (r *Repository) forward(ctx context.Context, verb string, steps []step) err
 	return nil
 }
 
-// backend makes and unmakes the trees of sandboxes and integration worktrees.
+// worktreeBackend returns the backend that creates and removes the trees of sandboxes and integration worktrees.
 func backend(repo *git.Repo) changeset.Worktree { return changeset.Worktree{Repo: repo} }
 
-// rollback undoes a transaction, also when it was cancelled: undoing is not what was cancelled.
+// rollbackTx undoes a transaction, even if ctx is cancelled: the cancellation was for the transaction, not for its
+// undo.
 func rollback(ctx context.Context, tx *undo.Tx) {
-	tx.Rollback(context.WithoutCancel(ctx)) // what fails there was logged
+	tx.Rollback(context.WithoutCancel(ctx)) // tx.Log has reported the errors
 }
 
 func (r *Repository) warn(format string, args ...any) {

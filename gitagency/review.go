@@ -14,25 +14,26 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// SubmitRequest says what is to be reviewed.
+// SubmitRequest says which invocation to submit for review.
 type SubmitRequest struct {
-	Invocation string // required: its id, or a unique prefix
-	Note       string // for whoever reviews it
+	Invocation string // required: id or unique prefix
+	Note       string // message for the reviewer
 }
 
-// Submitted is work that waits for its review.
+// SubmitResult is the result of Submit.
 type Submitted struct {
 	ID      string    `json:"invocation_id"`
-	Commit  string    `json:"submitted_commit"` // what is to be reviewed: HEAD of the sandbox
-	At      time.Time `json:"submitted_at"`     // its place among what waits
+	Commit  string    `json:"submitted_commit"` // commit to review: HEAD of the sandbox
+	At      time.Time `json:"submitted_at"`     // time of submission; determines the place in the queue
 	Note    string    `json:"review_note"`
-	Already bool      `json:"already"` // it was in review, and so was that commit
-	Renewed bool      `json:"renewed"` // it was in review, with another commit
+	Already bool      `json:"already"` // this commit was in review already
+	Renewed bool      `json:"renewed"` // another commit of the invocation was in review
 }
 
-// Submit says of the work of an invocation that it is done, and may be looked at and landed. What is submitted is a commit:
-// work that is in none is an *UncommittedError, no work at all a *NothingToLandError, and what must not land an
-// *UnsoundWorkError. The sandbox stays as it is, and commands go on in it. Doing it again is fine: what waits keeps its place, unless HEAD has moved.
+// Submit marks the HEAD commit of a sandbox as ready for review and landing. Uncommitted work is an *UncommittedError, no
+// work at all a *NothingToLandError; commits with unsafe objects, which must not land, are refused too. The sandbox stays
+// as it is, and commands may go on in it. Submitting again is allowed: the submission keeps its place in the queue unless
+// HEAD has moved.
 func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, error) {
 	note, err := remark("note", req.Note)
 	if err != nil {
@@ -54,7 +55,7 @@ func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, 
 	s := r.sandboxOf(inv.ID)
 	if stuck, err := s.broughtOut(ctx); err != nil {
 		return Submitted{}, err
-	} else if stuck { // it would be reviewed without what it has inside
+	} else if stuck { // commits behind the walls would be missing from the review
 		return Submitted{}, fmt.Errorf("submit %s: %w", s.ID, errStuckInside)
 	}
 	repo, unlock, err := r.lock(ctx)
@@ -76,7 +77,7 @@ func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, 
 		return Submitted{}, err
 	}
 	defer cancel()
-	entry := r.store.Invocation(r.ID, inv.ID, nil) // it may have changed while we waited
+	entry := r.store.Invocation(r.ID, inv.ID, nil) // the record may have changed while we waited for the lock
 	tip, err := r.finished(ctx, repo, place, s, entry)
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit %s: %w", s.ID, err)
@@ -84,13 +85,13 @@ func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, 
 	return r.submit(ctx, entry, tip, note)
 }
 
-// submit is the transaction: one step, which is the commit point.
+// recordSubmission is the transaction: one step, which is the commit point.
 func (r *Repository) submit(ctx context.Context, entry store.Entry[store.InvocationMeta], tip, note string) (_ Submitted, err error) {
 	m := entry.Record
-	waits := m.Landing == store.Review
-	done := Submitted{ID: entry.ID, Commit: tip, At: whenever(m.SubmittedAt), Note: note, Already: waits && m.SubmittedCommit == tip}
-	done.Renewed = waits && !done.Already
-	if waits { // it is about the same work
+	inReview := m.Landing == store.Review
+	done := Submitted{ID: entry.ID, Commit: tip, At: whenever(m.SubmittedAt), Note: note, Already: inReview && m.SubmittedCommit == tip}
+	done.Renewed = inReview && !done.Already
+	if inReview { // same work: keep the earlier note unless there is a new one
 		done.Note = cmp.Or(note, m.ReviewNote)
 	}
 	if done.Already && done.Note == m.ReviewNote {
@@ -110,7 +111,7 @@ func (r *Repository) submit(ctx context.Context, entry store.Entry[store.Invocat
 	return done, nil
 }
 
-// turn is a moment behind those of all that waits, also when the clock was set back or stands still.
+// nextQueueTime returns a time after that of every waiting submission, even if the clock was set back or stands still.
 func (r *Repository) turn() (time.Time, error) {
 	at := r.opts.Now().UTC()
 	waiting, err := r.InReview("")
@@ -122,8 +123,8 @@ func (r *Repository) turn() (time.Time, error) {
 	return at, err
 }
 
-// InReview lists what waits for its review or its landing, in the order in which it was submitted. worktree is "" for
-// those of every one.
+// InReview lists the invocations that wait for review or landing, in the order of submission. An empty worktree means all
+// worktrees.
 func (r *Repository) InReview(worktree string) ([]Invocation, error) {
 	live, err := r.Invocations(ListRequest{Worktree: worktree})
 	if err != nil {
@@ -136,21 +137,21 @@ func (r *Repository) InReview(worktree string) ([]Invocation, error) {
 	return waiting, nil
 }
 
-// RejectRequest says what is not to land, and why.
+// RejectRequest says which submission to reject, and why.
 type RejectRequest struct {
-	Invocation string // required: its id, or a unique prefix
+	Invocation string // required: id or unique prefix
 	Reason     string // required
 }
 
-// Rejection is work that has to be done again.
+// RejectResult is the result of Reject.
 type Rejection struct {
 	ID     string    `json:"invocation_id"`
-	Commit string    `json:"submitted_commit"` // what was rejected
+	Commit string    `json:"submitted_commit"` // commit that was rejected
 	At     time.Time `json:"rejected_at"`
 	Reason string    `json:"rejected_reason"`
 }
 
-// Reject gives work that was submitted back to be worked on, with the reason. Work that is not in review is a
+// Reject sends a submission back for more work, with the reason. An invocation that is not in review is a
 // *NotInReviewError.
 func (r *Repository) Reject(ctx context.Context, req RejectRequest) (Rejection, error) {
 	reason, err := remark("reason", req.Reason)
@@ -169,7 +170,7 @@ func (r *Repository) Reject(ctx context.Context, req RejectRequest) (Rejection, 
 		return Rejection{}, err
 	}
 	defer unlock()
-	entry := r.store.Invocation(r.ID, inv.ID, nil) // it may have changed while we waited
+	entry := r.store.Invocation(r.ID, inv.ID, nil) // the record may have changed while we waited for the lock
 	if err := invocation(entry, nil).Err(); err != nil {
 		return Rejection{}, err
 	}
@@ -186,7 +187,7 @@ func (r *Repository) Reject(ctx context.Context, req RejectRequest) (Rejection, 
 	return done, nil
 }
 
-// judge changes what a record says of review. That is all there is to it: the rename of the record decides.
+// updateReview changes the review state in the record of an invocation. The rename of the record is the commit point.
 func (r *Repository) judge(ctx context.Context, verb string, entry store.Entry[store.InvocationMeta], change func(*store.InvocationMeta)) (err error) {
 	tx := r.begin(verb)
 	defer func() {
@@ -216,8 +217,8 @@ type reviewEvent struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// finished is the commit that HEAD of a sandbox is at, if that is all of its work and there is any. The caller holds the
-// repository lock, and has the sandbox open.
+// submittableCommit returns HEAD of a sandbox, if that contains all of its work and there is any. The caller holds the
+// repository lock and has the sandbox open.
 func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, s *Sandbox, entry store.Entry[store.InvocationMeta]) (tip string, err error) {
 	subject, err := r.capturable(s.subject(place.base, ""))
 	if err != nil {
@@ -233,7 +234,7 @@ func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, 
 	if err != nil {
 		return "", err
 	}
-	if err := r.fit(ctx, repo, merger, entry, found.Head); err != nil { // else what must not land passes for work in no commit
+	if err := r.fit(ctx, repo, merger, entry, found.Head); err != nil { // first, because an unsafe tree would show up as uncommitted work
 		return "", err
 	}
 	if found.Begun.What != "" {
@@ -260,8 +261,8 @@ func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, 
 	return found.Head, nil
 }
 
-// fit refuses commits that could never land, as a landing does. Where the integration worktree has no branch to land on,
-// which is for whoever lands it to hear of, they are compared with what the sandbox started from.
+// fsckSubmission refuses commits with unsafe objects, as a landing does. If the integration worktree has no branch to land
+// on, which Land reports, it checks the commits since the base of the sandbox.
 func (r *Repository) fit(ctx context.Context, repo *git.Repo, merger *git.Merger, entry store.Entry[store.InvocationMeta], head string) error {
 	onto := entry.Record.BaseCommit
 	if to, err := r.integrationTarget(ctx, repo, entry.Record.IntegrationWorktreeID); err == nil {
@@ -270,23 +271,23 @@ func (r *Repository) fit(ctx context.Context, repo *git.Repo, merger *git.Merger
 	return unsound(ctx, merger, entry, [2]string{onto, head}, merger.SoundRange(ctx, onto, head))
 }
 
-// reviewed refuses to land what nobody has submitted, where agency.requireReview is set. tip is what would land: what came
-// after the commit that was submitted, committed or not, nobody has had a chance to look at.
+// checkReviewed refuses to land a tip that was not submitted, if agency.requireReview is set. Changes after the submitted
+// commit, committed or not, have not been reviewed.
 func (r *Repository) reviewed(entry store.Entry[store.InvocationMeta], tip string) error {
 	required, err := r.truth(requireReviewKey, false)
 	if err != nil || !required {
 		return err
 	}
 	m := entry.Record
-	if waits := m.Landing == store.Review; !waits || m.SubmittedCommit != tip {
-		return &NotSubmittedError{ID: entry.ID, State: m.Landing, Moved: waits}
+	if inReview := m.Landing == store.Review; !inReview || m.SubmittedCommit != tip {
+		return &NotSubmittedError{ID: entry.ID, State: m.Landing, Moved: inReview}
 	}
 	return nil
 }
 
-// remark is what a person has to say, which becomes a line or more of a record.
+// normalizeText trims and checks a note or a reason, which is stored in a record.
 func remark(what, text string) (string, error) {
-	const most = 64 << 10 // a record is read whole, by everybody
+	const most = 64 << 10 // records are read as a whole by every command
 	text = strings.TrimSpace(text)
 	switch {
 	case !utf8.ValidString(text) || strings.Contains(text, "\x00"):

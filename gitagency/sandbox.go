@@ -13,18 +13,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Sandbox is the tree of one invocation as a place to work in: commands run in it, files are put into it,
-// its state is taken, and in the end it goes. Every method looks anew at what is there: a Sandbox may be
-// kept for as long as one likes, also by several goroutines.
+// Sandbox is the worktree of one invocation: commands run in it, files are uploaded to it, snapshots are taken of it.
+// Every method reads the current state on disk, so a Sandbox may be kept for any time and used by several goroutines.
 type Sandbox struct {
-	ID string // of the invocation
+	ID string // invocation id
 
 	repo *Repository
 	tree string
 }
 
-// Sandbox finds the sandbox of an invocation, by its id or a unique prefix. One that is broken or has
-// ended has none.
+// Sandbox returns the sandbox of an invocation, given its id or a unique prefix. It fails if the invocation is broken
+// or has ended.
 func (r *Repository) Sandbox(query string) (*Sandbox, error) {
 	inv, err := r.Invocation(query)
 	if err != nil {
@@ -36,19 +35,19 @@ func (r *Repository) Sandbox(query string) (*Sandbox, error) {
 	return r.sandboxOf(inv.ID), nil
 }
 
-// sandboxOf is the sandbox of an invocation, whatever is there of it.
+// sandboxOf returns the sandbox of an invocation without checking that it exists.
 func (r *Repository) sandboxOf(id string) *Sandbox {
 	return &Sandbox{ID: id, repo: r, tree: r.store.SandboxTreePath(r.ID, id)}
 }
 
-// WorkDir is the absolute path of the sandbox.
+// WorkDir returns the absolute path of the sandbox.
 func (s *Sandbox) WorkDir() string { return s.tree }
 
-// Teardown ends the sandbox as Discard does: its commands are ended, everything that was in it is kept
-// under a ref, and it goes. Doing it again is fine, and so is that some or all of it is gone already.
+// Teardown ends the sandbox as Discard does: it ends the commands, keeps the content under a ref and removes the
+// sandbox. It succeeds if the sandbox, or a part of it, is gone already.
 func (s *Sandbox) Teardown(ctx context.Context) error {
 	_, err := s.repo.Discard(ctx, s.ID)
-	if is[*BrokenError](err) { // a part is missing; the rest is kept, and goes too
+	if is[*BrokenError](err) { // a part is missing; repair, then discard the rest
 		if _, err := s.repo.Fix(ctx, s.ID); err != nil && !is[*NotFoundError](err) {
 			return err
 		}
@@ -60,32 +59,31 @@ func (s *Sandbox) Teardown(ctx context.Context) error {
 	return err
 }
 
-// site is a sandbox that is being worked in: for as long as it is open, nobody removes it.
+// handle is an open sandbox. Its lock prevents the removal of the sandbox.
 type site struct {
 	*guard.Tree
-	worktree string // the id of the integration worktree it belongs to
-	base     string // the commit it started from
-	limits   Limits // what its commands may use
+	worktree string // id of the integration worktree
+	base     string // commit that the sandbox started from
+	limits   Limits // limits of its commands
 	prims    Primitives
-	repo     *git.Repo // with the repository lock, when the caller has it
-	occupied *os.File  // a process that works in the sandbox keeps this open
+	repo     *git.Repo // repository with its lock held by the caller; else nil
+	occupied *os.File  // lock of the invocation directory; inherited by processes that work in the sandbox
 }
 
-// open makes sure that the sandbox is what it should be, and that it stays. A rollback of it that was interrupted is
-// finished first.
+// open checks the sandbox and locks it against removal. It first finishes an interrupted rollback.
 func (s *Sandbox) open(ctx context.Context) (*site, error) { return s.openHolding(ctx, nil) }
 
-// openHolding is open for a caller that has the repository lock.
+// openLocked is open for a caller that holds the repository lock.
 func (s *Sandbox) openHolding(ctx context.Context, repo *git.Repo) (*site, error) {
 	for {
 		if err := s.finishRollback(ctx, repo); err != nil {
 			return nil, err
 		}
-		site, err := s.openNow(ctx)
+		h, err := s.openNow(ctx)
 		if err != nil || !s.halfWay() {
-			return site, err
+			return h, err
 		}
-		if err := site.close(); err != nil { // one was killed while we waited at the door
+		if err := h.close(); err != nil { // another rollback was killed while we waited for the lock
 			return nil, err
 		}
 	}
@@ -96,7 +94,7 @@ func (s *Sandbox) openNow(ctx context.Context) (_ *site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	occupied, err := s.enter(ctx, timeout)
+	held, err := s.enter(ctx, timeout)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &NotFoundError{Kind: "invocation", Query: s.ID}
 	}
@@ -108,15 +106,15 @@ func (s *Sandbox) openNow(ctx context.Context) (_ *site, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, occupied.Close())
+			err = errors.Join(err, held.Close())
 		}
 	}()
-	return s.look(occupied)
+	return s.look(held)
 }
 
-// look makes sure that the sandbox is what it should be. occupied keeps it from going.
-func (s *Sandbox) look(occupied *os.File) (*site, error) {
-	inv := invocation(s.repo.store.Invocation(s.repo.ID, s.ID, nil), nil) // as it is now that it stays
+// newHandle checks the sandbox and returns a handle that owns held, the lock that prevents its removal.
+func (s *Sandbox) look(held *os.File) (*site, error) {
+	inv := invocation(s.repo.store.Invocation(s.repo.ID, s.ID, nil), nil) // read again: it cannot be removed any more
 	if _, err := inv.Path(); err != nil {
 		return nil, err
 	}
@@ -127,40 +125,41 @@ func (s *Sandbox) look(occupied *os.File) (*site, error) {
 	if err := checkSandbox(tree); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
-	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, limits: limitsMade(inv.Limits), prims: sinceWalls(inv.Primitives), occupied: occupied}, nil
+	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, limits: limitsMade(inv.Limits), prims: sinceWalls(inv.Primitives), occupied: held}, nil
 }
 
-// sinceWalls reads what a record from before there were walls leaves unsaid.
+// fillLegacyPrimitives fills in the primitives that records written before there were walls do not have.
 func sinceWalls(p Primitives) Primitives {
 	p.Isolation, p.Outputs = cmp.Or(p.Isolation, isolationNone), cmp.Or(p.Outputs, outputsOpen)
 	return p
 }
 
-// enter goes in by the door, which is shut while somebody ends the sandbox.
+// lockShared takes the shared lock of the sandbox. It passes through the lock of the sandbox directory, which is held
+// exclusively while a sandbox is being ended.
 func (s *Sandbox) enter(ctx context.Context, timeout time.Duration) (*os.File, error) {
-	door, err := lock.Occupy(ctx, s.repo.store.SandboxDir(s.repo.ID, s.ID), timeout)
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // what became of it, the record says
+	sandboxLock, err := lock.Occupy(ctx, s.repo.store.SandboxDir(s.repo.ID, s.ID), timeout)
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // the caller finds the reason in the record
 		return nil, err
 	}
-	occupied, err := lock.Occupy(ctx, s.repo.store.InvocationDir(s.repo.ID, s.ID), timeout)
-	if door != nil {
-		err = errors.Join(err, door.Close())
+	invocationLock, err := lock.Occupy(ctx, s.repo.store.InvocationDir(s.repo.ID, s.ID), timeout)
+	if sandboxLock != nil {
+		err = errors.Join(err, sandboxLock.Close())
 	}
-	return occupied, err
+	return invocationLock, err
 }
 
-// handOver leaves the sandbox to whoever has inherited the lock.
+// handOver closes our copy of the lock; the process that inherited it keeps the sandbox.
 func (s *site) handOver() { _ = s.occupied.Close() }
 
 func (s *site) close() error {
 	err := s.occupied.Close()
 	if errors.Is(err, os.ErrClosed) {
-		err = nil // handed over
+		err = nil // closed by handOver
 	}
 	return errors.Join(s.Close(), err)
 }
 
-// checkSandbox refuses to work in a tree that does not say it is a sandbox, or that says it is a person's.
+// checkSandbox refuses a tree that has no sandbox marker or has the marker of an integration worktree.
 func checkSandbox(tree *guard.Tree) error {
 	theirs, err := tree.Carries(guard.Integration)
 	if err != nil {

@@ -2,29 +2,29 @@ package gitagency
 
 import "unicode/utf8"
 
-// CaptureLimit is how much of each stream a result holds.
+// CaptureLimit is the number of bytes of each output stream that a result holds.
 const CaptureLimit = 16 << 20
 
-// capture keeps the beginning of what is written to it. It never refuses the rest: a command that writes
-// too much is not ended for it.
+// outputBuffer keeps the first CaptureLimit bytes that are written to it. It accepts and drops the rest, so that a
+// command that writes too much is not killed by a failed write.
 type capture struct {
 	kept []byte
 	over bool
 }
 
 func (c *capture) Write(p []byte) (int, error) {
-	room := min(len(p), CaptureLimit-len(c.kept))
-	c.kept = append(c.kept, p[:room]...)
-	c.over = c.over || room < len(p)
+	n := min(len(p), CaptureLimit-len(c.kept))
+	c.kept = append(c.kept, p[:n]...)
+	c.over = c.over || n < len(p)
 	return len(p), nil
 }
 
-// text is what was kept, without a character that the limit cut in two.
+// text returns the kept output, without a UTF-8 character that the limit cut in two.
 func (c *capture) text() string {
 	text := c.kept
 	for n := 1; c.over && n < utf8.UTFMax && n <= len(text); n++ {
-		if begun := text[len(text)-n:]; utf8.RuneStart(begun[0]) {
-			if !utf8.FullRune(begun) {
+		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
 				text = text[:len(text)-n]
 			}
 			break

@@ -8,12 +8,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// mostListed bounds how much of a directory is looked at for Directories: nobody reads through more.
+// maxListedEntries bounds the number of directory entries that Directories reads; the list is for people.
 const mostListed = 10_000
 
-// Directories lists the directories right below one of the sandbox, which is named as ExecOptions.Cwd is.
-// Only names that Cwd could go on with are among them, so neither .git nor links. It only looks: it waits for
-// nobody, and what is listed may be gone a moment later.
+// Directories lists the subdirectories of a directory of the sandbox, which is named as in ExecOptions.Cwd. The list
+// has only names that Cwd accepts: neither .git nor symbolic links. It takes no lock, so an entry may be gone a
+// moment later.
 func (s *Sandbox) Directories(path string) (names []string, err error) {
 	tree, err := guard.OpenTree(s.tree)
 	if err != nil {

@@ -23,41 +23,42 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// door is the only way by which what was done behind walls comes out, and what a person did outside goes in.
+// handoff moves git state between a sandbox with walls and the real git directory. It is the only way in either
+// direction.
 //
-// Behind walls git writes to a layer of the sandbox's own over the git directory. Nothing of that layer is
-// ever given to a git outside: not its configuration, its hooks, its refs, nor its objects. What comes out
-// is where HEAD is, with the objects that it needs, and what is staged. A git behind the same walls says it
-// and packs it; a git outside checks every object of it and moves the branch of the sandbox there; the index
-// is read as data and written anew. From then on the commits, the branch and the index of the sandbox in the
-// real git directory, and the files of its tree, are what everybody reads who comes later.
+// Behind the walls git writes to the upper directory of an overlay over the git directory. Git on the host must never
+// use anything of that directory: not its configuration, hooks, refs or objects. The import transfers only the commit
+// at HEAD with the objects that it needs, and the index. A git process behind the same walls reports the commit and
+// packs the objects; git on the host checks every object and moves the branch of the sandbox; the index is parsed as
+// data and written anew. From then on all readers use the commits, the branch and the index of the sandbox in the
+// real git directory, and the files of its tree.
 type door struct {
 	s     *Sandbox
 	walls walls
-	upper string // the layer
+	upper string // upper directory of the overlay over the git directory
 	state doorState
 
-	repo     *git.Repo     // with the repository lock, when the caller has it; else it is taken
-	patience time.Duration // with git inside, where anything may be configured
+	repo     *git.Repo     // repository with its lock held by the caller; nil: taken when needed
+	patience time.Duration // limit for each git run in the sandbox, where anything may be configured
 }
 
-// doorState is what was the same on both sides when something last went through.
+// agreedState is the state on both sides after the last import or export.
 type doorState struct {
-	Head  string `json:"head"`  // where HEAD was inside
-	Tip   string `json:"tip"`   // where the branch of the sandbox was outside
-	On    string `json:"on"`    // what was checked out outside: a ref, or a commit
-	Index string `json:"index"` // fingerprint of what was staged; empty when that is not known
-	Layer string `json:"layer"` // fingerprint of the layer
-	Real  string `json:"real"`  // fingerprint of what there is of the sandbox in the real git directory
+	Head  string `json:"head"`  // commit at HEAD in the sandbox
+	Tip   string `json:"tip"`   // commit of the sandbox's branch in the real git directory
+	On    string `json:"on"`    // HEAD of the real worktree: a full ref, or a commit
+	Index string `json:"index"` // fingerprint of the index; empty when unknown
+	Layer string `json:"layer"` // fingerprint of the upper directory
+	Real  string `json:"real"`  // fingerprint of the sandbox's files in the real git directory
 }
 
-// door opens the door of a sandbox; it need not have been used before.
+// openHandoff loads the handoff of a sandbox; there may be no state of it yet.
 func (s *Sandbox) door(w walls) (*door, error) {
 	d := &door{s: s, walls: w, patience: patienceInside, upper: s.layer()}
 	return d, d.load()
 }
 
-// layer is where the layer over the git directory is kept; it need not be there.
+// upperDir returns the path of the overlay upper directory of the git directory; it may not exist.
 func (s *Sandbox) layer() string {
 	return filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper")
 }
@@ -90,13 +91,13 @@ func (d *door) save(state doorState) error {
 	return nil
 }
 
-// pending reports whether something was done behind the walls that has not come out.
+// hasPendingImport reports whether the upper directory has changed since the last import.
 func (d *door) pending() (bool, error) {
 	now, err := d.layer()
 	return now != d.state.Layer, err
 }
 
-// layer is the fingerprint of the layer; empty when there is nothing in it.
+// fingerprintUpper returns the fingerprint of the upper directory; empty when there is nothing in it.
 func (d *door) layer() (string, error) {
 	entries, err := os.ReadDir(d.upper)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
@@ -108,7 +109,8 @@ func (d *door) layer() (string, error) {
 	return git.LayerFingerprint(d.upper, d.s.ID)
 }
 
-// real is a fingerprint of what a person changes by working with git in the tree of the sandbox.
+// fingerprintReal returns a fingerprint of the files that change when the user works with git in the tree of the
+// sandbox on the host.
 func (d *door) real() string {
 	admin := d.s.repo.git.AdminDir(d.s.ID)
 	var all strings.Builder
@@ -121,24 +123,25 @@ func (d *door) real() string {
 			continue
 		}
 		if filepath.Base(path) == "packed-refs" && !strings.HasSuffix(all.String(), "index\n") {
-			continue // the ref itself says where it is
+			continue // the loose ref is authoritative
 		}
 		fmt.Fprintf(&all, "%s %s\n", durable.Stamp(fi), filepath.Base(path))
 	}
 	return all.String()
 }
 
-// in brings what a person has changed outside behind the walls, before a command runs there.
-func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
+// exportToSandbox transfers what the user has changed on the host since the last exchange, HEAD, branch and index, to
+// the git directory behind the walls. It runs before a command does.
+func (d *door) in(ctx context.Context, ns *proc.Room, dir *os.File) error {
 	if d.state == (doorState{}) || d.real() == d.state.Real {
-		return nil // before anything was written, the layer shows what is below it
+		return nil // nothing was ever written: the overlay shows the real files
 	}
 	release, err := d.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := d.load(); err != nil { // somebody else may have been here while we waited
+	if err := d.load(); err != nil { // may have changed while waiting for the lock
 		return err
 	}
 	real, on := d.real(), d.checkedOut()
@@ -168,7 +171,7 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 		return err
 	default:
 		x, err := git.ReadIndex(index, git.FormatOf(head))
-		if is[*git.NotPlainError](err) { // git inside has only a part of it
+		if is[*git.NotPlainError](err) { // split or sparse index, of which the sandbox has only a part
 			if index, err = d.s.repo.git.PlainIndex(ctx, d.s.ID); err != nil {
 				return err
 			}
@@ -178,13 +181,14 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 			staged, real = d.shut(x, head, real)
 			index = d.opened(x, index, head)
 		}
-		// Else a git outside has only looked at the files; what is closed there is open inside.
+		// If nothing moved and the fingerprint is unchanged, git on the host has only refreshed stat data. The index
+		// of the sandbox then stays as it is, with its submodules visible.
 		if move != "" || staged == "" || staged != d.state.Index {
 			stage = "yes"
 		}
 	}
 	if move != "" || stage != "" {
-		if err := d.run(ctx, room, dir, scriptIn, bytes.NewReader(index), io.Discard, move, head, d.state.Head, onto, sandboxRef(d.s.ID), stage); err != nil {
+		if err := d.run(ctx, ns, dir, scriptIn, bytes.NewReader(index), io.Discard, move, head, d.state.Head, onto, sandboxRef(d.s.ID), stage); err != nil {
 			return err
 		}
 	}
@@ -195,15 +199,15 @@ func (d *door) in(ctx context.Context, room *proc.Room, dir *os.File) error {
 	return d.save(doorState{Head: head, Tip: tip, On: on, Index: staged, Layer: layer, Real: real})
 }
 
-// out brings what was done behind the walls out. What cannot come out stays where it is, and is tried again
-// after the next command.
-func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) (err error) {
+// importFromSandbox transfers HEAD, its objects and the index from behind the walls to the real git directory.
+// Anything that cannot be imported stays in the upper directory and is tried again after the next command.
+func (d *door) out(ctx context.Context, ns *proc.Room, dir *os.File) (err error) {
 	release, err := d.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := d.load(); err != nil { // somebody else may have been here while we waited
+	if err := d.load(); err != nil { // may have changed while waiting for the lock
 		return err
 	}
 	layer, err := d.layer()
@@ -214,47 +218,47 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) (err erro
 		return err
 	}
 	repo := d.s.repo.git
-	// Git inside packs while we read what is staged, and what is staged is written while git outside takes in.
+	// The sandbox's git packs while we read its index; our index is drafted while git on the host receives the pack.
 	reading := proc.Meanwhile(func() (staging, error) { return d.staged(), nil })
-	defer func() { _, _ = reading() }() // it may have something to say, and nobody else's turn has come yet
+	defer func() { _, _ = reading() }() // wait for it on every return: it may print a warning
 	tip, err := repo.Tip(ctx, sandboxRef(d.s.ID))
 	if err != nil {
 		return err
 	}
 	if tip == "" {
-		return &insideError{fmt.Errorf("there is no branch %s", short(sandboxRef(d.s.ID)))} // a person took it away; rest does without
+		return &insideError{fmt.Errorf("there is no branch %s", short(sandboxRef(d.s.ID)))} // the user deleted it; importRemaining needs no branch
 	}
-	was, touched := d.indexStamp(), d.real() != d.state.Real // by a person; what follows is ours
+	indexBefore, userChanged := d.indexStamp(), d.real() != d.state.Real // by the user; later differences are our own writes
 	state := doorState{On: d.checkedOut(), Index: d.state.Index, Layer: layer}
-	committed, err := d.pack(ctx, room, dir, tip, nil)
+	committed, err := d.pack(ctx, ns, dir, tip, nil)
 	staged, _ := reading()
 	if err != nil {
 		return err
 	}
 	defer committed.Close()
 	if staged.odd {
-		staged = d.stagedInside(ctx, room, dir, staged)
+		staged = d.stagedInside(ctx, ns, dir, staged)
 	}
 	drafted := proc.Meanwhile(func() (*git.IndexDraft, error) { return d.draft(&staged, state.On) })
-	var whole bool
-	state.Head, state.Tip, whole, err = d.takeIn(ctx, room, dir, tip, committed, staged.also)
+	var complete bool
+	state.Head, state.Tip, complete, err = d.takeIn(ctx, ns, dir, tip, committed, staged.also)
 	draft, draftErr := drafted()
 	defer func() { err = errors.Join(err, draft.Drop()) }()
 	if err = errors.Join(err, draftErr); err != nil {
 		return err
 	}
-	// A person who has committed outside while nobody did inside has an index that goes with that commit.
+	// If the user has committed on the host and the sandbox has not, the index on the host belongs to that commit.
 	overtaken := tip != d.state.Tip && d.state.Tip != "" && state.Head == d.state.Head
-	wrote := draft != nil && !overtaken && whole
+	wrote := draft != nil && !overtaken && complete
 	if wrote {
 		if err := draft.Lock(); err != nil {
 			return err
 		}
-		wrote = d.checkedOut() == state.On // nor has one who has switched away meanwhile any use for it
+		wrote = d.checkedOut() == state.On // nor is it of use if the user has switched branches meanwhile
 	}
 	if wrote {
 		state.Index = staged.print
-		if touched || d.indexStamp() != was { // a person may have staged something while we were at it
+		if userChanged || d.indexStamp() != indexBefore { // the user may have staged something meanwhile
 			if err := d.setAside(ctx, state, tip); err != nil {
 				return err
 			}
@@ -268,36 +272,37 @@ func (d *door) out(ctx context.Context, room *proc.Room, dir *os.File) (err erro
 	if err != nil {
 		return err
 	}
-	if touched && !wrote || now != state.Tip || d.checkedOut() != state.On { // what they did goes in before the next command
+	// Keep the old fingerprint if the user changed something, so that it is exported before the next command.
+	if userChanged && !wrote || now != state.Tip || d.checkedOut() != state.On {
 		state.Real = d.state.Real
 	}
-	if err := d.save(state); err != nil || state.Tip == tip || room.Alone() {
+	if err := d.save(state); err != nil || state.Tip == tip || ns.Alone() {
 		return err
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(d.s.repo.CommonDir, sandboxRef(d.s.ID)), &st); err != nil {
 		return err
 	}
-	return d.run(ctx, room, dir, scriptUnlock, nil, io.Discard, sandboxRef(d.s.ID), strconv.FormatUint(st.Ino, 10))
+	return d.run(ctx, ns, dir, scriptUnlock, nil, io.Discard, sandboxRef(d.s.ID), strconv.FormatUint(st.Ino, 10))
 }
 
-// readable refuses a layer in which git would wait for ever, or find nothing that it could make sense of, at
-// the files that it reads whatever it is asked.
+// checkReadable refuses an upper directory in which a file that git always reads would block git for ever, as a pipe
+// does, or is not a regular file of reasonable size.
 func (d *door) readable() error {
-	const most = 64 << 20 // of a list of refs
-	own := filepath.Join("worktrees", d.s.ID)
+	const maxSize = 64 << 20 // the largest is packed-refs
+	entry := filepath.Join("worktrees", d.s.ID)
 	for _, name := range []string{
 		"config", "HEAD", "packed-refs", "shallow", "objects/info/alternates", "info/attributes", "info/grafts", sandboxRef(d.s.ID),
-		own + "/HEAD", own + "/commondir", own + "/gitdir", own + "/config.worktree",
+		entry + "/HEAD", entry + "/commondir", entry + "/gitdir", entry + "/config.worktree",
 	} {
-		if _, err := git.LayerFile(d.upper, name, most); err != nil {
+		if _, err := git.LayerFile(d.upper, name, maxSize); err != nil {
 			return &insideError{fmt.Errorf("git inside cannot be asked: %w", err)}
 		}
 	}
 	return nil
 }
 
-// lock lets one at a time through the door.
+// lockOverlay serializes imports and exports of one sandbox.
 func (d *door) lock(ctx context.Context) (release func(), err error) {
 	timeout, err := d.s.repo.lockTimeout()
 	if err != nil {
@@ -310,7 +315,7 @@ func (d *door) lock(ctx context.Context) (release func(), err error) {
 	return func() { _ = held.Close() }, nil
 }
 
-// lockRepository takes the repository lock, unless the caller has it.
+// lockRepository takes the repository lock, unless the caller holds it.
 func (d *door) lockRepository(ctx context.Context) (*git.Repo, func(), error) {
 	if d.repo != nil {
 		return d.repo, func() {}, nil
@@ -318,8 +323,8 @@ func (d *door) lockRepository(ctx context.Context) (*git.Repo, func(), error) {
 	return d.s.repo.lock(ctx)
 }
 
-// checkedOut is what a person has checked out in the tree: a ref, or a commit. Who has something else there
-// than the branch of the sandbox has an index of their own.
+// realHead returns what HEAD of the real worktree names: a full ref or a commit. If it is not the branch of the
+// sandbox, the user has an index that belongs to something else.
 func (d *door) checkedOut() string {
 	head, err := durable.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "HEAD"), 1<<16)
 	if err != nil {

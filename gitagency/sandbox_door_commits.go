@@ -13,12 +13,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// unmoved is where HEAD inside is if nobody has moved it since something last went through.
+// expectedHead returns the commit at HEAD in the sandbox if it has not moved since the last exchange.
 func (d *door) unmoved(tip string) string { return cmp.Or(d.state.Head, tip) }
 
-// pack has git inside pack what was committed there, and others. A person may have moved the branch to tip
-// meanwhile: then only what comes after that may be put in its place.
-func (d *door) pack(ctx context.Context, room *proc.Room, dir *os.File, tip string, also []string) (*parcel, error) {
+// packCommits has the sandbox's git pack the commits at HEAD that the host does not have, and the blobs in also. The
+// user may have moved the branch on the host to tip meanwhile: then HEAD must be a descendant of tip.
+func (d *door) pack(ctx context.Context, ns *proc.Room, dir *os.File, tip string, also []string) (*parcel, error) {
 	not := []string{tip}
 	if d.state.Head != "" && d.state.Head != tip {
 		not = append(not, d.state.Head)
@@ -30,13 +30,13 @@ func (d *door) pack(ctx context.Context, room *proc.Room, dir *os.File, tip stri
 	if len(also) > 0 {
 		some = "yes"
 	}
-	return d.packed(ctx, room, dir, scriptPack, also, not, d.unmoved(tip), some, after)
+	return d.packed(ctx, ns, dir, scriptPack, also, not, d.unmoved(tip), some, after)
 }
 
-// takeIn moves the branch of the sandbox to where HEAD is behind the walls, if it was moved there, and says
-// where both are then, and whether the objects of what is staged came along.
-func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip string, committed *parcel, also []string) (head, now string, whole bool, err error) {
-	where := func(p *parcel) (head, now string) {
+// importCommits moves the branch of the sandbox on the host to the commit at HEAD in the sandbox, if that has moved.
+// It returns both commits afterwards, and whether the blobs of the index were imported too.
+func (d *door) takeIn(ctx context.Context, ns *proc.Room, dir *os.File, tip string, committed *parcel, also []string) (head, now string, complete bool, err error) {
+	heads := func(p *parcel) (head, now string) {
 		if p.name == d.unmoved(tip) {
 			return p.name, tip
 		}
@@ -45,36 +45,36 @@ func (d *door) takeIn(ctx context.Context, room *proc.Room, dir *os.File, tip st
 	incoming := func(p *parcel, now string) git.Incoming {
 		return git.Incoming{Pack: p, New: now, Old: tip, Also: also, Reason: "agency: exec"}
 	}
-	if head, now = where(committed); now == tip && len(also) == 0 {
+	if head, now = heads(committed); now == tip && len(also) == 0 {
 		return head, now, true, nil
 	}
 	if now != tip {
-		// Most of what is staged has been committed too, and is there.
+		// Try the first pack: most staged blobs have been committed too and are in it.
 		err := d.take(ctx, incoming(committed, now))
 		var lacks *git.IncompleteError
 		if !errors.As(err, &lacks) || !slices.Contains(also, lacks.OID) {
 			return head, now, true, err
 		}
 	}
-	whole = true
-	all, err := d.pack(ctx, room, dir, tip, also)
-	if is[*insideError](err) && now != tip { // what was committed does not wait for what is staged and not there
+	complete = true
+	all, err := d.pack(ctx, ns, dir, tip, also)
+	if is[*insideError](err) && now != tip { // missing staged blobs must not hold up commits
 		d.staysInside(err)
-		whole, also = false, nil
-		all, err = d.pack(ctx, room, dir, tip, nil)
+		complete, also = false, nil
+		all, err = d.pack(ctx, ns, dir, tip, nil)
 	}
 	if err != nil {
 		return "", "", false, err
 	}
 	defer all.Close()
-	head, now = where(all)
-	return head, now, whole, d.take(ctx, incoming(all, now))
+	head, now = heads(all)
+	return head, now, complete, d.take(ctx, incoming(all, now))
 }
 
-// rest brings out what else git has behind the walls and no branch outside leads to: other branches, tags,
-// what was stashed, amended or reset away. It hangs together under one commit, of which the log of HEAD
-// knows. This is for a sandbox that is about to go.
-func (d *door) rest(ctx context.Context, room *proc.Room, dir *os.File) error {
+// importRemaining imports all other commits that git has behind the walls and that no ref on the host reaches: other
+// branches, tags, stashes, amended and reset commits. They become ancestors of one commit that the reflog of HEAD
+// names. It is for a sandbox that is about to be discarded.
+func (d *door) rest(ctx context.Context, ns *proc.Room, dir *os.File) error {
 	if err := d.readable(); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (d *door) rest(ctx context.Context, room *proc.Room, dir *os.File) error {
 	if err != nil {
 		return err
 	}
-	tip := cmp.Or(found[0].OID, found[1].OID) // a person may have renamed the branch
+	tip := cmp.Or(found[0].OID, found[1].OID) // the user may have renamed the branch
 	if tip == "" {
 		return fmt.Errorf("there is neither branch %s nor the commit that it started from", short(sandboxRef(d.s.ID)))
 	}
@@ -91,10 +91,10 @@ func (d *door) rest(ctx context.Context, room *proc.Room, dir *os.File) error {
 	if err != nil {
 		return err
 	}
-	// What is kept already; and what others have left behind is theirs to find again.
+	// Leave out what the refs keep, and what other reflogs name: it is reachable from there.
 	not := slices.AppendSeq(repo.LoggedElsewhere(d.s.ID, sandboxRef(d.s.ID)), maps.Values(refs))
 	slices.Sort(not)
-	all, err := d.packed(ctx, room, dir, scriptRest, nil, append(slices.Compact(not), tip), tip)
+	all, err := d.packed(ctx, ns, dir, scriptRest, nil, append(slices.Compact(not), tip), tip)
 	if err != nil {
 		return err
 	}

@@ -17,36 +17,37 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// parcel is what git inside has packed, and the commit that it named.
+// packStream is a pack written by the sandbox's git, with the commit that it named.
 type parcel struct {
 	name string
 	*bufio.Reader
 	io.Closer
 }
 
-// packed lets git inside name a commit and pack what it needs, and others, but for what those outside have.
-func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script string, also, not []string, args ...string) (*parcel, error) {
+// runPackScript has the sandbox's git name a commit and pack its objects and those in also, without the objects
+// reachable from not.
+func (d *door) packed(ctx context.Context, ns *proc.Room, dir *os.File, script string, also, not []string, args ...string) (*parcel, error) {
 	spool, err := os.CreateTemp(filepath.Dir(d.upper), "pack-*")
 	if err != nil {
 		return nil, err
 	}
 	err = func() error {
-		if err := os.Remove(spool.Name()); err != nil { // nobody else needs its name
+		if err := os.Remove(spool.Name()); err != nil { // unlinked at once, so that it cannot be left behind
 			return err
 		}
 		wants := slices.Clone(also)
 		for _, oid := range not {
 			wants = append(wants, "^"+oid)
 		}
-		// Where HEAD is, git knows at once; the pack may take as long as it goes on.
+		// Git must name the commit within headTimeout. Packing may take any time as long as output continues.
 		asked, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		late := time.AfterFunc(patienceForHead, func() { cancel(&insideError{errors.New("git inside does not answer")}) })
-		defer late.Stop()
-		steady := *d
-		steady.patience = 0
-		out := &steadyWriter{to: spool, heard: func() { late.Reset(patienceWithPacks) }}
-		if err := steady.run(asked, room, dir, script, strings.NewReader(strings.Join(wants, "\n")+"\n"), out, args...); err != nil {
+		timer := time.AfterFunc(patienceForHead, func() { cancel(&insideError{errors.New("git inside does not answer")}) })
+		defer timer.Stop()
+		untimed := *d
+		untimed.patience = 0
+		out := &steadyWriter{to: spool, heard: func() { timer.Reset(patienceWithPacks) }}
+		if err := untimed.run(asked, ns, dir, script, strings.NewReader(strings.Join(wants, "\n")+"\n"), out, args...); err != nil {
 			return errors.Join(err, context.Cause(asked))
 		}
 		_, err := spool.Seek(0, io.SeekStart)
@@ -66,22 +67,23 @@ func (d *door) packed(ctx context.Context, room *proc.Room, dir *os.File, script
 	return &parcel{name, from, spool}, nil
 }
 
-// insideError is what whoever works behind the walls has to answer for.
+// sandboxGitError is a failure caused by the content or configuration of the sandbox, not by this machine.
 type insideError struct{ err error }
 
 func (e *insideError) Error() string { return e.err.Error() }
 func (e *insideError) Unwrap() error { return e.err }
 
-// apartError is a branch that was moved outside, and HEAD inside, to where neither is part of the other.
+// divergedError reports that the branch on the host and HEAD in the sandbox have moved to commits of which neither is
+// an ancestor of the other.
 type apartError struct{ text string }
 
 func (e *apartError) Error() string { return e.text }
 
-// exitApart is how scriptPack says so.
+// exitDiverged is the exit code by which scriptPack reports a divergedError.
 const exitApart = 66
 
-// theirFault reports whether something cannot come out because of what it is, and not because of this
-// machine: git has refused it although there is room for it.
+// isSandboxFault reports whether an import failed because of the content of the sandbox and not because of this
+// machine: git refused the objects although a test file shows that there is disk space.
 func (d *door) theirFault(err error) bool {
 	if is[*insideError](err) {
 		return true
@@ -89,16 +91,16 @@ func (d *door) theirFault(err error) bool {
 	if !is[*git.Error](err) && !is[*git.IncompleteError](err) {
 		return false
 	}
-	const room = 8 << 20
+	const probeSize = 8 << 20
 	f, err := os.CreateTemp(filepath.Join(d.s.repo.CommonDir, "objects", "pack"), "tmp_room_*")
 	if err != nil {
 		return false
 	}
-	_, err = f.Write(make([]byte, room))
+	_, err = f.Write(make([]byte, probeSize))
 	return errors.Join(err, f.Close(), os.Remove(f.Name())) == nil
 }
 
-// steadyWriter passes on what is written, and tells of it.
+// activityWriter calls onWrite before each write to dst.
 type steadyWriter struct {
 	to    io.Writer
 	heard func()
@@ -109,7 +111,7 @@ func (w *steadyWriter) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// take takes something in, and has the log of HEAD tell of it.
+// receive adds a pack to the real repository, moves the branch and writes the reflog of HEAD.
 func (d *door) take(ctx context.Context, in git.Incoming) error {
 	repo, unlock, err := d.lockRepository(ctx)
 	if err != nil {
@@ -124,20 +126,20 @@ func (d *door) take(ctx context.Context, in git.Incoming) error {
 		return err
 	}
 	if !in.Stay && d.checkedOut() != in.Ref {
-		return nil // a person is on something else, and that has not moved
+		return nil // the user is on another branch, which has not moved
 	}
 	return repo.LogHead(d.s.ID, in.Old, in.New, toolIdentity, d.s.repo.now(), in.Reason)
 }
 
-// What git does behind the walls for us. Whatever is configured there, it can harm nobody but itself.
+// Scripts that run behind the walls. Configuration of the sandbox affects them, but they can harm only the sandbox.
 const (
-	// packObjects packs what is named to it, without looking for what is alike: that would take long and say
-	// nothing meanwhile. It does so where there are no files: from those of the tree git would read attributes, which say
-	// what need not be alike, and wait for ever where one of them is a pipe. Nobody can put anything into /proc.
+	// packObjectsCommand packs the named objects without searching for deltas, which would take long without any
+	// output. It runs in /proc, where no files can be created: in the worktree git would read .gitattributes for
+	// delta settings, and would block for ever if one of them is a pipe.
 	packObjects = `{ dir=$(git rev-parse --absolute-git-dir) && cd /proc && GIT_DIR=$dir git -c core.attributesFile=/dev/null ` +
 		`-c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset --window=0 -q; }`
 
-	// scriptPack says where HEAD is and then packs what is wanted, unless there is nothing.
+	// scriptPack prints the commit at HEAD, then packs the wanted objects, if there are any.
 	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD leads to no commit" >&2; exit 1; }
 if test "$head" != "$1" && test -n "$3" && ! git merge-base --is-ancestor "$3" "$head"; then
 	echo "the branch was moved outside to $3, and HEAD inside is at $head; bring them together: git agency exec $AGENCY_INVOCATION_ID -- git merge $3" >&2; exit 66
@@ -146,8 +148,8 @@ printf '%s\n' "$head"
 if test "$head" = "$1" && test -z "$2"; then exit 0; fi
 { printf '%s\n' "$head"; cat; } | ` + packObjects
 
-	// scriptRest makes a commit of all that refs and logs lead to and nothing outside does, and packs it. What
-	// leads to nothing is passed over.
+	// scriptPackRemaining makes one commit whose ancestors are all commits that refs and reflogs reach and nothing on
+	// the host does, prints it and packs it. It ignores refs and log entries to missing objects.
 	scriptRest = `not=$(sed 's/^.//' | git cat-file --batch-check='%(objecttype) %(objectname)' | awk '$1 == "commit" || $1 == "tag" { print "^" $2 }') || exit 1
 tips=$({ git for-each-ref --format='%(objectname)'; git rev-list --no-walk --reflog --ignore-missing; git rev-parse --verify --quiet HEAD; } 2>/dev/null |
 	sort -u | git cat-file --batch-check='%(objecttype) %(objectname)' | awk '$1 == "commit" || $1 == "tag" { print $2 }') || exit 1
@@ -162,8 +164,8 @@ done
 printf '%s\n' "$all"
 printf '%s\n' "$all" $not | ` + packObjects
 
-	// scriptIn moves HEAD, and the branch that it stands for, or lets it stand for another; and replaces the
-	// index, which belongs to that. Nothing is moved while a git has the index locked, or has left it so.
+	// scriptExport moves HEAD and its branch, or attaches HEAD to another branch, and replaces the index to match. It
+	// moves nothing while the index is locked by a running git or by a stale lock file.
 	scriptIn = `git() { command git -c core.hooksPath=/dev/null "$@"; }
 move() {
 	head=$(git rev-parse --verify --quiet HEAD)
@@ -194,20 +196,20 @@ fi
 if test -n "$1"; then move "$2" "$3" "$4" "$5" || exit; fi
 if test -n "$6"; then mv -f "$index.lock" "$index"; fi`
 
-	// scriptPlain writes the index as one that holds every entry itself. A copy of the same age: by that git
-	// knows what it has to look at again.
+	// scriptPlainIndex prints the index without split or sparse entries. It works on a copy with the same mtime, by
+	// which git knows which files it must read again (racy git).
 	scriptPlain = `index=$(git rev-parse --git-path index) && plain=$index.agency && trap 'rm -f "$plain"' EXIT && cp -p "$index" "$plain" &&
 GIT_INDEX_FILE=$plain git -c core.splitIndex=false -c index.sparse=false -c core.fsmonitor=false update-index --no-split-index --force-write-index &&
 cat "$plain"`
 
-	// scriptUnlock removes the lock of a ref that git outside took and gave back, where somebody looked for
-	// it meanwhile and the kernel still shows it: that file has become the ref itself, or is gone. Git inside
-	// waits for longer than this takes.
+	// scriptRemoveRefLock removes a ref lock file of git on the host that is gone but still visible in the overlay
+	// because of the kernel's cache: its inode is now that of the ref itself, or has no links. The sandbox's git
+	// waits longer for ref locks than this takes.
 	scriptUnlock = `lock=$(git rev-parse --git-common-dir)/$1.lock
 case $(stat -c '%i %h' "$lock" 2>/dev/null) in "$2 "* | *" 0") rm -f "$lock" ;; esac`
 )
 
-// bounded keeps what is written, and refuses more than there is room for.
+// limitedBuffer is a buffer that refuses writes beyond a limit.
 type bounded struct {
 	bytes.Buffer
 	left int
@@ -220,19 +222,19 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// patienceForHead is how long git may take to say where HEAD is.
+// headTimeout bounds the time until git names the commit at HEAD.
 const patienceForHead = 5 * time.Second
 
-// patienceWithPacks is how long git may say nothing while it packs.
+// packIdleTimeout bounds the time without output while git packs.
 const patienceWithPacks = 30 * time.Second
 
-// patienceInside is how long git may take behind the walls, where anything may be configured.
+// sandboxGitTimeout bounds one script behind the walls, where anything may be configured.
 const patienceInside = time.Minute
 
-// run runs one of the scripts behind the walls.
-func (d *door) run(ctx context.Context, room *proc.Room, dir *os.File, script string, stdin io.Reader, stdout io.Writer, args ...string) error {
+// runScript runs one of the scripts behind the walls.
+func (d *door) run(ctx context.Context, ns *proc.Room, dir *os.File, script string, stdin io.Reader, stdout io.Writer, args ...string) error {
 	var stderr capture
-	ending, err := room.Run(ctx, proc.Task{
+	ending, err := ns.Run(ctx, proc.Task{
 		Argv: append([]string{"sh", "-c", script, "sh"}, args...), Dir: dir, Env: d.s.helperEnvironment(d.walls),
 		Stdin: stdin, Stdout: stdout, Stderr: &stderr, Timeout: d.patience, Grace: time.Second,
 	})

@@ -14,19 +14,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// maxIndex is how large an index may be that comes out.
+// maxIndexSize is the largest index in bytes that is imported.
 const maxIndex = 1 << 29
 
-// staging is the index behind the walls.
+// sandboxIndex is the index behind the walls.
 type staging struct {
-	index *git.Index // nil when there is none, or it cannot be read: then it stays behind
-	at    time.Time  // when it was written
-	also  []string   // the objects of it that are not staged outside
-	print string     // its fingerprint, once it is known
-	odd   bool       // only git inside can say all of what is in it
+	index *git.Index // nil when it is missing or unreadable; it is then not imported
+	at    time.Time  // mtime of the index file
+	also  []string   // blobs that the index on the host does not have
+	print string     // fingerprint of index, set by draftIndex
+	odd   bool       // split or sparse: only the sandbox's git can expand it
 }
 
-// staged reads what is staged behind the walls.
+// readSandboxIndex reads the index behind the walls.
 func (d *door) staged() staging {
 	file, err := git.LayerFile(d.upper, filepath.Join("worktrees", d.s.ID, "index"), maxIndex)
 	if err != nil {
@@ -38,24 +38,24 @@ func (d *door) staged() staging {
 	return d.understood(file.Data, file.ModTime)
 }
 
-// stagedInside has git inside write the index such that it can be read.
-func (d *door) stagedInside(ctx context.Context, room *proc.Room, dir *os.File, odd staging) staging {
+// readPlainIndex has the sandbox's git expand a split or sparse index and reads the result.
+func (d *door) stagedInside(ctx context.Context, ns *proc.Room, dir *os.File, original staging) staging {
 	plain := bounded{left: maxIndex}
-	if err := d.run(ctx, room, dir, scriptPlain, nil, &plain); err != nil {
+	if err := d.run(ctx, ns, dir, scriptPlain, nil, &plain); err != nil {
 		d.staysInside(err)
 		return staging{}
 	}
-	s := d.understood(plain.Bytes(), odd.at)
+	s := d.understood(plain.Bytes(), original.at)
 	if s.odd {
 		d.staysInside(errors.New("it is not what git inside was asked for"))
 	}
 	return s
 }
 
-// understood is an index as it may come out.
+// parseSandboxIndex parses and checks an index file of the sandbox for the import.
 func (d *door) understood(data []byte, at time.Time) staging {
 	format := git.FormatOf(d.s.repo.store.Invocation(d.s.repo.ID, d.s.ID, nil).Record.BaseCommit)
-	outside := proc.Meanwhile(func() (git.Index, error) { // at the same time: both may be large
+	outside := proc.Meanwhile(func() (git.Index, error) { // concurrently: both may be large
 		data, err := durable.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"), maxIndex)
 		if err != nil {
 			return git.Index{}, err
@@ -63,7 +63,7 @@ func (d *door) understood(data []byte, at time.Time) staging {
 		return git.SkimIndex(data, format)
 	})
 	index, err := git.ReadIndex(data, format)
-	before, _ := outside() // without it, more is asked for
+	before, _ := outside() // on error it is empty, and more blobs are requested
 	switch {
 	case is[*git.NotPlainError](err):
 		return staging{at: at, odd: true}
@@ -71,7 +71,7 @@ func (d *door) understood(data []byte, at time.Time) staging {
 		d.staysInside(err)
 		return staging{}
 	}
-	index = index.Closed() // a person who looks at the sandbox shall run nothing that is configured in it
+	index = index.Closed() // skip-worktree for nested repositories: git status on the host must not run git in them
 	return staging{index: &index, at: at, also: index.Missing(before)}
 }
 
@@ -79,7 +79,8 @@ func (d *door) staysInside(err error) {
 	d.s.repo.warn("sandbox %s: what is staged there stays there: %v", d.s.ID, err)
 }
 
-// draft writes an index that is to come out, if there is anything new in it, for a person who is on a ref.
+// draftIndex writes the imported index beside the real one, if it has changed and the real HEAD is on the branch of
+// the sandbox. on is that HEAD.
 func (d *door) draft(s *staging, on string) (*git.IndexDraft, error) {
 	if s.index == nil || on != sandboxRef(d.s.ID) {
 		return nil, nil
@@ -97,7 +98,7 @@ func (d *door) draft(s *staging, on string) (*git.IndexDraft, error) {
 	return draft, nil
 }
 
-// indexStamp tells the index outside from the same after somebody has written it.
+// realIndexStamp identifies the current version of the index on the host; any write changes it.
 func (d *door) indexStamp() string {
 	fi, err := os.Lstat(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"))
 	if err != nil {
@@ -106,50 +107,50 @@ func (d *door) indexStamp() string {
 	return durable.Stamp(fi)
 }
 
-// setAside keeps what a person has staged outside since something last went through, when other things are
-// staged inside. The index outside is locked, so that they stage no more; git works on a copy.
+// keepRealIndex saves the changes that the user has staged on the host since the last exchange, when the sandbox has
+// staged other changes. The caller has locked the real index, so git works on a copy.
 func (d *door) setAside(ctx context.Context, now doorState, tip string) error {
 	if d.state.Index == "" {
-		return nil // nothing was ever staged outside that we know of
+		return nil // there is no earlier index to compare with
 	}
 	data, err := os.ReadFile(filepath.Join(d.s.repo.git.AdminDir(d.s.ID), "index"))
 	if err != nil {
 		return err
 	}
 	theirs, err := git.ReadIndex(data, git.FormatOf(tip))
-	if err != nil { // which also git outside cannot read, or a split one
+	if err != nil { // corrupt, or a split index
 		return fmt.Errorf("index outside: %w", err)
 	}
 	if is := theirs.Closed().Fingerprint(); is == d.state.Index || is == now.Index {
 		return nil
 	}
-	if same, err := d.s.repo.git.StagedIs(ctx, d.s.ID, tip); err != nil || same { // they have committed it
+	if same, err := d.s.repo.git.StagedIs(ctx, d.s.ID, tip); err != nil || same { // the user has committed it
 		return err
 	}
-	aside := filepath.Join(filepath.Dir(d.statePath()), "index-outside")
-	for n := 2; ; n++ { // one that was kept before stays
-		if _, err := os.Lstat(aside); err != nil {
+	saved := filepath.Join(filepath.Dir(d.statePath()), "index-outside")
+	for n := 2; ; n++ { // do not overwrite an index saved earlier
+		if _, err := os.Lstat(saved); err != nil {
 			break
 		}
-		aside = filepath.Join(filepath.Dir(d.statePath()), fmt.Sprintf("index-outside-%d", n))
+		saved = filepath.Join(filepath.Dir(d.statePath()), fmt.Sprintf("index-outside-%d", n))
 	}
-	if err := durable.WriteFile(aside, data, 0o600); err != nil {
+	if err := durable.WriteFile(saved, data, 0o600); err != nil {
 		return err
 	}
-	commit, err := d.commitAside(ctx, aside, tip, now.Tip)
+	commit, err := d.commitAside(ctx, saved, tip, now.Tip)
 	if err != nil {
 		return err
 	}
 	if commit != "" {
 		d.s.repo.warn("sandbox %s: other things were staged inside than outside; what was staged outside is kept: git show %s", d.s.ID, commit)
-		return os.Remove(aside)
+		return os.Remove(saved)
 	}
-	d.s.repo.warn("sandbox %s: other things were staged inside than outside, where not all was merged; what was staged outside is kept until the sandbox is discarded: GIT_INDEX_FILE=%s git diff --cached", d.s.ID, ShellWord(aside))
+	d.s.repo.warn("sandbox %s: other things were staged inside than outside, where not all was merged; what was staged outside is kept until the sandbox is discarded: GIT_INDEX_FILE=%s git diff --cached", d.s.ID, ShellWord(saved))
 	return nil
 }
 
-// commitAside makes a commit of what a person has staged outside, on top of tip. The log of HEAD, which is
-// at head now, knows of it, and so does whoever discards the sandbox.
+// commitRealIndex commits the changes that the user has staged on the host, on top of tip. The reflog of HEAD, which
+// is at head now, records the commit, so that it is found there and kept by a discard.
 func (d *door) commitAside(ctx context.Context, index, tip, head string) (string, error) {
 	repo, unlock, err := d.lockRepository(ctx)
 	if err != nil {
@@ -167,26 +168,27 @@ func (d *door) commitAside(ctx context.Context, index, tip, head string) (string
 	return commit, repo.LogHead(d.s.ID, commit, head, toolIdentity, d.s.repo.now(), "agency: back to what was committed")
 }
 
-// shut has no git outside look into a repository that is in the tree, as that of a submodule: whoever works
-// behind the walls can have put anything there, or has it where only a git inside finds it. x is what is staged,
-// and real belongs to it; what they are then is returned.
-func (d *door) shut(x git.Index, commit, real string) (print, now string) {
-	print = x.Closed().Fingerprint()
+// closeNested marks nested repositories, such as submodules, in the real index as skip-worktree, so that git on the
+// host does not run git in them: a process behind the walls can have put anything there, or its git directory is
+// visible only behind the walls. x is the real index and real the fingerprint that goes with it; it returns the index
+// fingerprint and the new real fingerprint.
+func (d *door) shut(x git.Index, commit, real string) (fingerprint, realNow string) {
+	fingerprint = x.Closed().Fingerprint()
 	if !x.AnyOpen() {
-		return print, real
+		return fingerprint, real
 	}
-	was, err := d.s.repo.git.CloseIndex(d.s.ID, git.FormatOf(commit))
+	before, err := d.s.repo.git.CloseIndex(d.s.ID, git.FormatOf(commit))
 	if err != nil {
 		d.s.repo.warn("sandbox %s: git outside still looks into its submodules: %v", d.s.ID, err)
 	}
-	now = d.real()
-	if err != nil || was.Fingerprint() != x.Fingerprint() || butIndex(now) != butIndex(real) { // somebody is at work there
-		return print, real
+	realNow = d.real()
+	if err != nil || before.Fingerprint() != x.Fingerprint() || butIndex(realNow) != butIndex(real) { // another process has changed something meanwhile
+		return fingerprint, real
 	}
-	return print, now
+	return fingerprint, realNow
 }
 
-// butIndex is what a fingerprint of the real git directory says of everything but the index.
+// withoutIndex removes the line of the index from a fingerprint of the real git directory.
 func butIndex(real string) string {
 	var rest strings.Builder
 	for line := range strings.Lines(real) {
@@ -197,7 +199,8 @@ func butIndex(real string) string {
 	return rest.String()
 }
 
-// opened is an index that goes in: what can be looked into inside, and not outside, can be still.
+// reopenNested returns the index to export, in which nested repositories that are visible in the sandbox's index stay
+// visible.
 func (d *door) opened(x git.Index, data []byte, commit string) []byte {
 	if !x.AnyClosed() {
 		return data

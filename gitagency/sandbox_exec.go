@@ -18,75 +18,75 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
-// ExecOptions says what to run in a sandbox, and how.
+// ExecOptions describes a command to run in a sandbox.
 type ExecOptions struct {
-	// Argv is required. No shell makes anything of it; a name is looked up on PATH.
+	// Argv is required. It is not interpreted by a shell; a program name is looked up on PATH.
 	Argv []string
 
-	// Cwd is where the command begins: relative to the sandbox, or absolute and inside of it.
+	// Cwd is the working directory: relative to the sandbox, or absolute and inside it.
 	Cwd string
 
-	// Env holds further variables, each as NAME=value; they win.
+	// Env holds additional variables, as NAME=value; they override inherited ones.
 	Env []string
 
-	// Stdin is what the command reads; nil is nothing. An *os.File becomes the command's own.
+	// Stdin is the input of the command; nil is empty input. An *os.File is passed to the command directly.
 	Stdin io.Reader
 
-	// Terminal gives the command a terminal of its own, connected to Stdin, which is the one that a person
-	// sits at, and to those of Stdout and Stderr that are terminals too.
+	// Terminal gives the command a pseudo-terminal, connected to Stdin, which must be the user's terminal, and to
+	// those of Stdout and Stderr that are terminals too.
 	Terminal bool
 
-	// Timeout bounds the command: zero is OperationTimeout, or none with a terminal; negative is none.
+	// Timeout bounds the run time: zero is OperationTimeout, or none with Terminal; negative is none.
 	Timeout time.Duration
 
-	// Limits are further ones, for this command: they may be tighter than those of the sandbox, and not
-	// wider. Limits.Timeout does not count; Timeout does, and is bound by that of the sandbox.
+	// Limits are additional limits for this command; they may be tighter than those of the sandbox, not wider.
+	// Limits.Timeout is ignored; use Timeout, which may not exceed that of the sandbox.
 	Limits Limits
 
 	// Grace is the time between SIGTERM and SIGKILL: zero is DefaultGrace, negative is none.
 	Grace time.Duration
 
-	// Hurry, once it is closed, ends a grace that has begun. Nil never does.
+	// Force, once closed, ends a grace period that has begun. Nil never does.
 	Hurry <-chan struct{}
 
-	// Stdout and Stderr get what the command writes; an *os.File becomes the command's own. What is nil is
-	// returned in the result, up to CaptureLimit.
+	// Stdout and Stderr receive the output; an *os.File is passed to the command directly. A nil stream is captured
+	// in the result, up to CaptureLimit.
 	Stdout, Stderr io.Writer
 }
 
-// DefaultGrace is how long a command has to end after it was asked to.
+// DefaultGrace is the default time between SIGTERM and SIGKILL.
 const DefaultGrace = 5 * time.Second
 
-// ExecResult is how a command ended.
+// ExecResult reports how a command ended.
 type ExecResult struct {
-	ExitCode    int    // its own; 128+n when signal n killed it; 124 when it timed out, 126 or 127 when it cannot be run
-	Stdout      string // what was captured
+	ExitCode    int    // exit code of the command; 128+n if killed by signal n; 124: timed out; 126 or 127: could not be run
+	Stdout      string // captured output
 	Stderr      string
-	Truncated   bool          // there was more than the capture holds
-	Duration    time.Duration // until everything it started was gone too
+	Truncated   bool          // the output exceeded CaptureLimit
+	Duration    time.Duration // time until all processes of the command had ended
 	TimedOut    bool
-	Signal      string          // such as SIGKILL; empty when no signal killed it
-	LeftRunning int             // how many processes it had left running, which were then ended
-	Limits      []EnforcedLimit // what bounded it
-	Walls       []string        // what stood around it; none with isolation none
-	ContainedBy string          // how nothing of it could get away: "pid-namespace", else "subreaper", else "process-group"
+	Signal      string          // such as SIGKILL; empty if no signal killed it
+	LeftRunning int             // number of processes that the command left running and that were then killed
+	Limits      []EnforcedLimit // limits that were enforced
+	Walls       []string        // walls that were in place; none with isolation none
+	ContainedBy string          // containment of its processes: "pid-namespace", "subreaper" or "process-group"
 }
 
-// The exit codes that are not the command's own.
+// Exit codes set by git-agency.
 const (
 	exitTimedOut = 124
 	exitStopped  = 128 + int(unix.SIGTERM)
 )
 
-// Exec runs a command in the sandbox and returns when it has ended together with everything it started,
-// also what became a daemon. A command that fails or times out is not an error.
+// Exec runs a command in the sandbox and returns when it and all processes it started, daemons included, have ended.
+// A command that fails or times out is not an error.
 //
-// A limit that is wider than that of the sandbox is an *InvalidError; one that cannot be enforced here, or
-// anything else that could not be set up, is a *SetupError.
+// A limit that is wider than that of the sandbox is an *InvalidError; a limit that cannot be enforced on this
+// machine, or anything else that could not be set up, is a *SetupError.
 //
-// These errors come with a result: a *CannotRunError; ErrStopped, when somebody wants the sandbox to go;
-// the cause of ctx, when that ended first; an *OutputError, when what the command wrote could not be passed
-// on; ErrLost, when something of it may still run. With any other error nothing was run.
+// These errors come with a result: *CannotRunError; ErrStopped, when the sandbox is being ended; the cause of ctx,
+// when that ended first; *OutputError, when the output could not be passed on; ErrLost, when some process may still
+// run. With any other error nothing was run.
 func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error) {
 	if err := opts.check(); err != nil {
 		return ExecResult{}, err
@@ -95,54 +95,55 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	if err != nil {
 		return ExecResult{}, err
 	}
-	site, err := s.open(ctx)
+	h, err := s.open(ctx)
 	if is[*HalfWayError](err) || is[*LostRollbackError](err) {
 		err = &SetupError{ID: s.ID, Err: err}
 	}
 	if err != nil {
 		return ExecResult{}, err
 	}
-	defer site.close()
-	// What a killed put left is taken back first; one that is under way is nobody's business here.
-	if err := upload.Recover(ctx, site.Tree, 0); err != nil && !is[*LockTimeoutError](err) {
+	defer h.close()
+	// Roll back an upload that was killed. One that is still running is left alone.
+	if err := upload.Recover(ctx, h.Tree, 0); err != nil && !is[*LockTimeoutError](err) {
 		s.repo.warn("sandbox %s: %v", s.ID, err)
 	}
-	dir, path, err := site.Directory(opts.Cwd)
+	dir, path, err := h.Directory(opts.Cwd)
 	if err != nil {
 		return ExecResult{}, fmt.Errorf("working directory: %w", err)
 	}
 	defer dir.Close()
 
-	bounds, err := s.bound(ctx, opts, site.limits, timeout)
+	bounds, err := s.bound(ctx, opts, h.limits, timeout)
 	if err != nil {
 		return ExecResult{}, err
 	}
 	defer bounds.close()
 
-	run, env, standing := proc.Task.Run, s.environment(opts.Env, site.worktree, path), []string{}
-	if behindWalls(site.prims) {
-		inside, err := s.approach(ctx, site)
+	run, env, wallNames := proc.Task.Run, s.environment(opts.Env, h.worktree, path), []string{}
+	if behindWalls(h.prims) {
+		session, err := s.approach(ctx, h)
 		if err != nil {
 			return ExecResult{}, err
 		}
-		environment := func() []string { return s.walledEnvironment(inside.walls, opts.Env, site.worktree, path) }
-		env, standing = environment(), inside.walls.stands.Walls() // while they are being built
-		if err := inside.enter(ctx); err != nil {
+		environment := func() []string { return s.walledEnvironment(session.walls, opts.Env, h.worktree, path) }
+		env, wallNames = environment(), session.walls.stands.Walls() // computed while the walls are being built
+		if err := session.enter(ctx); err != nil {
 			return ExecResult{}, err
 		}
-		defer inside.leave(ctx, opts.Hurry)
-		if inside.walls.proxy != "" { // where that is, only those know who are inside
+		defer session.leave(ctx, opts.Hurry)
+		if session.walls.proxy != "" { // its port is known only after entering
 			env = environment()
 		}
-		run = func(t proc.Task, ctx context.Context) (proc.Ending, error) { return inside.room.Run(ctx, t) }
+		run = func(t proc.Task, ctx context.Context) (proc.Ending, error) { return session.room.Run(ctx, t) }
 	}
 
 	var stdout, stderr capture
 	task := proc.Task{
 		Argv: opts.Argv, Dir: dir, Env: env,
 		Stdin: opts.Stdin, Stdout: opts.Stdout, Stderr: opts.Stderr, Terminal: opts.Terminal,
-		// From then on the supervisor alone is in the sandbox: we may be stopped, and nobody shall wait for us.
-		Hold: append(bounds.hold, site.occupied), Running: site.handOver, Handed: site.handOver,
+		// From then on only the supervisor holds the lock, so that others do not have to wait for this process, which
+		// may be suspended.
+		Hold: append(bounds.hold, h.occupied), Running: h.handOver, Handed: h.handOver,
 		Label:   s.repo.store.InvocationDir(s.repo.ID, s.ID),
 		Timeout: bounds.timeout, Grace: opts.grace(), Hurry: opts.Hurry, Limits: bounds.program,
 	}
@@ -161,16 +162,16 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, &SetupError{ID: s.ID, Err: err}
 	}
 	res, err := result(ending, err)
-	res.Duration, res.Limits, res.Walls = time.Since(began), bounds.enforced, standing
+	res.Duration, res.Limits, res.Walls = time.Since(began), bounds.enforced, wallNames
 	res.Stdout, res.Stderr, res.Truncated = stdout.text(), stderr.text(), stdout.over || stderr.over
 	s.recordExec(opts, path, res)
 	return res, err
 }
 
-// result says how a command ended, and what of that is an error.
+// execResult translates the end of a process into a result, and drops the errors that the result expresses.
 func result(ending proc.Ending, err error) (ExecResult, error) {
 	res := ExecResult{ExitCode: ending.Exit, LeftRunning: ending.Leftovers, ContainedBy: string(ending.Contained)}
-	if ending.Signal != 0 { // those for realtime programs have numbers for names
+	if ending.Signal != 0 { // real-time signals have no names
 		res.Signal = cmp.Or(unix.SignalName(ending.Signal), fmt.Sprintf("SIG%d", int(ending.Signal)))
 	}
 	var cannot *CannotRunError
@@ -179,7 +180,7 @@ func result(ending proc.Ending, err error) (ExecResult, error) {
 		res.ExitCode = cannot.Code
 	case errors.Is(err, proc.ErrTimeout):
 		res.TimedOut, res.ExitCode = true, exitTimedOut
-		if err == proc.ErrTimeout { // and nothing else
+		if err == proc.ErrTimeout { // not joined with another error
 			err = nil
 		}
 	case ending.Stopped:
@@ -195,7 +196,7 @@ func (o ExecOptions) check() error {
 	if slices.ContainsFunc(o.Argv, hasNUL) {
 		return &InvalidError{What: "command", Value: o.Argv[0], Want: "words without NUL"}
 	}
-	for _, kv := range o.Env { // whose values are not for messages
+	for _, kv := range o.Env { // never print values in messages
 		name, _, ok := strings.Cut(kv, "=")
 		switch {
 		case !ok || name == "":
@@ -219,33 +220,34 @@ func (o ExecOptions) grace() time.Duration {
 }
 
 func (s *Sandbox) execTimeout(opts ExecOptions) (time.Duration, error) {
-	if opts.Timeout != 0 || opts.Terminal { // who sits at a terminal can see that it takes long
+	if opts.Timeout != 0 || opts.Terminal { // a user at a terminal sees that it takes long
 		return opts.Timeout, nil
 	}
 	return s.repo.OperationTimeout()
 }
 
-// The variables that tell a command where it runs.
+// Variables that identify the sandbox to a command.
 const (
 	invocationVariable = "AGENCY_INVOCATION_ID"
 	sandboxVariable    = "AGENCY_SANDBOX"
 	worktreeVariable   = "AGENCY_WORKTREE"
-	isolationVariable  = "AGENCY_ISOLATION" // behind walls only
+	isolationVariable  = "AGENCY_ISOLATION" // only behind walls
 )
 
 var ownVariables = []string{invocationVariable, sandboxVariable, worktreeVariable, isolationVariable}
 
-// environment is that of the caller, without what would lead git elsewhere.
-func (s *Sandbox) environment(further []string, worktree, dir string) []string {
+// execEnvironment returns the environment of the caller without the variables that would point git to another
+// repository.
+func (s *Sandbox) environment(extra []string, worktree, dir string) []string {
 	env := slices.DeleteFunc(git.Elsewhere(s.repo.opts.Env), func(kv string) bool { return strings.HasPrefix(kv, "OLDPWD=") })
-	return lastOnly(slices.Concat(env, []string{"PWD=" + dir}, further, s.ownVariables(worktree)))
+	return lastOnly(slices.Concat(env, []string{"PWD=" + dir}, extra, s.ownVariables(worktree)))
 }
 
 func (s *Sandbox) ownVariables(worktree string) []string {
 	return []string{invocationVariable + "=" + s.ID, sandboxVariable + "=" + s.tree, worktreeVariable + "=" + worktree}
 }
 
-// recordExec adds the command to the history of the invocation. Values of variables are nobody's business.
+// recordExec appends the command to the history of the invocation, without values of variables.
 func (s *Sandbox) recordExec(opts ExecOptions, dir string, res ExecResult) {
 	cwd, err := filepath.Rel(s.tree, dir)
 	if err != nil {
@@ -269,5 +271,5 @@ type execEvent struct {
 	ContainedBy string    `json:"contained_by"`
 	Walls       []string  `json:"walls"`
 
-	Limits map[string]string `json:"limits,omitempty"` // and what enforced each; that of time is always there, and not told
+	Limits map[string]string `json:"limits,omitempty"` // enforcement mechanism by limit; the time limit always exists and is not listed
 }

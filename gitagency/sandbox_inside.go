@@ -13,26 +13,26 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// inside is a room of the sandbox that we are in.
+// nsSession is this process's use of the namespaces of a sandbox.
 type inside struct {
 	s     *Sandbox
 	walls walls
 	room  *proc.Room
 	door  *door
-	dir   *os.File // the tree
-	end   func()   // of the way out
+	dir   *os.File // tree of the sandbox
+	end   func()   // stops the proxy
 
-	threshold *os.File // held by who opened the room, while that brings over what only one side has
+	threshold *os.File // held by the creator of the namespaces until git state is exchanged; nil when joined
 
-	ending  bool   // the sandbox is about to go
-	pending bool   // something has not come out yet
-	stuck   string // fingerprint of a layer that did not come out
+	ending  bool   // the caller holds the repository lock and runs the imports itself
+	pending bool   // the upper directory has changes that were not imported
+	stuck   string // fingerprint of the upper directory when its import failed
 }
 
-// goInside builds the walls, or joins those who are behind them already, and brings what is on one side only
-// to the other. Without all of them nothing is run.
-func (s *Sandbox) goInside(ctx context.Context, site *site) (*inside, error) {
-	in, err := s.approach(ctx, site)
+// enterNamespace builds the walls of the sandbox or joins existing ones, then exchanges git state in both directions.
+// If any wall cannot be built, it fails and nothing is run.
+func (s *Sandbox) goInside(ctx context.Context, h *site) (*inside, error) {
+	in, err := s.approach(ctx, h)
 	if err == nil {
 		err = in.enter(ctx)
 	}
@@ -42,18 +42,18 @@ func (s *Sandbox) goInside(ctx context.Context, site *site) (*inside, error) {
 	return in, nil
 }
 
-// approach is goInside as far as it goes while the walls are being built.
-func (s *Sandbox) approach(ctx context.Context, site *site) (_ *inside, err error) {
-	in := &inside{s: s, end: func() {}, ending: site.repo != nil}
+// prepareNamespace does the part of enterNamespace that does not need finished walls; they are built meanwhile.
+func (s *Sandbox) approach(ctx context.Context, h *site) (_ *inside, err error) {
+	in := &inside{s: s, end: func() {}, ending: h.repo != nil}
 	defer func() {
 		if err != nil {
 			err = in.stayOut(ctx, err)
 		}
 	}()
-	if in.dir, _, err = site.Directory("."); err != nil {
+	if in.dir, _, err = h.Directory("."); err != nil {
 		return nil, err
 	}
-	if err = in.reach(ctx, site); err != nil {
+	if err = in.reach(ctx, h); err != nil {
 		return nil, err
 	}
 	if in.walls.plan.Bare {
@@ -63,15 +63,15 @@ func (s *Sandbox) approach(ctx context.Context, site *site) (_ *inside, err erro
 		return nil, err
 	}
 	if in.ending {
-		in.door.repo, in.door.patience = site.repo, patienceAtTheEnd
+		in.door.repo, in.door.patience = h.repo, patienceAtTheEnd
 	}
-	if in.threshold != nil { // else both sides are in use
+	if in.threshold != nil { // otherwise other commands are using both sides
 		in.pending, err = in.door.pending()
 	}
 	return in, err
 }
 
-// enter goes in once the walls stand.
+// enter waits for the walls and exchanges git state.
 func (in *inside) enter(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -81,16 +81,16 @@ func (in *inside) enter(ctx context.Context) (err error) {
 	if err := in.room.Stand(ctx); err != nil {
 		return err
 	}
-	if in.ending { // and brings everything out itself
+	if in.ending { // the caller imports everything itself
 		return nil
 	}
 	if in.threshold != nil {
-		if in.pending { // what was done before somebody was killed
+		if in.pending { // by a command whose git-agency process was killed
 			in.takeOut(ctx)
 		}
-		if in.stuck == "" { // else what is staged there would be lost
+		if in.stuck == "" { // an export would overwrite an index that is not imported
 			if err := in.door.in(ctx, in.room, in.dir); err != nil {
-				if context.Cause(ctx) != nil { // it may be half-way; who comes next begins anew
+				if context.Cause(ctx) != nil { // the export may be incomplete; the next process repeats it
 					return err
 				}
 				in.s.repo.warn("sandbox %s: what was changed outside is not seen inside: %v", in.s.ID, err)
@@ -106,7 +106,7 @@ func (in *inside) enter(ctx context.Context) (err error) {
 	return err
 }
 
-// stayOut goes away again because of err, and says why.
+// abortEnter releases everything after a failure and returns err as a *SetupError.
 func (in *inside) stayOut(ctx context.Context, err error) error {
 	err = errors.Join(err, in.close())
 	if cause := context.Cause(ctx); cause != nil {
@@ -118,32 +118,33 @@ func (in *inside) stayOut(ctx context.Context, err error) error {
 	return &SetupError{ID: in.s.ID, Err: err}
 }
 
-// bringOut brings out what was done behind the walls of a sandbox, where that has not happened yet: by
-// commands that still run, or whose tool was killed.
+// importPending imports git state from behind the walls of a sandbox that was not imported yet: of commands that
+// still run, or whose git-agency process was killed.
 func (s *Sandbox) bringOut(ctx context.Context) error {
 	_, err := s.broughtOut(ctx)
 	return err
 }
 
-// broughtOut is bringOut for who must not go by less than there is: some of it may have stayed inside, as was warned of.
-func (s *Sandbox) broughtOut(ctx context.Context) (stuck bool, err error) {
-	site, err := s.open(ctx)
+// tryImportPending is importPending that also reports whether something could not be imported, after a warning. Use
+// it where an incomplete state must not be taken for the current one.
+func (s *Sandbox) broughtOut(ctx context.Context) (incomplete bool, err error) {
+	h, err := s.open(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer site.close()
-	if pending, err := s.pendingInside(site.prims); err != nil || !pending {
+	defer h.close()
+	if pending, err := s.pendingInside(h.prims); err != nil || !pending {
 		return false, err
 	}
-	in, err := s.goInside(ctx, site)
+	in, err := s.goInside(ctx, h)
 	if err != nil {
 		return false, notExec(err)
 	}
-	in.leave(ctx, nil) // and in doing so brings it out
+	in.leave(ctx, nil) // imports before it leaves
 	return in.stuck != "", nil
 }
 
-// pendingInside reports whether something was done behind the walls that has not come out.
+// hasPendingImport reports whether git state behind the walls was not imported yet.
 func (s *Sandbox) pendingInside(prims Primitives) (bool, error) {
 	if prims.Isolation != isolationOS {
 		return false, nil
@@ -155,9 +156,9 @@ func (s *Sandbox) pendingInside(prims Primitives) (bool, error) {
 	return d.pending()
 }
 
-// emptyLayer brings out of a sandbox that is about to go whatever only the git behind its walls knows. repo
-// holds the repository lock, and held nobody else in the sandbox. A sandbox that does not let that happen
-// cannot keep itself from going; a machine that does not, can.
+// importForDiscard imports everything that only the git directory behind the walls has, for a sandbox that is about
+// to be removed. The caller holds the repository lock in repo and the exclusive lock of the sandbox in held. Content
+// of the sandbox that cannot be imported does not prevent the removal; a failure of this machine does.
 func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitives, held *os.File) error {
 	if prims.Isolation != isolationOS || !store.IsDir(s.tree) || held == nil {
 		return nil
@@ -181,10 +182,10 @@ func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitiv
 	if err != nil {
 		return notExec(err)
 	}
-	for _, bring := range []func(context.Context, *proc.Room, *os.File) error{in.door.out, in.door.rest} {
-		err := bring(ctx, in.room, in.dir)
+	for _, importStep := range []func(context.Context, *proc.Room, *os.File) error{in.door.out, in.door.rest} {
+		err := importStep(ctx, in.room, in.dir)
 		switch {
-		case err == nil || is[*apartError](err): // the rest has what is on this side too
+		case err == nil || is[*apartError](err): // importRemaining includes the diverged commits
 		case in.door.theirFault(err):
 			s.repo.warn("sandbox %s: not all that git had inside is kept: %v", s.ID, err)
 		default:
@@ -194,7 +195,7 @@ func (s *Sandbox) emptyLayer(ctx context.Context, repo *git.Repo, prims Primitiv
 	return in.close()
 }
 
-// notExec says of walls that could not be built what does not sound as if a command had been asked for.
+// asImportError rewrites a *SetupError: no command was asked for, only an import.
 func notExec(err error) error {
 	var setup *SetupError
 	if errors.As(err, &setup) {
@@ -203,48 +204,49 @@ func notExec(err error) error {
 	return err
 }
 
-// takeOut brings out what was done inside. What stays there is not lost, and said.
+// importAndWarn imports git state. Anything that cannot be imported stays in the upper directory; a warning says so.
 func (in *inside) takeOut(ctx context.Context) {
-	before, _ := in.door.layer() // where it cannot be told, it is tried again
-	// Who ends the sandbox has the repository to itself meanwhile, and waits for us.
+	before, _ := in.door.layer() // on error it is empty, and the import is tried again
+	// A discard ends the namespaces while it holds the repository lock and waits for us: stop the import then.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	room := in.room
+	ns := in.room
 	go func() {
 		for ctx.Err() == nil {
-			if room.EndedWithin(50 * time.Millisecond) {
+			if ns.EndedWithin(50 * time.Millisecond) {
 				cancel()
 			}
 		}
 	}()
 	err := in.door.out(ctx, in.room, in.dir)
-	if in.room.EndedWithin(0) { // somebody wants the sandbox to go, and sees to this
+	if in.room.EndedWithin(0) { // a discard has ended the namespaces and does the import
 		return
 	}
 	if err != nil && !is[*EndedError](err) {
-		told := in.stuck != "" && is[*insideError](err) // before the command began
-		if in.stuck = before; told {
+		reported := in.stuck != "" && is[*insideError](err) // already reported before the command began
+		if in.stuck = before; reported {
 			return
 		}
 		what := "its commits stay"
-		if is[*git.LockedError](err) { // which is that of the index, the last to come out
+		if is[*git.LockedError](err) { // of the index, which is imported last
 			what = "what is staged stays"
 		}
 		in.s.repo.warn("sandbox %s: %s inside for now: %v", in.s.ID, what, err)
 	}
 }
 
-// leave brings out what was done inside, and goes. Who is in a hurry finds it there the next time.
-func (in *inside) leave(ctx context.Context, hurry <-chan struct{}) {
+// leave imports git state and leaves the namespaces. If force is closed it stops; the next command then does the
+// import.
+func (in *inside) leave(ctx context.Context, force <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	gone := make(chan struct{})
-	defer close(gone)
+	done := make(chan struct{})
+	defer close(done)
 	go func() {
 		select {
-		case <-hurry:
+		case <-force:
 			cancel()
-		case <-gone:
+		case <-done:
 		}
 	}()
 	if in.door != nil {
@@ -261,8 +263,8 @@ func (in *inside) leave(ctx context.Context, hurry <-chan struct{}) {
 	}
 }
 
-// close leaves the room. Who still stands on the threshold leaves that last: nobody shall get in behind them, who
-// would keep a room open in which the two sides were not brought together.
+// close leaves the namespaces. The setup lock is released last, so that no other process joins and keeps namespaces
+// alive in which the git state was not exchanged.
 func (in *inside) close() (err error) {
 	if in.end != nil {
 		in.end()
@@ -273,5 +275,5 @@ func (in *inside) close() (err error) {
 	return errors.Join(err, in.goOut(), in.stepOff())
 }
 
-// patienceAtTheEnd is for a sandbox that goes while everybody else waits.
+// discardGitTimeout bounds one script while the repository lock is held.
 const patienceAtTheEnd = 5 * time.Second

@@ -15,7 +15,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// makeLayers makes the directories that layers are kept in. They look like what they lie on.
+// createUpperDirs creates the overlay upper and work directories of the plan, with the permissions of the directories
+// they cover.
 func (s *Sandbox) makeLayers(ctx context.Context, p confine.Plan) error {
 	for _, l := range p.Layers {
 		if _, err := os.Lstat(l.Work); err == nil {
@@ -40,10 +41,10 @@ func (s *Sandbox) makeLayers(ctx context.Context, p confine.Plan) error {
 			err = os.Rename(fresh, l.Upper)
 		}
 		if err != nil {
-			err = errors.Join(ignoreExist(err), durable.RemoveTree(fresh)) // somebody else made it
+			err = errors.Join(ignoreExist(err), durable.RemoveTree(fresh)) // another process created it
 		}
 		if err == nil {
-			err = ignoreExist(os.Mkdir(l.Work, 0o700)) // which says that both are there
+			err = ignoreExist(os.Mkdir(l.Work, 0o700)) // its existence says that both directories are complete
 		}
 		if err != nil {
 			return err
@@ -59,15 +60,15 @@ func ignoreExist(err error) error {
 	return err
 }
 
-// ownEntry gives a layer over the git directory a copy of what git knows of the sandbox as a worktree, and
-// hides the original behind it. Else the locks that git takes outside, when something is taken in or a
-// person looks at the sandbox, would be seen inside; and the kernel, which takes what lies below a layer for
-// something that never changes, might go on showing them when they are long gone.
+// copyWorktreeEntry copies git's worktree entry of the sandbox into a new upper directory and marks it opaque, which
+// hides the original. Otherwise lock files that git takes on the host, during an import or git status, would be
+// visible in the sandbox, and might stay visible after they are gone: overlayfs does not expect its lower directory
+// to change.
 func (s *Sandbox) ownEntry(ctx context.Context, upper string) error {
 	d := door{s: s, upper: upper}
 	admin := s.repo.git.AdminDir(s.ID)
 	if _, err := os.Lstat(filepath.Join(admin, "modules")); err == nil {
-		return nil // repositories of submodules are not for copying
+		return nil // repositories of submodules must not be copied
 	}
 	state := doorState{On: d.checkedOut(), Real: d.real()}
 	found, err := s.repo.git.Lookup(ctx, sandboxRef(s.ID), cmp.Or(state.On, "HEAD")+"^{commit}")
@@ -78,7 +79,8 @@ func (s *Sandbox) ownEntry(ctx context.Context, upper string) error {
 	if state.Tip == "" || state.Head == "" {
 		return nil
 	}
-	// The branch too: else it would move inside when a person moves it outside, under an index that did not.
+	// Copy the branch too: otherwise it would move in the sandbox when the user moves it on the host, but the index
+	// would not.
 	ref := filepath.Join(upper, sandboxRef(s.ID))
 	if err := os.MkdirAll(filepath.Dir(ref), 0o755); err != nil {
 		return err
@@ -86,17 +88,17 @@ func (s *Sandbox) ownEntry(ctx context.Context, upper string) error {
 	if err := os.WriteFile(ref, []byte(state.Tip+"\n"), 0o644); err != nil {
 		return err
 	}
-	own := filepath.Join(upper, "worktrees", s.ID)
-	if err := os.MkdirAll(own, 0o755); err != nil {
+	entry := filepath.Join(upper, "worktrees", s.ID)
+	if err := os.MkdirAll(entry, 0o755); err != nil {
 		return err
 	}
-	if err := unix.Setxattr(own, "user.overlay.opaque", []byte("y"), 0); err != nil {
+	if err := unix.Setxattr(entry, "user.overlay.opaque", []byte("y"), 0); err != nil {
 		return os.NewSyscallError("setxattr", err)
 	}
-	if err := copyFiles(admin, own); err != nil {
+	if err := copyFiles(admin, entry); err != nil {
 		return err
 	}
-	if data, err := os.ReadFile(filepath.Join(own, "index")); err == nil {
+	if data, err := os.ReadFile(filepath.Join(entry, "index")); err == nil {
 		if x, err := git.ReadIndex(data, git.FormatOf(state.Tip)); err == nil {
 			state.Index, state.Real = d.shut(x, state.Tip, state.Real)
 		}
@@ -107,7 +109,7 @@ func (s *Sandbox) ownEntry(ctx context.Context, upper string) error {
 	return d.save(state)
 }
 
-// copyFiles copies regular files, with the directories they are in, and keeps their times.
+// copyRegularFiles copies regular files and their directories and preserves mtimes. It skips lock files.
 func copyFiles(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {

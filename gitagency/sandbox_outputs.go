@@ -10,23 +10,23 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Where a sandbox with some hosts finds the way out: the first command where people expect it, each that comes
-// meanwhile anywhere. A way out ends with its command, and with it what goes through it.
+// Addresses of the proxy of a sandbox whose outputs are a list of hosts. The first command gets the customary port,
+// concurrent ones any port. A proxy and its connections end with its command.
 const (
 	proxyAddress    = "127.0.0.1:3128"
 	anyProxyAddress = "127.0.0.1:0"
 )
 
-// outputs serves the way out for as long as we are in the room.
-func (s *Sandbox) outputs(ctx context.Context, room *proc.Room, w *walls) (end func(), err error) {
+// serveProxy runs the proxy of a sandbox until end is called, if its outputs need one. It sets w.proxyAddr.
+func (s *Sandbox) outputs(ctx context.Context, ns *proc.Room, w *walls) (end func(), err error) {
 	if w.plan.Network != confine.ProxiedOnly {
 		return func() {}, nil
 	}
 	address := anyProxyAddress
-	if room.Opened {
+	if ns.Opened {
 		address = proxyAddress
 	}
-	l, err := room.Listen(ctx, address)
+	l, err := ns.Listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
@@ -43,7 +43,7 @@ func (s *Sandbox) outputs(ctx context.Context, room *proc.Room, w *walls) (end f
 	return func() { stop(); <-done }, nil
 }
 
-// recordDenial adds to the history of the invocation what was refused.
+// recordDenial appends a refused connection to the history of the invocation.
 func (s *Sandbox) recordDenial(d outlet.Denial) {
 	s.repo.record(s.ID, denialEvent{
 		Time: d.Time.UTC().Truncate(time.Second), Event: deniedEvent, Kind: d.Kind, Target: d.Target,
@@ -59,6 +59,6 @@ type denialEvent struct {
 	Kind   string    `json:"kind"`
 	Target string    `json:"target"`
 	Reason string    `json:"reason"`
-	Allow  string    `json:"allow"` // what would have to be among the outputs
-	Count  int       `json:"count"` // how often that proxy has refused it by now
+	Allow  string    `json:"allow"` // entry of the outputs host list that would allow it
+	Count  int       `json:"count"` // number of refusals by that proxy so far
 }

@@ -10,38 +10,39 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// passage is a way of a sandbox from the state that it is in to another, which a snapshot holds.
+// transition moves a sandbox from its current state to another state, which a snapshot holds.
 type passage struct {
-	verb     string   // required: its steps are called by it
-	to       Snapshot // that state; empty when nobody was in it yet
-	arriving string   // then, what the snapshot of it says
-	leaving  string   // required: what the snapshot of the state that is left says
-	why      string   // required: for the logs of git
-	synced   string   // the commit of the integration branch that the state has and the one before has not
-	again    bool     // one that was interrupted may have come some of the way
-	trusted  bool     // the settings are the user's alone, also where that state comes from
+	verb     string   // required: prefix of its step names
+	to       Snapshot // target state; empty when it has no snapshot yet
+	arriving string   // message of the snapshot of the target; only when to is empty
+	leaving  string   // required: message of the snapshot of the current state
+	why      string   // required: reflog message
+	synced   string   // commit of the integration branch that a sync merges; empty for a rollback
+	again    bool     // resumes an interrupted transition, which may be partly done
+	trusted  bool     // only the user can have written the configuration, also at the origin of the target
 
-	// aim says what the state is, to whoever is in another; errAlready when there is no need to go.
+	// chooseTarget returns the target state, given the current one, or errAlreadyThere.
 	aim func(ctx context.Context, from git.State) (git.State, error)
-	// spare, which may be nil, refuses that some files go which are in the way, and which no state would hold.
+	// checkOverwrite, which may be nil, refuses to remove files that are in the way of the target and that no
+	// snapshot would hold otherwise.
 	spare func(ctx context.Context, from git.State, paths []string) error
 }
 
-// passed is what came of it.
+// transitionResult reports a completed transition.
 type passed struct {
-	left, to                Snapshot // the state that was left, and the one that it is in
-	added, changed, removed int      // files
-	strayed                 string   // the branch that HEAD could not be on
+	left, to                Snapshot // snapshots before and after
+	added, changed, removed int      // numbers of files
+	strayed                 string   // branch that HEAD could not be attached to; HEAD is detached then
 }
 
-// errAlready is a sandbox that is where it was to go.
+// errAlreadyThere means that the sandbox is in the target state.
 var errAlready = errors.New("it is in that state")
 
-// pass is the transaction. Until the index is locked nothing has happened in the sandbox, and what fails is undone;
-// from then on every step only goes on, and may be done again by whoever finds the note of it: the error is a
-// *HalfWayError then. The caller has the sandbox to itself.
-func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passage) (done passed, err error) {
-	resume, err := s.quiesce(ctx, place)
+// runTransition is the transaction. Until the index is locked nothing has changed in the sandbox, and a failure is
+// undone. After that the steps only go forward, and any process that finds the note can repeat them; the error is a
+// *HalfWayError then. The caller has exclusive use of the sandbox.
+func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, h *site, p passage) (result passed, err error) {
+	resume, err := s.quiesce(ctx, h)
 	if err != nil {
 		return passed{}, err
 	}
@@ -52,15 +53,15 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 			rollback(ctx, tx)
 		}
 	}()
-	// 1., 2. The state that is left, with what would be in the way.
-	subject, err := s.repo.capturable(s.subject(place.base, ""))
+	// 1., 2. Snapshot the current state, including files that are in the way of the target.
+	subject, err := s.repo.capturable(s.subject(h.base, ""))
 	if err != nil {
 		return passed{}, err
 	}
 	subject.Trusted = subject.Trusted && p.trusted
 	var from, target git.State
 	stamp := repo.Stamp(s.ID)
-	left, err := s.history(place.base).taken(ctx, tx, repo, SnapshotRequest{Message: p.leaving}, func(commit string) ([]string, error) {
+	left, err := s.history(h.base).taken(ctx, tx, repo, SnapshotRequest{Message: p.leaving}, func(commit string) ([]string, error) {
 		if from, err = repo.ReadState(ctx, commit); err != nil {
 			return nil, err
 		}
@@ -76,24 +77,24 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 	if err != nil {
 		return passed{}, err
 	}
-	if from.Commit != left.ID { // what was in the way is in it too
+	if from.Commit != left.ID { // captured again, with the files in the way
 		if from, err = repo.ReadState(ctx, left.ID); err != nil {
 			return passed{}, err
 		}
 	}
 	known := left.ID
-	if left.Created { // what it holds is about to be nowhere else
+	if left.Created { // its objects are about to be kept by nothing else
 		known = from.Parents[0]
 	}
 	if p.to.ID == "" {
 		if err := tx.Step(ctx, "state", func() (err error) {
-			p.to, target, err = s.foresee(ctx, tx, repo, place.base, left, target, p.arriving)
+			p.to, target, err = s.foresee(ctx, tx, repo, h.base, left, target, p.arriving)
 			return err
 		}); err != nil {
 			return passed{}, err
 		}
 	}
-	done = passed{left: left, to: p.to}
+	result = passed{left: left, to: p.to}
 	if left.Created || p.to.Created {
 		last := left
 		if p.to.Created {
@@ -103,11 +104,11 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 			return passed{}, err
 		}
 	}
-	began, err := s.began(ctx, repo, p.again)
+	origin, err := s.began(ctx, repo, p.again)
 	if err != nil {
 		return passed{}, err
 	}
-	// 3. Whatever could stop it half-way stops it here.
+	// 3. Check everything that could fail half-way.
 	var restore *git.Restoration
 	defer func() {
 		if closeErr := restore.Close(); closeErr != nil {
@@ -115,15 +116,15 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 		}
 	}()
 	if err := tx.Step(ctx, "prepare", func() (err error) {
-		restore, err = repo.Restore(ctx, subject, from, target, began)
+		restore, err = repo.Restore(ctx, subject, from, target, origin)
 		return err
 	}); err != nil {
 		return passed{}, err
 	}
 	restore.Again = p.again
-	// 4. The note, in case we do not live to finish it.
+	// 4. Write the note by which another process can finish the transition.
 	note := store.Rollback{
-		InvocationID: s.ID, Snapshot: p.to.ID, SnapshotRef: p.to.Ref, Left: left.ID, LeftRef: left.Ref, Began: began.Commit,
+		InvocationID: s.ID, Snapshot: p.to.ID, SnapshotRef: p.to.Ref, Left: left.ID, LeftRef: left.Ref, Began: origin.Commit,
 		Verb: p.verb, Synced: p.synced, PID: os.Getpid(), StartedAt: s.repo.now(),
 	}
 	if err := tx.Step(ctx, "note", func() error {
@@ -134,7 +135,7 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 	}); err != nil {
 		return passed{}, err
 	}
-	// 5. No git of anybody else's writes there any more. By the note, the lock of one who was killed is known for ours.
+	// 5. Lock the index against other git processes. The note identifies a lock left by a killed transition as ours.
 	if err := tx.Step(ctx, "lock", func() error { return restore.Lock(ctx, stamp) }); err != nil {
 		return passed{}, err
 	}
@@ -144,14 +145,14 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 			s.repo.record(s.ID, snapshotEvent{s.repo.now(), "snapshot", taken.ID, taken.Ref})
 		}
 	}
-	// 6.–11. Each of them may have been done before.
+	// 6.–11. Each of these steps may have been done before.
 	onward := context.WithoutCancel(ctx)
 	steps := []step{
 		{"files", func() error { return restore.Files(onward) }},
 		{"heads", func() error { return restore.Heads(onward, toolIdentity, s.repo.now(), p.why) }},
 		{"underway", restore.Underway},
 		{"index", func() error { return restore.Index(onward) }},
-		{"layer", func() error { return s.alignLayer(onward, restore, place.prims) }},
+		{"layer", func() error { return s.alignLayer(onward, restore, h.prims) }},
 	}
 	if p.synced != "" {
 		steps = append(steps, step{"record", func() error {
@@ -160,17 +161,17 @@ func (s *Sandbox) pass(ctx context.Context, repo *git.Repo, place *site, p passa
 	}
 	steps = append(steps, step{"done", func() error { return s.repo.store.RemoveRollback(s.repo.ID, s.ID) }})
 	if err := s.repo.forward(onward, p.verb, steps); err != nil {
-		return done, &HalfWayError{ID: s.ID, To: p.to.name(), Left: left.name(), Err: err}
+		return result, &HalfWayError{ID: s.ID, To: p.to.name(), Left: left.name(), Err: err}
 	}
-	done.added, done.changed, done.removed = restore.Changed()
-	if done.strayed = short(restore.Strayed); restore.Unstaged {
+	result.added, result.changed, result.removed = restore.Changed()
+	if result.strayed = short(restore.Strayed); restore.Unstaged {
 		s.repo.warn("sandbox %s: the snapshot does not say what was staged; it is what HEAD has now", s.ID)
 	}
-	return done, nil
+	return result, nil
 }
 
-// foresee takes a snapshot of a state that the sandbox is to be in, behind that of the one it leaves: whoever has to
-// finish this finds it there, and whoever takes one when it is done finds that there is one.
+// snapshotTarget writes a snapshot of the target state, with the number after that of the current state: a process
+// that has to finish the transition finds it there, and a later snapshot of the same state is a no-op.
 func (s *Sandbox) foresee(ctx context.Context, tx *undo.Tx, repo *git.Repo, base string, left Snapshot, state git.State, message string) (Snapshot, git.State, error) {
 	to := Snapshot{Invocation: s.ID, Number: left.Number + 1, Created: true}
 	to.Ref = snapshotRef(s.ID, to.Number)

@@ -14,26 +14,25 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// ForwardRequest says which ports of a sandbox can be reached from outside.
+// ForwardRequest selects ports of a sandbox that become reachable from this machine.
 type ForwardRequest struct {
 	Ports []Port // required
 
-	// Listening is told, once all of them can be reached, where: an address for each, in their order.
+	// Listening is called once all ports are reachable, with one address for each, in the order of Ports.
 	Listening func(addresses []string) error
 
-	// Failed is told of each connection to a port that came to nothing, at any time and from many
-	// goroutines. It may be nil.
+	// Failed is called for each connection that could not be made, at any time and from many goroutines. It may be
+	// nil.
 	Failed func(Port, error)
 }
 
-// Port is one of a sandbox, and the one of this machine that leads to it.
+// Port is a port of a sandbox and the port of this machine that is forwarded to it.
 type Port struct {
 	Inside  uint16
-	Outside uint16 // 0 is any that is free
+	Outside uint16 // 0: any free port
 }
 
-// ParsePort reads a port of a sandbox, alone or followed by a colon and the port of this machine. Alone it
-// stands for both.
+// ParsePort parses "P" or "P:H", a port of a sandbox and a port of this machine. "P" stands for "P:P".
 func ParsePort(text string) (Port, error) {
 	inside, outside, two := strings.Cut(text, ":")
 	if !two {
@@ -47,9 +46,9 @@ func ParsePort(text string) (Port, error) {
 	return Port{uint16(in), uint16(out)}, nil
 }
 
-// Forward lets programs on this machine, of all its users, reach ports of the sandbox, on 127.0.0.1. It
-// returns nil when the last command in the sandbox has ended, and the cause of ctx when that ends first; then
-// nothing of it is left. A sandbox does not stay as it is for that: it can be discarded.
+// Forward makes ports of the sandbox reachable on 127.0.0.1, for all users of this machine. It returns nil when the
+// last command in the sandbox has ended, and the cause of ctx when that ends first; it has closed all connections
+// then. It does not keep the sandbox from being discarded.
 func (s *Sandbox) Forward(ctx context.Context, req ForwardRequest) (err error) {
 	inv := invocation(s.repo.store.Invocation(s.repo.ID, s.ID, nil), nil)
 	if _, err := inv.Path(); err != nil {
@@ -58,7 +57,7 @@ func (s *Sandbox) Forward(ctx context.Context, req ForwardRequest) (err error) {
 	if inv.Primitives.Outputs == outputsOpen {
 		return &SharedNetworkError{ID: s.ID}
 	}
-	room, err := proc.Visit(ctx, s.repo.store.InvocationDir(s.repo.ID, s.ID))
+	ns, err := proc.Visit(ctx, s.repo.store.InvocationDir(s.repo.ID, s.ID))
 	switch {
 	case err != nil && context.Cause(ctx) != nil:
 		return context.Cause(ctx)
@@ -67,7 +66,7 @@ func (s *Sandbox) Forward(ctx context.Context, req ForwardRequest) (err error) {
 	case err != nil:
 		return err
 	}
-	defer func() { err = errors.Join(err, room.Close()) }()
+	defer func() { err = errors.Join(err, ns.Close()) }()
 
 	forwarding, cancel := context.WithCancelCause(ctx)
 	var all sync.WaitGroup
@@ -86,7 +85,7 @@ func (s *Sandbox) Forward(ctx context.Context, req ForwardRequest) (err error) {
 			}
 		}
 		all.Go(func() {
-			err := outlet.Forward(forwarding, l, func(ctx context.Context) (net.Conn, error) { return dialInside(ctx, room, req.Ports[i].Inside) }, failed)
+			err := outlet.Forward(forwarding, l, func(ctx context.Context) (net.Conn, error) { return dialInside(ctx, ns, req.Ports[i].Inside) }, failed)
 			if err != nil {
 				cancel(fmt.Errorf("port %d: %w", req.Ports[i].Inside, err))
 			}
@@ -97,10 +96,10 @@ func (s *Sandbox) Forward(ctx context.Context, req ForwardRequest) (err error) {
 			return err
 		}
 	}
-	return room.Wait(forwarding)
+	return ns.Wait(forwarding)
 }
 
-// listenOutside listens for all ports, or for none.
+// listenOutside listens on all ports, or on none.
 func listenOutside(ctx context.Context, ports []Port) (listeners []net.Listener, err error) {
 	for _, p := range ports {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(p.Outside)))
@@ -120,14 +119,14 @@ func listenOutside(ctx context.Context, ports []Port) (listeners []net.Listener,
 	return listeners, nil
 }
 
-// dialInside connects to a port in the sandbox, whichever of its two loopback addresses somebody listens on.
-func dialInside(ctx context.Context, room *proc.Room, port uint16) (net.Conn, error) {
+// dialInside connects to a port in the sandbox, on 127.0.0.1 or else ::1.
+func dialInside(ctx context.Context, ns *proc.Room, port uint16) (net.Conn, error) {
 	number := strconv.Itoa(int(port))
-	conn, err := room.Dial(ctx, net.JoinHostPort("127.0.0.1", number))
+	conn, err := ns.Dial(ctx, net.JoinHostPort("127.0.0.1", number))
 	if err == nil || ctx.Err() != nil {
 		return conn, err
 	}
-	if conn, err6 := room.Dial(ctx, net.JoinHostPort("::1", number)); err6 == nil {
+	if conn, err6 := ns.Dial(ctx, net.JoinHostPort("::1", number)); err6 == nil {
 		return conn, nil
 	}
 	return nil, err

@@ -9,33 +9,33 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// RollbackRequest says to which state a sandbox goes back.
+// RollbackRequest selects the state that a sandbox returns to.
 type RollbackRequest struct {
-	Snapshot string // required: its commit, in full or a unique prefix, or "<invocation>/<number>"
+	Snapshot string // required: commit, in full or as a unique prefix, or "<invocation>/<number>"
 }
 
-// Rolled is what came of a rollback.
+// RollbackResult reports a rollback.
 type Rolled struct {
 	Invocation string `json:"invocation_id"`
-	Snapshot   string `json:"snapshot"`  // the state that the sandbox is in now: the full id of the commit
-	Name       string `json:"name"`      // of that snapshot: <invocation>/<number>
-	Left       string `json:"left"`      // the snapshot of the state that was left
-	LeftName   string `json:"left_name"` // by which a rollback goes back to it
-	Already    bool   `json:"already"`   // it was in that state; nothing has changed
-	Added      int    `json:"added"`     // files that came back
+	Snapshot   string `json:"snapshot"`  // commit of the snapshot that the sandbox is now at
+	Name       string `json:"name"`      // name of that snapshot: <invocation>/<number>
+	Left       string `json:"left"`      // commit of the snapshot taken before the rollback
+	LeftName   string `json:"left_name"` // name of that snapshot; a rollback to it undoes this one
+	Already    bool   `json:"already"`   // the sandbox was in that state; nothing has changed
+	Added      int    `json:"added"`     // number of files
 	Changed    int    `json:"changed"`
 	Removed    int    `json:"removed"`
-	Strayed    string `json:"strayed"` // the branch that HEAD was on and that is elsewhere now, so that HEAD is detached
+	Strayed    string `json:"strayed"` // branch that HEAD was on and that has moved since; HEAD is detached then
 }
 
-// Rollback takes the sandbox back to a snapshot: files, what is staged, HEAD and the branch of the sandbox become what
-// they were, also a merge or rebase that was under way; files that came later go. What no snapshot holds stays: ignored
-// files, repositories inside, what was left out. The state that is left is snapshotted first, with whatever is in the
-// way of the other, so that a rollback can always be undone by another.
+// Rollback returns the sandbox to a snapshot: files, index, HEAD and the branch of the sandbox, and a merge or rebase
+// that was in progress. Files created later are removed. Files that no snapshot holds stay: ignored files, nested
+// repositories, left-out files. The current state is snapshotted first, including files that are in the way of the
+// target, so that another rollback can undo this one.
 //
-// It ends nothing: commands that run in the sandbox are a *RunningError, and another git that writes in it is a
-// *GitAtWorkError. Until the first change whatever fails or is cancelled is undone; from then on it is finished, by
-// this call, or by the next command that works in the sandbox: then the error is a *HalfWayError.
+// Rollback does not end commands: if some run in the sandbox, the error is a *RunningError; if another git writes in
+// it, a *GitAtWorkError. Until the first change a failure or cancellation is undone; after it the rollback is
+// finished, by this call or by the next command that works in the sandbox; the error is a *HalfWayError then.
 func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (Rolled, error) {
 	if req.Snapshot == "" {
 		return Rolled{}, &InvalidError{What: "snapshot", Want: "its commit, or <id>/<number>"}
@@ -49,12 +49,12 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (Rolled, er
 	if err != nil {
 		return Rolled{}, err
 	}
-	place, leave, err := s.openAlone(ctx)
+	h, leave, err := s.openAlone(ctx)
 	if err != nil {
 		return Rolled{}, err
 	}
 	defer leave()
-	if err := s.finish(ctx, repo, place); err != nil { // then where it is going is where it goes now
+	if err := s.finish(ctx, repo, h); err != nil { // not fatal: the new target replaces the old one
 		s.repo.warn("sandbox %s: %v", s.ID, err)
 	}
 	ctx, cancel, err := s.repo.bounded(ctx, "rollback")
@@ -62,27 +62,27 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (Rolled, er
 		return Rolled{}, err
 	}
 	defer cancel()
-	if err := s.bringOutAlone(ctx, repo, place); err != nil {
+	if err := s.bringOutAlone(ctx, repo, h); err != nil {
 		return Rolled{}, fmt.Errorf("rollback of %s: %w", s.ID, err)
 	}
-	rolled, err := s.goBack(ctx, repo, place, to, s.halfWay())
+	rolled, err := s.goBack(ctx, repo, h, to, s.halfWay())
 	if err != nil && !is[*HalfWayError](err) {
 		err = fmt.Errorf("rollback of %s: %w", s.ID, err)
 	}
 	return rolled, err
 }
 
-// goBack is the passage to a snapshot.
-func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, place *site, to Snapshot, again bool) (Rolled, error) {
+// rollBackTo runs the transition to a snapshot.
+func (s *Sandbox) goBack(ctx context.Context, repo *git.Repo, h *site, to Snapshot, resuming bool) (Rolled, error) {
 	target, err := s.target(ctx, repo, to)
 	if err != nil {
 		return Rolled{}, err
 	}
-	done, err := s.pass(ctx, repo, place, passage{
-		verb: "rollback", to: to, again: again, trusted: s.repo.trustsSettings(to.Invocation),
+	done, err := s.pass(ctx, repo, h, passage{
+		verb: "rollback", to: to, again: resuming, trusted: s.repo.trustsSettings(to.Invocation),
 		leaving: "agency: before the rollback to " + to.name(), why: "agency: rollback to " + to.name(),
 		aim: func(_ context.Context, from git.State) (git.State, error) {
-			if from.Same(target) && !again {
+			if from.Same(target) && !resuming {
 				return git.State{}, errAlready
 			}
 			return target, nil
@@ -110,8 +110,8 @@ type rollbackEvent struct {
 	LeftRef  string    `json:"left_ref"`
 }
 
-// target reads the state that a snapshot holds, as this sandbox can be in it: one of another sandbox is on this one's
-// branch.
+// readTarget reads the state of a snapshot as a state of this sandbox: a state on the branch of the snapshot's own
+// sandbox becomes one on the branch of this sandbox.
 func (s *Sandbox) target(ctx context.Context, repo *git.Repo, to Snapshot) (git.State, error) {
 	target, err := repo.ReadState(ctx, to.ID)
 	if err != nil {
@@ -139,5 +139,5 @@ func (s *Sandbox) target(ctx context.Context, repo *git.Repo, to Snapshot) (git.
 	return target, nil
 }
 
-// errStuckInside is work behind walls that no snapshot can hold before it has come out.
+// errImportFailed means that git state behind the walls could not be imported, so a snapshot would not hold it.
 var errStuckInside = errors.New("what was done behind the walls has not come out")

@@ -16,27 +16,27 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// openAlone is open for somebody who has to have the sandbox to himself until he leaves. It ends nothing: commands that
-// run there are a *RunningError. The caller holds the repository lock.
+// openExclusive opens the sandbox for exclusive use until leave is called. It ends nothing: if commands run in the
+// sandbox, the error is a *RunningError. The caller holds the repository lock.
 func (s *Sandbox) openAlone(ctx context.Context) (_ *site, leave func(), err error) {
 	v, err := s.await(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	place, err := s.look(v.inside)
+	h, err := s.look(v.inside)
 	if err != nil {
 		v.close()
 		return nil, nil, err
 	}
-	return place, func() {
-		if err := place.Close(); err != nil {
+	return h, func() {
+		if err := h.Close(); err != nil {
 			s.repo.warn("%s: %v", s.tree, err)
 		}
 		v.close()
 	}, nil
 }
 
-// await waits until nobody is at work in the sandbox, and keeps everybody out: vacate without ending anything.
+// waitExclusive waits for the exclusive lock of the sandbox. Unlike lockExclusive it ends no commands.
 func (s *Sandbox) await(ctx context.Context) (v vacancy, err error) {
 	timeout, err := s.repo.lockTimeout()
 	if err != nil {
@@ -47,19 +47,19 @@ func (s *Sandbox) await(ctx context.Context) (v vacancy, err error) {
 			v.close()
 		}
 	}()
-	around, home := s.repo.store.SandboxDir(s.repo.ID, s.ID), s.repo.store.InvocationDir(s.repo.ID, s.ID)
-	door, err := lock.Clear(ctx, around, timeout)
+	sandboxDir, invocationDir := s.repo.store.SandboxDir(s.repo.ID, s.ID), s.repo.store.InvocationDir(s.repo.ID, s.ID)
+	sandboxLock, err := lock.Clear(ctx, sandboxDir, timeout)
 	switch {
 	case err == nil:
-		v.held = append(v.held, door)
-	case errors.Is(err, os.ErrNotExist): // what became of it, the record says
+		v.held = append(v.held, sandboxLock)
+	case errors.Is(err, os.ErrNotExist): // the caller finds the reason in the record
 	case is[*LockTimeoutError](err):
-		return v, s.busy(timeout, around)
+		return v, s.busy(timeout, sandboxDir)
 	default:
 		return v, err
 	}
-	for began := time.Now(); ; {
-		v.inside, err = lock.Clear(ctx, home, 0)
+	for started := time.Now(); ; {
+		v.inside, err = lock.Clear(ctx, invocationDir, 0)
 		switch {
 		case err == nil:
 			v.held = append(v.held, v.inside)
@@ -68,10 +68,10 @@ func (s *Sandbox) await(ctx context.Context) (v vacancy, err error) {
 			return v, &NotFoundError{Kind: "invocation", Query: s.ID}
 		case !is[*LockTimeoutError](err):
 			return v, err
-		case len(proc.Supervisors(home)) > 0:
-			return v, &RunningError{ID: s.ID, Programs: proc.Programs(home)}
-		case timeout >= 0 && time.Since(began) > timeout: // a put, or who has only just come in
-			return v, s.busy(timeout, home)
+		case len(proc.Supervisors(invocationDir)) > 0:
+			return v, &RunningError{ID: s.ID, Programs: proc.Programs(invocationDir)}
+		case timeout >= 0 && time.Since(started) > timeout: // an upload, or a command that has no supervisor yet
+			return v, s.busy(timeout, invocationDir)
 		}
 		if err := aMoment(ctx); err != nil {
 			return v, err
@@ -79,14 +79,14 @@ func (s *Sandbox) await(ctx context.Context) (v vacancy, err error) {
 	}
 }
 
-// bringOutAlone brings out what was done behind the walls and has not come out. Nobody else is in the sandbox. What
-// cannot come out would be lost, so it is refused.
-func (s *Sandbox) bringOutAlone(ctx context.Context, repo *git.Repo, place *site) error {
-	if pending, err := s.pendingInside(place.prims); err != nil || !pending {
+// importPendingExclusive imports pending git state from behind the walls; the caller has exclusive use of the
+// sandbox. It fails if something cannot be imported, because that would be lost.
+func (s *Sandbox) bringOutAlone(ctx context.Context, repo *git.Repo, h *site) error {
+	if pending, err := s.pendingInside(h.prims); err != nil || !pending {
 		return err
 	}
 	in, err := s.goInside(ctx, &site{
-		Tree: place.Tree, prims: Primitives{Isolation: place.prims.Isolation, Outputs: "none"}, occupied: place.occupied, repo: repo,
+		Tree: h.Tree, prims: Primitives{Isolation: h.prims.Isolation, Outputs: "none"}, occupied: h.occupied, repo: repo,
 	})
 	if err != nil {
 		return notExec(err)
@@ -98,8 +98,8 @@ func (s *Sandbox) bringOutAlone(ctx context.Context, repo *git.Repo, place *site
 	return errors.Join(err, in.close())
 }
 
-// alignLayer lets the git behind the walls find the state that was restored outside, and writes down that both sides
-// are the same.
+// restoreUpper updates the upper directory to the state that was restored on the host, and saves that both sides
+// agree.
 func (s *Sandbox) alignLayer(ctx context.Context, restore *git.Restoration, prims Primitives) error {
 	if prims.Isolation != isolationOS || !store.IsDir(s.layer()) {
 		return nil
@@ -109,7 +109,7 @@ func (s *Sandbox) alignLayer(ctx context.Context, restore *git.Restoration, prim
 	}
 	d := &door{s: s, upper: s.layer()}
 	if git.LayeredEntry(d.upper, s.ID) == "" {
-		return durable.Remove(d.statePath()) // everything shows through, as in the beginning
+		return durable.Remove(d.statePath()) // the overlay shows the real files, as in a new sandbox
 	}
 	state := doorState{On: d.checkedOut(), Real: d.real()}
 	found, err := s.repo.git.Lookup(ctx, sandboxRef(s.ID), cmp.Or(state.On, "HEAD")+"^{commit}")

@@ -10,14 +10,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// halfWay reports whether a rollback of the sandbox is under way, or was interrupted.
+// hasRollbackNote reports whether a rollback or sync of the sandbox is running or was interrupted.
 func (s *Sandbox) halfWay() bool {
 	_, there := store.Taken(s.repo.store.RollbackPath(s.repo.ID, s.ID))
 	return there
 }
 
-// finishRollback finishes a rollback that was interrupted, before somebody works in the sandbox. One that is under way
-// is waited for. repo has the repository lock, when the caller has it.
+// finishRollback finishes an interrupted rollback before the sandbox is used, and waits for a running one. repo is
+// the repository with its lock held by the caller, or nil.
 func (s *Sandbox) finishRollback(ctx context.Context, repo *git.Repo) error {
 	if !s.halfWay() {
 		return nil
@@ -33,17 +33,18 @@ func (s *Sandbox) finishRollback(ctx context.Context, repo *git.Repo) error {
 	if !s.halfWay() {
 		return nil
 	}
-	place, leave, err := s.openAlone(ctx)
+	h, leave, err := s.openAlone(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return s.finish(ctx, repo, place)
+	return s.finish(ctx, repo, h)
 }
 
-// finish goes on with a rollback that was interrupted, if there is one. Somebody may have worked in the sandbox since:
-// the state that it is in is snapshotted too. Nobody was behind its walls: they would have finished it.
-func (s *Sandbox) finish(ctx context.Context, repo *git.Repo, place *site) error {
+// resumeRollback continues an interrupted rollback or sync, if there is one. The tree may have been changed since, so
+// its current state is snapshotted too. Nothing can have run behind the walls since: it would have finished the
+// rollback first.
+func (s *Sandbox) finish(ctx context.Context, repo *git.Repo, h *site) error {
 	note, err := s.repo.store.Rollback(s.repo.ID, s.ID)
 	if err != nil {
 		return &LostRollbackError{ID: s.ID, Err: err}
@@ -61,9 +62,9 @@ func (s *Sandbox) finish(ctx context.Context, repo *git.Repo, place *site) error
 	what := "rollback to " + to.name()
 	if note.Verb == syncVerb {
 		what = "sync"
-		err = s.goOn(ctx, repo, place, to, note.Synced)
+		err = s.goOn(ctx, repo, h, to, note.Synced)
 	} else {
-		_, err = s.goBack(ctx, repo, place, to, true)
+		_, err = s.goBack(ctx, repo, h, to, true)
 	}
 	switch {
 	case err == nil:
@@ -74,15 +75,15 @@ func (s *Sandbox) finish(ctx context.Context, repo *git.Repo, place *site) error
 	return err
 }
 
-// began is the state from which a rollback that was interrupted came, the first of them where there were several; none
-// where there was none, or that state is gone.
-func (s *Sandbox) began(ctx context.Context, repo *git.Repo, again bool) (git.State, error) {
-	if !again {
+// rollbackOrigin returns the state before the first of a series of interrupted rollbacks; the zero state when there
+// was none or its commit is gone.
+func (s *Sandbox) began(ctx context.Context, repo *git.Repo, resuming bool) (git.State, error) {
+	if !resuming {
 		return git.State{}, nil
 	}
 	note, err := s.repo.store.Rollback(s.repo.ID, s.ID)
 	if err != nil || note == nil {
-		return git.State{}, nil // what it said, nobody knows
+		return git.State{}, nil // the note is missing or unreadable
 	}
 	commit := cmp.Or(note.Began, note.Left)
 	found, err := repo.Lookup(ctx, commit+"^{tree}")
@@ -92,8 +93,8 @@ func (s *Sandbox) began(ctx context.Context, repo *git.Repo, again bool) (git.St
 	return repo.ReadState(ctx, commit)
 }
 
-// finishForGood does what can be done of a rollback that was interrupted in a sandbox that is about to go. Whatever
-// state it is in then is kept, so nothing of this keeps it from going.
+// finishRollbackForDiscard tries to finish an interrupted rollback in a sandbox that is about to be removed. Errors
+// are only warnings: a discard keeps whatever state the sandbox is in.
 func (s *Sandbox) finishForGood(ctx context.Context, repo *git.Repo, v vacancy) {
 	if !s.halfWay() {
 		return
@@ -102,12 +103,12 @@ func (s *Sandbox) finishForGood(ctx context.Context, repo *git.Repo, v vacancy) 
 		if v.inside == nil || !store.IsDir(s.tree) {
 			return nil
 		}
-		place, err := s.look(v.inside)
+		h, err := s.look(v.inside)
 		if err != nil {
 			return err
 		}
-		defer place.Close()
-		return s.finish(ctx, repo, place)
+		defer h.Close()
+		return s.finish(ctx, repo, h)
 	}()
 	if err != nil {
 		s.repo.warn("sandbox %s: %v", s.ID, err)
@@ -117,10 +118,10 @@ func (s *Sandbox) finishForGood(ctx context.Context, repo *git.Repo, v vacancy) 
 	}
 }
 
-// rollbacks looks for a rollback that was killed.
+// findInterruptedRollback reports a rollback or sync that was killed.
 func (x *examination) rollbacks(s subject) {
-	box := x.sandboxOf(s.id)
-	if !box.halfWay() || x.unsettled {
+	sandbox := x.sandboxOf(s.id)
+	if !sandbox.halfWay() || x.unsettled {
 		return
 	}
 	f := Finding{
@@ -136,7 +137,7 @@ func (x *examination) rollbacks(s subject) {
 		f.What = "it was being synced when somebody was killed; the next command that works in it finishes that"
 	}
 	x.found(f, func(ctx context.Context) error {
-		err := box.finishRollback(ctx, x.repo)
+		err := sandbox.finishRollback(ctx, x.repo)
 		if is[*LostRollbackError](err) {
 			x.warn("%v; the sandbox stays as it is, and what is in it can be snapshotted", err)
 			return x.store.RemoveRollback(x.ID, s.id)

@@ -16,17 +16,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// reach opens the room of the sandbox, or joins those who are in it. Who opens it stands on the threshold until
-// they let others in; who joins waits for that.
-func (in *inside) reach(ctx context.Context, site *site) error {
+// attach creates the namespaces of the sandbox or joins existing ones. The creator holds the setup lock until it lets
+// others in; a process that joins waits for that.
+func (in *inside) reach(ctx context.Context, h *site) error {
 	timeout, err := in.s.repo.lockTimeout()
 	if err != nil {
 		return err
 	}
-	plan := sync.OnceValues(func() (walls, error) { return in.s.plan(ctx, site.prims) })
-	around := in.around(ctx, site.prims, plan, timeout)
-	for began := time.Now(); ; {
-		if in.room, err = in.s.openOrJoin(ctx, site.occupied, timeout, around); err != nil {
+	plan := sync.OnceValues(func() (walls, error) { return in.s.plan(ctx, h.prims) })
+	request := in.around(ctx, h.prims, plan, timeout)
+	for started := time.Now(); ; {
+		if in.room, err = in.s.openOrJoin(ctx, h.occupied, timeout, request); err != nil {
 			return err
 		}
 		in.walls, err = plan()
@@ -36,34 +36,34 @@ func (in *inside) reach(ctx context.Context, site *site) error {
 		if in.walls.stands, err = in.s.sameWalls(in.room, in.walls.plan); err != nil || in.room.Open {
 			return err
 		}
-		// It is waited for outside: if who opened the room is killed, the room ends with them, and the next one to
-		// open it takes it up.
+		// Wait outside the namespaces: if their creator is killed they end with it, and the next process creates them
+		// anew.
 		if err := in.goOut(); err != nil {
 			return err
 		}
-		if timeout >= 0 && time.Since(began) > timeout {
+		if timeout >= 0 && time.Since(started) > timeout {
 			return in.s.busy(timeout, in.s.repo.store.WallsDir(in.s.repo.ID, in.s.ID))
 		}
-		if !in.walls.plan.Bare { // else nobody stands there
+		if !in.walls.plan.Bare { // without an overlay there is no setup lock
 			if err := in.s.awaitThreshold(ctx, timeout); err != nil {
 				return err
 			}
 		}
-		if err := aMoment(ctx); err != nil { // until the keeper knows
+		if err := aMoment(ctx); err != nil { // until the init process has been told
 			return err
 		}
 	}
 }
 
 func (s *Sandbox) awaitThreshold(ctx context.Context, timeout time.Duration) error {
-	passed, err := lock.Occupy(ctx, s.threshold(), timeout)
+	held, err := lock.Occupy(ctx, s.threshold(), timeout)
 	if is[*LockTimeoutError](err) {
 		return s.busy(timeout, s.threshold())
 	}
 	if err != nil {
 		return err
 	}
-	return passed.Close()
+	return held.Close()
 }
 
 func aMoment(ctx context.Context) error {
@@ -75,7 +75,8 @@ func aMoment(ctx context.Context) error {
 	}
 }
 
-// threshold is the directory that whoever opens a room holds. It is made with the layer, and stays.
+// setupLockDir returns the directory that the creator of the namespaces locks. It is created with the upper directory
+// and stays.
 func (s *Sandbox) threshold() string {
 	return filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "work")
 }
@@ -84,7 +85,7 @@ func (s *Sandbox) busy(waited time.Duration, held string) error {
 	return &BusyError{ID: s.ID, Waited: waited, Holders: proc.Holders(held)}
 }
 
-// plan plans the walls, and makes the directories that they need.
+// prepareWalls plans the walls and creates the directories that they need.
 func (s *Sandbox) plan(ctx context.Context, prims Primitives) (walls, error) {
 	w, err := s.planWalls(prims)
 	if err = s.repo.blame(err); err == nil && !w.plan.Bare {
@@ -96,7 +97,8 @@ func (s *Sandbox) plan(ctx context.Context, prims Primitives) (walls, error) {
 	return w, err
 }
 
-// around are the walls of a room that we open: nobody is there, for who joins draws none.
+// newWalls describes the walls for namespaces that this process creates. Its callback runs only then, not when
+// joining, so no process uses the overlay meanwhile.
 func (in *inside) around(ctx context.Context, prims Primitives, plan func() (walls, error), timeout time.Duration) proc.Walls {
 	return proc.Walls{Network: prims.Outputs != outputsOpen, Draw: func() ([]byte, error) {
 		w, err := plan()
@@ -117,7 +119,7 @@ func (in *inside) around(ctx context.Context, prims Primitives, plan func() (wal
 	}}
 }
 
-// goOut leaves the room.
+// closeNamespace leaves the namespaces.
 func (in *inside) goOut() error {
 	if in.room == nil {
 		return nil
@@ -127,7 +129,7 @@ func (in *inside) goOut() error {
 	return err
 }
 
-// stepOff leaves the threshold, on which others may wait.
+// releaseSetupLock releases the setup lock, for which other processes may wait.
 func (in *inside) stepOff() error {
 	held := in.threshold
 	if in.threshold = nil; held == nil {
@@ -136,41 +138,41 @@ func (in *inside) stepOff() error {
 	return held.Close()
 }
 
-// openOrJoin opens a room if nobody has one open.
-func (s *Sandbox) openOrJoin(ctx context.Context, occupied *os.File, timeout time.Duration, w proc.Walls) (*proc.Room, error) {
+// openOrJoin creates the namespaces, unless they exist; then it joins them.
+func (s *Sandbox) openOrJoin(ctx context.Context, invocationLock *os.File, timeout time.Duration, w proc.Walls) (*proc.Room, error) {
 	dir := s.repo.store.WallsDir(s.repo.ID, s.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	label := s.repo.store.InvocationDir(s.repo.ID, s.ID)
-	for began := time.Now(); ; {
+	for started := time.Now(); ; {
 		held, err := lock.Clear(ctx, dir, 0)
 		if err == nil {
-			room, err := w.Begin(ctx, label, held, occupied)
-			return room, errors.Join(err, held.Close())
+			ns, err := w.Begin(ctx, label, held, invocationLock)
+			return ns, errors.Join(err, held.Close())
 		}
 		if !is[*LockTimeoutError](err) {
 			return nil, err
 		}
-		room, err := proc.Join(ctx, label)
+		ns, err := proc.Join(ctx, label)
 		switch {
 		case err == nil:
-			return room, nil
+			return ns, nil
 		case !errors.Is(err, proc.ErrNoRoom):
 			return nil, err
-		case timeout >= 0 && time.Since(began) > timeout:
+		case timeout >= 0 && time.Since(started) > timeout:
 			return nil, s.busy(timeout, dir)
 		}
-		if err := aMoment(ctx); err != nil { // somebody opens it, or has just left
+		if err := aMoment(ctx); err != nil { // another process is creating or leaving them
 			return nil, err
 		}
 	}
 }
 
-// sameWalls refuses to join walls that are weaker than those that were planned: the settings have changed
-// since they were built. Else it says which stand.
-func (s *Sandbox) sameWalls(room *proc.Room, want confine.Plan) (have confine.Plan, err error) {
-	if err := json.Unmarshal(room.Plan, &have); err != nil {
+// checkExistingWalls refuses to join walls that are weaker than the planned ones, which happens when the settings
+// have changed since they were built. Otherwise it returns the plan of the existing walls.
+func (s *Sandbox) sameWalls(ns *proc.Room, want confine.Plan) (have confine.Plan, err error) {
+	if err := json.Unmarshal(ns.Plan, &have); err != nil {
 		return have, err
 	}
 	if weaker := have.Weaker(want); weaker != "" {

@@ -15,25 +15,25 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
-// SnapshotRequest says how to take a snapshot. The zero value is right for most.
+// SnapshotRequest holds the options of a snapshot. The zero value is the default.
 type SnapshotRequest struct {
-	Message string // of the commit
-	Ignored bool   // what git ignores is taken too
-	Secrets bool   // and so are untracked files that look like credentials
+	Message string // commit message
+	Ignored bool   // include ignored files
+	Secrets bool   // include untracked files that look like credentials
 }
 
-// Snapshot takes the state of the sandbox and returns the commit that holds it. When nothing has changed
-// since the last one, it is that.
+// Snapshot takes a snapshot of the sandbox and returns its commit. If nothing has changed since the last snapshot, it
+// returns that one.
 func (s *Sandbox) Snapshot(ctx context.Context) (string, error) {
 	snapshot, err := s.TakeSnapshot(ctx, SnapshotRequest{})
 	return snapshot.ID, err
 }
 
-// TakeSnapshot is Snapshot with more to say on both sides. What is in the sandbox and not ignored is in the
-// snapshot: tracked and untracked files, what is staged, and every commit that HEAD or the branch leads to.
-// What is left out all the same is listed: untracked files that look like credentials, and repositories inside of
-// it, which no commit can hold. Nothing in the sandbox is touched, neither files nor index, HEAD or branch, and
-// commands may run in it meanwhile: it is one state that the sandbox was in, or an *UnsettledError.
+// TakeSnapshot is Snapshot with options and a detailed result. The snapshot holds everything in the sandbox that is
+// not ignored: tracked and untracked files, the index, and all commits reachable from HEAD or the branch. Untracked
+// files that look like credentials, and nested repositories, which a commit cannot hold, are left out and listed.
+// TakeSnapshot changes neither files, index, HEAD nor branch, and commands may run meanwhile: the snapshot is a
+// consistent state of the sandbox, or the error is an *UnsettledError.
 func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snapshot, err error) {
 	if err := req.check(); err != nil {
 		return Snapshot{}, err
@@ -41,18 +41,18 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 	if err := s.bringOut(ctx); err != nil {
 		return Snapshot{}, err
 	}
-	// The lock comes first: whoever ends a sandbox holds it while waiting for those who are in there to leave.
+	// The repository lock comes first: a discard holds it while it waits for the users of the sandbox to leave.
 	repo, unlock, err := s.repo.lock(ctx)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	defer unlock()
-	place, err := s.openHolding(ctx, repo)
+	h, err := s.openHolding(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	defer func() {
-		if closeErr := place.close(); closeErr != nil {
+		if closeErr := h.close(); closeErr != nil {
 			s.repo.warn("%s: %v", s.tree, closeErr)
 		}
 	}()
@@ -61,33 +61,34 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 		return Snapshot{}, err
 	}
 	defer cancel()
-	resume, err := s.quiesce(ctx, place)
+	resume, err := s.quiesce(ctx, h)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	defer resume()
-	snapshot, err := s.take(ctx, repo, place.base, req)
+	snapshot, err := s.take(ctx, repo, h.base, req)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("snapshot of %s: %w", s.ID, err)
 	}
 	return snapshot, nil
 }
 
-// quiesce takes back what killed puts left and holds off the others until resume: what is half put is no state.
+// pauseUploads rolls back killed uploads and blocks new ones until resume is called, because a half-done upload is
+// not a state of the sandbox.
 //
-// It is called with the repository locked, and never the other way round: whoever discards a sandbox has that lock
-// while it waits for puts. So it waits only for a moment, however long one would wait for the repository: whoever
-// is in the sandbox can keep puts off for as long as it likes, and shall not keep everybody else from the repository.
-func (s *Sandbox) quiesce(ctx context.Context, place *site) (resume func(), err error) {
-	const most = 5 * time.Second
+// The caller must hold the repository lock: a discard holds it while it waits for uploads, so the opposite order
+// could deadlock. The wait is at most 5 seconds, whatever the lock timeout is: a process in the sandbox can block
+// uploads for any time and must not block the whole repository.
+func (s *Sandbox) quiesce(ctx context.Context, h *site) (resume func(), err error) {
+	const maxWait = 5 * time.Second
 	timeout, err := s.repo.lockTimeout()
 	if err != nil {
 		return nil, err
 	}
-	if timeout < 0 || timeout > most {
-		timeout = most
+	if timeout < 0 || timeout > maxWait {
+		timeout = maxWait
 	}
-	release, err := upload.Quiesce(ctx, place.Tree, timeout)
+	release, err := upload.Quiesce(ctx, h.Tree, timeout)
 	resume = func() {
 		if err := release(); err != nil {
 			s.repo.warn("%s: %v", s.tree, err)
@@ -114,7 +115,7 @@ func (req *SnapshotRequest) check() error {
 	return nil
 }
 
-// take takes a snapshot and writes that down.
+// takeAndRecord takes a snapshot and appends it to the history of the invocation.
 func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base string, req SnapshotRequest) (Snapshot, error) {
 	snapshot, err := s.history(base).take(ctx, repo, req)
 	if err == nil && snapshot.Created {
@@ -123,12 +124,12 @@ func (s *Sandbox) take(ctx context.Context, repo *git.Repo, base string, req Sna
 	return snapshot, err
 }
 
-// history is that of the snapshots of the sandbox.
+// series returns the snapshot series of the sandbox.
 func (s *Sandbox) history(base string) history {
 	return history{repo: s.repo, id: s.ID, of: "sandbox " + s.ID, subject: func(message string) git.Subject { return s.subject(base, message) }}
 }
 
-// subject says what belongs to the sandbox, and as what it is to be frozen.
+// snapshotSubject describes the sandbox and the commit message for a snapshot.
 func (s *Sandbox) subject(base, message string) git.Subject {
 	return git.Subject{
 		Name: s.ID, Tree: s.tree, Branch: sandboxRef(s.ID), Base: base, Layer: s.layer(),

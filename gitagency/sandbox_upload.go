@@ -11,57 +11,56 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
-// File is something to put into a sandbox: a regular file, a directory or a symbolic link.
+// File is a regular file, a directory or a symbolic link to upload to a sandbox.
 type File struct {
-	Path string // relative to the top of the sandbox; directories on the way are made
+	Path string // relative to the top of the sandbox; missing parent directories are created
 
-	// Content is what a file holds, or where a symbolic link leads.
+	// Content is the content of a file, or the target of a symbolic link.
 	Content []byte
 
-	// Open is asked instead of Content, once and only when it is the file's turn.
+	// Open, if set, provides the content instead of Content. It is called once, just before the file is written.
 	Open func() (io.ReadCloser, error)
 
-	// Mode has the type, one of regular, fs.ModeDir and fs.ModeSymlink, and the permissions, which are set
-	// whatever the umask says. Without any they are 0644, of a directory 0755. A directory that is there
-	// already keeps its own.
+	// Mode has the type, one of regular, fs.ModeDir and fs.ModeSymlink, and the permissions, which are set regardless
+	// of the umask. The default permissions are 0644, for a directory 0755. An existing directory keeps its own.
 	Mode fs.FileMode
 }
 
-// UploadRequest says what to put into a sandbox.
+// UploadRequest selects what to upload to a sandbox.
 type UploadRequest struct {
 	Files    []File               // required
-	Progress func(UploadProgress) // hears how much is written, never two at a time; may be nil
+	Progress func(UploadProgress) // called as data is written, never concurrently; may be nil
 }
 
-// UploadProgress is how far an upload is.
+// UploadProgress is the progress of an upload.
 type UploadProgress struct {
-	Files, Total int   // how many files are written, and how many there are
-	Bytes        int64 // written so far
+	Files, Total int   // number of files written, and of all files
+	Bytes        int64 // bytes written so far
 }
 
-// UploadFiles puts files into the sandbox, all of them or none; see Upload.
+// UploadFiles uploads files to the sandbox, all of them or none; see Upload.
 func (s *Sandbox) UploadFiles(ctx context.Context, files []File) error {
 	return s.Upload(ctx, UploadRequest{Files: files})
 }
 
-// Upload puts files into the sandbox, all of them or, when anything fails, takes longer than
-// OperationTimeout or is cancelled, none: then the sandbox is as it was.
+// Upload uploads files to the sandbox. If anything fails, takes longer than OperationTimeout or is cancelled, the
+// sandbox is left as it was.
 //
-// Paths are relative to the sandbox, and directories on the way are made. What is there already is replaced
-// and never written through. A path that leads out, or is called what nothing in a sandbox may be called, is
-// a *ConfinementError, and so is a symbolic link that leads out.
+// Paths are relative to the sandbox; missing parent directories are created. Existing files are replaced, never
+// written through. A path that leaves the sandbox or has a reserved name is a *ConfinementError, and so is a symbolic
+// link that leaves the sandbox.
 func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
 	ctx, cancel, err := s.repo.bounded(ctx, "put")
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	site, err := s.open(ctx)
+	h, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if e := site.close(); e != nil && err == nil { // what was put is there
+		if e := h.close(); e != nil && err == nil { // the upload itself succeeded
 			s.repo.warn("sandbox %s: %v", s.ID, e)
 		}
 	}()
@@ -73,7 +72,7 @@ func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
 	if req.Progress != nil {
 		progress = func(p upload.Progress) { req.Progress(UploadProgress(p)) }
 	}
-	if err := upload.Put(ctx, site.Tree, s.repo.begin("put"), files, progress); err != nil {
+	if err := upload.Put(ctx, h.Tree, s.repo.begin("put"), files, progress); err != nil {
 		return fmt.Errorf("put files into %s: %w", s.ID, err)
 	}
 	event := putEvent{s.repo.now(), "put", 0}
@@ -92,15 +91,15 @@ type putEvent struct {
 	Files int       `json:"files"`
 }
 
-// Locate says where a path leads in the sandbox, relative to its top, and whether a directory is there. The
-// path is relative or an absolute one inside, and need not exist.
+// Locate resolves a path in the sandbox, relative to its top, and reports whether it is a directory. The path is
+// relative, or absolute and inside the sandbox, and need not exist.
 func (s *Sandbox) Locate(ctx context.Context, path string) (inside string, isDir bool, err error) {
-	site, err := s.open(ctx)
+	h, err := s.open(ctx)
 	if err != nil {
 		return "", false, err
 	}
-	if inside, isDir, err = site.Locate(path); err != nil {
-		return "", false, errors.Join(err, site.close())
+	if inside, isDir, err = h.Locate(path); err != nil {
+		return "", false, errors.Join(err, h.close())
 	}
-	return inside, isDir, site.close()
+	return inside, isDir, h.close()
 }

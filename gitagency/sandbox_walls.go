@@ -13,33 +13,33 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// The isolations that can be built.
+// Implemented values of the isolation primitive.
 const (
 	isolationNone = "none"
 	isolationOS   = "os"
 )
 
-// outputsOpen lead anywhere.
+// outputsOpen is unrestricted network access.
 const outputsOpen = "open"
 
-// hostsPrefix begins outputs that lead to some hosts only.
+// hostsPrefix starts a value of the outputs primitive that lists the allowed hosts.
 const hostsPrefix = "hosts:"
 
-// walls are those of one sandbox, as they were planned for one command.
+// walls describes the walls of one sandbox, as planned for one command.
 type walls struct {
 	plan   confine.Plan
-	stands confine.Plan // what was built: by whoever came first, if others are there
+	stands confine.Plan // plan of the walls that exist, which another command may have built
 	policy policy
-	rules  outlet.Rules // with confine.ProxiedOnly
-	proxy  string       // with that too: where it listens
+	rules  outlet.Rules // allowed hosts; only with confine.ProxiedOnly
+	proxy  string       // address of the proxy; only with confine.ProxiedOnly
 }
 
-// behindWalls reports whether anything stands around the commands of a sandbox.
+// needsWalls reports whether the commands of a sandbox run behind any walls.
 func behindWalls(prims Primitives) bool {
 	return prims.Isolation == isolationOS || prims.Outputs != outputsOpen
 }
 
-// planWalls draws what is to be built around a command.
+// planWalls plans the walls around a command.
 func (s *Sandbox) planWalls(prims Primitives) (walls, error) {
 	w := walls{}
 	var err error
@@ -69,17 +69,19 @@ func (s *Sandbox) planWalls(prims Primitives) (walls, error) {
 	if w.plan, err = confine.Draw(req, confine.Look()); err != nil {
 		return w, err
 	}
-	w.plan.Volatile = true // what matters is taken out of the layer when a command ends
+	w.plan.Volatile = true // the import saves the upper directory after each command, so it need not be synced
 	w.plan.Writable = append(w.plan.Writable, s.caches())
 	return w, nil
 }
 
-// caches is where a sandbox has the caches that there are none of outside: they are its own, and stay.
+// cachesDir returns the sandbox's own directory for tool caches that do not exist on the host. It is kept between
+// commands.
 func (s *Sandbox) caches() string {
 	return filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "caches")
 }
 
-// checkWalls refuses, before anything is created, walls that this machine cannot build: it builds some.
+// checkWalls refuses, before anything is created, walls that this machine cannot build. It builds and removes a set
+// of walls to find out.
 func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 	if !behindWalls(prims) {
 		return nil
@@ -110,12 +112,12 @@ func (r *Repository) checkWalls(ctx context.Context, prims Primitives) error {
 	return &UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: why}
 }
 
-// unborn is a sandbox that there is not yet. No id looks like that.
+// placeholderSandbox returns a sandbox that does not exist, for planning. No invocation id has this form.
 func (r *Repository) unborn() *Sandbox {
 	return &Sandbox{ID: "unborn", repo: r, tree: r.store.SandboxTreePath(r.ID, "unborn")}
 }
 
-// blame names the setting that is at fault, and where it stands, when the walls are refused for one.
+// attributeToSetting names the setting, and its location, for which the walls were refused.
 func (r *Repository) blame(err error) error {
 	var refused *confine.RefusedError
 	if !errors.As(err, &refused) || refused.Key == "" {
@@ -134,10 +136,10 @@ func (r *Repository) blame(err error) error {
 	return err
 }
 
-// withoutWalls is what always remains, unless the network is to have walls.
+// hintNoIsolation is a remedy that always works, unless the network is to be restricted.
 const withoutWalls = "--isolation none does without"
 
-// whyNot finds the reason why walls cannot be built, where that can be told.
+// explainWallError returns the reason why walls cannot be built: the first missing kernel feature, if any.
 func (r *Repository) whyNot(ctx context.Context, err error) string {
 	var refused *confine.RefusedError
 	if errors.As(err, &refused) {
@@ -145,30 +147,31 @@ func (r *Repository) whyNot(ctx context.Context, err error) string {
 	}
 	features, probeErr := confine.Probe(ctx, r.opts.Env)
 	for _, f := range features {
-		if f.State == confine.Missing && f.Name != confine.CgroupsOffered { // which bound, and wall nothing in
+		if f.State == confine.Missing && f.Name != confine.CgroupsOffered { // cgroups are for limits, not for walls
 			return f.Name + ": " + f.Detail
 		}
 	}
 	return errors.Join(err, probeErr).Error()
 }
 
-// walledEnvironment is what of the caller's environment passes the walls.
-func (s *Sandbox) walledEnvironment(w walls, further []string, worktree, dir string) []string {
-	e := walledEnvironment{caller: s.repo.opts.Env, further: further, policy: w.policy, plan: w.stands, caches: s.caches()}
+// walledEnvironment returns the environment of a command behind walls, with the variables of the caller that may
+// pass.
+func (s *Sandbox) walledEnvironment(w walls, extra []string, worktree, dir string) []string {
+	e := walledEnvironment{caller: s.repo.opts.Env, further: extra, policy: w.policy, plan: w.stands, caches: s.caches()}
 	if w.plan.Network == confine.ProxiedOnly {
 		e.proxied = outlet.Variables(w.proxy, w.rules)
 	}
 	if w.plan.Bare {
-		return s.environment(append(e.proxied, further...), worktree, dir)
+		return s.environment(append(e.proxied, extra...), worktree, dir)
 	}
 	return lastOnly(slices.Concat([]string{"PWD=" + dir}, patientGit, e.list(), s.ownVariables(worktree), []string{isolationVariable + "=" + isolationOS}))
 }
 
-// patientGit lets git wait for the lock of a ref: one that is taken outside, when what another command did is
-// taken in, is seen inside until scriptUnlock.
+// refLockWaitEnv makes git wait for ref locks: one that git on the host takes while it imports the work of another
+// command stays visible in the sandbox until scriptRemoveRefLock runs.
 var patientGit = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.filesRefLockTimeout", "GIT_CONFIG_VALUE_0=10000"}
 
-// helperEnvironment is for what we run inside ourselves.
+// helperEnvironment returns the environment of our own scripts behind the walls.
 func (s *Sandbox) helperEnvironment(w walls) []string {
 	var env []string
 	for _, kv := range (walledEnvironment{caller: s.repo.opts.Env, policy: policy{caches: w.policy.caches}, plan: w.stands, caches: s.caches()}).list() {

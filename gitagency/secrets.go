@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// secretKey is the setting that says what an untracked file is called that no snapshot takes unless told to.
+// secretKey is the key with further patterns of untracked files that snapshots leave out.
 const secretKey = "agency.secret"
 
-// defaultSecrets are what credentials are mostly called.
+// defaultSecrets are name patterns of common credential files.
 var defaultSecrets = []string{".env*", "*.key", "*.pem", "credentials.json", "secrets.json"}
 
-// SecretPatterns lists what untracked files are called that a snapshot leaves out. The last one that a name matches
-// counts, and one that begins with "!" lets it in.
+// SecretPatterns lists the name patterns of untracked files that snapshots leave out. The last pattern that a name
+// matches counts; one that begins with "!" includes the file.
 func (r *Repository) SecretPatterns() []string {
 	patterns := defaultSecrets
 	for _, s := range r.git.Config[canonical(secretKey)] {
-		if s.Value == "" { // forgets those before it, also ours
+		if s.Value == "" { // clears the patterns before it, also the defaults
 			patterns = nil
 			continue
 		}
@@ -29,7 +29,7 @@ func (r *Repository) SecretPatterns() []string {
 	return patterns
 }
 
-// checkSecret also takes the empty value, which forgets those before it.
+// checkSecretPattern validates a value of agency.secret. The empty value is valid: it clears those before it.
 func checkSecret(value string) error {
 	if _, err := path.Match(strings.TrimPrefix(value, "!"), ""); err != nil {
 		return &InvalidError{What: "pattern", Value: value, Want: "a pattern such as *.pem, or !*.pem for what is let in"}

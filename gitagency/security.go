@@ -2,6 +2,6 @@ package gitagency
 
 import "github.com/git-agency/git-agency/gitagency/internal/confine"
 
-// ForbiddenCalls lists what no program behind walls may ask of the kernel: names of system calls, some with
-// what of them is refused in parentheses.
+// ForbiddenSyscalls lists the system calls that the seccomp filter refuses behind walls, some with the refused
+// arguments in parentheses.
 func ForbiddenCalls() []string { return confine.Forbidden() }

@@ -18,8 +18,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// runnerCommands are the programs of agents that the user named. What a repository says is not believed,
-// and said to be so.
+// runnerCommands returns the commands of the runners that the user configured. A command in the repository's own
+// config is ignored with a warning: an agent may have written it.
 func (r *Repository) runnerCommands() map[string]string {
 	commands := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(r.git.Config)) {
@@ -38,7 +38,7 @@ func (r *Repository) runnerCommands() map[string]string {
 	return commands
 }
 
-// dataDir finds the data directory and where it really is. It need not exist yet.
+// dataDir returns the data directory with symbolic links resolved. It need not exist yet.
 func dataDir(env []string, config git.Config) (string, error) {
 	path, from := "", ""
 	switch setting, _ := config.Last("agency.datadir"); {
@@ -46,7 +46,7 @@ func dataDir(env []string, config git.Config) (string, error) {
 		path, from = proc.Variable(env, "AGENCY_DATA_DIR"), "AGENCY_DATA_DIR"
 	case setting.Value != "":
 		path, from = expandHome(setting.Value, proc.Variable(env, "HOME")), "agency.dataDir ("+setting.Origin+")"
-	case filepath.IsAbs(proc.Variable(env, "XDG_DATA_HOME")): // a relative one is to be ignored, says its specification
+	case filepath.IsAbs(proc.Variable(env, "XDG_DATA_HOME")): // the XDG specification says to ignore a relative path
 		path, from = filepath.Join(proc.Variable(env, "XDG_DATA_HOME"), "agency"), "XDG_DATA_HOME"
 	case proc.Variable(env, "HOME") != "":
 		path, from = filepath.Join(proc.Variable(env, "HOME"), ".local", "share", "agency"), "HOME"
@@ -69,8 +69,8 @@ func dataDir(env []string, config git.Config) (string, error) {
 	return resolved, nil
 }
 
-// expandHome does what git config --type=path does to a leading "~/" or "~user/". A user who does not
-// exist has no home; the path stays, and is refused for not being absolute.
+// expandHome expands a leading "~/" or "~user/" as git config --type=path does. The path of an unknown user stays
+// unchanged, and is then refused for not being absolute.
 func expandHome(path, home string) string {
 	if !strings.HasPrefix(path, "~") {
 		return path
@@ -97,19 +97,20 @@ func (r *Repository) lockTimeout() (time.Duration, error) {
 	return r.duration("agency.lockTimeout", defaultLockTimeout, ParseDuration)
 }
 
-// What a timeout is when nobody says otherwise.
+// Default timeouts.
 const (
-	DefaultOperationTimeout = 10 * time.Minute // of one command, one upload, one snapshot
-	DefaultRunTimeout       = time.Hour        // of an agent at work, from its start to its end
+	DefaultOperationTimeout = 10 * time.Minute // for one command, one upload or one snapshot
+	DefaultRunTimeout       = time.Hour        // for a run of an agent, from its start to its end
 )
 
-// OperationTimeout is how long one thing done in a sandbox may take: agency.operationTimeout, else
-// DefaultOperationTimeout. Negative is for ever.
+// OperationTimeout returns the time limit of one operation in a sandbox: agency.operationTimeout, else
+// DefaultOperationTimeout. Negative is no limit.
 func (r *Repository) OperationTimeout() (time.Duration, error) {
 	return r.duration("agency.operationTimeout", DefaultOperationTimeout, ParseTimeout)
 }
 
-// bounded limits something that is done in a tree to the time that it may take.
+// withOperationTimeout returns a context that ends with an *OverdueError after OperationTimeout. what names the
+// operation.
 func (r *Repository) bounded(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {
 	timeout, err := r.OperationTimeout()
 	if err != nil {
@@ -123,17 +124,17 @@ func (r *Repository) bounded(ctx context.Context, what string) (context.Context,
 	return ctx, cancel, nil
 }
 
-// RunTimeout is how long an agent may be at work: agency.runTimeout, else DefaultRunTimeout. Negative is
-// for ever.
+// RunTimeout returns the time limit of a run of an agent: agency.runTimeout, else DefaultRunTimeout. Negative is no
+// limit.
 func (r *Repository) RunTimeout() (time.Duration, error) {
 	return r.duration("agency.runTimeout", DefaultRunTimeout, ParseTimeout)
 }
 
-// duration is a setting that parse understands.
-func (r *Repository) duration(key string, otherwise time.Duration, parse func(string) (time.Duration, error)) (time.Duration, error) {
+// durationSetting returns the value of a key, parsed by parse, or fallback if the key is not set.
+func (r *Repository) duration(key string, fallback time.Duration, parse func(string) (time.Duration, error)) (time.Duration, error) {
 	setting, set := r.git.Config.Last(canonical(key))
 	if !set {
-		return otherwise, nil
+		return fallback, nil
 	}
 	d, err := parse(setting.Value)
 	var invalid *InvalidError
@@ -143,7 +144,7 @@ func (r *Repository) duration(key string, otherwise time.Duration, parse func(st
 	return d, err
 }
 
-// checkPush refuses the settings by which nothing could be pushed.
+// checkPushSettings refuses invalid settings that a push would trip over later.
 func (r *Repository) checkPush(req LandRequest) error {
 	if err := req.check(r); err != nil {
 		return err
@@ -164,14 +165,15 @@ func (r *Repository) pushTimeout() (time.Duration, error) {
 
 const wantTruth = "true or false"
 
-// truth is a setting that is true or false. Where a repository can only switch it on, it does not switch it off.
-func (r *Repository) truth(key string, otherwise bool) (bool, error) {
+// boolSetting returns the boolean value of a key, or fallback if it is not set. A key with repoCanOnlyEnable cannot
+// be switched off by the repository's own config.
+func (r *Repository) truth(key string, fallback bool) (bool, error) {
 	setting, set := r.git.Config.Last(canonical(key))
 	if slices.ContainsFunc(Keys(), func(k Key) bool { return k.Name == key && k.strict }) {
 		setting, set, _ = r.git.Config.Trusted(canonical(key), isDemand)
 	}
 	if !set {
-		return otherwise, nil
+		return fallback, nil
 	}
 	yes, ok := parseBool(setting.Value)
 	if !ok {
@@ -180,7 +182,7 @@ func (r *Repository) truth(key string, otherwise bool) (bool, error) {
 	return yes, nil
 }
 
-// misconfigured is a bad value together with the file it stands in.
+// invalidSetting returns an *InvalidError that names the key and the file in which it is set.
 func misconfigured(key string, s git.Setting, want string) error {
 	return &InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want, key: key, setting: s}
 }
@@ -190,7 +192,7 @@ const (
 	wantExpiry        = "a moment such as 2.weeks.ago or 2026-01-28, now, or never"
 )
 
-// expiry is the moment before which things that ended may go; the zero time when none may. A text of ""
+// pruneExpiry parses the moment before which ended things may be pruned; the zero time if none may. An empty text
 // means agency.pruneAfter, else two weeks.
 func (r *Repository) expiry(ctx context.Context, text string) (time.Time, error) {
 	var setting git.Setting
@@ -211,7 +213,7 @@ func (r *Repository) expiry(ctx context.Context, text string) (time.Time, error)
 	return at, &InvalidError{What: "expiry", Value: text, Want: wantExpiry}
 }
 
-// readExpiry reads a moment as git does, but for what looks like a duration: git takes 14d for the
+// parseExpiry parses a moment as git does, but refuses text that looks like a duration: git would take 14d for the
 // fourteenth of the month.
 func readExpiry(ctx context.Context, opts Options, text string) (time.Time, bool, error) {
 	digits := strings.TrimLeft(text, "0123456789")
@@ -223,7 +225,7 @@ func readExpiry(ctx context.Context, opts Options, text string) (time.Time, bool
 
 const wantDuration = "a duration such as 30s, 0 for one try or -1 for ever"
 
-// ParseDuration reads a duration as Go does ("30s", "2m"); a bare 0 is zero and -1 is for ever.
+// ParseDuration parses a Go duration ("30s", "2m"); a bare 0 is zero and -1 means no limit.
 func ParseDuration(s string) (time.Duration, error) {
 	if s == "-1" {
 		return -1, nil
@@ -237,7 +239,7 @@ func ParseDuration(s string) (time.Duration, error) {
 
 const wantTimeout = "a duration such as 90s or 10m, or -1 for ever"
 
-// ParseTimeout reads a duration in which something has to happen, so that zero is none; -1 is for ever.
+// ParseTimeout parses a duration that must not be zero; -1 means no limit.
 func ParseTimeout(s string) (time.Duration, error) {
 	d, err := ParseDuration(s)
 	if err != nil || d == 0 {

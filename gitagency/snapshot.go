@@ -10,31 +10,31 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// Snapshot is the state of a sandbox at one moment, as a commit that never changes. Its tree is what was on
-// disk; its first parent is the snapshot before it, or the commit the sandbox started from; what HEAD was
-// and what was staged is written in its message, and held by further parents where that is needed.
+// Snapshot is the state of a sandbox at one moment, as an immutable commit. Its tree is the content on disk; its
+// first parent is the previous snapshot, or the commit that the sandbox started from. Its message records HEAD and
+// the index, and further parents keep their objects where needed.
 type Snapshot struct {
 	Invocation string `json:"invocation_id"`
-	ID         string `json:"snapshot"` // the full id of the commit
-	Ref        string `json:"ref"`      // what keeps it
-	Number     int    `json:"number"`   // among those of the sandbox, from 1
-	Created    bool   `json:"created"`  // false: nothing has changed since it was taken
+	ID         string `json:"snapshot"` // full commit id
+	Ref        string `json:"ref"`      // ref that keeps it
+	Number     int    `json:"number"`   // number within the sandbox, from 1
+	Created    bool   `json:"created"`  // false: an existing snapshot, unchanged since it was taken
 
-	LeftOut []LeftOut `json:"left_out"` // what is in the sandbox, not ignored, and yet not in there; only of one just taken
+	LeftOut []LeftOut `json:"left_out"` // paths in the sandbox that are neither ignored nor in the snapshot; only after taking one
 }
 
-// LeftOut is something in a sandbox that a snapshot does not hold.
+// LeftOut is a path in a sandbox that a snapshot does not hold.
 type LeftOut struct {
-	Path string `json:"path"` // from the top of the sandbox
-	Why  string `json:"why"`  // one of the Left constants
+	Path string `json:"path"` // relative to the top of the sandbox
+	Why  string `json:"why"`  // one of the LeftOut constants
 }
 
-// Why something is left out.
+// Reasons why a path is left out.
 const (
-	LeftSecret     = string(git.Secret)     // an untracked file that looks like a credential
-	LeftRepository = string(git.Repository) // a repository of its own, which no commit can hold
-	LeftSubmodule  = string(git.Submodule)  // what is checked out of a submodule; which commit of it is staged is held
-	LeftReserved   = "reserved"             // called like where the markers of a sandbox are; only in a Directory
+	LeftSecret     = string(git.Secret)     // untracked file that looks like a credential
+	LeftRepository = string(git.Repository) // nested repository, which a commit cannot hold
+	LeftSubmodule  = string(git.Submodule)  // checkout of a submodule; the snapshot holds only its staged commit id
+	LeftReserved   = "reserved"             // has the reserved name of the marker directory; only in a Directory
 )
 
 func leftOut(found []git.LeftOut) []LeftOut {
@@ -45,7 +45,7 @@ func leftOut(found []git.LeftOut) []LeftOut {
 	return all
 }
 
-// snapshotNamed finds a snapshot by its commit, in full or as a unique prefix, or by "<invocation>/<number>", where
+// findSnapshot finds a snapshot by its commit, in full or as a unique prefix, or by "<invocation>/<number>", where
 // the invocation may be a unique prefix too. The invocation may have ended.
 func (r *Repository) snapshotNamed(ctx context.Context, repo *git.Repo, query string) (Snapshot, error) {
 	all, err := snapshots(ctx, repo)
@@ -55,10 +55,10 @@ func (r *Repository) snapshotNamed(ctx context.Context, repo *git.Repo, query st
 	return pickSnapshot(all, query)
 }
 
-// pickSnapshot is snapshotNamed for who has the list.
+// matchSnapshot is findSnapshot on a list of snapshots.
 func pickSnapshot(all []Snapshot, query string) (Snapshot, error) {
 	id, number, numbered := strings.Cut(query, "/")
-	const shortest = 4 // of what git takes for the beginning of a commit
+	const shortest = 4 // shortest abbreviation of a commit that git accepts
 	var found []Snapshot
 	for _, s := range all {
 		if numbered && s.Invocation == id && strconv.Itoa(s.Number) == number {
@@ -82,10 +82,10 @@ func pickSnapshot(all []Snapshot, query string) (Snapshot, error) {
 	return Snapshot{}, &AmbiguousError{Kind: "snapshot", Query: query, Matches: names}
 }
 
-// name is what people call a snapshot.
+// name returns the name for users, "<invocation>/<number>".
 func (s Snapshot) name() string { return s.Invocation + "/" + strconv.Itoa(s.Number) }
 
-// snapshots lists those of some invocations, or of all, oldest first.
+// listSnapshots lists the snapshots of some invocations, or of all, oldest first.
 func snapshots(ctx context.Context, repo *git.Repo, invocations ...string) ([]Snapshot, error) {
 	prefixes := []string{snapshotRoot}
 	if len(invocations) > 0 {

@@ -14,24 +14,24 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// CheckoutRequest says what to copy out, and where to.
+// CheckoutRequest selects a snapshot and the directory to copy it to.
 type CheckoutRequest struct {
-	Snapshot string // required: a commit, in full or as a unique prefix, or "<invocation>/<number>"
-	Dir      string // required: a directory that is not there yet, or is empty; what it lies in is there
+	Snapshot string // required: commit, in full or as a unique prefix, or "<invocation>/<number>"
+	Dir      string // required: a directory that is empty or does not exist; its parent exists
 }
 
-// CheckedOut is a copy of a snapshot.
+// CheckoutResult reports a copy of a snapshot.
 type CheckedOut struct {
 	Invocation string `json:"invocation_id"`
 	ID         string `json:"snapshot"`
 	Ref        string `json:"ref"`
 	Number     int    `json:"number"`
-	Path       string `json:"path"` // absolute, without links
+	Path       string `json:"path"` // absolute, symbolic links resolved
 }
 
-// CheckoutSnapshot makes a directory that holds the files of a snapshot and nothing else, all of it or nothing. It
-// belongs to no repository. It must not touch an integration tree, a sandbox, a git directory or the data directory,
-// by any spelling.
+// CheckoutSnapshot creates a directory with the files of a snapshot and nothing else, or fails and leaves nothing.
+// The directory belongs to no repository. It must not overlap an integration tree, a sandbox, a git directory or the
+// data directory, by any spelling.
 func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) (CheckedOut, error) {
 	if req.Dir == "" {
 		return CheckedOut{}, &InvalidError{What: "directory", Value: req.Dir, Want: "a path"}
@@ -61,16 +61,16 @@ func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) 
 	return CheckedOut{Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number, Path: dir}, nil
 }
 
-// resolve is where a path really leads, seen from a directory.
+// resolveFrom resolves a path relative to a directory and follows symbolic links.
 func resolve(here, path string) (string, error) {
 	if !filepath.IsAbs(path) {
-		path = here + "/" + path // not joined: that would take ".." away before links are followed
+		path = here + "/" + path // no filepath.Join: it would remove ".." before links are followed
 	}
 	return guard.Resolve(path)
 }
 
-// checkApart is checkPlacement of what is not to be a tree of ours: it must not be among our own either, nor in any git
-// directory.
+// checkOutsideOurs is checkPlacement for a directory that is not managed by git-agency: it must not be in the data
+// directory either, nor in any git directory.
 func (r *Repository) checkApart(dir string, listing git.Listing) error {
 	if err := r.checkPlacement(dir, listing); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (r *Repository) checkApart(dir string, listing git.Listing) error {
 	return nil
 }
 
-// vacantDir refuses a directory in which there is something, and what is no directory. It returns the permissions of
-// one that is there; 0 when there is none.
+// checkEmptyDir refuses a path that is neither an empty directory nor free. It returns the permissions of an existing
+// directory; 0 when there is none.
 func vacantDir(dir string) (fs.FileMode, error) {
 	fi, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,11 +120,11 @@ func vacantDir(dir string) (fs.FileMode, error) {
 	return fi.Mode().Perm(), nil
 }
 
-// checkoutPrefix begins the name of a copy that is not there yet, beside where it will be. One that was killed leaves
-// that and nothing else.
+// checkoutPrefix starts the name of the temporary directory of a checkout, beside its destination. A killed checkout
+// leaves only that directory.
 const checkoutPrefix = ".agency-checkout-"
 
-// copyOut is the transaction. Until the copy has its name there is none.
+// copySnapshot is the transaction. The copy becomes visible with its last step.
 func (r *Repository) copyOut(ctx context.Context, c git.Copying, perm fs.FileMode) (err error) {
 	tx := r.begin("snapshot checkout")
 	defer func() {
@@ -134,7 +134,7 @@ func (r *Repository) copyOut(ctx context.Context, c git.Copying, perm fs.FileMod
 	}()
 	var beside, tree string
 	dir := c.Dir
-	// 1. A directory beside it, for us alone: what is being made, and what git needs for that.
+	// 1. Create a private directory beside the destination, for the copy and for git's own files.
 	if err := tx.Step(ctx, "directory", func() error {
 		if beside, err = os.MkdirTemp(filepath.Dir(dir), checkoutPrefix); err != nil {
 			return err
@@ -142,22 +142,22 @@ func (r *Repository) copyOut(ctx context.Context, c git.Copying, perm fs.FileMod
 		tx.Undo("directory", func(context.Context) error { return durable.RemoveTree(beside) })
 		c.Scratch, tree = filepath.Join(beside, "git"), filepath.Join(beside, "tree")
 		c.Dir = tree
-		if err := checkReal(tree); err != nil { // somebody may have put a link where there was a directory
+		if err := checkReal(tree); err != nil { // a parent directory may have been replaced by a symbolic link
 			return err
 		}
 		return os.Mkdir(tree, 0o777)
 	}); err != nil {
 		return err
 	}
-	// 2. The files.
+	// 2. Write the files.
 	if err := tx.Step(ctx, "files", func() error { return r.git.CopyOut(ctx, c) }); err != nil {
 		return err
 	}
-	// 3. Nothing that comes out of a snapshot may pass for a tree of ours, or for a repository.
+	// 3. Refuse a copy that looks like an agency tree or a repository.
 	if err := tx.Step(ctx, "inspect", func() error { return refuseForeignMarks(c.Commit, tree) }); err != nil {
 		return err
 	}
-	// 4. The commit point: its name. An empty directory gives way; whatever else has come there since does not.
+	// 4. Commit point: rename. An empty directory is replaced; anything else that was created there since is not.
 	if err := tx.Step(ctx, "name", func() error {
 		if err := errors.Join(checkReal(tree), checkReal(dir)); err != nil {
 			return err
@@ -185,9 +185,9 @@ func (r *Repository) copyOut(ctx context.Context, c git.Copying, perm fs.FileMod
 	return nil
 }
 
-// rename moves a directory to where there is nothing or an empty one.
+// renameOntoEmpty renames a directory to a path that is free or an empty directory.
 func rename(tree, dir string) error {
-	err := syscall.Rename(tree, dir) // os.Rename refuses every directory that is there
+	err := syscall.Rename(tree, dir) // os.Rename refuses to replace any directory
 	switch {
 	case errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST):
 		return &NotEmptyError{Path: dir}

@@ -8,16 +8,15 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// history is the line of snapshots of one tree: of a sandbox, or of a directory.
+// snapshotSeries is the numbered series of snapshots of one tree: of a sandbox, or of a directory.
 type history struct {
 	repo    *Repository
-	id      string                           // their refs lie below it
-	of      string                           // the tree, as messages call it
-	subject func(message string) git.Subject // what belongs to the state of the tree
+	id      string                           // directory of their refs below the snapshot refs
+	of      string                           // name of the tree in messages
+	subject func(message string) git.Subject // description of the tree's current state
 }
 
-// take is the transaction. Until the ref is there nothing has happened but that some objects were written,
-// which nobody can see.
+// take is the transaction. Before the ref is created it only writes objects, which nothing refers to.
 func (h history) take(ctx context.Context, repo *git.Repo, req SnapshotRequest) (_ Snapshot, err error) {
 	tx := h.repo.begin("snapshot")
 	defer func() {
@@ -33,8 +32,8 @@ func (h history) take(ctx context.Context, repo *git.Repo, req SnapshotRequest) 
 	return snapshot, nil
 }
 
-// taken are the steps by which a snapshot comes to be, in a transaction of which they may be only the beginning. also,
-// which may be nil, says of the commit what else has to be in it.
+// takeSteps runs the steps of a snapshot in tx, which may continue after them. also, which may be nil, is given the
+// commit and returns paths that must be captured in addition.
 func (h history) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, req SnapshotRequest, also func(commit string) ([]string, error)) (Snapshot, error) {
 	last, err := h.last(ctx, repo)
 	if err != nil {
@@ -51,7 +50,7 @@ func (h history) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, req Sna
 		secrets = nil
 	}
 	var made []string
-	// 1. What is there, as a commit nobody points at yet.
+	// 1. Capture the state as a commit that no ref points at yet.
 	if err := tx.Step(ctx, "capture", func() error {
 		state, err := h.repo.capturable(h.subject(message))
 		if err != nil {
@@ -73,20 +72,20 @@ func (h history) taken(ctx context.Context, tx *undo.Tx, repo *git.Repo, req Sna
 		last.LeftOut = snapshot.LeftOut
 		return last, nil
 	}
-	// 2. The commit point: the ref that keeps it.
+	// 2. Commit point: create the ref.
 	if err := tx.Step(ctx, "ref", func() error { return keepSnapshot(ctx, tx, repo, snapshot, made...) }); err != nil {
 		return Snapshot{}, err
 	}
 	return snapshot, nil
 }
 
-// keepSnapshot makes the ref of a snapshot, for which some objects were made.
+// keepSnapshot creates the ref of a snapshot and checks that the objects that were written for it still exist.
 func keepSnapshot(ctx context.Context, tx *undo.Tx, repo *git.Repo, snapshot Snapshot, made ...string) error {
-	if err := repo.SweepRef(ctx, snapshot.Ref); err != nil { // of an attempt that was killed
+	if err := repo.SweepRef(ctx, snapshot.Ref); err != nil { // left by a killed attempt
 		return err
 	}
 	err := repo.CreateRef(ctx, snapshot.Ref, snapshot.ID, "agency: snapshot")
-	if !git.Refused(err) { // what git refused to make is somebody else's, and stays
+	if !git.Refused(err) { // a ref that git refused to create belongs to another process
 		tx.Undo("ref", func(ctx context.Context) error { return repo.RemoveRef(ctx, snapshot.Ref, snapshot.ID) })
 	}
 	if err != nil {
@@ -95,12 +94,12 @@ func keepSnapshot(ctx context.Context, tx *undo.Tx, repo *git.Repo, snapshot Sna
 	if err := repo.Still(ctx, made...); err != nil {
 		return err
 	}
-	return repo.SyncRef(snapshot.Ref) // somebody may rely on it as soon as he has its name
+	return repo.SyncRef(snapshot.Ref) // must be durable before the caller gets its name
 }
 
-// last is the snapshot with the highest number; its number is 0 when there is none.
+// latest returns the snapshot with the highest number; the number is 0 when there is none.
 func (h history) last(ctx context.Context, repo *git.Repo) (Snapshot, error) {
-	if n, ok := repo.LastNumbered(snapshotRefs(h.id)); ok { // without reading all that came before it
+	if n, ok := repo.LastNumbered(snapshotRefs(h.id)); ok { // without reading all refs
 		commit, err := repo.Tip(ctx, snapshotRef(h.id, n))
 		if err != nil || commit != "" {
 			return Snapshot{Invocation: h.id, ID: commit, Ref: snapshotRef(h.id, n), Number: n}, err

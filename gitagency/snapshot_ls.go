@@ -10,57 +10,57 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// TakenSnapshot is a snapshot with what it says of itself.
+// SnapshotInfo is a snapshot with its metadata.
 type TakenSnapshot struct {
 	Invocation string    `json:"invocation_id"`
-	ID         string    `json:"snapshot"` // the full id of the commit
+	ID         string    `json:"snapshot"` // full commit id
 	Ref        string    `json:"ref"`
 	Number     int       `json:"number"`
 	Message    string    `json:"message"`
 	TakenAt    time.Time `json:"taken_at"`
-	Tool       string    `json:"tool_version"` // that took it; empty where that is not said
-	Parent     string    `json:"parent"`       // the snapshot before it, else the commit its sandbox started from
-	Tree       string    `json:"tree"`         // what was on disk
-	Base       string    `json:"base"`         // the commit its sandbox started from
-	Head       string    `json:"head"`         // the commit that was checked out
-	Index      string    `json:"index"`        // the tree that was staged; empty when there was none, as in the middle of a merge
+	Tool       string    `json:"tool_version"` // version of git-agency that took it; empty when unknown
+	Parent     string    `json:"parent"`       // previous snapshot, else the commit that its sandbox started from
+	Tree       string    `json:"tree"`         // tree of the content on disk
+	Base       string    `json:"base"`         // commit that its sandbox started from
+	Head       string    `json:"head"`         // commit at HEAD
+	Index      string    `json:"index"`        // tree of the index; empty when none could be written, as during a merge
 
-	// How much it differs from its parent, as "git diff --shortstat" counts.
+	// Difference from its parent, as "git diff --shortstat" counts.
 	Files      int  `json:"files"`
 	Insertions int  `json:"insertions"`
 	Deletions  int  `json:"deletions"`
-	Counted    bool `json:"counted"` // false: that is not known, and the numbers are 0
+	Counted    bool `json:"counted"` // false: unknown, and the numbers are 0
 }
 
-// Name is what people call a snapshot: "<invocation>/<number>".
+// Name returns the name for users, "<invocation>/<number>".
 func (s TakenSnapshot) Name() string {
 	return Snapshot{Invocation: s.Invocation, Number: s.Number}.name()
 }
 
-// Subject is the first line of the message.
+// Subject returns the first line of the message.
 func (s TakenSnapshot) Subject() string {
 	line, _, _ := strings.Cut(s.Message, "\n")
 	return line
 }
 
-// SnapshotsRequest says which snapshots to list.
+// SnapshotsRequest selects the snapshots to list.
 type SnapshotsRequest struct {
-	Invocation string // an id or a unique prefix of one, which may have ended; "" is every one
-	Uncounted  bool   // do without how much each differs from its parent, which takes longest to find out
+	Invocation string // id or unique prefix of an invocation, which may have ended; empty: all
+	Uncounted  bool   // do not count differences from the parent, which takes the longest
 }
 
-// Snapshots lists snapshots by invocation and number, the newest last. It asks git a fixed number of things, however
-// many there are.
+// Snapshots lists snapshots by invocation and number, the newest last. The number of git processes does not depend on
+// the number of snapshots.
 func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]TakenSnapshot, error) {
-	var of []string
+	var invocations []string
 	if req.Invocation != "" {
 		id, err := r.invocationOfSnapshots(ctx, req.Invocation)
 		if err != nil {
 			return nil, err
 		}
-		of = append(of, id)
+		invocations = append(invocations, id)
 	}
-	all, err := snapshots(ctx, r.git, of...)
+	all, err := snapshots(ctx, r.git, invocations...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]Tak
 		return taken, nil
 	}
 	counted, err := r.git.CountChanges(ctx, against)
-	if is[*git.Error](err) { // what can be said of them is worth having without that
+	if is[*git.Error](err) { // the rest of the listing is useful without the counts
 		r.warn("files and lines cannot be counted: %v", err)
 		return taken, nil
 	}
@@ -108,7 +108,7 @@ func describe(s Snapshot, state git.State) TakenSnapshot {
 	return t
 }
 
-// invocationOfSnapshots is the id of an invocation of which there is a record, or at least a snapshot.
+// resolveSnapshotInvocation returns the id of an invocation that has a record, or at least a snapshot.
 func (r *Repository) invocationOfSnapshots(ctx context.Context, query string) (string, error) {
 	inv, err := r.Invocation(query)
 	if !is[*NotFoundError](err) {

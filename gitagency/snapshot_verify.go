@@ -2,37 +2,37 @@ package gitagency
 
 import "context"
 
-// VerifyRequest says which snapshot to verify.
+// VerifySnapshotRequest selects the snapshot to verify.
 type VerifyRequest struct {
-	Snapshot string            // required: a commit, in full or as a unique prefix, or "<invocation>/<number>"
-	Progress func(objects int) // hears now and then how many were hashed; may be nil
+	Snapshot string            // required: commit, in full or as a unique prefix, or "<invocation>/<number>"
+	Progress func(objects int) // called now and then with the number of hashed objects; may be nil
 }
 
-// VerifiedSnapshot is what came of hashing all of a snapshot again.
+// VerifySnapshotResult reports the verification of a snapshot.
 type VerifiedSnapshot struct {
 	Invocation string          `json:"invocation_id"`
 	ID         string          `json:"snapshot"`
 	Ref        string          `json:"ref"`
 	Number     int             `json:"number"`
 	Sound      bool            `json:"sound"`
-	Objects    int             `json:"objects"` // that are what their names say
-	Bytes      int64           `json:"bytes"`   // of their contents
+	Objects    int             `json:"objects"` // number of objects whose content matches their id
+	Bytes      int64           `json:"bytes"`   // total size of their contents
 	Damage     []DamagedObject `json:"damage"`
-	CutOff     []string        `json:"cut_off"`  // commits of a shallow repository, of which the parents are not there
-	Promised   int             `json:"promised"` // objects that only a remote has: it is a partial clone
-	Stopped    bool            `json:"stopped"`  // there was so much damage that the rest was not looked at
+	CutOff     []string        `json:"cut_off"`  // commits of a shallow repository whose parents are missing
+	Promised   int             `json:"promised"` // number of objects that only a remote has (partial clone)
+	Stopped    bool            `json:"stopped"`  // too much damage was found; the rest was not checked
 }
 
-// DamagedObject is an object that is missing, or not what its name says.
+// DamagedObject is an object that is missing or does not match its id.
 type DamagedObject struct {
 	ID      string `json:"object"`
-	Kind    string `json:"kind"`    // commit, tree or blob: what it has to be
-	Path    string `json:"path"`    // one that it has in some tree; empty for a commit and its tree
+	Kind    string `json:"kind"`    // expected type: commit, tree or blob
+	Path    string `json:"path"`    // one path of it in some tree; empty for a commit and its root tree
 	Problem string `json:"problem"` // missing, unreadable, altered or misplaced
 	Detail  string `json:"detail"`
 }
 
-// Err is nil, or says that something is damaged.
+// Err returns a *DamagedError if the snapshot is damaged, else nil.
 func (v VerifiedSnapshot) Err() error {
 	if v.Sound {
 		return nil
@@ -42,9 +42,8 @@ func (v VerifiedSnapshot) Err() error {
 	}
 }
 
-// VerifySnapshot hashes every object that a snapshot leads to again, in this process, and says which are not what
-// their names say: its commit, its trees and files, and all of its history. That there is damage is not an error here;
-// see Err of what it returns.
+// VerifySnapshot hashes every object that is reachable from a snapshot in this process, its commit, trees, files and
+// whole history, and reports those that do not match their ids. Damage is not an error here; see Err of the result.
 func (r *Repository) VerifySnapshot(ctx context.Context, req VerifyRequest) (VerifiedSnapshot, error) {
 	snapshot, err := r.snapshotNamed(ctx, r.git, req.Snapshot)
 	if err != nil {

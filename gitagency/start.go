@@ -14,25 +14,25 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// StartRequest asks for a sandbox.
+// StartRequest describes the sandbox to create.
 type StartRequest struct {
 	Worktree   string     // as for Repository.Worktree
-	Name       string     // a label for people; need not be unique
+	Name       string     // label for users; need not be unique
 	Runner     string     // recorded, not used
-	Mode       string     // "headed" or "headless", the default; recorded, not used
-	Primitives Primitives // what is empty comes from the profile, then from the defaults
-	Profile    string     // settings agency.<profile>.* in git config
-	Limits     Limits     // what its commands may use at most
+	Mode       string     // "headed" or "headless"; default: "headless"; recorded, not used
+	Primitives Primitives // empty fields come from the profile, then from the defaults
+	Profile    string     // profile: settings agency.<profile>.* in git config
+	Limits     Limits     // upper limits for its commands
 
-	// FromSnapshot is a snapshot to begin in the state of: a commit, in full or as a unique prefix, or
-	// "<invocation>/<number>". Then Worktree defaults to that of its invocation.
+	// FromSnapshot is a snapshot whose state the sandbox starts in: a commit, in full or as a unique prefix, or
+	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
 	FromSnapshot string
 
-	verifies string    // the invocation whose landing is tried in it, if it is for that alone
-	from     beginning // what it begins with then
+	verifies string    // invocation whose landing is verified in this sandbox; empty for ordinary ones
+	from     beginning // start point; only with verifies
 }
 
-// Start creates an invocation and its sandbox, all of it or nothing. It runs nothing in it.
+// Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
 func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, error) {
 	choice, err := r.choose(ctx, req)
 	if err != nil {
@@ -46,16 +46,16 @@ func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, e
 	return r.start(ctx, repo, choice)
 }
 
-// chosen is what a sandbox is to be, as far as that does not take the repository lock.
+// startPlan is a checked StartRequest: everything that can be decided without the repository lock.
 type chosen struct {
 	StartRequest
 	prims    Primitives
 	limits   LimitsMade
 	origin   beginning
-	worktree string // the id
+	worktree string // id of the integration worktree
 }
 
-// choose refuses what cannot be built, before anybody has to wait for it.
+// planStart refuses what cannot be built before it takes the repository lock.
 func (r *Repository) choose(ctx context.Context, req StartRequest) (c chosen, err error) {
 	if err := req.check(); err != nil {
 		return c, err
@@ -83,10 +83,10 @@ func (r *Repository) choose(ctx context.Context, req StartRequest) (c chosen, er
 	return c, err
 }
 
-// start is Start for who holds the repository lock.
+// startLocked is Start for a caller that holds the repository lock.
 func (r *Repository) start(ctx context.Context, repo *git.Repo, req chosen) (Invocation, error) {
 	origin := req.origin
-	wt := r.worktree(r.store.Worktree(r.ID, req.worktree, nil)) // it may have changed while we waited
+	wt := r.worktree(r.store.Worktree(r.ID, req.worktree, nil)) // may have changed while waiting for the lock
 	if err := wt.usable(); err != nil {
 		return Invocation{}, err
 	}
@@ -103,18 +103,18 @@ func (r *Repository) start(ctx context.Context, repo *git.Repo, req chosen) (Inv
 			return Invocation{}, err
 		}
 	}
-	var begin beginning
+	var point beginning
 	id, at, err := r.freeID(ctx, func(id string) (taken string, err error) {
 		if path, there := store.Taken(r.store.InvocationDir(r.ID, id), r.store.SandboxDir(r.ID, id), repo.AdminDir(id)); there {
 			return path, nil
 		}
-		begin, taken, err = r.resolve(ctx, repo, origin, sandboxRef(id))
+		point, taken, err = r.resolve(ctx, repo, origin, sandboxRef(id))
 		return taken, err
 	})
 	if err != nil {
 		return Invocation{}, err
 	}
-	made := r.opts.Now().Sub(at)
+	elapsed := r.opts.Now().Sub(at)
 	tree := r.store.SandboxTreePath(r.ID, id)
 	if err := r.checkPlacement(tree, listing); err != nil {
 		return Invocation{}, err
@@ -130,16 +130,16 @@ func (r *Repository) start(ctx context.Context, repo *git.Repo, req chosen) (Inv
 		home:   home,
 		ensure: func() error { return r.store.EnsureInvocationDir(r.ID, id) },
 		spec: changeset.Spec{
-			ID: id, Tree: tree, Branch: sandboxRef(id), Base: begin.base, Scratch: home, Reason: "agency: " + verb + " " + id,
-			Tip: begin.tip, Files: begin.snapshot, Index: begin.index, Distrust: begin.distrust,
+			ID: id, Tree: tree, Branch: sandboxRef(id), Base: point.base, Scratch: home, Reason: "agency: " + verb + " " + id,
+			Tip: point.tip, Files: point.snapshot, Index: point.index, Distrust: point.distrust,
 		},
 		marker: guard.Sandbox,
 		record: func() error {
 			return r.store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
 				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: short(sandboxRef(id)),
-				BaseCommit: begin.base, FromSnapshot: begin.snapshot, Verifies: req.verifies,
-				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, StartedNS: max(0, made.Nanoseconds()), Primitives: req.prims, Limits: req.limits,
+				BaseCommit: point.base, FromSnapshot: point.snapshot, Verifies: req.verifies,
+				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: req.prims, Limits: req.limits,
 			})
 		},
 	})
@@ -162,26 +162,26 @@ func (req *StartRequest) check() error {
 	return checkLabel("runner", req.Runner)
 }
 
-// checkLabel: labels are printed in listings, one a line, on terminals.
+// checkLabel refuses labels that cannot be printed on one line of a terminal.
 func checkLabel(what, label string) error {
-	const most = 100
-	if len(label) > most || !utf8.ValidString(label) || strings.ContainsFunc(label, func(c rune) bool { return !unicode.IsPrint(c) }) {
-		return &InvalidError{What: what, Value: label, Want: fmt.Sprintf("at most %d bytes of printable text", most)}
+	const maxLen = 100
+	if len(label) > maxLen || !utf8.ValidString(label) || strings.ContainsFunc(label, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return &InvalidError{What: what, Value: label, Want: fmt.Sprintf("at most %d bytes of printable text", maxLen)}
 	}
 	return nil
 }
 
-// beginning is what a sandbox begins with.
+// startPoint is the initial state of a sandbox.
 type beginning struct {
-	base                 string // the commit it is compared with later
-	snapshot, tip, index string // where it begins in the state of a snapshot: that, HEAD and what was staged
-	distrust             bool   // what the repository's own configuration names must not run for that
-	worktree             string // the integration worktree that goes with it, where that is known
+	base                 string // base commit, which the sandbox is compared with later
+	snapshot, tip, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
+	distrust             bool   // do not run programs that the configuration of the repository names
+	worktree             string // id of the integration worktree of the snapshot, if known
 }
 
-// resolve resolves what a sandbox begins with once, to object ids that are used from then on, and looks in the
-// same breath for what would make the creation fail: an .agency of its own, a branch called "agency", and a
-// branch of the sandbox's name.
+// resolveStartPoint resolves the start point to object ids, once. The same git call checks for what would make the
+// creation fail: a tracked .agency, a branch called "agency", and an existing branch with the name of the sandbox's
+// branch, which it returns as taken.
 func (r *Repository) resolve(ctx context.Context, repo *git.Repo, from beginning, branch string) (_ beginning, taken string, err error) {
 	names := []string{from.base + "^{commit}", heads + branchRoot, branch}
 	sources := []string{from.base}

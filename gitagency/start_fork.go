@@ -9,9 +9,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// origin says what a sandbox that is to be in the state of a snapshot begins with: nothing without one. The
-// snapshot has its own base, and the branch begins where HEAD was; what was changed, staged or untracked then is so
-// again.
+// snapshotStartPoint returns the start point for a snapshot; without a snapshot it is empty. The base is that of the
+// snapshot, the branch starts at the snapshot's HEAD, and its changed, staged and untracked files are so again.
 func (r *Repository) origin(ctx context.Context, query string) (beginning, error) {
 	if query == "" {
 		return beginning{}, nil
@@ -25,7 +24,7 @@ func (r *Repository) origin(ctx context.Context, query string) (beginning, error
 		return beginning{}, fmt.Errorf("snapshot %s: %w", snapshot.name(), err)
 	}
 	var record store.InvocationMeta
-	if ids.Valid(snapshot.Invocation) { // it is a word in a ref, and becomes a path
+	if ids.Valid(snapshot.Invocation) { // it comes from a ref and is used in a path
 		record = r.store.Invocation(r.ID, snapshot.Invocation, nil).Record
 	}
 	if state.Head == "" {

@@ -14,35 +14,34 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Synced is what came of a sync.
+// SyncResult is the result of Sync.
 type Synced struct {
 	Invocation string     `json:"invocation_id"`
-	Commit     string     `json:"integration_commit"` // what was brought in
-	Branch     string     `json:"integration_branch"` // whose it is; empty when the worktree is on none
-	Head       string     `json:"head"`               // where the branch of the sandbox is
-	Already    bool       `json:"already"`            // it had that commit; nothing has changed
-	Forward    bool       `json:"fast_forward"`       // it had nothing of its own, and is where the integration branch is
-	Conflicts  []Conflict `json:"conflicts"`          // what waits in the sandbox to be resolved; empty, not null
-	Left       string     `json:"left"`               // the snapshot of the state before; empty when nothing has changed
-	LeftName   string     `json:"left_name"`          // by which a rollback goes back to it
-	Added      int        `json:"added"`              // files that are new in the sandbox
+	Commit     string     `json:"integration_commit"` // integration commit that was merged
+	Branch     string     `json:"integration_branch"` // branch of that commit; empty if the worktree is on no branch
+	Head       string     `json:"head"`               // new commit of the sandbox's branch
+	Already    bool       `json:"already"`            // the sandbox had that commit; nothing changed
+	Forward    bool       `json:"fast_forward"`       // the sandbox had no commits of its own; its branch moved to the integration commit
+	Conflicts  []Conflict `json:"conflicts"`          // unresolved conflicts left in the sandbox; empty, not null
+	Left       string     `json:"left"`               // snapshot of the state before; empty if nothing changed
+	LeftName   string     `json:"left_name"`          // name of that snapshot, for rollback
+	Added      int        `json:"added"`              // new files in the sandbox
 	Changed    int        `json:"changed"`
 	Removed    int        `json:"removed"`
 }
 
-// Sync merges what is in the integration branch now into the branch of the sandbox, as git merge would do it there: by
-// a merge commit, or, where the sandbox has no commits of its own, by moving its branch. Conflicts are left in the
-// sandbox, as an unfinished merge with markers in the files, and are a *ConflictsError together with the result; once
-// somebody has resolved and committed them there, all is as after any other merge.
+// Sync merges the integration branch into the sandbox's branch, as git merge would: by a merge commit, or by a fast-forward
+// if the sandbox has no commits of its own. Conflicts stay in the sandbox as an unfinished merge with conflict markers,
+// and are returned as a *ConflictsError together with the result; resolving and committing them there completes the merge.
 //
-// No git runs in the sandbox for that, so nothing that somebody configured there does: the merge is made in memory, and
-// the sandbox is taken to the state that git would have left it in just as a rollback takes it to one it was in. The
-// state before is snapshotted first, so that a rollback takes a sync back.
+// No git process runs in the sandbox, so nothing that an agent configured there runs. The merge is made in memory, and the
+// sandbox is then moved to the state that git would have left, in the same way as by a rollback. A snapshot of the state
+// before is taken first, so that a rollback can undo the sync.
 //
-// It is refused while commands run there (*RunningError), something is under way (*SandboxUnderWayError), HEAD is not
-// on the branch of the sandbox (*OffBranchError), or there is work that is not committed (*UncommittedError). Files
-// that git does not know stay, and are a *StraysInTheWayError where others would come; those that it ignores are kept in
-// the snapshot and make room.
+// Sync refuses while commands run in the sandbox (*RunningError), while a git operation is in progress, if HEAD is not on
+// the sandbox's branch (*OffBranchError), and if tracked files have uncommitted changes (*UncommittedError). Untracked
+// files stay; Sync refuses if the merge would overwrite one. Ignored files in the way are kept in the snapshot and then
+// replaced.
 func (s *Sandbox) Sync(ctx context.Context) (Synced, error) {
 	repo, unlock, err := s.repo.lock(ctx)
 	if err != nil {
@@ -71,11 +70,13 @@ func (s *Sandbox) Sync(ctx context.Context) (Synced, error) {
 
 const syncVerb = "sync"
 
+// syncLocked is Sync for a caller that holds the repository lock and has locked the sandbox exclusively.
 func (s *Sandbox) sync(ctx context.Context, repo *git.Repo, place *site) (_ Synced, err error) {
 	if err := s.bringOutAlone(ctx, repo, place); err != nil {
 		return Synced{}, err
 	}
-	if what := git.UnderwayIn(repo.AdminDir(s.ID)); what != "" && !store.IsDir(s.layer()) { // else it would go on inside too
+	// An operation in progress outside would be in progress behind the walls too, once there is an upper directory.
+	if what := git.UnderwayIn(repo.AdminDir(s.ID)); what != "" && !store.IsDir(s.layer()) {
 		return Synced{}, s.underWay(git.Begun{What: what, Outside: true}, place.prims)
 	}
 	if err := s.ownLayer(ctx, place.prims); err != nil {
@@ -130,8 +131,8 @@ func (s *Sandbox) sync(ctx context.Context, repo *git.Repo, place *site) (_ Sync
 	return synced, nil
 }
 
-// joined is the state that the sandbox is in when the integration branch was merged into it, whose parts the repository
-// has then.
+// mergedState returns the state of the sandbox after merging the integration branch, and writes its objects to the
+// repository.
 func (s *Sandbox) joined(ctx context.Context, repo *git.Repo, merger *git.Merger, place *site, from git.State, synced *Synced) (git.State, error) {
 	subject, err := s.repo.capturable(s.subject(place.base, ""))
 	if err != nil {
@@ -162,7 +163,7 @@ func (s *Sandbox) joined(ctx context.Context, repo *git.Repo, merger *git.Merger
 	return joined.State, merger.Keep(ctx)
 }
 
-// mergeable refuses a sandbox in which git itself would not begin a merge, or would merge into something else.
+// checkMergeable refuses a sandbox in which git would not start a merge, or would merge into another branch.
 func (s *Sandbox) mergeable(ctx context.Context, repo *git.Repo, place *site, subject git.Subject, from git.State) error {
 	if err := repo.LostHead(ctx, subject, from.Head); err != nil {
 		return err
@@ -188,7 +189,7 @@ func (s *Sandbox) mergeable(ctx context.Context, repo *git.Repo, place *site, su
 	return nil
 }
 
-// mergeMessage is what git would say of such a merge.
+// mergeMessage returns the message that git merge would generate.
 func mergeMessage(commit, branch, into string) string {
 	if branch == "" {
 		return fmt.Sprintf("Merge commit '%s' into %s\n", commit, into)
@@ -196,8 +197,9 @@ func mergeMessage(commit, branch, into string) string {
 	return fmt.Sprintf("Merge branch '%s' into %s\n", branch, into)
 }
 
-// ownLayer makes sure that the git behind walls has what it knows of the sandbox as a worktree to itself, before
-// something is under way there: what it ends there would go on outside.
+// ensureGitUpperDir creates the overlay upper directory for the git directory before an operation is in progress, so that
+// the git behind the walls has its own copy of the worktree's state. Without it, an operation that git ends there would
+// stay in progress outside.
 func (s *Sandbox) ownLayer(ctx context.Context, prims Primitives) error {
 	if prims.Isolation != isolationOS || store.IsDir(s.layer()) {
 		return nil
@@ -205,7 +207,7 @@ func (s *Sandbox) ownLayer(ctx context.Context, prims Primitives) error {
 	return s.makeLayers(ctx, confine.Plan{Layers: []confine.Layer{{Path: s.repo.CommonDir, Upper: s.layer(), Work: s.threshold()}}})
 }
 
-// goOn finishes a sync that was interrupted, on the way to the state of a snapshot that was made for it.
+// resumeSync finishes an interrupted sync: it moves the sandbox to the state in the snapshot made for it.
 func (s *Sandbox) goOn(ctx context.Context, repo *git.Repo, place *site, to Snapshot, commit string) error {
 	target, err := s.target(ctx, repo, to)
 	if err != nil {
@@ -230,14 +232,14 @@ type syncEvent struct {
 	Time     time.Time `json:"time"`
 	Event    string    `json:"event"`
 	Commit   string    `json:"integration_commit"`
-	Snapshot string    `json:"snapshot"` // the state that it came to
+	Snapshot string    `json:"snapshot"` // state after the sync
 	Ref      string    `json:"ref"`
 	Left     string    `json:"left"`
 	LeftRef  string    `json:"left_ref"`
 }
 
-// baseOf is the commit with which the work of an invocation begins: what it started from or, of what syncs have brought
-// in since, the last that is still part of it. A sync may have been taken back, or its merge given up.
+// workBase returns the commit that the work of an invocation builds on: its base commit or, of the commits that syncs have
+// merged, the last that is still in its history. A sync may have been rolled back, or its merge aborted.
 func (r *Repository) baseOf(ctx context.Context, inv Invocation) (string, error) {
 	if inv.SyncedCommit == "" {
 		return inv.BaseCommit, nil

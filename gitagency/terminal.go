@@ -10,16 +10,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// TerminalSettings is how git's configuration and environment want things to be shown to a person.
-// Whether there is a person, and what the command line says, only the caller knows.
+// TerminalSettings are the settings for output on a terminal, from git's configuration and the environment. Only the
+// caller knows whether there is a terminal, and what the command line says.
 type TerminalSettings struct {
 	Color        string // always, auto or never: color.agency, else color.ui; empty when neither is set
-	ColorInPager bool   // color.pager: a pager can show colour
+	ColorInPager bool   // color.pager: whether the pager can show colour
 
 	Paging string // always or never: pager.agency; empty when it is not set
-	Pager  string // the command line of the pager; empty when there is to be none
+	Pager  string // command line of the pager; empty for none
 
-	// Ignored lists the programs that a repository named as pager, if one of them would have been used.
+	// Ignored lists the pager commands in the repository's own config that were ignored, if one of them would have
+	// been used.
 	Ignored []error
 }
 
@@ -36,7 +37,7 @@ func ReadTerminalSettings(ctx context.Context, opts Options) (TerminalSettings, 
 	return terminalSettings(config, opts.Env)
 }
 
-// TerminalSettings are those of the repository, which were read when it was opened.
+// TerminalSettings returns the settings from the configuration that was read when the repository was opened.
 func (r *Repository) TerminalSettings() (TerminalSettings, error) {
 	return terminalSettings(r.git.Config, r.opts.Env)
 }
@@ -85,17 +86,18 @@ func terminalSettings(config git.Config, env []string) (t TerminalSettings, err 
 	return t, nil
 }
 
-// isPaging: whether to page is everybody's to say, by which program is not.
+// isPagerSwitch reports whether a value of pager.agency switches paging on or off without naming a program. Such a
+// value counts from every scope; a program does not.
 func isPaging(value string) bool {
 	_, isBool := parseBool(value)
 	return isBool || isNoPager(value)
 }
 
-// isNoPager: git never runs a pager of that name, and neither do we.
+// isNoPager reports whether a pager command means no pager, as in git.
 func isNoPager(command string) bool { return command == "" || command == "cat" }
 
-// colorSetting is color.agency, else color.ui. As in git, a value that is none of its words is a
-// boolean, and one that is not that either stops everything.
+// colorSetting returns color.agency, else color.ui. As in git, any other value than always, auto and never must be a
+// boolean; an invalid one is an error.
 func colorSetting(config git.Config) (string, error) {
 	for _, key := range []string{"color.agency", "color.ui"} {
 		s, set := config.Last(key)
@@ -132,6 +134,7 @@ func checkColor(value string) error {
 	return nil
 }
 
+// ignoredSettingErrors returns an error for each pager command that is ignored because of its scope.
 func refused(key string, settings []git.Setting) []error {
 	var errs []error
 	for _, s := range settings {
@@ -140,7 +143,7 @@ func refused(key string, settings []git.Setting) []error {
 	return errs
 }
 
-// parseBool reads a boolean as git does: a few words, any number, and nothing at all for no.
+// parseBool parses a boolean as git does: some words, any number, and the empty value for false.
 func parseBool(value string) (yes, ok bool) {
 	switch strings.ToLower(value) {
 	case "true", "yes", "on":
@@ -152,7 +155,7 @@ func parseBool(value string) (yes, ok bool) {
 	return n != 0, err == nil
 }
 
-// isSet tells a variable that is empty from one that is not there.
+// hasVariable reports whether a variable is set, also to the empty value.
 func isSet(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// throwAway removes a sandbox and everything that is left of it, its record last. Who holds the repository lock finds what
-// an interrupted one leaves to have been discarded, and can take it away as any other.
+// removeTemporarySandbox removes a sandbox and everything that belongs to it, its record last. If it is interrupted,
+// the invocation is recorded as discarded, and can be removed like any other.
 func (r *Repository) throwAway(ctx context.Context, repo *git.Repo, id string) error {
 	spec := r.sandboxSpec(id)
 	if _, there := store.Taken(spec.Scratch, r.store.SandboxDir(r.ID, id)); !there {
-		return nil // somebody was faster
+		return nil // removed by another process
 	}
 	if err := removable(spec.Tree); err != nil {
 		return err
 	}
-	vacant, err := r.vacate(ctx, id)
+	locked, err := r.vacate(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer vacant.close()
-	kept := Pruned{ID: id, TrashRef: trashRef(id)} // should somebody have kept anything of it
+	defer locked.close()
+	kept := Pruned{ID: id, TrashRef: trashRef(id)} // refs that other commands may have made for it
 	if kept.kept, err = r.kept(ctx, repo, id); err != nil {
 		return err
 	}
@@ -53,7 +53,8 @@ func (r *Repository) throwAway(ctx context.Context, repo *git.Repo, id string) e
 	return r.forward(ctx, "throw-away", append(steps, step{"record", func() error { return r.store.RemoveInvocation(r.ID, id) }}))
 }
 
-// dropSandboxBranch deletes the branch of a sandbox, wherever it is, unless somebody has it checked out.
+// deleteTemporaryBranch deletes the branch of a sandbox, wherever it points, unless another worktree has it checked
+// out.
 func (r *Repository) dropSandboxBranch(ctx context.Context, repo *git.Repo, id string) error {
 	spec := r.sandboxSpec(id)
 	found, err := repo.Lookup(ctx, spec.Branch)
@@ -74,8 +75,9 @@ func (r *Repository) dropSandboxBranch(ctx context.Context, repo *git.Repo, id s
 	return backend(repo).DeleteBranch(ctx, spec, found[0].OID)
 }
 
-// abandoned reports whether an invocation has a sandbox that is only there to verify something, and whoever did that is
-// gone. Who asks holds the repository lock: else it may just be made, or thrown away.
+// isAbandonedVerification reports whether the sandbox of an invocation exists only to verify a landing and the
+// process that did so is gone. The caller holds the repository lock: otherwise the sandbox may be in creation or
+// removal.
 func (r *Repository) abandoned(e store.Entry[store.InvocationMeta]) bool {
 	if e.Broken != store.Whole || e.Record.Verifies == "" || ended(e.Record) {
 		return false
@@ -84,10 +86,11 @@ func (r *Repository) abandoned(e store.Entry[store.InvocationMeta]) bool {
 	if err == nil {
 		_ = held.Close()
 	}
-	return err == nil || errors.Is(err, fs.ErrNotExist) // killed before it could say that it lives
+	return err == nil || errors.Is(err, fs.ErrNotExist) // killed before it took its lock
 }
 
-// endAbandoned discards a sandbox in which nothing is verified any more. Somebody may have worked in it since.
+// discardAbandoned discards the sandbox of an abandoned verification. It keeps the content, because someone may have
+// worked in it since.
 func (r *Repository) endAbandoned(ctx context.Context, repo *git.Repo, e store.Entry[store.InvocationMeta]) (Discarded, error) {
 	d, err := r.end(ctx, repo, e)
 	if err != nil {
@@ -96,7 +99,7 @@ func (r *Repository) endAbandoned(ctx context.Context, repo *git.Repo, e store.E
 	return d, durable.RemoveTree(r.store.VerifyingDir(r.ID, e.ID))
 }
 
-// verifications looks for sandboxes in which nothing is verified any more.
+// findAbandonedVerification reports a sandbox whose verification was killed.
 func (x *examination) verifications(s subject, e store.Entry[store.InvocationMeta]) {
 	if x.unsettled || !x.abandoned(e) {
 		return

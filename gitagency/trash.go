@@ -18,16 +18,16 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// toolIdentity is who commits that no person made are by; they must not need a configured user.
+// toolIdentity is the author of commits that no person made; they must not need a configured user.
 var toolIdentity = git.Identity{Name: "git-agency", Email: "git-agency@localhost"}
 
-// toolSignature is who and when such a commit is by.
+// toolSignature returns toolIdentity with a time stamp.
 func toolSignature(at time.Time) git.Signature {
 	return git.Signature{Identity: toolIdentity, When: fmt.Sprintf("%d %s", at.Unix(), at.Format("-0700"))}
 }
 
-// capture writes down what is in a tree that is about to go, as a commit nobody points at yet. What was
-// kept of it before stays part of that.
+// captureTree writes the content of a tree that is about to be removed as a commit; no ref points at it yet. The
+// content that an earlier capture kept (Onto) stays part of it.
 func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Subject) (git.Captured, error) {
 	s, err := r.capturable(s)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Subject)
 	return repo.Capture(ctx, s)
 }
 
-// rehearse finds what capture would find, and changes nothing.
+// captureDryRun returns the result that captureTree would return, and changes nothing.
 func (r *Repository) rehearse(ctx context.Context, repo *git.Repo, s git.Subject) (git.Captured, error) {
 	s, err := r.capturable(s)
 	if err != nil {
@@ -45,10 +45,11 @@ func (r *Repository) rehearse(ctx context.Context, repo *git.Repo, s git.Subject
 	return repo.Rehearse(ctx, s)
 }
 
-// capturable says of which tree, and as whom, unless that tree must not be touched.
+// prepareCapture fills in the author, the omitted directory and the trust of a capture. It refuses a tree with a
+// mount inside.
 func (r *Repository) capturable(s git.Subject) (git.Subject, error) {
 	if !store.IsDir(s.Tree) {
-		s.Tree = "" // gone, or a link to what was never ours
+		s.Tree = "" // the tree is gone, or replaced by a symbolic link to a directory that is not ours
 	} else if points := guard.MountedBelow(s.Tree); len(points) > 0 {
 		return s, &UnsafePathError{Path: s.Tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
 	}
@@ -56,10 +57,10 @@ func (r *Repository) capturable(s git.Subject) (git.Subject, error) {
 	return s, nil
 }
 
-// clear removes a tree whose content is kept. It is first put out of the way of whoever knows its path;
-// what was written since it was captured is kept too, and only then it goes. Each of the names it has on
-// the way says how far that was, so that it can be taken up again at any point. late, which may be nil,
-// is called before something is kept that had not been captured.
+// removeCapturedTree removes a tree whose content was captured. It first renames the tree to .aside, so that
+// processes that know the path no longer reach it; then it captures changes made after since; then it renames the
+// tree to .done and deletes it. The name shows how far the removal got, so an interrupted one can be
+// continued at any point. late, which may be nil, is called before changes are kept that were not captured earlier.
 func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Subject, since time.Time, late func() error) error {
 	tree, aside, done := s.Tree, store.Aside(s.Tree), store.Done(s.Tree)
 	if _, there := store.Taken(aside); !there && store.IsDir(tree) {
@@ -68,7 +69,7 @@ func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Subject, s
 		}
 	}
 	if store.IsDir(aside) {
-		if touched, err := touchedSince(aside, since); err != nil || touched { // in doubt, look
+		if touched, err := touchedSince(aside, since); err != nil || touched { // on an error, capture again to be safe
 			if err := r.keepLate(ctx, repo, s, aside, late); err != nil {
 				return err
 			}
@@ -80,7 +81,7 @@ func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Subject, s
 			return err
 		}
 	}
-	for _, path := range []string{done, tree} { // at tree a link, or what was captured a moment ago
+	for _, path := range []string{done, tree} { // path tree may hold a symbolic link, or a new tree that was captured a moment ago
 		if err := durable.RemoveTree(path); err != nil {
 			return err
 		}
@@ -88,7 +89,7 @@ func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Subject, s
 	return nil
 }
 
-// keepLate adds what came after a capture to what the capture kept.
+// keepLateChanges adds changes made after a capture to the commit under the trash ref.
 func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Subject, aside string, late func() error) error {
 	onto, err := r.kept(ctx, repo, s.Name)
 	if err != nil {
@@ -107,8 +108,9 @@ func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Subject
 	return r.keep(ctx, &undo.Tx{}, repo, trashRef(s.Name), captured.Commit)
 }
 
-// touchedSince reports whether anything in a tree was made or changed after a moment, or a little before: the clock of a file
-// system is coarse. Of a file the time counts that nobody can set; a directory has another when it is moved.
+// modifiedSince reports whether any file or directory in a tree was created or changed after a moment, or up to 100
+// ms before it: file system clocks are coarse. For files the ctime counts too, which programs cannot set; for
+// directories it does not, as renaming changes it.
 func touchedSince(tree string, since time.Time) (bool, error) {
 	since = since.Add(-100 * time.Millisecond)
 	touched := false
@@ -133,24 +135,24 @@ func touchedSince(tree string, since time.Time) (bool, error) {
 	return touched, err
 }
 
-// kept is the commit that a trash ref points at; empty when there is none.
+// trashCommit returns the commit that a trash ref points at; empty if there is none.
 func (r *Repository) kept(ctx context.Context, repo *git.Repo, id string) (string, error) {
 	if tip, err := repo.Tip(ctx, trashRef(id)); err != nil || tip == "" {
 		return "", err
 	}
-	found, err := repo.Lookup(ctx, trashRef(id)) // it may lead nowhere
+	found, err := repo.Lookup(ctx, trashRef(id)) // the object of the ref may be missing
 	if err != nil {
 		return "", err
 	}
 	return found[0].OID, nil
 }
 
-// keep points a ref at a commit and registers how to take that back.
+// keepCommit points a ref at a commit and registers the undo.
 func (r *Repository) keep(ctx context.Context, tx *undo.Tx, repo *git.Repo, ref, commit string) error {
 	if commit == "" {
-		return nil // there was nothing at all
+		return nil // the capture was empty
 	}
-	if err := repo.SweepRef(ctx, ref); err != nil { // of an attempt that was killed
+	if err := repo.SweepRef(ctx, ref); err != nil { // removes the lock file of a killed attempt
 		return err
 	}
 	found, err := repo.Lookup(ctx, ref)
@@ -177,11 +179,10 @@ func (r *Repository) keep(ctx context.Context, tx *undo.Tx, repo *git.Repo, ref,
 	if err := repo.MoveRef(ctx, ref, commit, old, "agency: keep what was there"); err != nil {
 		return err
 	}
-	return repo.SyncRef(ref) // what it keeps is about to be deleted elsewhere
+	return repo.SyncRef(ref) // must be on disk: the content it keeps is about to be deleted
 }
 
-// checkNotMoved refuses to end what git has elsewhere than where it belongs: "git worktree move" is
-// known to nobody but git.
+// checkTreeNotMoved refuses to end a tree that "git worktree move" has moved: only git's entry knows the new path.
 func (r *Repository) checkNotMoved(repo *git.Repo, id, tree string) error {
 	at := repo.RegisteredAt(id)
 	if at == "" || !store.IsDir(at) {

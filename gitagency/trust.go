@@ -6,28 +6,30 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// trustsSettings reports whether the repository's own settings can only be the word of the user, for what is done with
-// the tree, or with a snapshot, of an invocation or a worktree. Then filters and merge drivers that they name run as git
+// trustsRepoConfig reports whether the repository's own config can only have been written by the user, for work on
+// the tree or a snapshot of an invocation or a worktree. Filters and merge drivers that it names then run as git
 // would run them.
 //
-// Behind walls nobody can write them. Without walls everybody can; so they are not trusted where such a sandbox is
-// concerned, nor where such programs are named while any such sandbox is on record. What has no record, or one from before
-// there were walls, had none. What is set for one worktree alone is not looked for: any of them may name such a program.
+// Commands behind walls cannot write the config; commands of a sandbox without walls can. So it is not trusted for
+// the tree of such a sandbox, nor, if it names filters or merge drivers, while any such sandbox is on record. An
+// invocation without a record, or with a record older than walls, counts as one without walls. Per-worktree config is
+// not examined: wherever worktrees may have different settings, it is taken to name such a program.
 func (r *Repository) trustsSettings(id string) bool {
 	if !store.IsDir(r.store.WorktreeDir(r.ID, id)) {
 		e := r.store.Invocation(r.ID, id, nil)
-		creation := e.Broken != store.Whole && e.Intent != nil // nobody was ever in there
+		creation := e.Broken != store.Whole && e.Intent != nil // an unfinished creation: no command ever ran in there
 		if !creation && !hadWalls(e) {
 			return false
 		}
 	}
 	if len(r.git.OwnFilters()) == 0 && !r.git.OwnMergeDrivers() && !r.git.Varies() {
-		return true // there is nothing to trust
+		return true // no filter or merge driver is named, so there is nothing to trust
 	}
 	return r.allHadWalls()
 }
 
-// allHadWalls reports whether no sandbox on record is without walls: the settings of the repository are the user's.
+// allSandboxesWalled reports whether every sandbox on record has walls, so that only the user can have written the
+// repository's own config.
 func (r *Repository) allHadWalls() bool {
 	all, err := r.store.Invocations(r.ID, nil)
 	return err == nil && !slices.ContainsFunc(all, func(e store.Entry[store.InvocationMeta]) bool {

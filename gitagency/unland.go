@@ -10,27 +10,26 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// UnlandRequest says which landing to take back.
+// UnlandRequest says which landing to revert.
 type UnlandRequest struct {
-	ID     string // required: the invocation, by its id or a unique prefix
-	DryRun bool   // the same checks and errors, and nothing changes
+	ID     string // required: invocation id or unique prefix of it
+	DryRun bool   // run the same checks with the same errors, but change nothing
 }
 
-// Unlanded is what came of taking a landing back.
+// UnlandResult is the result of Unland.
 type Unlanded struct {
 	Invocation string `json:"invocation_id"`
-	Commit     string `json:"commit"`    // the integration branch is there now
-	Before     string `json:"before"`    // where it was
-	Branch     string `json:"branch"`    // of the integration worktree
-	Landed     string `json:"landed"`    // the landing that was taken back
-	TrashRef   string `json:"trash_ref"` // what keeps the sandbox's own commits until they are pruned
-	Already    bool   `json:"already"`   // it had been taken back before
+	Commit     string `json:"commit"`    // new commit of the integration branch
+	Before     string `json:"before"`    // commit of the integration branch before
+	Branch     string `json:"branch"`    // branch of the integration worktree
+	Landed     string `json:"landed"`    // commit of the reverted landing
+	TrashRef   string `json:"trash_ref"` // ref that keeps the sandbox's own commits until prune
+	Already    bool   `json:"already"`   // it was reverted before
 	DryRun     bool   `json:"dry_run"`   // nothing was changed
 }
 
-// Unland takes a landing back by another: a commit on top of the integration branch that undoes what it changed, and
-// nothing that came later. It has the guarantees of Land; what came later and touches the same lines is a
-// *ConflictsError.
+// Unland reverts a landing with a commit on top of the integration branch that undoes its changes and nothing later. It
+// gives the guarantees of Land. Later changes to the same lines are a *ConflictsError.
 func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (Unlanded, error) {
 	inv, err := r.Invocation(req.ID)
 	if err != nil {
@@ -51,13 +50,13 @@ func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (Unlanded, e
 		err = &MovingError{ID: inv.ID, Branch: inv.LandedBranch, Times: mostOvertaken + 1, Back: true}
 	}
 	if err != nil && !is[*CleanupError](err) {
-		unlanded.Commit, unlanded.Before = "", "" // the rest is known all the same
+		unlanded.Commit, unlanded.Before = "", "" // the other fields stay valid
 		return unlanded, fmt.Errorf("unland %s: %w", inv.ID, err)
 	}
 	return unlanded, err
 }
 
-// unland is Unland for who holds the repository lock.
+// unlandLocked is Unland for a caller that holds the repository lock.
 func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry bool) (u Unlanded, err error) {
 	if err := r.finishLanding(ctx, repo); err != nil {
 		return u, err
@@ -115,15 +114,16 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 	return r.publishUnland(ctx, merger, to, u)
 }
 
-// anythingLeft reports whether anything of what has landed is on the branch: not, where undoing it would change nothing. Where
-// that conflicts with what came later, history has to say.
+// isStillApplied reports whether any change of a landing is still on its branch: reverting it would change the tree. If
+// the revert conflicts with later changes, the history decides: the landing counts as reverted if the unland commit is on
+// the branch.
 func (r *Repository) anythingLeft(ctx context.Context, repo *git.Repo, m store.InvocationMeta) (left bool, err error) {
 	at, err := repo.Tip(ctx, heads+m.LandedBranch)
 	if err != nil || at == "" || at == m.LandedCommit {
 		return at != "", err
 	}
 	found, err := repo.Lookup(ctx, m.LandedTip)
-	if err != nil || m.LandedStrategy == "" && found[0].Missing() { // it was pruned, and nobody can tell
+	if err != nil || m.LandedStrategy == "" && found[0].Missing() { // pruned: assume that it is still there
 		return err == nil, err
 	}
 	merger, err := repo.Merger(at)
@@ -132,7 +132,7 @@ func (r *Repository) anythingLeft(ctx context.Context, repo *git.Repo, m store.I
 	}
 	defer func() { err = errors.Join(err, merger.Close()) }()
 	merger.Trusted = r.trustsSettings(m.InvocationID)
-	if m.LandedStrategy == "" { // nothing of it had to land: all of it was there
+	if m.LandedStrategy == "" { // nothing had to be merged: the branch had all of it
 		merged, err := merger.Merge(ctx, git.Merging{Ours: at, Theirs: m.LandedTip})
 		if err != nil || len(merged.Conflicts) > 0 {
 			return err == nil, err
@@ -157,7 +157,7 @@ func (r *Repository) anythingLeft(ctx context.Context, repo *git.Repo, m store.I
 	return err == nil && !same, err
 }
 
-// landedRange names what has landed for a git that reverts or picks it.
+// landedRevisions returns the arguments that name a landing for git revert or git cherry-pick.
 func landedRange(m store.InvocationMeta) string {
 	if m.LandedStrategy == strategies()[0].name {
 		return "-m 1 " + m.LandedCommit
@@ -165,7 +165,7 @@ func landedRange(m store.InvocationMeta) string {
 	return m.LandedBefore + ".." + m.LandedCommit
 }
 
-// revert makes the commit that undoes a landing.
+// makeRevertCommit creates the commit that undoes a landing.
 func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.InvocationMeta, at string) (string, error) {
 	there, err := merger.IsAncestor(ctx, m.LandedCommit, at)
 	if err != nil {
@@ -188,7 +188,7 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 	if same {
 		return "", &NotLandedError{ID: m.InvocationID, Landing: m.Landing, Reverted: true}
 	}
-	if err := merger.Sound(ctx, merged.Tree, at); err != nil { // that of a merge of two sound trees need not be
+	if err := merger.Sound(ctx, merged.Tree, at); err != nil { // the merge of two valid trees may be invalid
 		return "", err
 	}
 	author, committer, err := r.landingIdentity(ctx)
@@ -206,7 +206,7 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 	})
 }
 
-// publishUnland publishes it as a landing is.
+// publishUnland moves the integration branch to the revert commit, in the same transaction as a landing.
 func (r *Repository) publishUnland(ctx context.Context, merger *git.Merger, to target, u Unlanded) (Unlanded, error) {
 	a := git.Advance{
 		Branch: to.branch, Old: to.at, New: u.Commit, Reason: "agency: unland " + u.Invocation,
@@ -225,7 +225,7 @@ func (r *Repository) publishUnland(ctx context.Context, merger *git.Merger, to t
 	return u, &CleanupError{Kind: "invocation", ID: u.Invocation, Done: "taken back", Err: err}
 }
 
-// recordUnlanding writes down that a landing was taken back.
+// recordUnlanding writes the unland to the record and the event log of the invocation.
 func (r *Repository) recordUnlanding(u Unlanded) error {
 	now := r.now()
 	if err := r.store.UpdateInvocationMeta(r.ID, u.Invocation, func(m *store.InvocationMeta) {

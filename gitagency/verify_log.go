@@ -5,11 +5,11 @@ import (
 	"os"
 )
 
-// mostVerifyLog is how much of what is written is kept. All of it is shown.
+// maxVerifyLog bounds the size of the log file in bytes. The output writer gets everything.
 const mostVerifyLog = 64 << 20
 
-// verifyLog keeps what is written to it, and shows it. It never refuses anything: a command is not ended because its
-// words were lost.
+// verifyLog is a writer that copies the output of a command to a log file and to another writer. Write never fails: a
+// command must not die because its output could not be stored.
 type verifyLog struct {
 	shown io.Writer // may be nil
 	file  *os.File  // may be nil

@@ -12,7 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Worktree is an integration worktree: the branch and the directory a person owns.
+// Worktree is an integration worktree: a directory that a person owns, and its branch.
 type Worktree struct {
 	ID           string    `json:"worktree_id"`
 	Name         string    `json:"name"`
@@ -29,7 +29,7 @@ type Worktree struct {
 	entry   store.Entry[store.WorktreeMeta]
 }
 
-// Err is nil, or says how the worktree is broken.
+// Err returns a *BrokenError if the worktree is broken, else nil.
 func (w Worktree) Err() error {
 	if !w.Broken {
 		return nil
@@ -37,8 +37,7 @@ func (w Worktree) Err() error {
 	return &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.entry.Detail, Interrupted: w.entry.Intent != nil}
 }
 
-// Worktrees lists the integration worktrees, the oldest first: those that are present and whole, or
-// with all set, every one.
+// Worktrees lists the integration worktrees, oldest first: the present and unbroken ones, or with all set, every one.
 func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
 	r.warnElsewhere()
 	entries, err := r.store.Worktrees(r.ID, r.busy)
@@ -54,8 +53,8 @@ func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
 	return worktrees, nil
 }
 
-// Worktree finds an integration worktree by its name, its id or a unique prefix of that; a query of
-// "" means the one that holds the directory the caller stands in.
+// Worktree finds an integration worktree by its name, its id or a unique prefix of the id; an empty query means the
+// one that contains the caller's directory.
 func (r *Repository) Worktree(query string) (Worktree, error) {
 	r.warnElsewhere()
 	entries, err := r.store.Worktrees(r.ID, r.busy)
@@ -67,7 +66,7 @@ func (r *Repository) Worktree(query string) (Worktree, error) {
 	}
 	e, err := store.Resolve("worktree", entries, query, func(e store.Entry[store.WorktreeMeta]) string {
 		if e.Record.State != store.Present {
-			return "" // its name may be somebody else's by now
+			return "" // the name of an archived worktree may have been given to another one
 		}
 		return e.Record.Name
 	})
@@ -77,14 +76,15 @@ func (r *Repository) Worktree(query string) (Worktree, error) {
 	return r.worktree(e), nil
 }
 
-// worktreeByID is a worktree that a record names.
+// worktreeByID returns the worktree whose id a record holds.
 func (r *Repository) worktreeByID(id string) (Worktree, error) {
-	if !ids.Valid(id) { // it is a word in a file, and becomes a path
+	if !ids.Valid(id) { // the id comes from a file and becomes part of a path
 		return Worktree{}, &NotFoundError{Kind: "worktree", Query: id}
 	}
 	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
 }
 
+// worktreeContainingCaller finds the integration worktree that contains the caller's directory.
 func (r *Repository) worktreeAround(entries []store.Entry[store.WorktreeMeta]) (Worktree, error) {
 	here, err := guard.Locate(r.here)
 	if err != nil {
@@ -106,12 +106,13 @@ func (r *Repository) worktreeAround(entries []store.Entry[store.WorktreeMeta]) (
 			}
 		}
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			break // the top of a worktree that is nobody's integration worktree; one around it is not meant
+			break // top of a worktree that is not an integration worktree; one around it is not meant
 		}
 	}
 	return Worktree{}, &NotIntegrationError{Path: here.Path}
 }
 
+// worktreeFromEntry converts the stored entry of a worktree.
 func (r *Repository) worktree(e store.Entry[store.WorktreeMeta]) Worktree {
 	m := e.Record
 	w := Worktree{
@@ -127,7 +128,8 @@ func (r *Repository) worktree(e store.Entry[store.WorktreeMeta]) Worktree {
 	return w
 }
 
-// Path is the tree of a worktree that has one.
+// Path returns the path of the tree. It fails for a broken worktree and for one that was archived and had been
+// created here.
 func (w Worktree) Path() (string, error) {
 	if !w.Broken && w.State == store.Archived && !w.adopted {
 		return "", &ArchivedError{Name: w.Name, ID: w.ID, Branch: w.Branch}
@@ -135,7 +137,7 @@ func (w Worktree) Path() (string, error) {
 	return w.TreePath, w.Err()
 }
 
-// usable refuses a worktree that nothing may start from: broken, archived, or without its marker.
+// checkUsable refuses a worktree that no sandbox may start from: one that is broken, archived or without its marker.
 func (w Worktree) usable() error {
 	if err := w.Err(); err != nil {
 		return err
@@ -162,7 +164,7 @@ func checkWorktreeName(name string) error {
 	return nil
 }
 
-// checkNameFree refuses a name that a present worktree has. The caller holds the lock.
+// checkNameFree refuses the name of a present worktree. The caller holds the lock.
 func (r *Repository) checkNameFree(name string) error {
 	entries, err := r.store.Worktrees(r.ID, nil)
 	if err != nil {

@@ -13,14 +13,13 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// AdoptWorktreeRequest asks to make a worktree that exists already an integration worktree.
+// AdoptWorktreeRequest asks to make an existing git worktree an integration worktree.
 type AdoptWorktreeRequest struct {
-	Path string // anywhere in the worktree; default: where the caller stands
-	Name string // default: after its branch
+	Path string // any path in the worktree; default: the caller's directory
+	Name string // default: derived from its branch
 }
 
-// AdoptWorktree gives a worktree, also the main one, a marker and a record. Nothing else in it is
-// touched.
+// AdoptWorktree gives a git worktree, also the main one, a marker and a record. It changes nothing else in it.
 func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest) (Worktree, error) {
 	if req.Name != "" {
 		if err := checkWorktreeName(req.Name); err != nil {
@@ -31,7 +30,7 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 	if req.Path != "" {
 		path = req.Path
 		if !filepath.IsAbs(path) {
-			path = r.here + "/" + path // not joined: that would take ".." away before links are followed
+			path = r.here + "/" + path // not filepath.Join: that would remove ".." before symbolic links are followed
 		}
 	}
 	repo, unlock, err := r.lock(ctx)
@@ -79,7 +78,7 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
 }
 
-// adopt is the transaction: creation without the making of a tree.
+// adoptTree is the transaction of an adoption: a creation without creating a tree.
 func (r *Repository) adopt(ctx context.Context, repo *git.Repo, meta store.WorktreeMeta) (err error) {
 	tx := r.begin("worktree adopt")
 	defer func() {
@@ -98,7 +97,7 @@ func (r *Repository) adopt(ctx context.Context, repo *git.Repo, meta store.Workt
 	if err != nil {
 		return err
 	}
-	if !marked { // one that is there already is not ours to take away again
+	if !marked { // a marker that existed before must not be removed by the undo
 		if err := tx.Step(ctx, "marker", func() error {
 			if _, err := guard.Integration.Write(meta.TreePath); err != nil {
 				return err
@@ -112,7 +111,7 @@ func (r *Repository) adopt(ctx context.Context, repo *git.Repo, meta store.Workt
 	return r.publish(ctx, tx, home, intent, func() error { return r.store.WriteWorktreeMeta(meta) })
 }
 
-// worktreeHolding finds the worktree of the repository that a path lies in.
+// gitWorktreeContaining finds the innermost git worktree of the repository that contains a path.
 func worktreeHolding(path string, listing git.Listing) (git.Worktree, error) {
 	place, err := guard.Locate(path)
 	if err != nil {
@@ -134,8 +133,8 @@ func worktreeHolding(path string, listing git.Listing) (git.Worktree, error) {
 	return found, nil
 }
 
-// checkAdoptable refuses trees that cannot be a person's: sandboxes, trees that hold the data
-// directory, trees without a commit or with an .agency of their own.
+// checkAdoptable refuses trees that cannot be integration worktrees: sandboxes, trees that contain the data
+// directory, trees without a commit or with a tracked .agency, and paths that are not valid UTF-8.
 func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree git.Worktree) error {
 	if !utf8.ValidString(tree.Path) {
 		return &InvalidError{What: "path", Value: tree.Path, Want: "valid UTF-8; records cannot hold it"}
@@ -145,7 +144,7 @@ func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree gi
 		return &UnsafePathError{Path: tree.Path, Why: err.Error()}
 	}
 	if rel := place.Relation(r.store.SandboxDir(r.ID, "")); rel != guard.Apart {
-		return &SandboxError{Path: tree.Path} // whatever it says of itself
+		return &SandboxError{Path: tree.Path} // by its path, even without a marker
 	}
 	for dir := range place.Ancestors {
 		if marked, err := guard.Sandbox.In(dir); err != nil {
@@ -177,7 +176,7 @@ func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree gi
 	return nil
 }
 
-// worktreeAt finds the present integration worktree whose tree is at a path; nil when there is none.
+// worktreeAtPath finds the present integration worktree whose tree is at a path; nil if there is none.
 func (r *Repository) worktreeAt(path string) (*Worktree, error) {
 	entries, err := r.store.Worktrees(r.ID, nil)
 	if err != nil {
@@ -196,8 +195,8 @@ func (r *Repository) worktreeAt(path string) (*Worktree, error) {
 	return nil, nil
 }
 
-// remark is adopting what is adopted already. It is an error, unless the marker was lost, as to
-// "git clean -x": then it is written again, and that is all.
+// restoreMarker handles the adoption of a worktree that is adopted already. It writes the marker again if that was
+// lost, as to "git clean -x"; else it returns an error.
 func (r *Repository) remark(w *Worktree, err error) (Worktree, error) {
 	if err != nil {
 		return Worktree{}, err
@@ -216,7 +215,7 @@ func (r *Repository) remark(w *Worktree, err error) (Worktree, error) {
 	return *w, err
 }
 
-// nameAfter makes a worktree name of a branch, or of a directory where there is none.
+// deriveWorktreeName makes a worktree name from a branch, or from the directory if there is no branch.
 func nameAfter(branch, path string) string {
 	from := branch
 	if from == "" {

@@ -12,11 +12,10 @@ import (
 // CreateWorktreeRequest asks for a new integration worktree.
 type CreateWorktreeRequest struct {
 	Name string // required
-	From string // a commit-ish; default: HEAD where the caller stands
+	From string // a commit-ish; default: HEAD of the caller's worktree
 }
 
-// CreateWorktree makes an integration worktree: a branch, a tree, a marker and a record, all or
-// nothing.
+// CreateWorktree creates an integration worktree: a branch, a tree, a marker and a record, all or nothing.
 func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeRequest) (Worktree, error) {
 	if err := checkWorktreeName(req.Name); err != nil {
 		return Worktree{}, err
@@ -93,8 +92,7 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
 }
 
-// startingPoint resolves what a new worktree starts from, once, to an object id, and the branch it
-// names, if it names one.
+// resolveStartCommit resolves the start of a new worktree, once, to a commit id, and to the branch if it names one.
 func (r *Repository) startingPoint(ctx context.Context, from string) (commit, branch string, err error) {
 	name := from
 	if name == "" {

@@ -20,19 +20,18 @@ import (
 // RemoveWorktreeRequest asks to archive an integration worktree.
 type RemoveWorktreeRequest struct {
 	Worktree string // as for Repository.Worktree
-	Force    bool   // also when it is dirty or has live sandboxes
+	Force    bool   // also if it is dirty or has live sandboxes
 }
 
-// RemovedWorktree is what is left of an archived worktree.
+// RemoveWorktreeResult describes an archived worktree.
 type RemovedWorktree struct {
 	Worktree
-	TrashRef string `json:"trash_ref"` // holds what was in the tree and in no branch; empty when there was nothing
-	Undone   bool   `json:"undone"`    // it was an interrupted creation; nothing of it is left, not even a record
+	TrashRef string `json:"trash_ref"` // ref of the content that was in the tree and in no branch; empty if there was none
+	Undone   bool   `json:"undone"`    // an interrupted creation was undone: not even a record is left
 }
 
-// RemoveWorktree archives an integration worktree. Its branch stays. A tree that was made here goes,
-// and what was in it and in no branch is kept under a ref; a tree that was adopted only loses its
-// marker. Doing it twice is fine.
+// RemoveWorktree archives an integration worktree. Its branch stays. A created tree is removed, and its content that
+// is in no branch is kept under a ref; an adopted tree only loses its marker. Doing it twice is fine.
 func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeRequest) (RemovedWorktree, error) {
 	wt, err := r.Worktree(req.Worktree)
 	if err != nil {
@@ -43,7 +42,7 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 		return RemovedWorktree{}, err
 	}
 	defer unlock()
-	wt = r.worktree(r.store.Worktree(r.ID, wt.ID, nil)) // it may have changed while we waited
+	wt = r.worktree(r.store.Worktree(r.ID, wt.ID, nil)) // it may have changed while we waited for the lock
 
 	if wt.Broken && wt.BrokenReason != string(store.MissingTree) {
 		if err := r.undoWorktree(ctx, repo, wt); err != nil {
@@ -54,13 +53,14 @@ func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeReque
 	return r.removeWorktree(ctx, repo, wt, req.Force)
 }
 
-// removeWorktree archives a worktree that has a record, or finishes doing so. The caller holds the lock.
+// removeWorktree archives a worktree that has a record, or finishes an interrupted archiving. The caller holds the
+// lock.
 func (r *Repository) removeWorktree(ctx context.Context, repo *git.Repo, wt Worktree, force bool) (_ RemovedWorktree, err error) {
 	ref, since := "", time.Now()
 	if wt.State == store.Archived {
-		since = time.Time{} // nobody knows when the one that was interrupted began
+		since = time.Time{} // the start of the interrupted archiving is unknown
 	}
-	if wt.State != store.Archived || !wt.adopted && store.IsDir(wt.TreePath) { // or somebody works in what was to go
+	if wt.State != store.Archived || !wt.adopted && store.IsDir(wt.TreePath) { // archived, but its tree still exists and may have new work
 		if ref, err = r.archive(ctx, repo, wt, force); err != nil {
 			return RemovedWorktree{}, fmt.Errorf("archive worktree %q: %w", wt.Name, err)
 		}
@@ -72,7 +72,7 @@ func (r *Repository) removeWorktree(ctx context.Context, repo *git.Repo, wt Work
 	return RemovedWorktree{Worktree: wt, TrashRef: ref}, nil
 }
 
-// undoWorktree removes what is broken and cannot hold work: an interrupted creation or adoption.
+// removeBrokenWorktree removes a broken worktree that cannot hold work: an interrupted creation or adoption.
 func (r *Repository) undoWorktree(ctx context.Context, repo *git.Repo, wt Worktree) (err error) {
 	var intent store.Intent
 	switch {
@@ -93,8 +93,8 @@ func (r *Repository) undoWorktree(ctx context.Context, repo *git.Repo, wt Worktr
 	return nil
 }
 
-// abandonWorktree undoes an interrupted creation or adoption. Of what the intent says, only what
-// cannot be anybody else's is believed.
+// undoWorktreeCreation undoes an interrupted creation or adoption. It follows intent.json only where that names
+// nothing that another worktree could own.
 func (r *Repository) abandonWorktree(ctx context.Context, repo *git.Repo, id string, intent store.Intent) error {
 	entries, err := r.store.Worktrees(r.ID, nil)
 	if err != nil {
@@ -121,7 +121,8 @@ func (r *Repository) abandonWorktree(ctx context.Context, repo *git.Repo, id str
 	return r.abandon(ctx, repo, home, changeset.Spec{ID: id, Tree: r.store.WorktreeTreePath(r.ID, id), Branch: intent.Branch, Base: intent.Base})
 }
 
-// archive decides, keeps what would be lost, and writes the decision down.
+// markArchived checks that a worktree can be archived, keeps the content that would be lost, and writes the new state
+// to the record.
 func (r *Repository) archive(ctx context.Context, repo *git.Repo, wt Worktree, force bool) (ref string, err error) {
 	tx := r.begin("worktree rm")
 	defer func() {
@@ -161,8 +162,8 @@ func (r *Repository) archive(ctx context.Context, repo *git.Repo, wt Worktree, f
 	return ref, nil
 }
 
-// keepTree keeps what is in the tree of a worktree and in no branch. It refuses a tree with such work
-// unless that is forced.
+// keepTreeInTrash keeps the content of a tree that is in no branch under its trash ref. It refuses a tree with
+// uncommitted changes unless force is set.
 func (r *Repository) keepTree(ctx context.Context, tx *undo.Tx, repo *git.Repo, wt Worktree, force bool) (ref string, err error) {
 	var captured git.Captured
 	if err := tx.Step(ctx, "capture", func() error {
@@ -189,7 +190,7 @@ func (r *Repository) keepTree(ctx context.Context, tx *undo.Tx, repo *git.Repo, 
 	return ref, tx.Step(ctx, "trash", func() error { return r.keep(ctx, tx, repo, ref, captured.Commit) })
 }
 
-// subject says what belongs to a worktree that was made here.
+// captureSubject returns the capture request of a created worktree.
 func (w Worktree) subject() git.Subject {
 	return git.Subject{
 		Name: w.ID, Tree: w.TreePath, Branch: heads + w.Branch,
@@ -197,7 +198,8 @@ func (w Worktree) subject() git.Subject {
 	}
 }
 
-// unmark takes the marker of an adopted tree away, unless that tree is somebody else's by now.
+// removeMarker removes the marker of an adopted tree, unless the tree belongs to another repository or another
+// integration worktree by now.
 func (r *Repository) unmark(ctx context.Context, repo *git.Repo, tree string) error {
 	if holds, err := r.holds(ctx, repo, tree); err != nil || !holds {
 		return err
@@ -209,18 +211,19 @@ func (r *Repository) unmark(ctx context.Context, repo *git.Repo, tree string) er
 	return guard.Integration.Remove(tree)
 }
 
-// holds reports whether a tree that a record or an intent speaks of is a worktree of this repository:
-// another may have come to be in its place, and a record is a file that anybody may have written.
+// isOwnWorktree reports whether a tree named by a record or an intent is a worktree of this repository: another tree
+// may have taken its place, and a record is a file that any program of the user may have written.
 func (r *Repository) holds(ctx context.Context, repo *git.Repo, tree string) (bool, error) {
 	if at, err := git.LinkedTo(tree); err == nil && at != "" {
 		return onePlace(at, r.CommonDir) || onePlace(filepath.Dir(filepath.Dir(at)), r.CommonDir), nil
 	}
-	// Where its configuration alone says which tree belongs to a repository, there is no .git.
+	// A tree that only core.worktree assigns to its repository has no .git.
 	listing, err := repo.Worktrees(ctx)
 	return slices.ContainsFunc(listing.Worktrees, func(w git.Worktree) bool { return onePlace(w.Path, tree) }), err
 }
 
-// removeArchived takes away what an archived worktree has no use for. Each part may be gone already.
+// removeArchivedTree removes the tree or marker of an archived worktree, its registration with git and leftover
+// files. Each may be gone already.
 func (r *Repository) removeArchived(ctx context.Context, repo *git.Repo, wt Worktree, since time.Time) error {
 	home := r.store.WorktreeDir(r.ID, wt.ID)
 	leftovers := step{"leftovers", func() error { return store.RemoveLeftovers(home) }}
@@ -241,7 +244,7 @@ func (r *Repository) removeArchived(ctx context.Context, repo *git.Repo, wt Work
 	})
 }
 
-// liveIn lists the invocations of a worktree that have not ended.
+// liveInvocations lists the invocations of a worktree that have not ended.
 func (r *Repository) liveIn(wt Worktree) ([]string, error) {
 	entries, err := r.store.Invocations(r.ID, r.busy)
 	if err != nil {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The main job, end to end, on a throw-away repository: demo.sh <directory of git-agency>
+# demo.sh <directory of git-agency>: runs the main workflow end to end on a temporary repository.
 set -eu
 PATH="$1:$PATH"
 work=$(mktemp -d)
@@ -8,13 +8,13 @@ export PATH HOME="$work/home" AGENCY_DATA_DIR="$work/data" GIT_CONFIG_NOSYSTEM=1
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE XDG_DATA_HOME
 mkdir "$HOME"
 
-# say explains, run shows a command and runs it.
+# say prints an explanation; run prints a command and runs it.
 say() { printf '\n# %s\n' "$*"; }
 run() { printf '$ %s\n' "$*"; "$@"; }
 
 git config --global user.name 'A Person'
 git config --global user.email person@example.com
-git config --global agency.autoDetach false # everything is to be gone when this is
+git config --global agency.autoDetach false # no background process may outlive this script
 git init -q -b main "$work/project"
 cd "$work/project"
 echo 'hello' >greeting
@@ -54,7 +54,7 @@ run git agency diff "$second" --from "$second/1" --to "$second/2" --stat
 run git agency snapshot verify "$second/1"
 run git agency snapshot checkout "$second/1" "$work/copy"
 test "$(cat "$work/copy/notes")" = 'half an idea'
-test "$(cat "$(git agency path "$second")/.env")" = token # no snapshot holds it, so nothing takes it away
+test "$(cat "$(git agency path "$second")/.env")" = token # snapshots leave it out, so a rollback does not remove it
 
 say 'And handed to another agent, uncommitted work still uncommitted.'
 run git agency start --from-snapshot "$second/1" --name again | tee "$work/third"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs every fuzz target of the repository for FUZZTIME (default 20s) each. Minimising is bounded: of a
-# large JSON document it would take longer than finding it.
+# Runs every fuzz target of the repository for FUZZTIME (default 20s) each. Minimising is limited, because minimising
+# a large JSON document would take longer than finding it.
 set -eu
 cd "$(dirname "$0")/.."
 go list ./... | while read -r package; do

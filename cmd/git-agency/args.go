@@ -7,25 +7,22 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// permute reorders a command line, program name first, into one that App.Run
-// reads the way git users mean it. urfave/cli stops looking for flags at the
-// first positional, so `start wt --json` would silently drop --json.
+// reorderArgs reorders a command line, program name first, so that App.Run parses it as git users expect. urfave/cli
+// stops parsing flags at the first positional argument, so that `start wt --json` would silently drop --json.
 //
-// Each flag moves in front of the positionals of the innermost command that
-// defines it; that takes --quiet in `start wt --quiet` up to the app. Flags
-// nobody defines stay with the command at hand, where urfave reports them.
+// Each flag moves in front of the positionals of the innermost command that defines it; --quiet in `start wt --quiet`
+// thus moves up to the app. A flag that no command defines stays with the innermost command, where urfave reports it.
 //
-// The user's first `--` ends all of this, even where a flag still waits for
-// its value: what follows may be somebody else's command line. If ownsChild
-// says so of the command, those words come back in after and not in out; any
-// other command sees them as positionals. A nil ownsChild means no command
-// does. hadDashDash tells `exec id --` from `exec id`.
+// The first `--` ends the reordering, even where a flag still waits for its value, because another program's command
+// line may follow. If keepsAfter reports true for the command, the words after `--` are returned in after and not in
+// out; for any other command they are positionals. A nil keepsAfter means false for all commands. hadDashDash
+// distinguishes `exec id --` from `exec id`.
 //
-// Combined short flags (-xy) are taken for one unknown flag; App's
-// UseShortOptionHandling would need to be taught here first.
-func permute(app *cli.App, args []string, ownsChild func(*cli.Command) bool) (out, after []string, hadDashDash bool) {
+// Combined short flags (-xy) are treated as one unknown flag; to use App's UseShortOptionHandling, change this
+// function first.
+func permute(app *cli.App, args []string, keepsAfter func(*cli.Command) bool) (out, after []string, hadDashDash bool) {
 	line, tail, hadDashDash := cutDashDash(args)
-	// A `--` of ours would switch urfave's completion off and run the action.
+	// A `--` added by us would turn urfave's completion off and run the action.
 	if len(args) == 0 || completing(args) {
 		return args, nil, hadDashDash
 	}
@@ -42,8 +39,8 @@ func permute(app *cli.App, args []string, ownsChild func(*cli.Command) bool) (ou
 			owner, takesValue := flagOwner(levels, word)
 			owner.flags = append(owner.flags, word)
 			if takesValue && i+1 == len(line) {
-				// Only as the last word of all is it sure to be reported; else
-				// it would swallow the word or the `--` that we put behind it.
+				// urfave reports a missing value only if the flag is the last word; elsewhere the flag would swallow
+				// the word or the `--` that we put behind it.
 				return joinLevels(levels[:slices.Index(levels, owner)+1]), nil, hadDashDash
 			}
 			if takesValue {
@@ -53,7 +50,7 @@ func permute(app *cli.App, args []string, ownsChild func(*cli.Command) bool) (ou
 		case len(current.cmd.Subcommands) > 0:
 			cmd := current.cmd.Command(word)
 			if cmd == nil || cmd.SkipFlagParsing {
-				// Not ours to understand: the app reports it, or parses it itself.
+				// Leave the rest as it is: the app reports an unknown command, or the command parses its own flags.
 				return slices.Concat(joinLevels(levels), help, args[i:]), nil, hadDashDash
 			}
 			levels = append(levels, &argLevel{cmd: cmd, word: word})
@@ -62,14 +59,14 @@ func permute(app *cli.App, args []string, ownsChild func(*cli.Command) bool) (ou
 		}
 	}
 
-	if ownsChild != nil && ownsChild(levels[len(levels)-1].cmd) {
+	if keepsAfter != nil && keepsAfter(levels[len(levels)-1].cmd) {
 		after = tail
 	} else {
 		positionals = append(positionals, tail...)
 	}
 	switch {
 	case help != nil:
-		// urfave would look for a help topic named after the first positional.
+		// Drop the positionals: urfave would look for a help topic named after the first of them.
 		return append(joinLevels(levels), help...), after, hadDashDash
 	case len(positionals) == 0:
 		return joinLevels(levels), after, hadDashDash
@@ -77,16 +74,15 @@ func permute(app *cli.App, args []string, ownsChild func(*cli.Command) bool) (ou
 	return slices.Concat(joinLevels(levels), []string{"--"}, positionals), after, hadDashDash
 }
 
-// completing reports whether a shell asks for completions. main must then
-// never run an action: urfave ignores the request when a `--` is among the
-// words or EnableBashCompletion is off, and TAB would start an agent.
+// isUrfaveCompletion reports whether the last word is urfave's own request for completions. No action may run then:
+// urfave ignores the request if a `--` is among the words or EnableBashCompletion is off, and TAB would start an
+// agent.
 func completing(args []string) bool {
-	words := []string{"--generate-bash-completion", "--generate-shell-completion"} // of urfave, in its versions
+	words := []string{"--generate-bash-completion", "--generate-shell-completion"} // urfave's names for it, by version
 	return len(args) > 0 && slices.Contains(words, args[len(args)-1])
 }
 
-// argLevel is the program or a command as named on the command line, with the
-// flags that belong right behind its word.
+// argLevel is the program or a command on the command line, with the flags that belong right behind its name.
 type argLevel struct {
 	cmd   *cli.Command
 	word  string
@@ -102,8 +98,7 @@ func joinLevels(levels []*argLevel) []string {
 	return words
 }
 
-// flagOwner finds the innermost level that defines the flag, and whether the
-// next word is the flag's value.
+// flagOwner returns the innermost level that defines the flag, and whether the next word is the flag's value.
 func flagOwner(levels []*argLevel, word string) (owner *argLevel, takesValue bool) {
 	name, _, hasValue := strings.Cut(strings.TrimPrefix(word[1:], "-"), "=")
 	for _, l := range slices.Backward(levels) {
@@ -117,18 +112,17 @@ func flagOwner(levels []*argLevel, word string) (owner *argLevel, takesValue boo
 	return levels[len(levels)-1], false
 }
 
-// attachedFlag is a flag whose value, if it has one, is attached to it by an
-// equals sign: in `--color ls`, as in git, ls is not the colour. Its Value must
-// have IsBoolFlag, by which the flag package knows the same.
+// attachedValueFlag is a flag whose optional value is attached by an equals sign: in `--color ls`, as in git, ls is
+// not the colour. Its Value must have IsBoolFlag, which tells the flag package the same.
 type attachedFlag struct{ *cli.GenericFlag }
 
 func (f attachedFlag) TakesValue() bool { return false }
 func (f attachedFlag) String() string   { return cli.FlagStringer(f) }
 
-// isFlag excludes a lone `-`, which stands for standard input.
+// isFlag excludes a lone `-`, which means standard input.
 func isFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 
-// isHelp knows the flags that urfave adds to every command only once it runs.
+// isHelpFlag recognizes the help flags, which urfave adds to each command only when it runs.
 func isHelp(word string) bool {
 	return slices.Contains([]string{"-h", "--h", "-help", "--help"}, word)
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// palette is every colour there is: the column of a table or the key of a line, how the text begins,
-// and the number by which terminals know the colour. The first that fits is taken. Ids and commits are
-// yellow, as git has its hashes.
+// palette is the list of all colours: the column of a table or the key of a field, the prefix of its text, and the SGR
+// parameter. The first entry that matches counts. Ids and commits are yellow, as git's hashes are.
 var palette = []struct{ column, begins, sgr string }{
 	{headerColumn, "", "1"},
 	{"id", "", "33"},
@@ -46,16 +45,16 @@ var palette = []struct{ column, begins, sgr string }{
 	{messagePrefix, "warning", "33"},
 }
 
-// Two places that are not columns.
+// Keys of the palette that are not columns.
 const (
 	headerColumn  = "the header of a table"
 	messagePrefix = "the first word of a message"
 )
 
-// linked are the columns that hold the path of something.
+// linkedColumns are the columns whose paths become hyperlinks.
 var linked = []string{"path"}
 
-// paint adds the colour and the link of a cell to what is shown of it.
+// paint adds the colour and the hyperlink of a cell with this value to the text shown for it.
 func (l look) paint(column, value, shown string) string {
 	column = strings.ToLower(column)
 	if l.links && value != "" && slices.Contains(linked, column) {
@@ -71,51 +70,51 @@ func (l look) paint(column, value, shown string) string {
 	return shown
 }
 
-// hyperlink makes text that terminals let one click at (OSC 8).
+// hyperlink returns text as a hyperlink to target for terminals (OSC 8).
 func hyperlink(target, text string) string {
 	return "\x1b]8;;" + target + "\x1b\\" + text + "\x1b]8;;\x1b\\"
 }
 
-// fileURL names the host, since the terminal may not be where the file is.
+// fileURL includes the host name, since the terminal may be on another machine than the file.
 func fileURL(host, path string) string {
 	return (&url.URL{Scheme: "file", Host: host, Path: path}).String()
 }
 
-// colorQuestion is all that decides about colour, for one of our two streams.
+// colorPolicy is all that decides whether standard output, or standard error, is coloured.
 type colorQuestion struct {
-	flag         string // always, auto or never: the last --color or --no-color; empty without any
-	noColor      bool   // NO_COLOR is not empty
-	setting      string // always, auto or never: color.agency, else color.ui; empty without any
-	terminal     bool   // the stream is a terminal
-	pager        bool   // a pager stands in front of the terminal
-	colorInPager bool   // color.pager
-	dumb         bool   // TERM says that the terminal can do nothing
+	flag         string // always, auto or never, by the last --color or --no-color; empty without one
+	noColor      bool   // whether NO_COLOR is set and not empty
+	setting      string // always, auto or never, by color.agency, else color.ui; empty without one
+	terminal     bool   // whether the stream is a terminal
+	pager        bool   // whether a pager shows the stream
+	colorInPager bool   // value of color.pager
+	dumb         bool   // whether TERM is unset, empty or "dumb"
 }
 
-// answer decides: the command line, the environment, the configuration, and then what is there.
-func (q colorQuestion) answer() bool {
-	choice := q.flag
-	if choice == "" && q.noColor {
+// useColor decides by the command line, the environment, the configuration and the terminal, in that order.
+func (p colorQuestion) answer() bool {
+	choice := p.flag
+	if choice == "" && p.noColor {
 		choice = "never"
 	}
 	if choice == "" {
-		choice = q.setting
+		choice = p.setting
 	}
 	switch {
 	case choice == "always":
 		return true
-	case choice == "never" || q.dumb:
+	case choice == "never" || p.dumb:
 		return false
-	case q.pager:
-		return q.colorInPager
+	case p.pager:
+		return p.colorInPager
 	}
-	return q.terminal
+	return p.terminal
 }
 
-// needsSetting reports whether the configuration has a say.
-func (q colorQuestion) needsSetting() bool { return q.flag == "" && !q.noColor }
+// needsSetting reports whether git's configuration can affect the decision.
+func (p colorQuestion) needsSetting() bool { return p.flag == "" && !p.noColor }
 
-// colorFlags are understood anywhere on the command line; the last one counts.
+// colorFlags returns --color and --no-color, which are accepted anywhere on the command line; the last one counts.
 func (t *tool) colorFlags() []cli.Flag {
 	return []cli.Flag{
 		attachedFlag{&cli.GenericFlag{Name: "color", Value: &colorValue{t: t, bare: "always"}, Usage: "colour: --color=always (or --color alone), auto or never"}},
@@ -123,16 +122,16 @@ func (t *tool) colorFlags() []cli.Flag {
 	}
 }
 
-// colorValue is what --color and --no-color both write to.
+// colorValue is the flag value of --color and --no-color; both set t.colorFlag.
 type colorValue struct {
 	t    *tool
-	bare string // what the flag means without a value
+	bare string // value of the flag if none is attached
 }
 
-// Set never fails: urfave would word the error in its own way. See checkColorFlag.
+// Set never returns an error, since urfave would reword it; checkColorFlag reports it.
 func (v *colorValue) Set(value string) error {
 	switch {
-	case value == "true": // the flag package's word for no value at all
+	case value == "true": // the flag package's value for a flag without one
 		v.t.color = v.bare
 	case v.bare == "never":
 		v.t.badColor = errors.New("--no-color takes no value")
@@ -146,9 +145,10 @@ func (v *colorValue) Set(value string) error {
 
 func (v *colorValue) String() string { return "" }
 
-// IsBoolFlag keeps the flag package from taking the next word for the value.
+// IsBoolFlag keeps the flag package from taking the next word as the value.
 func (v *colorValue) IsBoolFlag() bool { return true }
 
+// checkColorFlag reports an invalid --color or --no-color as a usage error.
 func (t *tool) checkColorFlag(c *cli.Context) error {
 	if t.badColor != nil {
 		return &usageError{err: t.badColor, usage: c.App.UsageText}
@@ -156,38 +156,40 @@ func (t *tool) checkColorFlag(c *cli.Context) error {
 	return nil
 }
 
-// warn says something that is not an error.
+// printHint prints a hint on standard error.
 func (t *tool) hint(message string) {
 	fmt.Fprintf(t.stderr, "%s %s\n", t.prefix("hint:"), printable(message))
 }
 
+// warn prints a warning on standard error.
 func (t *tool) warn(message string) {
 	fmt.Fprintf(t.stderr, "%s %s\n", t.prefix("warning:"), printable(message))
 }
 
-// prefix is the first word of a message, in colour where messages are read by people who want that.
+// paintPrefix returns the first word of a message, coloured if standard error is.
 func (t *tool) prefix(word string) string {
 	return look{color: t.colorsMessages()}.paint(messagePrefix, word, word)
 }
 
-// colorsMessages: what goes wrong with the configuration must not keep an error from being told.
+// colorsMessages reports whether messages are coloured. A configuration that cannot be read means no colour, so that
+// it never keeps an error from being printed.
 func (t *tool) colorsMessages() bool {
 	if !isTerminal(t.messages) {
 		return false
 	}
-	q := t.colorQuestion()
-	q.terminal = true
-	if q.needsSetting() {
+	p := t.colorQuestion()
+	p.terminal = true
+	if p.needsSetting() {
 		settings, err := t.settings()
 		if err != nil {
 			return false
 		}
-		q.setting = settings.Color
+		p.setting = settings.Color
 	}
-	return q.answer()
+	return p.answer()
 }
 
-// colorQuestion is what needs no look at the configuration.
+// newColorPolicy returns the part of a policy that needs neither the configuration nor the stream.
 func (t *tool) colorQuestion() colorQuestion {
 	term := t.getenv("TERM")
 	return colorQuestion{
@@ -197,7 +199,7 @@ func (t *tool) colorQuestion() colorQuestion {
 	}
 }
 
-// hostname is empty, which means "here", where the machine does not know.
+// hostname returns "", which means the local machine in a file URL, if the host name is unknown.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {

@@ -12,44 +12,43 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// complete answers a shell in which somebody pressed TAB:
+// printCompletions answers a shell in which the user has pressed TAB:
 //
 //	git-agency __complete -- <words of the line>... <word at the cursor>
 //
-// These words never reach urfave, so that no command can run, whatever they are. The repository is
-// opened at most once and only looked at, and there is no way to fail: whoever presses TAB wants
-// candidates or silence.
+// These words never reach urfave, so that no command can run, whatever they are. The repository is opened at most once
+// and only to read, and errors are not reported: the user wants candidates or silence.
 //
-// The answer is one candidate a line, "value TAB description". It is not cut down to what begins like
-// the word at the cursor, since shells differ in what they count as a match. A line without a value
-// tells the shell what to complete by itself: "TAB files", "TAB directories", "TAB commands" or "TAB commits".
-// One that ends in a slash goes on: no space comes behind it.
+// The answer is one candidate per line, "value TAB description". Candidates are not filtered by the word at the
+// cursor, since shells differ in what they count as a match. A line without a value tells the shell what to complete
+// itself: "TAB files", "TAB directories", "TAB commands" or "TAB commits". A value that ends in a slash is incomplete:
+// the shell puts no space behind it.
 func (t *tool) complete(ctx context.Context, words []string) {
 	if len(words) < 2 || words[0] != "--" {
 		return
 	}
 	for _, c := range t.candidates(ctx, t.app(), words[1:]) {
 		if line, ok := c.line(); ok {
-			_, _ = t.stdout.WriteString(line) // the error comes back from Flush
+			_, _ = t.stdout.WriteString(line) // Flush returns the error again
 		}
 	}
-	_ = t.stdout.Flush() // who asked is gone, and there is nobody else to tell
+	_ = t.stdout.Flush() // the shell has gone, so nothing reads an error either
 }
 
 const completeWord = "__complete"
 
-// asksToComplete reports whether a command line is a question of one of our scripts. It must be
-// answered by complete, and never run.
+// isCompletionRequest reports whether a command line is a request of our completion scripts. Only printCompletions may
+// handle it; no command may run.
 func asksToComplete(args []string) bool {
 	return len(args) > 1 && args[1] == completeWord
 }
 
-// candidate is one word that could stand at the cursor. Without a value it names something that the
-// shell completes better than we could.
+// candidate is one word that can stand at the cursor. Without a value, the description names what the shell completes
+// itself.
 type candidate struct{ value, description string }
 
-// line is a candidate as the scripts read it. A value that no line can hold, or that would steer the
-// terminal, is not offered.
+// line formats a candidate for the scripts. It reports false for a value that does not fit on one line or that could
+// control the terminal.
 func (c candidate) line() (string, bool) {
 	if !utf8.ValidString(c.value) || strings.ContainsAny(c.value, "\n\t") || strings.ContainsFunc(c.value, steering) {
 		return "", false
@@ -60,83 +59,83 @@ func (c candidate) line() (string, bool) {
 	return c.value + "\t" + strings.Join(strings.Fields(printable(c.description)), " ") + "\n", true
 }
 
-// asked is a command line up to the cursor.
+// commandLine is a command line up to the cursor.
 type asked struct {
 	ctx     context.Context
 	tool    *tool
 	app     *cli.App
-	levels  []*argLevel // the program, and the commands that were named
-	args    []string    // the arguments in front of the cursor
-	given   []string    // the flags in front of the cursor, as typed
-	pending string      // the flag whose value stands at the cursor
-	begun   string      // what of the argument or value at the cursor is typed
-	dashed  bool        // there was a "--"
-	unknown bool        // there was a word that is no command
+	levels  []*argLevel // the program and the named commands
+	args    []string    // arguments before the cursor
+	given   []string    // flags before the cursor, as typed
+	pending string      // flag whose value is at the cursor
+	begun   string      // typed part of the argument or value at the cursor
+	dashed  bool        // whether there was a "--"
+	unknown bool        // whether a word in place of a command is none
 }
 
-// candidates is what could stand in the place of the last word.
+// completionCandidates returns the candidates for the last word.
 func (t *tool) candidates(ctx context.Context, app *cli.App, words []string) []candidate {
 	line, current := words[:len(words)-1], words[len(words)-1]
-	a := &asked{ctx: ctx, tool: t, app: app, levels: []*argLevel{{cmd: &cli.Command{Flags: app.Flags, Subcommands: app.Commands}}}}
-	a.read(line)
-	a.begun = current
-	command := a.levels[len(a.levels)-1].cmd
+	cl := &asked{ctx: ctx, tool: t, app: app, levels: []*argLevel{{cmd: &cli.Command{Flags: app.Flags, Subcommands: app.Commands}}}}
+	cl.read(line)
+	cl.begun = current
+	command := cl.levels[len(cl.levels)-1].cmd
 	switch flag, value, hasValue := strings.Cut(current, "="); {
-	case a.unknown:
+	case cl.unknown:
 		return nil
-	case a.pending != "":
-		return a.offer(a.flagKind(a.pending), "")
-	case a.dashed:
-		return a.offer(a.argumentKind(" --"), "")
+	case cl.pending != "":
+		return cl.offer(cl.flagKind(cl.pending), "")
+	case cl.dashed:
+		return cl.offer(cl.argumentKind(" --"), "")
 	case isFlag(current) && hasValue:
-		a.begun = value
-		return a.offer(a.flagKind(flag), flag+"=")
+		cl.begun = value
+		return cl.offer(cl.flagKind(flag), flag+"=")
 	case strings.HasPrefix(current, "-"):
-		return a.flags()
+		return cl.flags()
 	case len(command.Subcommands) > 0:
 		return commandList(command.Subcommands)
 	}
-	return a.offer(a.argumentKind(""), "")
+	return cl.offer(cl.argumentKind(""), "")
 }
 
-// read goes along the words in front of the cursor as permute does.
-func (a *asked) read(line []string) {
-	for i := 0; i < len(line) && !a.unknown; i++ {
-		word, current := line[i], a.levels[len(a.levels)-1].cmd
+// parse parses the words before the cursor as reorderArgs does.
+func (cl *asked) read(line []string) {
+	for i := 0; i < len(line) && !cl.unknown; i++ {
+		word, current := line[i], cl.levels[len(cl.levels)-1].cmd
 		switch {
-		case a.dashed:
-			a.args = append(a.args, word)
+		case cl.dashed:
+			cl.args = append(cl.args, word)
 		case word == "--":
-			a.dashed = true
+			cl.dashed = true
 		case isFlag(word):
-			a.given = append(a.given, word)
-			_, takesValue := flagOwner(a.levels, word)
+			cl.given = append(cl.given, word)
+			_, takesValue := flagOwner(cl.levels, word)
 			switch {
 			case takesValue && i+1 == len(line):
-				a.pending = word
+				cl.pending = word
 			case takesValue && line[i+1] != "--":
 				i++
 			}
 		case len(current.Subcommands) > 0:
 			cmd := current.Command(word)
-			a.unknown = cmd == nil
-			a.levels = append(a.levels, &argLevel{cmd: cmd})
+			cl.unknown = cmd == nil
+			cl.levels = append(cl.levels, &argLevel{cmd: cmd})
 		default:
-			a.args = append(a.args, word)
+			cl.args = append(cl.args, word)
 		}
 	}
 }
 
-// offer asks a kind for its candidates, each of which then begins with prefix.
-func (a *asked) offer(k kind, prefix string) []candidate {
+// listWith returns the candidates of a lister, with prefix added to each value.
+func (cl *asked) offer(k kind, prefix string) []candidate {
 	if k == nil {
 		return nil
 	}
-	found, err := k(a)
+	found, err := k(cl)
 	if err != nil {
-		return nil // nothing to offer, and nobody wants to know why
+		return nil // errors are not reported, see printCompletions
 	}
-	// What a record or a setting holds must not turn into an option.
+	// A value from a record or setting must not become an option.
 	found = slices.DeleteFunc(found, func(c candidate) bool { return strings.HasPrefix(c.value, "-") })
 	for i, c := range found {
 		if c.value != "" {
@@ -146,19 +145,20 @@ func (a *asked) offer(k kind, prefix string) []candidate {
 	return found
 }
 
-// command is the name of the command, with those of the commands it belongs to.
-func (a *asked) command() string {
+// commandPath returns the name of the command, with those of its groups.
+func (cl *asked) command() string {
 	var names []string
-	for _, l := range a.levels[1:] {
+	for _, l := range cl.levels[1:] {
 		names = append(names, l.cmd.Name)
 	}
 	return strings.Join(names, " ")
 }
 
-func (a *asked) argumentKind(suffix string) kind {
-	kinds := argumentKinds[a.command()+suffix]
-	switch at, last := len(a.args), len(kinds)-1; {
-	case last > 0 && kinds[last] == nil && at >= last: // more
+// argumentLister returns the lister for the argument at the cursor, or nil.
+func (cl *asked) argumentKind(suffix string) kind {
+	kinds := argumentKinds[cl.command()+suffix]
+	switch at, last := len(cl.args), len(kinds)-1; {
+	case last > 0 && kinds[last] == nil && at >= last: // repeatLast
 		return kinds[last-1]
 	case at <= last:
 		return kinds[at]
@@ -166,15 +166,15 @@ func (a *asked) argumentKind(suffix string) kind {
 	return nil
 }
 
-// flagKind finds what the value of a flag stands for, by whichever of its names it was typed.
-func (a *asked) flagKind(word string) kind {
-	for _, l := range slices.Backward(a.levels) {
+// flagLister returns the lister for the value of a flag, by any of its names.
+func (cl *asked) flagKind(word string) kind {
+	for _, l := range slices.Backward(cl.levels) {
 		for _, f := range l.cmd.Flags {
 			if !named(f, word) {
 				continue
 			}
 			for _, name := range f.Names() {
-				if k, ok := flagKinds[a.command()+" "+dashed(name)]; ok {
+				if k, ok := flagKinds[cl.command()+" "+dashed(name)]; ok {
 					return k
 				}
 				if k, ok := flagKinds[dashed(name)]; ok {
@@ -187,20 +187,20 @@ func (a *asked) flagKind(word string) kind {
 	return nil
 }
 
-// flags lists the flags of the commands that were named, the innermost first, and those of the program.
-// One that is there already is not offered again, unless it may be given several times.
-func (a *asked) flags() []candidate {
+// flagCandidates returns the flags of the named commands, the innermost first, and those of the program. A flag that
+// is on the line already is left out, unless it may be repeated.
+func (cl *asked) flags() []candidate {
 	var found []candidate
-	for _, l := range slices.Backward(a.levels) {
+	for _, l := range slices.Backward(cl.levels) {
 		for _, f := range l.cmd.Flags {
 			name := f.Names()[0]
 			doc, documented := f.(cli.DocGenerationFlag)
 			visible, canHide := f.(cli.VisibleFlag)
-			again := slices.ContainsFunc(a.given, func(word string) bool { return named(f, word) })
+			again := slices.ContainsFunc(cl.given, func(word string) bool { return named(f, word) })
 			switch {
 			case canHide && !visible.IsVisible():
 			case again && !repeatable(f):
-			case name == "version" && len(a.levels) > 1: // it is about the program, not about a command
+			case name == "version" && len(cl.levels) > 1: // --version is a flag of the program only
 			case slices.ContainsFunc(found, func(c candidate) bool { return c.value == dashed(name) }):
 			case documented:
 				found = append(found, candidate{dashed(name), strings.ReplaceAll(doc.GetUsage(), "`", "")})
@@ -221,7 +221,7 @@ func repeatable(f cli.Flag) bool {
 	return ok && slice.IsSliceFlag()
 }
 
-// named reports whether a word of the line is this flag.
+// flagHasName reports whether a word of the line is this flag.
 func named(f cli.Flag, word string) bool {
 	name, _, _ := strings.Cut(strings.TrimPrefix(word[1:], "-"), "=")
 	return slices.Contains(f.Names(), name)
@@ -237,16 +237,16 @@ func commandList(commands []*cli.Command) []candidate {
 	return found
 }
 
-// kind is what a word stands for: it lists the words that could stand there.
+// lister lists the candidates for an argument or a flag value.
 type kind func(*asked) ([]candidate, error)
 
-// more repeats the kind before it.
+// repeatLast, as the last lister of a command, repeats the one before it.
 var more kind
 
-// text is anything; there is nothing to offer.
+// freeText is the lister of arguments without candidates.
 func text(*asked) ([]candidate, error) { return nil, nil }
 
-// These the shell completes by itself.
+// Listers of words that the shell completes itself.
 var (
 	directories = byShell("directories")
 	files       = byShell("files")
@@ -270,8 +270,8 @@ func oneOf(values ...string) kind {
 
 func primitive(name string) kind { return oneOf(gitagency.PrimitiveValues(name)...) }
 
-// variableNames are the variables that there are, but for those that come with the question.
-func variableNames(a *asked) ([]candidate, error) {
+// variableNames lists the environment variables, except those that the shell and git set for this request.
+func variableNames(cl *asked) ([]candidate, error) {
 	var names []string
 	for _, kv := range os.Environ() {
 		if name, _, _ := strings.Cut(kv, "="); name != "_" && name != "GIT_CONFIG_PARAMETERS" {
@@ -279,30 +279,31 @@ func variableNames(a *asked) ([]candidate, error) {
 		}
 	}
 	slices.Sort(names)
-	return oneOf(slices.Compact(names)...)(a)
+	return oneOf(slices.Compact(names)...)(cl)
 }
 
-// states are what can be compared: words, and then snapshots. Where those cannot be read, the words are still there.
-func states(a *asked) ([]candidate, error) {
-	found, _ := oneOf(gitagency.DiffStates...)(a)
-	snapshots, _ := snapshotNames(a)
+// diffStates lists the states that diff can compare: keywords, then snapshots. If the snapshots cannot be read, it
+// still lists the keywords.
+func states(cl *asked) ([]candidate, error) {
+	found, _ := oneOf(gitagency.DiffStates...)(cl)
+	snapshots, _ := snapshotNames(cl)
 	return append(found, snapshots...), nil
 }
 
-// sandboxDirectories are the directories of the sandbox that the line names, one level below what is typed.
-func sandboxDirectories(a *asked) ([]candidate, error) {
-	if len(a.args) == 0 {
+// sandboxDirectories lists the directories of the sandbox on the line, one level below the typed path.
+func sandboxDirectories(cl *asked) ([]candidate, error) {
+	if len(cl.args) == 0 {
 		return nil, nil
 	}
-	repo, err := a.open()
+	repo, err := cl.open()
 	if err != nil {
 		return nil, err
 	}
-	sandbox, err := repo.Sandbox(a.args[0])
+	sandbox, err := repo.Sandbox(cl.args[0])
 	if err != nil {
 		return nil, err
 	}
-	above := a.begun[:strings.LastIndex(a.begun, "/")+1]
+	above := cl.begun[:strings.LastIndex(cl.begun, "/")+1]
 	names, err := sandbox.Directories(above)
 	if err != nil {
 		return nil, err
@@ -314,10 +315,10 @@ func sandboxDirectories(a *asked) ([]candidate, error) {
 	return found, nil
 }
 
-// commandNames are the commands below the one that the arguments name so far.
-func commandNames(a *asked) ([]candidate, error) {
-	commands := a.app.Commands
-	for _, name := range a.args {
+// commandNames lists the commands below the one that the arguments name so far.
+func commandNames(cl *asked) ([]candidate, error) {
+	commands := cl.app.Commands
+	for _, name := range cl.args {
 		i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(name) })
 		if i < 0 {
 			return nil, nil
@@ -327,25 +328,25 @@ func commandNames(a *asked) ([]candidate, error) {
 	return commandList(commands), nil
 }
 
-func (a *asked) open() (*gitagency.Repository, error) { return gitagency.Open(a.ctx, a.tool.opts) }
+func (cl *asked) open() (*gitagency.Repository, error) { return gitagency.Open(cl.ctx, cl.tool.opts) }
 
-func profiles(a *asked) ([]candidate, error) {
-	repo, err := a.open()
+func profiles(cl *asked) ([]candidate, error) {
+	repo, err := cl.open()
 	if err != nil {
 		return nil, err
 	}
-	return oneOf(repo.Profiles()...)(a)
+	return oneOf(repo.Profiles()...)(cl)
 }
 
-// presentWorktrees are those that sandboxes start from, first by name and then by id.
-func presentWorktrees(a *asked) ([]candidate, error) { return listWorktrees(a, false) }
+// presentWorktrees lists the worktrees that sandboxes can start from, first by name and then by id.
+func presentWorktrees(cl *asked) ([]candidate, error) { return listWorktrees(cl, false) }
 
-// presentOrBrokenWorktrees are those that there is something to see or to remove of. A broken one
-// answers to its id only.
-func presentOrBrokenWorktrees(a *asked) ([]candidate, error) { return listWorktrees(a, true) }
+// presentOrBrokenWorktrees lists the worktrees that can be shown or removed. A broken one is listed by its id only,
+// because it cannot be found by name.
+func presentOrBrokenWorktrees(cl *asked) ([]candidate, error) { return listWorktrees(cl, true) }
 
-func listWorktrees(a *asked, brokenToo bool) ([]candidate, error) {
-	repo, err := a.open()
+func listWorktrees(cl *asked, brokenToo bool) ([]candidate, error) {
+	repo, err := cl.open()
 	if err != nil {
 		return nil, err
 	}
@@ -366,48 +367,48 @@ func listWorktrees(a *asked, brokenToo bool) ([]candidate, error) {
 	return append(names, ids...), nil
 }
 
-// invocations are all there are: what has ended or is broken can be looked at too.
-func invocations(a *asked) ([]candidate, error) {
-	return listInvocations(a, func(gitagency.Invocation) bool { return true })
+// allInvocations lists all invocations, including those that have ended or are broken, since they can be shown too.
+func invocations(cl *asked) ([]candidate, error) {
+	return listInvocations(cl, func(gitagency.Invocation) bool { return true })
 }
 
-// withSandbox are the invocations that one can work in.
-func withSandbox(a *asked) ([]candidate, error) {
-	return listInvocations(a, func(i gitagency.Invocation) bool {
+// invocationsWithSandbox lists the invocations whose sandbox exists.
+func withSandbox(cl *asked) ([]candidate, error) {
+	return listInvocations(cl, func(i gitagency.Invocation) bool {
 		_, err := i.Path()
 		return err == nil
 	})
 }
 
-// landable are the invocations whose work can land, but those on the line already.
-func landable(a *asked) ([]candidate, error) {
-	return listInvocations(a, func(i gitagency.Invocation) bool {
+// landableInvocations lists the invocations that can land and are not on the line yet.
+func landable(cl *asked) ([]candidate, error) {
+	return listInvocations(cl, func(i gitagency.Invocation) bool {
 		_, err := i.Path()
-		return err == nil && i.Verifies == "" && !slices.Contains(a.args, i.ID)
+		return err == nil && i.Verifies == "" && !slices.Contains(cl.args, i.ID)
 	})
 }
 
-// submittable are the invocations that can be put into review, but those on the line already.
-func submittable(a *asked) ([]candidate, error) {
-	return listInvocations(a, func(i gitagency.Invocation) bool {
-		return !i.Broken && i.Verifies == "" && (i.Landing == "" || i.Landing == "rejected") && !slices.Contains(a.args, i.ID)
+// submittableInvocations lists the invocations that can be submitted for review and are not on the line yet.
+func submittable(cl *asked) ([]candidate, error) {
+	return listInvocations(cl, func(i gitagency.Invocation) bool {
+		return !i.Broken && i.Verifies == "" && (i.Landing == "" || i.Landing == "rejected") && !slices.Contains(cl.args, i.ID)
 	})
 }
 
-// inReview are the invocations that can be rejected.
-func inReview(a *asked) ([]candidate, error) {
-	return listInvocations(a, func(i gitagency.Invocation) bool { return !i.Broken && i.Landing == "review" })
+// invocationsInReview lists the invocations that can be rejected.
+func inReview(cl *asked) ([]candidate, error) {
+	return listInvocations(cl, func(i gitagency.Invocation) bool { return !i.Broken && i.Landing == "review" })
 }
 
-// undiscarded are the invocations that can still be discarded, but those on the line already.
-func undiscarded(a *asked) ([]candidate, error) {
-	return listInvocations(a, func(i gitagency.Invocation) bool {
-		return (i.Broken || i.Landing != "discarded") && !slices.Contains(a.args, i.ID)
+// discardableInvocations lists the invocations that can be discarded and are not on the line yet.
+func undiscarded(cl *asked) ([]candidate, error) {
+	return listInvocations(cl, func(i gitagency.Invocation) bool {
+		return (i.Broken || i.Landing != "discarded") && !slices.Contains(cl.args, i.ID)
 	})
 }
 
-func listInvocations(a *asked, wanted func(gitagency.Invocation) bool) ([]candidate, error) {
-	repo, err := a.open()
+func listInvocations(cl *asked, wanted func(gitagency.Invocation) bool) ([]candidate, error) {
+	repo, err := cl.open()
 	if err != nil {
 		return nil, err
 	}
@@ -424,26 +425,26 @@ func listInvocations(a *asked, wanted func(gitagency.Invocation) bool) ([]candid
 	return found, nil
 }
 
-// snapshotNames are the snapshots of all invocations, by the names that people can type.
-func snapshotNames(a *asked) ([]candidate, error) {
-	repo, err := a.open()
+// snapshotNames lists the snapshots of all invocations by name.
+func snapshotNames(cl *asked) ([]candidate, error) {
+	repo, err := cl.open()
 	if err != nil {
 		return nil, err
 	}
-	all, err := repo.Snapshots(a.ctx, gitagency.SnapshotsRequest{Uncounted: true})
+	all, err := repo.Snapshots(cl.ctx, gitagency.SnapshotsRequest{Uncounted: true})
 	if err != nil {
 		return nil, err
 	}
 	var found []candidate
 	for _, s := range all {
-		found = append(found, candidate{s.Name(), listed(s.Subject(), ago(a.tool.now(), s.TakenAt))})
+		found = append(found, candidate{s.Name(), listed(s.Subject(), ago(cl.tool.now(), s.TakenAt))})
 	}
 	return found, nil
 }
 
-// broken is everything that is broken, invocations and worktrees.
-func broken(a *asked) ([]candidate, error) {
-	repo, err := a.open()
+// brokenRecords lists all broken invocations and worktrees.
+func broken(cl *asked) ([]candidate, error) {
+	repo, err := cl.open()
 	if err != nil {
 		return nil, err
 	}
@@ -473,7 +474,7 @@ func brokenWorktree(w gitagency.Worktree) candidate {
 	return candidate{w.ID, listed("worktree", w.Name, "broken: "+w.BrokenReason)}
 }
 
-// listed joins what is known.
+// joinNonEmpty joins the parts that are not empty.
 func listed(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
 }

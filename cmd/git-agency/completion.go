@@ -33,22 +33,21 @@ Exit status: 0 printed; 129 usage.`,
 	}
 }
 
-// The scripts know nothing of our commands; they ask the tool, see complete.go.
+// The scripts do not know our commands; they call __complete of this program, see complete.go.
 //
 //go:embed completion/git-agency.bash completion/git-agency.zsh completion/git-agency.fish
 var completionScripts embed.FS
 
 var completionShells = []string{"bash", "zsh", "fish"}
 
-// completionScript is the script for one of the shells.
+// completionScript returns the script for a shell.
 func completionScript(shell string) ([]byte, bool) {
 	script, err := completionScripts.ReadFile("completion/git-agency." + shell)
 	return script, err == nil
 }
 
-// argumentKinds says what the arguments of every command stand for, in their order; more means that the
-// last one may be repeated. Behind a "--" in the line nothing is offered but what stands here under the
-// name of the command and "--".
+// argumentListers holds, for each command, how to complete its arguments, in order; repeatLast means that the last one
+// may be repeated. After a "--", only the entry for the name of the command and "--" counts.
 var argumentKinds = map[string][]kind{
 	"worktree create":   {text},
 	"worktree adopt":    {directories},
@@ -90,8 +89,8 @@ var argumentKinds = map[string][]kind{
 	"version":           {},
 }
 
-// flagKinds says what the value of every flag that takes one stands for. Where a flag means something
-// else to one command, there is an entry for "<command> --<flag>" too.
+// flagListers holds how to complete the value of every flag that takes one. A flag that means something else to one
+// command has a second entry, "<command> --<flag>".
 var flagKinds = map[string]kind{
 	"--changeset":     primitive("changeset"),
 	"--color":         oneOf("always", "auto", "never"),

@@ -47,7 +47,7 @@ Exit status: 0, whatever is found; 129 usage.`,
 	}
 }
 
-// noConfigArguments answers whoever wanted git's own command.
+// configUsageError points a caller that passed arguments to 'git config'.
 func noConfigArguments(c *cli.Context) error {
 	words := []string{"git", "config"}
 	for _, word := range c.Args().Slice() {
@@ -59,7 +59,7 @@ func noConfigArguments(c *cli.Context) error {
 	}
 }
 
-// settingFields is a setting for scripts.
+// settingFields returns the fields of a setting for --porcelain.
 func settingFields(s gitagency.Setting) []field {
 	return []field{
 		{"key", s.Key, false},

@@ -46,20 +46,20 @@ is broken; 129 usage.`,
 	}
 }
 
-// printDenials is for people. It is no table: of these the last part is what one wants to read whole, and
-// type. That there are none is worth a word: one who asks has just seen something fail.
+// printDenials prints denials for people. It is no table, because the last part, the command that allows the
+// connection, must not be cut. An empty result is reported too: the user has probably just seen a connection fail.
 func (t *tool) printDenials(denials []gitagency.Denial) error {
 	if len(denials) == 0 {
 		fmt.Fprintln(t.stderr, "no refused connection is on record; what does not go by way of the proxy reaches nothing, and leaves no record")
 		return nil
 	}
-	look, err := t.look()
+	style, err := t.look()
 	if err != nil {
 		return err
 	}
 	for _, d := range denials {
 		target := oneLine(d.Target)
-		text := fmt.Sprintf("%s %s, %s, %s: %s\n", oneLine(d.Kind), look.paint("id", target, target),
+		text := fmt.Sprintf("%s %s, %s, %s: %s\n", oneLine(d.Kind), style.paint("id", target, target),
 			counted(d.Count, "time", "times"), ago(t.now(), d.Time), oneLine(d.Reason))
 		if d.Allow != "" {
 			text += "  allow  " + oneLine(d.Allow) + "\n"
@@ -71,7 +71,7 @@ func (t *tool) printDenials(denials []gitagency.Denial) error {
 	return nil
 }
 
-// denialFields is a denial for scripts.
+// denialFields returns the fields of a denial for --porcelain.
 func denialFields(d gitagency.Denial) []field {
 	return []field{
 		{"denied", d.Target, false},

@@ -57,7 +57,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			if err != nil {
 				return err
 			}
-			t.opts.Swift = true // it is looked at again and again
+			t.opts.Swift = true // users run this command again and again
 			repo, err := t.open(c)
 			if err != nil {
 				return err
@@ -81,14 +81,14 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 				err = gitagency.WriteDiff(t.stdout, d, format)
 			}
 			if err == nil && c.Bool("exit-code") && !d.Empty() {
-				err = &childError{code: exitFailed} // it was told what to say
+				err = &childError{code: exitFailed} // --exit-code only: prints no message
 			}
 			return err
 		},
 	}
 }
 
-// diffForm is the form that was asked for.
+// parseDiffForm returns the form of the diff that the flags ask for.
 func diffForm(c *cli.Context) (gitagency.DiffForm, error) {
 	forms := 0
 	for _, name := range []string{"stat", "name-status", "json"} {
@@ -109,20 +109,20 @@ func diffForm(c *cli.Context) (gitagency.DiffForm, error) {
 	return gitagency.DiffPatch, nil
 }
 
-// details is what has to be known for each form.
+// diffDetails maps each form to the detail that it needs.
 var details = map[gitagency.DiffForm]gitagency.DiffDetail{
 	gitagency.DiffPatch: gitagency.DiffHunks, gitagency.DiffStat: gitagency.DiffCounts, gitagency.DiffNameStatus: gitagency.DiffNames,
 }
 
-// diffFormat is how it looks. An agent's files do not steer the terminal of whoever reads them; who reads them from a
-// pipe, as git apply does, gets every byte.
+// diffFormat returns how to print the diff. On a terminal, control characters in an agent's files are made visible, so
+// that they cannot control it; a pipe, as to git apply, gets every byte.
 func (t *tool) diffFormat(repo *gitagency.Repository, form gitagency.DiffForm) (gitagency.DiffFormat, error) {
-	look, err := t.look()
+	style, err := t.look()
 	if err != nil {
 		return gitagency.DiffFormat{}, err
 	}
-	format := gitagency.DiffFormat{Form: form, Summary: true, Visible: look.color || t.watched(), Width: look.width}
-	if look.color {
+	format := gitagency.DiffFormat{Form: form, Summary: true, Visible: style.color || t.watched(), Width: style.width}
+	if style.color {
 		format.Colors, err = repo.DiffColors()
 	}
 	return format, err

@@ -26,7 +26,7 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 			if err != nil {
 				return err
 			}
-			var failed error // those before it stand
+			var failed error // invocations before the failed one stay discarded
 			results := []gitagency.Discarded{}
 			for _, inv := range named {
 				d, err := repo.Discard(c.Context, inv.ID)

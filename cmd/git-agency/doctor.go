@@ -43,26 +43,28 @@ looked at; 3 nothing was found under that id; 4 there are findings, or one that 
 	}
 }
 
+// fixFinding repairs the finding named by --fix, and prints what was done.
 func (t *tool) fix(c *cli.Context, repo *gitagency.Repository) error {
-	mended, fixErr := repo.Fix(c.Context, c.String("fix"))
+	fixed, fixErr := repo.Fix(c.Context, c.String("fix"))
 	var err error
 	switch {
 	case c.Bool("json"):
-		err = t.printJSON(map[string]any{"mended": mended})
+		err = t.printJSON(map[string]any{"mended": fixed})
 	case c.Bool("porcelain"):
-		err = list(t, c, mended, findingFields, nil, nil)
-	case len(mended) == 0 && fixErr == nil:
+		err = list(t, c, fixed, findingFields, nil, nil)
+	case len(fixed) == 0 && fixErr == nil:
 		err = t.printLine("nothing is wrong with " + oneLine(c.String("fix")))
 	default:
-		for _, f := range mended {
+		for _, f := range fixed {
 			err = errors.Join(err, t.printLine(fmt.Sprintf("mended %s of %s: %s", f.Code, oneLine(f.ID), oneLine(f.Outcome))))
 		}
 	}
 	return errors.Join(fixErr, err)
 }
 
+// diagnose prints all findings.
 func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
-	d, lookErr := repo.Diagnose(c.Context)
+	d, diagnoseErr := repo.Diagnose(c.Context)
 	d.Machine = append(d.Machine, t.installedParts(c.Context)...)
 	var err error
 	if d.Busy != "" {
@@ -74,10 +76,10 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	case c.Bool("porcelain"):
 		err = list(t, c, d.Findings, findingFields, nil, nil)
 	default:
-		err = t.printDiagnosis(d, lookErr == nil)
+		err = t.printDiagnosis(d, diagnoseErr == nil)
 	}
-	if lookErr != nil {
-		return lookErr
+	if diagnoseErr != nil {
+		return diagnoseErr
 	}
 	if err == nil && len(d.Findings) > 0 {
 		mendable := slices.ContainsFunc(d.Findings, func(f gitagency.Finding) bool { return f.Outcome != "" })
@@ -86,8 +88,8 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	return err
 }
 
-// printDiagnosis is for people: each finding with what to type, then the machine.
-func (t *tool) printDiagnosis(d gitagency.Diagnosis, everything bool) error {
+// printDiagnosis prints for people each finding with the command to type, then the capabilities of the machine.
+func (t *tool) printDiagnosis(d gitagency.Diagnosis, checkedAll bool) error {
 	for _, f := range d.Findings {
 		risk := "no work is at risk"
 		if f.AtRisk {
@@ -103,7 +105,7 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, everything bool) error {
 	}
 	text := "\n"
 	switch {
-	case len(d.Findings) > 0 || !everything:
+	case len(d.Findings) > 0 || !checkedAll:
 	case d.Busy != "":
 		text = "nothing is wrong with what could be looked at\n\n"
 	default:
@@ -112,14 +114,14 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, everything bool) error {
 	if _, err := t.stdout.WriteString(text); err != nil {
 		return err
 	}
-	fields := []field{} // not a table: of these the last part is what one wants to read whole
+	fields := []field{} // no table: the last part must not be cut
 	for _, m := range d.Machine {
 		fields = append(fields, field{m.Name, fmt.Sprintf("%-8s %s", m.State, m.Detail), true})
 	}
 	return t.printFields(fields)
 }
 
-// findingFields is a finding for scripts.
+// findingFields returns the fields of a finding for --porcelain.
 func findingFields(f gitagency.Finding) []field {
 	risk := "no"
 	if f.AtRisk {
@@ -136,10 +138,10 @@ func findingFields(f gitagency.Finding) []field {
 	}
 }
 
-// findingsError is what doctor ends with when something is wrong; it has said what.
+// findingsError sets the exit status of doctor if there are findings, which were printed as the result.
 type findingsError struct {
 	n        int
-	mendable bool // --fix can do something about them
+	mendable bool // whether --fix can repair one of them
 }
 
 func (e *findingsError) Error() string {

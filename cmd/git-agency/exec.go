@@ -22,8 +22,8 @@ import (
 
 const execName = "exec"
 
-// keepsRest reports whether what stands behind -- is apart from the arguments: the command line of another program, or
-// paths, which must not be taken for one.
+// keepsDashDashArgs reports whether a command keeps the words after -- apart from its arguments: they are the command
+// line of another program, or paths that must not be taken for an argument.
 func keepsRest(c *cli.Command) bool { return c.Name == execName || c.Name == diffName }
 
 func (t *tool) execCommand() *cli.Command {
@@ -58,7 +58,7 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			if err != nil {
 				return err
 			}
-			t.opts.Swift = true // it is what agents wait for all day
+			t.opts.Swift = true // agents run this command all day and wait for it
 			sandbox, err := t.sandbox(c, args[0])
 			if err != nil {
 				return err
@@ -72,19 +72,20 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 	}
 }
 
-// sayWaiting tells a person who has interrupted us why we are still there.
+// reportWaiting tells a user who has interrupted us at a terminal why we have not exited yet.
 func (t *tool) sayWaiting(opts gitagency.ExecOptions) {
 	if opts.Grace >= 0 && term.IsTerminal(int(os.Stderr.Fd())) {
 		fmt.Fprintf(t.stderr, "waiting at most %s for it to end; interrupt again to kill it\n", cmp.Or(opts.Grace, gitagency.DefaultGrace))
 	}
 }
 
-// words is a flag that may be repeated, and takes what it is given as it is.
+// repeatedFlag is the value of a flag that may be repeated. It keeps each value verbatim.
 type words struct{ given []string }
 
 func (w *words) Set(word string) error { w.given = append(w.given, word); return nil }
 func (w *words) String() string        { return strings.Join(w.given, " ") }
 
+// execOptions returns the options of the flags and the command after --.
 func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOptions, error) {
 	none := gitagency.ExecOptions{}
 	switch {
@@ -128,22 +129,22 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 	return opts, nil
 }
 
-// interactive are programs that without an argument do nothing but talk to a person.
+// interactivePrograms are programs that, without an argument, only read commands from a terminal.
 var interactive = []string{"sh", "bash", "zsh", "fish", "dash", "python", "python3", "node", "irb"}
 
-// variables reads --env, where a name alone stands for the variable as it is here.
+// parseEnv returns the variables of --env. A name alone passes our own value of that variable on.
 func variables(c *cli.Context) ([]string, error) {
 	var env []string
-	given, _ := c.Generic("env").(*words)
-	for _, word := range given.given {
-		name, _, given := strings.Cut(word, "=")
-		value, here := os.LookupEnv(name)
+	repeated, _ := c.Generic("env").(*words)
+	for _, word := range repeated.given {
+		name, _, hasValue := strings.Cut(word, "=")
+		value, isSet := os.LookupEnv(name)
 		switch {
 		case name == "":
 			return nil, asUsage(c, fmt.Errorf("--env %q names no variable", word))
-		case given:
+		case hasValue:
 			env = append(env, word)
-		case !here:
+		case !isSet:
 			return nil, asUsage(c, fmt.Errorf("--env %s: there is no such variable here; give it a value with --env %s=…", name, name))
 		default:
 			env = append(env, name+"="+value)
@@ -152,12 +153,12 @@ func variables(c *cli.Context) ([]string, error) {
 	return env, nil
 }
 
-// childError is a command of the user's that did not end with 0. Without an error it has said itself
-// what there is to say.
+// childError sets the exit code of a command in the sandbox that did not exit with 0. If err is nil, the command has
+// printed its own message and nothing else is printed.
 type childError struct {
 	code      int
 	err       error
-	shellLine string // what it may have been meant to run, had there been a shell
+	shellLine string // shell command line that the user may have meant as the command
 }
 
 func (e *childError) Error() string {
@@ -169,7 +170,7 @@ func (e *childError) Error() string {
 
 func (e *childError) Unwrap() error { return e.err }
 
-// execOutput is a result as JSON. What is not text is also there byte for byte.
+// execOutput is the JSON of an exec. Output that is not UTF-8 is also there byte for byte, in base64.
 type execOutput struct {
 	ExitCode     int    `json:"exit_code"`
 	Stdout       string `json:"stdout"`
@@ -190,15 +191,16 @@ type execOutput struct {
 	Error string `json:"error"`
 }
 
+// finishExec prints the result of an exec and returns it as an error with the exit code.
 func (t *tool) sayExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitagency.ExecResult, err error) error {
 	if res.ContainedBy == "" {
-		return err // nothing was run
+		return err // no process was started
 	}
 	var interrupted interruptedError
 	switch {
 	case errors.As(err, &interrupted):
 		res.ExitCode = exitCode(err)
-	case err != nil && res.ExitCode == 0: // it ended well, and still something went wrong
+	case err != nil && res.ExitCode == 0: // the command succeeded, but the exec failed
 		res.ExitCode = exitFailed
 	}
 	if c.Bool("json") {
@@ -233,8 +235,9 @@ func (t *tool) sayExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitagenc
 	return &childError{code: res.ExitCode, err: err, shellLine: shellLine(sandbox, opts, res)}
 }
 
-// shellLine is what somebody wanted a shell to run who gave it as the name of a program. A program may be
-// called like that too, and then not be found for want of something else.
+// suspectedShellLine returns the command if it looks like a line for a shell that was given as the name of a program,
+// else "". An existing file of that name is a program that was not found for another reason, such as a missing
+// interpreter.
 func shellLine(sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitagency.ExecResult) string {
 	line := opts.Argv[0]
 	if res.ExitCode != exitNoCommand || len(opts.Argv) > 1 || !strings.ContainsAny(line, " \t\n|&;<>()$`\"'*?") {
@@ -258,8 +261,8 @@ func (t *tool) hintAtWalls(id string, res gitagency.ExecResult) {
 	}
 }
 
-// wallsHint names, when a command has failed, the walls that may have been in its way. The kernel does not
-// say whether one was. Who was ended, or never began, did not fail at a wall.
+// wallHints names the walls that may have made a command fail; the kernel does not report whether one did. A command
+// that was ended by a signal or a timeout, or never started, did not fail because of a wall.
 func wallsHint(refused string, res gitagency.ExecResult) []string {
 	if res.TimedOut || slices.Contains([]int{0, exitTimedOut, exitCannotExecute, exitNoCommand, 128 + int(syscall.SIGINT), 128 + int(syscall.SIGTERM)}, res.ExitCode) ||
 		slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGKILL", "SIGTERM", "SIGPIPE"}, res.Signal) {
@@ -287,14 +290,14 @@ func wallsHint(refused string, res gitagency.ExecResult) []string {
 	return []string{"walls were up: " + strings.Join(facts, ", ")}
 }
 
-// The exit codes by which timeout(1), env(1) and shells say what became of a command that did not fail itself.
+// Exit codes of timeout(1), env(1) and shells for a command that did not set its own.
 const (
 	exitTimedOut      = 124
 	exitCannotExecute = 126
 	exitNoCommand     = 127
 )
 
-// unlessText encodes what JSON cannot hold as it is.
+// base64UnlessText encodes text that is not valid UTF-8, which JSON cannot hold.
 func unlessText(s string) string {
 	if utf8.ValidString(s) {
 		return ""
@@ -302,6 +305,7 @@ func unlessText(s string) string {
 	return base64.StdEncoding.EncodeToString([]byte(s))
 }
 
+// pluralize returns a number with the matching noun, such as "2 files".
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

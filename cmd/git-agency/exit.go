@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// The exit codes, all of them but 128+n, for an interrupt by signal n.
+// Exit codes, all of them except 128+n for an interrupt by signal n.
 const (
 	exitFailed   = 1
 	exitConflict = 2
@@ -23,7 +23,7 @@ const (
 	exitUsage    = 129
 )
 
-// interruptedError is the signal that ended us.
+// interruptedError is the signal that interrupted this program.
 type interruptedError struct{ signal syscall.Signal }
 
 func (e interruptedError) Error() string {
@@ -33,7 +33,7 @@ func (e interruptedError) Error() string {
 	return fmt.Sprintf("interrupted (%s)", e.signal)
 }
 
-// report prints an error as git would, with what to type next, and returns its exit code.
+// reportError prints an error as git does, with hints on what to type next, and returns its exit code.
 func (t *tool) report(err error) int {
 	if err == nil {
 		return 0
@@ -41,7 +41,7 @@ func (t *tool) report(err error) int {
 	code := exitCode(err)
 	var child *childError
 	if errors.As(err, &child) && child.err == nil {
-		return code // it has spoken for itself
+		return code // the command has printed its own message
 	}
 	severity := "error"
 	if code == exitFatal {
@@ -58,6 +58,7 @@ func (t *tool) report(err error) int {
 	return code
 }
 
+// exitCode maps an error to its exit code.
 func exitCode(err error) int {
 	var interrupted interruptedError
 	var child *childError
@@ -67,12 +68,12 @@ func exitCode(err error) int {
 		return child.code
 	case errors.As(err, &interrupted):
 		return 128 + int(interrupted.signal)
-	case is[*gitagency.NotPushedError](err), // whatever was in the way, it has landed
-		is[*gitagency.VerifyError](err): // whatever was the matter with the sandbox that was made for it
+	case is[*gitagency.NotPushedError](err), // first, because the landing succeeded, whatever the push failed with
+		is[*gitagency.VerifyError](err): // first, because any error may have ended the temporary sandbox of the verification
 		return exitFailed
 	case is[*gitagency.LockTimeoutError](err), is[*gitagency.BusyError](err):
 		return exitLocked
-	case is[*gitagency.SetupError](err): // whatever was in the way, a setting or a path
+	case is[*gitagency.SetupError](err): // before the others, because it may wrap an error about a setting or a path
 		return exitSetup
 	case is[*usageError](err), is[*gitagency.InvalidError](err):
 		return exitUsage
@@ -94,7 +95,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// hints say what to type next.
+// hintsFor returns the hints on an error: what to type next.
 func hints(err error) []string {
 	var (
 		notFound  *gitagency.NotFoundError
@@ -414,10 +415,10 @@ func hints(err error) []string {
 		return []string{"commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy"}
 	case errors.As(err, &cleanup):
 		return []string{"when the cause is gone, run the same command again; 'git agency doctor' may know the cause"}
-	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // else git said what to do
+	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // otherwise git's message has several lines and says what to do
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
 	case is[*gitagency.SetupError](err):
-		return nil // what is in the way was said, and what to do about it
+		return nil // the message says what to do
 	case errors.Is(err, syscall.ENOSPC):
 		return []string{"the disk is full; nothing of this attempt was kept"}
 	case errors.As(err, &link) && link.source != "":
@@ -431,7 +432,7 @@ func hints(err error) []string {
 			"to put what it leads to, make a copy without links first: 'cp -rL'",
 		}
 	case is[*sourceError](err):
-		return nil // what is wrong, and with what, was said
+		return nil // the message says all there is
 	case is[*gitagency.ConfinementError](err):
 		return []string{"nothing was done; paths are relative to the sandbox, and .git and .agency are out of bounds in it"}
 	case is[*gitagency.TooMuchError](err):
@@ -450,7 +451,7 @@ func hints(err error) []string {
 	return nil
 }
 
-// notPushedHints say how what has landed gets to the remote.
+// notPushedHints returns the commands that push a landed branch.
 func notPushedHints(err error, e *gitagency.NotPushedError) []string {
 	to := gitagency.ShellWord(e.Address)
 	if len(e.Conflicts) > 0 {
@@ -471,7 +472,7 @@ func notPushedHints(err error, e *gitagency.NotPushedError) []string {
 	if errors.As(err, &typed) {
 		cause = &typedError{cause, typed.words, typed.settings}
 	}
-	all := hints(cause) // what is in the way is so as it would be of a landing
+	all := hints(cause) // the cause gets the hints that it gets in a landing
 	var unpushed *unpushedError
 	if errors.As(err, &unpushed) {
 		all = append(all, "this tries again"+unpushed.again)

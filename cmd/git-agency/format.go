@@ -10,8 +10,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// atoms are the fields of --format, one for each field of the JSON, and a few that say the same in
-// another way after a colon.
+// atoms are the fields of --format (git's word for them): one for each field of the JSON, and variants of some after a
+// colon.
 var atoms = []struct {
 	name string
 	text func(i gitagency.Invocation, now time.Time) string
@@ -74,7 +74,7 @@ var atoms = []struct {
 	{"broken_reason", func(i gitagency.Invocation, _ time.Time) string { return i.BrokenReason }},
 }
 
-// unlessNever: what has not happened was at no time, and not in the year one.
+// timeOrEmpty formats a time; a zero time, of an event that has not happened, is empty.
 func unlessNever(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -82,6 +82,7 @@ func unlessNever(at time.Time) string {
 	return at.Format(time.RFC3339Nano)
 }
 
+// agoOrEmpty is ago, but empty for a zero time.
 func agoUnlessNever(now, at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -89,7 +90,7 @@ func agoUnlessNever(now, at time.Time) string {
 	return ago(now, at)
 }
 
-// unlessZero: a limit that there is not is none, and not one of zero.
+// numberOrEmpty formats a limit; zero means no limit and is empty.
 func unlessZero(n int64) string {
 	if n == 0 {
 		return ""
@@ -105,21 +106,21 @@ func atomNames() []string {
 	return names
 }
 
-// format is a parsed --format: text and fields in turn.
+// formatSpec is a parsed --format: literal text and fields in turn.
 type format []piece
 
 type piece struct {
 	literal string
-	atom    int // index of the field that follows the text; -1 for none
+	atom    int // index in atoms of the field after the text; -1 for none
 }
 
-// formatError is a --format that cannot be meant.
+// formatError reports an invalid --format.
 type formatError struct{ what string }
 
 func (e *formatError) Error() string { return "--format: " + e.what }
 
-// parseFormat reads text with %(field), %% and %xx in it, as git for-each-ref does; but where git would
-// print a percent sign that means nothing, this refuses it.
+// parseFormat parses text with %(field), %% and %xx in the syntax of git for-each-ref. Unlike git, it refuses a
+// percent sign without meaning instead of printing it.
 func parseFormat(s string) (format, error) {
 	var f format
 	var literal strings.Builder
@@ -169,8 +170,8 @@ func findAtom(name string) (int, error) {
 	return 0, &formatError{message}
 }
 
-// printFormat prints each invocation in a format. Values are what they are, but on a terminal they
-// cannot steer it; what the user wrote can.
+// printFormat prints each invocation in a format. Values are verbatim, except that on a terminal control characters in
+// them are escaped; the text of the format itself never is.
 func (t *tool) printFormat(f format, invocations []gitagency.Invocation) error {
 	now, watched := t.now(), t.watched()
 	for _, i := range invocations {

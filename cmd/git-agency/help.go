@@ -33,17 +33,17 @@ Exit status: 0 shown; 129 no such command.`,
 			if len(args) > 0 {
 				blocks = manualSection(blocks, title)
 			}
-			look, err := t.look()
+			style, err := t.look()
 			if err != nil {
 				return err
 			}
-			_, err = t.stdout.WriteString(renderManual(blocks, lineWidth(look), look.color))
+			_, err = t.stdout.WriteString(renderManual(blocks, lineWidth(style), style.color))
 			return err
 		},
 	}
 }
 
-// lineWidth is how wide a line of text may be.
+// textWidth returns the maximal width of a line of text.
 func lineWidth(l look) int {
 	const page, least = 80, 40
 	if l.width == 0 {
@@ -52,7 +52,7 @@ func lineWidth(l look) int {
 	return max(l.width, least)
 }
 
-// longHelp ends the short help that -h prints.
+// helpFooter is the template of the last line of the short help that -h prints.
 const longHelp = `
 'git agency help{{slice .HelpName 10}}' shows the manual.
 `

@@ -7,7 +7,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// uncommittedHints say how work gets into a commit, and nothing else.
+// uncommittedHints returns the commands that commit the work in a sandbox, without the files that must not be
+// committed.
 func uncommittedHints(e *gitagency.UncommittedError) []string {
 	inside := "git agency exec " + e.ID + " -- git "
 	if e.Tracked {
@@ -34,7 +35,7 @@ func uncommittedHints(e *gitagency.UncommittedError) []string {
 	return hints
 }
 
-// lostHints say who may know where HEAD was.
+// missingHeadHints says where to look for the commit that HEAD was at.
 func lostHints(e *gitagency.LostHeadError) []string {
 	if e.Name == "" {
 		return []string{"the log of HEAD says where it was: git reflog, in the sandbox"}
@@ -42,7 +43,7 @@ func lostHints(e *gitagency.LostHeadError) []string {
 	return []string{"see whether it is known where it was: git agency doctor"}
 }
 
-// inTree begins a command of git that has to be typed where a branch is checked out.
+// gitInTree returns the start of a git command that has to be typed in the worktree where branch is checked out.
 func inTree(tree, branch string) string {
 	if tree == "" {
 		return "; check out " + branch + " first, and type it there: git"
@@ -50,20 +51,20 @@ func inTree(tree, branch string) string {
 	return ": git -C " + gitagency.ShellWord(tree)
 }
 
-// unsoundHints make one commit of all that is in the sandbox, without what must not land: also what a later commit takes
-// away comes with the history.
+// fsckHints returns the commands that replace the commits of the sandbox by one commit without the object that must
+// not land. A later commit that removes it is not enough, since the history would land too.
 func unsoundHints(e *gitagency.UnsoundWorkError) []string {
 	inside := "git agency exec " + e.ID + " -- git "
 	hints := []string{"it must be in no commit of the sandbox; this makes one of all that is staged there, without it:", "  " + inside + "reset --soft " + e.Base}
-	// What is wrong with a directory as such is right when it is written anew, and ".." cannot be staged.
+	// Git writes a malformed directory correctly when it commits again, and a path with ".." cannot be in the index.
 	if e.Path != "" && !strings.HasSuffix(e.Path, "/") && !slices.Contains(strings.Split(e.Path, "/"), "..") {
 		hints = append(hints, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+gitagency.ShellWord(":(top,literal)"+e.Path))
 	}
 	return append(hints, "  "+inside+"commit -m '<message>'")
 }
 
-// underWayHints end what git is in the middle of in a sandbox, where nobody may be at an editor: on the side of its walls on
-// which it is.
+// inProgressHints returns the commands that finish or abort an operation in progress in a sandbox. They need no
+// editor, since no person may be there, and run on the side of the walls on which the operation was started.
 func underWayHints(e *gitagency.SandboxUnderWayError) []string {
 	there := "git agency exec " + e.ID + " -- git "
 	if e.Path != "" {
@@ -75,7 +76,7 @@ func underWayHints(e *gitagency.SandboxUnderWayError) []string {
 		return []string{"end it: " + there + "bisect reset"}
 	case e.What == "conflicts":
 		return []string{"decide on them, and then: " + there + "commit -a -m '<message>'", "or give it up: " + there + "reset --merge"}
-	case e.What == "merge" && e.Unstaged: // and to finish it would say that all of that was decided against
+	case e.What == "merge" && e.Unstaged: // finishing it would record that all of its changes were rejected
 		return []string{"nothing of it is staged any more; forget it: " + there + "merge --quit", "or, if nothing of it is wanted, say so for good: " + finish}
 	}
 	return []string{"finish it, with what was in conflict decided on and added: " + finish, "or give it up: " + there + e.What + " --abort"}

@@ -8,16 +8,16 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// typedError is an error with the words that led to it, for hints to type them again.
+// argvError is an error with the command line that led to it, so that hints can repeat it.
 type typedError struct {
 	error
-	words    []string // behind git agency
-	settings bool     // there were some that -c gave
+	words    []string // arguments after "git agency"
+	settings bool     // whether git was given settings with -c
 }
 
 func (e *typedError) Unwrap() error { return e.error }
 
-// typed adds to an error what was typed.
+// withArgv adds the command line to an error.
 func (t *tool) typed(err error) error {
 	if err == nil || len(t.args) == 0 {
 		return err
@@ -25,7 +25,8 @@ func (t *tool) typed(err error) error {
 	return &typedError{err, t.args[1:], t.getenv("GIT_CONFIG_PARAMETERS") != ""}
 }
 
-// typedAgain is how to say the same again, with a setting if there is one. What -c said may be a secret, and is not repeated.
+// retryCommand returns the command line of an error again, without some flags and with one more setting unless that is
+// empty. Settings that were given with -c are not repeated, since they may be secret.
 func typedAgain(err error, setting string, without ...string) string {
 	typed := &typedError{}
 	errors.As(err, &typed)
@@ -46,7 +47,7 @@ func typedAgain(err error, setting string, without ...string) string {
 	return again
 }
 
-// leaveOut are words without some flags and their values.
+// dropFlags returns words without some flags and their values.
 func leaveOut(words, flags []string) []string {
 	var left []string
 	for i := 0; i < len(words); i++ {
@@ -61,7 +62,7 @@ func leaveOut(words, flags []string) []string {
 	return left
 }
 
-// moreTime says how to allow something that took too long more time.
+// moreTimeHint returns the command that repeats a timed-out operation with a longer timeout.
 func moreTime(err error) string {
 	return "allow it more time: " + typedAgain(err, "agency.operationTimeout=1h")
 }

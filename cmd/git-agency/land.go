@@ -78,7 +78,7 @@ first.`,
 			if c.Bool("all-ready") {
 				return t.landReady(c)
 			}
-			t.opts.Swift = true // it is what everybody waits for who lands after us
+			t.opts.Swift = true // later landings wait for this one
 			repo, named, err := t.openForEach(c)
 			if err != nil {
 				return err
@@ -90,31 +90,31 @@ first.`,
 			plans, err := t.planPush(c, repo, worktrees...)
 			var archived *gitagency.ArchivedError
 			if errors.As(err, &archived) {
-				if at := slices.Index(worktrees, archived.ID); at >= 0 {
-					archived.Invocation = named[at].ID
+				if i := slices.Index(worktrees, archived.ID); i >= 0 {
+					archived.Invocation = named[i].ID
 				}
 			}
 			if err != nil {
 				return err
 			}
-			later, err := repo.TidiesLater()
+			deferCleanup, err := repo.TidiesLater()
 			if err != nil {
 				return err
 			}
 			ctx, stop := withParent(c.Context)
 			defer stop()
 			results := []landing{}
-			var stand []string
-			var failed error // those before it stand
+			var alreadyLanded []string
+			var failed error // invocations that landed before the failure stay landed
 			for _, inv := range named {
 				req := t.landRequest(c)
-				req.ID, req.Later, req.Stand = inv.ID, later, stand
+				req.ID, req.Later, req.Stand = inv.ID, deferCleanup, alreadyLanded
 				landed, err := repo.Land(ctx, req)
 				if landed.Commit != "" {
 					t.tellLanded(landed)
 				}
 				if landed.New() {
-					stand = append(stand, inv.ID)
+					alreadyLanded = append(alreadyLanded, inv.ID)
 				}
 				landed.DryRun = req.DryRun
 				results = append(results, landingOf(inv.ID, inv.WorktreeID, landed, err))
@@ -127,7 +127,7 @@ first.`,
 			}
 			t.tidyLater(repo, results)
 			t.tellAlone(c, results)
-			if failed == nil { // what was asked for is to be pushed, and not some of it
+			if failed == nil { // push only if all invocations have landed
 				failed = t.push(c, repo, plans, results)
 			} else {
 				t.tellUnpushed(c, plans, results)
@@ -140,7 +140,7 @@ first.`,
 	}
 }
 
-// landRequest is how to land, by the flags.
+// landRequest returns the landing options of the flags.
 func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 	return gitagency.LandRequest{
 		Strategy: c.String("strategy"), CommitAll: c.Bool("commit-all"), Message: c.String("message"),
@@ -149,14 +149,15 @@ func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 	}
 }
 
-// tidyLater has another process remove what is left of the sandboxes that have landed: to say so again is to tidy up.
+// cleanUpInBackground starts another process to remove what is left of landed sandboxes: it runs 'land' on the same
+// ids again, which removes their trees.
 func (t *tool) tidyLater(repo *gitagency.Repository, landings []landing) {
 	if repo.Stranded() {
 		t.warn("the directory that you are in has gone with its sandbox; go to another")
 	}
 	argv := []string{t.args[0], "land"}
 	for _, l := range landings {
-		if l.Aside { // which it never is the second time
+		if l.Aside { // never set by the second landing, so that the process starts no other
 			argv = append(argv, l.Invocation)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// planPush finds out where to push, if that was asked for.
+// planPush returns where to push each worktree's branch, or nil without --push.
 func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, worktrees ...string) ([]gitagency.PushPlan, error) {
 	if !c.Bool("push") {
 		return nil, nil
@@ -18,7 +18,7 @@ func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, worktrees ..
 	return repo.PlanPush(c.Context, c.String("remote"), t.landRequest(c), worktrees...)
 }
 
-// push pushes what has landed, and completes what is reported of it.
+// pushLanded pushes the branch of each plan, and records the outcome in the results that landed there.
 func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, results []landing) error {
 	for i, plan := range plans {
 		ids := landedIn(plan.Worktree, results)
@@ -60,7 +60,7 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 	return nil
 }
 
-// landedIn are those that have landed in a worktree.
+// idsLandedIn returns the ids of the invocations that landed in a worktree.
 func landedIn(worktree string, results []landing) []string {
 	ids := []string{}
 	for _, l := range results {
@@ -71,7 +71,7 @@ func landedIn(worktree string, results []landing) []string {
 	return ids
 }
 
-// tellUnpushed names what has landed and was to be pushed, and is not because of something else.
+// warnUnpushed warns of each branch that was to be pushed and was not, because of an error elsewhere.
 func (t *tool) tellUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landing) {
 	for _, plan := range plans {
 		if ids := landedIn(plan.Worktree, results); len(ids) > 0 && !c.Bool("dry-run") {
@@ -85,7 +85,8 @@ func (t *tool) tellUnpushed(c *cli.Context, plans []gitagency.PushPlan, results 
 	}
 }
 
-// pushAgain is what to type to have pushed what has landed. What -c said may be a secret, and is not repeated.
+// pushRetryCommand returns the command that pushes a branch again, as the end of a hint. Settings given with -c are
+// not repeated, since they may be secret.
 func (t *tool) pushAgain(c *cli.Context, plan gitagency.PushPlan, ids []string) string {
 	what := "--all-ready " + plan.Worktree
 	if len(ids) > 0 {
@@ -93,7 +94,7 @@ func (t *tool) pushAgain(c *cli.Context, plan gitagency.PushPlan, ids []string) 
 	}
 	words := c.Command.Name + " " + what + " --push --remote " + gitagency.ShellWord(plan.Remote)
 	switch {
-	case c.IsSet("verify"): // which what others push has to stand up to
+	case c.IsSet("verify"): // commits of others are merged before the push and verified too
 		words += " --verify " + gitagency.ShellWord(c.String("verify"))
 	case c.Bool("no-verify"):
 		words += " --no-verify"
@@ -104,7 +105,7 @@ func (t *tool) pushAgain(c *cli.Context, plan gitagency.PushPlan, ids []string) 
 	return ": git agency " + words
 }
 
-// unpushedError is a push that failed, and what to type to try again.
+// pushError is a failed push with the command that tries it again.
 type unpushedError struct {
 	error
 	again string

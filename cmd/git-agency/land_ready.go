@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// landReady lands what was submitted, and reports on all of it.
+// landReady lands all submitted invocations of a worktree and prints the result of each.
 func (t *tool) landReady(c *cli.Context) error {
 	args, err := arguments(c, 0, 1)
 	if err != nil {
@@ -34,17 +34,17 @@ func (t *tool) landReady(c *cli.Context) error {
 	}
 	ctx, stop := withParent(c.Context)
 	defer stop()
-	arrivals, err := repo.LandReady(ctx, wt.ID, req)
-	if err != nil && arrivals == nil {
+	attempts, err := repo.LandReady(ctx, wt.ID, req)
+	if err != nil && attempts == nil {
 		return err
 	}
-	if len(arrivals) == 0 && err == nil && !c.Bool("json") {
+	if len(attempts) == 0 && err == nil && !c.Bool("json") {
 		fmt.Fprintln(t.stderr, "nothing is submitted")
 	}
-	results := make([]landing, 0, len(arrivals))
-	rows := make([][]string, 0, len(arrivals))
+	results := make([]landing, 0, len(attempts))
+	rows := make([][]string, 0, len(attempts))
 	queue := &queueError{}
-	for _, a := range arrivals {
+	for _, a := range attempts {
 		result := "landed"
 		switch {
 		case is[*gitagency.ConflictsError](a.Err):
@@ -57,16 +57,16 @@ func (t *tool) landReady(c *cli.Context) error {
 		if a.Err == nil {
 			queue.landed++
 		}
-		var unproven *gitagency.VerifyError
-		if errors.As(a.Err, &unproven) {
-			queue.walls = hints(t.typed(unproven))
+		var verifyErr *gitagency.VerifyError
+		if errors.As(a.Err, &verifyErr) {
+			queue.walls = hints(t.typed(verifyErr))
 		}
 		results = append(results, landingOf(a.Invocation, wt.ID, a.Landed, a.Err))
 		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, why(a.Err)})
 	}
 	t.tidyLater(repo, results)
 	t.tellAlone(c, results)
-	if err == nil { // also where nothing has landed now: what landed before may not have been pushed
+	if err == nil { // push even if nothing landed now: an earlier landing may not have been pushed
 		err = t.push(c, repo, plans, results)
 	} else {
 		t.tellUnpushed(c, plans, results)
@@ -74,28 +74,29 @@ func (t *tool) landReady(c *cli.Context) error {
 	switch {
 	case c.Bool("json"):
 		err = errors.Join(err, t.printJSON(results))
-	case len(arrivals) == 0:
+	case len(attempts) == 0:
 	default:
 		err = errors.Join(err, t.printTable([]string{"ID", "NAME", "RESULT", "COMMIT", "WHY"}, rows))
 	}
-	if queue.landed < len(arrivals) && (err == nil || is[*gitagency.NotPushedError](err)) {
+	if queue.landed < len(attempts) && (err == nil || is[*gitagency.NotPushedError](err)) {
 		err = errors.Join(err, queue)
 	}
 	return err
 }
 
-// readyWorktree is the one whose queue is meant. An id of an invocation is none.
+// findReadyWorktree returns the worktree whose queue is to land. It also finds an archived worktree, to report it as
+// archived, and reports the id of an invocation as a usage error.
 func readyWorktree(c *cli.Context, repo *gitagency.Repository, query string) (gitagency.Worktree, error) {
 	wt, err := repo.Worktree(query)
 	if is[*gitagency.NotFoundError](err) {
-		if _, noneSuch := repo.Invocation(query); noneSuch == nil {
+		if _, invErr := repo.Invocation(query); invErr == nil {
 			return wt, asUsage(c, errors.New("--all-ready lands all that was submitted in a worktree; it takes no ids of invocations"))
 		}
 		all, listErr := repo.Worktrees(true)
 		if listErr != nil {
 			return wt, listErr
 		}
-		for _, w := range all { // by its name, which no other has now
+		for _, w := range all { // by its name, which no present worktree has
 			if w.Name == query && w.State == "archived" {
 				wt, err = w, nil
 			}
@@ -107,7 +108,7 @@ func readyWorktree(c *cli.Context, repo *gitagency.Repository, query string) (gi
 	return wt, err
 }
 
-// why is a few words on what kept a changeset from landing.
+// failureSummary returns one line on why an invocation did not land: the paths in conflict, or the message.
 func why(err error) string {
 	paths := []string{}
 	for _, c := range conflictsOf(err) {
@@ -119,7 +120,8 @@ func why(err error) string {
 	return printable(inOneLine(messageOf(err)))
 }
 
-// inOneLine is the first line of a message, and where that begins a list the first of it and how many more there are.
+// summarizeMessage returns the first line of a message. If that line introduces a list, the first item and the number
+// of further items are added.
 func inOneLine(message string) string {
 	first, rest, _ := strings.Cut(message, "\n")
 	if !strings.HasSuffix(first, ":") || rest == "" {
@@ -137,11 +139,11 @@ func inOneLine(message string) string {
 	return text
 }
 
-// queueError is a queue of which not everything has landed. What became of each is in the report.
+// landQueueError reports that not all submitted invocations have landed. The table or the JSON has the result of each.
 type queueError struct {
 	landed, failed int
-	conflicting    []string // their ids
-	walls          []string // what may have kept the last from being verified
+	conflicting    []string // ids of the invocations that conflict
+	walls          []string // hints on the last verification that failed, such as walls in its way
 }
 
 func (e *queueError) Error() string {

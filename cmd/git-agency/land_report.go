@@ -11,7 +11,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// tellAlone says of several that would land that they may not all.
+// noteSeparateDryRuns prints, after a dry run of several landings, that they were tried one by one and may conflict
+// with each other.
 func (t *tool) tellAlone(c *cli.Context, results []landing) {
 	n := 0
 	for _, l := range results {
@@ -24,7 +25,7 @@ func (t *tool) tellAlone(c *cli.Context, results []landing) {
 	}
 }
 
-// landing is what came of one, also when that is nothing.
+// landOutput is the JSON of one landing, also after a failure.
 type landing struct {
 	gitagency.Landed
 	Conflicts []gitagency.Conflict `json:"conflicts"`
@@ -34,12 +35,12 @@ type landing struct {
 	worktree string
 }
 
-// pushing is what came of a push, also when there was none.
+// pushOutput is the JSON of a push, all zero without one.
 type pushing struct {
 	Pushed            bool   `json:"pushed"`
-	Remote            string `json:"remote"`             // where to
-	PushTries         int    `json:"push_tries"`         // how often it was sent there
-	IntegrationCommit string `json:"integration_commit"` // where the branch was then: what others had pushed may have been merged
+	Remote            string `json:"remote"`             // name of the remote
+	PushTries         int    `json:"push_tries"`         // number of attempts
+	IntegrationCommit string `json:"integration_commit"` // tip of the branch after the push, with commits of others merged
 }
 
 func landingOf(query, worktree string, landed gitagency.Landed, err error) landing {
@@ -69,7 +70,7 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// printConflicts lists the conflicts of an error, if it is about such.
+// printConflicts prints the kinds and the path of each conflict, if err is about conflicts.
 func (t *tool) printConflicts(err error) error {
 	var conflicts *gitagency.ConflictsError
 	if !errors.As(err, &conflicts) {
@@ -83,7 +84,7 @@ func (t *tool) printConflicts(err error) error {
 	return nil
 }
 
-// tellLanded says what came of a landing.
+// reportLanded prints the result of a landing, with warnings.
 func (t *tool) tellLanded(l gitagency.Landed) {
 	for _, o := range l.LeftOut {
 		t.warn("left out " + gitagency.QuotedPath(o.Path) + ": " + whyLeftOut[o.Why])

@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// limitFlags are those of start and exec alike, but for --timeout, which means more to exec.
+// limitFlags returns the flags that start and exec share. --timeout is not among them, because it means more to exec.
 func limitFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "memory", Usage: "let all processes together use at most `SIZE`, such as 512m or 2g"},
@@ -21,7 +21,7 @@ func limitFlags() []cli.Flag {
 	}
 }
 
-// limits reads limitFlags.
+// parseLimits parses the values of limitFlags.
 func limits(c *cli.Context) (gitagency.Limits, error) {
 	l := gitagency.Limits{BestEffort: c.Bool("best-effort-limits")}
 	for _, read := range []func() error{
@@ -37,7 +37,7 @@ func limits(c *cli.Context) (gitagency.Limits, error) {
 	return l, nil
 }
 
-// flagValue reads a flag that was given.
+// parseFlag parses the value of a flag into a variable, which it leaves alone if the flag was not given.
 func flagValue[T any](c *cli.Context, name string, into *T, parse func(string) (T, error)) error {
 	if !c.IsSet(name) {
 		return nil
@@ -50,7 +50,7 @@ func flagValue[T any](c *cli.Context, name string, into *T, parse func(string) (
 	return nil
 }
 
-// limitDetails are the limits of a sandbox for a person who looks at it.
+// limitDetails returns the limits of a sandbox that 'show' prints for people.
 func limitDetails(l gitagency.LimitsMade) []field {
 	text := func(value int64, as func(int64) string) string {
 		if value == 0 {
@@ -73,13 +73,14 @@ func limitDetails(l gitagency.LimitsMade) []field {
 	}
 }
 
-// limitOutput is how a limit was enforced, as JSON.
+// limitOutput is the JSON of a limit and how it was enforced.
 type limitOutput struct {
 	Value  int64  `json:"value"`
 	By     string `json:"by"`
 	Detail string `json:"detail,omitempty"`
 }
 
+// limitOutputs returns the JSON of limits by key. A timeout is in milliseconds, rounded up.
 func limitOutputs(limits []gitagency.EnforcedLimit) map[string]limitOutput {
 	out := map[string]limitOutput{}
 	for _, l := range limits {
@@ -92,7 +93,7 @@ func limitOutputs(limits []gitagency.EnforcedLimit) map[string]limitOutput {
 	return out
 }
 
-// warnOfLimits says which limits a command ran without, or not wholly with.
+// warnUnenforcedLimits warns of each limit that was not enforced, or not in full.
 func (t *tool) warnOfLimits(limits []gitagency.EnforcedLimit) {
 	for _, l := range limits {
 		if l.Detail != "" {

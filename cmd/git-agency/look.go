@@ -13,49 +13,49 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// look is how results appear to whoever asked for them.
+// style is how results are shown on the caller's standard output.
 type look struct {
 	color   bool
-	links   bool   // paths can be clicked at
-	host    string // that paths are on, for links
-	width   int    // of the terminal; 0 when there is none
-	pager   string // to show everything with; empty for none
-	ignored []error
+	links   bool    // whether paths are hyperlinks
+	host    string  // host name in hyperlinks
+	width   int     // columns of the terminal; 0 if unknown or no terminal
+	pager   string  // command line of the pager to start; empty for none
+	ignored []error // pager commands of the repository's own config that were ignored, to warn of
 }
 
-// decideLook is asked through t.look, once, when the first result is about to be printed. Results that
-// are the same for everybody never ask.
+// decideStyle decides on colour, links, width and pager. It is called through t.outputStyle, once, before the first
+// result is printed. Output for scripts never calls it, since it does not depend on the terminal.
 func (t *tool) decideLook() (look, error) {
-	q := t.colorQuestion()
-	q.terminal, q.pager = isTerminal(t.results), t.pagerInUse()
+	p := t.colorQuestion()
+	p.terminal, p.pager = isTerminal(t.results), t.pagerInUse()
 	var settings gitagency.TerminalSettings
-	if q.terminal || q.needsSetting() {
+	if p.terminal || p.needsSetting() {
 		var err error
 		if settings, err = t.settings(); err != nil {
 			return look{}, err
 		}
 	}
 	paging := pagerQuestion{
-		terminal: q.terminal, inUse: q.pager, setting: settings.Paging, program: settings.Pager, listing: t.pages,
+		terminal: p.terminal, inUse: p.pager, setting: settings.Paging, program: settings.Pager, listing: t.pages,
 	}.answer()
-	q.setting, q.colorInPager, q.pager = settings.Color, settings.ColorInPager, q.pager || paging
+	p.setting, p.colorInPager, p.pager = settings.Color, settings.ColorInPager, p.pager || paging
 
-	l := look{color: q.answer()}
-	if q.terminal {
+	l := look{color: p.answer()}
+	if p.terminal {
 		l.width = width(t.results)
 	}
 	if paging {
 		l.pager, l.ignored = settings.Pager, settings.Ignored
 	}
-	// Not every pager lets links through.
-	if l.links = l.color && q.terminal && !q.pager; l.links {
+	// Not every pager passes OSC 8 links on.
+	if l.links = l.color && p.terminal && !p.pager; l.links {
 		l.host = hostname()
 	}
 	return l, nil
 }
 
-// readSettings reads what git's configuration says about colour and pagers, unless a repository was
-// opened, which has read it already.
+// readTerminalSettings returns git's settings of colour and pager, from the open repository if there is one, which has
+// read them already.
 func (t *tool) readSettings() (gitagency.TerminalSettings, error) {
 	if t.repo != nil {
 		return t.repo.TerminalSettings()
@@ -63,19 +63,19 @@ func (t *tool) readSettings() (gitagency.TerminalSettings, error) {
 	return gitagency.ReadTerminalSettings(t.ctx, t.opts)
 }
 
-// forgiveSettings is for the command that shows what is wrong with them, and must not fail for it.
+// ignoreSettingsErrors makes t.terminalSettings never fail, for 'config', which has to list invalid settings.
 func (t *tool) forgiveSettings() {
 	read := t.settings
 	t.settings = func() (gitagency.TerminalSettings, error) {
-		settings, _ := read() // what is wrong with them is what it lists
+		settings, _ := read() // 'config' itself lists invalid settings
 		return settings, nil
 	}
 }
 
-// watched reports whether a person is at the other end, if need be behind a pager.
+// showsOnTerminal reports whether results are shown on a terminal, directly or by git's pager.
 func (t *tool) watched() bool { return isTerminal(t.results) || t.pagerInUse() }
 
-// pagerInUse: git has started a pager in front of us, by -p or pager.agency.
+// pagerInUse reports whether git has started a pager in front of us, because of -p or pager.agency.
 func (t *tool) pagerInUse() bool {
 	value := t.getenv("GIT_PAGER_IN_USE")
 	n, err := strconv.Atoi(value)
@@ -107,7 +107,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// width is 0 for a terminal that does not say; nothing is cut then.
+// terminalWidth returns the columns of a terminal, or 0 if they are unknown; nothing is cut then.
 func width(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {

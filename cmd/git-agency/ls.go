@@ -63,7 +63,7 @@ Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 	}
 }
 
-// porcelain is an invocation for scripts.
+// invocationFields returns the fields of an invocation for --porcelain.
 func porcelain(i gitagency.Invocation) []field {
 	return []field{
 		{"invocation", i.ID, false},
@@ -87,7 +87,8 @@ func porcelain(i gitagency.Invocation) []field {
 	}
 }
 
-// state is what a person wants to know first.
+// invocationState summarizes for people whether an invocation is broken, taken back, how far its landing is, or else
+// its status.
 func state(i gitagency.Invocation) string {
 	switch {
 	case i.Broken:
@@ -100,7 +101,8 @@ func state(i gitagency.Invocation) string {
 	return atWork(i)
 }
 
-// atWork is how far an agent is, for people. What every sandbox is called from its beginning says no more than that it is there.
+// statusForPeople returns the status, with "starting" shown as "active": every sandbox begins as "starting", so that
+// the word says no more than that it exists.
 func atWork(i gitagency.Invocation) string {
 	if i.Status == "starting" {
 		return "active"
@@ -108,4 +110,5 @@ func atWork(i gitagency.Invocation) string {
 	return i.Status
 }
 
+// shortOID abbreviates an object id to 10 digits.
 func short(oid string) string { return oid[:min(len(oid), 10)] }

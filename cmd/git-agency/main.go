@@ -1,15 +1,14 @@
-// Command git-agency is "git agency": many coding agents, one repository, nothing lost.
+// Command git-agency implements "git agency", which runs many coding agents on one repository without losing work.
 //
-// This package turns words into requests and results into text; everything it can do is in package
-// gitagency. Every command has a file of its own name; tool, args, complete, usage and exit serve them all,
-// and so do those that print: output for scripts, table, format, color and pager for people, look for
-// what they have to know of the terminal.
+// This package parses the command line into requests and prints results. Everything else is in package gitagency. Each
+// command has a file named after it. tool, args, usage, exit, hints and complete serve all commands; output prints for
+// scripts, table, format, color and pager print for people, and style decides how by looking at the terminal and git's
+// configuration.
 //
-// What it prints follows four rules. Results go to standard output, everything else to standard
-// error. Errors read like git's: "fatal: …" or "error: …", in lower case and without a full stop,
-// then "hint: …" lines that say what to type. --json and --porcelain are stable and never coloured,
-// cut or, unless the user pages everything, paged; schema/ describes the JSON.
-// Exit codes are in exit.go, all of them.
+// Output follows four rules. Results go to standard output, everything else to standard error. Errors read like git's:
+// "fatal: …" or "error: …", in lower case and without a full stop, then "hint: …" lines with the command to type.
+// --json and --porcelain are stable and never coloured or cut, and paged only if the user pages everything; schema/
+// describes the JSON. Exit codes are in exit.go, all of them.
 package main
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// commands is the command line, in the order in which help shows it.
+// commands returns all commands, in the order in which help lists them.
 func (t *tool) commands() []*cli.Command {
 	return []*cli.Command{
 		t.worktreeCommand(),
@@ -57,27 +56,28 @@ func (t *tool) commands() []*cli.Command {
 }
 
 func main() {
-	// Most commands are over before collecting garbage has saved anything.
+	// Collect garbage rarely: most commands end before a collection would save anything.
 	debug.SetGCPercent(800)
-	// While every processor looks at files, somebody has to hear what a git that was asked has to say.
+	// Run one more P than there are processors, so that worktree scans on all of them do not starve the goroutine that
+	// reads the output of git.
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	os.Exit(run(os.Args, gitagency.Options{}))
 }
 
-// run is main with the options that only a test binary fills.
+// mainWithOptions is main with options that only a test binary sets.
 func run(args []string, opts gitagency.Options) int {
-	ctx, again, stop := interruptible(context.Background())
+	ctx, secondSignal, stop := interruptible(context.Background())
 	defer stop()
 	t := newTool(os.Stdout, os.Stderr, opts)
-	t.hurry = again
+	t.hurry = secondSignal
 	return t.run(ctx, args)
 }
 
-// interruptible ends the context on the first signal that asks us to go, with the signal as cause, and
-// closes again on the next. What is being rolled back then is worth more than a second; only who waits for
-// somebody else's program heeds it. A hang-up that we were told to ignore, as by nohup, stays ignored; an
-// interrupt does not, because shells let everything in the background ignore that.
-func interruptible(parent context.Context) (ctx context.Context, again <-chan struct{}, stop func()) {
+// cancelOnSignal cancels the context on the first SIGHUP, SIGINT, SIGTERM or SIGQUIT, with the signal as cause, and
+// closes secondSignal on the second. The second signal does not cut a rollback short, since the work is worth more than a
+// second; only code that waits for a program of the user heeds it. A SIGHUP that is ignored at start, as under nohup,
+// stays ignored. SIGINT does not, because shells start background jobs with SIGINT ignored.
+func interruptible(parent context.Context) (ctx context.Context, secondSignal <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, second := make(chan os.Signal, 1), make(chan struct{})
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -91,11 +91,11 @@ func interruptible(parent context.Context) (ctx context.Context, again <-chan st
 		<-signals
 		close(second)
 	}()
-	// Signals stay ours to the end: one that comes when all is done must not look like a failure.
+	// stop does not restore the default handlers: a signal after the work is done must not look like a failure.
 	return ctx, second, func() { cancel(nil) }
 }
 
-// version is set by the linker; a binary made by "go install" knows its own.
+// version is set by the linker. Without it, as after "go install", the build info has the version.
 var version = ""
 
 func toolVersion() string {

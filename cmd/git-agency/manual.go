@@ -6,8 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// manualSource is the manual as it was written, and manualPage the page for man that 'make man' renders
-// from it.
+// manualSource is the source of the manual; manualPage is the man page that 'make man' renders from it.
 var (
 	//go:embed manual/git-agency.1.md
 	manualSource string
@@ -15,13 +14,13 @@ var (
 	manualPage []byte
 )
 
-// manualBlock is a part of the manual. The source keeps to a few forms of markdown: headings,
-// paragraphs, definitions, bullets and fenced code, and inside of them `code`, **bold** and *emphasis*.
+// manualBlock is one block of the manual. The source uses a subset of markdown: headings, paragraphs, definitions,
+// bullets and fenced code, and inside of them `code`, **bold** and *emphasis*.
 type manualBlock struct {
 	kind  blockKind
-	level int    // of a heading
-	term  string // what is defined
-	text  string // in one line, but for code
+	level int    // level of a heading
+	term  string // term of a definition
+	text  string // text in one line; code keeps its lines
 }
 
 type blockKind int
@@ -34,9 +33,10 @@ const (
 	code
 )
 
+// parseManual splits the markdown source into blocks.
 func parseManual(source string) []manualBlock {
 	var blocks []manualBlock
-	var lines []string // of the paragraph, definition or bullet at hand
+	var lines []string // lines of the paragraph, definition or bullet that is being read
 	flush := func() {
 		if len(lines) == 0 {
 			return
@@ -63,7 +63,7 @@ func parseManual(source string) []manualBlock {
 		case line == "```":
 			flush()
 			verbatim = &strings.Builder{}
-		case strings.HasPrefix(line, "%"): // the title, which is for man
+		case strings.HasPrefix(line, "%"): // title, used by man only
 		case marks > 0 && strings.HasPrefix(line[marks:], " "):
 			flush()
 			blocks = append(blocks, manualBlock{kind: heading, level: marks, text: unwrapped(line[marks:])})
@@ -80,15 +80,16 @@ func parseManual(source string) []manualBlock {
 	return blocks
 }
 
+// unwrapLines joins lines into one, with single spaces between words.
 func unwrapped(lines ...string) string {
 	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
 }
 
-// manualSection is the part of the manual under a heading, and under those that begin with it: of a group
-// of commands, also what is about each of them.
+// manualSection returns the blocks below the heading title and below headings of the same level that extend it: the
+// section of a command group includes those of its commands.
 func manualSection(blocks []manualBlock, title string) []manualBlock {
 	var section []manualBlock
-	level := 0 // of the heading; 0 outside of the section
+	level := 0 // level of the section's heading; 0 outside of the section
 	for _, b := range blocks {
 		if b.kind == heading {
 			switch {
@@ -105,9 +106,8 @@ func manualSection(blocks []manualBlock, title string) []manualBlock {
 	return section
 }
 
-// renderManual lays the manual out as text, in lines of at most so many characters where words and
-// examples allow. Styled is for terminals, where what is literal is bold; elsewhere it is quoted where it
-// would be hard to tell.
+// renderManual lays the manual out as text with lines of at most width characters, where words and examples allow. For
+// terminals (styled), literals are bold; otherwise they are quoted where their end would be hard to see.
 func renderManual(blocks []manualBlock, width int, styled bool) string {
 	var b strings.Builder
 	inline := func(lead, text string, indent int) {
@@ -129,7 +129,7 @@ func renderManual(blocks []manualBlock, width int, styled bool) string {
 		b.WriteByte('\n')
 	}
 	const body, deeper = "    ", "        "
-	top := 2 // the level of heading that stands at the margin
+	top := 2 // level of the headings without indentation
 	if len(blocks) > 0 && blocks[0].kind == heading {
 		top = blocks[0].level
 	}
@@ -157,7 +157,7 @@ func renderManual(blocks []manualBlock, width int, styled bool) string {
 	return b.String()
 }
 
-// manualWord is a word as it is printed, and how much room it takes.
+// manualWord is a word with its escape sequences, and its width in characters.
 type manualWord struct {
 	text  string
 	width int
@@ -165,8 +165,8 @@ type manualWord struct {
 
 var manualMarks = []struct{ mark, on string }{{"`", "\x1b[1m"}, {"**", "\x1b[1m"}, {"*", "\x1b[4m"}}
 
-// manualWords splits a text into words and turns its marks into what a terminal understands, or drops
-// them. A mark that is not closed is a character like any other.
+// manualWords splits text into words and replaces its marks by escape sequences, or drops them unless styled. A mark
+// that is not closed is an ordinary character.
 func manualWords(text string, styled bool) []manualWord {
 	var words []manualWord
 	var word strings.Builder
@@ -221,8 +221,8 @@ next:
 	return words
 }
 
-// wantsQuotes reports whether it is hard to tell where a literal ends: it has several words, and neither
-// quotes of its own nor the dashes that give an option away.
+// needsQuotes reports whether the end of a literal is hard to see in plain text: it has several words, no quotes of
+// its own, and does not begin with the dash of an option.
 func wantsQuotes(literal string) bool {
 	return strings.Contains(literal, " ") && !strings.Contains(literal, "'") && !strings.HasPrefix(literal, "-")
 }

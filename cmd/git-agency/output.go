@@ -18,25 +18,26 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// outputError is a result that nobody got to see.
+// outputError reports that the result of a completed command could not be written.
 type outputError struct{ err error }
 
 func (e *outputError) Error() string {
 	return fmt.Sprintf("the command was carried out, but its result could not be written: %v", e.err)
 }
 
-// jsonFlag and listing are the flags by which scripts ask for output that stays the same.
+// withJSONFlag adds --json to the flags of a command.
 func jsonFlag(flags ...cli.Flag) []cli.Flag {
 	return append(flags, &cli.BoolFlag{Name: "json", Usage: "print JSON"})
 }
 
+// withListingFlags adds the flags of all stable output forms: --json, --porcelain and -z.
 func listing(flags ...cli.Flag) []cli.Flag {
 	return append(jsonFlag(flags...),
 		&cli.BoolFlag{Name: "porcelain", Usage: "print blocks of 'key value' lines for scripts"},
 		&cli.BoolFlag{Name: "z", Usage: "with --porcelain, end lines with NUL instead of newline"})
 }
 
-// checkListing is for what takes no arguments, only a format.
+// checkListingArgs checks the command line of a listing, which takes output flags and no arguments.
 func checkListing(c *cli.Context) error {
 	if _, err := arguments(c, 0, 0); err != nil {
 		return err
@@ -44,7 +45,7 @@ func checkListing(c *cli.Context) error {
 	return checkFormat(c)
 }
 
-// openFor is for what prints one thing, which is named, in some format.
+// openForQuery opens the repository for a command that prints one record, and returns its name or id.
 func (t *tool) openFor(c *cli.Context) (_ *gitagency.Repository, query string, err error) {
 	args, err := arguments(c, 1, 1)
 	if err == nil {
@@ -57,8 +58,8 @@ func (t *tool) openFor(c *cli.Context) (_ *gitagency.Repository, query string, e
 	return repo, args[0], err
 }
 
-// openForEach opens the repository for a command that does something to one named invocation after the other: all of them
-// are looked up first, as a typo in the last must not show after the first is done.
+// openForInvocations opens the repository for a command that acts on each named invocation in turn. All of them are
+// looked up first, so that a typo in the last is reported before the first is acted on.
 func (t *tool) openForEach(c *cli.Context) (*gitagency.Repository, []gitagency.Invocation, error) {
 	args, err := arguments(c, 1, -1)
 	if err != nil {
@@ -79,7 +80,7 @@ func (t *tool) openForEach(c *cli.Context) (*gitagency.Repository, []gitagency.I
 	return repo, named, nil
 }
 
-// checkFormat refuses flags that contradict each other.
+// checkOutputFlags refuses output flags that contradict each other.
 func checkFormat(c *cli.Context) error {
 	switch {
 	case c.Bool("json") && c.Bool("porcelain"):
@@ -92,6 +93,7 @@ func checkFormat(c *cli.Context) error {
 	return nil
 }
 
+// printJSON prints v as indented JSON.
 func (t *tool) printJSON(v any) error {
 	enc := json.NewEncoder(t.stdout)
 	enc.SetEscapeHTML(false)
@@ -99,8 +101,8 @@ func (t *tool) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// printLarge is printJSON for a flat object with strings so long that one does not want them in memory a few
-// more times, as escaped and indented copies.
+// printLargeJSON is printJSON for a flat struct with very long strings. It streams them, which avoids further copies
+// of them in memory, escaped and indented.
 func (t *tool) printLarge(v any) error {
 	object, kind := reflect.ValueOf(v), reflect.TypeOf(v)
 	before := "{\n"
@@ -129,7 +131,7 @@ func (t *tool) printLarge(v any) error {
 	return err
 }
 
-// writeJSONString writes a string piece by piece, cut between characters.
+// writeJSONString writes a JSON string in pieces, cut between characters.
 func writeJSONString(w *bufio.Writer, text string) error {
 	const piece = 32 << 10
 	if err := w.WriteByte('"'); err != nil {
@@ -154,13 +156,13 @@ func writeJSONString(w *bufio.Writer, text string) error {
 	return w.WriteByte('"')
 }
 
-// printLine prints one value alone on a line, verbatim: it is meant to be used, not read.
+// printLine prints one value verbatim on a line, for use by scripts.
 func (t *tool) printLine(path string) error {
 	_, err := fmt.Fprintln(t.stdout, path)
 	return err
 }
 
-// printPlace prints where something is, also when it is broken, and then how.
+// printPath prints the path of a record, also if it is broken, and returns broken.
 func (t *tool) printPlace(c *cli.Context, key, path string, broken error) error {
 	if path == "" {
 		return broken
@@ -177,13 +179,13 @@ func (t *tool) printPlace(c *cli.Context, key, path string, broken error) error 
 	return broken
 }
 
-// field is one line of a porcelain block. An empty value of an optional field is no line.
+// field is one line of a porcelain block. An optional field with an empty value prints no line.
 type field struct {
 	key, value string
 	optional   bool
 }
 
-// list prints things in the form that was asked for.
+// printList prints records in the form that the flags ask for.
 func list[T any](t *tool, c *cli.Context, things []T, porcelain func(T) []field, header []string, row func(T) []string) error {
 	switch {
 	case c.Bool("json"):
@@ -203,7 +205,7 @@ func list[T any](t *tool, c *cli.Context, things []T, porcelain func(T) []field,
 	return t.printTable(header, rows)
 }
 
-// one prints a thing in the form that was asked for, also when it is broken, and then how.
+// printOne prints a record in the form that the flags ask for, also if it is broken, and returns its Err.
 func one[T interface{ Err() error }](t *tool, c *cli.Context, thing T, porcelain, details func(T) []field) error {
 	var err error
 	switch {
@@ -220,8 +222,8 @@ func one[T interface{ Err() error }](t *tool, c *cli.Context, thing T, porcelain
 	return thing.Err()
 }
 
-// printBlock prints one block as "git worktree list --porcelain" does. Without -z a value that would
-// break the line structure is quoted as git quotes paths.
+// printBlock prints one block in the format of "git worktree list --porcelain". Without -z, a value that would break
+// the line structure is quoted as git quotes paths.
 func (t *tool) printBlock(z bool, fields []field) error {
 	end := "\n"
 	if z {
@@ -262,7 +264,8 @@ func cQuote(s string) string {
 	return b.String()
 }
 
-// printable keeps what a record or a message holds from steering the terminal.
+// printable escapes control and formatting characters, so that text from a record or message cannot control the
+// terminal. It keeps newline and tab.
 func printable(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, steering) {
 		return s
@@ -281,11 +284,12 @@ func printable(s string) string {
 	return b.String()
 }
 
+// isUnprintable reports whether printable escapes a character.
 func steering(c rune) bool {
 	return c != '\n' && c != '\t' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c))
 }
 
-// ago says how long a moment is past, for people.
+// ago formats for people how long ago a time was.
 func ago(now, then time.Time) string {
 	d := now.Sub(then)
 	for _, unit := range []struct {

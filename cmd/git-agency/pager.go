@@ -14,30 +14,30 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// paged are the commands whose output for people may be long. It is paged on a terminal unless
-// pager.agency says otherwise; that key can also have everything paged, as it does for git itself.
+// pagedCommands are the commands with long output for people. It is paged on a terminal unless pager.agency says
+// otherwise; that key can also page the output of all commands, as it does for git itself.
 var paged = []string{"ls", "worktree ls", "diff", "radar", "denials", "snapshot ls", "doctor", "config", "help"}
 
-// pagerQuestion is all that decides whether to start a pager.
+// pagerPolicy is all that decides whether to start a pager.
 type pagerQuestion struct {
-	terminal bool   // results go to a terminal
-	inUse    bool   // git has started a pager already
-	setting  string // always or never: pager.agency; empty without it
-	program  string // the pager; empty for none
-	listing  bool   // a long listing for people is about to be printed
+	terminal bool   // whether standard output is a terminal
+	inUse    bool   // whether git has started a pager already
+	setting  string // always or never, by pager.agency; empty without it
+	program  string // command line of the pager; empty for none
+	listing  bool   // whether the output is a long listing for people
 }
 
-func (q pagerQuestion) answer() bool {
+func (p pagerQuestion) answer() bool {
 	switch {
-	case !q.terminal || q.inUse || q.program == "":
+	case !p.terminal || p.inUse || p.program == "":
 		return false
-	case q.setting != "":
-		return q.setting == "always"
+	case p.setting != "":
+		return p.setting == "always"
 	}
-	return q.listing
+	return p.listing
 }
 
-// noticePaging lets every command say, when it is run, whether what it prints is paged.
+// markPageable wraps the actions of pagedCommands so that each sets t.pageable when it runs.
 func (t *tool) noticePaging(commands []*cli.Command, prefix string) {
 	for _, c := range commands {
 		path, action := prefix+c.Name, c.Action
@@ -51,18 +51,18 @@ func (t *tool) noticePaging(commands []*cli.Command, prefix string) {
 	}
 }
 
-// screen is where results go. Before the first of them it finds out whether they are to be paged; an
-// error before any result, or no result at all, starts no pager.
+// pagerWriter writes results to standard output or to a pager. It decides on the pager at the first write, so that a
+// command without results, or an error before the first of them, starts no pager.
 type screen struct {
 	t      *tool
 	begun  bool
 	pager  *gitagency.Pager
 	quit   bool
-	kept   bytes.Buffer // what the pager was given, until it is sure that there is one
+	kept   bytes.Buffer // copy of the output, for the case that the pager cannot be run
 	proved bool
 }
 
-// proof is more than a pipe holds: who was given as much and took it, is there.
+// pagerProof is more than the buffer of a pipe holds: a pager that was sent so much has been reading.
 const proof = 1 << 20
 
 func (s *screen) Write(p []byte) (int, error) {
@@ -79,24 +79,24 @@ func (s *screen) Write(p []byte) (int, error) {
 		s.keep(p)
 		err = s.show(p)
 	}
-	if err != nil { // also of a long result, which is written before the command has ended
+	if err != nil { // a long result is written before the command has ended, so mark the error here too
 		err = &outputError{err}
 	}
 	return n, err
 }
 
-// start starts the pager, if there is to be one. Without it, one can still read: so nothing that goes
-// wrong here is more than a warning.
+// startPager starts the pager, if one is configured. All errors are only warnings, since the output is readable
+// without a pager.
 func (s *screen) start() {
-	look, err := s.t.look()
+	style, err := s.t.look()
 	if err != nil {
 		s.t.warn("no colour and no pager: " + err.Error())
 		return
 	}
-	if look.pager == "" {
+	if style.pager == "" {
 		return
 	}
-	for _, err := range look.ignored {
+	for _, err := range style.ignored {
 		s.t.warn("ignoring " + err.Error())
 	}
 	results, _ := s.t.results.(*os.File)
@@ -104,17 +104,18 @@ func (s *screen) start() {
 	if !ok {
 		messages = results
 	}
-	pager, err := gitagency.StartPager(s.t.ctx, gitagency.PagerRequest{Command: look.pager, Env: s.t.opts.Env, Stdout: results, Stderr: messages})
+	pager, err := gitagency.StartPager(s.t.ctx, gitagency.PagerRequest{Command: style.pager, Env: s.t.opts.Env, Stdout: results, Stderr: messages})
 	if err != nil {
 		s.t.warn(err.Error())
 		return
 	}
 	s.pager = pager
 	if isTerminal(s.t.messages) {
-		s.t.stderr = pagedMessages{s} // as git does: they would be painted over
+		s.t.stderr = pagedMessages{s} // as in git: the pager would draw over messages on the terminal
 	}
 }
 
+// keepForReplay copies output until the pager is known to read.
 func (s *screen) keep(p []byte) {
 	if s.proved = s.proved || s.kept.Len()+len(p) > proof; s.proved {
 		s.kept.Reset()
@@ -123,8 +124,8 @@ func (s *screen) keep(p []byte) {
 	s.kept.Write(p)
 }
 
-// show gives the pager something. When nobody reads any more, that is no error yet: the command goes
-// on to its end and keeps its own exit code.
+// writePager sends output to the pager. A pager that was quit is no error here: the command runs to its end and keeps
+// its own exit code.
 func (s *screen) show(p []byte) error {
 	if s.quit {
 		return nil
@@ -137,8 +138,8 @@ func (s *screen) show(p []byte) error {
 	return err
 }
 
-// pagedMessages are shown by the pager too, in their place between the results. Where it shows nothing
-// any more, they are still told.
+// pagerStderr sends messages to the pager, in order with the results. After the pager was quit, they go to standard
+// error.
 type pagedMessages struct{ *screen }
 
 func (m pagedMessages) Write(p []byte) (int, error) {
@@ -149,8 +150,8 @@ func (m pagedMessages) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end waits until the user has left the pager, and turns the exit code of the command into that of the
-// program: as in git, leaving early is 128+SIGPIPE and Ctrl-C 128+SIGINT, unless the command failed.
+// finish waits until the user has left the pager, and returns the exit code of the program for that of the command: as
+// in git, leaving the pager early is 128+SIGPIPE and Ctrl-C is 128+SIGINT, unless the command failed.
 func (s *screen) end(ctx context.Context, code int) int {
 	if s.pager == nil {
 		return code

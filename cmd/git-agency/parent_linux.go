@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withParent ends the context when the git that started us as "git agency" is gone: whoever kills what he
-// started has killed that git, and does not know of us.
+// cancelOnParentExit cancels the context when the git process that started us as "git agency" exits. A caller that
+// kills the process it started kills that git and does not know our process id.
 func withParent(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := func() { cancel(nil) }
@@ -21,7 +21,7 @@ func withParent(ctx context.Context) (context.Context, func()) {
 		return ctx, stop
 	}
 	fd, err := unix.PidfdOpen(parent, 0)
-	if err != nil { // an older kernel
+	if err != nil { // kernel without pidfd_open
 		return ctx, stop
 	}
 	go func() {

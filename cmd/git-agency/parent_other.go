@@ -4,5 +4,5 @@ package main
 
 import "context"
 
-// withParent cannot tell on this system when the git that started us is gone.
+// cancelOnParentExit does not watch the parent: this system has no pidfd.
 func withParent(ctx context.Context) (context.Context, func()) { return context.WithCancel(ctx) }

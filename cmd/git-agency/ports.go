@@ -52,7 +52,7 @@ interrupted, and nothing is left of it.`,
 	}
 }
 
-// printListening prints addresses at once: somebody waits for them.
+// printListening prints the addresses and flushes, since the caller waits for them.
 func (t *tool) printListening(addresses []string) error {
 	for _, address := range addresses {
 		if err := t.printLine(address); err != nil {
@@ -62,7 +62,8 @@ func (t *tool) printListening(addresses []string) error {
 	return t.stdout.Flush()
 }
 
-// sayUnreached warns when nobody in the sandbox answers, but not each time: some programs try again for ever.
+// warnUnreachedOnce returns a function that warns of a connection that failed inside the sandbox, once per port: some
+// clients retry for ever.
 func (t *tool) sayUnreached() func(gitagency.Port, error) {
 	var mu sync.Mutex
 	said := map[gitagency.Port]bool{}

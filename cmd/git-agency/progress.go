@@ -8,19 +8,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// Progress is for people, and only when they would begin to wonder.
+// Progress is shown for operations that take longer than progressDelay.
 const (
 	progressAfter = 300 * time.Millisecond
 	progressEvery = 100 * time.Millisecond
 )
 
-// progress shows how far something is, on a terminal. The report is nil where nobody would see it; end wipes
-// away what was shown.
+// startUploadProgress shows the progress of an upload on a terminal. report is nil if standard error is no terminal;
+// end erases the line.
 func (t *tool) progress(what string) (report func(gitagency.UploadProgress), end func()) {
 	return progressOf(t, what, howFar)
 }
 
-// progressOf is progress of anything that can be put into words.
+// startProgress is startUploadProgress for any progress value that words can format.
 func progressOf[T any](t *tool, what string, words func(T) string) (report func(T), end func()) {
 	if !isTerminal(t.messages) {
 		return nil, func() {}
@@ -41,7 +41,8 @@ func progressOf[T any](t *tool, what string, words func(T) string) (report func(
 	}
 }
 
-// howFar words a progress. Of few files each may be large, so that their number says little.
+// uploadProgressText formats the progress of an upload. With few files it adds the size, because each of them may be
+// large.
 func howFar(p gitagency.UploadProgress) string {
 	const few = 100
 	text := fmt.Sprintf("%d/%d", p.Files, p.Total)

@@ -53,7 +53,7 @@ Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75
 	}
 }
 
-// sayExpiry says which moment was meant.
+// reportExpiry prints the time that --expire resolved to.
 func (t *tool) sayExpiry(before time.Time) {
 	if before.IsZero() {
 		fmt.Fprintln(t.stderr, "nothing expires")
@@ -62,7 +62,7 @@ func (t *tool) sayExpiry(before time.Time) {
 	fmt.Fprintf(t.stderr, "what ended before %s may go\n", before.Format(time.RFC3339))
 }
 
-// prunedFields is a thing that was pruned, or not, for scripts.
+// prunedFields returns the fields of a prune result for --porcelain.
 func prunedFields(p gitagency.Pruned) []field {
 	dry := ""
 	if p.DryRun {
@@ -85,7 +85,7 @@ func prunedFields(p gitagency.Pruned) []field {
 	return fields
 }
 
-// sayPruned says of each thing, on a line of its own, what became of it and why.
+// printPruned prints for people a line for each record and leftover: what was done with it, and why.
 func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
 	gone, broken := false, false
 	for _, p := range pruned {
@@ -109,7 +109,7 @@ func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
 			return err
 		}
 	}
-	if err := t.stdout.Flush(); err != nil { // hints come last
+	if err := t.stdout.Flush(); err != nil { // print hints after the results
 		return err
 	}
 	if gone {
@@ -121,7 +121,8 @@ func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
 	return nil
 }
 
-// withSnapshots says which snapshots go with a thing. Who has the last one has those before it.
+// snapshotsSuffix names the last snapshot that is removed with a record. Each snapshot is an ancestor of the next, so
+// that it is enough to recover them all.
 func withSnapshots(p gitagency.Pruned) string {
 	if len(p.Snapshots) == 0 || p.Action != gitagency.PruneRemove {
 		return ""
@@ -136,7 +137,7 @@ func withSnapshots(p gitagency.Pruned) string {
 	return fmt.Sprintf(" with its %d snapshots (the last was %s)", len(p.Snapshots), last)
 }
 
-// done is what became of a thing, or what would.
+// actionText words what was done with a record, or would be done in a dry run.
 func done(p gitagency.Pruned) string {
 	word := map[string]string{gitagency.PruneRemove: "remove", gitagency.PruneClean: "clean up"}[p.Action]
 	switch {

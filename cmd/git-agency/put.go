@@ -71,7 +71,7 @@ safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled ba
 	}
 }
 
-// put uploads and says so.
+// uploadFiles uploads files and reports how many.
 func (t *tool) put(ctx context.Context, sandbox *gitagency.Sandbox, files []gitagency.File) error {
 	progress, end := t.progress("putting files")
 	err := sandbox.Upload(ctx, gitagency.UploadRequest{Files: files, Progress: progress})
@@ -89,15 +89,15 @@ func (t *tool) put(ctx context.Context, sandbox *gitagency.Sandbox, files []gita
 	return nil
 }
 
-// copied are the files that copying makes.
+// copyPlan is the list of files to upload for sources that were named on the command line.
 type copied struct {
 	sandbox *gitagency.Sandbox
 	files   []gitagency.File
-	roots   []*os.Root        // what they are read from
-	sources map[string]string // the links that were named themselves, by where they go
+	roots   []*os.Root        // source directories that the files are read from
+	sources map[string]string // symlinks named on the command line, by destination
 }
 
-// collect finds what copying sources to a destination in the sandbox makes.
+// addSources adds everything that copying the sources to a destination in the sandbox creates.
 func (f *copied) collect(ctx context.Context, sources []string, dest string) error {
 	inside, isDir, err := f.sandbox.Locate(ctx, dest)
 	if err != nil {
@@ -119,8 +119,9 @@ func (f *copied) collect(ctx context.Context, sources []string, dest string) err
 	return nil
 }
 
-// named looks at a source that was named. Who names a link may well mean what it leads to: one that leads to
-// nothing, or to what cannot be put, would only seem to have been put.
+// checkNamed checks a source that was named on the command line. The user may mean the target of a symlink, so one
+// that dangles or leads to something that cannot be uploaded is refused; otherwise it would only seem to have been
+// copied.
 func (f *copied) named(source, to string) error {
 	info, err := os.Lstat(source)
 	if err != nil {
@@ -130,18 +131,18 @@ func (f *copied) named(source, to string) error {
 		return nil
 	}
 	f.sources[to] = source
-	switch led, err := os.Stat(source); {
+	switch target, err := os.Stat(source); {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP):
 		return refuseSource(source, "is a symbolic link that leads to nothing")
 	case err != nil:
 		return &sourceError{err}
-	case !led.IsDir() && !led.Mode().IsRegular():
-		return refuseSource(source, "is "+kindOf(led.Mode())+", and only files, directories and links are put")
+	case !target.IsDir() && !target.Mode().IsRegular():
+		return refuseSource(source, "is "+kindOf(target.Mode())+", and only files, directories and links are put")
 	}
 	return nil
 }
 
-// kindOf is what people call what is neither file nor directory.
+// fileKind names the type of a file that is neither a regular file nor a directory.
 func kindOf(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
@@ -154,19 +155,19 @@ func kindOf(mode fs.FileMode) string {
 	return "no regular file"
 }
 
-// refuseSource refuses what is nothing that can be put.
+// refuseSource returns the error for a source that cannot be uploaded.
 func refuseSource(source, why string) error {
 	return &sourceError{&gitagency.ConfinementError{Path: source, Why: why}}
 }
 
-// wholly reports whether a source stands for what is in it, as in "put <id> . dir", and not for a directory
-// of some name.
+// namesContents reports whether a source means the contents of a directory, as in "put <id> . dir", and not a
+// directory with a name.
 func wholly(source, base string) bool {
 	return base == "." || base == ".." || base == "/" || strings.HasSuffix(source, "/.") || strings.HasSuffix(source, "/..")
 }
 
-// walk adds a source, and everything below it. Nothing is opened before all of it was looked at: a source may
-// lie in the sandbox.
+// addTree adds a source and everything below it. No file is opened before all sources were listed, since a source may
+// be in the sandbox.
 func (f *copied) walk(ctx context.Context, source, to string) error {
 	if err := checkSource(f.sandbox, source); err != nil {
 		return err
@@ -202,8 +203,8 @@ func (f *copied) walk(ctx context.Context, source, to string) error {
 	return nil
 }
 
-// below opens a source that is a directory, to be read from without leaving it. Whoever writes there may put a link
-// in the place of what was listed, and shall not get us to copy what he cannot read himself.
+// openSource opens a source; a directory is opened as an os.Root. Other users may write there and replace a listed
+// file by a symlink, and must not make us copy a file that they cannot read themselves.
 func (f *copied) below(source string) (*sourceTree, error) {
 	info, err := os.Lstat(source)
 	if err != nil || !info.IsDir() {
@@ -220,21 +221,22 @@ func (f *copied) below(source string) (*sourceTree, error) {
 	return &sourceTree{source, info, root}, nil
 }
 
-// close gives back what was opened to be copied from.
+// close closes the source directories.
 func (f *copied) close() {
 	for _, root := range f.roots {
-		_ = root.Close() // nothing was written there
+		_ = root.Close() // opened for reading only
 	}
 }
 
-// sourceTree is a source, and everything below it.
+// sourceTree is a source and everything below it.
 type sourceTree struct {
 	source string
 	info   fs.FileInfo
-	root   *os.Root // nil when it is no directory
+	root   *os.Root // nil unless the source is a directory
 }
 
-// walk visits all of it, by its name, as people know it, and its path from the source.
+// walk visits the source and all files below it, each with its name as the user would write it and its path relative
+// to the source.
 func (t *sourceTree) walk(visit func(name, rel string, info fs.FileInfo) error) error {
 	if t.root == nil {
 		return visit(t.source, ".", t.info)
@@ -263,7 +265,7 @@ func (t *sourceTree) readlink(name, rel string) (string, error) {
 	return target, calling(name, err)
 }
 
-// open opens a file to read from. What has become something else since it was listed is not read.
+// open opens a file for reading. It refuses a file that was replaced since it was listed.
 func (t *sourceTree) open(name, rel string, listed fs.FileInfo) (_ io.ReadCloser, err error) {
 	const flags = os.O_RDONLY | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 	var f *os.File
@@ -289,11 +291,12 @@ func (t *sourceTree) open(name, rel string, listed fs.FileInfo) (_ io.ReadCloser
 	return f, nil
 }
 
+// changedError reports a source that was replaced while it was read.
 func changed(name string) error {
 	return &fs.PathError{Op: "read", Path: name, Err: errors.New("is something else than it was a moment ago")}
 }
 
-// calling has an error speak of a file by the name that people know.
+// withPath replaces the path in an error by name, which the user knows.
 func calling(name string, err error) error {
 	var inner *fs.PathError
 	if errors.As(err, &inner) {
@@ -302,14 +305,14 @@ func calling(name string, err error) error {
 	return err
 }
 
-// checkSource refuses to copy a sandbox into itself.
+// checkSelfCopy refuses a source that contains the sandbox.
 func checkSource(sandbox *gitagency.Sandbox, source string) error {
 	full, err := filepath.Abs(source)
 	if err == nil {
 		full, err = filepath.EvalSymlinks(full)
 	}
 	if err != nil {
-		return nil // what is wrong with it shows when it is read
+		return nil // reading the source reports the error
 	}
 	if tree := sandbox.WorkDir(); full == tree || full == "/" || strings.HasPrefix(tree, full+"/") {
 		return fmt.Errorf("%s contains the sandbox that it would be put into", source)
@@ -317,12 +320,12 @@ func checkSource(sandbox *gitagency.Sandbox, source string) error {
 	return nil
 }
 
-// sourceError is something that could not be read, and is none of the sandbox's business.
+// sourceError reports a source that could not be read; the sandbox is not involved.
 type sourceError struct{ err error }
 
 func (e *sourceError) Error() string {
 	var inner *fs.PathError
-	if errors.As(e.err, &inner) { // how it was looked at is nobody's business
+	if errors.As(e.err, &inner) { // leave out the name of the system call
 		return inner.Path + ": " + inner.Err.Error()
 	}
 	return e.err.Error()
@@ -330,21 +333,22 @@ func (e *sourceError) Error() string {
 
 func (e *sourceError) Unwrap() error { return e.err }
 
-// putError is something that went wrong in the sandbox.
+// putError marks an error in the sandbox.
 type putError struct{ err error }
 
 func (e *putError) Error() string { return e.err.Error() }
 func (e *putError) Unwrap() error { return e.err }
 
-// linkError is a link that was refused.
+// linkError reports a symlink that was refused.
 type linkError struct {
 	err    error
-	source string // empty when it was not named, but found
+	source string // path of the link if it was named on the command line, else empty
 }
 
 func (e *linkError) Error() string { return e.err.Error() }
 func (e *linkError) Unwrap() error { return e.err }
 
+// withLinkHint turns an error about a symlink into a linkError.
 func (f *copied) withLinkHint(err error) error {
 	var confined *gitagency.ConfinementError
 	if errors.As(err, &confined) {

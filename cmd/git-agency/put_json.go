@@ -20,10 +20,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// mostJSON bounds what put reads into memory. Whoever has more has files, and need not spell them out.
+// maxJSON bounds the size of --json, all of which is held in memory. More data can be uploaded as files.
 const mostJSON = 256 << 20
 
-// readFiles reads what --json names.
+// readJSONFiles reads and parses the file that --json names, or standard input.
 func readFiles(c *cli.Context) ([]gitagency.File, error) {
 	text, err := interruptibly(c.Context, func() ([]byte, error) {
 		if c.String("json") == "-" {
@@ -52,8 +52,8 @@ func readFiles(c *cli.Context) ([]gitagency.File, error) {
 	return files, nil
 }
 
-// interruptibly reads, but does not wait when ctx ends: a person who is asked for input may have meant
-// something else.
+// readInterruptibly calls read but returns when ctx ends, since a user who is unexpectedly prompted for input may
+// interrupt.
 func interruptibly(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		text []byte
@@ -72,7 +72,7 @@ func interruptibly(ctx context.Context, read func() ([]byte, error)) ([]byte, er
 	}
 }
 
-// parseFiles reads an array of objects, and is strict: a field that is misspelt would otherwise be a file with
+// parseJSONFiles parses an array of objects. It is strict, because a misspelt field would otherwise become a file with
 // the wrong content.
 func parseFiles(text []byte) ([]gitagency.File, error) {
 	if !utf8.Valid(text) {
@@ -84,11 +84,12 @@ func parseFiles(text []byte) ([]gitagency.File, error) {
 	return decodeFiles(text)
 }
 
-// stray stands for a byte that belongs to no character, while the path that it is in is looked for.
+// invalidByteBase is the first of 256 private-use code points that stand for invalid bytes while invalidPathError
+// parses the text.
 const stray = 0x10ff00
 
-// brokenPath is the error about a path that is not valid UTF-8, which is refused like other bad names; nil when what
-// is not valid is elsewhere.
+// invalidPathError returns the error about the first path that is not valid UTF-8, which is refused as other invalid
+// paths are. It returns nil if the invalid bytes are elsewhere.
 func brokenPath(text []byte) error {
 	var whole []byte
 	for len(text) > 0 {
@@ -128,8 +129,8 @@ func brokenPath(text []byte) error {
 	return nil
 }
 
-// wholeUnit is the length of the character or the escape at the beginning of a text; 0 when it is a byte that belongs
-// to none.
+// unitLength returns the length of the character or escape sequence at the start of text, or 0 for a byte that is not
+// valid UTF-8.
 func wholeUnit(text []byte) int {
 	r, n := utf8.DecodeRune(text)
 	switch unit := escapedUnit(text, 1); {
@@ -140,20 +141,20 @@ func wholeUnit(text []byte) int {
 	case unit < 0:
 		return 2
 	case unit >= 0xd800 && unit < 0xdc00:
-		return 12 // both halves
+		return 12 // a surrogate pair
 	}
 	return 6
 }
 
-// encoded are the bytes that half a character would have.
+// encodeSurrogate returns the three bytes that UTF-8 would use for a surrogate, were it allowed.
 func encoded(r rune) []byte {
 	return []byte{0xe0 | byte(r>>12), 0x80 | byte(r>>6)&0x3f, 0x80 | byte(r)&0x3f}
 }
 
-// itemError says which item an error is about.
+// itemError adds the number of an item to an error about it.
 func itemError(i int, err error) error { return fmt.Errorf("item %d: %w", i+1, err) }
 
-// withItem says of an error about a path which item that is.
+// withItemNumber adds to an error about a path the number of the item with that path.
 func withItem(err error, files []gitagency.File) error {
 	var confined *gitagency.ConfinementError
 	var inPath *fs.PathError
@@ -166,7 +167,7 @@ func withItem(err error, files []gitagency.File) error {
 	default:
 		return err
 	}
-	for i, f := range slices.Backward(files) { // of what is there twice, the second is one too many
+	for i, f := range slices.Backward(files) { // of two items with the same path, the second one is at fault
 		if f.Path == about {
 			return itemError(i, err)
 		}
@@ -174,6 +175,7 @@ func withItem(err error, files []gitagency.File) error {
 	return err
 }
 
+// decodeFileArray decodes an array of objects and nothing else.
 func decodeFiles(text []byte) ([]gitagency.File, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if err := expect(dec, '['); err != nil {
@@ -212,7 +214,7 @@ func expect(dec *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// parseFile reads one object.
+// decodeFile decodes one object.
 func parseFile(dec *json.Decoder) (gitagency.File, error) {
 	var file gitagency.File
 	if err := expect(dec, '{'); err != nil {
@@ -249,7 +251,7 @@ func parseFile(dec *json.Decoder) (gitagency.File, error) {
 	return fileOf(fields)
 }
 
-// fileOf is what the fields of an object say.
+// fileFromFields returns the file that the fields of an object describe.
 func fileOf(fields map[string]string) (file gitagency.File, err error) {
 	name, named := fields["path"]
 	content, plain := fields["content"]
@@ -286,13 +288,14 @@ func parseMode(s string) (fs.FileMode, error) {
 	return fs.FileMode(mode), nil
 }
 
-// loneSurrogate finds an escape that stands for half a character, which decoding would silently replace.
+// findLoneSurrogate returns the offset of the first \u escape that is half of a surrogate pair, or -1. encoding/json
+// would silently replace it.
 func loneSurrogate(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {
 			continue
 		}
-		i++ // whatever is escaped is no backslash that escapes
+		i++ // skip the escaped character, which may be a backslash
 		switch unit := escapedUnit(text, i); {
 		case unit >= 0xd800 && unit < 0xdc00:
 			next := escapedUnit(text, i+6)
@@ -307,7 +310,7 @@ func loneSurrogate(text []byte) int {
 	return -1
 }
 
-// escapedUnit is the number behind the u at a place in the text; -1 when there is none.
+// escapedCodeUnit returns the number of a \u escape whose u is at offset at, or -1 if there is none.
 func escapedUnit(text []byte, at int) int64 {
 	if at+5 > len(text) || text[at] != 'u' {
 		return -1

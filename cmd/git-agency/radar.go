@@ -37,7 +37,7 @@ in an integration worktree; 129 usage.`,
 			if err := checkFormat(c); err != nil {
 				return err
 			}
-			t.opts.Swift = true // it is looked at again and again
+			t.opts.Swift = true // users run this command again and again
 			repo, err := t.open(c)
 			if err != nil {
 				return err
@@ -57,7 +57,7 @@ in an integration worktree; 129 usage.`,
 	}
 }
 
-// printRadar is for people, who want to know of the pairs that conflict.
+// printRadar prints the radar for people: all sandboxes, then the pairs that conflict.
 func (t *tool) printRadar(found gitagency.Radar) error {
 	rows, pairs := [][]string{}, [][]string{}
 	for _, s := range found.Sandboxes {
@@ -87,7 +87,7 @@ func radarWords(s gitagency.RadarSandbox) string {
 	return string(s.State)
 }
 
-// radarDetail is what there is to say besides the state.
+// radarDetail returns the error, or the paths in conflict.
 func radarDetail(s gitagency.RadarSandbox) string {
 	if s.Error != "" {
 		return s.Error
@@ -95,7 +95,7 @@ func radarDetail(s gitagency.RadarSandbox) string {
 	return strings.Join(s.Paths, ", ")
 }
 
-// printRadarBlocks is for scripts: a block for every sandbox, then one for every pair.
+// printRadarBlocks prints the radar for scripts: a block for every sandbox, then one for every pair.
 func (t *tool) printRadarBlocks(z bool, found gitagency.Radar) error {
 	block := func(fields []field, paths []string) error {
 		for _, p := range paths {

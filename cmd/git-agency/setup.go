@@ -61,7 +61,7 @@ usage.`,
 				}{installed, hints}))
 			}
 			t.saySetup(installed)
-			if flushErr := t.stdout.Flush(); flushErr != nil { // hints come last
+			if flushErr := t.stdout.Flush(); flushErr != nil { // print hints after the results
 				return errors.Join(err, &outputError{flushErr})
 			}
 			for _, h := range hints {
@@ -73,7 +73,8 @@ usage.`,
 	}
 }
 
-// installRequest asks for everything that belongs beside the program; without a prefix, beside this one.
+// installRequest returns the request to install the manual and the completions below prefix, or below the prefix of
+// this program if that is empty.
 func (t *tool) installRequest(prefix string) (req gitagency.InstallRequest, err error) {
 	req = gitagency.InstallRequest{Files: map[string][]byte{"manual": manualPage}, Env: t.opts.Env, Fault: t.opts.Fault}
 	for _, shell := range completionShells {
@@ -90,19 +91,19 @@ func (t *tool) installRequest(prefix string) (req gitagency.InstallRequest, err 
 	return req, err
 }
 
-// installedParts says of the manual and the completions whether they are there.
+// installationStatus reports whether the manual and each completion are installed, for doctor.
 func (t *tool) installedParts(ctx context.Context) []gitagency.Capability {
 	req, err := t.installRequest("")
-	var would gitagency.Installed
+	var planned gitagency.Installed
 	if err == nil {
 		req.DryRun = true
-		would, err = gitagency.Install(ctx, req)
+		planned, err = gitagency.Install(ctx, req)
 	}
-	if err != nil && len(would.Files) == 0 {
+	if err != nil && len(planned.Files) == 0 {
 		return []gitagency.Capability{{Name: "manual", State: gitagency.CapabilityUnknown, Detail: err.Error()}}
 	}
 	var parts []gitagency.Capability
-	for _, f := range would.Files {
+	for _, f := range planned.Files {
 		part := gitagency.Capability{Name: f.Kind, State: gitagency.CapabilityMissing, Detail: "install it with 'git agency setup'"}
 		if f.Kind != "manual" {
 			part.Name = "completion " + f.Kind
@@ -121,14 +122,14 @@ func (t *tool) installedParts(ctx context.Context) []gitagency.Capability {
 	return parts
 }
 
-// setupError is an installation that failed; what to do about it has nothing to do with a repository.
+// installError marks an error of the installation, whose hints have nothing to do with a repository.
 type setupError struct{ err error }
 
 func (e *setupError) Error() string { return e.err.Error() }
 func (e *setupError) Unwrap() error { return e.err }
 
-// ownPrefix is the directory above the one this program was called from: as it was named, or as it is
-// found in PATH, which may be a link to where it really is. Programs look beside what is in PATH.
+// programPrefix returns the parent of the directory that this program was called from: as named in argv[0], or as
+// found in PATH. It does not resolve symlinks, since man and shells search beside the directories in PATH.
 func ownPrefix(name, path string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -156,6 +157,7 @@ func ownPrefix(name, path string) (string, error) {
 	return "", fmt.Errorf("%s is gone", exe)
 }
 
+// printInstalled prints what was done to each file and directory.
 func (t *tool) saySetup(installed gitagency.Installed) {
 	said := false
 	say := func(done, would, path string) {
@@ -194,49 +196,49 @@ func (t *tool) saySetup(installed gitagency.Installed) {
 	}
 }
 
-// setupHint is what is left to do before a program finds what was installed for it.
+// startupHint is a line that the user has to add to a startup file before a program finds what was installed for it.
 type setupHint struct {
 	Program string `json:"program"`
 	What    string `json:"what"`
-	File    string `json:"file"` // a file of the user's
-	Line    string `json:"line"` // goes in there
+	File    string `json:"file"` // startup file of the user
+	Line    string `json:"line"` // line to add to it
 }
 
-// setupHints looks where the programs look. What it cannot see, like what zsh is told when it starts, it
-// takes for not done.
+// startupHints checks the search paths of git, man and the shells. A setting that it cannot see, such as the fpath of
+// zsh, counts as not made.
 func setupHints(installed gitagency.Installed, getenv func(string) string) []setupHint {
 	hints := []setupHint{}
-	at := map[string]string{}
+	paths := map[string]string{}
 	for _, f := range installed.Files {
-		at[f.Kind] = f.Path
+		paths[f.Kind] = f.Path
 	}
 	path := filepath.SplitList(getenv("PATH"))
 	shared := dataDirs(getenv)
-	looks := func(file string) bool { // into the directory of a file three levels below a data directory
+	isSearched := func(file string) bool { // whether the file is three levels below an XDG data directory
 		return slices.ContainsFunc(shared, same(filepath.Join(file, "..", "..", "..")))
 	}
 
 	bin := filepath.Join(installed.Prefix, "bin")
 	if isProgram(filepath.Join(bin, "git-agency")) && !slices.ContainsFunc(path, same(bin)) {
 		hints = append(hints, setupHint{"git", "git does not find the program yet", "~/.profile", `export PATH="` + inQuotes(bin) + `:$PATH"`})
-		path = append(path, bin) // then man looks there too
+		path = append(path, bin) // man then searches beside it too
 	}
-	if file := at["manual"]; file != "" {
+	if file := paths["manual"]; file != "" {
 		if dir := filepath.Dir(filepath.Dir(file)); !manLooks(dir, path, getenv("MANPATH")) {
 			hints = append(hints, setupHint{"man", "man does not look there", "~/.profile", `export MANPATH="` + inQuotes(dir) + `:$MANPATH"`})
 		}
 	}
-	if file := at["bash"]; file != "" && (!looks(file) || !hasBashCompletion(shared)) {
+	if file := paths["bash"]; file != "" && (!isSearched(file) || !hasBashCompletion(shared)) {
 		hints = append(hints, setupHint{
 			"bash", "bash does not load it by itself", "~/.bashrc, below what loads git's own completion", `. "` + inQuotes(file) + `"`,
 		})
 	}
-	if file := at["zsh"]; file != "" && hasProgram(path, "zsh") && filepath.Dir(file) != "/usr/local/share/zsh/site-functions" {
+	if file := paths["zsh"]; file != "" && hasProgram(path, "zsh") && filepath.Dir(file) != "/usr/local/share/zsh/site-functions" {
 		hints = append(hints, setupHint{
 			"zsh", "zsh looks there only when it is told to", "~/.zshrc, above compinit", `fpath=("` + inQuotes(filepath.Dir(file)) + `" $fpath)`,
 		})
 	}
-	if file := at["fish"]; file != "" && hasProgram(path, "fish") && filepath.Base(filepath.Dir(file)) == "vendor_conf.d" && !looks(file) {
+	if file := paths["fish"]; file != "" && hasProgram(path, "fish") && filepath.Base(filepath.Dir(file)) == "vendor_conf.d" && !isSearched(file) {
 		hints = append(hints, setupHint{
 			"fish", "fish does not look there", "~/.config/fish/config.fish", `source "` + inQuotes(file) + `"`,
 		})
@@ -244,7 +246,7 @@ func setupHints(installed gitagency.Installed, getenv func(string) string) []set
 	return hints
 }
 
-// dataDirs are where bash and fish look for what others ship.
+// xdgDataDirs returns the directories where bash and fish look for completions of other packages.
 func dataDirs(getenv func(string) string) []string {
 	dirs := []string{"/usr/local/share", "/usr/share"}
 	if set := getenv("XDG_DATA_DIRS"); set != "" {
@@ -259,8 +261,8 @@ func dataDirs(getenv func(string) string) []string {
 	return dirs
 }
 
-// hasBashCompletion: without it, git's own completion loads nothing when it meets a command it does not
-// know.
+// hasBashCompletion reports whether the bash-completion package is there. Without it, git's own completion does not
+// load completions of commands that it does not know.
 func hasBashCompletion(dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		_, err := os.Stat(filepath.Join(dir, "bash-completion", "bash_completion"))
@@ -268,8 +270,8 @@ func hasBashCompletion(dirs []string) bool {
 	})
 }
 
-// manLooks reports whether man looks into a directory: it is beside a directory of PATH, or named in
-// MANPATH. A MANPATH without an empty entry is all that counts.
+// manSearches reports whether man searches a directory: it is beside a directory of PATH, or named in MANPATH. If
+// MANPATH is set and has no empty entry, only its entries count.
 func manLooks(dir string, path []string, manpath string) bool {
 	entries := filepath.SplitList(manpath)
 	if slices.ContainsFunc(entries, same(dir)) {
@@ -288,7 +290,7 @@ func manLooks(dir string, path []string, manpath string) bool {
 	return dir == "/usr/share/man" || dir == "/usr/local/share/man"
 }
 
-// same compares with a directory, by whatever spelling.
+// sameDirectory returns a function that reports whether a path is the directory dir, by any spelling.
 func same(dir string) func(string) bool {
 	dir = filepath.Clean(dir)
 	fi, err := os.Stat(dir)
@@ -313,7 +315,7 @@ func isProgram(path string) bool {
 	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
 }
 
-// inQuotes makes a path safe between the double quotes of a shell.
+// escapeDoubleQuoted escapes a path for use between double quotes in a shell.
 func inQuotes(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(path)
 }

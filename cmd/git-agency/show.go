@@ -33,7 +33,7 @@ Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is b
 	}
 }
 
-// details is an invocation for a person who looks at one.
+// invocationDetails returns the fields of an invocation that 'show' prints for people.
 func (t *tool) details(i gitagency.Invocation) []field {
 	p := i.Primitives
 	return slices.Concat([]field{
@@ -75,7 +75,7 @@ func (t *tool) details(i gitagency.Invocation) []field {
 	})
 }
 
-// when is a moment, and how long ago it was; empty for what has not happened.
+// timeWithAge formats a time and how long ago it was; a zero time is empty.
 func (t *tool) when(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -83,7 +83,7 @@ func (t *tool) when(at time.Time) string {
 	return at.Format(time.RFC3339) + " (" + ago(t.now(), at) + ")"
 }
 
-// there is the path of a sandbox, unless it has gone on purpose.
+// sandboxPath returns the path of a sandbox, or "" if the sandbox was removed on purpose.
 func there(i gitagency.Invocation) string {
 	path, err := i.Path()
 	if err != nil && !i.Broken {
@@ -92,6 +92,7 @@ func there(i gitagency.Invocation) string {
 	return path
 }
 
+// nameWithID returns "name (id)", or the id alone without a name.
 func joined(name, id string) string {
 	if name == "" {
 		return id

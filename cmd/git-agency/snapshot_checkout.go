@@ -29,19 +29,19 @@ Exit status: 0 copied; 1 failed, nothing changed; 3 no such snapshot; 5 refused 
 			if err != nil {
 				return err
 			}
-			made, err := repo.CheckoutSnapshot(c.Context, gitagency.CheckoutRequest{Snapshot: args[0], Dir: args[1]})
+			checkout, err := repo.CheckoutSnapshot(c.Context, gitagency.CheckoutRequest{Snapshot: args[0], Dir: args[1]})
 			if err != nil {
 				return &copyOutError{err}
 			}
 			if c.Bool("json") {
-				return t.printJSON(made)
+				return t.printJSON(checkout)
 			}
-			return t.printLine(made.Path)
+			return t.printLine(checkout.Path)
 		},
 	}
 }
 
-// copyOutError is a copy that was not made, whoever was in its way.
+// snapshotCheckoutError marks any error of 'snapshot checkout', for its hints.
 type copyOutError struct{ err error }
 
 func (e *copyOutError) Error() string { return e.err.Error() }

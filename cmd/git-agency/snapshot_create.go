@@ -34,7 +34,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			t.opts.Swift = true // it is what agents do between any two steps
+			t.opts.Swift = true // agents take a snapshot between any two steps
 			sandbox, err := t.sandbox(c, args[0])
 			if err != nil {
 				return err
@@ -61,14 +61,14 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 	}
 }
 
-// whyLeftOut says why something in a sandbox is in no commit.
+// leftOutReasons explains why a file of the sandbox is in no commit.
 var whyLeftOut = map[string]string{
 	gitagency.LeftSecret:     "it looks like a credential",
 	gitagency.LeftRepository: "it is a repository of its own",
 	gitagency.LeftSubmodule:  "of a submodule, only the commit that is staged is kept",
 }
 
-// tellLeftOut names what is in a sandbox and not in its snapshot.
+// warnLeftOut warns of each file of the sandbox that is not in its snapshot.
 func (t *tool) tellLeftOut(all []gitagency.LeftOut) {
 	secret := false
 	for _, l := range all {

@@ -44,7 +44,7 @@ Exit status: 0, whatever is found; 3 no such invocation; 129 usage.`,
 	}
 }
 
-// takenFields is a snapshot for scripts.
+// snapshotFields returns the fields of a snapshot for --porcelain.
 func takenFields(s gitagency.TakenSnapshot) []field {
 	fields := []field{
 		{"snapshot", s.ID, false},

@@ -49,7 +49,7 @@ snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 inter
 	}
 }
 
-// tellRolled says what came of a rollback, and how to take it back.
+// reportRollback prints the result of a rollback and the command that undoes it.
 func (t *tool) tellRolled(r gitagency.Rolled) {
 	if r.Already {
 		fmt.Fprintf(t.stderr, "%s is as in %s already; nothing changed\n", r.Invocation, r.Name)

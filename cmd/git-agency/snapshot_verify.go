@@ -47,6 +47,7 @@ Exit status: 0 all are sound; 3 no such snapshot; 4 something is damaged, and na
 	}
 }
 
+// printVerification prints the damaged objects of a snapshot, then a summary and the objects that were not checked.
 func (t *tool) sayVerified(v gitagency.VerifiedSnapshot) error {
 	var b strings.Builder
 	for _, d := range v.Damage {

@@ -34,7 +34,7 @@ discarded, or its integration worktree archived; 3 no such invocation; 4 broken;
 			if err != nil {
 				return err
 			}
-			var failed error // those before it stand
+			var failed error // invocations before the failed one stay submitted
 			results := []gitagency.Submitted{}
 			for _, inv := range named {
 				s, err := repo.Submit(c.Context, gitagency.SubmitRequest{Invocation: inv.ID, Note: c.String("message")})

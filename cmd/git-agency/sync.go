@@ -56,7 +56,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 	}
 }
 
-// firstOf is the first error there is.
+// firstError returns the first error that is not nil.
 func firstOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -66,7 +66,7 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// tellSynced says what came of a sync, and how to take it back.
+// reportSynced prints the result of a sync and the command that undoes it.
 func (t *tool) tellSynced(s gitagency.Synced) {
 	branch := s.Branch
 	if branch == "" {

@@ -7,13 +7,13 @@ import (
 	"github.com/clipperhouse/displaywidth"
 )
 
-// printTable prints rows under a header, and nothing at all when there are no rows. On a terminal, the
-// last column is cut where the line ends.
+// printTable prints rows under a header, and nothing if there are no rows. On a terminal, the last column is cut at
+// the end of the line.
 func (t *tool) printTable(header []string, rows [][]string) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	look, err := t.look()
+	style, err := t.look()
 	if err != nil {
 		return err
 	}
@@ -21,20 +21,20 @@ func (t *tool) printTable(header []string, rows [][]string) error {
 	return grid{
 		rows:  all,
 		empty: "-",
-		limit: look.width,
+		limit: style.width,
 		paint: func(row, column int, shown string) string {
 			if row == 0 {
-				return look.paint(headerColumn, shown, shown)
+				return style.paint(headerColumn, shown, shown)
 			}
-			return look.paint(header[column], all[row][column], shown)
+			return style.paint(header[column], all[row][column], shown)
 		},
 	}.write(t.stdout)
 }
 
-// printFields prints what is known of one thing, a line each. Nothing is cut there: it is where people
-// look for the whole of it.
+// printFields prints the fields of one record, a line each. Nothing is cut, since this is the one place that shows all
+// of it.
 func (t *tool) printFields(fields []field) error {
-	look, err := t.look()
+	style, err := t.look()
 	if err != nil {
 		return err
 	}
@@ -50,18 +50,17 @@ func (t *tool) printFields(fields []field) error {
 			if column == 0 {
 				return shown
 			}
-			return look.paint(rows[row][0], rows[row][1], shown)
+			return style.paint(rows[row][0], rows[row][1], shown)
 		},
 	}.write(t.stdout)
 }
 
-// grid is text in columns, as wide as they are on a screen: some letters take two places there, some
-// none.
+// grid is text in columns, aligned by display width: some characters take two terminal cells, some none.
 type grid struct {
 	rows  [][]string
-	empty string                                     // stands for a cell with nothing in it
-	limit int                                        // lines are no wider than that, if the last column can help it; 0 is no limit
-	paint func(row, column int, shown string) string // adds what takes no place; nil adds nothing
+	empty string                                     // text shown for an empty cell
+	limit int                                        // width of a line, kept by cutting the last column; 0 for no limit
+	paint func(row, column int, shown string) string // adds escape sequences, which have no width; may be nil
 }
 
 const gap = "  "
@@ -105,8 +104,8 @@ func (g grid) write(w io.Writer) error {
 	return err
 }
 
-// room is how wide the last column may be; 0 when it may be as wide as it is. Where not even its header
-// fits, lines break in any case, and cutting would only hide things.
+// lastColumnWidth returns the width to cut the last column to, or 0 to leave it whole. If not even its header fits,
+// lines wrap anyway and cutting would only hide text, so it is left whole.
 func (g grid) room(cells [][]string, widths []int) int {
 	if g.limit == 0 || len(widths) == 0 {
 		return 0
@@ -122,7 +121,7 @@ func (g grid) room(cells [][]string, widths []int) int {
 	return room
 }
 
-// oneLine is printable text without the two controls that printable leaves alone.
+// oneLine is printable that escapes newline and tab too.
 func oneLine(s string) string {
 	return lineBreaks.Replace(printable(s))
 }

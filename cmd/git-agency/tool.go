@@ -17,24 +17,24 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// tool is one run of the program: where it prints, and what it was given.
+// tool is one run of the program: its command line, options and output streams.
 type tool struct {
-	ctx    context.Context // of this run
+	ctx    context.Context // context of this run
 	stdout *bufio.Writer
 	stderr io.Writer
 	opts   gitagency.Options
 	args   []string
-	child  []string              // what stands behind --, for a command that keeps it apart
-	hurry  <-chan struct{}       // closed when we were interrupted for the second time
-	repo   *gitagency.Repository // once it is open
+	child  []string              // words after --, for a command that keeps them apart from its arguments
+	hurry  <-chan struct{}       // closed on the second interrupt
+	repo   *gitagency.Repository // nil until openRepository
 
-	results, messages io.Writer // where stdout and stderr lead to when there is no pager
+	results, messages io.Writer // standard output and error without a pager in front
 	screen            *screen
-	pages             bool   // a long listing for people is being made
-	color             string // the last --color or --no-color
+	pages             bool   // whether the output may be paged: a long listing for people
+	color             string // value of the last --color or --no-color
 	badColor          error
 
-	clock    func() time.Time // for what is shown while people wait
+	clock    func() time.Time // time source of the progress display
 	look     func() (look, error)
 	settings func() (gitagency.TerminalSettings, error)
 }
@@ -47,11 +47,11 @@ func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
 	return t
 }
 
-// run runs one command line and returns the exit code.
+// runCommandLine runs one command line and returns the exit code.
 func (t *tool) run(ctx context.Context, args []string) int {
 	t.ctx, t.args = ctx, args
 	if completing(args) {
-		return 0 // pressing TAB never runs anything
+		return 0 // pressing TAB must never run a command
 	}
 	if asksToComplete(args) {
 		t.complete(ctx, args[2:])
@@ -67,7 +67,8 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	return t.screen.end(ctx, t.report(t.typed(err)))
 }
 
-// app takes urfave's habits away: usage on standard output, exits from inside, silent leftovers.
+// newApp builds the urfave app and turns off urfave's defaults: usage texts on standard output, os.Exit inside of the
+// library, and silently ignored arguments.
 func (t *tool) app() *cli.App {
 	app := &cli.App{
 		Name:      "git-agency",
@@ -75,7 +76,7 @@ func (t *tool) app() *cli.App {
 		Usage:     "many coding agents on one repository, and nothing lost",
 		UsageText: "git agency <command> [<options>]",
 		Commands:  t.commands(),
-		// A command of ours called help makes urfave forget its own flag.
+		// urfave does not add its help flag if there is a command called help.
 		Flags:                     append(t.colorFlags(), cli.HelpFlag, &cli.BoolFlag{Name: "version", Usage: "print the version and exit"}),
 		Writer:                    t.stdout,
 		ErrWriter:                 t.stderr,
@@ -103,6 +104,8 @@ func (t *tool) app() *cli.App {
 	return app
 }
 
+// configureCommands sets the help and error handling of newApp on all commands. A command group without an action
+// reports an unknown command.
 func (t *tool) tame(commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = t.onUsageError
@@ -119,7 +122,7 @@ func (t *tool) tame(commands []*cli.Command) {
 	}
 }
 
-// open opens the repository the caller stands in.
+// openRepository opens the repository of the current directory.
 func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
 	for _, f := range c.Command.Flags {
 		if s, ok := f.(*cli.StringFlag); ok && c.IsSet(s.Name) && c.String(s.Name) == "" {
@@ -145,7 +148,7 @@ func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
 	return repo, nil
 }
 
-// sandbox opens the repository and finds a sandbox in it.
+// openSandbox opens the repository and returns one of its sandboxes.
 func (t *tool) sandbox(c *cli.Context, id string) (*gitagency.Sandbox, error) {
 	repo, err := t.open(c)
 	if err != nil {
@@ -156,10 +159,11 @@ func (t *tool) sandbox(c *cli.Context, id string) (*gitagency.Sandbox, error) {
 
 const lockTimeoutFlag = "lock-timeout"
 
-// changing are the flags of every command that takes the repository lock.
+// withRepositoryLockFlag adds --lock-timeout for the repository lock to the flags of a command that takes it.
 func changing(flags ...cli.Flag) []cli.Flag { return waitingFor("the repository lock", flags...) }
 
-// waitingFor are the flags of a command that may have to wait, and for what.
+// withLockTimeoutFlag adds --lock-timeout to the flags of a command that may have to wait; what names in the help text
+// the lock holder it waits for.
 func waitingFor(what string, flags ...cli.Flag) []cli.Flag {
 	return append(flags, &cli.StringFlag{
 		Name: lockTimeoutFlag, Usage: "wait at most `DURATION` for " + what + " (0: one try, -1: for ever)",
@@ -167,7 +171,8 @@ func waitingFor(what string, flags ...cli.Flag) []cli.Flag {
 	})
 }
 
-// arguments returns the positional arguments if there are between least and most of them.
+// positionalArgs returns the positional arguments, or a usage error unless there are least to most of them; a negative
+// most means no limit.
 func arguments(c *cli.Context, least, most int) ([]string, error) {
 	args := c.Args().Slice()
 	switch {
@@ -181,7 +186,7 @@ func arguments(c *cli.Context, least, most int) ([]string, error) {
 	return args, nil
 }
 
-// optional returns the only positional argument, or "" when there is none.
+// optionalArg returns the only positional argument, or "" if there is none.
 func optional(c *cli.Context) (string, error) {
 	args, err := arguments(c, 0, 1)
 	if err != nil || len(args) == 0 {

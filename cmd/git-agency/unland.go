@@ -65,7 +65,7 @@ standard output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused
 	}
 }
 
-// pushUnlanded pushes what was taken back, if that was asked for and failed says of nothing that it went wrong, and reports.
+// pushUnlanded pushes the branch after an unland, if --push was given and failed is nil, and prints the result.
 func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, worktree string, u unlanding, failed error) error {
 	results := []landing{{Landed: gitagency.Landed{Invocation: u.Invocation, Commit: u.Commit}, Error: u.Error, worktree: worktree}}
 	if failed == nil {
@@ -80,7 +80,7 @@ func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []
 	return errors.Join(failed, t.printConflicts(failed))
 }
 
-// unlanding is what came of it, also when that is nothing.
+// unlandOutput is the JSON of 'unland', also after a failure.
 type unlanding struct {
 	gitagency.Unlanded
 	Conflicts []gitagency.Conflict `json:"conflicts"`
@@ -88,7 +88,7 @@ type unlanding struct {
 	pushing
 }
 
-// tellUnlanded says what came of taking a landing back.
+// reportUnlanded prints the result of an unland.
 func (t *tool) tellUnlanded(u gitagency.Unlanded) {
 	switch {
 	case u.Already:

@@ -10,12 +10,12 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// usageError is a command line that cannot be meant. It exits with 129, as in git.
+// usageError reports an invalid command line. Its exit code is 129, as in git.
 type usageError struct {
 	err   error
 	usage string
-	group string // whose list of commands would help
-	hint  string // what to type instead, where that is known
+	group string // command group whose -h lists the valid commands
+	hint  string // command to type instead, if known
 }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -25,6 +25,7 @@ func asUsage(c *cli.Context, err error) error {
 	return &usageError{err: err, usage: c.Command.UsageText}
 }
 
+// onUsageError replaces the flag package's messages about flags with ours.
 func (t *tool) onUsageError(c *cli.Context, err error, _ bool) error {
 	const undefined, unfinished = "flag provided but not defined: -", "flag needs an argument: -"
 	usage, flags := c.App.UsageText, c.App.Flags
@@ -54,10 +55,10 @@ func (t *tool) onUsageError(c *cli.Context, err error, _ bool) error {
 	return &usageError{err: err, usage: usage}
 }
 
-// noBoolean is what the flag package says of a value for a flag that has none.
+// invalidBoolean matches the flag package's message about a value for a flag that takes none.
 var noBoolean = regexp.MustCompile(`^invalid boolean value (".*") for -(\S+): `)
 
-// asTyped is an option with as many dashes as it was given; the flag package forgets.
+// flagAsTyped returns an option with as many dashes as the user typed, which the flag package does not keep.
 func (t *tool) asTyped(name string) string {
 	line, _, _ := cutDashDash(t.args)
 	if slices.ContainsFunc(line, func(word string) bool { return word == "-"+name || strings.HasPrefix(word, "-"+name+"=") }) {
@@ -66,10 +67,10 @@ func (t *tool) asTyped(name string) string {
 	return dashed(name)
 }
 
-// optionalPart is an innermost pair of brackets in a usage line.
+// optionalPart matches an innermost pair of brackets in a usage line.
 var optionalPart = regexp.MustCompile(`\[[^][]*\]`)
 
-// missing is the argument that a usage line wants behind those that were given.
+// missingArgument returns the argument that a usage line requires after the given ones, or "".
 func missing(usage string, given int) string {
 	line, _, _ := strings.Cut(usage, "\n")
 	line, _, _ = strings.Cut(line, " -- ")
@@ -95,7 +96,7 @@ func dashed(name string) string {
 	return "--" + name
 }
 
-// unknownCommand is what a command group does with a word that is none of its commands.
+// groupUsageError reports that the command line names no command of a group, or an unknown one.
 func unknownCommand(c *cli.Context, commands []*cli.Command, usage string) error {
 	word := c.Args().First()
 	if word == "" {
@@ -104,7 +105,7 @@ func unknownCommand(c *cli.Context, commands []*cli.Command, usage string) error
 	return noSuchCommand(word, c.Command.HelpName, commands, usage)
 }
 
-// noSuchCommand is a word that is none of the commands of a group, and the one that may have been meant.
+// unknownCommandError reports a word that is no command of a group, and suggests the command that was probably meant.
 func noSuchCommand(word, group string, commands []*cli.Command, usage string) error {
 	var names []string
 	for _, cmd := range commands {
@@ -128,7 +129,7 @@ func noSuchCommand(word, group string, commands []*cli.Command, usage string) er
 	return &usageError{err: errors.New(message), usage: usage, group: group, hint: hint}
 }
 
-// deeper is the command of a group among these that goes by a word, if that is one and no more.
+// findSubcommand returns the subcommand called word of one of the commands, or "" unless there is exactly one.
 func deeper(word string, commands []*cli.Command) string {
 	var found []string
 	for _, group := range commands {
@@ -144,16 +145,16 @@ func deeper(word string, commands []*cli.Command) string {
 	return found[0]
 }
 
-// looksLikeID reports whether a word could be an id, or the beginning of one.
+// looksLikeID reports whether word could be an id or a prefix of one.
 func looksLikeID(word string) bool {
 	return word[0] >= '0' && word[0] <= '9' && strings.Trim(word, "0123456789abcdef-") == ""
 }
 
-// synonyms are what git and others call our commands.
+// commandSynonyms maps names that git and other tools use to our commands.
 var synonyms = map[string]string{"add": "create", "new": "create", "remove": "rm", "rm": "discard", "restore": "rollback", "revert": "rollback", "undo": "rollback", "export": "checkout", "fork": "start", "delete": "rm", "status": "ls", "info": "show", "gc": "prune", "run": "exec", "cp": "put", "copy": "put", "upload": "put", "fsck": "doctor", "repair": "doctor", "install": "setup"}
 
-// nearest is the candidate that looks most like a word, if any looks so much like it that it was meant:
-// one letter may be wrong, or two of many, or it is the only one that begins so.
+// nearestWord returns the candidate most similar to word, or "" if none is close enough: within one edit, or two in a
+// long word. Failing that, it returns the only candidate that begins with word.
 func nearest(word string, candidates []string) string {
 	best, least := "", min(max(len(word)/3, 1), 2)+1
 	for _, c := range candidates {
@@ -175,7 +176,7 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
-// distance counts the letters to insert, remove, replace or swap with their neighbour.
+// editDistance counts the letters to insert, remove, replace or swap with their neighbour to turn a into b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -24,7 +24,7 @@ func (t *tool) worktreeCommand() *cli.Command {
 	}
 }
 
-// worktreeFields is a worktree for scripts and for people who look at one.
+// worktreeFields returns the fields of a worktree, for --porcelain and for 'worktree show'.
 func worktreeFields(w gitagency.Worktree) []field {
 	return []field{
 		{"worktree", w.ID, false},

@@ -13,8 +13,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// diffs is what is compared: two snapshots of a large tree, and a file so long and so changed that go-diff alone gives
-// up on it after five seconds. People get words too, where there is colour.
+// diffComparisons measures diffs of two snapshots of a large tree, and of a file so long and so changed that go-diff
+// alone gives up on it after five seconds. With --color, changed words are highlighted as well.
 func (b *bench) diffs(ctx context.Context) (_ []contest, sound bool, err error) {
 	many, err := b.newStates(ctx, "states", 10_000, func(tree string) error { return touchUp(filepath.Join(tree, "src"), 10) })
 	if err != nil {
@@ -58,14 +58,14 @@ func (b *bench) diffs(ctx context.Context) (_ []contest, sound bool, err error) 
 	}, true, nil
 }
 
-// states is a repository with a sandbox of which there are snapshots.
+// diffRepo is a repository with a sandbox that has snapshots.
 type states struct {
 	*repository
 	id, tree string
-	taken    []string // commits
+	taken    []string // commit ids
 }
 
-// newStates takes a snapshot of a sandbox as it starts, and one after a change.
+// newDiffRepo takes a snapshot of a new sandbox, and another one after a change.
 func (b *bench) newStates(ctx context.Context, name string, files int, change func(tree string) error) (*states, error) {
 	repository, err := b.newRepository(ctx, name, files)
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *bench) newStates(ctx context.Context, name string, files int, change fu
 	return s, s.take(ctx, change)
 }
 
-// take takes a snapshot after a change.
+// takeSnapshot applies a change and takes a snapshot.
 func (s *states) take(ctx context.Context, change func(tree string) error) error {
 	if err := change(s.tree); err != nil {
 		return err
@@ -95,13 +95,13 @@ func (s *states) take(ctx context.Context, change func(tree string) error) error
 	return err
 }
 
-// gitDiff is git's own comparison of the last two.
+// gitDiff compares the last two snapshots with git.
 func (s *states) gitDiff(options ...string) variant {
 	args := append([]string{"diff"}, options...)
 	return s.b.timed("git", s.dir, append(args, s.taken[len(s.taken)-2], s.taken[len(s.taken)-1])...)
 }
 
-// diff is the tool's.
+// diff compares them with git-agency.
 func (s *states) diff(options ...string) variant {
 	args := append([]string{"diff", s.id, "--from", s.name(len(s.taken) - 1), "--to", s.name(len(s.taken))}, options...)
 	return s.b.timed(s.b.tool, s.dir, args...)
@@ -109,7 +109,7 @@ func (s *states) diff(options ...string) variant {
 
 func (s *states) name(n int) string { return fmt.Sprintf("%s/%d", s.id, n) }
 
-// checkDiff: it is as long as git's, to the line.
+// checkDiff makes sure that the diff has the same number of changed lines as git's, and the expected number of files.
 func (s *states) checkDiff(files int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		stat, _, err := s.b.git(ctx, s.dir, "diff", "--shortstat", s.taken[len(s.taken)-2], s.taken[len(s.taken)-1])
@@ -124,7 +124,7 @@ func (s *states) checkDiff(files int) func(context.Context) error {
 	}
 }
 
-// touchUp changes a line of each of the first so many files below a directory.
+// changeFiles changes one line in each of the first files below a directory.
 func touchUp(dir string, files int) error {
 	enough := errors.New("enough")
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -149,7 +149,7 @@ func touchUp(dir string, files int) error {
 	return err
 }
 
-// longText is 60,000 lines, and the same with 30 % of them changed a little.
+// longText returns 60,000 lines, and the same with small changes in 30 % of them.
 func longText() (before, after []byte) {
 	const n = 60_000
 	seed := uint64(1)
@@ -165,7 +165,7 @@ func longText() (before, after []byte) {
 	return before, after
 }
 
-// diffText is the library where there is no git at all.
+// diffText measures the library's DiffText, which does not use git.
 func diffText(before, after []byte) variant {
 	return func(context.Context) (time.Duration, error) {
 		began := time.Now()

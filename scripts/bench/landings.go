@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// landings is what moves work from one tree into another: git's merge and cherry-pick on one side, on the other a landing,
-// which also looks at every file of the sandbox before, and sees to its end.
+// landingComparisons measures git's merge and cherry-pick against a landing, which also checks every file of the
+// sandbox before, and ends the sandbox.
 func (b *bench) landings(ctx context.Context) (_ []contest, sound bool, err error) {
 	large, err := b.newLanding(ctx, "land-10000", 10_000)
 	if err != nil {
@@ -22,7 +22,7 @@ func (b *bench) landings(ctx context.Context) (_ []contest, sound bool, err erro
 	if err != nil {
 		return nil, false, err
 	}
-	long, err := b.newLanding(ctx, "land-many", 10_000) // which leaves packs behind that all others would have to look through
+	long, err := b.newLanding(ctx, "land-many", 10_000) // leaves many packs, which would slow down the others
 	if err != nil {
 		return nil, false, err
 	}
@@ -50,12 +50,13 @@ func (b *bench) landings(ctx context.Context) (_ []contest, sound bool, err erro
 	}, true, nil
 }
 
-// field is a repository with two worktrees: one is git's, and the other one sandboxes land on.
+// landingRepo is a repository with two worktrees: one for plain git, and the integration worktree that sandboxes land
+// on.
 type field struct {
 	*repository
-	mine, theirs string // the integration tree, and git's
+	mine, theirs string // paths
 	topics       int
-	kept         string // a sandbox that is only looked at
+	kept         string // path of a sandbox that only statusOfSandbox uses
 	files        []string
 }
 
@@ -79,7 +80,7 @@ func (b *bench) newLanding(ctx context.Context, name string, files int) (*field,
 		return nil, err
 	}
 	f.files = strings.Fields(listed)
-	for range 2 { // what was checked out a moment ago is as young as the index, and git reads it again
+	for range 2 { // files as new as the index are racy: git would read them again
 		for _, tree := range []string{f.mine, f.theirs} {
 			if _, _, err := b.git(ctx, tree, "status"); err != nil {
 				return nil, err
@@ -89,7 +90,7 @@ func (b *bench) newLanding(ctx context.Context, name string, files int) (*field,
 	return f, nil
 }
 
-// topic makes commits that change three files each, on top of another, and a branch for them.
+// makeTopic creates a branch with commits that change three files each.
 func (f *field) topic(ctx context.Context, on string, commits int) (string, error) {
 	f.topics++
 	branch := fmt.Sprintf("topic-%d", f.topics)
@@ -109,7 +110,7 @@ func (f *field) topic(ctx context.Context, on string, commits int) (string, erro
 	return branch, err
 }
 
-// merge is git's way, in the tree that has the branch checked out.
+// merge merges with git, in the worktree that has the branch checked out.
 func (f *field) merge(ctx context.Context) (time.Duration, error) {
 	topic, err := f.topic(ctx, f.base, 1)
 	if err != nil {
@@ -128,7 +129,7 @@ func (f *field) cherryPick(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Onto something else, or nothing would have to be picked.
+	// The branch must have moved, or cherry-pick would only fast-forward.
 	if _, _, err := f.b.git(ctx, f.theirs, "commit", "--quiet", "--allow-empty", "-m", "meanwhile"); err != nil {
 		return 0, err
 	}
@@ -136,7 +137,7 @@ func (f *field) cherryPick(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// land is ours, with a sandbox that has so many commits and nothing else.
+// land lands a sandbox that has this many commits and no other changes.
 func (f *field) land(commits int, how ...string) variant {
 	return func(ctx context.Context) (time.Duration, error) {
 		id, err := f.sandbox(ctx, commits)
@@ -156,7 +157,7 @@ func (f *field) land(commits int, how ...string) variant {
 	}
 }
 
-// sandbox starts one, and gives it commits.
+// startWithCommits starts a sandbox and adds commits to it.
 func (f *field) sandbox(ctx context.Context, commits int) (string, error) {
 	if _, err := f.start(ctx); err != nil {
 		return "", err
@@ -181,7 +182,8 @@ func (f *field) sandbox(ctx context.Context, commits int) (string, error) {
 	return id, nil
 }
 
-// tidied waits until what is left of a sandbox is gone: else it would be measured with what comes next.
+// waitRemoved waits until the sandbox's files are removed; otherwise their removal would slow down the next
+// measurement.
 func (f *field) tidied(ctx context.Context, id string) error {
 	data := filepath.Dir(filepath.Dir(filepath.Dir(f.mine))) // repos/<repo_id>
 	for {
@@ -196,7 +198,7 @@ func (f *field) tidied(ctx context.Context, id string) error {
 	}
 }
 
-// look is what git needs to see that there is nothing in a sandbox that is not committed.
+// statusOfSandbox measures how long git takes to see that a sandbox has no uncommitted changes.
 func (f *field) look(ctx context.Context) (time.Duration, error) {
 	if f.kept == "" {
 		id, err := f.sandbox(ctx, 1)
@@ -211,7 +213,7 @@ func (f *field) look(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// landElsewhere is land while the integration worktree has something else checked out.
+// landWithoutCheckout is land while no worktree has the integration branch checked out.
 func (f *field) landElsewhere(ctx context.Context) (time.Duration, error) {
 	if _, _, err := f.b.git(ctx, f.mine, "checkout", "--quiet", "--detach"); err != nil {
 		return 0, err
@@ -219,7 +221,7 @@ func (f *field) landElsewhere(ctx context.Context) (time.Duration, error) {
 	return f.land(1)(ctx)
 }
 
-// check makes sure that what has landed is in the files too.
+// checkLanded makes sure that the files of the integration worktree match the landed commits.
 func (f *field) check(ctx context.Context) error {
 	status, _, err := f.b.git(ctx, f.mine, "status", "--porcelain")
 	if err == nil && status != "" {

@@ -1,13 +1,12 @@
-// Command bench measures git-agency against raw git, in one run and on throw-away repositories, and
-// exits 1 when the tool is slower than it promises to be. `make bench` runs it.
+// Command bench measures git-agency against plain git, in one run and on temporary repositories, and exits 1 if the
+// tool breaks a performance promise. `make bench` runs it.
 //
-// The two sides of a comparison take turns round by round, because a shared machine drifts; medians
-// are compared, or where it says so the fastest rounds, and a promise that looks broken is measured once more, with twice the rounds. That
-// does not help when others want the processors all the time: a promise in milliseconds then says
-// more about them, which is why the row says how long processes waited for their turn. Trees are
-// removed only at the end: some file systems create files slowly where many were just deleted.
-// TMPDIR says on which file system all of it happens; about 2 GB are needed there, twice that when
-// something is measured again.
+// The two sides of a comparison take turns round by round, because the speed of a shared machine drifts. It compares
+// medians, or the fastest rounds where the comparison says so, and measures a promise that looks broken once more
+// with twice the rounds. That does not help on a machine that is busy all the time: promises in milliseconds then
+// measure the other processes, so the row of such a promise shows the CPU pressure. Worktrees are removed only at the
+// end, because some file systems create files slowly after many deletions. TMPDIR selects the file system; about 2 GB
+// are needed there, twice that when something is measured again.
 package main
 
 import (
@@ -25,7 +24,7 @@ import (
 	"time"
 )
 
-// processStart names the baseline of commands that git has no counterpart for.
+// processStartName is the baseline of commands that have no counterpart in git.
 const processStart = "version"
 
 var errBroken = errors.New("a promise is broken")
@@ -49,7 +48,7 @@ func main() {
 	}
 }
 
-// run makes the place where everything happens, measures there, and removes it.
+// run creates the temporary directory, measures in it, and removes it.
 func run(ctx context.Context, tool string, factor int, verbose bool, only string) (err error) {
 	tool, err = filepath.Abs(tool)
 	if err != nil {
@@ -81,7 +80,7 @@ func run(ctx context.Context, tool string, factor int, verbose bool, only string
 	return b.measure(ctx)
 }
 
-// measure measures everything, or only what was asked for.
+// measureGroups measures all groups, or only the requested one.
 func (b *bench) measure(ctx context.Context) error {
 	broken := false
 	for _, group := range []struct {
@@ -110,7 +109,7 @@ func (b *bench) measure(ctx context.Context) error {
 	return nil
 }
 
-// trees is what makes and removes them. The removals come last.
+// treeComparisons measures creating and removing worktrees. The removals come last.
 func (b *bench) trees(ctx context.Context) (_ []contest, sound bool, err error) {
 	large, err := b.newRepository(ctx, "large", 10_000)
 	if err != nil {
@@ -142,7 +141,7 @@ func (b *bench) trees(ctx context.Context) (_ []contest, sound bool, err error) 
 	}, true, nil
 }
 
-// sandboxes is what is done in one.
+// sandboxComparisons measures exec and put in a sandbox.
 func (b *bench) sandboxes(ctx context.Context) (_ []contest, sound bool, err error) {
 	files, err := b.newUploads(ctx, 10_000)
 	if err != nil {
@@ -157,7 +156,7 @@ func (b *bench) sandboxes(ctx context.Context) (_ []contest, sound bool, err err
 		return nil, false, err
 	}
 	bare.sandboxes = append(bare.sandboxes, strings.TrimSpace(id))
-	const program = "/bin/true" // nothing else, so that all the time is ours
+	const program = "/bin/true" // does nothing, so that only the overhead is measured
 	return []contest{
 		{
 			what: "exec without walls", rounds: 40, promise: promise{extra: 15 * time.Millisecond},
@@ -170,8 +169,8 @@ func (b *bench) sandboxes(ctx context.Context) (_ []contest, sound bool, err err
 	}, true, nil
 }
 
-// listings is every form in which invocations are listed. Listing many must take as many git processes
-// as listing few.
+// listingComparisons measures every output format of ls. Listing many invocations must start as many git processes as
+// listing few.
 func (b *bench) listings(ctx context.Context) (_ []contest, sound bool, err error) {
 	few, err := b.newListing(ctx, "few", 10)
 	if err != nil {
@@ -184,7 +183,7 @@ func (b *bench) listings(ctx context.Context) (_ []contest, sound bool, err erro
 	if sound, err = b.sameProcesses(ctx, few, many); err != nil {
 		return nil, false, err
 	}
-	version := b.timed(b.tool, many.dir, "version") // does nothing but start
+	version := b.timed(b.tool, many.dir, "version") // only starts a process
 	var contests []contest
 	for _, form := range [][]string{
 		nil,
@@ -207,7 +206,7 @@ func (b *bench) listings(ctx context.Context) (_ []contest, sound bool, err erro
 	}), sound, nil
 }
 
-// sameProcesses reports whether it does.
+// checkEqualProcesses reports whether both listings start equally many git processes.
 func (b *bench) sameProcesses(ctx context.Context, few, many *repository) (bool, error) {
 	inFew, err := b.gitProcesses(ctx, few.dir, "ls")
 	if err != nil {
@@ -222,8 +221,7 @@ func (b *bench) sameProcesses(ctx context.Context, few, many *repository) (bool,
 	return same, nil
 }
 
-// promise is an upper bound: relative, absolute, relative with something on top, so much whatever the other side takes,
-// or none at all.
+// promise is an upper bound for the tool: a ratio, extra time, a ratio plus extra time, an absolute limit, or none.
 type promise struct {
 	ratio float64
 	extra time.Duration
@@ -256,8 +254,8 @@ func (p promise) String() string {
 	return ""
 }
 
-// compare says how the sides differ, in the way the promise is worded. To be so many times slower
-// than the start of a process means nothing.
+// formatDifference formats the difference in the terms of the promise. A ratio to the start of a process means
+// nothing.
 func (c contest) compare(r result) string {
 	if c.promise.extra != 0 && c.promise.ratio == 0 || c.baseName == processStart {
 		return fmt.Sprintf("%+.1f ms", float64(r.extra().Microseconds())/1000)
@@ -265,13 +263,13 @@ func (c contest) compare(r result) string {
 	return fmt.Sprintf("%.2f ×", r.ratio())
 }
 
-// hold measures a contest, prints its row and reports whether its promise is kept.
+// measureAndReport measures a comparison, prints its row and reports whether its promise is kept.
 func (b *bench) hold(ctx context.Context, c contest) (bool, error) {
 	if c.baseName == "" {
 		c.baseName = "raw git"
 	}
 	c.rounds *= b.factor
-	syscall.Sync() // what was made for this is written out before anything is measured
+	syscall.Sync() // flush the prepared files before measuring
 	r, err := b.contend(ctx, c)
 	if err != nil {
 		return false, err

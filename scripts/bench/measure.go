@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// bench runs commands in an environment of its own, so that nobody's settings or hooks count.
+// bench runs commands in a fixed environment, so that the user's settings and hooks have no effect.
 type bench struct {
-	tool    string // absolute
-	root    string // everything is made below it
+	tool    string // absolute path
+	root    string // directory of all temporary files
 	env     []string
-	factor  int // how many times the usual rounds
+	factor  int // multiplies the number of rounds
 	verbose bool
 	only    string // the one group to measure; empty for all
 }
 
-// settings are the same for both sides: nothing may start to tidy up in the middle of a measurement.
+// gitConfig applies to both sides: no maintenance may start during a measurement.
 const settings = `[user]
 	name = bench
 	email = bench@localhost
@@ -51,12 +51,12 @@ func newBench(tool, root string, factor int, verbose bool) (*bench, error) {
 	}}, nil
 }
 
-// git runs git and returns what it printed and how long it took.
+// git runs git and returns its output and its duration.
 func (b *bench) git(ctx context.Context, dir string, args ...string) (string, time.Duration, error) {
 	return b.run(ctx, command{argv: slices.Concat([]string{"git"}, args), dir: dir})
 }
 
-// agency does the same with the tool.
+// agency runs git-agency and returns its output and its duration.
 func (b *bench) agency(ctx context.Context, dir string, args ...string) (string, time.Duration, error) {
 	return b.run(ctx, command{argv: slices.Concat([]string{b.tool}, args), dir: dir})
 }
@@ -64,7 +64,7 @@ func (b *bench) agency(ctx context.Context, dir string, args ...string) (string,
 type command struct {
 	argv  []string
 	dir   string
-	env   []string // added to the bench's own
+	env   []string // in addition to the bench's own
 	stdin io.Reader
 }
 
@@ -84,7 +84,7 @@ func (b *bench) run(ctx context.Context, c command) (string, time.Duration, erro
 	return stdout.String(), took, nil
 }
 
-// gitProcesses counts the git processes, at any depth, that a command of the tool takes.
+// countGitProcesses counts the git processes, at any depth, that a git-agency command starts.
 func (b *bench) gitProcesses(ctx context.Context, dir string, args ...string) (int, error) {
 	trace := filepath.Join(b.root, "trace-"+filepath.Base(dir))
 	argv := slices.Concat([]string{b.tool}, args)
@@ -98,10 +98,10 @@ func (b *bench) gitProcesses(ctx context.Context, dir string, args ...string) (i
 	return bytes.Count(data, []byte(`{"event":"start",`)), nil
 }
 
-// variant is one measured run of one side of a contest.
+// timedRun runs one side of a comparison once and returns how long it took.
 type variant func(context.Context) (time.Duration, error)
 
-// timed is the variant that runs a command.
+// timeCommand returns a timedRun of a command.
 func (b *bench) timed(program, dir string, args ...string) variant {
 	return func(ctx context.Context) (time.Duration, error) {
 		_, took, err := b.run(ctx, command{argv: slices.Concat([]string{program}, args), dir: dir})
@@ -109,7 +109,7 @@ func (b *bench) timed(program, dir string, args ...string) variant {
 	}
 }
 
-// atOnce is the variant that runs another n times at the same time, until the last is done.
+// inParallel returns a timedRun of n parallel calls, until the last one is done.
 func atOnce(n int, one variant) variant {
 	return func(ctx context.Context) (time.Duration, error) {
 		errs := make([]error, n)
@@ -123,20 +123,20 @@ func atOnce(n int, one variant) variant {
 	}
 }
 
-// contest holds the tool against something else that is measured in the same rounds.
+// comparison compares git-agency with a baseline measured in the same rounds.
 type contest struct {
 	what     string
 	rounds   int
-	baseName string // what the tool is held against; raw git if empty
+	baseName string // name of the baseline; "raw git" if empty
 	base     variant
 	tool     variant
 	promise  promise
-	fastest  bool                        // of many rounds: what others do can only make one slower
-	check    func(context.Context) error // that the tool did what its time was taken for
-	note     func() string               // what else there is to say afterwards
+	fastest  bool                        // compare the fastest rounds: other processes can only slow down a round
+	check    func(context.Context) error // checks that the tool did the work it was timed for
+	note     func() string               // remark printed after the row
 }
 
-// result is the median or the fastest of each side, and how crowded the machine was, if that is known.
+// result is the median or fastest round of each side, and the CPU pressure of the machine, if known.
 type result struct {
 	base, tool time.Duration
 	starved    string
@@ -145,8 +145,8 @@ type result struct {
 func (r result) ratio() float64       { return float64(r.tool) / float64(r.base) }
 func (r result) extra() time.Duration { return r.tool - r.base }
 
-// contend lets the sides take turns, the first to go in one round being the last in the next. A
-// round before the first warms the caches and does not count.
+// measureRounds runs the two sides in turn, in alternating order. The first round only warms the caches and does not
+// count.
 func (b *bench) contend(ctx context.Context, c contest) (result, error) {
 	sides := [2]variant{c.base, c.tool}
 	var times [2][]time.Duration
@@ -179,8 +179,8 @@ func (b *bench) contend(ctx context.Context, c contest) (result, error) {
 	return r, nil
 }
 
-// waitedForCPU is for how long, since it was booted, this machine had more to run than processors.
-// Only Linux says so, and not every Linux; elsewhere it is 0.
+// cpuWaitTime returns for how long, since boot, some process had to wait for a CPU. It is 0 where the kernel does not
+// report pressure (PSI).
 func waitedForCPU() time.Duration {
 	pressure, err := os.ReadFile("/proc/pressure/cpu")
 	if err != nil {

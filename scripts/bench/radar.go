@@ -16,9 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// radars is who would be in whose way, of twenty sandboxes with 10,000 files each. Asked again when nothing has changed,
-// all there is to do is to find that out, and that takes a look at every file, as nobody but the file tells when it was
-// changed; so that is what it is held against.
+// radarComparisons measures the conflict radar over twenty sandboxes with 10,000 files each. A repeated run has to
+// find out that nothing changed, which takes an lstat of every file, so it is compared with exactly that.
 func (b *bench) radars(ctx context.Context) (_ []contest, sound bool, err error) {
 	r, err := b.newRadar(ctx, 20, 10_000)
 	if err != nil {
@@ -36,12 +35,12 @@ func (b *bench) radars(ctx context.Context) (_ []contest, sound bool, err error)
 	}, true, nil
 }
 
-// radar is a repository with many sandboxes, in each of which ten files have changed and one was added. Each has changed a
-// file that its neighbour has changed too: half of these pairs conflict.
+// radarRepo is a repository with many sandboxes, in each of which ten files changed and one was added. Each sandbox
+// also changes a file that its neighbour changes: half of these pairs conflict.
 type radar struct {
 	*repository
 	trees []string
-	paths [][]string // of all files and directories in them
+	paths [][]string // paths of all files and directories, by tree
 }
 
 func (b *bench) newRadar(ctx context.Context, sandboxes, files int) (*radar, error) {
@@ -74,7 +73,7 @@ func (b *bench) newRadar(ctx context.Context, sandboxes, files int) (*radar, err
 		}
 	}
 	for _, tree := range r.trees {
-		// As young as the index, everything would be read again and again, by whoever looks.
+		// Files as new as the index are racy and would be read again by every scan.
 		if _, _, err := b.git(ctx, tree, "status", "--porcelain"); err != nil {
 			return nil, err
 		}
@@ -95,7 +94,7 @@ func (b *bench) newRadar(ctx context.Context, sandboxes, files int) (*radar, err
 	return r, nil
 }
 
-// share changes a file that another sandbox changes too.
+// changeSharedFile changes a file that another sandbox changes too.
 func (r *radar) share(n, file int, top bool) error {
 	path := filepath.Join(r.trees[n], "src", "group45", fmt.Sprintf("part%02d", file), "file0.go")
 	text, err := os.ReadFile(path)
@@ -109,7 +108,7 @@ func (r *radar) share(n, file int, top bool) error {
 	return os.WriteFile(path, append(text, line...), 0o600)
 }
 
-// status is git's own way to see what has changed, which says nothing about conflicts.
+// status runs git status in all sandboxes, which detects changes but not conflicts.
 func (r *radar) status(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	err := onAll(len(r.trees), func(n int) error {
@@ -119,7 +118,7 @@ func (r *radar) status(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// lookAtAll looks at every file, and nothing else.
+// lstatAll calls lstat on every file.
 func (r *radar) lookAtAll(context.Context) (time.Duration, error) {
 	began := time.Now()
 	err := onAll(len(r.paths), func(n int) error {
@@ -139,7 +138,7 @@ func (r *radar) lookAtAll(context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// onAll does something so many times, on every processor there is.
+// forEachParallel calls do for 0 to n-1, on all CPUs.
 func onAll(n int, do func(int) error) error {
 	errs := make([]error, n)
 	var next atomic.Int64
@@ -155,7 +154,7 @@ func onAll(n int, do func(int) error) error {
 	return errors.Join(errs...)
 }
 
-// first is the tool's, when it remembers nothing.
+// radarWithoutCache measures git-agency after removing its cache.
 func (r *radar) first(ctx context.Context) (time.Duration, error) {
 	remembered, err := filepath.Glob(filepath.Join(r.b.root, "data", "repos", "*", "radar"))
 	if err != nil {
@@ -169,13 +168,13 @@ func (r *radar) first(ctx context.Context) (time.Duration, error) {
 	return r.again(ctx)
 }
 
-// again is the tool's.
+// radarRun measures git-agency.
 func (r *radar) again(ctx context.Context) (time.Duration, error) {
 	_, took, err := r.b.agency(ctx, r.dir, "radar", worktreeName, "--json")
 	return took, err
 }
 
-// check: every sandbox would land, and those pairs conflict that are meant to.
+// checkRadar makes sure that every sandbox would land, and that exactly the expected pairs conflict.
 func (r *radar) check(ctx context.Context) error {
 	out, _, err := r.b.agency(ctx, r.dir, "radar", worktreeName, "--porcelain")
 	if err != nil {

@@ -14,24 +14,24 @@ import (
 	"time"
 )
 
-// worktreeName is what the integration worktree of every repository is called.
+// worktreeName is the name of the integration worktree of every repository.
 const worktreeName = "bench"
 
-// repository is a throw-away repository with an integration worktree, and the trees that were made
-// in it so far.
+// repository is a temporary repository with an integration worktree, and the worktrees and sandboxes created in it so
+// far.
 type repository struct {
 	b    *bench
 	dir  string
-	base string // the commit of every branch
+	base string // commit of every branch
 
-	mu        sync.Mutex // some trees are made at the same time
+	mu        sync.Mutex // guards the fields below: some worktrees are created in parallel
 	made      int
-	failed    int // of the raw ones
+	failed    int // of the plain git worktrees
 	raw       []rawTree
-	sandboxes []string // their invocation ids
+	sandboxes []string // invocation ids
 }
 
-// rawTree is what git makes without us.
+// rawWorktree is a worktree created by plain git.
 type rawTree struct{ path, branch string }
 
 func (b *bench) newRepository(ctx context.Context, name string, files int) (*repository, error) {
@@ -39,8 +39,8 @@ func (b *bench) newRepository(ctx context.Context, name string, files int) (*rep
 	if _, _, err := b.git(ctx, b.root, "init", "--quiet", "--template=", "--initial-branch=main", r.dir); err != nil {
 		return nil, err
 	}
-	// Whole objects in one pack are the cheapest thing git can check out; fast-import's own deltas
-	// are worse than those of a clone and would flatter us.
+	// Undeltified objects in one pack are the cheapest for git to check out. fast-import's own deltas are worse than
+	// those of a clone and would flatter git-agency.
 	imports := command{argv: []string{"git", "fast-import", "--quiet", "--depth=0"}, dir: r.dir, stdin: history(files)}
 	if _, _, err := b.run(ctx, imports); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (b *bench) newRepository(ctx context.Context, name string, files int) (*rep
 	return r, err
 }
 
-// add is git's own way to make a tree.
+// addWorktree creates a worktree with git.
 func (r *repository) add(ctx context.Context) (time.Duration, error) {
 	r.mu.Lock()
 	r.made++
@@ -69,8 +69,8 @@ func (r *repository) add(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// tryAdd is add for many at once. Git takes no lock there: one add may read what another has only
-// half written, and die. That is not our failure; it is counted.
+// tryAddWorktree is addWorktree for parallel calls. Git takes no lock for it: one call may read files that another
+// has only half written, and die. Such failures are counted.
 func (r *repository) tryAdd(ctx context.Context) (time.Duration, error) {
 	took, err := r.add(ctx)
 	var exit *exec.ExitError
@@ -87,7 +87,7 @@ func (r *repository) failures() string {
 	return fmt.Sprintf("raw git failed %d of %d times", r.failed, r.made)
 }
 
-// start is the tool's.
+// startSandbox starts a sandbox with git-agency.
 func (r *repository) start(ctx context.Context) (time.Duration, error) {
 	id, took, err := r.b.agency(ctx, r.dir, "start", worktreeName)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *repository) start(ctx context.Context) (time.Duration, error) {
 	return took, nil
 }
 
-// remove is git's way to get rid of a tree and its branch.
+// removeWorktree removes a worktree and its branch with git.
 func (r *repository) remove(ctx context.Context) (time.Duration, error) {
 	if len(r.raw) == 0 {
 		return 0, errors.New("no tree is left to remove")
@@ -114,7 +114,7 @@ func (r *repository) remove(ctx context.Context) (time.Duration, error) {
 	return removed + deleted, err
 }
 
-// discard is the tool's.
+// discardSandbox discards a sandbox with git-agency.
 func (r *repository) discard(ctx context.Context) (time.Duration, error) {
 	if len(r.sandboxes) == 0 {
 		return 0, errors.New("no sandbox is left to discard")
@@ -125,7 +125,7 @@ func (r *repository) discard(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// checkSandbox looks whether the last sandbox holds what a tree of git's would.
+// checkSandbox makes sure that the last sandbox is a clean checkout.
 func (r *repository) checkSandbox(ctx context.Context) error {
 	tree, err := r.sandboxPath(ctx, r.sandboxes[len(r.sandboxes)-1])
 	if err != nil {
@@ -150,8 +150,8 @@ func (r *repository) sandboxPath(ctx context.Context, id string) (string, error)
 	return strings.TrimSpace(tree), err
 }
 
-// newListing is a repository with n invocations. One is real; the others are its records, its
-// registration and its branch under other ids, with next to nothing in their trees.
+// newListingRepo creates a repository with n invocations. One is real; the others are copies of its record, worktree
+// registration and branch under other ids, with almost empty trees.
 func (b *bench) newListing(ctx context.Context, name string, n int) (*repository, error) {
 	r, err := b.newRepository(ctx, name, 200)
 	if err != nil {
@@ -205,8 +205,7 @@ func (b *bench) newListing(ctx context.Context, name string, n int) (*repository
 	return r, nil
 }
 
-// copyAs copies a file of one invocation to another, whose id takes the place of the first one's in
-// the path and in the text.
+// copyWithID copies a file of one invocation to another and replaces the id in the path and in the content.
 func copyAs(file, id, other string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -219,13 +218,13 @@ func copyAs(file, id, other string) error {
 	return os.WriteFile(copied, bytes.ReplaceAll(text, []byte(id), []byte(other)), 0o600)
 }
 
-// history is one commit of so many files, five to a directory, as git fast-import reads it. It is
+// fastImportStream returns a git fast-import stream of one commit with this many files, five to a directory. It is
 // the same every time.
 func history(files int) *bytes.Buffer {
 	random := rand.New(rand.NewPCG(1, 1))
 	var stream bytes.Buffer
 	least := 4_000
-	if files > 10_000 { // then it is their number that counts
+	if files > 10_000 { // large trees get small files: there the number of files matters
 		least = 40
 	}
 	stream.WriteString("commit refs/heads/main\ncommitter bench <bench@localhost> 1700000000 +0000\ndata 6\nbench\n\n")
@@ -266,8 +265,7 @@ var (
 	}
 )
 
-// source is text that compresses about as well as program text does: a file has some names of its
-// own and uses them over and over.
+// fakeSource returns text that compresses about as well as source code: each file uses a few names over and over.
 func source(random *rand.Rand, size int) []byte {
 	names := make([]string, 60)
 	for i := range names {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// snapshots is what takes states and compares them, with ten files changed.
+// snapshotComparisons measures snapshots of trees in which ten files changed.
 func (b *bench) snapshots(ctx context.Context) (_ []contest, sound bool, err error) {
 	var contests []contest
 	for _, size := range []struct {
@@ -29,12 +29,12 @@ func (b *bench) snapshots(ctx context.Context) (_ []contest, sound bool, err err
 	return contests, true, nil
 }
 
-// work is a sandbox in which ten files have changed.
+// snapshotRepo is a sandbox in which ten files changed.
 type work struct {
 	*repository
 	id, tree string
 	edits    int
-	taken    string // the last snapshot
+	taken    string // commit id
 }
 
 func (b *bench) newWork(ctx context.Context, name string, files int) (*work, error) {
@@ -52,7 +52,7 @@ func (b *bench) newWork(ctx context.Context, name string, files int) (*work, err
 		return nil, err
 	}
 	w.tree = strings.TrimSpace(path)
-	// What was checked out a moment ago is as young as the index, and git reads it again until that is written anew.
+	// Files as new as the index are racy: git reads them again until the index is rewritten.
 	if _, err := w.status(ctx); err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (b *bench) newWork(ctx context.Context, name string, files int) (*work, err
 	return w, err
 }
 
-// edit changes eight files that were there and two that were not.
+// edit changes eight tracked and two untracked files.
 func (w *work) edit(ctx context.Context) error {
 	w.edits++
 	tracked, _, err := w.b.git(ctx, w.tree, "ls-tree", "-r", "--name-only", "HEAD")
@@ -83,7 +83,7 @@ func (w *work) edit(ctx context.Context) error {
 	return nil
 }
 
-// status is what git needs to look at the same tree.
+// status measures git status of the same tree.
 func (w *work) status(ctx context.Context) (time.Duration, error) {
 	if err := w.edit(ctx); err != nil {
 		return 0, err
@@ -101,7 +101,7 @@ func (w *work) snapshot(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// check makes sure that the last snapshot is what git would have added.
+// checkSnapshot makes sure that a snapshot has the tree that git add --all would stage.
 func (w *work) check(ctx context.Context) error {
 	if _, err := w.snapshot(ctx); err != nil {
 		return err

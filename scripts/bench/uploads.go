@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// uploads is a directory that is copied into a sandbox, and elsewhere by others.
+// uploadRepo is a directory that is uploaded into a sandbox, and copied elsewhere for comparison.
 type uploads struct {
 	*repository
 	source  string
-	sandbox string // its path
+	sandbox string // path of its tree
 	copies  int
 	puts    int
 }
 
-// newUploads makes a directory of so many files, five to a directory, and a sandbox that is not empty either.
+// newUploadRepo creates a directory of files, five to a subdirectory, and a sandbox that is not empty either.
 func (b *bench) newUploads(ctx context.Context, files int) (*uploads, error) {
 	repository, err := b.newRepository(ctx, "uploads", files)
 	if err != nil {
@@ -30,7 +30,7 @@ func (b *bench) newUploads(ctx context.Context, files int) (*uploads, error) {
 	return u, err
 }
 
-// copy is what everybody else does.
+// copyWithCP copies the directory with cp.
 func (u *uploads) copy(ctx context.Context) (time.Duration, error) {
 	u.copies++
 	to := filepath.Join(u.b.root, fmt.Sprintf("copy-%d", u.copies))
@@ -38,17 +38,17 @@ func (u *uploads) copy(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// put is the tool's.
+// put uploads the directory with git-agency.
 func (u *uploads) put(ctx context.Context) (time.Duration, error) {
 	u.puts++
 	_, took, err := u.b.agency(ctx, u.dir, "put", u.sandboxes[0], u.source, u.last())
 	return took, err
 }
 
-// last is where in the sandbox the last put went.
+// lastPutDir returns the target of the last put, relative to the sandbox.
 func (u *uploads) last() string { return fmt.Sprintf("put-%d", u.puts) }
 
-// check compares what was put with what it was made from.
+// checkLastPut compares the uploaded files with their source.
 func (u *uploads) check(ctx context.Context) error {
 	_, _, err := u.b.run(ctx, command{argv: []string{"diff", "-r", u.source, filepath.Join(u.sandbox, u.last())}, dir: u.dir})
 	return err

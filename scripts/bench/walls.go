@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// walls is what it costs to have some around commands.
+// wallComparisons measures the cost of walls around commands.
 func (b *bench) walls(ctx context.Context) (_ []contest, sound bool, err error) {
-	const program = "/bin/true" // nothing else, so that all the time is ours
+	const program = "/bin/true" // does nothing, so that only the overhead is measured
 	small, err := b.newWalled(ctx, "walled", 200)
 	if err != nil {
 		return nil, false, err
@@ -43,7 +43,7 @@ func (b *bench) walls(ctx context.Context) (_ []contest, sound bool, err error) 
 	return append(contests, large.commits(), build), true, nil
 }
 
-// newWalled is a repository with one sandbox that has every wall there is.
+// newWalledRepo creates a repository with one sandbox that has all walls.
 func (b *bench) newWalled(ctx context.Context, name string, files int) (*repository, error) {
 	r, err := b.newRepository(ctx, name, files)
 	if err != nil {
@@ -58,11 +58,11 @@ func (r *repository) startWalled(ctx context.Context) error {
 	return err
 }
 
-// bubblewrap is what bwrap is asked for. It is less than we build: no layer over the git directory, nothing that is
-// hidden, no Landlock, no filter, nobody who could join.
+// bubblewrapArgs are the arguments of bwrap. They build less than git-agency does: no overlay over the git directory,
+// no hidden files, no Landlock, no seccomp filter, and no namespace that later commands can join.
 var bubblewrap = []string{"--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--unshare-all", "--die-with-parent", "/bin/true"}
 
-// noBubblewrap says why it cannot be measured against; empty when it can.
+// bubblewrapProblem describes why bwrap cannot be measured; it is empty if it can.
 func (b *bench) noBubblewrap(ctx context.Context, dir string) string {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		return "there is no bwrap; install it with: sudo apt-get install bubblewrap"
@@ -73,9 +73,9 @@ func (b *bench) noBubblewrap(ctx context.Context, dir string) string {
 	return ""
 }
 
-// commits is what comes after a small commit behind walls, until exec returns, against what comes after a command
-// that has changed nothing: what is between them is the taking in. How long the commit itself takes, in which
-// git reads and writes all of the index several times, is no part of it.
+// commitImportComparison measures the time from the end of a small commit behind walls until exec returns, against
+// the same time after a command that changed nothing: the difference is the import of the commit. The commit itself,
+// in which git reads and writes the whole index several times, is not measured.
 func (r *repository) commits() contest {
 	const (
 		nothing = `date +%s%N`
@@ -101,7 +101,7 @@ func (r *repository) commits() contest {
 	}
 }
 
-// checkTaken looks whether the last commit came out.
+// checkImported makes sure that the last commit was imported.
 func (r *repository) checkTaken(ctx context.Context, id string) error {
 	subject, _, err := r.b.git(ctx, r.dir, "log", "-1", "--format=%s", "agency/sandbox-"+id)
 	if err == nil && !strings.HasPrefix(subject, "inside ") {
@@ -110,8 +110,8 @@ func (r *repository) checkTaken(ctx context.Context, id string) error {
 	return err
 }
 
-// newBuild builds this project, from where bench was started, behind walls and outside of them, with as much in
-// the caches. Each round compiles what one change to the library makes it compile, and links.
+// newBuildComparison builds this project, cloned from the current directory, behind walls and outside of them, with
+// equally warm caches. Each round compiles what a change to the library requires, and links.
 func (b *bench) newBuild(ctx context.Context) (contest, error) {
 	source, err := os.Getwd()
 	if err != nil {
@@ -162,7 +162,7 @@ func (b *bench) newBuild(ctx context.Context) (contest, error) {
 	}, nil
 }
 
-// removeAll removes a directory in which the kernel left some that not even their owner may enter.
+// removeAll removes a directory, including directories left by the kernel that even their owner may not enter.
 func removeAll(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil

@@ -1,8 +1,8 @@
-// Command man renders the manual: markdown on standard input, a page for man(1) on standard output.
+// Command man renders the manual: it reads Markdown from standard input and writes a man(1) page to standard output.
 //
-// go-md2man does the work. What is done to its output is what a manual full of commands needs: new
-// versions of groff print plain - ' ` ^ and ~ as typographic characters, which no shell understands
-// when they are copied from the screen, and examples stand out when they are indented.
+// go-md2man does the conversion. This command changes its output for a manual full of commands: recent versions of
+// groff print plain - ' ` ^ and ~ as typographic characters, which do not work when copied into a shell, and examples
+// are indented to stand out.
 package main
 
 import (
@@ -30,13 +30,13 @@ func render(source []byte) string {
 	page.WriteString(".\\\" Made from git-agency.1.md by 'make man'; change that one.\n")
 	for line := range strings.Lines(string(md2man.Render(source))) {
 		switch {
-		case line == ".nh\n": // too early; the title switches it on again
+		case line == ".nh\n": // too early: .TH turns hyphenation on again
 		case strings.HasPrefix(line, ".TH "):
 			page.WriteString(line + layout)
 		case line == ".EX\n":
 			page.WriteString(".RS 4\n.EX\n")
 		case line == ".EE\n":
-			page.WriteString(".EE\n.RE\n.nh\n") // the end of an example switches hyphens on again
+			page.WriteString(".EE\n.RE\n.nh\n") // .EE turns hyphenation on again
 		case strings.HasPrefix(line, ".") && !strings.HasPrefix(line, ".S"):
 			page.WriteString(line)
 		default:
@@ -46,16 +46,16 @@ func render(source []byte) string {
 	return page.String()
 }
 
-// layout: no hyphens that were not written, ragged lines, and one space between sentences. In a text
-// full of commands, whatever groff adds might be taken for a part of one.
+// layout turns off hyphenation and justification and sets one space between sentences: anything that groff inserts
+// might be taken for a part of a command.
 const layout = ".nh\n.ad l\n.ss 12 0\n"
 
-// literal makes groff print the characters that shells care about as they are.
+// escapeLiteral makes groff print characters that are special to shells unchanged.
 func literal(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {
-		case '\\': // an escape of md2man's: a font, a character, or a backslash
+		case '\\': // an escape written by md2man: a font, a character, or a backslash
 			i++
 			if text[i] == '\\' {
 				b.WriteString(`\(rs`)

@@ -1,5 +1,5 @@
-// Command schema says whether JSON is what a schema describes. Tests ask it, one question after the other: the library that
-// does the work takes longer to get ready than git-agency takes to run, and in the tests that is one program.
+// Command schema validates JSON documents against JSON schemas. The tests start it once and send it one request after
+// the other, because loading the schema library takes longer than running git-agency.
 package main
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// question is a line of standard input; the answer is a line with what is wrong, or an empty string, as JSON.
+// request is one line of standard input. The reply is one line, a JSON string: the validation error, or "" if valid.
 type question struct {
-	Schema   string `json:"schema"` // a file
+	Schema   string `json:"schema"` // path of a schema file
 	Document string `json:"document"`
 }
 

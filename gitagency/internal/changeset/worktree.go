@@ -1,8 +1,8 @@
-// Package changeset makes the trees that writes are kept apart in, and unmakes them. A backend
-// brings steps into a transaction that somebody else runs; it decides neither where a tree goes nor
-// whether it may go there, and writes no records.
+// Package changeset creates and removes the isolated trees that sandboxes write to. A backend adds steps to a
+// transaction that its caller runs; it must never decide where a tree goes or whether it may go there, and it writes no
+// records.
 //
-// The one backend so far is Worktree, a linked git worktree with a branch of its own.
+// The only backend so far is Worktree: a linked git worktree with its own branch.
 package changeset
 
 import (
@@ -17,35 +17,35 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// Spec names everything that belongs to one tree. Every name in it is ours alone: its maker checked,
-// under the repository lock, that nothing had it before.
+// Spec names everything that belongs to one tree. All names in it are ours alone: the code that filled it checked,
+// under the repository lock, that they were unused.
 type Spec struct {
-	ID      string // required; also the name of git's entry for the worktree
-	Tree    string // required; absolute and resolved
-	Branch  string // required; full ref
-	Base    string // required to create: the commit everything starts from
-	Scratch string // a directory of ours on any file system, for names that live a moment
-	Reason  string // for the reflog
+	ID      string // required; also the name of the worktree's entry in $GIT_DIR/worktrees
+	Tree    string // path of the worktree; required, absolute, symlinks resolved
+	Branch  string // full ref name; required
+	Base    string // commit that the work starts from; required by Create
+	Scratch string // our directory on any file system, for short-lived names
+	Reason  string // reflog message
 
-	// What a tree that does not begin clean begins with.
-	Tip   string // the commit that the branch starts at; default: Base
-	Files string // the commit whose files are on disk; default: the tip
-	Index string // the tree that is staged, where Files is set; default: that of the tip
+	// Initial state of a tree that does not start as a clean checkout of Base.
+	Tip   string // commit that the branch starts at; default: Base
+	Files string // commit whose files are written to disk; default: a checkout of Tip
+	Index string // tree to stage, with FilesCommit; default: the tree of Tip
 
-	// Distrust: what the repository's own configuration names is not run for Files.
+	// UntrustedConfig: programs named by the repository's own configuration (filters) are not run for FilesCommit.
 	Distrust bool
 }
 
-// Start is the commit that the branch starts at.
+// StartCommit returns the commit that the branch starts at.
 func (s Spec) Start() string { return cmp.Or(s.Tip, s.Base) }
 
-// Worktree is the backend of linked git worktrees.
+// Worktree is the backend that uses linked git worktrees.
 type Worktree struct {
-	Repo *git.Repo // holding the repository lock
+	Repo *git.Repo // required; the caller holds the repository lock
 }
 
-// Create brings the steps "tree-dir", "branch", "registration" and "checkout" into the transaction; in the place of the last
-// one "files" and "index" for a tree that does not begin clean.
+// Create adds the steps "tree-dir", "branch", "registration" and "checkout" to the transaction. With FilesCommit, the
+// steps "files" and "index" replace "checkout".
 func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	if err := tx.Step(ctx, "tree-dir", func() error {
 		if err := os.Mkdir(s.Tree, 0o755); err != nil {
@@ -58,7 +58,7 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	}
 	if err := tx.Step(ctx, "branch", func() error {
 		err := b.Repo.CreateRef(ctx, s.Branch, s.Start(), s.Reason)
-		if !git.Refused(err) { // what git refused to make is somebody else's, and stays
+		if !git.Refused(err) { // a ref that git refused to create belongs to another process, and stays
 			tx.Undo("branch", func(ctx context.Context) error { return b.DeleteBranch(ctx, s, s.Start()) })
 		}
 		return err
@@ -72,7 +72,7 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 		return err
 	}
 	if s.Files == "" {
-		return tx.Step(ctx, "checkout", func() error { // undone with the tree it fills
+		return tx.Step(ctx, "checkout", func() error { // undone by removing the tree
 			return b.Repo.Checkout(ctx, b.registration(s), s.Start())
 		})
 	}
@@ -88,9 +88,9 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	})
 }
 
-// Sync makes durable what git wrote without fsync and what the repository would break without: the
-// files that tie tree and repository together. Contents of the tree need not be: git status shows
-// what is lost, git checkout restores it.
+// Sync fsyncs the files that link worktree and repository, which git writes without fsync and without which the
+// repository would be broken. The contents of the worktree need no fsync: git status shows a loss and git checkout
+// restores it.
 func (b Worktree) Sync(s Spec) error {
 	files, dirs := b.Repo.RegistrationFiles(b.registration(s))
 	if err := durable.Sync(append(files, dirs...)...); err != nil {
@@ -99,8 +99,8 @@ func (b Worktree) Sync(s Spec) error {
 	return b.Repo.SyncRef(s.Branch)
 }
 
-// Remove unmakes a tree and everything git knows of it except its branch, in whatever state they
-// are. What is not there is fine.
+// Remove removes a tree and all git data about it except its branch, whatever state they are in. Missing parts are not
+// an error.
 func (b Worktree) Remove(s Spec) error {
 	if err := durable.RemoveTree(s.Tree); err != nil {
 		return err
@@ -108,8 +108,8 @@ func (b Worktree) Remove(s Spec) error {
 	return b.Unregister(s)
 }
 
-// Abandon unmakes what an interrupted creation left: Create, backwards. A branch that has moved since
-// says that it was not interrupted but worked in; then nothing is touched.
+// RemoveIncomplete removes the remains of an interrupted Create. If the branch has moved since, the worktree is in use
+// and not incomplete: then RemoveIncomplete fails and touches nothing.
 func (b Worktree) Abandon(ctx context.Context, s Spec) error {
 	found, err := b.Repo.Lookup(ctx, s.Branch)
 	if err != nil {
@@ -124,26 +124,27 @@ func (b Worktree) Abandon(ctx context.Context, s Spec) error {
 	return b.DeleteBranch(ctx, s, s.Start())
 }
 
-// DeleteBranch deletes the branch if it is still at that commit, and what a killed git left of it.
+// DeleteBranch deletes the branch if it is still at that commit, and removes the files that a killed git left of it.
 func (b Worktree) DeleteBranch(ctx context.Context, s Spec, at string) error {
 	return b.Repo.RemoveRef(ctx, s.Branch, at)
 }
 
-// Unregister makes git forget a tree that is gone, or about to go.
+// Unregister removes git's entry for a worktree that is gone or about to be removed.
 func (b Worktree) Unregister(s Spec) error {
 	return b.Repo.Forget(b.registration(s))
 }
 
-// Withdraw is Unregister but for what takes time, which RemoveWithdrawn does. Nobody has to hold a lock for that.
+// BeginUnregister is Unregister without its slow part, which FinishUnregister does later. FinishUnregister
+// needs no lock.
 func (b Worktree) Withdraw(s Spec) error {
 	return b.Repo.Withdraw(b.registration(s))
 }
 
-// RemoveWithdrawn removes what Withdraw has left.
+// FinishUnregister removes the files that BeginUnregister has left.
 func (b Worktree) RemoveWithdrawn(s Spec) error { return b.Repo.RemoveWithdrawn(s.ID) }
 
-// Registered reports whether Unregister would find something, given what git has registered. A link that
-// a creation needed for a moment counts too.
+// IsRegistered reports whether Unregister would find something, given the worktrees registered with git. The temporary
+// symlink of a creation counts, too.
 func (b Worktree) Registered(s Spec, registered map[string]string) bool {
 	w := b.registration(s)
 	fi, err := os.Lstat(w.Link)

@@ -13,23 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cgroups is a place where cgroups can be made that bound what runs in them: below the nearest cgroup above
-// us that was handed over to this user, as systemd does for what it calls sessions of a user. A sandbox has
-// one there, which bounds all of its commands together, and in it one for each command, as only those
-// without others inside may hold processes.
+// DelegatedCgroup is the nearest cgroup above us that was delegated to this user, as systemd does for user sessions.
+// Each sandbox has a cgroup in it, which limits all of its commands together, and in that one cgroup per command: only
+// leaf cgroups may hold processes.
 type Cgroups struct {
-	parent  string   // the directory in which they are made
-	offered []string // the controllers that bound what is in them
+	parent  string   // directory of the delegated cgroup
+	offered []string // controllers that work in its children
 	kernel  cgroupKernel
 }
 
-// The controllers that limits need.
+// Controllers that limits need.
 const (
 	memoryController = "memory"
 	pidsController   = "pids"
 )
 
-// cgroupKernel is where the kernel tells of cgroups, and how one is made, told and removed; tests have others.
+// cgroupFS is the kernel interface for cgroups; tests replace it.
 type cgroupKernel struct {
 	cgroup, mountinfo string // files in /proc/self
 	mkdir             func(path string) error
@@ -46,19 +45,19 @@ func realCgroups() cgroupKernel {
 	}
 }
 
-// findCgroups looks for a place that offers as many of the controllers as can be had. The error says why
-// there is none.
+// findDelegatedCgroup finds the delegated cgroup that offers most of the wanted controllers. The error says why there is
+// none.
 func findCgroups(k cgroupKernel, wanted ...string) (*Cgroups, error) {
-	top, own, err := k.locate()
+	top, ownDir, err := k.locate()
 	if err != nil {
 		return nil, err
 	}
 	var best *Cgroups
-	var why error
-	for dir := own; ; dir = filepath.Dir(dir) {
+	var reasons error
+	for dir := ownDir; ; dir = filepath.Dir(dir) {
 		offered, err := k.offers(dir, wanted)
-		if why == nil {
-			why = err // the nearest is the one to do something about
+		if reasons == nil {
+			reasons = err // the nearest cgroup is the one that the user can fix
 		}
 		if len(offered) > 0 && (best == nil || len(offered) > len(best.offered)) {
 			best = &Cgroups{parent: dir, offered: offered, kernel: k}
@@ -68,13 +67,13 @@ func findCgroups(k cgroupKernel, wanted ...string) (*Cgroups, error) {
 		}
 	}
 	if best == nil {
-		return nil, fmt.Errorf("no cgroup here was handed over to this user: %w", why)
+		return nil, fmt.Errorf("no cgroup here was handed over to this user: %w", reasons)
 	}
 	return best, nil
 }
 
-// locate finds where cgroups of the second version are to be seen, and which of them is ours.
-func (k cgroupKernel) locate() (top, own string, err error) {
+// locateOwn finds the mount point of cgroup v2 and the directory of our own cgroup.
+func (k cgroupKernel) locate() (top, ownDir string, err error) {
 	mounts, err := os.ReadFile(k.mountinfo)
 	if err != nil {
 		return "", "", err
@@ -89,7 +88,7 @@ func (k cgroupKernel) locate() (top, own string, err error) {
 			path = p
 		}
 	}
-	if !strings.HasPrefix(path, "/") || slices.Contains(strings.Split(path, "/"), "..") { // one outside of our view
+	if !strings.HasPrefix(path, "/") || slices.Contains(strings.Split(path, "/"), "..") { // outside of our cgroup namespace
 		return "", "", errors.New("this process is in no cgroup of version 2 that can be seen from here")
 	}
 	scanner := bufio.NewScanner(strings.NewReader(string(mounts)))
@@ -108,55 +107,55 @@ func (k cgroupKernel) locate() (top, own string, err error) {
 	return "", "", errors.New("no cgroups of version 2 are mounted")
 }
 
-// unescaped undoes what the kernel does to spaces in names.
+// unescapeMountinfo decodes the octal escapes of /proc/self/mountinfo.
 func unescaped(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// offers says which controllers bound what is made in a cgroup, by making one there.
+// offeredControllers returns the wanted controllers that work in children of a cgroup. It finds out by creating a child.
 func (k cgroupKernel) offers(dir string, wanted []string) (offered []string, err error) {
-	// What is moved to below must be allowed to leave from below.
+	// To move a process into a child we need write access to cgroup.procs of the common ancestor.
 	if err := unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK); err != nil {
 		return nil, fmt.Errorf("%s/cgroup.procs: %w", dir, err)
 	}
-	has, err := words(dir, "cgroup.controllers")
+	available, err := words(dir, "cgroup.controllers")
 	if err != nil {
 		return nil, err
 	}
-	handsOn, err := words(dir, "cgroup.subtree_control")
+	enabled, err := words(dir, "cgroup.subtree_control")
 	if err != nil {
 		return nil, err
 	}
-	var why error
+	var reasons error
 	for _, c := range wanted {
-		if !slices.Contains(has, c) {
-			why = errors.Join(why, fmt.Errorf("%s has no %s controller", dir, c))
+		if !slices.Contains(available, c) {
+			reasons = errors.Join(reasons, fmt.Errorf("%s has no %s controller", dir, c))
 			continue
 		}
 		if err := k.enable(dir, c); err != nil {
-			why = errors.Join(why, err)
+			reasons = errors.Join(reasons, err)
 			continue
 		}
-		if !slices.Contains(handsOn, c) { // looking changes nothing
-			defer func() { _ = k.set(dir, "cgroup.subtree_control", "-"+c) }() // somebody may use it by now
+		if !slices.Contains(enabled, c) { // undo it: a probe must not change anything
+			defer func() { _ = k.set(dir, "cgroup.subtree_control", "-"+c) }() // fails if the controller is in use by now
 		}
 		offered = append(offered, c)
 	}
 	if len(offered) == 0 {
-		return nil, oneLine(why)
+		return nil, oneLine(reasons)
 	}
 	probe := filepath.Join(dir, cgroupPrefix+"probe-"+strconv.Itoa(os.Getpid()))
-	if err := k.mkdir(probe); err != nil && !errors.Is(err, os.ErrExist) { // one that was left is as good
+	if err := k.mkdir(probe); err != nil && !errors.Is(err, os.ErrExist) { // one left by an earlier probe will do
 		return nil, err
 	}
-	has, err = words(probe, "cgroup.controllers")
+	available, err = words(probe, "cgroup.controllers")
 	if err := errors.Join(err, k.rmdir(probe)); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(offered, func(c string) bool { return !slices.Contains(has, c) }), oneLine(why)
+	return slices.DeleteFunc(offered, func(c string) bool { return !slices.Contains(available, c) }), oneLine(reasons)
 }
 
-// oneLine joins what went wrong in one line.
+// oneLineError joins the lines of an error with semicolons.
 func oneLine(err error) error {
 	if err == nil {
 		return nil
@@ -164,8 +163,8 @@ func oneLine(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// enable hands a controller on to the cgroups in one. The kernel refuses where there are processes beside
-// them.
+// enableController enables a controller for the children of a cgroup. The kernel refuses with EBUSY where the cgroup
+// itself holds processes.
 func (k cgroupKernel) enable(dir, controller string) error {
 	if has, err := words(dir, "cgroup.subtree_control"); err == nil && slices.Contains(has, controller) {
 		return nil
@@ -184,7 +183,7 @@ func words(dir, file string) ([]string, error) {
 	return strings.Fields(string(data)), err
 }
 
-// setKernel writes to one of the kernel's files, and never makes one.
+// writeControl writes to a control file, and never creates one.
 func setKernel(dir, file, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {
@@ -196,30 +195,30 @@ func setKernel(dir, file, value string) error {
 
 const cgroupPrefix = "git-agency-"
 
-// Cgroup is one for a command.
+// Cgroup is the cgroup of one command.
 type Cgroup struct {
-	Procs *os.File // where the command has to be put
-	Hold  *os.File // whoever has this open is at work in it
+	Procs *os.File // cgroup.procs, open for writing, to move the command
+	Hold  *os.File // directory of the cgroup, locked shared: it is in use while this is open
 
 	dir    string
 	kernel cgroupKernel
 }
 
-// Enter makes a cgroup for a command of a sandbox, which is bound by whole together with the sandbox's
-// others, and by command besides.
+// NewCommandCgroup creates a cgroup for a command of a sandbox. whole limits all commands of the sandbox together,
+// command limits this one.
 func (c *Cgroups) Enter(sandbox string, whole, command CgroupLimits) (*Cgroup, error) {
-	around := filepath.Join(c.parent, cgroupPrefix+sandbox)
-	for range 100 { // the last command of the sandbox may be removing it
-		group, err := c.enter(around, whole, command)
+	sandboxDir := filepath.Join(c.parent, cgroupPrefix+sandbox)
+	for range 100 { // the last command of the sandbox may just be removing it
+		group, err := c.enter(sandboxDir, whole, command)
 		if !gone(err) {
 			return group, err
 		}
 	}
-	return nil, fmt.Errorf("%s is gone as soon as it is made", around)
+	return nil, fmt.Errorf("%s is gone as soon as it is made", sandboxDir)
 }
 
-func (c *Cgroups) enter(around string, whole, command CgroupLimits) (_ *Cgroup, err error) {
-	if err := c.kernel.mkdir(around); err != nil && !errors.Is(err, os.ErrExist) {
+func (c *Cgroups) enter(sandboxDir string, whole, command CgroupLimits) (_ *Cgroup, err error) {
+	if err := c.kernel.mkdir(sandboxDir); err != nil && !errors.Is(err, os.ErrExist) {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("%s is gone", c.parent)
 		}
@@ -227,25 +226,25 @@ func (c *Cgroups) enter(around string, whole, command CgroupLimits) (_ *Cgroup, 
 	}
 	defer func() {
 		if err != nil {
-			_ = c.kernel.rmdir(around) // unless others are in it
+			_ = c.kernel.rmdir(sandboxDir) // fails if others are in it
 		}
 	}()
-	c.sweep(around)
+	c.sweep(sandboxDir)
 	for _, controller := range c.offered {
 		if err := c.kernel.enable(c.parent, controller); err != nil {
 			return nil, err
 		}
 	}
 	for _, controller := range c.offered {
-		if err := c.kernel.enable(around, controller); err != nil {
+		if err := c.kernel.enable(sandboxDir, controller); err != nil {
 			return nil, err
 		}
 	}
-	// Only now: whoever looks takes back what it had handed on to look, unless it is in use.
-	if err := whole.set(c.kernel, around); err != nil {
+	// Only now: a concurrent probe disables the controllers that it had enabled, unless they are in use.
+	if err := whole.set(c.kernel, sandboxDir); err != nil {
 		return nil, err
 	}
-	dir, err := c.mkdirNew(around)
+	dir, err := c.mkdirNew(sandboxDir)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +257,7 @@ func (c *Cgroups) enter(around string, whole, command CgroupLimits) (_ *Cgroup, 
 	if g.Hold, err = os.Open(dir); err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(g.Hold.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil { // somebody sweeps
+	if err := unix.Flock(int(g.Hold.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil { // another process is removing it as stale
 		return nil, errors.Join(os.ErrNotExist, err)
 	}
 	if err := command.set(c.kernel, dir); err != nil {
@@ -268,68 +267,67 @@ func (c *Cgroups) enter(around string, whole, command CgroupLimits) (_ *Cgroup, 
 	return g, err
 }
 
-func (c *Cgroups) mkdirNew(around string) (string, error) {
+func (c *Cgroups) mkdirNew(sandboxDir string) (string, error) {
 	for n := 1; ; n++ {
-		dir := filepath.Join(around, strconv.Itoa(n))
+		dir := filepath.Join(sandboxDir, strconv.Itoa(n))
 		if err := c.kernel.mkdir(dir); !errors.Is(err, os.ErrExist) {
 			return dir, err
 		}
 	}
 }
 
-// sweep removes what commands left whose tool was killed.
-func (c *Cgroups) sweep(around string) {
-	entries, _ := os.ReadDir(around) // what cannot be seen is not removed
+// removeStale removes the cgroups of commands whose git-agency process was killed.
+func (c *Cgroups) sweep(sandboxDir string) {
+	entries, _ := os.ReadDir(sandboxDir) // unreadable entries stay
 	for _, e := range entries {
-		dir, err := os.Open(filepath.Join(around, e.Name()))
+		dir, err := os.Open(filepath.Join(sandboxDir, e.Name()))
 		if !e.IsDir() || err != nil {
 			continue
 		}
 		if unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			_ = c.kernel.rmdir(dir.Name()) // one that holds processes stays
+			_ = c.kernel.rmdir(dir.Name()) // fails if it holds processes
 		}
 		_ = dir.Close()
 	}
 }
 
-// Close removes the cgroup, with what may still be in it, and that of the sandbox unless other commands are
-// in that.
+// Close kills all processes in the cgroup and removes it, and also the sandbox's cgroup unless other commands use it.
 func (g *Cgroup) Close() error {
 	defer func() {
-		for _, f := range []*os.File{g.Procs, g.Hold} { // not before: it would be swept up
+		for _, f := range []*os.File{g.Procs, g.Hold} { // last: until then removeStale leaves the cgroup alone
 			if f != nil {
 				_ = f.Close()
 			}
 		}
 	}()
-	if err := g.kernel.set(g.dir, "cgroup.kill", "1"); err != nil && !gone(err) { // an older kernel has none
+	if err := g.kernel.set(g.dir, "cgroup.kill", "1"); err != nil && !gone(err) { // an older kernel has no cgroup.kill
 		return err
 	}
 	err := g.kernel.rmdir(g.dir)
-	if errors.Is(err, unix.EBUSY) || gone(err) { // what was killed is still dying; it is swept up later
+	if errors.Is(err, unix.EBUSY) || gone(err) { // killed processes are still exiting; removeStale removes it later
 		err = nil
 	}
 	_ = g.kernel.rmdir(filepath.Dir(g.dir))
 	return err
 }
 
-// gone: what became of a cgroup is told in two ways.
+// isGone reports whether a cgroup has been removed, for which there are two error codes.
 func gone(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
-// RemoveCgroups removes what is left of the cgroups of a sandbox that nobody is at work in.
+// RemoveCgroups removes the cgroups of a sandbox that are not in use.
 func RemoveCgroups(sandbox string) {
 	removeCgroups(realCgroups(), sandbox)
 }
 
 func removeCgroups(k cgroupKernel, sandbox string) {
-	top, own, err := k.locate()
+	top, ownDir, err := k.locate()
 	if err != nil {
 		return
 	}
-	for dir := own; ; dir = filepath.Dir(dir) {
-		around := filepath.Join(dir, cgroupPrefix+sandbox)
-		(&Cgroups{kernel: k}).sweep(around)
-		_ = k.rmdir(around)
+	for dir := ownDir; ; dir = filepath.Dir(dir) {
+		sandboxDir := filepath.Join(dir, cgroupPrefix+sandbox)
+		(&Cgroups{kernel: k}).sweep(sandboxDir)
+		_ = k.rmdir(sandboxDir)
 		if dir == top {
 			return
 		}

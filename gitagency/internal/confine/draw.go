@@ -13,8 +13,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// Draw plans the walls, or refuses them with a *RefusedError. Of two paths in the plan of which one lies
-// below the other, the lower one counts for all that is below it; no path is there twice.
+// MakePlan plans the walls, or refuses with a *RefusedError. If one path of a plan is below another, the lower one
+// decides for everything below it; no path occurs twice.
 func Draw(r Request, m Machine) (Plan, error) {
 	if err := m.check(); err != nil {
 		return Plan{}, err
@@ -27,7 +27,7 @@ func Draw(r Request, m Machine) (Plan, error) {
 		return Plan{}, err
 	}
 	d := drawing{Request: r, files: m.Files, uid: m.UID, marks: map[string]mark{}, known: map[string]Entry{}}
-	// What comes first is what a path is; later ones of the same path do not count.
+	// The first step that marks a path decides; later marks of the same path are ignored.
 	for _, step := range []func() error{d.own, d.private, d.hide, d.layers, d.write, d.read, d.secrets, d.caches, d.keep} {
 		if err := step(); err != nil {
 			return Plan{}, err
@@ -47,7 +47,7 @@ func Draw(r Request, m Machine) (Plan, error) {
 	return plan, nil
 }
 
-// hostname is the one name that every machine can look up.
+// hostname is the one name that resolves on every machine.
 const hostname = "localhost"
 
 func (m Machine) check() error {
@@ -67,7 +67,7 @@ func (m Machine) check() error {
 	return nil
 }
 
-// DrawBare plans walls for the network alone. The rest of what they are made of is what they need.
+// MakeNetworkPlan plans walls for the network alone.
 func DrawBare(outputs string) (Plan, error) {
 	network, err := drawNetwork(outputs)
 	return Plan{Network: network, Bare: true}, err
@@ -86,7 +86,7 @@ func drawNetwork(outputs string) (Network, error) {
 	return "", &RefusedError{Wall: "network", Why: fmt.Sprintf("outputs %q mean nothing", outputs), Remedy: "want open, none or hosts:…"}
 }
 
-// fixed is what would make the sandbox another one.
+// fixedPaths returns the paths that identify the sandbox, which its commands must not change.
 func (r Request) fixed() []string {
 	if r.Markers == "" {
 		return []string{r.GitFile}
@@ -117,22 +117,22 @@ func (r Request) check() error {
 	return nil
 }
 
-// holds reports whether a path is a directory or lies below it.
+// contains reports whether path is dir or below it.
 func holds(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
 
-// drawing is a plan in the making.
+// planner holds a plan in progress.
 type drawing struct {
 	Request
 	files Files
 	uid   int
 	marks map[string]mark
-	known map[string]Entry // what was looked up
+	known map[string]Entry // cache of lookup
 }
 
-// mark is what becomes of a path.
+// pathMark is the planned visibility of a path.
 type mark struct {
 	sight Sight
-	auto  bool // nobody asked for it: it may be left out
+	auto  bool // not requested by the user: may be dropped
 }
 
 func (d *drawing) mark(path string, s Sight, auto bool) {
@@ -141,15 +141,15 @@ func (d *drawing) mark(path string, s Sight, auto bool) {
 	}
 }
 
-// own marks what every sandbox is made of.
+// markSandbox marks the paths that every sandbox consists of.
 func (d *drawing) own() error {
 	d.mark(d.Tree, Writable, false)
 	d.mark(d.GitDir, Layered, false)
 	d.mark(d.DataDir, Hidden, false)
-	if !holds(d.DataDir, d.Layers) { // who can write there writes to the lower side of everything
+	if !holds(d.DataDir, d.Layers) { // a process that could write there would change the upper directories of all overlays
 		d.mark(d.Layers, Hidden, false)
 	}
-	// Somebody may have mounted what is to be protected into the sandbox.
+	// A protected directory may be mounted inside the sandbox's tree.
 	for _, point := range d.files.Mounts(d.Tree) {
 		if other, rel := d.touches(point, append([]string{d.GitDir}, d.Integration...)); rel != guard.Apart {
 			return &RefusedError{Wall: readOnlyRoot, Why: fmt.Sprintf("%s, which is mounted in the sandbox, %s %s", point, rel, other), Remedy: "unmount it"}
@@ -158,7 +158,7 @@ func (d *drawing) own() error {
 	return nil
 }
 
-// private marks the places where everybody leaves things for everybody else, sockets above all.
+// markPrivate marks the directories in which processes leave files for each other, sockets above all.
 func (d *drawing) private() error {
 	for _, dir := range []string{"/tmp", "/var/tmp", "/run", "/var/run", d.RuntimeDir} {
 		e := d.look(dir)
@@ -166,14 +166,14 @@ func (d *drawing) private() error {
 			continue
 		}
 		if dir == d.RuntimeDir && holds(e.Path, d.home()) {
-			continue // a home in which everything is left, is still a home
+			continue // a home directory that is also the runtime directory stays a home
 		}
 		d.mark(e.Path, Private, true)
 	}
 	return nil
 }
 
-// hide marks what the user does not want to be seen.
+// markHidden marks the paths that the user hides.
 func (d *drawing) hide() error {
 	for _, path := range d.Policy.Hide {
 		e := d.look(path)
@@ -192,7 +192,7 @@ func (d *drawing) hide() error {
 	return nil
 }
 
-// read marks what the user wants to be seen.
+// markReadable marks the paths that the user wants to be visible.
 func (d *drawing) read() error {
 	for _, path := range d.Policy.Read {
 		e := d.look(path)
@@ -209,7 +209,8 @@ func (d *drawing) read() error {
 	return nil
 }
 
-// secrets marks what nobody wants to be seen, and the sockets of those who act for the user when asked.
+// markSecrets marks the paths hidden by default, and the sockets of agents (ssh-agent and the like) that act for the
+// user.
 func (d *drawing) secrets() error {
 	for _, path := range d.Policy.Secrets {
 		if err := d.secret(path); err != nil {
@@ -222,7 +223,7 @@ func (d *drawing) secrets() error {
 		if e.Kind != Directory {
 			dir = d.look(filepath.Dir(path))
 		}
-		// Others appear beside it: it is the directory that has to go, unless there is more in it.
+		// More sockets may appear beside it: hide the whole directory, unless it holds other things.
 		switch {
 		case kernels(e.Path) || kernels(dir.Path):
 		case dir.Kind == Directory && !d.common(dir.Path):
@@ -237,22 +238,22 @@ func (d *drawing) secrets() error {
 func (d *drawing) secret(path string) error {
 	e := d.look(path)
 	if e.Kind == Absent || e.Kind == Device || kernels(e.Path) {
-		return nil // as who has no history links it to /dev/null
+		return nil // a disabled shell history is often a symlink to /dev/null
 	}
 	for _, needed := range []string{d.Tree, d.GitDir, d.home()} {
 		if needed != "" && holds(e.Path, needed) {
 			return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s leads to %s, which cannot be hidden", path, e.Path), Remedy: "make it a file or directory of its own"}
 		}
 	}
-	if !holds(d.Tree, e.Path) && !holds(d.GitDir, e.Path) { // a repository may well have a file of that name
+	if !holds(d.Tree, e.Path) && !holds(d.GitDir, e.Path) { // a repository may contain a file of that name
 		d.mark(e.Path, Hidden, true)
 	}
 	return nil
 }
 
-// common reports whether a directory holds more than the sockets in it.
+// isShared reports whether a directory holds more than sockets.
 func (d *drawing) common(dir string) bool {
-	if strings.Count(dir, "/") < 3 { // as /var/lib
+	if strings.Count(dir, "/") < 3 { // such as /var/lib
 		return true
 	}
 	for _, place := range slices.Concat([]string{d.home(), d.Tree, d.GitDir}, d.Integration, d.Path, d.Keep) {
@@ -263,7 +264,7 @@ func (d *drawing) common(dir string) bool {
 	return holds(d.Tree, dir) || holds(d.GitDir, dir)
 }
 
-// caches marks what tools keep for the next time.
+// markCaches marks the caches of tools.
 func (d *drawing) caches() error {
 	protected := append([]string{d.GitDir, d.DataDir, d.Layers, d.Tree}, d.Integration...)
 	for _, path := range d.Policy.Caches {
@@ -271,7 +272,7 @@ func (d *drawing) caches() error {
 		if e.Kind != Directory || e.Path == "/" || d.home() != "" && holds(e.Path, d.home()) || kernels(e.Path) {
 			continue
 		}
-		// By name is enough: a layer changes nothing below it, whatever other names that has.
+		// Comparing names is enough: an overlay changes nothing in its lower directory, whatever other names that has.
 		touching := func(place string) bool { return holds(place, e.Path) || holds(e.Path, place) }
 		if !slices.ContainsFunc(protected, touching) && d.unlayerable(e) == "" {
 			d.mark(e.Path, Layered, true)
@@ -280,7 +281,7 @@ func (d *drawing) caches() error {
 	return nil
 }
 
-// keep marks what has to be seen also where it lies below something private.
+// markKept marks the paths that have to stay visible below private directories.
 func (d *drawing) keep() error {
 	needed := slices.Concat(d.Integration, []string{d.Home}, d.Path, d.Keep,
 		[]string{"/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/run/current-system"})
@@ -292,8 +293,8 @@ func (d *drawing) keep() error {
 	return nil
 }
 
-// text refuses paths that cannot be written down: a plan is sent as text, and what is hidden under a garbled
-// name is not hidden.
+// checkUTF8 refuses paths that are not valid UTF-8: a plan is sent as JSON, which would change such a path, and the
+// real one would not be hidden.
 func (d *drawing) text() error {
 	for path, m := range d.marks {
 		switch {
@@ -307,7 +308,7 @@ func (d *drawing) text() error {
 	return nil
 }
 
-// fill makes lists of the marks, without those that change nothing where they are.
+// fillPlan makes the lists of the plan from the marks, without those that change nothing.
 func (d *drawing) fill(plan *Plan) {
 	plan.Private, plan.Hidden, plan.Kept, plan.Writable, plan.Layers = []string{}, []string{}, []string{}, []string{}, []Layer{}
 	paths := make([]string, 0, len(d.marks))
@@ -323,7 +324,7 @@ func (d *drawing) fill(plan *Plan) {
 			if !unseen {
 				plan.Private = append(plan.Private, path)
 			}
-		case Hidden: // of the data directory not even a name can be made
+		case Hidden: // for the data directory even mount points in it must not be creatable
 			if !unseen || path == d.DataDir || path == d.Layers {
 				plan.Hidden = append(plan.Hidden, path)
 			}
@@ -343,13 +344,14 @@ func (d *drawing) fill(plan *Plan) {
 	}
 }
 
-// byDepth orders paths so that what lies below comes after what is above.
+// byDepth orders paths so that parents come before their children.
 func byDepth(a, b string) int {
 	return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), strings.Compare(a, b))
 }
 
-// sockets finds those that could be spoken to. In a layer a socket is another, at which nobody listens; where
-// something can be written they may be the sandbox's own; and one that was named to be seen is to be spoken to.
+// reachableSockets finds the sockets that commands could connect to. A socket in an overlay is another inode, on which
+// no process listens; sockets in writable directories may belong to the sandbox; and a socket that the user made
+// visible is meant to be used.
 func (d *drawing) sockets(plan Plan, listening []string) []string {
 	var found []string
 	seen := func(path string) bool {
@@ -369,7 +371,7 @@ func (d *drawing) sockets(plan Plan, listening []string) []string {
 	return slices.Compact(found)
 }
 
-// layer names where a layer is kept. The name is the same at every command, and tells people what it is of.
+// overlayFor names the directories of an overlay. The name is the same for every command, and recognisable for people.
 func (d *drawing) layer(path string) Layer {
 	home := filepath.Join(d.Layers, "git")
 	if path != d.GitDir {
@@ -398,7 +400,7 @@ func (d *drawing) home() string {
 	return ""
 }
 
-// kernels are the directories that are made anew in every sandbox, or have to be as they are.
+// isKernelDir reports whether a path is in a directory that every sandbox gets anew, or that must stay as it is.
 func kernels(path string) bool {
 	return holds("/proc", path) || holds("/sys", path) || holds("/dev", path)
 }

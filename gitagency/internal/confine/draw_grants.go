@@ -6,7 +6,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// layers marks what the user wants to be written in the sandbox alone.
+// markOverlays marks the directories that the user makes writable within the sandbox only, with an overlay.
 func (d *drawing) layers() error {
 	for _, path := range d.Policy.Private {
 		e, err := d.grant(path, "private:"+path)
@@ -23,7 +23,7 @@ func (d *drawing) layers() error {
 	return nil
 }
 
-// write marks what the user wants to be written, itself.
+// markWritable marks the paths that the user makes writable directly.
 func (d *drawing) write() error {
 	for _, path := range d.Policy.Write {
 		e, err := d.grant(path, path)
@@ -35,8 +35,7 @@ func (d *drawing) write() error {
 	return nil
 }
 
-// grant looks up what is to be written and refuses what may not be: then nothing of what is promised
-// about the walls would hold any more.
+// checkWriteGrant looks up a path to be made writable, and refuses those that would break the guarantees of the walls.
 func (d *drawing) grant(path, value string) (Entry, error) {
 	refuse := func(why, remedy string) (Entry, error) {
 		return Entry{}, &RefusedError{Key: WriteKey, Path: value, Why: why, Remedy: remedy}
@@ -85,7 +84,7 @@ func (d *drawing) role(path string) string {
 	return "an integration worktree"
 }
 
-// touches finds which of the others a path touches, and rather the one that it is.
+// findOverlap finds which of the others overlaps with a path, preferring the one that is the same directory.
 func (d *drawing) touches(path string, others []string) (which string, how guard.Relation) {
 	for _, other := range others {
 		rel := d.files.Touch(path, other)
@@ -99,7 +98,7 @@ func (d *drawing) touches(path string, others []string) (which string, how guard
 	return which, how
 }
 
-// unlayerable says why a layer cannot be put on something.
+// whyNoOverlay returns the reason why no overlay can be mounted on a path, or "".
 func (d *drawing) unlayerable(e Entry) string {
 	switch {
 	case e.Kind != Directory:

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// judgeUsers says whether user namespaces work, and otherwise who forbids them.
+// userNamespaceFeature says whether user namespaces work, and otherwise what forbids them.
 func judgeUsers(t userTrial, k kernel) Feature {
 	f := Feature{Name: UserNamespaces}
 	switch o := t.used; {
@@ -27,7 +27,7 @@ func judgeUsers(t userTrial, k kernel) Feature {
 	return f
 }
 
-// judgePIDs says whether pid namespaces work, given whether user namespaces do.
+// pidNamespaceFeature says whether pid namespaces work, given the result for user namespaces.
 func judgePIDs(o outcome, users Feature) Feature {
 	f := Feature{Name: PIDNamespaces}
 	switch {
@@ -45,8 +45,7 @@ func judgePIDs(o outcome, users Feature) Feature {
 	return f
 }
 
-// judgeOverlay says whether an overlay can be mounted by an ordinary user, given whether user
-// namespaces work.
+// overlayFeature says whether an ordinary user can mount an overlay, given the result for user namespaces.
 func judgeOverlay(t overlayTrial, users Feature) Feature {
 	f := Feature{Name: Overlay}
 	switch o := t.mount; {
@@ -79,7 +78,7 @@ func judgeOverlay(t overlayTrial, users Feature) Feature {
 
 const needsUsers = "needs user namespaces"
 
-// untried says why there is no answer.
+// whyUnknown says why a trial gave no result.
 func untried(o outcome) string {
 	switch {
 	case o.absent != "":
@@ -91,17 +90,17 @@ func untried(o outcome) string {
 	}
 }
 
-// refusal tells an answer about namespaces from one about, say, the number of processes.
+// isNamespaceRefusal tells an error about namespaces from one about, for example, the process limit.
 func refusal(err error) bool {
 	return slices.ContainsFunc([]unix.Errno{
 		unix.EPERM, unix.EACCES, // forbidden
 		unix.ENOSPC, unix.EUSERS, // too many
-		unix.EINVAL, unix.ENOSYS, // unheard of
+		unix.EINVAL, unix.ENOSYS, // not supported
 	}, func(e unix.Errno) bool { return errors.Is(err, e) })
 }
 
-// because gives the kernel's reason not to make or empower a user namespace, and where it can be told
-// whose doing it is and how that is changed.
+// explainUserNamespace gives the kernel's reason not to create a user namespace, or one without capabilities, and the
+// setting that causes it and how to change that, where it can be told.
 func because(err error, k kernel) string {
 	why := reason(err)
 	for _, s := range switches {
@@ -122,15 +121,14 @@ func because(err error, k kernel) string {
 	return why
 }
 
-// switches are the settings by which user namespaces are known to be forbidden. Most kernels have only
-// the second.
+// userNamespaceSysctls are the settings known to forbid user namespaces. Most kernels have only the second.
 var switches = []sysctl{
 	{"kernel/unprivileged_userns_clone", "0", "1", []unix.Errno{unix.EPERM}},
 	{"user/max_user_namespaces", "0", "10000", []unix.Errno{unix.ENOSPC, unix.EUSERS}},
 	{"kernel/apparmor_restrict_unprivileged_userns", "1", "0", []unix.Errno{unix.EPERM, unix.EACCES}},
 }
 
-// sysctl is a setting that, when off, makes the kernel answer with one of errs.
+// sysctl is a setting that, when off, makes the kernel fail with one of errs.
 type sysctl struct {
 	path, off, on string
 	errs          []unix.Errno
@@ -138,14 +136,14 @@ type sysctl struct {
 
 func (s sysctl) name() string { return strings.ReplaceAll(s.path, "/", ".") }
 
-// kernel is what can be read about who asks and what forbids.
+// kernelFacts are settings of the kernel and of this process that explain a failed trial.
 type kernel struct {
-	uid      int               // who tried
-	sysctl   map[string]string // those of switches that there are
+	uid      int               // of the user who tried
+	sysctl   map[string]string // values of the sysctls that exist
 	filtered bool              // this process runs under a seccomp filter
 }
 
-// readKernel reads it from a /proc. What cannot be read explains nothing, and that is all it is for.
+// readKernelFacts reads kernelFacts from a /proc. Unreadable files are skipped: they only serve explanations.
 func readKernel(proc fs.FS, uid int) kernel {
 	k := kernel{uid: uid, sysctl: map[string]string{}}
 	for _, s := range append(slices.Clone(switches), maxNetworks, tracers) {
@@ -162,7 +160,7 @@ func readKernel(proc fs.FS, uid int) kernel {
 	return k
 }
 
-// tried says for whom user namespaces work. Root is refused less than others.
+// describeUser says for which user namespaces work. Root is refused less than others.
 func (k kernel) tried() string {
 	if k.uid != 0 {
 		return fmt.Sprintf("tried as uid %d", k.uid)
@@ -175,14 +173,15 @@ func (k kernel) tried() string {
 	return "tried as root"
 }
 
-// knowsOverlay reads the list of file systems from a /proc. One that cannot be read blames nobody.
+// kernelHasOverlay reports whether overlay is in the list of file systems of a /proc. If that cannot be read, it
+// returns true.
 func knowsOverlay(proc fs.FS) bool {
 	data, err := fs.ReadFile(proc, "filesystems")
 	return err != nil || slices.Contains(strings.Fields(string(data)), "overlay")
 }
 
-// older reports whether a release such as "5.10.0-28-amd64" comes before a version. One that cannot be
-// read does not.
+// isOlder reports whether a release such as "5.10.0-28-amd64" is before a version. It returns false for one that cannot
+// be parsed.
 func older(release string, major, minor int) bool {
 	first, rest, _ := strings.Cut(release, ".")
 	second := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
@@ -191,7 +190,7 @@ func older(release string, major, minor int) bool {
 	return err1 == nil && err2 == nil && (x < major || x == major && y < minor)
 }
 
-// landlockGrowth is what Landlock learned to restrict, and with which ABI.
+// landlockFeatures lists what Landlock can restrict since which ABI.
 var landlockGrowth = []struct {
 	abi  int
 	what string
@@ -244,7 +243,7 @@ func judgeSeccomp(err error) Feature {
 	return f
 }
 
-// reason is the kernel's part of an error: not which program it was that could not be started.
+// errnoText returns the kernel's part of an error, without the program that could not be started.
 func reason(err error) string {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
@@ -253,7 +252,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// judgeCgroups says whether there are cgroups that bound memory and processes.
+// cgroupFeature says whether there are cgroups that limit memory and processes.
 func judgeCgroups(found *Cgroups, err error) Feature {
 	f := Feature{Name: CgroupsOffered, State: OK}
 	switch {

@@ -10,7 +10,7 @@ import (
 
 const needsPIDs = "needs pid namespaces"
 
-// lacking is what a room needs that this machine does not have; empty when it has all of it.
+// missingNamespace returns what is missing for a sandbox's namespaces; empty when nothing is.
 func lacking(users, pids Feature) string {
 	switch {
 	case users.State == Missing:
@@ -21,8 +21,7 @@ func lacking(users, pids Feature) string {
 	return ""
 }
 
-// judgeNetwork says whether there are network namespaces with a loopback, given whether the rest of what the
-// room needs works.
+// networkFeature says whether network namespaces with a loopback work, given the results for the other namespaces.
 func judgeNetwork(t roomTrial, k kernel, users, pids Feature) Feature {
 	f := Feature{Name: NetworkNamespaces, State: Missing}
 	switch {
@@ -44,10 +43,10 @@ func judgeNetwork(t roomTrial, k kernel, users, pids Feature) Feature {
 	return f
 }
 
-// maxNetworks is how many network namespaces there may be.
+// maxNetNamespaces is the limit for the number of network namespaces.
 var maxNetworks = sysctl{"user/max_net_namespaces", "0", "10000", nil}
 
-// judgeMounts says whether mounts can be made one by one and restricted, which is how walls are built.
+// mountFeature says whether mounts can be created and restricted one by one, as the walls need it.
 func judgeMounts(calls, walls error, release string, users, pids Feature) Feature {
 	f := Feature{Name: MountAPI, State: Missing}
 	switch {
@@ -65,7 +64,7 @@ func judgeMounts(calls, walls error, release string, users, pids Feature) Featur
 	return f
 }
 
-// judgeJoining says whether a second command can join the first behind its walls.
+// joinFeature says whether a second command can join the namespaces of the first.
 func judgeJoining(t roomTrial, k kernel, users, pids Feature) Feature {
 	f := Feature{Name: Joining, State: Missing}
 	switch {
@@ -94,10 +93,10 @@ func judgeJoining(t roomTrial, k kernel, users, pids Feature) Feature {
 	return f
 }
 
-// tracers is who may take descriptors from a process: with this, nobody.
+// ptraceScope is the setting for which processes may take descriptors from another: with 3, none.
 var tracers = sysctl{"kernel/yama/ptrace_scope", "3", "1", nil}
 
-// judgeWalls says whether all of it works together, and else which of its parts does not.
+// wallsFeature says whether all walls work together, and else which part does not.
 func judgeWalls(err error, parts []Feature) Feature {
 	f := Feature{Name: AllWalls, State: Missing}
 	if err == nil {
@@ -105,7 +104,7 @@ func judgeWalls(err error, parts []Feature) Feature {
 		return f
 	}
 	for _, p := range parts {
-		if p.State == Missing && p.Name != Overlay && p.Name != Joining { // which were not among these
+		if p.State == Missing && p.Name != Overlay && p.Name != Joining { // not part of this trial
 			f.Detail = "needs " + strings.ReplaceAll(p.Name, "-", " ")
 			return f
 		}
@@ -119,7 +118,7 @@ func judgeWalls(err error, parts []Feature) Feature {
 	return f
 }
 
-// judgeRestriction says whether Landlock, which the kernel has, restricted a thread.
+// landlockRestrictFeature says whether a Landlock that the kernel has did restrict a thread.
 func judgeRestriction(f Feature, err error) Feature {
 	switch {
 	case err == nil:
@@ -130,7 +129,7 @@ func judgeRestriction(f Feature, err error) Feature {
 	return Feature{f.Name, Missing, f.Detail + ", but it cannot be used: " + line(err)}
 }
 
-// judgeFilter says whether our filter, in a kernel that has filters, restricted a thread.
+// seccompFilterFeature says whether our filter did restrict a thread, in a kernel that has seccomp filters.
 func judgeFilter(f Feature, err error) Feature {
 	if err == nil {
 		return f
@@ -138,5 +137,5 @@ func judgeFilter(f Feature, err error) Feature {
 	return Feature{f.Name, Missing, f.Detail + ", but ours does not: " + line(err)}
 }
 
-// line is an error on one line.
+// oneLineText returns an error on one line.
 func line(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// Limits bound what the commands of a sandbox may use. What is zero is not bound.
+// Limits limit what the commands of a sandbox may use. A zero value means no limit.
 type Limits struct {
-	Memory    int64         // bytes, of all processes together, and nothing of it swapped out
-	Processes int           // processes and threads at a time
+	Memory    int64         // bytes, of all processes together; nothing is swapped out
+	Processes int           // concurrent processes and threads
 	FileSize  int64         // bytes, of a file that is written
-	Timeout   time.Duration // of a command
-	Nice      int           // the least niceness, up to MostNice
+	Timeout   time.Duration // of one command
+	Nice      int           // lowest niceness, up to MaxNice
 
 	// BestEffort runs commands also where a limit cannot be enforced, or not in full.
 	BestEffort bool
 
-	lenient [limitKinds]bool // the limits that BestEffort alone applies to; see Narrow
+	lenient [limitKinds]bool // limits for which a command's own BestEffort applies; see NarrowedBy
 }
 
-// MostNice is the greatest niceness there is.
+// MaxNice is the greatest niceness.
 const MostNice = 19
 
 // LimitKind is one of the limits.
 type LimitKind int
 
-// The limits there are, in the order in which they are listed.
+// The limits, in the order in which they are listed.
 const (
 	MemoryLimit LimitKind = iota
 	ProcessLimit
@@ -40,7 +40,7 @@ const (
 	limitKinds = 5
 )
 
-// LimitKinds lists the limits there are.
+// LimitKinds lists the limits.
 func LimitKinds() []LimitKind {
 	return []LimitKind{MemoryLimit, ProcessLimit, FileSizeLimit, TimeoutLimit, NiceLimit}
 }
@@ -49,18 +49,18 @@ func (k LimitKind) String() string {
 	return [limitKinds]string{"memory", "processes", "file-size", "timeout", "nice"}[k]
 }
 
-// Key is what the limit is called in records.
+// RecordKey returns the key of the limit in records.
 func (k LimitKind) Key() string {
 	return [limitKinds]string{"memory", "processes", "file_size", "timeout_ms", "nice"}[k]
 }
 
-// Text is a value of this limit as people write it.
+// Format formats a value of this limit for people.
 func (k LimitKind) Text(value int64) string {
 	switch k {
 	case MemoryLimit, FileSizeLimit:
 		return FormatSize(value)
 	case TimeoutLimit:
-		if value < 0 { // for ever
+		if value < 0 { // no limit
 			return "-1"
 		}
 		return time.Duration(value).String()
@@ -68,12 +68,12 @@ func (k LimitKind) Text(value int64) string {
 	return strconv.FormatInt(value, 10)
 }
 
-// Value is the limit of a kind; zero is none. That of a timeout counts nanoseconds.
+// Value returns the limit of a kind; zero is none. A timeout is in nanoseconds.
 func (l Limits) Value(k LimitKind) int64 {
 	return [limitKinds]int64{l.Memory, int64(l.Processes), l.FileSize, int64(l.Timeout), int64(l.Nice)}[k]
 }
 
-// Check refuses values that mean nothing.
+// Validate refuses invalid values.
 func (l Limits) Check() error {
 	for _, k := range LimitKinds() {
 		if l.Value(k) < 0 {
@@ -86,7 +86,7 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// BadLimitError is a limit that means nothing.
+// BadLimitError reports an invalid limit.
 type BadLimitError struct {
 	Limit LimitKind
 	Value int64
@@ -97,7 +97,7 @@ func (e *BadLimitError) Error() string {
 	return fmt.Sprintf("invalid %s limit %d: want %s", e.Limit, e.Value, e.Want)
 }
 
-// WiderError is a limit that lets a command use more than was agreed when its sandbox was made.
+// WiderError reports a limit that allows a command more than the sandbox's own limit.
 type WiderError struct {
 	Limit           LimitKind
 	Asked, Recorded int64
@@ -116,28 +116,27 @@ func (e *WiderError) Want() string {
 	return bound + " " + e.Limit.Text(e.Recorded)
 }
 
-// Within refuses limits of which one is wider than what is recorded: a *WiderError. What is not bound by l
-// is bound by the record all the same, so it is not wider; a timeout that never comes, less than zero, is.
+// CheckWithin returns a *WiderError if one of the limits is wider than recorded. A limit that is not set in l is not
+// wider, because the recorded one still applies; a timeout less than zero, which means none, is wider.
 func (l Limits) Within(recorded Limits) error {
 	for _, k := range LimitKinds() {
-		asked, is := l.Value(k), recorded.Value(k)
-		wider := asked > is
+		requested, limit := l.Value(k), recorded.Value(k)
+		wider := requested > limit
 		switch k {
 		case NiceLimit:
-			wider = asked < is
+			wider = requested < limit
 		case TimeoutLimit:
-			wider = wider || asked < 0
+			wider = wider || requested < 0
 		}
-		if is != 0 && asked != 0 && wider {
-			return &WiderError{k, asked, is}
+		if limit != 0 && requested != 0 && wider {
+			return &WiderError{k, requested, limit}
 		}
 	}
 	return nil
 }
 
-// Narrow is what a command is bound by that is run with limits of its own, which are within: each of those
-// of the sandbox, but for what is asked for. That best effort will do, asked for with the command, does not
-// loosen what the sandbox was made with.
+// NarrowedBy returns the limits of a command that asks for its own limits, which are within l: the limits of l,
+// replaced by those of asked. BestEffort of the command does not loosen the limits of the sandbox.
 func (l Limits) Narrow(asked Limits) Limits {
 	all := l
 	for _, k := range LimitKinds() {
@@ -161,44 +160,44 @@ func (l Limits) Narrow(asked Limits) Limits {
 	return all
 }
 
-// LimitMachine is what a machine offers to enforce limits with. Each is nil, or why it is not to be had.
+// LimitSupport says what a machine offers to enforce limits. Each field is nil, or the reason why it is not available.
 type LimitMachine struct {
-	MemoryCgroup  error // a cgroup that bounds memory
-	ProcessCgroup error // a cgroup that bounds processes
-	Rlimits       error // limits on a program that has not begun
-	Counted       error // RLIMIT_NPROC, that counts the processes of a sandbox apart and is not for show
+	MemoryCgroup  error // cgroup that limits memory
+	ProcessCgroup error // cgroup that limits processes
+	Rlimits       error // setting rlimits on a program before its first instruction
+	Counted       error // RLIMIT_NPROC that is effective and counts the processes of a sandbox separately
 }
 
 // LimitPlan says what enforces each limit.
 type LimitPlan struct {
-	Enforced []Enforcement // one for each limit there is
+	Enforced []Enforcement // one for each limit that is set
 
-	// What a cgroup around the command bounds; zero is nothing.
+	// Limits of the command's cgroup; zero: none.
 	CgroupMemory    int64
 	CgroupProcesses int
 
-	// What is set on the program.
-	Data, FileSize  int64 // Data bounds each process by itself
+	// Limits set on the program.
+	Data, FileSize  int64 // Data limits each process separately
 	Processes, Nice int
 
 	Timeout time.Duration
 }
 
-// Cgroup reports whether one is needed.
+// NeedsCgroup reports whether the plan needs a cgroup.
 func (p LimitPlan) Cgroup() bool { return p.CgroupMemory > 0 || p.CgroupProcesses > 0 }
 
-// Enforcement is how a limit is enforced.
+// Enforcement says how a limit is enforced.
 type Enforcement struct {
 	Limit  LimitKind
-	Value  int64 // as by Limits.Value
+	Value  int64 // as returned by Limits.Value
 	By     Enforcer
-	Detail string // what of the limit does not hold, and why; empty when all of it does
+	Detail string // the part of the limit that is not enforced, and why; empty when all of it is
 }
 
-// Enforcer is what enforces a limit.
+// Enforcer is the mechanism that enforces a limit.
 type Enforcer string
 
-// The enforcers there are.
+// The enforcers.
 const (
 	ByCgroup     Enforcer = "cgroup"
 	ByRlimit     Enforcer = "rlimit"
@@ -206,7 +205,7 @@ const (
 	NotEnforced  Enforcer = "not enforced"
 )
 
-// UnenforceableError is limits that cannot be enforced here, or not in full.
+// UnenforceableError reports limits that cannot be enforced here, or not in full.
 type UnenforceableError struct{ Limits []Enforcement }
 
 func (e *UnenforceableError) Error() string {
@@ -217,8 +216,8 @@ func (e *UnenforceableError) Error() string {
 	return strings.Join(texts, "\n")
 }
 
-// Plan chooses what enforces each limit. It refuses, with an *UnenforceableError, what cannot be enforced in
-// full, unless best effort will do.
+// Plan chooses what enforces each limit. It refuses, with an *UnenforceableError, limits that cannot be enforced in
+// full, unless BestEffort is set.
 func (l Limits) Plan(m LimitMachine) (LimitPlan, error) {
 	if err := l.Check(); err != nil {
 		return LimitPlan{}, err
@@ -234,7 +233,7 @@ func (l Limits) Plan(m LimitMachine) (LimitPlan, error) {
 		case k == MemoryLimit && m.MemoryCgroup == nil:
 			e.By, plan.CgroupMemory = ByCgroup, l.Memory
 		case k == MemoryLimit && m.Rlimits == nil:
-			// Not the address space, of which many programs reserve a thousand times what they use.
+			// Not RLIMIT_AS: many programs reserve a thousand times the address space that they use.
 			e.By, plan.Data = ByRlimit, l.Memory
 			e.Detail = fmt.Sprintf("%v; each process by itself can be bound, but not all together", m.MemoryCgroup)
 		case k == MemoryLimit:
@@ -277,10 +276,10 @@ func reasons(all ...error) string {
 
 const wantSize = "bytes, as in 512m, 1.5g or 1048576"
 
-// ErrSize is a size that means nothing.
+// ErrSize reports an invalid size.
 var ErrSize = errors.New("want " + wantSize)
 
-// ParseSize reads a number of bytes, with k, m, g or t for powers of 1024: 512m, 2g, 1.5GiB, 1048576.
+// ParseSize parses a number of bytes, with k, m, g or t for powers of 1024: 512m, 2g, 1.5GiB, 1048576.
 func ParseSize(s string) (int64, error) {
 	digits := strings.TrimLeft(s, "0123456789.")
 	number, unit := s[:len(s)-len(digits)], strings.ToLower(digits)
@@ -307,7 +306,7 @@ func ParseSize(s string) (int64, error) {
 	return whole.Int64(), nil
 }
 
-// FormatSize is a number of bytes in the largest unit of which there is a whole number.
+// FormatSize formats a number of bytes in the largest unit that divides it.
 func FormatSize(n int64) string {
 	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
 		if size := int64(1) << (40 - 10*i); n != 0 && n%size == 0 {
@@ -317,7 +316,7 @@ func FormatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// CgroupLimits is what a cgroup bounds; zero is nothing.
+// CgroupLimits are the limits of a cgroup; zero: none.
 type CgroupLimits struct {
 	Memory    int64
 	Processes int

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// LookLimits finds out what this machine has to enforce these limits with; nothing that they do not need is
-// tried, and unless all is said, nor is what costs time and would keep the command from running anyway. The
-// cgroups are nil when there are none to be had.
+// InspectLimitSupport finds out what this machine offers to enforce these limits. It tries nothing that they do not
+// need and, unless all is set, nothing slow whose failure would stop the command later anyway. The cgroup is nil when
+// there is none.
 func LookLimits(ctx context.Context, l Limits, env []string, all bool) (LimitMachine, *Cgroups) {
 	var m LimitMachine
 	if l.Processes > 0 || l.FileSize > 0 || l.Nice > 0 || l.Memory > 0 {
@@ -43,7 +43,8 @@ func (c *Cgroups) lacks(controller string, err error) error {
 	return err
 }
 
-// tracing: limits are set on a program while it is traced for an instant, which an administrator can forbid.
+// checkPtraceScope checks that a program may be traced: limits are set while it is traced, which an administrator can
+// forbid.
 func tracing(scope []byte, _ error) error {
 	if strings.TrimSpace(string(scope)) == "3" {
 		return errors.New("nobody may trace a program here (kernel.yama.ptrace_scope is 3)")
@@ -51,7 +52,7 @@ func tracing(scope []byte, _ error) error {
 	return nil
 }
 
-// counted tries whether RLIMIT_NPROC bounds a sandbox by itself.
+// checkProcessRlimit finds out whether RLIMIT_NPROC counts the processes of a sandbox separately.
 func counted(ctx context.Context, env []string, try bool) error {
 	if os.Geteuid() == 0 {
 		return errors.New("the kernel does not bound the processes of root by anything else")
@@ -75,6 +76,6 @@ func counted(ctx context.Context, env []string, try bool) error {
 }
 
 func kernelVersion(release string) (major, minor int) {
-	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // what cannot be read is old
+	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // an unreadable release counts as old
 	return major, minor
 }

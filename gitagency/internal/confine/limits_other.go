@@ -9,20 +9,20 @@ import (
 	"runtime"
 )
 
-// Cgroups are Linux's.
+// DelegatedCgroup exists on Linux only.
 type Cgroups struct{}
 
-// Cgroup is one for a command.
+// Cgroup is the cgroup of one command.
 type Cgroup struct{ Procs, Hold *os.File }
 
 var errNoLimits = errors.New("not on this system: " + runtime.GOOS)
 
-// LookLimits finds nothing: limits but that of time are Linux's.
+// InspectLimitSupport finds nothing: only Linux has limits other than the timeout.
 func LookLimits(context.Context, Limits, []string, bool) (LimitMachine, *Cgroups) {
 	return LimitMachine{MemoryCgroup: errNoLimits, ProcessCgroup: errNoLimits, Rlimits: errNoLimits, Counted: errNoLimits}, nil
 }
 
-// Enter refuses.
+// NewCommandCgroup always fails.
 func (*Cgroups) Enter(string, CgroupLimits, CgroupLimits) (*Cgroup, error) { return nil, errNoLimits }
 
 // Close does nothing.

@@ -14,8 +14,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// Look asks what this machine offers. It starts nothing; whether namespaces can be made shows when they
-// are.
+// InspectMachine finds out what this machine offers. It starts no process; whether namespaces can be created shows when
+// they are.
 func Look() Machine {
 	m := Machine{System: runtime.GOOS, Arch: runtime.GOARCH, Kernel: release(), UID: os.Geteuid(), Files: realFiles()}
 	abi, err := landlockABI()
@@ -32,25 +32,25 @@ func Look() Machine {
 	return m
 }
 
-// listening reads the paths of sockets from the kernel's list of those of this network. One that was bound by
-// a path from somewhere is there as just that, and cannot be found.
+// listeningSockets reads the paths of the Unix sockets in this network namespace. A socket that was bound by a relative
+// path is listed by that path, and cannot be found.
 func listening() []string {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
-		return nil // there may be no /proc; what then is missing is said by who needs it
+		return nil // there may be no /proc; code that needs it reports that
 	}
 	var paths []string
 	for line := range strings.Lines(string(table)) {
-		// number, references, protocol, flags, type, state, inode, and all the rest
-		if at := strings.Index(line, " /"); at >= 0 {
-			paths = append(paths, strings.TrimSuffix(line[at+1:], "\n"))
+		// fields: number, references, protocol, flags, type, state, inode, path
+		if start := strings.Index(line, " /"); start >= 0 {
+			paths = append(paths, strings.TrimSuffix(line[start+1:], "\n"))
 		}
 	}
 	slices.Sort(paths)
-	return slices.Compact(paths) // every connection is there under the name of who accepted it
+	return slices.Compact(paths) // accepted connections have the name of their listener
 }
 
-// realFiles reads the list of mounts once: a plan asks for much.
+// hostFiles reads the list of mounts once: planning asks for it often.
 func realFiles() Files {
 	all := sync.OnceValue(func() []string { return guard.MountedBelow("/") })
 	return Files{Look: look, Touch: touch, Mounts: func(dir string) []string {
@@ -68,7 +68,7 @@ func look(path string) Entry {
 	if e, known := glance(path); known {
 		return e
 	}
-	if _, err := os.Stat(path); err != nil { // links that lead nowhere are nothing too
+	if _, err := os.Stat(path); err != nil { // a dangling symlink counts as absent
 		return Entry{Path: path}
 	}
 	resolved, err := guard.Resolve(path)
@@ -86,7 +86,7 @@ func look(path string) Entry {
 	return Entry{Path: resolved, Kind: kindOf(st.Mode), Owner: int(st.Uid)}
 }
 
-// glance looks where no link is on the way, as with most paths, and most of those lead to nothing.
+// lookupDirect looks up a path without symlinks, which most paths are, and most of those do not exist.
 func glance(path string) (e Entry, known bool) {
 	fd, err := at(unix.AT_FDCWD, path)
 	if err != nil {
@@ -112,7 +112,7 @@ func kindOf(mode uint32) Kind {
 	return Device
 }
 
-// touch takes what cannot be looked up for what is everywhere.
+// overlapOf treats a path that cannot be looked up as overlapping with everything.
 func touch(path, other string) guard.Relation {
 	place, err := guard.Locate(path)
 	if err != nil {

@@ -4,7 +4,7 @@ package confine
 
 import "runtime"
 
-// Look asks what this machine offers: nothing of what walls are built from.
+// InspectMachine reports that this system has nothing that walls are built from.
 func Look() Machine {
 	return Machine{System: runtime.GOOS, Arch: runtime.GOARCH, NoLandlock: runtime.GOOS + " has none", NoSeccomp: runtime.GOOS + " has none"}
 }

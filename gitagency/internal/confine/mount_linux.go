@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// at opens a path without following any symbolic link: a plan has none, so one that is there was put there
-// since.
+// openNoSymlinks opens a path without following symbolic links: a plan contains none, so a symlink was created
+// after planning.
 func at(dir int, name string) (int, error) {
 	for {
 		fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
@@ -23,7 +23,7 @@ func at(dir int, name string) (int, error) {
 	}
 }
 
-// mount makes a file system, with options in pairs, that is not mounted anywhere yet.
+// newMount creates a file system, with options in pairs, and a mount of it that is not attached yet.
 func mount(kind string, attr int, options ...string) (int, error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -47,7 +47,7 @@ func mount(kind string, attr int, options ...string) (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attr)
 }
 
-// clone makes another mount, not mounted anywhere yet, of what is mounted at a path.
+// cloneMount creates a detached copy of the mount at a path.
 func clone(dir int, name string, how uint) (int, error) {
 	if name == "" {
 		how |= unix.AT_EMPTY_PATH
@@ -55,7 +55,7 @@ func clone(dir int, name string, how uint) (int, error) {
 	return unix.OpenTree(dir, name, how|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// set gives a mount more restrictions, and those in it with AT_RECURSIVE. AT_FDCWD is everything.
+// setMountAttr adds restrictions to a mount, and with AT_RECURSIVE to those below it. AT_FDCWD means /.
 func set(tree int, how uint, attr uint64) error {
 	name := ""
 	if tree == unix.AT_FDCWD {
@@ -66,7 +66,7 @@ func set(tree int, how uint, attr uint64) error {
 	return unix.MountSetattr(tree, name, how, &unix.MountAttr{Attr_set: attr})
 }
 
-// move puts a mount in its place.
+// moveMount attaches a mount.
 func move(tree, dir int, name string) error {
 	how := unix.MOVE_MOUNT_F_EMPTY_PATH
 	if name == "" {
@@ -75,7 +75,7 @@ func move(tree, dir int, name string) error {
 	return unix.MoveMount(tree, "", dir, name, how)
 }
 
-// point makes something to mount on.
+// makeMountPoint creates a file or directory to mount on.
 func point(fs int, name string, dir bool) error {
 	var err error
 	if dir {

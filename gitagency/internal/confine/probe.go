@@ -1,12 +1,12 @@
-// Package confine knows the walls around what runs in a sandbox: it says which of them this machine can
-// build, plans them, and builds them.
+// Package confine owns the walls around the commands of a sandbox: it finds out which of them this machine can build,
+// plans them, and builds them.
 //
-// It believes no setting and no version where it can try the thing itself. What is tried is tried in
-// processes that end at once, needs no root, and is gone afterwards. The package knows nothing of git,
-// of agents or of records, and never decides that a weaker wall will do.
+// It relies on no setting and no version where it can try the feature itself. Trials run in short-lived processes, need
+// no root, and leave nothing behind. The package must never know about git, agents or records, and never accepts a
+// weaker wall than requested.
 package confine
 
-// State says whether something works here.
+// State says whether a feature works here.
 type State string
 
 // The states of a feature.
@@ -16,11 +16,11 @@ const (
 	Unknown State = "unknown" // it could not be tried
 )
 
-// Feature is something of the kernel that walls are built from.
+// Feature is a kernel feature that the walls need.
 type Feature struct {
 	Name   string
 	State  State
-	Detail string // how it works, or why not and what can be done about it; one line
+	Detail string // how it works, or why not and what to do about it; one line
 }
 
 // The names of the features, in the order of Probe.
@@ -37,7 +37,7 @@ const (
 	CgroupsOffered    = "cgroups"
 )
 
-// Features are the names of all of them.
+// FeatureNames returns the names of all features.
 func Features() []string {
 	return []string{UserNamespaces, PIDNamespaces, NetworkNamespaces, MountAPI, Overlay, Landlock, Seccomp, Joining, AllWalls, CgroupsOffered}
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Probe tries every feature, all at the same time. Programs are looked up and temporary files put where
-// env says. An error means that ctx ended first; what does not work is a Feature that says so.
+// Probe tries all features concurrently. env gives the PATH and TMPDIR. An error means that ctx ended first; a feature
+// that does not work is reported as a Feature.
 func Probe(ctx context.Context, env []string) ([]Feature, error) {
 	return laboratory{env: env, patience: 3 * time.Second}.probe(ctx)
 }
 
-// laboratory is where features are tried.
+// prober tries features.
 type laboratory struct {
 	env      []string
 	patience time.Duration // for one program, which needs milliseconds
@@ -31,17 +31,17 @@ type laboratory struct {
 
 func (l laboratory) probe(ctx context.Context) ([]Feature, error) {
 	var (
-		users   userTrial
-		pids    outcome
-		overlay overlayTrial
-		room    roomTrial
-		walls   error
-		all     sync.WaitGroup
+		users     userTrial
+		pids      outcome
+		overlay   overlayTrial
+		namespace roomTrial
+		walls     error
+		all       sync.WaitGroup
 	)
 	all.Go(func() { users = l.tryUsers(ctx) })
 	all.Go(func() { pids = l.tryPIDs(ctx) })
 	all.Go(func() { overlay = l.tryOverlay(ctx) })
-	all.Go(func() { room = l.tryRoom(ctx) })
+	all.Go(func() { namespace = l.tryRoom(ctx) })
 	all.Go(func() { walls = l.tryWalls(ctx) })
 	landlock, seccomp := judgeLandlock(landlockABI()), judgeSeccomp(seccompFilters())
 	if landlock.State == OK {
@@ -53,30 +53,29 @@ func (l laboratory) probe(ctx context.Context) ([]Feature, error) {
 	cgroups := judgeCgroups(findCgroups(realCgroups(), memoryController, pidsController))
 	all.Wait()
 	if err := context.Cause(ctx); err != nil {
-		return nil, errors.Join(err, overlay.leftover, room.leftover)
+		return nil, errors.Join(err, overlay.leftover, namespace.leftover)
 	}
 	k := readKernel(os.DirFS("/proc"), os.Geteuid())
 	user := judgeUsers(users, k)
 	pid := judgePIDs(pids, user)
 	features := []Feature{
-		user, pid, judgeNetwork(room, k, user, pid), judgeMounts(mountCalls(), walls, release(), user, pid), judgeOverlay(overlay, user),
-		landlock, seccomp, judgeJoining(room, k, user, pid),
+		user, pid, judgeNetwork(namespace, k, user, pid), judgeMounts(mountCalls(), walls, release(), user, pid), judgeOverlay(overlay, user),
+		landlock, seccomp, judgeJoining(namespace, k, user, pid),
 	}
 	return append(features, judgeWalls(walls, features), cgroups), nil
 }
 
-// outcome is what became of a program that was run in namespaces of its own. The zero value is that it
-// ran and was content.
+// runOutcome is the result of a program run in its own namespaces. The zero value means success.
 type outcome struct {
-	absent  string // the program that is not there to be run
-	refused error  // the kernel does not give it such namespaces
-	mishap  error  // it went wrong in a way that says nothing about namespaces
-	said    string // it failed, in its own words
+	absent  string // program that was not found
+	refused error  // the kernel refused the namespaces
+	mishap  error  // error that says nothing about namespaces
+	said    string // the program failed: first line of its standard error
 }
 
 func (o outcome) fine() bool { return o == outcome{} }
 
-// run runs a program in namespaces of its own.
+// runUnshared runs a program in its own namespaces.
 func (l laboratory) run(ctx context.Context, dir string, ns proc.Namespaces, program string, args ...string) outcome {
 	path, err := proc.Look(l.env, program)
 	if err != nil {
@@ -91,10 +90,10 @@ func (l laboratory) run(ctx context.Context, dir string, ns proc.Namespaces, pro
 		Namespaces: &ns,
 		Grace:      100 * time.Millisecond,
 	})
-	var never *proc.NotStartedError
+	var notStarted *proc.NotStartedError
 	switch {
-	case context.Cause(ctx) == nil && errors.As(err, &never) && refusal(never.Err):
-		return outcome{refused: never.Err}
+	case context.Cause(ctx) == nil && errors.As(err, &notStarted) && refusal(notStarted.Err):
+		return outcome{refused: notStarted.Err}
 	case err != nil:
 		return outcome{mishap: err}
 	case res.ExitCode != 0:
@@ -103,7 +102,7 @@ func (l laboratory) run(ctx context.Context, dir string, ns proc.Namespaces, pro
 	return outcome{}
 }
 
-// complaint is the first line of what a program said when it failed.
+// firstStderrLine returns the first line of the standard error of a failed program.
 func complaint(program string, res proc.Result) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(res.Stderr)), "\n")
 	if line == "" {
@@ -112,7 +111,8 @@ func complaint(program string, res proc.Result) string {
 	return strings.TrimSuffix(line, ".")
 }
 
-// userTrial is a user namespace made and used, and, where that failed, one merely made.
+// userTrial is a user namespace in which a mount namespace was unshared, and, where that failed, one that was only
+// created.
 type userTrial struct{ used, made outcome }
 
 func (l laboratory) tryUsers(ctx context.Context) userTrial {
@@ -123,25 +123,25 @@ func (l laboratory) tryUsers(ctx context.Context) userTrial {
 	return t
 }
 
-// tryPIDs also mounts the /proc of the new namespace. Without that a process still sees all the others,
-// and where parts of /proc are hidden, as in most containers, the kernel refuses a whole one.
+// tryPIDNamespace also mounts the /proc of the new namespace. Without that a process still sees all others, and where
+// parts of /proc are masked, as in most containers, the kernel refuses to mount a new one.
 func (l laboratory) tryPIDs(ctx context.Context) outcome {
 	return l.run(ctx, "/", proc.Namespaces{Mount: true, PID: true}, "mount", "-n", "-i", "-t", "proc", "proc", "/proc")
 }
 
-// overlayTrial is an overlay mounted in a directory made for it.
+// overlayTrial is an overlay mounted in a temporary directory.
 type overlayTrial struct {
-	dir      string // where temporary files go
-	dirErr   error  // no directory could be made there
+	dir      string // directory for temporary files
+	dirErr   error  // the temporary directory could not be created
 	mount    outcome
-	seen     bool   // the overlay was really there
-	host     string // the kind of file system that dir is on, if overlays cannot write to that kind
-	known    bool   // the kernel knows of overlay
+	seen     bool   // the overlay was really mounted
+	host     string // type of the file system of tempDir, if overlays cannot write to it
+	known    bool   // the kernel has overlay
 	release  string // of the kernel
-	leftover error  // the directory could not be removed
+	leftover error  // the temporary directory could not be removed
 }
 
-// temporary is where temporary files go.
+// tempDir returns the directory for temporary files.
 func (l laboratory) temporary() string {
 	if dir := proc.Variable(l.env, "TMPDIR"); filepath.IsAbs(dir) {
 		return dir
@@ -156,29 +156,29 @@ func (l laboratory) tryOverlay(ctx context.Context) (t overlayTrial) {
 		t.dirErr = err
 		return t
 	}
-	defer func() { t.leftover = durable.RemoveTree(dir) }() // nobody is left to write there: run waits
+	defer func() { t.leftover = durable.RemoveTree(dir) }() // no process still writes there: runUnshared waits
 	for _, name := range []string{"lower", "upper", "work", "merged"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			t.dirErr = err
 			return t
 		}
 	}
-	// Relative paths need no escaping of what separates options. A volatile overlay is not synced when
-	// it goes, which would write out everything that waits for this disk.
+	// Relative paths need no escaping of option separators. A volatile overlay is not synced on unmount, which would
+	// write back the whole file system.
 	t.mount = l.run(ctx, dir, proc.Namespaces{Mount: true}, "mount", "-n", "-i", "-t", "overlay",
 		"-o", "userxattr,index=on,volatile,lowerdir=lower,upperdir=upper,workdir=work", "overlay", "merged")
-	t.mount.said = strings.ReplaceAll(t.mount.said, dir+"/", "") // nobody can look there any more
-	// The mount went with its namespace; what stays is the directory the kernel makes in work.
+	t.mount.said = strings.ReplaceAll(t.mount.said, dir+"/", "") // the directory is gone when the message is read
+	// The mount is gone with its namespace; the directory that the kernel creates in work remains.
 	if fi, err := os.Lstat(filepath.Join(dir, "work", "work")); err == nil {
 		t.seen = fi.IsDir()
 	}
-	// Only now: trying is what makes the kernel load it.
+	// Only now: the trial makes the kernel load the module.
 	t.known = knowsOverlay(os.DirFS("/proc"))
 	t.host, t.release = unfit(dir), release()
 	return t
 }
 
-// unfit names the kind of file system dir is on when it is one that overlays cannot write to.
+// unsupportedFilesystem names the type of file system of dir when overlays cannot write to it, or returns "".
 func unfit(dir string) string {
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
@@ -200,7 +200,7 @@ func release() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// landlockABI asks for the version of Landlock. Nothing is restricted by asking.
+// landlockABI returns the kernel's Landlock ABI. Asking restricts nothing.
 func landlockABI() (int, error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -209,7 +209,7 @@ func landlockABI() (int, error) {
 	return int(abi), nil
 }
 
-// seccompFilters asks whether a filter may make a system call fail. Nothing is filtered by asking.
+// checkSeccompErrno asks whether the kernel supports filters that make system calls fail. Asking filters nothing.
 func seccompFilters() error {
 	action := uint32(unix.SECCOMP_RET_ERRNO)
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))

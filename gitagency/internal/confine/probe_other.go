@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// Probe reports every feature. They are Linux's; no other system has them under these names.
+// Probe reports every feature as missing: they are features of Linux.
 func Probe(ctx context.Context, _ []string) ([]Feature, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

@@ -13,17 +13,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// roomTrial is a room with a network of its own, and what was done with it.
+// namespaceTrial is the result of a namespace with its own network.
 type roomTrial struct {
-	opened   error // why it could not be opened
+	opened   error // why it could not be started
 	bound    error // why nothing could listen in it
-	untried  error // no directory could be made by which to find it again
-	joined   error // why its keeper gives nothing away
-	leftover error // the directory, or the room, could not be removed
+	untried  error // no directory could be created for its label
+	joined   error // why no descriptor could be taken from its init process
+	leftover error // the directory or the namespace could not be removed
 }
 
-// tryRoom opens a room that has but a network of its own, listens there, and takes a descriptor from its
-// keeper, as whoever joins it does.
+// tryNamespace starts a namespace with its own network and nothing else, listens there, and takes a descriptor from its
+// init process, as a joining client does.
 func (l laboratory) tryRoom(ctx context.Context) (t roomTrial) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.patience, fmt.Errorf("it did not open within %s", l.patience))
 	defer cancel()
@@ -38,13 +38,13 @@ func (l laboratory) tryRoom(ctx context.Context) (t roomTrial) {
 	} else {
 		t.untried = errors.Join(err, openErr)
 	}
-	room, err := openRoom(ctx, Plan{Network: NoNetwork, Bare: true}, label, hold...)
+	ns, err := openRoom(ctx, Plan{Network: NoNetwork, Bare: true}, label, hold...)
 	if err != nil {
 		t.opened = err
 		return t
 	}
-	defer func() { t.leftover = errors.Join(t.leftover, room.Close()) }()
-	listener, err := room.Listen(ctx, "127.0.0.1:0")
+	defer func() { t.leftover = errors.Join(t.leftover, ns.Close()) }()
+	listener, err := ns.Listen(ctx, "127.0.0.1:0")
 	if err == nil {
 		err = listener.Close()
 	}
@@ -55,24 +55,24 @@ func (l laboratory) tryRoom(ctx context.Context) (t roomTrial) {
 	return t
 }
 
-// takeFrom takes a descriptor from a keeper, and lets it go.
+// tryPidfdGetfd takes a descriptor from an init process, and closes it.
 func takeFrom(pids []int) error {
 	if len(pids) != 1 {
 		return fmt.Errorf("%d keepers were found in /proc, not one", len(pids))
 	}
-	keeper, err := unix.PidfdOpen(pids[0], 0)
+	pidfd, err := unix.PidfdOpen(pids[0], 0)
 	if err != nil {
 		return os.NewSyscallError("pidfd_open", err)
 	}
-	defer unix.Close(keeper)
-	fd, err := unix.PidfdGetfd(keeper, 0, 0)
+	defer unix.Close(pidfd)
+	fd, err := unix.PidfdGetfd(pidfd, 0, 0)
 	if err != nil {
 		return os.NewSyscallError("pidfd_getfd", err)
 	}
 	return unix.Close(fd)
 }
 
-// tryWalls builds all walls around nothing, and runs a program behind them if there is one.
+// tryWalls builds all walls around nothing, and runs true(1) behind them if it exists.
 func (l laboratory) tryWalls(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.patience, fmt.Errorf("they did not stand within %s", l.patience))
 	defer cancel()
@@ -80,29 +80,28 @@ func (l laboratory) tryWalls(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	room, err := openRoom(ctx, plan, os.DevNull)
+	ns, err := openRoom(ctx, plan, os.DevNull)
 	if err != nil {
 		return err
 	}
-	return errors.Join(l.runTrue(ctx, room), room.Close())
+	return errors.Join(l.runTrue(ctx, ns), ns.Close())
 }
 
-func (l laboratory) runTrue(ctx context.Context, room *proc.Room) error {
+func (l laboratory) runTrue(ctx context.Context, ns *proc.Room) error {
 	path, err := proc.Look(l.env, "true")
 	if err != nil {
-		return nil // there is nothing that could be run
+		return nil // without a program, building the walls is the trial
 	}
 	dir, err := os.Open("/")
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	_, err = room.Run(ctx, proc.Task{Argv: []string{path}, Dir: dir, Timeout: l.patience}) // it may end as it likes
+	_, err = ns.Run(ctx, proc.Task{Argv: []string{path}, Dir: dir, Timeout: l.patience}) // any exit status will do
 	return err
 }
 
-// mountCalls asks whether the kernel has the calls by which mounts are made one by one, with arguments for
-// which it does nothing.
+// checkMountAPI asks whether the kernel has the system calls of the mount API, with arguments for which they do nothing.
 func mountCalls() error {
 	nowhere := ^uintptr(0)
 	for _, c := range []struct {
@@ -121,17 +120,17 @@ func mountCalls() error {
 	return nil
 }
 
-// onThreadToLose does something on a thread that nobody gets afterwards: what is done to it cannot be undone.
-// It is never the first one, by which others know this process.
+// onDisposableThread runs do on a thread that ends afterwards, because its restrictions cannot be undone. It is never
+// the main thread, which represents this process in /proc.
 func onThreadToLose(do func() error) error {
-	runtime.LockOSThread() // if this is the first one, nobody else gets it meanwhile
+	runtime.LockOSThread() // if this is the main thread, no other goroutine gets it meanwhile
 	defer runtime.UnlockOSThread()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with us
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if unix.Gettid() == unix.Getpid() {
 			runtime.UnlockOSThread()
-			done <- onThreadToLose(do) // which takes the first one, as nobody had it
+			done <- onThreadToLose(do) // this call locks the main thread, so the next goroutine gets another one
 			return
 		}
 		done <- do()
@@ -139,7 +138,7 @@ func onThreadToLose(do func() error) error {
 	return <-done
 }
 
-// restricted has Landlock forbid this thread to write, and tries to.
+// tryLandlock makes Landlock forbid this thread to write, and tries to write.
 func restricted() error {
 	attr := struct{ files uint64 }{unix.LANDLOCK_ACCESS_FS_WRITE_FILE}
 	rules, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
@@ -163,10 +162,10 @@ func restricted() error {
 	return nil
 }
 
-// errIneffective is a wall that the kernel builds, and that keeps nobody from anything.
+// errIneffective reports a restriction that the kernel accepts but does not enforce.
 var errIneffective = errors.New("the kernel takes it, and goes on to allow what it forbids")
 
-// filtered has our filter judge what this thread asks for, and asks for something that it forbids.
+// trySeccomp installs our filter on this thread, and makes a system call that it forbids.
 func filtered() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("no_new_privs", err)
@@ -174,7 +173,7 @@ func filtered() error {
 	if err := install(); err != nil {
 		return err
 	}
-	if err := unix.Chroot(""); !errors.Is(err, unix.EPERM) { // without a filter there is no such directory
+	if err := unix.Chroot(""); !errors.Is(err, unix.EPERM) { // without a filter: ENOENT
 		return errIneffective
 	}
 	return nil

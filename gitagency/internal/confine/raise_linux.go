@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Raise builds what p says around this process, which must be process 1 of user, mount, pid, ipc and uts
-// namespaces made for it, and of a network namespace unless the network is the host's. It needs
-// CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_DAC_OVERRIDE there.
+// Apply builds the walls of p around this process, which must be process 1 of new user, mount, pid, ipc and uts
+// namespaces, and of a network namespace unless the network is the host's. It needs CAP_SYS_ADMIN, CAP_NET_ADMIN and
+// CAP_DAC_OVERRIDE there.
 //
-// When it fails the walls stand in part: nothing may be run then. Nothing of it is ever seen outside.
+// After an error the walls are incomplete, and nothing may be run. Nothing of it is ever visible outside.
 func Raise(p Plan) error {
-	if os.Getpid() != 1 { // what follows would ruin any other mount namespace
+	if os.Getpid() != 1 { // the steps below would destroy any other mount namespace
 		return errors.New("walls are raised only by process 1 of namespaces made for it")
 	}
 	if p.Bare {
@@ -30,7 +30,7 @@ func Raise(p Plan) error {
 	}
 	s := site{volatile: p.Volatile}
 	defer s.leave()
-	defer unix.Umask(unix.Umask(0o022)) // of the places that are made for walls
+	defer unix.Umask(unix.Umask(0o022)) // for the mount points that are created
 	for _, w := range walls {
 		s.walls = append(s.walls, raised{wall: w, tree: -1})
 	}
@@ -55,9 +55,8 @@ func Raise(p Plan) error {
 	return nil
 }
 
-// Clear unmounts the layers of p, when nobody uses them any more. Namespaces that end do so too, but after
-// the last process in them has been seen to end: whoever wants to use the same layers at once would have to
-// wait.
+// UnmountOverlays unmounts the overlays of p, when nothing uses them any more. The kernel does that at the end of the
+// namespace, too, but only after the last process was reaped: the next user of the same overlays would have to wait.
 func Clear(p Plan) error {
 	var failed error
 	for _, l := range slices.Backward(slices.SortedFunc(slices.Values(p.Layers), func(a, b Layer) int { return strings.Compare(a.Path, b.Path) })) {
@@ -66,7 +65,7 @@ func Clear(p Plan) error {
 	return failed
 }
 
-// raiseBare leaves everything as it is but the network, and a /proc that shows who is there.
+// applyNetworkOnly changes nothing but the network, and mounts a /proc that shows the pid namespace.
 func raiseBare(p Plan) error {
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -77,24 +76,24 @@ func raiseBare(p Plan) error {
 	return loopback(p.Network)
 }
 
-// site is where walls are being raised.
+// builder holds the state of walls that are being built.
 type site struct {
 	walls    []raised
-	volatile bool           // of layers
-	blank    int            // a file system with an empty "file" and an empty "dir"
-	devices  map[string]int // of the machine
+	volatile bool           // of overlays
+	blank    int            // file system with an empty "file" and an empty "dir"
+	devices  map[string]int // clones of device nodes of the machine
 	procfs   int
-	open     []int // to be closed in the end
+	open     []int // closed in the end
 }
 
-// raised is a wall in the making.
+// mountState is a mount of the walls in progress.
 type raised struct {
 	wall
-	gone bool   // there is no such path
-	dir  bool   // it is a directory
-	mode uint32 // the permissions of what is there
-	room bool   // others lie in it
-	tree int    // what is put there
+	gone bool   // the path does not exist
+	dir  bool   // the path is a directory
+	mode uint32 // permissions of the original
+	room bool   // other mounts lie below it
+	tree int    // descriptor of the path, then of the mount to attach
 }
 
 func (s *site) leave() {
@@ -103,7 +102,7 @@ func (s *site) leave() {
 	}
 }
 
-// with has a file descriptor closed in the end.
+// track records a descriptor to be closed in the end.
 func (s *site) with(fd int, err error) (int, error) {
 	if err == nil {
 		s.open = append(s.open, fd)
@@ -111,8 +110,8 @@ func (s *site) with(fd int, err error) (int, error) {
 	return fd, err
 }
 
-// detach cuts this mount namespace off: what is mounted outside from now on would appear here without
-// being read-only.
+// makePrivate ends mount propagation from outside: a mount made there later would appear here without being
+// read-only.
 func (s *site) detach() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
@@ -120,7 +119,7 @@ func (s *site) detach() error {
 	return nil
 }
 
-// survey finds out what there is at each path, while nothing hides anything.
+// openMountPoints opens the path of each mount, while nothing is covered yet.
 func (s *site) survey() error {
 	for i := range s.walls {
 		w := &s.walls[i]
@@ -149,7 +148,8 @@ func (s *site) survey() error {
 
 func (w wall) failed(err error) error { return fmt.Errorf("%s %s: %w", w.kind, w.path, err) }
 
-// fetch takes hold of what stays writable, or of another file system, before the rest becomes read-only.
+// cloneSources clones the mounts that stay writable, and creates the other file systems, before the rest becomes
+// read-only.
 func (s *site) fetch() (err error) {
 	for i := range s.walls {
 		switch w := &s.walls[i]; w.kind {
@@ -168,8 +168,8 @@ func (s *site) fetch() (err error) {
 	}
 	s.devices = map[string]int{}
 	for _, device := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
-		// Reading and writing a device does not need a mount that can be written, changing its
-		// permissions does: root's are those of the whole machine.
+		// Using a device needs no writable mount, but changing its permissions does: root would change those of the
+		// whole machine.
 		fd, err := s.with(clone(unix.AT_FDCWD, "/dev/"+device, 0))
 		if errors.Is(err, unix.ENOENT) {
 			continue // some containers have fewer
@@ -182,16 +182,15 @@ func (s *site) fetch() (err error) {
 		}
 		s.devices[device] = fd
 	}
-	// The kernel gives a new one only to those who see all of an old one.
+	// The kernel allows a new proc mount only where an old one is fully visible.
 	if s.procfs, err = s.with(mount("proc", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)); err != nil {
 		return fmt.Errorf("file system for /proc: %w", err)
 	}
 	return nil
 }
 
-// overlay makes a layer. The kernel reads the directories as options, in which some characters mean
-// something and which have a greatest length; the names of open files are without such troubles, and
-// nobody can exchange what they name.
+// newOverlay creates an overlay. The kernel parses the directories as mount options, with special characters and a
+// length limit; /proc/self/fd paths avoid both, and no other process can replace what they refer to.
 func (s *site) overlay(lower int, l Layer) (int, error) {
 	upper, err := s.with(at(unix.AT_FDCWD, l.Upper))
 	if err != nil {
@@ -201,8 +200,8 @@ func (s *site) overlay(lower int, l Layer) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", l.Work, err)
 	}
-	// By this the kernel knows a layer that was volatile, and refuses to use it again: it cannot tell
-	// whether the machine failed meanwhile. Who planned it can.
+	// By these the kernel recognises an upper directory that was used by a volatile overlay, and refuses it: it cannot
+	// tell whether the machine crashed meanwhile. The code that made the plan can.
 	for _, mark := range []struct {
 		name string
 		how  int
@@ -219,33 +218,34 @@ func (s *site) overlay(lower int, l Layer) (int, error) {
 	name := func(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 	options := []string{
 		"userxattr", "",
-		"index", "on", // then the kernel refuses to use one layer twice
+		"index", "on", // with it the kernel refuses to use an upper directory twice
 		"lowerdir", name(lower), "upperdir", name(upper), "workdir", name(work),
 	}
 	if s.volatile {
 		options = append(options, "volatile", "")
 	}
-	// Whoever had the layer before may be dead, and the kernel not done with what they left.
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+	// The previous user may just have exited, and the kernel may still be releasing its overlay.
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		fd, err := mount("overlay", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, options...)
-		if !errors.Is(err, unix.EBUSY) || time.Since(began) > patienceWithLayers {
+		if !errors.Is(err, unix.EBUSY) || time.Since(start) > patienceWithLayers {
 			return s.with(fd, err)
 		}
 	}
 }
 
-// soften lets whoever owns a layer remove it, at any time, with no more than they have: the kernel makes its
-// own directories such that nobody may enter them.
+// chmodWorkDirs lets the owner of an overlay remove it at any time, without privileges: the kernel creates its own
+// directories with mode 0.
 func (s *site) soften(work int) {
 	for _, name := range []string{"work", "work/incompat", "work/incompat/volatile", "work/incompat/volatile/dirty", "index"} {
-		_ = unix.Fchmodat(work, name, 0o700, 0) // not every kernel makes each of them
+		_ = unix.Fchmodat(work, name, 0o700, 0) // not every kernel creates all of them
 	}
 }
 
-// patienceWithLayers is how long somebody else may have a layer. Who builds walls has seen to it that nobody does.
+// overlayBusyTimeout is how long an overlay may be in use by another mount. The caller has made sure that no command
+// uses it.
 const patienceWithLayers = 5 * time.Second
 
-// freeze makes everything read-only.
+// makeReadOnly makes all mounts read-only.
 func (s *site) freeze() error {
 	if err := set(unix.AT_FDCWD, unix.AT_RECURSIVE, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
 		return fmt.Errorf("read-only /: %w", err)
@@ -253,7 +253,7 @@ func (s *site) freeze() error {
 	return nil
 }
 
-// keep takes hold of what shall still be seen, now that it is read-only.
+// cloneKept clones the mounts that stay visible, now that they are read-only.
 func (s *site) keep() (err error) {
 	for i := range s.walls {
 		if w := &s.walls[i]; w.kind == kept && !w.gone {
@@ -265,8 +265,8 @@ func (s *site) keep() (err error) {
 	return nil
 }
 
-// dev makes a /dev of what every program may have. What hidden things look like is kept below it, where
-// nobody sees it: only what is mounted somewhere can be mounted elsewhere too.
+// mountDev mounts a minimal /dev. The blank file system for hidden paths is mounted below it, where it is covered: only
+// an attached mount can be cloned.
 func (s *site) dev() (err error) {
 	defer func() {
 		if err != nil {
@@ -320,14 +320,14 @@ func (s *site) dev() (err error) {
 	return errors.Join(move(pts, dev, "pts"), move(shm, dev, "shm"), set(dev, 0, unix.MOUNT_ATTR_RDONLY))
 }
 
-// What of /proc is the machine's and not a process's. Root could write much of it and read the rest,
-// whatever its user namespace.
+// Entries of /proc that concern the machine rather than a process. Root could write many of them and read the rest,
+// in any user namespace.
 var (
 	lookOnly = []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "asound", "driver", "dynamic_debug", "mtrr", "scsi", "tty"}
 	unseen   = []string{"kcore", "keys", "key-users", "timer_list", "timer_stats", "latency_stats", "sched_debug", "kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "vmallocinfo"}
 )
 
-// proc makes a /proc of the processes here.
+// mountProc mounts the /proc of the new pid namespace.
 func (s *site) proc() error {
 	if err := move(s.procfs, unix.AT_FDCWD, "/proc"); err != nil {
 		return fmt.Errorf("file system for /proc: %w", err)
@@ -348,12 +348,12 @@ func (s *site) proc() error {
 		}
 	}
 	for _, name := range unseen {
-		there, err := at(s.procfs, name)
+		target, err := at(s.procfs, name)
 		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
-		if _, err = s.with(there, err); err == nil {
-			err = s.cover(there, false)
+		if _, err = s.with(target, err); err == nil {
+			err = s.cover(target, false)
 		}
 		if err != nil {
 			return fmt.Errorf("hidden /proc/%s: %w", name, err)
@@ -362,8 +362,8 @@ func (s *site) proc() error {
 	return nil
 }
 
-// cover puts something empty on what is open.
-func (s *site) cover(there int, dir bool) error {
+// mountBlank mounts an empty file or directory on an open path.
+func (s *site) cover(target int, dir bool) error {
 	blank := "file"
 	if dir {
 		blank = "dir"
@@ -372,30 +372,30 @@ func (s *site) cover(there int, dir bool) error {
 	if err != nil {
 		return err
 	}
-	return move(tree, there, "")
+	return move(tree, target, "")
 }
 
-// place puts everything where it belongs.
+// mountAll attaches all mounts.
 func (s *site) place() error {
 	for i := range s.walls {
 		w := &s.walls[i]
 		if w.gone {
 			continue
 		}
-		there, err := s.spot(w)
+		target, err := s.spot(w)
 		switch {
 		case w.kind == hidden && !w.room && errors.Is(err, unix.ENOENT):
-			continue // as a socket of which the listener has just ended
+			continue // such as a socket whose listener has just ended
 		case err != nil:
 		case w.kind == hidden && !w.room:
-			err = s.cover(there, w.dir)
-		case w.kind == hidden: // read-only when all that lies in it is in place
+			err = s.cover(target, w.dir)
+		case w.kind == hidden: // made read-only once everything below it is attached
 			w.tree, err = s.with(mount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", "0755"))
 		case w.kind == private:
 			w.tree, err = s.with(mount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", strconv.FormatUint(uint64(w.mode|0o700), 8)))
 		}
 		if err == nil && (w.kind != hidden || w.room) {
-			err = move(w.tree, there, "")
+			err = move(w.tree, target, "")
 		}
 		if err != nil {
 			return w.failed(err)
@@ -404,27 +404,27 @@ func (s *site) place() error {
 	return nil
 }
 
-// spot opens the place where a wall goes, and makes it if it is covered.
+// openTarget opens the mount point of a mount, and creates it if its original is covered.
 func (s *site) spot(w *raised) (int, error) {
 	if w.under < 0 || !s.walls[w.under].kind.covers() {
 		return s.with(at(unix.AT_FDCWD, w.path))
 	}
-	around := s.walls[w.under]
-	rest := strings.TrimPrefix(w.path, around.path+"/")
-	for i, c := range rest {
+	parent := s.walls[w.under]
+	rel := strings.TrimPrefix(w.path, parent.path+"/")
+	for i, c := range rel {
 		if c == '/' {
-			if err := point(around.tree, rest[:i], true); err != nil {
+			if err := point(parent.tree, rel[:i], true); err != nil {
 				return -1, err
 			}
 		}
 	}
-	if err := point(around.tree, rest, w.dir); err != nil {
+	if err := point(parent.tree, rel, w.dir); err != nil {
 		return -1, err
 	}
-	return s.with(at(around.tree, rest))
+	return s.with(at(parent.tree, rel))
 }
 
-// seal makes read-only what only had to be written for things to be placed in it.
+// sealHidden makes hidden directories read-only, which were writable for creating mount points.
 func (s *site) seal() error {
 	for _, w := range s.walls {
 		if w.kind == hidden && w.room {
@@ -436,22 +436,22 @@ func (s *site) seal() error {
 	return nil
 }
 
-// fix mounts things on themselves, with everything that is mounted in them.
+// mountFixed bind-mounts paths on themselves, recursively.
 func (s *site) fix(fixtures []wall) error {
 	for _, f := range fixtures {
-		there, err := s.with(at(unix.AT_FDCWD, f.path))
+		target, err := s.with(at(unix.AT_FDCWD, f.path))
 		if f.kind == held && errors.Is(err, unix.ENOENT) {
-			continue // it was held for something that is not there
+			continue // the path it was pinned for does not exist
 		}
 		tree := -1
 		if err == nil {
-			tree, err = s.with(clone(there, "", unix.AT_RECURSIVE))
+			tree, err = s.with(clone(target, "", unix.AT_RECURSIVE))
 		}
 		if err == nil && f.kind == fixed {
 			err = set(tree, unix.AT_RECURSIVE, unix.MOUNT_ATTR_RDONLY)
 		}
 		if err == nil {
-			err = move(tree, there, "")
+			err = move(tree, target, "")
 		}
 		if err != nil {
 			return f.failed(err)
@@ -460,7 +460,7 @@ func (s *site) fix(fixtures []wall) error {
 	return nil
 }
 
-// name gives the machine a name.
+// setHostname sets the host name of the UTS namespace.
 func name(host string) error {
 	if host == "" {
 		return nil
@@ -471,7 +471,7 @@ func name(host string) error {
 	return nil
 }
 
-// loopback brings up the only device that a network namespace has. In the host's this is not permitted.
+// bringUpLoopback brings up the loopback device of a network namespace. The host's must not be touched.
 func loopback(n Network) error {
 	if n == HostNetwork {
 		return nil

@@ -9,14 +9,13 @@ import (
 
 var errNoWalls = errors.New("no walls can be built on " + runtime.GOOS)
 
-// Raise builds what p says around this process. Only Linux has what that needs.
+// Apply builds the walls of p. It needs Linux.
 func Raise(Plan) error { return errNoWalls }
 
-// Shut takes from the calling thread every power that is left inside the walls of p. Only Linux has what
-// that needs.
+// Restrict drops the privileges of the calling thread. It needs Linux.
 func Shut(Plan) error { return errNoWalls }
 
-// Clear has nothing to take down.
+// UnmountOverlays does nothing.
 func Clear(Plan) error { return nil }
 
 func ready() {}

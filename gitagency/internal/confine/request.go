@@ -6,99 +6,99 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// Request is what is asked for. The paths of the sandbox and of the repository are absolute and without
-// symbolic links; all others are looked up.
+// Request describes the walls to plan. The paths of the sandbox and the repository are absolute and without symbolic
+// links; all others are looked up.
 type Request struct {
-	Tree    string // required: the sandbox
-	GitDir  string // required: the common git dir, which is seen through a layer
-	GitFile string // required: the tree's .git file
-	Markers string // a directory in the tree that says what the tree is; may be empty
-	Layers  string // required: a directory of the sandbox's own, outside of the tree, where layers are kept
-	DataDir string // required: hidden but for the tree
+	Tree    string // required: worktree of the sandbox
+	GitDir  string // required: common git directory, mounted as an overlay
+	GitFile string // required: the .git file of Tree
+	Markers string // directory in Tree that identifies it; may be empty
+	Layers  string // required: directory outside of Tree for the upper directories of the sandbox's overlays
+	DataDir string // required: git-agency's data directory, hidden except for Tree
 
-	Integration []string // the trees of integration worktrees: they stay to be seen where something private would hide them
-	Keep        []string // what else has to: object stores that are borrowed from, programs
+	Integration []string // integration worktrees, kept visible below private directories
+	Keep        []string // other paths kept visible: alternate object stores, programs
 
 	Home         string
 	RuntimeDir   string   // XDG_RUNTIME_DIR
-	AgentSockets []string // of ssh-agent, gpg-agent, dbus and their like: sockets, or directories of them
-	Path         []string // the directories of PATH
+	AgentSockets []string // sockets of ssh-agent, gpg-agent, dbus and the like, or their directories
+	Path         []string // directories of PATH
 
 	Outputs string // open, none or hosts:…
 
 	Policy Policy
 }
 
-// Policy is what can be seen and written besides. What is not there is left out, but for what was asked
-// for to be written.
+// Policy lists further paths and their visibility. Paths that do not exist are skipped, except those to be made
+// writable.
 type Policy struct {
-	Read    []string // stays to be seen; un-hides a secret of exactly that name, or part of one
-	Write   []string // can be written: the thing itself
-	Private []string // can be written, in a layer of the sandbox's own
-	Hide    []string // is empty; wins over all of these
+	Read    []string // visible; un-hides a secret of exactly that name, or a part of one
+	Write   []string // writable directly
+	Private []string // writable within the sandbox, with an overlay
+	Hide    []string // hidden; overrides all others
 
 	Secrets []string // hidden by default
-	Caches  []string // get a layer where they can have one, and else are merely read
+	Caches  []string // overlays where possible, else read-only
 }
 
-// The keys that refusals name.
+// Configuration keys named in refusals.
 const (
 	ReadKey  = "agency.sandbox.read"
 	WriteKey = "agency.sandbox.write"
 	HideKey  = "agency.sandbox.hide"
 )
 
-// Machine is what this machine offers, as far as it can be known without starting anything.
+// Machine is what this machine offers, as far as it can be known without starting a process.
 type Machine struct {
-	System string // as in GOOS
-	Arch   string // as in GOARCH
-	Kernel string // its release
+	System string // GOOS
+	Arch   string // GOARCH
+	Kernel string // kernel release
 
 	LandlockABI int
-	NoLandlock  string // why the ABI is zero
-	NoSeccomp   string // why there are no filters; empty when there are
+	NoLandlock  string // reason why LandlockABI is zero
+	NoSeccomp   string // reason why there are no seccomp filters; empty when there are
 
 	UID     int
 	Files   Files
-	Sockets []string // paths at which somebody listens; need not be known where Landlock keeps sockets apart
+	Sockets []string // paths of listening sockets; not needed where Landlock restricts them
 }
 
-// Files is how paths are looked up.
+// FileLookup looks up paths.
 type Files struct {
-	// Look says where a path leads and what is there.
+	// Lookup resolves a path and says what is there.
 	Look func(path string) Entry
-	// Touch says how the tree at a path touches another, by any spelling.
+	// Overlap says how the tree at a path overlaps with another, under any name.
 	Touch func(path, other string) guard.Relation
-	// Mounts lists what is mounted below a directory.
+	// Mounts lists the mount points below a directory.
 	Mounts func(dir string) []string
 }
 
-// Entry is what is at the end of a path.
+// Entry is the result of looking up a path.
 type Entry struct {
 	Path  string // without symbolic links
 	Kind  Kind
 	Owner int
 }
 
-// Kind is what an Entry is.
+// EntryKind is the type of an Entry.
 type Kind int
 
-// The kinds that make a difference.
+// The types that matter.
 const (
 	Absent Kind = iota
 	Directory
 	File
 	Socket
-	Device // and whatever else can neither be hidden nor kept
+	Device // or any other type that can be neither hidden nor kept
 )
 
-// RefusedError is a wall that cannot be drawn, or a setting that would break one.
+// RefusedError reports a wall that cannot be planned, or a setting that would break one.
 type RefusedError struct {
-	Wall   string // as in Plan.Walls; empty when a setting is wrong
-	Key    string // the setting, such as agency.sandbox.write; empty when it is not about one
-	Path   string // the value of the setting
+	Wall   string // as in Plan.WallNames; empty when a setting is wrong
+	Key    string // configuration key, such as agency.sandbox.write; or empty
+	Path   string // value of the setting
 	Why    string
-	Remedy string // what can be done; may be empty
+	Remedy string // what to do; may be empty
 }
 
 func (e *RefusedError) Error() string {
@@ -113,12 +113,12 @@ func (e *RefusedError) Error() string {
 }
 
 const (
-	// OldestABI is the first Landlock that lets files be renamed from one directory to another.
+	// OldestLandlockABI is the first ABI that allows files to be renamed between directories.
 	OldestABI = 2
-	// NewestABI is the last one that rulesets are written for.
+	// NewestLandlockABI is the last ABI that rulesets are written for.
 	NewestABI = 9
-	// scopesABI is the first one that keeps abstract sockets apart.
+	// landlockScopesABI is the first ABI that restricts abstract sockets.
 	scopesABI = 6
-	// socketsABI is the first one that keeps those apart that have a path.
+	// landlockSocketsABI is the first ABI that restricts sockets with a path.
 	socketsABI = 9
 )

@@ -5,35 +5,35 @@ import (
 	"slices"
 )
 
-// ban is a system call that is refused: always, or unless its arguments are harmless.
+// blockedCall is a system call that is refused: always, or unless its arguments are harmless.
 type ban struct {
 	call   string
 	errno  uint32
-	but    string    // what is refused, if not everything; for people
-	unless [][]check // the call is let through if all checks of one of these agree
+	but    string    // which calls are refused, if not all; for people
+	unless [][]check // the call is allowed if all checks of one of these agree
 }
 
-// The errors, whose numbers are the same on all architectures.
+// Error numbers, equal on all architectures.
 const (
 	ePERM  = 1
 	eNOSYS = 38
 )
 
-// check looks at one argument, of which it sees the lower half: none that is checked here has more.
+// argCheck checks the lower 32 bits of one argument: none that is checked here has more.
 type check struct {
 	arg  int
-	mask uint32   // the bits that matter
-	in   []uint32 // what they may be
-	not  bool     // what they may not be
+	mask uint32   // bits that matter
+	in   []uint32 // allowed values of these bits
+	not  bool     // values are forbidden instead
 }
 
 func without(arg int, bits uint32) check { return check{arg: arg, mask: bits, in: []uint32{0}} }
 func isOne(arg int, of ...uint32) check  { return check{arg: arg, mask: ^uint32(0), in: of} }
 func isNone(arg int, of ...uint32) check { return check{arg: arg, mask: ^uint32(0), in: of, not: true} }
 
-// bans is everything that is refused: ways to other mounts and namespaces, to the kernel and the settings
-// of the machine, to what users share, and around the other walls. What takes its arguments from memory
-// cannot be judged by them and is refused altogether.
+// blockedCalls lists all refused system calls: those that reach other mounts and namespaces, the kernel and the
+// settings of the machine, resources shared by all processes of a user, or bypass the other walls. Calls with arguments
+// in memory, which a filter cannot read, are refused altogether.
 func bans() []ban {
 	always := func(errno uint32, calls ...string) (bans []ban) {
 		for _, call := range calls {
@@ -47,41 +47,41 @@ func bans() []ban {
 	all := func(checks ...check) []check { return checks }
 
 	const (
-		newNamespace = 0x7e020000 // CLONE_NEW*, but for
-		newTime      = 0x80       // CLONE_NEWTIME, which in clone is part of a signal's number
+		newNamespace = 0x7e020000 // CLONE_NEW*, except
+		newTime      = 0x80       // CLONE_NEWTIME, which in clone is part of the signal number
 		setUID       = 0o4000     // S_ISUID
-		create       = 0o20000100 // O_CREAT and O_TMPFILE: without them anything may stand for a mode
+		create       = 0o20000100 // O_CREAT and O_TMPFILE: without them the mode argument is undefined
 	)
 	return slices.Concat(
 		always(ePERM,
-			// other mounts, other views
+			// mounts and namespaces
 			"chroot", "fsconfig", "fsmount", "fsopen", "fspick", "mount", "mount_setattr", "move_mount", "open_by_handle_at",
 			"open_tree", "open_tree_attr", "pivot_root", "setns", "umount2",
-			// the kernel: what it runs, what it was never asked before, what nobody here needs
+			// kernel code, rarely used and so little tested calls, and calls that no program here needs
 			"bpf", "delete_module", "finit_module", "init_module", "ioperm", "iopl", "kexec_file_load", "kexec_load",
 			"lookup_dcookie", "nfsservctl", "perf_event_open", "syslog", "uselib", "userfaultfd",
 			// the machine and its settings
 			"acct", "adjtimex", "clock_adjtime", "clock_settime", "quotactl", "quotactl_fd", "reboot", "setdomainname",
 			"sethostname", "settimeofday", "swapoff", "swapon",
-			// what belongs to a user, wherever its processes are
+			// resources of the user, shared by processes in all namespaces
 			"add_key", "fanotify_init", "keyctl", "request_key",
-			// around this wall: what is asked there passes no filter
+			// io_uring executes operations without passing the filter
 			"io_uring_enter", "io_uring_register", "io_uring_setup",
 		),
-		// What programs do another way if the kernel does not have it; their arguments are in memory.
+		// Programs fall back to older calls after ENOSYS; the arguments of these are in memory.
 		always(eNOSYS, "clone3", "openat2"),
 		[]ban{
 			unless("clone", "new namespaces", all(without(0, newNamespace))),
 			unless("unshare", "new namespaces", all(without(0, newNamespace|newTime))),
 
-			// A terminal may be somebody's outside: what is typed there must be typed by them.
+			// A terminal may be shared with the outside: TIOCSTI and the like would insert input there.
 			unless("ioctl", "TIOCSTI, TIOCLINUX, TIOCSETD", all(isNone(1, 0x5412, 0x541c, 0x5423))),
 
 			unless("socket", "families but AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK with NETLINK_ROUTE",
 				all(isOne(0, 1, 2, 10)), all(isOne(0, 16), isOne(2, 0))),
 			unless("socketpair", "families but AF_UNIX", all(isOne(0, 1))),
 
-			// Made by an agent that runs as root, it makes root of everybody outside.
+			// A setuid file made by an agent that runs as root gives root to every user outside.
 			unless("chmod", "S_ISUID", all(without(1, setUID))),
 			unless("creat", "S_ISUID", all(without(1, setUID))),
 			unless("fchmod", "S_ISUID", all(without(1, setUID))),
@@ -92,14 +92,14 @@ func bans() []ban {
 			unless("open", "S_ISUID", all(without(1, create)), all(without(2, setUID))),
 			unless("openat", "S_ISUID", all(without(2, create)), all(without(3, setUID))),
 
-			// It makes a device, one that says in a layer that something is gone.
+			// It creates a whiteout device, which in an upper directory marks a deleted file.
 			unless("renameat2", "RENAME_WHITEOUT", all(without(4, 4))),
 		},
 	)
 }
 
-// Forbidden is what no program inside may ask of the kernel, sorted: names of system calls, some with what
-// of them is refused.
+// DescribeBlockedCalls lists the system calls that no program inside may make, sorted; some with the part that is
+// refused.
 func Forbidden() []string {
 	var names []string
 	for _, b := range bans() {
@@ -112,22 +112,22 @@ func Forbidden() []string {
 	return names
 }
 
-// architecture is what a filter must know of a machine.
+// architecture holds the properties of a CPU architecture that a filter needs.
 type architecture struct {
-	audit   uint32            // what the kernel calls it
-	calls   map[string]uint32 // the numbers of the calls; some do not have all
-	foreign uint32            // numbers from here on belong to another way of calling; 0 for none
+	audit   uint32            // AUDIT_ARCH_* constant
+	calls   map[string]uint32 // system call numbers; some architectures lack some calls
+	foreign uint32            // numbers from here on belong to another ABI, such as x32; 0: none
 }
 
-// instruction is one of the kernel's classic BPF.
+// bpfInstruction is an instruction of classic BPF.
 type instruction struct {
 	code   uint16
-	jt, jf uint8 // how many to pass over, if so and if not
+	jt, jf uint8 // number of instructions to skip if the condition holds, and if not
 	k      uint32
 }
 
 const (
-	loadWord  = 0x20 // from the offset k of what is known about a call
+	loadWord  = 0x20 // at the offset k of struct seccomp_data
 	jump      = 0x05
 	jumpEqual = 0x15
 	jumpFrom  = 0x35 // greater or equal
@@ -141,52 +141,52 @@ const (
 	doKill  = 0x80000000
 )
 
-// filter is the program that judges every system call. Calls that are always allowed are known to the
-// kernel as such before it runs any: only numbers were looked at.
+// buildFilter returns the program that checks every system call. The kernel finds out in advance for which numbers the
+// result is always "allow", because only the number is read then, and does not run the program for those.
 func filter(a architecture) []instruction {
 	var (
-		allow   = []instruction{{code: giveBack, k: doAllow}}
-		verdict = map[uint32][]instruction{}
+		allow    = []instruction{{code: giveBack, k: doAllow}}
+		programs = map[uint32][]instruction{}
 	)
 	for _, b := range bans() {
 		if number, there := a.calls[b.call]; there {
-			verdict[number] = b.program()
+			programs[number] = b.program()
 		}
 	}
 	spans := []span{{0, allow}}
-	put := func(from uint32, does []instruction) {
+	addRange := func(from uint32, code []instruction) {
 		if spans[len(spans)-1].from == from {
 			spans = spans[:len(spans)-1]
 		}
-		if len(spans) == 0 || !slices.Equal(spans[len(spans)-1].does, does) {
-			spans = append(spans, span{from, does})
+		if len(spans) == 0 || !slices.Equal(spans[len(spans)-1].does, code) {
+			spans = append(spans, span{from, code})
 		}
 	}
-	for _, number := range slices.Sorted(maps.Keys(verdict)) {
-		put(number, verdict[number])
-		put(number+1, allow)
+	for _, number := range slices.Sorted(maps.Keys(programs)) {
+		addRange(number, programs[number])
+		addRange(number+1, allow)
 	}
 	if a.foreign != 0 {
-		put(a.foreign, refuse(ePERM))
-		put(^uint32(0), allow) // no number: what a debugger puts in place of a call that shall not be made
+		addRange(a.foreign, refuse(ePERM))
+		addRange(^uint32(0), allow) // -1, which a tracer sets to skip a system call
 	}
 
 	program := []instruction{
 		{code: loadWord, k: offArch},
 		{code: jumpEqual, jt: 1, k: a.audit},
-		{code: giveBack, k: doKill}, // a program for another machine, with other numbers
+		{code: giveBack, k: doKill}, // a program for another architecture, with other numbers
 		{code: loadWord, k: offNumber},
 	}
 	return append(program, search(spans)...)
 }
 
-// span is what is done about the numbers from one to the next span's.
+// numberRange is a range of system call numbers, up to the next range, with its program.
 type span struct {
 	from uint32
-	does []instruction // which ends the program
+	does []instruction // always ends with a return
 }
 
-// search finds the span of a number in the fewest steps.
+// buildSearch returns a binary search for the range of a number.
 func search(spans []span) []instruction {
 	if len(spans) == 1 {
 		return spans[0].does
@@ -194,28 +194,28 @@ func search(spans []span) []instruction {
 	half := len(spans) / 2
 	low, high := search(spans[:half]), search(spans[half:])
 	program := []instruction{{code: jumpFrom, jt: uint8(len(low)), k: spans[half].from}}
-	if len(low) > 255 { // further than such a jump goes
+	if len(low) > 255 { // too far for the 8 bits of a conditional jump
 		program = []instruction{{code: jumpFrom, jf: 1, k: spans[half].from}, {code: jump, k: uint32(len(low))}}
 	}
 	return slices.Concat(program, low, high)
 }
 
-// program judges a call that is known to be this one.
+// compile returns the program for this system call.
 func (b ban) program() []instruction {
 	program := refuse(b.errno)
 	for _, checks := range slices.Backward(b.unless) {
-		let := []instruction{{code: giveBack, k: doAllow}}
+		allow := []instruction{{code: giveBack, k: doAllow}}
 		for _, c := range slices.Backward(checks) {
-			let = slices.Concat(c.program(len(let)), let)
+			allow = slices.Concat(c.program(len(allow)), allow)
 		}
-		program = slices.Concat(let, program)
+		program = slices.Concat(allow, program)
 	}
 	return program
 }
 
 func refuse(errno uint32) []instruction { return []instruction{{code: giveBack, k: doErrno | errno}} }
 
-// program goes on behind itself if the check agrees, and otherwise passes over what is there.
+// compile continues after itself if the check agrees, and otherwise skips the next over instructions.
 func (c check) program(over int) []instruction {
 	program := []instruction{{code: loadWord, k: uint32(offArgs + 8*c.arg)}}
 	if c.mask != ^uint32(0) {

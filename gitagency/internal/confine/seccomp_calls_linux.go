@@ -4,7 +4,7 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// commonCalls are the numbers of the banned calls that every machine has, each machine its own.
+// commonCalls returns the numbers of the blocked calls that all architectures have.
 func commonCalls() map[string]uint32 {
 	return map[string]uint32{
 		"acct":              unix.SYS_ACCT,

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// install has every system call of this thread, and of what it starts, judged by the filter.
+// installFilter installs the filter for this thread and its children.
 func install() error {
 	code, err := filterCode()
 	if err != nil {
@@ -21,7 +21,7 @@ func install() error {
 	return nil
 }
 
-// filterCode is the filter as the kernel takes it.
+// filterCode is the filter in the kernel's format.
 var filterCode = sync.OnceValues(func() ([]unix.SockFilter, error) {
 	a, err := machine()
 	if err != nil {
@@ -34,5 +34,5 @@ var filterCode = sync.OnceValues(func() ([]unix.SockFilter, error) {
 	return code, nil
 })
 
-// ready does what can be done before there is a plan.
+// prepare builds the filter, which needs no plan, in advance.
 func ready() { _, _ = filterCode() }

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is what this one is: the numbers of all calls that are banned and that it has.
+// currentArchitecture describes this architecture, with the numbers of all blocked calls that it has.
 func machine() (architecture, error) {
 	calls := commonCalls()
-	maps.Copy(calls, map[string]uint32{ // from before there were others that do as much
+	maps.Copy(calls, map[string]uint32{ // legacy calls, which newer architectures lack
 		"chmod":  unix.SYS_CHMOD,
 		"creat":  unix.SYS_CREAT,
 		"ioperm": unix.SYS_IOPERM,

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// machine says that nothing is known about this one.
+// currentArchitecture reports that this architecture is not supported.
 func machine() (architecture, error) {
 	return architecture{}, errors.New("the numbers of the system calls of " + runtime.GOARCH + " are not known here")
 }

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shut takes from the calling thread, and from what it starts, every power that is left inside the walls
-// of p. The caller has locked itself to its thread, which is not the first of the process, and lets it end
-// afterwards. Nothing of it can be undone; when it fails, nothing may be run.
+// Restrict drops all privileges of the calling thread, and of the processes it starts, that are left inside the walls
+// of p. The caller has locked itself to its thread, which is not the main thread, and lets it end afterwards. None of
+// this can be undone; after an error, nothing may be run.
 func Shut(p Plan) error {
 	if unix.Gettid() == unix.Getpid() {
-		// It is the one whose powers decide who may look into the process, and it never ends before the
-		// others.
+		// The capabilities of the main thread decide which processes may access this one in /proc, and it does not end
+		// before the others.
 		return errors.New("the first thread of a process cannot be shut in")
 	}
-	if p.Bare { // who keeps powers could leave the network, or lead it elsewhere
+	if p.Bare { // with capabilities a program could change the network, or leave it
 		return errors.Join(renounce(), unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 	}
 	if p.LandlockABI < 2 {
@@ -37,10 +37,10 @@ func Shut(p Plan) error {
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
 		return fmt.Errorf("landlock: %w", errno)
 	}
-	return install() // the last: it forbids much of this
+	return install() // last: the filter forbids many of these calls
 }
 
-// The bits of linux/securebits.h; each is followed by the one that locks it.
+// Bits of linux/securebits.h; each is followed by the bit that locks it.
 const (
 	noRoot         = 1 << 0
 	noSetuidFixup  = 1 << 2
@@ -50,12 +50,12 @@ const (
 	securebits = (noRoot|noSetuidFixup|noAmbientRaise)*3 | keepCaps<<1
 )
 
-// renounce gives up all capabilities, and every way to get one.
+// dropCapabilities drops all capabilities, and every way to get one back.
 func renounce() error {
 	for capability := uintptr(0); ; capability++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) && capability > 0 {
-			break // the kernel knows no more
+			break // the kernel knows no more capabilities
 		}
 		if err != nil {
 			return fmt.Errorf("bounding set of capabilities: %w", err)
@@ -75,18 +75,18 @@ func renounce() error {
 	return nil
 }
 
-// What Landlock distinguishes.
+// Landlock access rights.
 const (
 	toRead   = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	toUse    = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	toSet    = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	toDevice = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 
-	// Of these a rule about a file may speak.
+	// Rights that a rule for a file may contain.
 	toFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | toSet | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV | unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX
 )
 
-// handled is all that an ABI can forbid, in files and in relations to processes outside.
+// handledAccess returns all rights that an ABI can restrict: for files, and scopes for processes outside.
 func handled(abi int) (files, scope uint64) {
 	files = 1<<13 - 1
 	for _, since := range []struct {
@@ -108,8 +108,8 @@ func handled(abi int) (files, scope uint64) {
 	return files, scope
 }
 
-// rule writes the ruleset. It is one: under two, files cannot be moved between directories even where both
-// allow it.
+// newRuleset creates the Landlock ruleset. It must be a single one: with two stacked rulesets files cannot be moved
+// between directories even where both allow it.
 func rule(p Plan) (int, error) {
 	files, scope := handled(p.LandlockABI)
 	attr := struct{ files, network, scope uint64 }{files, 0, scope}
@@ -126,7 +126,7 @@ func rule(p Plan) (int, error) {
 	}
 	err := errors.Join(grant("/", toRead), grant("/proc", toSet), grant("/dev", toUse), grant("/dev/shm", files&^toDevice))
 	for _, path := range p.Private {
-		if e := grant(path, files&^toDevice); !errors.Is(e, unix.ENOENT) { // as Raise
+		if e := grant(path, files&^toDevice); !errors.Is(e, unix.ENOENT) { // missing ones are skipped, as by Apply
 			err = errors.Join(err, e)
 		}
 	}
@@ -143,7 +143,7 @@ func rule(p Plan) (int, error) {
 	return rules, nil
 }
 
-// grant allows what Landlock otherwise forbids at a path and below.
+// addLandlockRule allows access rights at a path and below it.
 func grant(rules int, path string, rights uint64) error {
 	fd, err := at(unix.AT_FDCWD, path)
 	if err != nil {
@@ -157,7 +157,7 @@ func grant(rules int, path string, rights uint64) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		rights &= toFile
 	}
-	// The kernel's is packed: 12 bytes without a gap, and what is behind does not matter.
+	// The kernel's struct is packed: 12 bytes without a gap, and trailing padding does not matter.
 	attr := struct {
 		rights uint64
 		fd     int32

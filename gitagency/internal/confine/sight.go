@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// Sight is how a path appears in a sandbox.
+// Visibility says how a path appears in a sandbox.
 type Sight string
 
-// The sights there are.
+// The visibilities.
 const (
-	Seen      Sight = ""          // as it is, read-only
-	KeptSight Sight = "kept"      // the same, in the middle of what is not seen
+	Seen      Sight = ""          // unchanged, read-only
+	KeptSight Sight = "kept"      // the same, below something hidden or private
 	Hidden    Sight = "hidden"    // empty
 	Private   Sight = "private"   // empty at first, and writable
-	Writable  Sight = "writable"  // as it is, and writable
-	Layered   Sight = "layered"   // as it is, and what is written stays in the sandbox
-	FixedFile Sight = "read-only" // in the middle of what is writable
+	Writable  Sight = "writable"  // unchanged, and writable
+	Layered   Sight = "layered"   // unchanged, and writable within the sandbox
+	FixedFile Sight = "read-only" // read-only, below something writable
 )
 
-// At says how a path appears, which is without symbolic links.
+// VisibilityOf returns the visibility of a path, which must not contain symbolic links.
 func (p Plan) At(path string) Sight {
 	if slices.Contains(p.Fixed, path) {
 		return FixedFile
@@ -33,7 +33,7 @@ func (p Plan) At(path string) Sight {
 	return sight
 }
 
-// around is how what lies right around a path appears.
+// parentVisibility returns the visibility of the parent directory of a path.
 func (p Plan) around(path string) Sight {
 	if path == "/" {
 		return Seen
@@ -41,10 +41,10 @@ func (p Plan) around(path string) Sight {
 	return p.At(filepath.Dir(path))
 }
 
-// Sees reports whether what is at a path outside is there inside.
+// IsVisible reports whether the content of a path outside is there inside.
 func (p Plan) Sees(path string) bool { s := p.At(path); return s != Hidden && s != Private }
 
-// Writes reports whether files can be made below a path.
+// IsWritable reports whether files can be created below a path.
 func (p Plan) Writes(path string) bool {
 	s := p.At(path)
 	return s == Private || s == Writable || s == Layered

@@ -9,8 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Whoever can plan walls can build them: this very program, when it was started as a supervisor, does so here
-// and goes no further.
+// init turns this process into a supervisor if it was started as one; then it does not return.
 func init() {
 	proc.Supervise(proc.Builder{
 		Ready: ready,
@@ -28,7 +27,7 @@ func built(plan []byte, build func(Plan) error) error {
 	return build(p)
 }
 
-// readPlan reads a plan. A keeper has one, and comes back to it with every command.
+// decodePlan decodes a plan. It caches the last one, because an init process decodes the same plan for every command.
 func readPlan(text []byte) (Plan, error) {
 	known.Lock()
 	defer known.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Try builds walls around nothing, to see whether this machine can, and takes them down again.
+// TryBuild builds walls around nothing, to find out whether this machine can, and removes them again.
 func Try(ctx context.Context, outputs string, bare bool) error {
 	plan, err := DrawBare(outputs)
 	if err != nil {
@@ -19,14 +19,14 @@ func Try(ctx context.Context, outputs string, bare bool) error {
 			return err
 		}
 	}
-	room, err := openRoom(ctx, plan, os.DevNull)
+	ns, err := openRoom(ctx, plan, os.DevNull)
 	if err != nil {
 		return err
 	}
-	return room.Close()
+	return ns.Close()
 }
 
-// drawTrial draws walls of every kind that a machine can build, around nothing.
+// trialPlan returns a plan with every kind of wall that a machine can build, around nothing.
 func drawTrial(network Network, m Machine) (Plan, error) {
 	if err := m.check(); err != nil {
 		return Plan{}, err

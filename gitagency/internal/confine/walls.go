@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// wall is one path of a plan and what is put there.
+// mountSpec is one mount of a plan.
 type wall struct {
 	kind  kind
 	path  string
-	layer Layer // of a layered one
-	under int   // which of the walls is the nearest around it; -1 for none
+	layer Layer // with kind overlaid
+	under int   // index of the nearest mount around it; -1: none
 }
 
 type kind int
@@ -23,20 +23,19 @@ const (
 	kept
 	writable
 	layered
-	held  // a directory that stays as it is, except that nobody can move it
-	fixed // held, and cannot be written
+	held  // a directory bind-mounted on itself, so that it cannot be moved
+	fixed // pinned, and read-only
 )
 
 var kindNames = [...]string{"private", "hidden", "kept", "writable", "layered", "held", "fixed"}
 
 func (k kind) String() string { return kindNames[k] }
 
-// covers reports whether what was there is not there any more, so that what lies below needs a place made
-// for it.
+// hidesContent reports whether a mount covers the original content, so that mounts below it need new mount points.
 func (k kind) covers() bool { return k == private || k == hidden }
 
-// arrange gives the walls of a plan in the order in which they are put up: what lies around others first,
-// and then what is fixed in them.
+// orderMounts returns the mounts of a plan in the order in which they are attached, parents first, and then the fixed
+// paths.
 func arrange(p Plan) (walls, fixtures []wall, err error) {
 	add := func(k kind, paths []string) {
 		for _, path := range paths {
@@ -59,47 +58,47 @@ func arrange(p Plan) (walls, fixtures []wall, err error) {
 	slices.SortStableFunc(walls, byPath)
 	walls = slices.Compact(walls)
 
-	var around []int // the walls that this one is in, from the outermost
+	var ancestors []int // indices of the mounts around this one, from the outermost
 	arranged := walls[:0]
 	for _, w := range walls {
 		if err := plain(w.path); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", w.kind, err)
 		}
-		for len(around) > 0 && !within(w.path, arranged[around[len(around)-1]].path) {
-			around = around[:len(around)-1]
+		for len(ancestors) > 0 && !within(w.path, arranged[ancestors[len(ancestors)-1]].path) {
+			ancestors = ancestors[:len(ancestors)-1]
 		}
 		w.under = -1
-		if len(around) > 0 {
-			w.under = around[len(around)-1]
+		if len(ancestors) > 0 {
+			w.under = ancestors[len(ancestors)-1]
 			switch outer := arranged[w.under]; {
 			case outer.path == w.path:
 				return nil, nil, fmt.Errorf("%s cannot be both %s and %s", w.path, outer.kind, w.kind)
 			case outer.kind == hidden && w.kind == hidden:
-				continue // nothing is to be seen there already
+				continue // its parent hides it already
 			}
 		}
-		around = append(around, len(arranged))
+		ancestors = append(ancestors, len(arranged))
 		arranged = append(arranged, w)
 	}
 	fixtures, err = fasten(arranged, p.Fixed)
 	return arranged, fixtures, err
 }
 
-// fasten gives what is fixed, and what must be held so that walls stay where they are. A mount point can
-// be neither moved nor removed, but the directory it is in can, and something else be put in its place:
-// where that could be done, every directory up to the next wall becomes a mount point too.
+// planFixed returns the fixed paths, and the directories to be pinned so that mounts stay where they are. A mount point
+// can be neither moved nor removed, but its parent directory can be renamed and replaced: where that is possible, every
+// directory up to the next mount is made a mount point, too.
 func fasten(walls []wall, fix []string) (fixtures []wall, err error) {
-	hold := func(p string, around wall) {
-		if around.kind == hidden || around.kind == kept || p == around.path {
+	pin := func(p string, outer wall) {
+		if outer.kind == hidden || outer.kind == kept || p == outer.path {
 			return
 		}
-		for dir := path.Dir(p); dir != around.path; dir = path.Dir(dir) {
+		for dir := path.Dir(p); dir != outer.path; dir = path.Dir(dir) {
 			fixtures = append(fixtures, wall{kind: held, path: dir, under: -1})
 		}
 	}
 	for _, w := range walls {
 		if w.under >= 0 {
-			hold(w.path, walls[w.under])
+			pin(w.path, walls[w.under])
 		}
 	}
 	for _, f := range fix {
@@ -107,9 +106,9 @@ func fasten(walls []wall, fix []string) (fixtures []wall, err error) {
 			return nil, fmt.Errorf("fixed: %w", err)
 		}
 		fixtures = append(fixtures, wall{kind: fixed, path: f, under: -1})
-		for _, w := range slices.Backward(walls) { // of those around it the last is the nearest
+		for _, w := range slices.Backward(walls) { // the last one that contains it is the nearest
 			if within(f, w.path) {
-				hold(f, w)
+				pin(f, w)
 				break
 			}
 		}
@@ -118,7 +117,7 @@ func fasten(walls []wall, fix []string) (fixtures []wall, err error) {
 	return slices.Compact(fixtures), nil
 }
 
-// byPath sorts by path, directories before what is in them, and by kind.
+// byPath sorts by path, directories before their content, and then by kind.
 func byPath(a, b wall) int {
 	if c := slices.Compare(strings.Split(a.path, "/"), strings.Split(b.path, "/")); c != 0 {
 		return c
@@ -126,13 +125,13 @@ func byPath(a, b wall) int {
 	return int(a.kind) - int(b.kind)
 }
 
-// within reports whether a path is dir or lies below it.
+// isWithin reports whether path is dir or below it.
 func within(path, dir string) bool {
 	rest, ok := strings.CutPrefix(path, dir)
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// plain refuses paths that no wall can be built on.
+// checkPath refuses paths that no mount can be planned on.
 func plain(p string) error {
 	switch {
 	case !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0):

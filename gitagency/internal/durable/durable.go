@@ -1,8 +1,8 @@
-// Package durable puts files on disk so that they are there after a power cut, and takes them away
-// so that they are gone. It knows names and bytes, not what they mean.
+// Package durable writes, creates and removes files and directories so that the result survives a power cut. It handles
+// names and bytes and must never interpret the content.
 //
-// A file is written temp → fsync → rename → fsync of the directory, in the directory it belongs to:
-// a reader sees the old content or the new one, never a part.
+// A file is written to a temporary file in its own directory, fsynced and renamed, and then the directory is fsynced:
+// a reader sees the old content or the new content, never a part.
 package durable
 
 import (
@@ -15,11 +15,11 @@ import (
 	"syscall"
 )
 
-// TempPrefix starts the names of files that are not there yet, and of trees that are not there any more.
-// Whoever lists a directory skips them.
+// TempPrefix starts the names of files that are not completely written yet and of trees that are being removed.
+// Code that lists a directory skips these names.
 const TempPrefix = ".tmp-"
 
-// WriteFile makes path hold data, all of it or nothing, and does not return before it is durable.
+// WriteFile atomically replaces the content of path with data, and returns after the change is durable.
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	f, err := Create(path, data, perm)
 	if err != nil {
@@ -28,9 +28,9 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	return f.Close()
 }
 
-// ReadFile reads a regular file of at most limit bytes. Unlike os.ReadFile it does not wait for ever
-// where somebody put a pipe, nor fill the memory from a device. It goes without os.File, which tries to
-// poll what is opened like this; a listing reads a thousand records.
+// ReadFile reads a regular file of at most limit bytes. Unlike os.ReadFile it neither blocks on a FIFO nor fills memory
+// from a device. It does without os.File, because os.File registers a descriptor opened with O_NONBLOCK with the
+// poller, and one listing reads a thousand records.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	fail := func(err error) ([]byte, error) { return nil, &fs.PathError{Op: "read", Path: path, Err: err} }
 	fd, err := retry(func() (int, error) {
@@ -64,10 +64,10 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 		}
 		data = data[:len(data)+n]
 	}
-	return fail(fmt.Errorf("larger than %d bytes", limit)) // it grew while we read
+	return fail(fmt.Errorf("larger than %d bytes", limit)) // the file grew while it was read
 }
 
-// retry repeats a system call that a signal interrupted.
+// retryEINTR repeats a system call that a signal interrupted.
 func retry(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); err != syscall.EINTR {
@@ -76,8 +76,8 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-// Create is WriteFile that returns the open file, for a caller who wants to hold a lock on it.
-// The prepare functions run on the file before anybody can see it under its name.
+// Create is WriteFile that returns the open file, for a caller that wants to hold a lock on it. The prepare functions
+// run on the file before it is visible under its name.
 func Create(path string, data []byte, perm fs.FileMode, prepare ...func(*os.File) error) (_ *os.File, err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, TempPrefix+filepath.Base(path)+"-")
@@ -106,11 +106,11 @@ func Create(path string, data []byte, perm fs.FileMode, prepare ...func(*os.File
 	if err := os.Rename(f.Name(), path); err != nil {
 		return nil, err
 	}
-	// From here on the name is taken; a caller that gets an error finds the file there and undoes it.
+	// From here on the name exists: a caller that gets an error finds the file there and removes it.
 	return f, SyncDir(dir)
 }
 
-// Mkdir makes one directory, exclusively, and makes its name durable, or leaves nothing behind.
+// Mkdir creates one directory, exclusively, and makes its name durable; on failure it leaves nothing behind.
 func Mkdir(path string, perm fs.FileMode) error {
 	if err := os.Mkdir(path, perm); err != nil {
 		return err
@@ -121,7 +121,7 @@ func Mkdir(path string, perm fs.FileMode) error {
 	return nil
 }
 
-// Remove takes one name away, durably. A name that is not there is fine.
+// Remove removes one file or empty directory durably. A name that does not exist is not an error.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -132,8 +132,8 @@ func Remove(path string) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// RemoveTemps removes the files that killed writers left in a directory. The caller knows that nobody is
-// writing there. A directory that is not there is fine.
+// RemoveTemps removes the temporary files that killed writers left in a directory. The caller guarantees that no other
+// process is writing there. A missing directory is not an error.
 func RemoveTemps(dir string) error {
 	temps, err := Temps(dir)
 	if err != nil {
@@ -147,8 +147,8 @@ func RemoveTemps(dir string) error {
 	return nil
 }
 
-// Temps lists what is not there yet, or not any more, directly in a directory: files that are being
-// written, and trees that RemoveAway put out of sight. A directory that is not there is fine.
+// ListTemps lists the entries of a directory that start with TempPrefix: files that are being written and trees that
+// RemoveAtomically has renamed. A missing directory is not an error.
 func Temps(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -163,14 +163,14 @@ func Temps(dir string) ([]string, error) {
 	return temps, nil
 }
 
-// RemoveAway removes a directory tree of which nobody may ever see a part: first it goes by another name,
-// durably, and only then it goes. A tree that is not there is fine.
+// RemoveAtomically removes a directory tree so that no reader ever sees a part of it: it renames the tree durably to a
+// temporary name and then deletes it. A missing tree is not an error.
 func RemoveAway(path string) error {
-	away := filepath.Join(filepath.Dir(path), TempPrefix+filepath.Base(path))
-	if err := RemoveTree(away); err != nil { // of an earlier attempt
+	temp := filepath.Join(filepath.Dir(path), TempPrefix+filepath.Base(path))
+	if err := RemoveTree(temp); err != nil { // left by an earlier attempt
 		return err
 	}
-	switch err := os.Rename(path, away); {
+	switch err := os.Rename(path, temp); {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
@@ -179,10 +179,10 @@ func RemoveAway(path string) error {
 	if err := SyncDir(filepath.Dir(path)); err != nil {
 		return err
 	}
-	return RemoveTree(away)
+	return RemoveTree(temp)
 }
 
-// Sync makes the contents of files, or the names in directories, durable.
+// Sync fsyncs files and directories: the contents of the former, the names in the latter.
 func Sync(paths ...string) error {
 	for _, p := range paths {
 		f, err := os.Open(p)
@@ -199,9 +199,8 @@ func Sync(paths ...string) error {
 // SyncDir makes the names in a directory durable.
 func SyncDir(dir string) error { return Sync(dir) }
 
-// RemoveTree removes a directory tree, also where a program took its own permissions away (a module
-// cache is read-only by design). It never follows a symlink out of the tree. A tree that is not
-// there is fine.
+// RemoveTree removes a directory tree, also where a program removed its own permissions (the Go module cache is
+// read-only by design). It never follows a symlink out of the tree. A missing tree is not an error.
 func RemoveTree(path string) error {
 	err := os.RemoveAll(path)
 	if errors.Is(err, fs.ErrPermission) {
@@ -210,14 +209,13 @@ func RemoveTree(path string) error {
 		}
 		err = os.RemoveAll(path)
 	}
-	for try := 0; errors.Is(err, syscall.ENOTEMPTY) && try < 10; try++ { // somebody still writes there
+	for try := 0; errors.Is(err, syscall.ENOTEMPTY) && try < 10; try++ { // another process still creates files there
 		err = os.RemoveAll(path)
 	}
 	return err
 }
 
-// MakeReachable gives the owner back every permission on the directories of a tree, and read
-// permission on its files.
+// RestoreOwnerPermissions gives the owner rwx on all directories of a tree, and read permission on its regular files.
 func MakeReachable(path string) error {
 	fi, err := os.Lstat(path)
 	if err != nil || !fi.IsDir() {

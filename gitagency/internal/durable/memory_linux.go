@@ -6,17 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory is where a file is read to. For a large one the kernel is asked to give it in large pieces: each small one
-// takes it longer than to read what goes there.
+// AllocBuffer returns a buffer to read a file of this size into. For a large file it asks the kernel for huge pages:
+// faulting in small pages takes longer than reading the file.
 func Memory(size int64) []byte {
-	const piece = 2 << 20
+	const hugePage = 2 << 20
 	memory := make([]byte, size)
-	if size < 2*piece {
+	if size < 2*hugePage {
 		return memory
 	}
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))
-	skip := (piece - start%piece) % piece
-	whole := (uintptr(size) - skip) &^ (piece - 1)
-	_ = unix.Madvise(memory[skip:skip+whole], unix.MADV_HUGEPAGE) // advice is all it is
+	skip := (hugePage - start%hugePage) % hugePage
+	length := (uintptr(size) - skip) &^ (hugePage - 1)
+	_ = unix.Madvise(memory[skip:skip+length], unix.MADV_HUGEPAGE) // only advice: a failure changes nothing
 	return memory
 }

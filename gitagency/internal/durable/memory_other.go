@@ -2,5 +2,5 @@
 
 package durable
 
-// Memory is where a file is read to.
+// AllocBuffer returns a buffer to read a file of this size into.
 func Memory(size int64) []byte { return make([]byte, size) }

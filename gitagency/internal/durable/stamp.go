@@ -5,7 +5,7 @@ import (
 	"io/fs"
 )
 
-// Stamp tells a file from the same file after it was written to or replaced.
+// StatFingerprint returns a string that changes when a file is written to or replaced.
 func Stamp(fi fs.FileInfo) string {
 	return fmt.Sprintf("%d %d %s", fi.Size(), fi.ModTime().UnixNano(), inode(fi))
 }

@@ -11,5 +11,5 @@ func inode(fi fs.FileInfo) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%d %d", st.Ino, st.Ctim.Nano()) // nobody but the kernel writes the time of change
+	return fmt.Sprintf("%d %d", st.Ino, st.Ctim.Nano()) // ctime: only the kernel sets it
 }

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteOut has the kernel write a file to the disk, without waiting for the disk to have it for good: that takes one
-// Sync more, of any file, after all of them. It is only done by halves where one journal has it all.
+// WriteBack makes the kernel write the data of a file to the disk without flushing the disk's cache. The caller makes
+// all files durable with one Sync, of any file, after the last WriteBack. On file systems other than ext4 and XFS,
+// where one journal does not cover all files, WriteBack is a full fsync.
 func WriteOut(f *os.File) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	var st unix.Statfs_t

@@ -4,5 +4,5 @@ package durable
 
 import "os"
 
-// WriteOut writes a file to the disk. Elsewhere that can be done by halves.
+// WriteBack fsyncs a file: only Linux can write the data back without a flush.
 func WriteOut(f *os.File) error { return f.Sync() }

@@ -12,7 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// AdminProblem is a damaged entry below <common dir>/worktrees, such as a killed git leaves.
+// DamagedEntry is a damaged entry of <common dir>/worktrees, such as a killed git leaves.
 type AdminProblem struct {
 	Name string
 	Path string
@@ -21,13 +21,13 @@ type AdminProblem struct {
 
 func (p AdminProblem) String() string { return fmt.Sprintf("%s: %s", p.Path, p.What) }
 
-// AdminDir is where git keeps what it knows of a linked worktree. Git names it after the last
-// component of the path that "worktree add" was given.
+// AdminDir returns the administrative directory of a linked worktree, <common dir>/worktrees/<name>. Git names it
+// after the last component of the path that "worktree add" was given.
 func (r *Repo) AdminDir(name string) string {
 	return filepath.Join(r.CommonDir, "worktrees", name)
 }
 
-// RegisteredAt is where git has the tree of a linked worktree, if it has one.
+// RegisteredTree returns the path of a linked worktree that its entry records; empty when there is none.
 func (r *Repo) RegisteredAt(name string) string {
 	data, err := readSmall(r.AdminDir(name), "gitdir")
 	if err != nil {
@@ -36,8 +36,8 @@ func (r *Repo) RegisteredAt(name string) string {
 	return treeOf(r.AdminDir(name), data)
 }
 
-// Registered lists every entry below <common dir>/worktrees, whole or not, and where git has its tree,
-// if it says so.
+// RegisteredTrees lists every entry of <common dir>/worktrees, damaged ones included, with the path of the worktree
+// if the entry records one.
 func (r *Repo) Registered() (map[string]string, error) {
 	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -50,8 +50,8 @@ func (r *Repo) Registered() (map[string]string, error) {
 	return registered, nil
 }
 
-// treeOf is the tree that the content of an entry's gitdir leads to; newer git can write it relative to
-// the entry.
+// treeFromGitdir returns the worktree that the content of an entry's gitdir file points at. Newer git can write it
+// relative to the entry.
 func treeOf(dir string, gitdir []byte) string {
 	path := strings.TrimSuffix(string(gitdir), "\n")
 	switch {
@@ -63,7 +63,7 @@ func treeOf(dir string, gitdir []byte) string {
 	return filepath.Dir(path)
 }
 
-// readAdmin reads the entries of <common dir>/worktrees without git.
+// readWorktreeEntries reads the entries of <common dir>/worktrees without git.
 func (r *Repo) readAdmin() (Listing, error) {
 	listing := Listing{Worktrees: []Worktree{r.mainWorktree()}}
 	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
@@ -86,12 +86,13 @@ func (r *Repo) readAdmin() (Listing, error) {
 func (r *Repo) mainWorktree() Worktree {
 	main := Worktree{Path: strings.TrimSuffix(r.CommonDir, "/.git")}
 	if main.Bare = r.Config.Value("core.bare") == "true"; !main.Bare {
-		_ = readHead(r.CommonDir, &main) // what cannot be read stays unknown
+		_ = readHead(r.CommonDir, &main) // an unreadable HEAD stays empty
 	}
 	return main
 }
 
-// readAdminEntry returns what could be read and, if that is not everything git needs, what is wrong.
+// readAdminEntry reads an administrative directory as far as possible; what names the problem if files that git needs
+// are missing or empty.
 func readAdminEntry(dir string) (w Worktree, what string) {
 	for _, name := range []string{"gitdir", "commondir", "HEAD"} {
 		data, err := readSmall(dir, name)
@@ -114,8 +115,8 @@ func readAdminEntry(dir string) (w Worktree, what string) {
 	return w, what
 }
 
-// readSmall reads one of the files of an entry, which are a line each. Anybody who works in the
-// worktree can have put anything there.
+// readSmallFile reads a one-line file of a git directory or a worktree, with a size limit and without blocking: an
+// agent working in the worktree can have put anything there.
 func readSmall(dir, name string) ([]byte, error) {
 	return durable.ReadFile(filepath.Join(dir, name), 1<<16)
 }
@@ -137,9 +138,9 @@ func parseHead(data []byte, w *Worktree) {
 	w.Head, w.Detached = head, head != ""
 }
 
-// RemoveAdmin makes git forget a linked worktree, in whatever state its entry is: git's own
-// "worktree remove" refuses every state that a killed "worktree add" leaves. The entry is first
-// renamed away, because one that is half removed would break the listing of all the others.
+// RemoveAdminDir unregisters a linked worktree, in whatever state its entry is: "git worktree remove" refuses every
+// state that a killed "worktree add" leaves. The entry is renamed away first, because one that is half removed would
+// break the listing of all the others.
 func (r *Repo) RemoveAdmin(name string) error {
 	if err := r.withdrawAdmin(name); err != nil {
 		return err
@@ -147,15 +148,15 @@ func (r *Repo) RemoveAdmin(name string) error {
 	return r.RemoveWithdrawn(name)
 }
 
-// RemoveWithdrawn removes what git had of a worktree that it has forgotten.
+// RemoveUnregistered deletes the renamed administrative directory of an unregistered worktree.
 func (r *Repo) RemoveWithdrawn(name string) error { return durable.RemoveTree(r.Withdrawn(name)) }
 
-// Withdrawn is where that is.
+// UnregisteredDir returns the path that moveAdminDirAway renames an administrative directory to.
 func (r *Repo) Withdrawn(name string) string {
 	return filepath.Join(r.ownDir(), removedPrefix+filepath.Base(name))
 }
 
-// withdrawAdmin renames an entry away.
+// moveAdminDirAway renames the administrative directory of a worktree to a place where git does not look.
 func (r *Repo) withdrawAdmin(name string) error {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
 		return fmt.Errorf("%q does not name a worktree's entry", name)
@@ -168,7 +169,7 @@ func (r *Repo) withdrawAdmin(name string) error {
 		return err
 	}
 	err := os.Rename(r.AdminDir(name), away)
-	if errors.Is(err, fs.ErrPermission) { // moving a directory needs permission to write to it
+	if errors.Is(err, fs.ErrPermission) { // renaming a directory needs write permission on it
 		if err := durable.MakeReachable(r.AdminDir(name)); err != nil {
 			return err
 		}
@@ -177,7 +178,7 @@ func (r *Repo) withdrawAdmin(name string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// As git does; a directory that is not empty, or never was, stays what it is.
+	// Git removes an empty worktrees directory too; one with other entries stays.
 	_ = syscall.Rmdir(filepath.Join(r.CommonDir, "worktrees"))
 	return nil
 }

@@ -14,115 +14,116 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Advance is a branch that is to go from one commit to another, together with the worktree that has it checked out.
+// Update describes the move of a branch from one commit to another, together with the worktree that has it checked out.
 //
-// All that is needed to finish or to undo one that was killed is in here: whoever lets it happen writes it down before.
+// It holds everything that Recover needs to finish or undo an update that was killed: callers must store it durably
+// before they take the first step.
 type Advance struct {
 	Branch string    `json:"branch"` // required: full ref
-	Old    string    `json:"old"`    // required: commits
+	Old    string    `json:"old"`    // required: commit ids
 	New    string    `json:"new"`
 	Also   []RefMove `json:"also,omitempty"`
-	Reason string    `json:"reason,omitempty"` // for the logs
+	Reason string    `json:"reason,omitempty"` // reflog message
 
-	// The worktree that has the branch checked out, as Seat says; empty where none has.
+	// git directory and path of the worktree that has the branch checked out, as CheckedOutIn returns them; empty: none
 	GitDir  string `json:"git_dir,omitempty"`
 	Tree    string `json:"tree,omitempty"`
-	Trusted bool   `json:"trusted,omitempty"` // the repository's own settings can only be the user's: filters that they name run
+	Trusted bool   `json:"trusted,omitempty"` // only the user can have written the repository's config: its filters run
 
-	by *Merger // who made the new commit, and has what is new; nil where git has to be asked
+	by *Merger // merger that made the new commit and holds the new objects; nil: read them through git
 }
 
-// RefMove is another ref that moves in the same transaction. An Old of zeros means that it must not be there, a New of
-// zeros that it goes.
+// RefMove is another ref that moves in the same transaction. An Old of zeros means that the ref must not exist, a New of
+// zeros that it is deleted.
 type RefMove struct {
 	Ref string `json:"ref"`
 	Old string `json:"old"`
 	New string `json:"new"`
 }
 
-// Advancing is an Advance under way. Each of its steps may be called once, in their order; until Commit all of it can be
-// taken back with Undo.
+// Transaction is an Update in progress. Each step may be called once, in this order; until Commit, Undo reverts them all.
 //
-//	Lock     the new files are made, elsewhere; no git can write the person's index any more
-//	Prepare  the refs are locked, and are where they have to be
-//	Files    each file changes places with the new one, and the new index is written, beside the old one
-//	Commit   the refs move
-//	Publish  the index takes its place
-//	Clear    what was needed for that is gone
+//	Lock         writes the new files to a staging directory and locks the worktree's index (index.lock)
+//	Prepare      locks the refs and checks their old values
+//	MoveFiles    exchanges each file with the staged one and writes the new index beside the old one
+//	Commit       moves the refs
+//	Publish      renames the new index into place
+//	WaitCleanup  waits until the staging directory is removed
 //
-// A file is replaced by a rename, and what was in its place is looked at after that: if it is not what was seen before, it
-// goes back. So nobody ever sees a part of a file, and what somebody saved at that very moment is not lost.
+// A file is replaced by rename, and the replaced file is compared after that: if it is not the file that was inspected
+// before, it is moved back. So no process sees a partly written file, and a file saved at that very moment is not lost.
 type Advancing struct {
 	repo *Repo
 	a    Advance
 
-	seat  *seat  // what was found in the worktree; nil where there is none
+	seat  *seat  // state found in the worktree; nil: the branch is not checked out
 	stage *stage // the new files
 	draft *IndexDraft
 
-	held bool // all that is new is in a pack that nobody takes away
+	held bool // the new objects are in a pack with a .keep file, which gc leaves alone
 
-	called   func() (*proc.Conversation, error) // the git below, while it starts; nil when nobody waits for it
-	talk     *proc.Conversation                 // a git that holds the locks of the refs
-	silence  context.CancelCauseFunc            // kills it
-	tried    bool                               // they were told to
+	called   func() (*proc.Conversation, error) // waits until updateRef has started; nil: not starting
+	talk     *proc.Conversation                 // git update-ref --stdin, which holds the ref locks
+	silence  context.CancelCauseFunc            // kills updateRef
+	tried    bool                               // git was told to commit the ref transaction
 	done     bool                               // the refs have moved
-	unknown  bool                               // nobody can tell whether they have
-	late     error                              // that came when they had
-	syncing  func() (struct{}, error)           // waits until that lasts
-	behind   *BehindError                       // a worktree that could not be taken along
-	longest  time.Duration                      // how long that may take; zero is as long as anybody should wait
-	finished bool                               // nothing is held any more
-	clearing func() (struct{}, error)           // takes away what was needed; nil when that is not under way
-	taken    int                                // how many of the steps were
-	fault    func(step string) error
+	unknown  bool                               // git may or may not have moved the refs
+	late     error                              // errors from after the refs had moved
+	syncing  func() (struct{}, error)           // waits until the moved refs are durable
+	behind   *BehindError                       // worktree that checked the branch out too late and could not be updated
+	longest  time.Duration                      // limit of that late update; zero: the default
+	finished bool                               // no lock is held any more
+	clearing func() (struct{}, error)           // waits until the staging directory is removed; nil: no removal in progress
+	taken    int                                // number of steps that succeeded
+	fault    func(step string) error            // fault injection of tests
 }
 
-// step begins one of the steps, of which each may only be taken after those before have gone well.
-func (x *Advancing) step(n int, name string) error {
-	if x.taken != n || x.finished {
+// beginStep refuses a step that is called before all earlier ones have succeeded, or twice.
+func (tx *Advancing) step(n int, name string) error {
+	if tx.taken != n || tx.finished {
 		return fmt.Errorf("%s: not now", name)
 	}
-	return x.at(name)
+	return tx.at(name)
 }
 
-// went ends a step.
-func (x *Advancing) went(err error) {
+// endStep counts a step that succeeded.
+func (tx *Advancing) went(err error) {
 	if err == nil {
-		x.taken++
+		tx.taken++
 	}
 }
 
-// Advance finds out whether it could be done. Nothing changes. Errors are an *OverlapsError, *UnderWayError,
-// *HeadElsewhereError, *MovedRefError or *DistrustedError where that is for the person to see to.
-func (r *Repo) Advance(ctx context.Context, a Advance) (*Advancing, error) {
-	x := &Advancing{repo: r, a: a}
-	if !validRef(a.Branch) || !isOID(a.Old) || !isOID(a.New) {
-		return nil, fmt.Errorf("not a branch and two commits: %q, %q, %q", a.Branch, a.Old, a.New)
+// Begin checks whether an update is possible, and changes nothing. Errors that the user has to resolve are
+// *OverlapsError, *OperationInProgressError, *WrongBranchError, *MovedRefError and *UntrustedFilterError.
+func (r *Repo) Advance(ctx context.Context, u Advance) (*Advancing, error) {
+	x := &Advancing{repo: r, a: u}
+	if !validRef(u.Branch) || !isOID(u.Old) || !isOID(u.New) {
+		return nil, fmt.Errorf("not a branch and two commits: %q, %q, %q", u.Branch, u.Old, u.New)
 	}
 	for _, m := range x.a.moves() {
 		if err := r.movable(m); err != nil {
 			return nil, err
 		}
 	}
-	if a.GitDir == "" {
+	if u.GitDir == "" {
 		return x, nil
 	}
-	r, err := r.in(ctx, a.GitDir, a.Trusted)
+	r, err := r.in(ctx, u.GitDir, u.Trusted)
 	if err != nil {
 		return nil, err
 	}
 	x.repo = r
-	// A git of the person's that refreshes the index has it locked for some milliseconds.
-	err = r.waiting.until(ctx, func() bool { _, err := os.Lstat(a.index() + lockSuffix); return err != nil })
+	// A git of the user's that refreshes the index holds index.lock for some milliseconds.
+	err = r.waiting.until(ctx, func() bool { _, err := os.Lstat(u.index() + lockSuffix); return err != nil })
 	if err != nil {
 		return nil, err
 	}
-	x.seat, err = r.look(ctx, a, false)
+	x.seat, err = r.look(ctx, u, false)
 	return x, err
 }
 
-// movable refuses a ref of which the file says that it cannot be moved so. Whatever else there is git finds out.
+// checkRefMove refuses a ref whose loose file shows that it is not at its old value, or symbolic. It only fails early: git
+// checks all refs, packed ones too, in Prepare.
 func (r *Repo) movable(m RefMove) error {
 	if oid := r.loose(m.Ref); oid != "" {
 		if oid != m.Old {
@@ -137,26 +138,26 @@ func (r *Repo) movable(m RefMove) error {
 	return nil
 }
 
-// Close gives up what is still held, and takes away what was needed. What was neither committed nor undone is undone.
-func (x *Advancing) Close() error {
-	if x == nil {
+// Close releases all locks and removes the staging directory. It undoes a transaction that was not committed.
+func (tx *Advancing) Close() error {
+	if tx == nil {
 		return nil
 	}
-	if x.finished {
-		return x.Clear()
+	if tx.finished {
+		return tx.Clear()
 	}
-	if !x.done {
-		return x.Undo(context.WithoutCancel(context.Background()))
+	if !tx.done {
+		return tx.Undo(context.WithoutCancel(context.Background()))
 	}
-	// The refs have moved and the index has not been published: who comes next finishes that.
-	return x.hangUp()
+	// The refs have moved and the index has not been published: the next Recover does that.
+	return tx.hangUp()
 }
 
-// MovedRefError is a ref that is not where it has to be.
+// MovedRefError reports a ref that does not have its expected old value.
 type MovedRefError struct {
 	Ref  string
-	Want string // the commit that it had to be at; zeros when it must not be there
-	Have string // empty when it is not there
+	Want string // expected commit; zeros: the ref must not exist
+	Have string // empty: the ref does not exist
 }
 
 func (e *MovedRefError) Error() string {
@@ -169,23 +170,23 @@ func (e *MovedRefError) Error() string {
 	return fmt.Sprintf("%s is at %s, not at %s", e.Ref, e.Have, e.Want)
 }
 
-// Overlap is a path on which the person has something that would be overwritten.
+// Overlap is a path at which local work of the user would be overwritten.
 type Overlap struct {
 	Path string `json:"path"`
-	Why  string `json:"why"` // one of those below
+	Why  string `json:"why"` // one of the constants below
 }
 
-// Why a path overlaps.
+// Reasons of an Overlap.
 const (
-	OverlapDirty      = "dirty"      // changed, and not committed
-	OverlapStaged     = "staged"     // the same, in the index
-	OverlapUntracked  = "untracked"  // git does not know it
-	OverlapIgnored    = "ignored"    // git was told not to
-	OverlapRepository = "repository" // a repository of its own
-	OverlapSubmodule  = "submodule"  // one that has something in it
+	OverlapDirty      = "dirty"      // uncommitted change in the worktree
+	OverlapStaged     = "staged"     // uncommitted change in the index
+	OverlapUntracked  = "untracked"  // untracked file
+	OverlapIgnored    = "ignored"    // ignored file
+	OverlapRepository = "repository" // nested repository
+	OverlapSubmodule  = "submodule"  // populated submodule
 )
 
-// OverlapsError lists all that the person has where something else would have to be.
+// OverlapsError lists all paths at which local work would be overwritten.
 type OverlapsError struct {
 	Tree  string
 	Paths []Overlap // sorted
@@ -205,10 +206,10 @@ func (e *OverlapsError) Error() string {
 	return b.String()
 }
 
-// UnderWayError is something in a worktree that somebody has to end first.
+// OperationInProgressError reports an operation in a worktree that the user has to finish first.
 type UnderWayError struct {
 	Tree string
-	What string // "merge", "rebase", "am", "cherry-pick", "revert", "bisect", "conflicts" or, for a git at work, "index.lock"
+	What string // "merge", "rebase", "am", "cherry-pick", "revert", "bisect", "conflicts", or "index.lock" for a running git
 }
 
 func (e *UnderWayError) Error() string {
@@ -221,19 +222,19 @@ func (e *UnderWayError) Error() string {
 	return fmt.Sprintf("a %s is under way in %s", e.What, e.Tree)
 }
 
-// HeadElsewhereError is a worktree that has not, or not any more, checked out the branch that it should.
+// WrongBranchError reports a worktree that does not, or no longer, have the expected branch checked out.
 type HeadElsewhereError struct {
 	Tree   string
 	Branch string
-	On     string // the ref that HEAD names, or the commit
+	On     string // branch that HEAD names, or the commit of a detached HEAD
 }
 
 func (e *HeadElsewhereError) Error() string {
 	return fmt.Sprintf("%s is not on %s but on %s", e.Tree, strings.TrimPrefix(e.Branch, "refs/heads/"), strings.TrimPrefix(e.On, "refs/heads/"))
 }
 
-// StrandedError lists paths that are neither what they were nor what they were to be, when all the others have been put
-// back. They are left as they are: somebody else has written there.
+// ConcurrentChangeError lists paths that hold neither the old nor the new file, after all others have been put back.
+// Another process has written there, so they are left as they are.
 type StrandedError struct {
 	Tree  string
 	Paths []string
@@ -243,49 +244,49 @@ func (e *StrandedError) Error() string {
 	return fmt.Sprintf("changed by somebody else, and left as it is, in %s: %s", e.Tree, strings.Join(e.Paths, ", "))
 }
 
-// at calls the fault of a test.
-func (x *Advancing) at(step string) error {
-	if x.fault == nil {
+// injectFault calls the fault function of a test.
+func (tx *Advancing) at(step string) error {
+	if tx.fault == nil {
 		return nil
 	}
-	return x.fault(step)
+	return tx.fault(step)
 }
 
-func (a Advance) index() string { return filepath.Join(a.GitDir, "index") }
+func (u Advance) index() string { return filepath.Join(u.GitDir, "index") }
 
-// Undo takes back all that was done, before the refs have moved. Where somebody else has changed a file meanwhile, that
-// stays, and is reported by a *StrandedError when everything else is done. If it is stopped half-way, all that is needed to
-// go on stays where it is, for FinishAdvance.
-func (x *Advancing) Undo(ctx context.Context) error {
-	if x.done {
+// Undo reverts all steps, before the refs have moved. Files that another process has changed meanwhile stay, and are
+// reported by a *ConcurrentChangeError after everything else is reverted. If Undo fails half-way, the staging directory and
+// the index lock stay, for Recover.
+func (tx *Advancing) Undo(ctx context.Context) error {
+	if tx.done {
 		return errors.New("it cannot be undone any more")
 	}
-	ctx = context.WithoutCancel(ctx) // half of it would be worse
-	err := x.hangUp()
-	if x.unknown {
-		x.finished = true
-		return errors.Join(err, errors.New("the refs may have moved: nothing is undone before that is known"), x.draft.close())
+	ctx = context.WithoutCancel(ctx) // half an undo would be worse than none
+	err := tx.hangUp()
+	if tx.unknown {
+		tx.finished = true
+		return errors.Join(err, errors.New("the refs may have moved: nothing is undone before that is known"), tx.draft.close())
 	}
-	if x.stage != nil {
-		undone := x.stage.undo(ctx)
+	if tx.stage != nil {
+		undone := tx.stage.undo(ctx)
 		if undone != nil && !errors.As(undone, new(*StrandedError)) {
-			x.finished = true
-			return errors.Join(err, undone, x.draft.close())
+			tx.finished = true
+			return errors.Join(err, undone, tx.draft.close())
 		}
-		err = errors.Join(err, undone, x.stage.remove())
+		err = errors.Join(err, undone, tx.stage.remove())
 	}
 	switch {
-	case x.tried:
-		err = errors.Join(err, x.repo.retract(ctx, x.a))
-	case x.taken > 0:
-		for _, m := range x.a.Also { // for whose lock git made a directory
-			_ = syscall.Rmdir(filepath.Dir(x.repo.RefPath(m.Ref)))
+	case tx.tried:
+		err = errors.Join(err, tx.repo.retract(ctx, tx.a))
+	case tx.taken > 0:
+		for _, m := range tx.a.Also { // git made the directories for their lock files
+			_ = syscall.Rmdir(filepath.Dir(tx.repo.RefPath(m.Ref)))
 		}
 	}
-	if x.held {
-		err = errors.Join(err, x.repo.letGo(x.a))
+	if tx.held {
+		err = errors.Join(err, tx.repo.letGo(tx.a))
 	}
-	err = errors.Join(err, x.draft.Drop())
-	x.stage, x.draft, x.finished = nil, nil, true
+	err = errors.Join(err, tx.draft.Drop())
+	tx.stage, tx.draft, tx.finished = nil, nil, true
 	return err
 }

@@ -13,21 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onDisk makes sure that what is on disk is what the index has, where that goes, and nothing where something comes.
-func (s *seat) onDisk() error {
-	w, err := openWalker(s.a.Tree)
+// checkFiles compares the worktree with the index at every path that changes: a file that is replaced or removed has to be
+// as staged, and no file may be where a new one comes. Mismatches become overlaps; files that stat data cannot decide go
+// to contentUnknown.
+func (co *seat) onDisk() error {
+	w, err := openWalker(co.a.Tree)
 	if err != nil {
 		return err
 	}
 	defer w.close()
-	s.dev = w.dev
+	co.dev = w.dev
 	scan := &scanner{
-		modes: s.repo.boolean("core.filemode", true), symlinks: s.repo.boolean("core.symlinks", true),
-		empty: nameObject(s.format, "blob", nil), young: s.index.at,
+		modes: co.repo.boolean("core.filemode", true), symlinks: co.repo.boolean("core.symlinks", true),
+		empty: nameObject(co.format, "blob", nil), young: co.index.at,
 	}
 	looked := map[string]bool{}
-	for _, t := range s.touched {
-		if s.overlaps[t.path] != "" {
+	for _, t := range co.touched {
+		if co.overlaps[t.path] != "" {
 			continue
 		}
 		fd, err := w.open(path.Dir(t.path))
@@ -35,37 +37,37 @@ func (s *seat) onDisk() error {
 		var st unix.Stat_t
 		switch {
 		case errors.As(err, &blocked):
-			s.blocked(t, blocked.at)
+			co.blocked(t, blocked.at)
 			continue
 		case err != nil && !nothingThere(err):
 			return err
-		case err == nil && w.dev != s.dev:
-			return &fs.PathError{Op: "replace", Path: filepath.Join(s.a.Tree, t.path), Err: errors.New("it is on another file system")}
+		case err == nil && w.dev != co.dev:
+			return &fs.PathError{Op: "replace", Path: filepath.Join(co.a.Tree, t.path), Err: errors.New("it is on another file system")}
 		case err == nil:
 			err = unix.Fstatat(fd, path.Base(t.path), &st, unix.AT_SYMLINK_NOFOLLOW)
 		}
 		if err != nil && !nothingThere(err) {
-			return &fs.PathError{Op: "stat", Path: filepath.Join(s.a.Tree, t.path), Err: err}
+			return &fs.PathError{Op: "stat", Path: filepath.Join(co.a.Tree, t.path), Err: err}
 		}
 		there := err == nil
 		if t.was != aFile {
-			s.repositoryAround(t.path, looked)
+			co.repositoryAround(t.path, looked)
 		}
 		if there {
 			t.seen = stampOf(&st)
 		}
-		if err := s.compare(t, there, &st, scan); err != nil {
+		if err := co.compare(t, there, &st, scan); err != nil {
 			return err
 		}
 		if there && t.was == aFile && t.is != aFile {
-			s.mayGo(t.path)
+			co.mayGo(t.path)
 		}
 	}
 	return nil
 }
 
-// compare decides about one path.
-func (s *seat) compare(t *touch, there bool, st *unix.Stat_t, scan *scanner) error {
+// checkFile decides about one path, given its lstat result.
+func (co *seat) compare(t *touch, there bool, st *unix.Stat_t, scan *scanner) error {
 	isDir := there && st.Mode&unix.S_IFMT == unix.S_IFDIR
 	switch t.was {
 	case noFile:
@@ -73,63 +75,64 @@ func (s *seat) compare(t *touch, there bool, st *unix.Stat_t, scan *scanner) err
 		case !there:
 			return nil
 		case isDir && t.is == aModule:
-			return s.moduleOver(t)
+			return co.moduleOver(t)
 		case isDir:
-			return s.empty(t.path, OverlapUntracked)
+			return co.empty(t.path, OverlapUntracked)
 		}
-		s.overlap(t.path, OverlapUntracked)
+		co.overlap(t.path, OverlapUntracked)
 	case aModule:
 		switch {
 		case !there || t.is == aModule:
 			return nil
 		case !isDir:
-			s.overlap(t.path, OverlapDirty)
+			co.overlap(t.path, OverlapDirty)
 		case t.is == aFile:
-			return s.empty(t.path, OverlapSubmodule)
-		default: // one that is populated stays, as git leaves it
-			s.gone[t.path] = dir{Path: []byte(t.path), Perm: uint32(st.Mode) & 0o7777}
+			return co.empty(t.path, OverlapSubmodule)
+		default: // a populated submodule stays, as git leaves it
+			co.gone[t.path] = dir{Path: []byte(t.path), Perm: uint32(st.Mode) & 0o7777}
 		}
 	case aFile:
 		switch {
 		case !there && (t.entry.skipped || t.is == noFile):
-			return nil // it is not checked out, or went already
+			return nil // skip-worktree is set, or the file is already deleted
 		case !there || isDir:
-			s.overlap(t.path, OverlapDirty)
+			co.overlap(t.path, OverlapDirty)
 		case !scan.asStaged(&t.entry, st):
-			s.unsure = append(s.unsure, t)
+			co.unsure = append(co.unsure, t)
 		}
 	}
 	return nil
 }
 
-// moduleOver: a submodule takes a directory that is empty, or a repository already.
-func (s *seat) moduleOver(t *touch) error {
-	if _, err := os.Lstat(filepath.Join(s.a.Tree, t.path, ".git")); err == nil {
+// checkSubmoduleDir accepts a directory for a new submodule if it is empty or already a repository.
+func (co *seat) moduleOver(t *touch) error {
+	if _, err := os.Lstat(filepath.Join(co.a.Tree, t.path, ".git")); err == nil {
 		return nil
 	}
-	before := maps.Clone(s.gone)
-	err := s.empty(t.path, OverlapUntracked)
-	s.gone = before // it stays
+	before := maps.Clone(co.gone)
+	err := co.empty(t.path, OverlapUntracked)
+	co.gone = before // the directory stays
 	return err
 }
 
-// blocked: on the way to a path there is something that is no directory.
-func (s *seat) blocked(t *touch, at string) {
-	around := s.by[at]
+// addBlockedPath decides about a path that has a non-directory (at) among its parents.
+func (co *seat) blocked(t *touch, at string) {
+	around := co.by[at]
 	switch {
 	case t.was == noFile && around != nil && around.was == aFile:
-		return // it goes, if it is what it should be
+		return // a tracked file, which is removed if it is unchanged
 	case t.was == aFile && (t.entry.skipped || t.is == noFile), t.was == aModule && t.is != aFile:
-		return // nothing of ours is there; what is stays
+		return // the old entry is not on disk and no new one comes: the blocking file stays
 	case t.was == aFile:
-		s.overlap(t.path, OverlapDirty)
+		co.overlap(t.path, OverlapDirty)
 	}
-	s.overlap(at, OverlapUntracked)
+	co.overlap(at, OverlapUntracked)
 }
 
-// empty makes sure that nothing is in a directory where a file has to be, but for what goes.
-func (s *seat) empty(at, why string) error {
-	full := filepath.Join(s.a.Tree, at)
+// requireEmptyDir checks that a directory which a file replaces holds nothing but files that this update removes. It adds
+// the directory and those below to removableDirs, and everything else in them as an overlap.
+func (co *seat) empty(at, why string) error {
+	full := filepath.Join(co.a.Tree, at)
 	fi, err := os.Lstat(full)
 	if err != nil {
 		return err
@@ -140,27 +143,27 @@ func (s *seat) empty(at, why string) error {
 	}
 	for _, e := range entries {
 		name := at + "/" + e.Name()
-		switch known := s.by[name]; {
+		switch known := co.by[name]; {
 		case e.Name() == ".git":
 			if why == OverlapUntracked {
 				why = OverlapRepository
 			}
-			s.overlap(at, why)
+			co.overlap(at, why)
 			return nil
 		case known != nil && known.was == aFile && !e.IsDir():
 		case known != nil && known.was == aModule && e.IsDir():
-			if err := s.empty(name, OverlapSubmodule); err != nil {
+			if err := co.empty(name, OverlapSubmodule); err != nil {
 				return err
 			}
 		case e.IsDir():
-			if err := s.empty(name, why); err != nil {
+			if err := co.empty(name, why); err != nil {
 				return err
 			}
 		default:
-			s.overlap(name, why)
+			co.overlap(name, why)
 		}
 	}
-	s.gone[at] = dir{Path: []byte(at), Perm: permOf(fi), must: true}
+	co.gone[at] = dir{Path: []byte(at), Perm: permOf(fi), must: true}
 	return nil
 }
 
@@ -174,58 +177,59 @@ func permOf(fi fs.FileInfo) uint32 {
 	return perm
 }
 
-// repositoryAround: into a repository of its own nothing is written.
-func (s *seat) repositoryAround(name string, looked map[string]bool) {
+// checkNestedRepositories adds an overlap for every parent directory of a new file that is a nested repository: nothing is
+// written into those. looked holds the directories that were checked before.
+func (co *seat) repositoryAround(name string, looked map[string]bool) {
 	for at := path.Dir(name); at != "." && !looked[at]; at = path.Dir(at) {
 		looked[at] = true
-		if _, err := os.Lstat(filepath.Join(s.a.Tree, at, ".git")); err != nil {
+		if _, err := os.Lstat(filepath.Join(co.a.Tree, at, ".git")); err != nil {
 			continue
 		}
 		why := OverlapRepository
-		if known := s.by[at]; known != nil && known.was == aModule {
+		if known := co.by[at]; known != nil && known.was == aModule {
 			why = OverlapSubmodule
 		}
-		s.overlap(at, why)
+		co.overlap(at, why)
 	}
 }
 
-// mayGo notes the directories that a file which goes may leave empty.
-func (s *seat) mayGo(name string) {
+// addEmptiedDirs adds the parent directories of a removed file to removableDirs: they may become empty.
+func (co *seat) mayGo(name string) {
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
-		if _, known := s.gone[at]; known {
+		if _, known := co.gone[at]; known {
 			continue
 		}
-		if fi, err := os.Lstat(filepath.Join(s.a.Tree, at)); err == nil && fi.IsDir() {
-			s.gone[at] = dir{Path: []byte(at), Perm: permOf(fi)}
+		if fi, err := os.Lstat(filepath.Join(co.a.Tree, at)); err == nil && fi.IsDir() {
+			co.gone[at] = dir{Path: []byte(at), Perm: permOf(fi)}
 		}
 	}
 }
 
-// read has git read the files of which times and sizes do not tell whether they are what the index has.
-func (s *seat) read(ctx context.Context) (err error) {
-	if len(s.unsure) == 0 {
+// compareContents lets git read the files whose stat data does not tell whether they are as staged.
+func (co *seat) read(ctx context.Context) (err error) {
+	if len(co.unsure) == 0 {
 		return nil
 	}
-	same, err := s.repo.unchanged(ctx, s.a, s.unsure, s.attributes(nil))
+	same, err := co.repo.unchanged(ctx, co.a, co.unsure, co.attributes(nil))
 	if err != nil {
 		return err
 	}
-	for _, t := range s.unsure {
+	for _, t := range co.unsure {
 		if !same[t.path] {
-			s.overlap(t.path, OverlapDirty)
+			co.overlap(t.path, OverlapDirty)
 		}
 	}
 	return nil
 }
 
-// unchanged has git read files, with the filters that there are, and says which of them are what the index has.
-func (r *Repo) unchanged(ctx context.Context, a Advance, files []*touch, attributes []stagedEntry) (_ map[string]bool, err error) {
+// unchangedFiles lets git read files through their clean filters and returns those whose content is as staged.
+func (r *Repo) unchanged(ctx context.Context, u Advance, files []*touch, attributes []stagedEntry) (_ map[string]bool, err error) {
 	scratch, err := tempDirectory()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, scratch.remove()) }()
-	p, err := r.workshop(a, scratch.path, a.Tree)
+	p, err := r.workshop(u, scratch.path, u.Tree)
 	if err != nil {
 		return nil, err
 	}
@@ -245,10 +249,10 @@ func (r *Repo) unchanged(ctx context.Context, a Advance, files []*touch, attribu
 	index := filepath.Join(scratch.path, "index")
 	p.env = append(p.env, "GIT_INDEX_FILE="+index)
 	p.lightly = true
-	if err := os.WriteFile(index, smallIndex(FormatOf(a.New), entries), 0o600); err != nil {
+	if err := os.WriteFile(index, smallIndex(FormatOf(u.New), entries), 0o600); err != nil {
 		return nil, err
 	}
-	if err := r.mayRead(ctx, Subject{Trusted: a.Trusted}, p, names); err != nil {
+	if err := r.mayRead(ctx, Subject{Trusted: u.Trusted}, p, names); err != nil {
 		return nil, err
 	}
 	if _, err := r.change(ctx, p, "update-index", "-q", "--ignore-submodules", "--really-refresh"); err != nil && !exitedWith(err, 1) {
@@ -258,7 +262,7 @@ func (r *Repo) unchanged(ctx context.Context, a Advance, files []*touch, attribu
 	if err != nil {
 		return nil, err
 	}
-	x, err := parseHeld(data, FormatOf(a.New))
+	x, err := parseHeld(data, FormatOf(u.New))
 	if err != nil {
 		return nil, err
 	}
@@ -271,16 +275,17 @@ func (r *Repo) unchanged(ctx context.Context, a Advance, files []*touch, attribu
 	return same, nil
 }
 
-// writable looks for directories in which something has to change and cannot.
-func (s *seat) writable() error {
+// checkWritable refuses directories that have to change and are not writable: the parents of changed files and the git
+// directory.
+func (co *seat) writable() error {
 	seen := map[string]bool{}
-	for _, t := range s.touched {
+	for _, t := range co.touched {
 		if t.was == aModule && t.is == aModule {
 			continue
 		}
 		at := path.Dir(t.path)
 		for !seen[at] {
-			fi, err := os.Lstat(filepath.Join(s.a.Tree, at))
+			fi, err := os.Lstat(filepath.Join(co.a.Tree, at))
 			if err == nil && fi.IsDir() {
 				break
 			}
@@ -291,13 +296,13 @@ func (s *seat) writable() error {
 			continue
 		}
 		seen[at] = true
-		full := filepath.Join(s.a.Tree, at)
+		full := filepath.Join(co.a.Tree, at)
 		if unix.Faccessat(unix.AT_FDCWD, full, unix.W_OK|unix.X_OK, unix.AT_EACCESS) != nil {
 			return &fs.PathError{Op: "write to", Path: full, Err: fs.ErrPermission}
 		}
 	}
-	if unix.Faccessat(unix.AT_FDCWD, s.a.GitDir, unix.W_OK|unix.X_OK, unix.AT_EACCESS) != nil {
-		return &fs.PathError{Op: "write to", Path: s.a.GitDir, Err: fs.ErrPermission}
+	if unix.Faccessat(unix.AT_FDCWD, co.a.GitDir, unix.W_OK|unix.X_OK, unix.AT_EACCESS) != nil {
+		return &fs.PathError{Op: "write to", Path: co.a.GitDir, Err: fs.ErrPermission}
 	}
 	return nil
 }

@@ -16,57 +16,57 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Lock writes the new files, elsewhere, and then keeps every git from writing the person's index. If that has
-// changed since it was looked at, everything is looked at again. The error is an *UnderWayError when somebody else has
-// locked it.
-func (x *Advancing) Lock(ctx context.Context) (err error) {
-	if err := x.step(0, "lock"); err != nil {
+// Lock writes the new files to a staging directory, and then locks the worktree's index against every git. If the index
+// has changed since Begin read it, Lock inspects the worktree again. The error is an *OperationInProgressError if another
+// process holds the index lock.
+func (tx *Advancing) Lock(ctx context.Context) (err error) {
+	if err := tx.step(0, "lock"); err != nil {
 		return err
 	}
-	defer func() { x.went(err) }()
-	x.Wake(ctx)
-	if x.seat == nil {
+	defer func() { tx.went(err) }()
+	tx.Wake(ctx)
+	if tx.seat == nil {
 		return nil
 	}
-	if x.stage, err = x.seat.newStage(ctx); err != nil {
+	if tx.stage, err = tx.seat.newStage(ctx); err != nil {
 		return err
 	}
-	if x.draft, err = x.repo.draftHeld(ctx, x.a, x.seat.index.perm); err != nil {
+	if tx.draft, err = tx.repo.draftHeld(ctx, tx.a, tx.seat.index.perm); err != nil {
 		return err
 	}
-	if err := x.at("locked"); err != nil {
+	if err := tx.at("locked"); err != nil {
 		return err
 	}
 	stamp := ""
-	if fi, err := os.Lstat(x.a.index()); err == nil {
+	if fi, err := os.Lstat(tx.a.index()); err == nil {
 		stamp = durable.Stamp(fi)
 	}
-	if stamp == x.seat.index.stamp {
-		return x.repo.onBranch(x.a)
+	if stamp == tx.seat.index.stamp {
+		return tx.repo.onBranch(tx.a)
 	}
-	now, err := x.repo.look(ctx, x.a, true)
+	now, err := tx.repo.look(ctx, tx.a, true)
 	if err != nil {
 		return err
 	}
-	x.seat = now
-	if err := x.stage.remove(); err != nil {
+	tx.seat = now
+	if err := tx.stage.remove(); err != nil {
 		return err
 	}
-	x.stage, err = x.seat.newStage(ctx)
+	tx.stage, err = tx.seat.newStage(ctx)
 	return err
 }
 
-// draftHeld begins an index for a person's worktree, and locks the one that is there. A git that has it locked is waited
-// for, but not for long.
-func (r *Repo) draftHeld(ctx context.Context, a Advance, perm fs.FileMode) (*IndexDraft, error) {
-	f, err := os.OpenFile(a.index()+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+// lockCheckoutIndex creates the draft of the worktree's new index and locks the present one. It waits only briefly for a
+// git that holds the lock, which may be stale.
+func (r *Repo) draftHeld(ctx context.Context, u Advance, perm fs.FileMode) (*IndexDraft, error) {
+	f, err := os.OpenFile(u.index()+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("%s: one that was begun before has not been finished", a.index()+draftSuffix)
+		return nil, fmt.Errorf("%s: one that was begun before has not been finished", u.index()+draftSuffix)
 	}
 	if err != nil {
 		return nil, err
 	}
-	d := &IndexDraft{index: a.index(), file: f}
+	d := &IndexDraft{index: u.index(), file: f}
 	if perm != 0 {
 		err = f.Chmod(perm)
 	}
@@ -77,44 +77,44 @@ func (r *Repo) draftHeld(ctx context.Context, a Advance, perm fs.FileMode) (*Ind
 	if err != nil {
 		err = errors.Join(err, d.Drop())
 		if errors.As(err, new(*LockedError)) && context.Cause(ctx) == nil {
-			err = &UnderWayError{Tree: a.Tree, What: "index.lock"}
+			err = &UnderWayError{Tree: u.Tree, What: "index.lock"}
 		}
 		return nil, err
 	}
 	return d, nil
 }
 
-// Files puts the new files in their places, and writes the new index beside the old one. An error is an *OverlapsError
-// where somebody has changed something since it was looked at; whoever gets one calls Undo.
-func (x *Advancing) Files(ctx context.Context) (err error) {
-	if err := x.step(2, "files"); err != nil {
+// MoveFiles moves the new files into the worktree and writes the new index beside the old one. The error is an
+// *OverlapsError if a file has changed since it was inspected. After any error the caller must call Undo.
+func (tx *Advancing) Files(ctx context.Context) (err error) {
+	if err := tx.step(2, "files"); err != nil {
 		return err
 	}
-	defer func() { x.went(err) }()
-	if x.seat == nil {
+	defer func() { tx.went(err) }()
+	if tx.seat == nil {
 		return nil
 	}
-	if err := x.stage.writePlan(); err != nil {
+	if err := tx.stage.writePlan(); err != nil {
 		return err
 	}
-	if err := x.stage.move(ctx, x.at); err != nil {
+	if err := tx.stage.move(ctx, tx.at); err != nil {
 		return err
 	}
-	if err := x.at("moved"); err != nil {
+	if err := tx.at("moved"); err != nil {
 		return err
 	}
-	index, err := x.index()
+	index, err := tx.index()
 	if err != nil {
 		return err
 	}
-	if err := index.writeOut(x.draft.file); err != nil {
+	if err := index.writeOut(tx.draft.file); err != nil {
 		return err
 	}
-	return x.stage.stillAside(ctx)
+	return tx.stage.stillAside(ctx)
 }
 
-// writeOut writes an index as old as the one that it follows: of what has changed since, git does not know whether it has
-// seen it, and looks at it again. That is so of every new file too.
+// writeSynced writes the index and gives it the mtime of the index it replaces. Files modified since then, every new file
+// included, are racy to git, which re-reads them instead of trusting their stat data.
 func (y *revision) writeOut(f *os.File) error {
 	if err := y.write(f); err != nil {
 		return err
@@ -127,26 +127,26 @@ func (y *revision) writeOut(f *os.File) error {
 	return f.Sync()
 }
 
-// index is the new index.
-func (x *Advancing) index() (*revision, error) {
-	w, err := openWalker(x.a.Tree)
+// composeIndex returns the new index: the old one with the changed paths replaced, and stat data of the moved files.
+func (tx *Advancing) index() (*revision, error) {
+	w, err := openWalker(tx.a.Tree)
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
 	seals := map[string]*seal{}
-	for _, m := range x.stage.plan.Moves {
+	for _, m := range tx.stage.plan.Moves {
 		seals[string(m.Path)] = m.Is
 	}
 	var changes []replacement
-	for _, t := range x.seat.touched {
+	for _, t := range tx.seat.touched {
 		c := replacement{name: t.path}
 		if t.is != noFile {
 			mode, _ := strconv.ParseUint(t.newMode, 8, 32)
 			c.mode, c.oid, c.stat = uint32(mode), mustHex(t.newOID), unread(uint32(mode))
 		}
 		if t.is == aFile {
-			c.skipped = x.stage.entries[t.path].skipped
+			c.skipped = tx.stage.entries[t.path].skipped
 		}
 		if t.is == aModule {
 			c.skipped = t.entry.skipped
@@ -157,52 +157,53 @@ func (x *Advancing) index() (*revision, error) {
 			if err == nil {
 				err = unix.Fstatat(fd, path.Base(t.path), &st, unix.AT_SYMLINK_NOFOLLOW)
 			}
-			if err == nil && sealOf(&st) == *is { // else somebody has written to it: git will see that
+			if err == nil && sealOf(&st) == *is { // else another process has written to it: without stat data git re-reads it
 				c.stat = statOf(&st, c.mode)
 			}
 		}
 		changes = append(changes, c)
 	}
 	slices.SortFunc(changes, inOrder)
-	return x.seat.index.with(changes), nil
+	return tx.seat.index.with(changes), nil
 }
 
-// Publish puts the new index in its place; the lock goes with that. What else is left of it is on its way out until Clear.
-func (x *Advancing) Publish(ctx context.Context) error {
-	if err := x.step(4, "publish"); err != nil {
+// Publish renames the new index into place, which also releases the index lock. It removes the staging directory in the
+// background; WaitCleanup waits for that.
+func (tx *Advancing) Publish(ctx context.Context) error {
+	if err := tx.step(4, "publish"); err != nil {
 		return err
 	}
-	if x.seat == nil {
-		x.finished = true
-		return x.settled()
+	if tx.seat == nil {
+		tx.finished = true
+		return tx.settled()
 	}
-	late := x.settled() // first: who finds a new index, and the refs where they were, undoes half of it
-	if err := x.draft.Publish(); err != nil {
+	late := tx.settled() // first: a Recover that found the new index and the old refs would undo half of the update
+	if err := tx.draft.Publish(); err != nil {
 		return errors.Join(late, err)
 	}
-	x.finished = true
-	x.clearing = proc.Meanwhile(func() (struct{}, error) {
-		err := errors.Join(durable.SyncDir(x.a.GitDir), x.draft.file.Close())
+	tx.finished = true
+	tx.clearing = proc.Meanwhile(func() (struct{}, error) {
+		err := errors.Join(durable.SyncDir(tx.a.GitDir), tx.draft.file.Close())
 		if err == nil {
-			err = x.stage.remove()
+			err = tx.stage.remove()
 		}
 		return struct{}{}, err
 	})
 	return late
 }
 
-// settled waits until it lasts that the refs have moved, and says all that went wrong since.
-func (x *Advancing) settled() error {
-	_, err := x.syncing()
-	return errors.Join(x.late, err)
+// waitDurable waits until the moved refs are durable, and returns all errors since they moved.
+func (tx *Advancing) settled() error {
+	_, err := tx.syncing()
+	return errors.Join(tx.late, err)
 }
 
-// Clear waits until nothing is left of what was needed.
-func (x *Advancing) Clear() error {
-	if x.clearing == nil {
+// WaitCleanup waits until the staging directory is removed.
+func (tx *Advancing) Clear() error {
+	if tx.clearing == nil {
 		return nil
 	}
-	_, err := x.clearing()
-	x.clearing = nil
+	_, err := tx.clearing()
+	tx.clearing = nil
 	return err
 }

@@ -24,25 +24,24 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// heldIndex is the index of a person's worktree, which is believed to be what that git made of it: only what has to change
-// is looked at.
+// editableIndex is the index of the user's own worktree, read to replace some of its entries. It is trusted to be what the
+// user's git wrote: names are not checked, and entries that do not change are not decoded.
 type heldIndex struct {
 	Index
-	file  uint32 // the version of the file
-	at    time.Time
-	stamp string
-	perm  fs.FileMode // 0 where there is no file
-	begin []int       // where each entry begins in the body
-	trees []byte
+	file  uint32      // version of the file
+	at    time.Time   // mtime of the file
+	stamp string      // durable.Stamp of the file, which tells whether it was replaced
+	perm  fs.FileMode // permissions of the file; 0 where there is none
+	begin []int       // offset of each entry in the body
+	trees []byte      // TREE extension (cache tree); nil where there is none
 }
 
-// readHeld reads the index of a worktree. One that does not hold every entry itself is written out in full by git, to
-// somewhere else.
+// readEditableIndex reads the index of a worktree. Git expands a copy of one that is split or sparse.
 func (r *Repo) readHeld(ctx context.Context, gitDir string, format ObjectFormat) (*heldIndex, error) {
 	path := filepath.Join(gitDir, "index")
 	fi, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &heldIndex{Index: Index{format: format}, file: 2}, nil // nothing is staged
+		return &heldIndex{Index: Index{format: format}, file: 2}, nil // an empty index
 	}
 	if err != nil {
 		return nil, err
@@ -63,58 +62,49 @@ func (r *Repo) readHeld(ctx context.Context, gitDir string, format ObjectFormat)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	// If it was replaced since we looked, its stamp tells whoever comes to change it.
+	// If the file was replaced between Lstat and ReadFile, the stamp differs when it is to be written.
 	x.at, x.stamp, x.perm = fi.ModTime(), durable.Stamp(fi), fi.Mode().Perm()
 	return x, nil
 }
 
-// parseHeld reads an index file.
+// parseEditableIndex parses an index file for editing.
 func parseHeld(data []byte, format ObjectFormat) (*heldIndex, error) {
-	size := format.size()
-	if len(data) < indexHeader+size || string(data[:4]) != signature {
-		return nil, errors.New("index: no signature")
+	f, err := openIndexFile(data, format)
+	if err != nil {
+		return nil, err
 	}
-	x := &heldIndex{Index: Index{format: format, count: int(binary.BigEndian.Uint32(data[8:]))}, file: binary.BigEndian.Uint32(data[4:])}
-	content, trailer := data[:len(data)-size], data[len(data)-size:]
-	sum := proc.Meanwhile(func() ([]byte, error) { return format.sum(content), nil })
+	sum := proc.Meanwhile(func() ([]byte, error) { return format.sum(f.content), nil })
 	defer func() { _, _ = sum() }()
-	if x.file < 2 || x.file > 4 || x.count > len(content)/(indexStat+size+3) {
-		return nil, fmt.Errorf("index: version %d with %d entries", x.file, x.count)
-	}
-	p := indexParser{content: content, at: indexHeader, version: x.file, format: format, size: size, rebuild: true, trusting: true}
-	if x.file == 4 {
-		if err := p.entries(x.count); err != nil {
+	x := &heldIndex{Index: Index{format: format, count: f.count, extended: f.version == 3}, file: f.version, begin: make([]int, f.count)}
+	p := f.parser()
+	p.trustNames, p.rebuild = true, true
+	body := f.content[indexHeader:]
+	if f.version == 4 {
+		if err := p.entries(); err != nil {
 			return nil, err
 		}
-		x.body, x.extended = p.body, p.extended
-	} else {
-		end, ok := entriesEnd(content, x.count, size)
-		if !ok {
-			return nil, fmt.Errorf("index: %w", errCutOff)
-		}
-		x.body, x.extended, p.at = content[indexHeader:end:end], x.file == 3, end
+		body, x.extended = p.body, p.extended
+	}
+	end, ok := skimEntries(body, x.count, f.size, x.begin)
+	if !ok {
+		return nil, fmt.Errorf("index: %w", errCutOff)
+	}
+	if x.body = body[:end:end]; f.version < 4 {
+		p.at = indexHeader + end
 	}
 	at := p.at
 	if err := p.extensions(); err != nil {
 		return nil, err
 	}
-	x.trees = extension(content[at:], "TREE")
-	x.begin = make([]int, 0, x.count)
-	for at := 0; at < len(x.body); {
-		x.begin = append(x.begin, at)
-		n, _ := entryLength(x.body[at:], size)
-		at += n
-	}
-	if len(x.begin) != x.count {
-		return nil, fmt.Errorf("index: %d entries of %d", len(x.begin), x.count)
-	}
-	if got, _ := sum(); !zero(trailer) && !bytes.Equal(got, trailer) {
-		return nil, errors.New("index: the checksum is wrong")
+	x.trees = extension(f.content[at:], "TREE")
+	got, _ := sum()
+	if err := f.checkSum(got); err != nil {
+		return nil, err
 	}
 	return x, nil
 }
 
-// extension is what stands behind the entries by a name; what is there was checked before.
+// findExtension returns the data of the extension of a name, among extensions that were checked before.
 func extension(left []byte, name string) []byte {
 	for len(left) >= 8 {
 		length := int(binary.BigEndian.Uint32(left[4:]))
@@ -126,7 +116,8 @@ func extension(left []byte, name string) []byte {
 	return nil
 }
 
-// writtenOut is an index that holds every entry itself, of one that does not.
+// expandIndexCopy lets git write a plain index file of the data of a split or sparse one, in a temporary directory. at is
+// the mtime of that file, by which git tells which entries are racy.
 func (r *Repo) writtenOut(ctx context.Context, gitDir string, data []byte, at time.Time) (_ []byte, err error) {
 	if err := os.MkdirAll(r.ownDir(), 0o777); err != nil {
 		return nil, err
@@ -150,13 +141,24 @@ func (r *Repo) writtenOut(ctx context.Context, gitDir string, data []byte, at ti
 	return os.ReadFile(plain)
 }
 
-// entry is the entry at a position.
+// entryAt decodes the entry at a position.
 func (x *heldIndex) entry(i int) stagedEntry {
 	e, _ := nextStaged(x.body[x.begin[i]:], x.format.size())
 	return e
 }
 
-// find is the position of the first entry that does not come before a name, and whether it has that name.
+// anyUnmerged reports whether an entry is in conflict: its stage is not 0.
+func (x *heldIndex) anyUnmerged() bool {
+	size := x.format.size()
+	for _, start := range x.begin {
+		if flags, _, _, _ := decodeEntryHead(x.body[start:], size); flags&flagStage != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the position of the first entry whose name is not before name, and whether it has that name.
 func (x *heldIndex) find(name string) (int, bool) {
 	size := x.format.size()
 	i := sort.Search(len(x.begin), func(i int) bool {
@@ -166,7 +168,7 @@ func (x *heldIndex) find(name string) (int, bool) {
 	return i, i < len(x.begin) && string(x.entry(i).name) == name
 }
 
-// replacement is what an entry becomes; it has no object where there is none any more.
+// entryChange is the new entry of a name; without an oid, the entry is removed.
 type replacement struct {
 	name    string
 	mode    uint32
@@ -175,16 +177,16 @@ type replacement struct {
 	skipped bool
 }
 
-// revision is an index with other entries, of which all the rest is byte by byte what it was, and where it was.
+// editedIndex is an index with some entries replaced. Its other entries are slices of the original.
 type revision struct {
 	*heldIndex
-	parts    [][]byte // of the entries
+	parts    [][]byte // the entries, in order
 	count    int
 	extended bool
 	trees    []byte
 }
 
-// with is the same index with other entries, which are sorted by name.
+// withChanges returns the index with some entries replaced; changes are sorted by name.
 func (x *heldIndex) with(changes []replacement) *revision {
 	size := x.format.size()
 	y := &revision{heldIndex: x, count: x.count, extended: x.extended, trees: x.trees}
@@ -203,7 +205,7 @@ func (x *heldIndex) with(changes []replacement) *revision {
 			n, _ := entryLength(x.body[start:], size)
 			copied += n
 			y.count--
-			flags |= binary.BigEndian.Uint16(x.body[start+indexStat+size:]) & flagAssume
+			flags |= x.entry(i).flags & flagAssume
 		}
 		if c.oid == nil {
 			continue
@@ -222,7 +224,8 @@ func (x *heldIndex) with(changes []replacement) *revision {
 	return y
 }
 
-// write writes it as a file of the version that it was.
+// write writes an index file of version 4 if the original was one, or else of the oldest version that can hold the
+// entries.
 func (y *revision) write(to io.Writer) error {
 	version := uint32(2)
 	switch {
@@ -233,7 +236,7 @@ func (y *revision) write(to io.Writer) error {
 	}
 	const room = 64 << 10
 	sum := y.format.hash()
-	w := bufio.NewWriterSize(io.MultiWriter(sum, to), room) // which tells when something went wrong in the end
+	w := bufio.NewWriterSize(io.MultiWriter(sum, to), room) // Flush returns the first error
 	head := append(make([]byte, 0, indexHeader), signature...)
 	head = binary.BigEndian.AppendUint32(head, version)
 	_, _ = w.Write(binary.BigEndian.AppendUint32(head, uint32(y.count)))
@@ -256,13 +259,14 @@ func (y *revision) write(to io.Writer) error {
 	return err
 }
 
-// appendShortened writes entries as version 4 does: of each name only what the one before does not begin with.
+// appendVersion4 encodes entries as version 4 does, where each name leaves out the prefix that it shares with the previous
+// one.
 func appendShortened(file, body []byte, size int) []byte {
 	var before []byte
 	for len(body) > 0 {
 		e, rest := nextStaged(body, size)
 		head := indexStat + size + 2
-		if binary.BigEndian.Uint16(body[head-2:])&flagExtend != 0 {
+		if e.flags&flagExtend != 0 {
 			head += 2
 		}
 		file = append(file, body[:head]...)
@@ -274,7 +278,7 @@ func appendShortened(file, body []byte, size int) []byte {
 	return file
 }
 
-// appendDrop writes a number as prefixDrop reads it.
+// appendVarint encodes a number as decodeVarint decodes it.
 func appendDrop(file []byte, n uint64) []byte {
 	var digits [10]byte
 	at := len(digits) - 1
@@ -287,8 +291,8 @@ func appendDrop(file []byte, n uint64) []byte {
 	return append(file, digits[at:]...)
 }
 
-// invalidated is what an index says of the trees that its entries make, without what is not so any more. It is left out
-// where nobody can read it.
+// invalidateTreeCache returns the TREE extension with every tree invalidated that contains one of the names, which are
+// sorted. It is nil, and so left out of the index, where the extension is malformed.
 func invalidated(trees []byte, size int, names []string) []byte {
 	if trees == nil {
 		return nil
@@ -300,8 +304,9 @@ func invalidated(trees []byte, size int, names []string) []byte {
 	return out
 }
 
-// invalidate reads one directory: "<name> NUL <entries> SP <directories> LF [<oid>]", then those in it. Names are those
-// below it that have changed, sorted.
+// invalidateTreeCacheDir copies one directory of a TREE extension to out: "<name> NUL <entries> SP <directories> LF
+// [<oid>]", then its subdirectories. Names are those of changed entries below it, sorted. A directory with any is written as invalid:
+// -1 entries and no oid.
 func invalidate(out, left []byte, size int, path string, names []string) (_, rest []byte, ok bool) {
 	end := bytes.IndexByte(left, 0)
 	if end < 0 {
@@ -348,12 +353,12 @@ func invalidate(out, left []byte, size int, path string, names []string) (_, res
 	return out, left, true
 }
 
-// statOf is what an index keeps of a file.
+// encodeStat encodes the stat data of a file as an index entry has it.
 func statOf(st *unix.Stat_t, mode uint32) []byte {
 	stat := make([]byte, 0, indexStat)
 	size := uint32(st.Size)
 	if size == 0 && st.Size != 0 {
-		size = 1 << 31 // as git does, lest it looks empty
+		size = 1 << 31 // as git does: 0 means that the file must be read again
 	}
 	for _, word := range []uint32{
 		uint32(st.Ctim.Sec), uint32(st.Ctim.Nsec), uint32(st.Mtim.Sec), uint32(st.Mtim.Nsec),
@@ -364,10 +369,11 @@ func statOf(st *unix.Stat_t, mode uint32) []byte {
 	return stat
 }
 
-// inOrder sorts entries as an index has them.
+// compareChanges compares changes in the order of an index.
 func inOrder(a, b replacement) int { return cmp.Compare(a.name, b.name) }
 
+// mustHex decodes an id that was checked before.
 func mustHex(oid string) []byte {
-	raw, _ := hex.DecodeString(oid) // it was checked where it came from
+	raw, _ := hex.DecodeString(oid)
 	return raw
 }

@@ -10,23 +10,24 @@ import (
 	"path/filepath"
 )
 
-// judge says of a file by its content what it is. Where the machine has stopped, that may be all that tells.
-type judge struct{ old, new string } // trees in which each is what it was, and what it was to be
+// classifier tells old files from new ones by content. After a crash of the machine, stat data may not be what the plan
+// recorded, and content is all that is left to compare.
+type judge struct{ old, new string } // directories with all changed files at the old and at the new commit
 
-// newJudge has git write all that went, and all that was to come, once more.
-func (g *stage) newJudge(ctx context.Context) (*judge, error) {
-	s, err := g.repo.take(ctx, g.a)
+// newClassifier checks out the old and the new version of all changed files into the staging directory.
+func (sd *stage) newJudge(ctx context.Context) (*judge, error) {
+	s, err := sd.repo.take(ctx, sd.a)
 	if err != nil {
 		return nil, err
 	}
 	j := &judge{}
 	for dir, side := range map[*string][]stagedEntry{&j.old: s.going(), &j.new: s.coming()} {
-		at, err := os.MkdirTemp(g.dir, "judge-")
+		at, err := os.MkdirTemp(sd.dir, "judge-")
 		if err != nil {
 			return nil, err
 		}
 		*dir = filepath.Join(at, "tree")
-		one := &stage{repo: g.repo, a: g.a, dir: at, entries: map[string]stagedEntry{}}
+		one := &stage{repo: sd.repo, a: sd.a, dir: at, entries: map[string]stagedEntry{}}
 		if err = one.fill(); err == nil && len(side) > 0 {
 			err = s.checkOut(ctx, one, side)
 		}
@@ -37,18 +38,19 @@ func (g *stage) newJudge(ctx context.Context) (*judge, error) {
 	return j, nil
 }
 
-// of says what a file is. One that is ours, and of which there is only a part, is the new one.
-func (j *judge) of(path, name string, ours bool) standing {
-	if same, _ := compareFiles(path, filepath.Join(j.old, name)); same {
+// classify compares a file with its old and new version. A file with the inode of our new file (ours) counts as new even
+// if only its beginning reached the disk.
+func (c *judge) of(path, name string, ours bool) standing {
+	if same, _ := compareFiles(path, filepath.Join(c.old, name)); same {
 		return isOld
 	}
-	if same, part := compareFiles(path, filepath.Join(j.new, name)); same || part && ours {
+	if same, part := compareFiles(path, filepath.Join(c.new, name)); same || part && ours {
 		return isNew
 	}
 	return isOther
 }
 
-// compareFiles reports whether two files are the same, and whether the first is the beginning of the second.
+// compareFiles reports whether two files are the same, and whether the first is a prefix of the second.
 func compareFiles(path, other string) (same, part bool) {
 	a, err := os.Lstat(path)
 	b, otherErr := os.Lstat(other)

@@ -13,15 +13,15 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// What refs are about to lead to, nothing leads to yet: a git that tidies up at once, as "gc --prune=now" does, may have
-// looked for what is needed before, and takes it away. Objects that lie by themselves go then, and so do packs that were
-// there when it looked. What does not go is a pack with a file beside it that says to keep it, as there is while a push
-// comes in; and one that came when the refs had moved.
+// Before the refs move, no ref reaches the new objects: a concurrent "git gc --prune=now" that has already computed which
+// objects are reachable deletes them. It deletes loose objects, and packs that existed when it looked. It does not delete a
+// pack with a .keep file, which git itself uses while it receives a push, nor a pack that came after the refs had moved.
 //
-// So a pack of all that is new is kept while the refs move, if somebody tidies up then; and when they have moved, it is
-// looked whether what we wrote is still there. To make a pack every time would be too slow, and too many of them.
+// So while a gc runs, the new objects are put into a pack with a .keep file until the refs have moved; and after that we
+// check whether all that we wrote still exists. A pack for every update would be slow, and leave too many packs.
 
-// tidying reports whether a gc is at work, on this machine or another, as git tells that itself.
+// isGCRunning reports whether a gc is running, on this machine or another, by gc.pid and the same rules as git: a file
+// older than 12 hours does not count.
 func (r *Repo) tidying() bool {
 	const longest = 12 * time.Hour
 	path := filepath.Join(r.CommonDir, "gc.pid")
@@ -39,22 +39,23 @@ func (r *Repo) tidying() bool {
 	return err != nil || host != here || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// hold puts all that the refs are to lead to into a pack that nobody takes away, if somebody might.
-func (x *Advancing) hold(ctx context.Context) error {
-	if x.a.by == nil || !x.a.by.Captured && !x.repo.tidying() {
+// keepNewObjects puts all objects that the moved refs will reach into a pack with a .keep file, if a gc is running or the
+// merger uses unreferenced objects.
+func (tx *Advancing) hold(ctx context.Context) error {
+	if tx.a.by == nil || !tx.a.by.Captured && !tx.repo.tidying() {
 		return nil
 	}
-	x.held = true
-	if err := x.a.by.pack(ctx, x.a.Old, x.a.leads(), x.a.keeper()); err != nil {
+	tx.held = true
+	if err := tx.a.by.pack(ctx, tx.a.Old, tx.a.leads(), tx.a.keeper()); err != nil {
 		return err
 	}
-	return x.at("held")
+	return tx.at("held")
 }
 
-// leads are the commits that the refs are to lead to.
-func (a Advance) leads() []string {
+// newTips returns the commits that refs will move to.
+func (u Advance) leads() []string {
 	var commits []string
-	for _, m := range a.moves() {
+	for _, m := range u.moves() {
 		if !isNowhere(m.New) && m.New != m.Old {
 			commits = append(commits, m.New)
 		}
@@ -62,23 +63,23 @@ func (a Advance) leads() []string {
 	return commits
 }
 
-// keeper is what the file says that keeps a pack.
-func (a Advance) keeper() string { return "git-agency landing " + a.New }
+// keepReason is the content of the .keep file, by which removeKeepFiles finds it.
+func (u Advance) keeper() string { return "git-agency landing " + u.New }
 
-// stillThere looks, when the refs have moved, whether all that they lead to could get lost before, or has been: then it is
-// put into a pack, from what the merger has itself. That pack is safe from all who began to tidy up before it.
-func (x *Advancing) stillThere(ctx context.Context) error {
-	if x.a.by == nil || x.held {
+// restoreLostObjects checks, after the refs have moved, whether a gc deletes or has deleted the new objects: then it packs
+// them again from the merger's own copies. A gc that began before that pack came does not delete it.
+func (tx *Advancing) stillThere(ctx context.Context) error {
+	if tx.a.by == nil || tx.held {
 		return nil
 	}
-	if !x.repo.tidying() && !x.a.by.lost() {
+	if !tx.repo.tidying() && !tx.a.by.lost() {
 		return nil
 	}
-	return x.a.by.pack(ctx, x.a.Old, x.a.leads(), "")
+	return tx.a.by.pack(ctx, tx.a.Old, tx.a.leads(), "")
 }
 
-// letGo takes away the files that keep packs for an Advance.
-func (r *Repo) letGo(a Advance) error {
+// removeKeepFiles removes the .keep files of an update.
+func (r *Repo) letGo(u Advance) error {
 	dir := filepath.Join(r.CommonDir, "objects", "pack")
 	entries, err := os.ReadDir(dir)
 	if err != nil && !nothingThere(err) {
@@ -90,7 +91,7 @@ func (r *Repo) letGo(a Advance) error {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		if data, readErr := durable.ReadFile(path, 1<<10); readErr == nil && strings.TrimSpace(string(data)) == a.keeper() {
+		if data, readErr := durable.ReadFile(path, 1<<10); readErr == nil && strings.TrimSpace(string(data)) == u.keeper() {
 			err = errors.Join(err, removeIfThere(path))
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// seat is what a person has in a worktree, as far as it matters: the index, and what is on disk where something changes.
+// checkout is the state of a worktree at the paths that change: its index entries and the files on disk.
 type seat struct {
 	repo    *Repo
 	a       Advance
@@ -25,27 +25,27 @@ type seat struct {
 	touched []*touch // sorted by path
 
 	by       map[string]*touch
-	overlaps map[string]string
-	unsure   []*touch       // those that only their content can tell
-	gone     map[string]dir // directories that have to go, or may
-	dev      uint64         // of the file system that the tree is on
+	overlaps map[string]string // reason by path
+	unsure   []*touch          // files whose stat data does not tell whether they changed
+	gone     map[string]dir    // directories that a file replaces, and those that may become empty
+	dev      uint64            // device number of the worktree's root
 }
 
-// touch is a path that changes.
+// pathChange is a path that changes.
 type touch struct {
 	treeChange
 	was, is kind
-	entry   stagedEntry // that the index has; of a path that is new, none
-	seen    stamp       // what is on disk, where something is that the index has
+	entry   stagedEntry // present index entry; zero: none
+	seen    stamp       // lstat of the path; zero: not there
 }
 
-// kind is what there is at a path, in the eyes of somebody who has to put it there.
+// pathKind is the kind of entry that a tree has at a path.
 type kind uint8
 
 const (
 	noFile  kind = iota
-	aFile        // or a link
-	aModule      // a submodule, which is a directory, and no concern of ours but for that
+	aFile        // regular file or symlink
+	aModule      // submodule: only its directory is created or removed
 )
 
 func kindOfMode(mode string) kind {
@@ -58,14 +58,15 @@ func kindOfMode(mode string) kind {
 	return aFile
 }
 
-// dir is a directory that was there.
+// dirRecord is a directory of the worktree, with the permissions to make it again.
 type dir struct {
 	Path []byte `json:"path"`
 	Perm uint32 `json:"perm"`
-	must bool   // something else comes in its place
+	must bool   // a file takes its place
 }
 
-// begun says what git has begun in a worktree. locked: the index is, by us.
+// operationOrIndexLock returns "index.lock" if another process holds the index lock, else the git operation in progress,
+// if any. locked: the index lock is ours.
 func begun(gitDir string, locked bool) string {
 	const lock = "index" + lockSuffix
 	if _, err := os.Lstat(filepath.Join(gitDir, lock)); err == nil && !locked {
@@ -74,28 +75,28 @@ func begun(gitDir string, locked bool) string {
 	return UnderwayIn(gitDir)
 }
 
-// onBranch refuses a worktree that is on another branch.
-func (r *Repo) onBranch(a Advance) error {
+// requireBranch refuses a worktree that is on another branch.
+func (r *Repo) onBranch(u Advance) error {
 	var w Worktree
-	if err := readHead(a.GitDir, &w); err != nil {
+	if err := readHead(u.GitDir, &w); err != nil {
 		return err
 	}
-	if w.Branch != a.Branch {
-		return &HeadElsewhereError{Tree: a.Tree, Branch: a.Branch, On: cmp.Or(w.Branch, w.Head)}
+	if w.Branch != u.Branch {
+		return &HeadElsewhereError{Tree: u.Tree, Branch: u.Branch, On: cmp.Or(w.Branch, w.Head)}
 	}
 	return nil
 }
 
-// look finds out whether everything that changes is, in the worktree, what the commit before has. locked: the index is, by
-// us.
-func (r *Repo) look(ctx context.Context, a Advance, locked bool) (*seat, error) {
-	if what := begun(a.GitDir, locked); what != "" {
-		return nil, &UnderWayError{Tree: a.Tree, What: what}
+// inspectCheckout checks that index and worktree match the old commit at every path that changes, and that git may write
+// there. locked: the index lock is ours.
+func (r *Repo) look(ctx context.Context, u Advance, locked bool) (*seat, error) {
+	if what := begun(u.GitDir, locked); what != "" {
+		return nil, &UnderWayError{Tree: u.Tree, What: what}
 	}
-	if err := r.onBranch(a); err != nil {
+	if err := r.onBranch(u); err != nil {
 		return nil, err
 	}
-	s, err := r.take(ctx, a)
+	s, err := r.take(ctx, u)
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +115,16 @@ func (r *Repo) look(ctx context.Context, a Advance, locked bool) (*seat, error) 
 	return s, s.trusted(ctx)
 }
 
-// take reads the index, and what of it changes.
-func (r *Repo) take(ctx context.Context, a Advance) (*seat, error) {
-	s := &seat{repo: r, a: a, format: FormatOf(a.New), by: map[string]*touch{}, overlaps: map[string]string{}, gone: map[string]dir{}}
+// loadCheckout reads the index and the changes between the two commits, and checks the changed paths in the index.
+func (r *Repo) take(ctx context.Context, u Advance) (*seat, error) {
+	s := &seat{repo: r, a: u, format: FormatOf(u.New), by: map[string]*touch{}, overlaps: map[string]string{}, gone: map[string]dir{}}
 	index := proc.Meanwhile(func() (*heldIndex, error) {
-		if x := a.by.indexOf(a.GitDir); x != nil {
+		if x := u.by.indexOf(u.GitDir); x != nil {
 			return x, nil
 		}
-		return r.readHeld(ctx, a.GitDir, s.format)
+		return r.readHeld(ctx, u.GitDir, s.format)
 	})
-	changes, err := r.changesOf(ctx, a)
+	changes, err := r.changesOf(ctx, u)
 	x, indexErr := index()
 	if err := errors.Join(err, indexErr); err != nil {
 		return nil, err
@@ -135,20 +136,20 @@ func (r *Repo) take(ctx context.Context, a Advance) (*seat, error) {
 	return s, s.staged()
 }
 
-// changesOf lists what differs between the two commits.
-func (r *Repo) changesOf(ctx context.Context, a Advance) ([]treeChange, error) {
-	if a.by != nil {
-		if changes, ok, err := a.by.changes(ctx, a.Old, a.New); err != nil || ok {
+// diffCommits lists the changes between the two commits, in memory if the merger can do that.
+func (r *Repo) changesOf(ctx context.Context, u Advance) ([]treeChange, error) {
+	if u.by != nil {
+		if changes, ok, err := u.by.changes(ctx, u.Old, u.New); err != nil || ok {
 			return changes, err
 		}
-		if err := a.by.flush(ctx); err != nil {
+		if err := u.by.flush(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return r.treeChanges(ctx, place{}, a.Old, a.New)
+	return r.treeChanges(ctx, place{}, u.Old, u.New)
 }
 
-func (s *seat) touch(changes []treeChange) error {
+func (co *seat) touch(changes []treeChange) error {
 	for _, c := range changes {
 		if c.status != 'D' {
 			if why := refusedName([]byte(c.path), 0, c.newMode == "120000"); why != "" {
@@ -156,61 +157,59 @@ func (s *seat) touch(changes []treeChange) error {
 			}
 		}
 		t := &touch{treeChange: c, was: kindOfMode(c.oldMode), is: kindOfMode(c.newMode)}
-		s.touched, s.by[c.path] = append(s.touched, t), t
+		co.touched, co.by[c.path] = append(co.touched, t), t
 	}
-	slices.SortFunc(s.touched, func(a, b *touch) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(co.touched, func(a, b *touch) int { return strings.Compare(a.path, b.path) })
 	return nil
 }
 
-// staged makes sure that the index has what the commit before has.
-func (s *seat) staged() error {
-	for i := range s.index.begin {
-		if s.index.body[s.index.begin[i]+indexStat+s.format.size()]&(flagStage>>8) != 0 {
-			return &UnderWayError{Tree: s.a.Tree, What: "conflicts"}
-		}
+// checkIndex compares the index with the old commit at every path that changes; mismatches become overlaps.
+func (co *seat) staged() error {
+	if co.index.anyUnmerged() {
+		return &UnderWayError{Tree: co.a.Tree, What: "conflicts"}
 	}
-	for _, t := range s.touched {
-		i, there := s.index.find(t.path)
+	for _, t := range co.touched {
+		i, there := co.index.find(t.path)
 		if there {
-			t.entry = s.index.entry(i)
+			t.entry = co.index.entry(i)
 		}
 		switch {
 		case t.was == noFile && there:
-			s.overlap(t.path, OverlapStaged)
+			co.overlap(t.path, OverlapStaged)
 		case t.was == noFile:
-			s.stagedAround(t)
+			co.stagedAround(t)
 		case !there || t.entry.intended || string(t.entry.oid) != string(mustHex(t.oldOID)) || t.oldMode != fmt.Sprintf("%06o", t.entry.mode):
-			s.overlap(t.path, OverlapStaged)
+			co.overlap(t.path, OverlapStaged)
 		}
 	}
 	return nil
 }
 
-// stagedAround looks for what is staged where a new path needs a directory, or below it.
-func (s *seat) stagedAround(t *touch) {
+// checkIndexAround adds an overlap for index entries at a parent directory of a new path, or below the path.
+func (co *seat) stagedAround(t *touch) {
 	for at := path.Dir(t.path); at != "."; at = path.Dir(at) {
-		if _, there := s.index.find(at); there && s.by[at] == nil {
-			s.overlap(at, OverlapStaged)
+		if _, there := co.index.find(at); there && co.by[at] == nil {
+			co.overlap(at, OverlapStaged)
 		}
 	}
-	for i, _ := s.index.find(t.path + "/"); i < len(s.index.begin); i++ {
-		name := string(s.index.entry(i).name)
+	for i, _ := co.index.find(t.path + "/"); i < len(co.index.begin); i++ {
+		name := string(co.index.entry(i).name)
 		if !strings.HasPrefix(name, t.path+"/") {
 			break
 		}
-		if s.by[name] == nil {
-			s.overlap(name, OverlapStaged)
+		if co.by[name] == nil {
+			co.overlap(name, OverlapStaged)
 		}
 	}
 }
 
-func (s *seat) overlap(path, why string) {
-	if s.overlaps[path] == "" {
-		s.overlaps[path] = why
+func (co *seat) overlap(path, why string) {
+	if co.overlaps[path] == "" {
+		co.overlaps[path] = why
 	}
 }
 
-// smallIndex is an index file with a few entries, in any order.
+// encodeEntries returns an index file with a few entries, given in any order.
 func smallIndex(format ObjectFormat, entries []stagedEntry) []byte {
 	entries = slices.Clone(entries)
 	slices.SortFunc(entries, func(a, b stagedEntry) int { return strings.Compare(string(a.name), string(b.name)) })
@@ -221,22 +220,22 @@ func smallIndex(format ObjectFormat, entries []stagedEntry) []byte {
 	return x.Encode()
 }
 
-// attributes are the files that say how those that change are to be read and written: as the index has them, or, where
-// they change themselves, as they will be if that is asked for.
-func (s *seat) attributes(coming []stagedEntry) []stagedEntry {
+// attributeEntries returns the index entries of the .gitattributes files that apply to changed paths. If coming, the new
+// files, is not nil, it leaves out .gitattributes files that change themselves: coming has their new version, if any.
+func (co *seat) attributes(coming []stagedEntry) []stagedEntry {
 	const name = ".gitattributes"
 	new := map[string]bool{}
 	for _, e := range coming {
 		new[string(e.name)] = true
 	}
 	var found []stagedEntry
-	for at := range s.around() {
+	for at := range co.around() {
 		file := path.Join(at, name)
-		if t := s.by[file]; new[file] || t != nil && coming != nil {
+		if t := co.by[file]; new[file] || t != nil && coming != nil {
 			continue
 		}
-		if i, there := s.index.find(file); there {
-			e := s.index.entry(i)
+		if i, there := co.index.find(file); there {
+			e := co.index.entry(i)
 			e.stat = unread(e.mode)
 			if e.mode != modeGitlink && !e.intended {
 				found = append(found, e)
@@ -246,10 +245,10 @@ func (s *seat) attributes(coming []stagedEntry) []stagedEntry {
 	return found
 }
 
-// around are the directories on the way to all that changes.
-func (s *seat) around() map[string]bool {
+// parentDirs returns all parent directories of the changed paths, "." included.
+func (co *seat) around() map[string]bool {
 	around := map[string]bool{".": true}
-	for _, t := range s.touched {
+	for _, t := range co.touched {
 		for at := path.Dir(t.path); !around[at]; at = path.Dir(at) {
 			around[at] = true
 		}
@@ -257,16 +256,16 @@ func (s *seat) around() map[string]bool {
 	return around
 }
 
-// refuse says what overlaps, if anything does.
-func (s *seat) refuse(ctx context.Context) error {
-	if len(s.overlaps) == 0 {
+// overlapsError returns an *OverlapsError if there are overlaps.
+func (co *seat) refuse(ctx context.Context) error {
+	if len(co.overlaps) == 0 {
 		return nil
 	}
-	return s.repo.overlapping(ctx, s.a, s.overlaps)
+	return co.repo.overlapping(ctx, co.a, co.overlaps)
 }
 
-// overlapping is an error that tells what is ignored from what is merely not tracked.
-func (r *Repo) overlapping(ctx context.Context, a Advance, overlaps map[string]string) error {
+// newOverlapsError returns an *OverlapsError, and asks git which of the untracked paths are ignored.
+func (r *Repo) overlapping(ctx context.Context, u Advance, overlaps map[string]string) error {
 	var unknown []string
 	for name, why := range overlaps {
 		if why == OverlapUntracked {
@@ -274,9 +273,9 @@ func (r *Repo) overlapping(ctx context.Context, a Advance, overlaps map[string]s
 		}
 	}
 	if len(unknown) > 0 {
-		p := place{gitDir: a.GitDir, tree: a.Tree, stdin: strings.Join(unknown, "\x00") + "\x00"}
+		p := place{gitDir: u.GitDir, tree: u.Tree, stdin: strings.Join(unknown, "\x00") + "\x00"}
 		out, err := r.read(ctx, p, "check-ignore", "-z", "--stdin")
-		if err != nil && !exitedWith(err, 1, 128) { // it refuses what lies behind a link
+		if err != nil && !exitedWith(err, 1, 128) { // 1: none is ignored; 128: a path beyond a symlink
 			return err
 		}
 		for name := range strings.SplitSeq(string(out), "\x00") {
@@ -285,18 +284,18 @@ func (r *Repo) overlapping(ctx context.Context, a Advance, overlaps map[string]s
 			}
 		}
 	}
-	e := &OverlapsError{Tree: a.Tree}
+	e := &OverlapsError{Tree: u.Tree}
 	for _, name := range slices.Sorted(maps.Keys(overlaps)) {
 		e.Paths = append(e.Paths, Overlap{Path: name, Why: overlaps[name]})
 	}
 	return e
 }
 
-// trusted refuses files that would be written by a filter which is not to run.
-func (s *seat) trusted(ctx context.Context) (err error) {
-	own := s.repo.ownFilters(smudges)
-	coming := s.coming()
-	if s.a.Trusted || len(own) == 0 || len(coming) == 0 {
+// refuseUntrustedFilters refuses new files that a smudge filter from untrusted config would write.
+func (co *seat) trusted(ctx context.Context) (err error) {
+	own := co.repo.ownFilters(smudges)
+	coming := co.coming()
+	if co.a.Trusted || len(own) == 0 || len(coming) == 0 {
 		return nil
 	}
 	scratch, err := tempDirectory()
@@ -304,41 +303,41 @@ func (s *seat) trusted(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, scratch.remove()) }()
-	p, err := s.repo.workshop(s.a, scratch.path, s.a.Tree)
+	p, err := co.repo.workshop(co.a, scratch.path, co.a.Tree)
 	if err != nil {
 		return err
 	}
 	index := filepath.Join(scratch.path, "index")
 	p.env = append(p.env, "GIT_INDEX_FILE="+index)
-	if err := os.WriteFile(index, smallIndex(s.format, slices.Concat(coming, s.attributes(coming))), 0o600); err != nil {
+	if err := os.WriteFile(index, smallIndex(co.format, slices.Concat(coming, co.attributes(coming))), 0o600); err != nil {
 		return err
 	}
 	var names []string
 	for _, e := range coming {
 		names = append(names, string(e.name))
 	}
-	// By what is in the index first, as when files are written; what is only on disk is asked after.
+	// Ask with the attributes in the index first, as checkout does; then with those that are only on disk.
 	for _, options := range [][]string{{"--cached"}, nil} {
-		if err := s.repo.unfiltered(ctx, p, own, names, options...); err != nil {
+		if err := co.repo.unfiltered(ctx, p, own, names, options...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// coming are the files that are new, or other than they were.
-func (s *seat) coming() []stagedEntry {
-	return s.side(func(t *touch) (string, string) { return t.newMode, t.newOID })
+// newEntries returns index entries of all added and modified files, at the new commit.
+func (co *seat) coming() []stagedEntry {
+	return co.side(func(t *touch) (string, string) { return t.newMode, t.newOID })
 }
 
-// going are what these were.
-func (s *seat) going() []stagedEntry {
-	return s.side(func(t *touch) (string, string) { return t.oldMode, t.oldOID })
+// oldEntries returns index entries of all modified and deleted files, at the old commit.
+func (co *seat) going() []stagedEntry {
+	return co.side(func(t *touch) (string, string) { return t.oldMode, t.oldOID })
 }
 
-func (s *seat) side(of func(*touch) (mode, oid string)) []stagedEntry {
+func (co *seat) side(of func(*touch) (mode, oid string)) []stagedEntry {
 	var entries []stagedEntry
-	for _, t := range s.touched {
+	for _, t := range co.touched {
 		text, oid := of(t)
 		if kindOfMode(text) == aFile {
 			mode, _ := strconv.ParseUint(text, 8, 32)

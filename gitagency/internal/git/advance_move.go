@@ -13,30 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mover moves the files of a plan.
+// mover moves the files of a plan between the worktree and the staging directory.
 type mover struct {
 	g            *stage
-	tree, staged *walker
-	old          int
+	tree, staged *walker // worktree, and tree/ of the staging directory
+	old          int     // descriptor of old/ in the staging directory
 }
 
-func (g *stage) mover() (*mover, error) {
-	tree, err := openWalker(g.a.Tree)
+func (sd *stage) mover() (*mover, error) {
+	tree, err := openWalker(sd.a.Tree)
 	if err != nil {
 		return nil, err
 	}
-	staged, err := openWalker(filepath.Join(g.dir, "tree"))
+	staged, err := openWalker(filepath.Join(sd.dir, "tree"))
 	if err != nil {
 		tree.close()
 		return nil, err
 	}
-	old, err := unix.Open(filepath.Join(g.dir, "old"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	old, err := unix.Open(filepath.Join(sd.dir, "old"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		tree.close()
 		staged.close()
 		return nil, err
 	}
-	return &mover{g: g, tree: tree, staged: staged, old: old}, nil
+	return &mover{g: sd, tree: tree, staged: staged, old: old}, nil
 }
 
 func (v *mover) close() {
@@ -45,9 +45,9 @@ func (v *mover) close() {
 	_ = unix.Close(v.old)
 }
 
-// move moves everything. What is in the way since somebody looked is an *OverlapsError.
-func (g *stage) move(ctx context.Context, fault func(string) error) error {
-	v, err := g.mover()
+// moveFiles carries out the plan. The error is an *OverlapsError if a path has changed since it was inspected.
+func (sd *stage) move(ctx context.Context, fault func(string) error) error {
+	v, err := sd.mover()
 	if err != nil {
 		return err
 	}
@@ -66,11 +66,11 @@ func (g *stage) move(ctx context.Context, fault func(string) error) error {
 		case nothingThere(err):
 			overlaps[name] = OverlapDirty
 		default:
-			return &fs.PathError{Op: "replace", Path: filepath.Join(g.a.Tree, name), Err: err}
+			return &fs.PathError{Op: "replace", Path: filepath.Join(sd.a.Tree, name), Err: err}
 		}
-		return g.repo.overlapping(ctx, g.a, overlaps)
+		return sd.repo.overlapping(ctx, sd.a, overlaps)
 	}
-	for i, m := range g.plan.Moves {
+	for i, m := range sd.plan.Moves {
 		if m.Is == nil {
 			if err := v.take(i, m); err != nil {
 				return fail(string(m.Path), err)
@@ -80,17 +80,17 @@ func (g *stage) move(ctx context.Context, fault func(string) error) error {
 	if err := fault("taken"); err != nil {
 		return err
 	}
-	for _, d := range g.plan.Gone {
-		if err := v.rmdir(string(d.Path)); err != nil && g.plan.replaces(string(d.Path)) {
+	for _, d := range sd.plan.Gone {
+		if err := v.rmdir(string(d.Path)); err != nil && sd.plan.replaces(string(d.Path)) {
 			return fail(string(d.Path), err)
 		}
 	}
-	for _, d := range g.plan.Made {
+	for _, d := range sd.plan.Made {
 		if err := v.mkdir(string(d.Path), 0o777); err != nil {
 			return fail(string(d.Path), err)
 		}
 	}
-	for i, m := range g.plan.Moves {
+	for i, m := range sd.plan.Moves {
 		if m.Is == nil {
 			continue
 		}
@@ -104,7 +104,7 @@ func (g *stage) move(ctx context.Context, fault func(string) error) error {
 	return nil
 }
 
-// replaces reports whether a file comes in the place of a directory, or of one that it is in.
+// replacesDir reports whether a new file takes the place of a directory or of one of its parents.
 func (p *plan) replaces(dir string) bool {
 	for at := dir; at != "."; at = path.Dir(at) {
 		if i, there := p.find(at); there && p.Moves[i].Is != nil {
@@ -118,12 +118,12 @@ func (p *plan) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.Moves, name, func(m move, name string) int { return strings.Compare(string(m.Path), name) })
 }
 
-// strayError is a file that is not the one that was seen.
+// changedFileError reports a file that is not the one that was inspected.
 type strayError struct{ path string }
 
 func (e *strayError) Error() string { return e.path + " was changed meanwhile" }
 
-// is makes sure that a file is the one that was sealed.
+// verify returns a *changedFileError if a file does not have this identity.
 func (s *seal) is(dir int, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -137,7 +137,7 @@ func (s *seal) is(dir int, name string) error {
 
 func slotName(i int) string { return strconv.Itoa(i) }
 
-// take moves a file out of the tree. What turns out to be another goes back.
+// moveOut moves a file from the worktree to old/. If the moved file is not the one that was inspected, it goes back.
 func (v *mover) take(i int, m move) error {
 	name := string(m.Path)
 	fd, err := v.tree.open(path.Dir(name))
@@ -158,7 +158,7 @@ func (v *mover) take(i int, m move) error {
 	return nil
 }
 
-// put moves a new file into the tree, and what was in its place out of it.
+// moveIn moves a staged file into the worktree, and the file it replaces to the staging directory.
 func (v *mover) put(i int, m move) error {
 	name := string(m.Path)
 	fd, err := v.tree.open(path.Dir(name))
@@ -196,6 +196,7 @@ func (v *mover) put(i int, m move) error {
 	return nil
 }
 
+// callBeforeMove calls the hook of a test.
 func (v *mover) wait(name string) {
 	if v.g.late != nil {
 		v.g.late(name)
@@ -217,7 +218,7 @@ func (v *mover) rmdir(name string) error {
 	return unix.Unlinkat(fd, path.Base(name), unix.AT_REMOVEDIR)
 }
 
-// mkdir makes a directory; one that is there is fine.
+// mkdir makes a directory in the worktree; it may exist.
 func (v *mover) mkdir(name string, perm uint32) error {
 	fd, err := v.tree.open(path.Dir(name))
 	if err != nil {
@@ -233,16 +234,16 @@ func (v *mover) mkdir(name string, perm uint32) error {
 	return err
 }
 
-// stillAside makes sure that nobody has written to a file that went, as who had it open can have: that is the last moment
-// at which it can come back.
-func (g *stage) stillAside(ctx context.Context) error {
-	v, err := g.mover()
+// checkMovedOut checks that no process has written to a replaced or removed file since, through a descriptor it had open.
+// This is the last moment at which the file can still be put back.
+func (sd *stage) stillAside(ctx context.Context) error {
+	v, err := sd.mover()
 	if err != nil {
 		return err
 	}
 	defer v.close()
 	overlaps := map[string]string{}
-	for i, m := range g.plan.Moves {
+	for i, m := range sd.plan.Moves {
 		if m.Was == nil {
 			continue
 		}
@@ -253,10 +254,10 @@ func (g *stage) stillAside(ctx context.Context) error {
 	if len(overlaps) == 0 {
 		return nil
 	}
-	return g.repo.overlapping(ctx, g.a, overlaps)
+	return sd.repo.overlapping(ctx, sd.a, overlaps)
 }
 
-// aside makes sure that a file is where those are that went.
+// checkMovedOutFile verifies a file that was moved out: it is in old/, or in tree/ if it was exchanged with the new file.
 func (v *mover) aside(i int, m move, what *seal) error {
 	err := what.is(v.old, slotName(i))
 	if err == nil || m.Is == nil || !nothingThere(err) {
@@ -270,7 +271,7 @@ func (v *mover) aside(i int, m move, what *seal) error {
 	return what.is(from, name)
 }
 
-// linkTo moves a file to where nothing is, where the kernel cannot be told not to replace anything.
+// linkNoReplace moves a file without replacing another, for file systems without RENAME_NOREPLACE: by link and unlink.
 func linkTo(fromDir int, from string, toDir int, to string) error {
 	err := unix.Linkat(fromDir, from, toDir, to, 0)
 	if err == nil {
@@ -279,7 +280,7 @@ func linkTo(fromDir int, from string, toDir int, to string) error {
 	if err == unix.EEXIST || nothingThere(err) {
 		return err
 	}
-	// It has no links either.
+	// The file system has no hard links either: check and rename, which is not atomic.
 	var st unix.Stat_t
 	if err := unix.Fstatat(toDir, to, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
 		return unix.EEXIST

@@ -12,98 +12,100 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Prepare locks the refs, and makes sure that they are where they have to be. Until Commit nobody else can move them. The
-// error is a *MovedRefError where somebody has.
-func (x *Advancing) Prepare(ctx context.Context) (err error) {
-	if err := x.step(1, "prepare"); err != nil {
+// Prepare locks the refs and checks their old values. Until Commit no other process can move them. The error is a
+// *MovedRefError if one has.
+func (tx *Advancing) Prepare(ctx context.Context) (err error) {
+	if err := tx.step(1, "prepare"); err != nil {
 		return err
 	}
-	defer func() { x.went(err) }()
-	err = x.lockRefs(ctx)
-	if by := x.a.by; err != nil && by != nil && by.lost() { // somebody has taken away what the refs are to lead to
+	defer func() { tx.went(err) }()
+	err = tx.lockRefs(ctx)
+	if by := tx.a.by; err != nil && by != nil && by.lost() { // a gc has deleted new objects
 		if err := by.haveAll(ctx); err != nil {
 			return err
 		}
-		x.Wake(ctx)
-		err = x.lockRefs(ctx)
+		tx.Wake(ctx)
+		err = tx.lockRefs(ctx)
 	}
 	if err != nil {
-		for _, m := range x.a.moves() {
-			now, lookErr := x.repo.Tip(ctx, m.Ref)
+		for _, m := range tx.a.moves() {
+			now, lookErr := tx.repo.Tip(ctx, m.Ref)
 			if lookErr != nil {
 				return errors.Join(err, lookErr)
 			}
 			if !isAt(now, m.Old) {
-				return errors.Join(&MovedRefError{Ref: m.Ref, Want: m.Old, Have: now}, x.hangUp())
+				return errors.Join(&MovedRefError{Ref: m.Ref, Want: m.Old, Have: now}, tx.hangUp())
 			}
 		}
 		return err
 	}
-	if err := x.sameSeat(ctx); err != nil {
-		return errors.Join(err, x.hangUp())
+	if err := tx.sameSeat(ctx); err != nil {
+		return errors.Join(err, tx.hangUp())
 	}
 	return nil
 }
 
-// patienceWithRefs is how long git may take to lock some refs: longer than it waits for who has them locked.
+// refLockTimeout limits how long git may take to lock the refs. It is longer than git itself waits for ref locks.
 const patienceWithRefs = 30 * time.Second
 
-// lockRefs tells git which refs are to move, from where and to where. A git that does not answer is killed, as when ctx ends:
-// it has not moved anything.
-func (x *Advancing) lockRefs(ctx context.Context) error {
+// lockRefs sends the ref moves to git update-ref and lets it lock the refs. It kills a git that does not answer in time or
+// when ctx ends; such a git has moved nothing.
+func (tx *Advancing) lockRefs(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patienceWithRefs, errors.New("git does not say whether the refs are locked"))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { x.silence(context.Cause(ctx)) })()
-	if err := x.reach(); err != nil {
+	defer context.AfterFunc(ctx, func() { tx.silence(context.Cause(ctx)) })()
+	if err := tx.reach(); err != nil {
 		return err
 	}
 	var b strings.Builder
 	b.WriteString("start\x00")
-	for _, m := range x.a.moves() {
+	for _, m := range tx.a.moves() {
 		fmt.Fprintf(&b, "option no-deref\x00update %s\x00%s\x00%s\x00", m.Ref, m.New, m.Old)
 	}
 	b.WriteString("prepare\x00")
-	return x.say(b.String(), 2)
+	return tx.say(b.String(), 2)
 }
 
-// Wake starts the git that will be told of the refs, so that nobody has to wait for it.
-func (x *Advancing) Wake(ctx context.Context) {
-	if x.called != nil || x.talk != nil || x.finished {
+// StartUpdateRef starts git update-ref in the background, so that Prepare does not wait for its start.
+func (tx *Advancing) Wake(ctx context.Context) {
+	if tx.called != nil || tx.talk != nil || tx.finished {
 		return
 	}
-	// HEAD of that worktree has a log too. What replaces objects is none of its business, and could be a pipe.
-	p := place{gitDir: x.a.GitDir, config: durably, env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
+	// Run in the worktree's git directory, as its HEAD has a reflog too. Ignore replace refs: they must not affect the update,
+	// and their files could be pipes.
+	p := place{gitDir: tx.a.GitDir, config: durably, env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
 	args := []string{"update-ref", "--create-reflog", "-z", "--stdin"}
-	if x.a.Reason != "" {
-		args = append(args, "-m", x.a.Reason)
+	if tx.a.Reason != "" {
+		args = append(args, "-m", tx.a.Reason)
 	}
-	// Who is told to end must not kill it half-way through the refs: it ends when we hang up, or before it was told to move them.
-	ctx, x.silence = context.WithCancelCause(context.WithoutCancel(ctx))
-	x.called = proc.Meanwhile(func() (*proc.Conversation, error) { return x.repo.converse(ctx, p, x.repo.inherit, args...) })
+	// Cancelling ctx must not kill git half-way through the refs: it is killed only before it is told to commit, else it ends
+	// when we close its stdin.
+	ctx, tx.silence = context.WithCancelCause(context.WithoutCancel(ctx))
+	tx.called = proc.Meanwhile(func() (*proc.Conversation, error) { return tx.repo.converse(ctx, p, tx.repo.inherit, args...) })
 }
 
-// reach waits until that git has started, if it was called.
-func (x *Advancing) reach() (err error) {
-	if x.called != nil {
-		x.talk, err = x.called()
-		x.called = nil
+// awaitUpdateRef waits until git update-ref has started, if it is starting.
+func (tx *Advancing) reach() (err error) {
+	if tx.called != nil {
+		tx.talk, err = tx.called()
+		tx.called = nil
 	}
 	return err
 }
 
-// say tells the git that holds the locks something, and waits for so many lines of answer.
-func (x *Advancing) say(words string, answers int) error {
-	err := x.talk.Ask(words)
+// sendToUpdateRef sends commands to git update-ref and waits for a number of reply lines. It closes a git that fails.
+func (tx *Advancing) say(words string, answers int) error {
+	err := tx.talk.Ask(words)
 	for range answers {
 		if err == nil {
-			_, err = x.talk.Answers.ReadString('\n')
+			_, err = tx.talk.Answers.ReadString('\n')
 		}
 	}
 	if err == nil {
 		return nil
 	}
-	res, closeErr := x.talk.Close()
-	x.talk = nil
+	res, closeErr := tx.talk.Close()
+	tx.talk = nil
 	switch {
 	case closeErr != nil:
 		return fmt.Errorf("git update-ref: %w", closeErr)
@@ -113,74 +115,75 @@ func (x *Advancing) say(words string, answers int) error {
 	return fmt.Errorf("git update-ref: %w", err)
 }
 
-// hangUp ends it: what was not committed is not done.
-func (x *Advancing) hangUp() error {
-	if err := x.reach(); err != nil || x.talk == nil {
-		return nil // one that has not started holds nothing
+// closeUpdateRef ends git update-ref, which aborts a ref transaction that is not committed.
+func (tx *Advancing) hangUp() error {
+	if err := tx.reach(); err != nil || tx.talk == nil {
+		return nil // a git that did not start holds no locks
 	}
-	_, err := x.talk.Close()
-	x.talk = nil
+	_, err := tx.talk.Close()
+	tx.talk = nil
 	return err
 }
 
-// syncRefs makes it last that the refs have moved.
-func (x *Advancing) syncRefs() (err error) {
+// syncRefs makes the moved refs durable.
+func (tx *Advancing) syncRefs() (err error) {
 	synced := map[string]bool{}
-	for _, m := range x.a.moves() {
+	for _, m := range tx.a.moves() {
 		if dir := path.Dir(m.Ref); !synced[dir] {
 			synced[dir] = true
-			err = errors.Join(err, x.repo.SyncRef(m.Ref))
+			err = errors.Join(err, tx.repo.SyncRef(m.Ref))
 		}
 	}
 	return err
 }
 
-// Commit moves the refs. If it fails they have not moved, or nobody can tell: then Undo leaves all of it to FinishAdvance.
-func (x *Advancing) Commit(ctx context.Context) (err error) {
-	if err := x.step(3, "commit"); err != nil {
+// Commit moves the refs. If it fails, the refs have not moved, or their state is unknown: then Undo reverts nothing and
+// leaves that to Recover.
+func (tx *Advancing) Commit(ctx context.Context) (err error) {
+	if err := tx.step(3, "commit"); err != nil {
 		return err
 	}
-	defer func() { x.went(err) }()
-	if err := x.hold(ctx); err != nil {
+	defer func() { tx.went(err) }()
+	if err := tx.hold(ctx); err != nil {
 		return err
 	}
-	x.tried = true
+	tx.tried = true
 	var left error
-	if err := x.say("commit\x00", 1); err != nil { // it may have been killed when it was done
-		ctx, m := context.WithoutCancel(ctx), x.a.decisive()
-		now, lookErr := x.repo.Tip(ctx, m.Ref)
-		x.unknown = lookErr != nil
+	if err := tx.say("commit\x00", 1); err != nil { // git may have been killed after it had moved the refs
+		ctx, m := context.WithoutCancel(ctx), tx.a.decisive()
+		now, lookErr := tx.repo.Tip(ctx, m.Ref)
+		tx.unknown = lookErr != nil
 		if lookErr != nil || !isAt(now, m.New) {
 			return errors.Join(err, lookErr)
 		}
-		left = x.repo.deleteRest(ctx, x.a)
+		left = tx.repo.deleteRest(ctx, tx.a)
 	}
-	x.done = true
-	// From here on there is no way back: what goes wrong now is for Publish to say.
-	x.late = x.hangUp()
+	tx.done = true
+	// From here on the update cannot be undone: Publish returns the errors that follow.
+	tx.late = tx.hangUp()
 	if context.Cause(ctx) != nil {
-		x.late = nil // it was told to end, and was done
+		tx.late = nil // git was killed because ctx ended, after it had moved the refs
 	}
-	x.late = errors.Join(x.late, left)
-	x.syncing = proc.Meanwhile(func() (struct{}, error) { return struct{}{}, x.syncRefs() })
+	tx.late = errors.Join(tx.late, left)
+	tx.syncing = proc.Meanwhile(func() (struct{}, error) { return struct{}{}, tx.syncRefs() })
 	var failed error
-	x.behind, failed = x.takeAlong(context.WithoutCancel(ctx))
-	x.late = errors.Join(x.late, failed, x.stillThere(context.WithoutCancel(ctx)))
-	if x.held {
-		x.late = errors.Join(x.late, x.repo.letGo(x.a))
+	tx.behind, failed = tx.takeAlong(context.WithoutCancel(ctx))
+	tx.late = errors.Join(tx.late, failed, tx.stillThere(context.WithoutCancel(ctx)))
+	if tx.held {
+		tx.late = errors.Join(tx.late, tx.repo.letGo(tx.a))
 	}
 	return nil
 }
 
-// moves are all refs that move, the branch last.
-func (a Advance) moves() []RefMove {
-	return append(a.Also[:len(a.Also):len(a.Also)], RefMove{Ref: a.Branch, Old: a.Old, New: a.New})
+// refMoves returns all refs that move, the branch last.
+func (u Advance) moves() []RefMove {
+	return append(u.Also[:len(u.Also):len(u.Also)], RefMove{Ref: u.Branch, Old: u.Old, New: u.New})
 }
 
-// decisive is the move by which all of it is done. Git moves refs in their order, and deletes those that are to go when all
-// the others have moved: where the last that moves has, nothing but deleting can be left.
-func (a Advance) decisive() RefMove {
-	moves := a.moves()
+// decisiveMove returns the ref move that shows whether git committed the transaction. Git moves refs in order, and deletes
+// refs after all others have moved: if the last ref to move has moved, only deletions can be missing.
+func (u Advance) decisive() RefMove {
+	moves := u.moves()
 	for _, goes := range []bool{false, true} {
 		for _, m := range slices.Backward(moves) {
 			if m.Old != m.New && isNowhere(m.New) == goes {
@@ -191,9 +194,9 @@ func (a Advance) decisive() RefMove {
 	return moves[len(moves)-1]
 }
 
-// deleteRest deletes the refs that are to go and are still where they were, as somebody who is killed leaves them.
-func (r *Repo) deleteRest(ctx context.Context, a Advance) (err error) {
-	for _, m := range a.Also {
+// deleteRemainingRefs deletes the refs that the update deletes and that a killed git has left at their old values.
+func (r *Repo) deleteRest(ctx context.Context, u Advance) (err error) {
+	for _, m := range u.Also {
 		if !isNowhere(m.New) || isNowhere(m.Old) {
 			continue
 		}
@@ -206,8 +209,8 @@ func (r *Repo) deleteRest(ctx context.Context, a Advance) (err error) {
 	return err
 }
 
-// isNowhere reports whether a name of an object says that there is none.
+// isZeroOID reports whether an object id is empty or all zeros: no object.
 func isNowhere(oid string) bool { return strings.Trim(oid, "0") == "" }
 
-// isAt reports whether a ref that is somewhere, or not there, is where it is to be.
+// refIsAt reports whether a ref's value (empty: the ref does not exist) is oid (zeros: the ref must not exist).
 func isAt(now, oid string) bool { return now == oid || now == "" && isNowhere(oid) }

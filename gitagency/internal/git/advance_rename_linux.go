@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// swap has two files change places, at once.
+// exchangeFiles exchanges two files atomically.
 func swap(fromDir int, from string, toDir int, to string) error {
 	return unsupported(unix.Renameat2(fromDir, from, toDir, to, unix.RENAME_EXCHANGE))
 }
 
-// moveTo moves a file to where nothing is.
+// moveNoReplace moves a file, and fails with EEXIST rather than replace another.
 func moveTo(fromDir int, from string, toDir int, to string) error {
 	err := unsupported(unix.Renameat2(fromDir, from, toDir, to, unix.RENAME_NOREPLACE))
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -20,6 +20,7 @@ func moveTo(fromDir int, from string, toDir int, to string) error {
 	return err
 }
 
+// mapUnsupported returns errors.ErrUnsupported for the errors of kernels and file systems without a renameat2 flag.
 func unsupported(err error) error {
 	if err == unix.EINVAL || err == unix.ENOSYS {
 		return errors.ErrUnsupported
@@ -27,7 +28,7 @@ func unsupported(err error) error {
 	return err
 }
 
-// syncAround has everything written that is on the file system of a directory.
+// syncFileSystem writes all dirty data of a directory's file system to disk.
 func syncAround(dir string) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

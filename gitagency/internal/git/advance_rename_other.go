@@ -4,13 +4,13 @@ package git
 
 import "errors"
 
-// swap has two files change places, at once; here it cannot be done.
+// exchangeFiles exchanges two files atomically; not supported here.
 func swap(int, string, int, string) error { return errors.ErrUnsupported }
 
-// moveTo moves a file to where nothing is.
+// moveNoReplace moves a file, and fails with EEXIST rather than replace another.
 func moveTo(fromDir int, from string, toDir int, to string) error {
 	return linkTo(fromDir, from, toDir, to)
 }
 
-// syncAround cannot be done here.
+// syncFileSystem is not supported here.
 func syncAround(string) error { return errors.ErrUnsupported }

@@ -16,8 +16,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// SeatsError is a branch that several worktrees have checked out: whichever were taken along, the others would show the
-// reverse of what came.
+// MultipleCheckoutsError reports a branch that several worktrees have checked out. Only one would be updated; the others
+// would show the reverse of the new commits as local changes.
 type SeatsError struct {
 	Branch string
 	Trees  []string
@@ -27,8 +27,8 @@ func (e *SeatsError) Error() string {
 	return fmt.Sprintf("%s is checked out more than once: %s", strings.TrimPrefix(e.Branch, "refs/heads/"), strings.Join(e.Trees, ", "))
 }
 
-// LostTreeError is a worktree that has a branch checked out, and whose directory is not there. It may be on a disk that
-// is not there either, just now.
+// MissingWorktreeError reports a worktree that has a branch checked out and whose directory is missing, for example because
+// its disk is not mounted.
 type LostTreeError struct {
 	Branch string
 	Tree   string
@@ -38,11 +38,11 @@ func (e *LostTreeError) Error() string {
 	return fmt.Sprintf("%s is checked out in %s, which is not there", strings.TrimPrefix(e.Branch, "refs/heads/"), e.Tree)
 }
 
-// ReseatedError is a branch that another worktree has checked out than a moment ago: what is in that one would show the
-// reverse of what came.
+// CheckoutMovedError reports a branch that is checked out in another worktree than when the update began. That worktree
+// would show the reverse of the new commits as local changes.
 type ReseatedError struct {
 	Branch string
-	Tree   string // where it is now; empty when nobody has it any more
+	Tree   string // worktree that has the branch now; empty: none
 }
 
 func (e *ReseatedError) Error() string {
@@ -53,19 +53,18 @@ func (e *ReseatedError) Error() string {
 	return fmt.Sprintf("%s has been checked out in %s meanwhile", branch, e.Tree)
 }
 
-// sameSeat makes sure, when the branch cannot move any more but by us, that who has it checked out is who had it when that
-// was asked. A git that is checking something out holds the lock of an index; it is waited for, but not for long: its lock
-// may be one that was left behind.
-func (x *Advancing) sameSeat(ctx context.Context) error {
-	if x.a.Old == x.a.New {
+// recheckCheckout checks, while we hold the ref locks, that the branch is still checked out in the same worktree. A git
+// that is checking out a branch holds index.lock of its worktree; we wait for it only briefly, as the lock may be stale.
+func (tx *Advancing) sameSeat(ctx context.Context) error {
+	if tx.a.Old == tx.a.New {
 		return nil
 	}
 	var failed error
-	err := x.repo.waiting.until(ctx, func() bool {
+	err := tx.repo.waiting.until(ctx, func() bool {
 		var worktrees map[string]string
-		worktrees, failed = x.repo.seats(ctx)
+		worktrees, failed = tx.repo.seats(ctx)
 		for dir := range worktrees {
-			if _, err := os.Lstat(filepath.Join(dir, "index"+lockSuffix)); err == nil && dir != x.a.GitDir {
+			if _, err := os.Lstat(filepath.Join(dir, "index"+lockSuffix)); err == nil && dir != tx.a.GitDir {
 				return false
 			}
 		}
@@ -74,19 +73,19 @@ func (x *Advancing) sameSeat(ctx context.Context) error {
 	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	gitDir, tree, err := x.repo.Seat(ctx, x.a.Branch)
-	if err == nil && gitDir != x.a.GitDir {
-		err = &ReseatedError{Branch: x.a.Branch, Tree: tree}
+	gitDir, tree, err := tx.repo.Seat(ctx, tx.a.Branch)
+	if err == nil && gitDir != tx.a.GitDir {
+		err = &ReseatedError{Branch: tx.a.Branch, Tree: tree}
 	}
 	return err
 }
 
-// BehindError is a worktree that has checked out a branch in the very moment in which it moved: its index and its files may
-// be those of the commit before, and look as if somebody had taken back all that came.
+// StaleCheckoutError reports a worktree that checked out a branch at the very moment it moved. Its index and files may be
+// those of the old commit, which looks like a local revert of the new commits.
 type BehindError struct {
 	Branch, Old, New string
 	Tree             string
-	Err              error // why it could not be taken along
+	Err              error // reason why the worktree could not be updated
 }
 
 func (e *BehindError) Error() string {
@@ -95,44 +94,44 @@ func (e *BehindError) Error() string {
 
 func (e *BehindError) Unwrap() error { return e.Err }
 
-// Behind is a worktree that has the branch now, and may show what was there before; nil when there is none.
-func (x *Advancing) Behind() *BehindError { return x.behind }
+// StaleCheckout returns the worktree that checked out the branch while it moved and could not be updated; nil: none.
+func (tx *Advancing) Behind() *BehindError { return tx.behind }
 
-// takeAlong looks once more, when a branch has moved that nobody had, whether somebody has it now. A checkout that had read
-// where the branch was before we locked it, and said so after we looked, has the files of the commit before. Git takes them
-// along as it does when one changes branches: what is already there stays, and what the person has changed is refused. Who
-// says so later than now is not seen. Whoever was told to end is not listened to any more, so it must not take for ever: a
+// updateLateCheckout looks once more, after a branch moved that was not checked out, whether a worktree has it now. A git
+// checkout that read the branch before we locked it, and wrote HEAD after recheckCheckout, has the files of the old commit.
+// "git read-tree -m -u" updates them, as when switching branches: files that are up to date stay, and local changes are
+// refused. A worktree that writes HEAD even later is not seen. ctx is no longer cancelled here, so there is a time limit: a
 // filter may never end.
-func (x *Advancing) takeAlong(ctx context.Context) (*BehindError, error) {
-	if x.a.GitDir != "" || x.a.Old == x.a.New {
+func (tx *Advancing) takeAlong(ctx context.Context) (*BehindError, error) {
+	if tx.a.GitDir != "" || tx.a.Old == tx.a.New {
 		return nil, nil
 	}
-	longest := cmp.Or(x.longest, 2*time.Minute)
+	longest := cmp.Or(tx.longest, 2*time.Minute)
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it took longer than %s", longest))
 	defer cancel()
-	gitDir, tree, err := x.repo.Seat(ctx, x.a.Branch)
+	gitDir, tree, err := tx.repo.Seat(ctx, tx.a.Branch)
 	switch {
 	case errors.As(err, new(*SeatsError)) || errors.As(err, new(*UnderWayError)):
-		return nil, nil // several have it, or one rebases it: then it was not checked out just now
+		return nil, nil // several worktrees have it, or one rebases it: it was not checked out just now
 	case err != nil:
-		return nil, fmt.Errorf("who has checked out %s meanwhile: %w", strings.TrimPrefix(x.a.Branch, "refs/heads/"), err)
+		return nil, fmt.Errorf("who has checked out %s meanwhile: %w", strings.TrimPrefix(tx.a.Branch, "refs/heads/"), err)
 	case gitDir == "":
 		return nil, nil
 	}
-	if err = errors.New("filters that the repository names are not trusted"); x.a.Trusted {
-		err = x.repo.waiting.until(ctx, func() bool { _, err := os.Lstat(filepath.Join(gitDir, "index"+lockSuffix)); return err != nil })
+	if err = errors.New("filters that the repository names are not trusted"); tx.a.Trusted {
+		err = tx.repo.waiting.until(ctx, func() bool { _, err := os.Lstat(filepath.Join(gitDir, "index"+lockSuffix)); return err != nil })
 		if err == nil {
-			_, err = x.repo.change(ctx, place{gitDir: gitDir, tree: tree}, "read-tree", "-m", "-u", x.a.Old, x.a.New)
+			_, err = tx.repo.change(ctx, place{gitDir: gitDir, tree: tree}, "read-tree", "-m", "-u", tx.a.Old, tx.a.New)
 		}
 	}
 	if err == nil {
 		return nil, nil
 	}
-	return &BehindError{Branch: x.a.Branch, Old: x.a.Old, New: x.a.New, Tree: tree, Err: err}, nil
+	return &BehindError{Branch: tx.a.Branch, Old: tx.a.Old, New: tx.a.New, Tree: tree, Err: err}, nil
 }
 
-// Seat says which worktree has a branch checked out: its git directory and its tree, or nothing. One in the middle of a
-// rebase of it, or of a bisection that began on it, has it too, and is an *UnderWayError.
+// CheckedOutIn returns the git directory and the path of the worktree that has a branch checked out; empty: none. A
+// worktree that is rebasing the branch, or bisecting from it, is an *OperationInProgressError.
 func (r *Repo) Seat(ctx context.Context, branch string) (gitDir, tree string, err error) {
 	worktrees, err := r.seats(ctx)
 	if err != nil {
@@ -161,7 +160,7 @@ func (r *Repo) Seat(ctx context.Context, branch string) (gitDir, tree string, er
 	case len(busy) > 0:
 		return "", "", &UnderWayError{Tree: busy[0], What: what}
 	}
-	// One that was moved by hand leads elsewhere; git does not know where its tree is either.
+	// A worktree that was moved by hand has no .git file at its registered path; git does not know where it is either.
 	if linked, err := LinkedTo(tree); err != nil || linked == "" {
 		if configured := r.Config.Value("core.worktree"); gitDir != r.CommonDir || configured == "" {
 			return "", "", errors.Join(&LostTreeError{Branch: branch, Tree: tree}, err)
@@ -170,9 +169,9 @@ func (r *Repo) Seat(ctx context.Context, branch string) (gitDir, tree string, er
 	return gitDir, tree, nil
 }
 
-// seats lists the worktrees that are not bare, by their git directories.
+// worktreesByGitDir maps the git directories of all worktrees, except a bare main one, to their paths.
 func (r *Repo) seats(ctx context.Context) (map[string]string, error) {
-	if _, err := os.Lstat(filepath.Join(r.CommonDir, "reftable")); err == nil { // then no file says where HEAD is
+	if _, err := os.Lstat(filepath.Join(r.CommonDir, "reftable")); err == nil { // then the HEAD files are dummies
 		return nil, fmt.Errorf("%s keeps its refs as a reftable, of which nobody can say who has which", r.CommonDir)
 	}
 	worktrees := map[string]string{}
@@ -191,8 +190,8 @@ func (r *Repo) seats(ctx context.Context) (map[string]string, error) {
 	return worktrees, context.Cause(ctx)
 }
 
-// mainSeat is the main worktree; empty where the repository is bare. A setting of its own can say so, which a git in
-// another worktree does not see.
+// mainWorktreePath returns the path of the main worktree; empty if the repository is bare. It also reads core.bare in
+// config.worktree, which a git in a linked worktree does not see.
 func (r *Repo) mainSeat() string {
 	bare := r.boolean("core.bare", false)
 	if data, err := durable.ReadFile(filepath.Join(r.CommonDir, "config.worktree"), 1<<20); err == nil {
@@ -211,7 +210,8 @@ func (r *Repo) mainSeat() string {
 	return trees[0].Path
 }
 
-// holds reports whether a worktree has a branch checked out, and what it does with it if that is something else.
+// branchUse reports whether a worktree has a branch checked out, directly or through symrefs, or returns the operation
+// ("rebase", "bisect") that uses it.
 func (r *Repo) holds(gitDir, branch string) (on bool, doing string) {
 	is := func(name, want string) bool {
 		data, err := readSmall(gitDir, name)
@@ -235,7 +235,7 @@ func (r *Repo) holds(gitDir, branch string) (on bool, doing string) {
 		return false, ""
 	}
 	ref := w.Branch
-	for range 5 { // as many as git follows
+	for range 5 { // git's limit of nested symrefs
 		if ref == branch {
 			return true, ""
 		}

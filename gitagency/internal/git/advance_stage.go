@@ -18,57 +18,58 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// advancePrefix begins the name of a directory in which the files of an Advance are, while it is under way: those that
-// come, and later those that went. It is no scrap: what a person had may be in there.
+// stagingPrefix begins the name of a staging directory, which holds the new files of an Update and later the replaced ones.
+// It must not be deleted like a temporary directory: it may hold the only copy of the user's files.
 const advancePrefix = "advance-"
 
-// stage is that directory:
+// stagingDir is a staging directory:
 //
-//	tree/    the new files: by their paths, as git checked them out, or by numbers. Where one has changed places, the old one
-//	old/<n>  files that went, by their number in the plan
-//	plan     what is to be moved; while it is there, something may have been
-//	begun    an empty file, as old as all of it
-//	index    git's, of the new files
-//	git/     a git directory of our own, unless everything that is set can be trusted
-//	objects/ trees of just what is to be checked out
+//	tree/    the new files, by path as git checked them out, or by number; after an exchange the replaced file
+//	old/<n>  removed files, by their number in the plan
+//	plan     the moves; if it exists, files may have been moved
+//	begun    empty file whose mtime is the start of the update
+//	index    git's index of the new files
+//	git/     temporary git directory, used if the repository's config is not trusted
+//	objects/ tree objects of just the files to check out
 type stage struct {
 	repo *Repo
 	a    Advance
 	dir  string
 	plan plan
 
-	entries map[string]stagedEntry // of the new files, as git has them in its index
-	numbers map[string]string      // what those are called in tree/ that have numbers, by their paths
-	sparse  bool                   // not everything is checked out
-	theirs  map[string]string      // paths that are not to be undone
-	torn    bool                   // the machine may have stopped half-way, and not all that was written may be there
-	noSwap  bool                   // as where the file system cannot do it
-	late    func(path string)      // for tests: a file was looked at, and has not been moved yet
+	entries map[string]stagedEntry // index entries of the new files, by path
+	numbers map[string]string      // names in tree/ of new files that are stored by number, by path
+	sparse  bool                   // the worktree is a sparse checkout
+	theirs  map[string]string      // paths that undo must not touch
+	torn    bool                   // the machine may have crashed: not all that was written need be on disk
+	noSwap  bool                   // for tests: behave as on a file system without RENAME_EXCHANGE
+	late    func(path string)      // for tests: called between inspecting and moving a file
 }
 
-// plan says what is to be moved. It holds names of any bytes.
+// plan lists the moves of an update. Paths are []byte because they need not be UTF-8, which JSON strings have to be.
 type plan struct {
 	Advance Advance `json:"advance"`
-	Moves   []move  `json:"moves"`
-	Gone    []dir   `json:"gone,omitempty"` // directories that may go, the deepest first
-	Made    []dir   `json:"made,omitempty"` // directories that have to be made, the deepest last
+	Moves   []move  `json:"moves"`          // sorted by path
+	Gone    []dir   `json:"gone,omitempty"` // directories to remove if they are empty, deepest first
+	Made    []dir   `json:"made,omitempty"` // directories to make, deepest last
 }
 
-// move is a file that comes, goes, or does both.
+// fileMove is a file that is added, removed or replaced.
 type move struct {
 	Path []byte `json:"path"`
-	Was  *seal  `json:"was,omitempty"` // nothing where there was none
-	Is   *seal  `json:"is,omitempty"`
-	From string `json:"from,omitempty"` // what the new file is called in tree/, where that is not its path
+	Was  *seal  `json:"was,omitempty"`  // old file; nil: none
+	Is   *seal  `json:"is,omitempty"`   // new file; nil: none
+	From string `json:"from,omitempty"` // name of the new file in tree/; empty: Path
 }
 
-// staged is where the new file is in tree/.
+// stagedPath returns the directory and name of the new file in tree/.
 func (m move) staged() (dir, name string) {
 	from := cmp.Or(m.From, string(m.Path))
 	return path.Dir(from), path.Base(from)
 }
 
-// seal tells a file from every other, wherever it is moved to, for as long as nobody writes to it.
+// fileIdentity identifies a file on its file system wherever it is moved, until its content or mode changes. ctime is not
+// part of it: a rename changes it.
 type seal struct {
 	Mode  uint32 `json:"mode"`
 	Size  int64  `json:"size"`
@@ -82,36 +83,36 @@ func (s stamp) seal() *seal {
 
 func sealOf(st *unix.Stat_t) seal { return *stampOf(st).seal() }
 
-// stageDirs are where the files may be: beside the repository, or, where files cannot be moved from there to the tree, in
-// the tree, in a directory that git was told to ignore.
-func (r *Repo) stageDirs(a Advance) []string {
-	name := advancePrefix + a.New[:16]
-	return []string{filepath.Join(r.ownDir(), name), filepath.Join(a.Tree, ".agency", name)}
+// stagingDirs returns the two possible staging directories of an update: in the common git directory or, if that is on
+// another file system than the worktree, in the worktree's .agency directory, which git ignores.
+func (r *Repo) stageDirs(u Advance) []string {
+	name := advancePrefix + u.New[:16]
+	return []string{filepath.Join(r.ownDir(), name), filepath.Join(u.Tree, ".agency", name)}
 }
 
-// workshop is where git reads and writes the files of a worktree, or such as belong there: with all that is set in the
-// repository, or only with what names no program.
-func (r *Repo) workshop(a Advance, scratch, tree string) (place, error) {
+// checkoutRunOptions returns the options for a git that reads or writes a worktree's files. If the update is trusted, git
+// runs with the repository's config; else in a temporary git directory in scratch, with the settings that name no program.
+func (r *Repo) workshop(u Advance, scratch, tree string) (place, error) {
 	p := place{
-		gitDir: a.GitDir, tree: tree, env: []string{"GIT_NO_REPLACE_OBJECTS=1"}, lightly: true,
+		gitDir: u.GitDir, tree: tree, env: []string{"GIT_NO_REPLACE_OBJECTS=1"}, lightly: true,
 		config: []string{
 			"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false", "-c", "index.sparse=false",
 			"-c", "core.ignoreStat=false", "-c", "core.sparseCheckout=false",
 		},
 	}
-	if a.Trusted {
+	if u.Trusted {
 		return p, nil
 	}
 	p.gitDir = filepath.Join(scratch, "git")
-	env, err := r.fillScratch(Subject{}, a.New, p.gitDir)
+	env, err := r.fillScratch(Subject{}, u.New, p.gitDir)
 	p.env = env
 	return p, err
 }
 
-// newStage writes the new files where nobody looks, or has git do so.
-func (s *seat) newStage(ctx context.Context) (_ *stage, err error) {
-	g := &stage{repo: s.repo, a: s.a, entries: map[string]stagedEntry{}}
-	if g.dir, err = s.stageDir(); err != nil {
+// newStagingDir makes a staging directory, writes the new files into it, directly or with git, and makes the plan.
+func (co *seat) newStage(ctx context.Context) (_ *stage, err error) {
+	g := &stage{repo: co.repo, a: co.a, entries: map[string]stagedEntry{}}
+	if g.dir, err = co.stageDir(); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -122,30 +123,30 @@ func (s *seat) newStage(ctx context.Context) (_ *stage, err error) {
 	if err := g.fill(); err != nil {
 		return nil, err
 	}
-	coming := s.coming()
-	done, err := s.writeOurselves(ctx, g, coming)
+	coming := co.coming()
+	done, err := co.writeOurselves(ctx, g, coming)
 	if err == nil && !done && len(coming) > 0 {
-		err = s.checkOut(ctx, g, coming)
+		err = co.checkOut(ctx, g, coming)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return g, s.draw(g)
+	return g, co.draw(g)
 }
 
-func (g *stage) fill() error {
+func (sd *stage) fill() error {
 	for _, name := range []string{"tree", "old"} {
-		if err := os.MkdirAll(filepath.Join(g.dir, name), 0o777); err != nil {
+		if err := os.MkdirAll(filepath.Join(sd.dir, name), 0o777); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(g.dir, "begun"), nil, 0o600)
+	return os.WriteFile(filepath.Join(sd.dir, "begun"), nil, 0o600)
 }
 
-// stageDir makes the directory. One that is left is of one that was killed before anything was moved, or of one that
-// somebody has yet to finish.
-func (s *seat) stageDir() (string, error) {
-	dirs := s.repo.stageDirs(s.a)
+// makeStagingDir makes an empty staging directory. It removes one of an update that was killed before it moved files, and
+// refuses if one has a plan: that update must be recovered first.
+func (co *seat) stageDir() (string, error) {
+	dirs := co.repo.stageDirs(co.a)
 	for _, dir := range dirs {
 		if _, err := os.Lstat(filepath.Join(dir, "plan")); err == nil {
 			return "", fmt.Errorf("%s has not been finished", dir)
@@ -154,11 +155,11 @@ func (s *seat) stageDir() (string, error) {
 			return "", err
 		}
 	}
-	if err := os.MkdirAll(s.repo.ownDir(), 0o777); err != nil {
+	if err := os.MkdirAll(co.repo.ownDir(), 0o777); err != nil {
 		return "", err
 	}
 	dir := dirs[0]
-	if device, ok := deviceOf(s.repo.ownDir()); !ok || uint64(device) != s.dev {
+	if device, ok := deviceOf(co.repo.ownDir()); !ok || uint64(device) != co.dev {
 		dir = dirs[1]
 		if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
 			return "", err
@@ -167,25 +168,25 @@ func (s *seat) stageDir() (string, error) {
 	return dir, os.Mkdir(dir, 0o700)
 }
 
-// checkOut is git's: from an index of nothing but the new files, and what says how they are to be written, into an empty
-// directory.
-func (s *seat) checkOut(ctx context.Context, g *stage, coming []stagedEntry) error {
-	p, err := s.repo.workshop(s.a, g.dir, filepath.Join(g.dir, "tree"))
+// checkOutFiles lets git write the new files into the empty tree/ directory. It reads a tree of nothing but these files and
+// the .gitattributes files that apply to them.
+func (co *seat) checkOut(ctx context.Context, sd *stage, coming []stagedEntry) error {
+	p, err := co.repo.workshop(co.a, sd.dir, filepath.Join(sd.dir, "tree"))
 	if err != nil {
 		return err
 	}
-	if err := s.untrackedRules(g); err != nil {
+	if err := co.untrackedRules(sd); err != nil {
 		return err
 	}
-	sparse, err := s.sparse(ctx, g)
+	sparse, err := co.sparse(ctx, sd)
 	if err != nil {
 		return err
 	}
-	g.sparse = len(sparse) > 0
-	all := slices.Concat(coming, s.attributes(coming))
+	sd.sparse = len(sparse) > 0
+	all := slices.Concat(coming, co.attributes(coming))
 	slices.SortFunc(all, func(a, b stagedEntry) int { return strings.Compare(string(a.name), string(b.name)) })
-	elsewhere := s.repo.rehearsedIn(g.dir)
-	top := plant(all, s.format)
+	elsewhere := co.repo.rehearsedIn(sd.dir)
+	top := plant(all, co.format)
 	var objects []object
 	if err := top.novel(nil, nil, func(_ string, dir *node, _ item) {
 		if dir != nil {
@@ -194,15 +195,15 @@ func (s *seat) checkOut(ctx context.Context, g *stage, coming []stagedEntry) err
 	}); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(g.dir, "objects"), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Join(sd.dir, "objects"), 0o777); err != nil {
 		return err
 	}
-	if err := elsewhere.store(ctx, s.format, objects); err != nil {
+	if err := elsewhere.store(ctx, co.format, objects); err != nil {
 		return err
 	}
-	index := filepath.Join(g.dir, "index")
+	index := filepath.Join(sd.dir, "index")
 	p.env = append(slices.DeleteFunc(p.env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_OBJECT_DIRECTORY=") }), "GIT_INDEX_FILE="+index)
-	p.config = slices.Concat(p.config, s.repo.workers(), s.repo.insist(), sparse)
+	p.config = slices.Concat(p.config, co.repo.workers(), co.repo.insist(), sparse)
 	if _, err := elsewhere.change(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", top.name()); err != nil {
 		return err
 	}
@@ -210,20 +211,21 @@ func (s *seat) checkOut(ctx context.Context, g *stage, coming []stagedEntry) err
 	if err != nil {
 		return err
 	}
-	x, err := parseHeld(data, s.format)
+	x, err := parseHeld(data, co.format)
 	if err != nil {
 		return err
 	}
 	for e := range x.all() {
-		if t := s.by[string(e.name)]; t != nil && len(sparse) == 0 && t.entry.skipped {
-			e.skipped = true // as somebody has said of this one
+		if t := co.by[string(e.name)]; t != nil && len(sparse) == 0 && t.entry.skipped {
+			e.skipped = true // keep skip-worktree that the user has set on this file
 		}
-		g.entries[string(e.name)] = e
+		sd.entries[string(e.name)] = e
 	}
 	return nil
 }
 
-// insist makes a filter that fails a failure: what git would write instead is not what the person would have.
+// requireFilters returns config that makes every smudge filter required. Git would otherwise write the unfiltered content
+// when a filter fails.
 func (r *Repo) insist() []string {
 	var names []string
 	for key := range r.Config {
@@ -241,36 +243,38 @@ func (r *Repo) insist() []string {
 	return config
 }
 
-// untrackedRules puts what says how files are to be written, and is not tracked, where git looks for it.
-func (s *seat) untrackedRules(g *stage) error {
-	for at := range s.around() {
+// copyUntrackedAttributes copies untracked .gitattributes files that apply to the changed paths into tree/, where git
+// reads them.
+func (co *seat) untrackedRules(sd *stage) error {
+	for at := range co.around() {
 		name := path.Join(at, ".gitattributes")
-		if _, there := s.index.find(name); there || s.by[name] != nil {
+		if _, there := co.index.find(name); there || co.by[name] != nil {
 			continue
 		}
-		to := filepath.Join(g.dir, "tree", name)
-		if fi, err := os.Lstat(filepath.Join(s.a.Tree, name)); err != nil || !fi.Mode().IsRegular() {
+		to := filepath.Join(sd.dir, "tree", name)
+		if fi, err := os.Lstat(filepath.Join(co.a.Tree, name)); err != nil || !fi.Mode().IsRegular() {
 			continue
 		}
 		if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 			return err
 		}
-		if err := copyRules(filepath.Join(s.a.Tree, name), to); err != nil {
+		if err := copyRules(filepath.Join(co.a.Tree, name), to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sparse are the settings by which git does not check everything out, if that is so in the worktree.
-func (s *seat) sparse(ctx context.Context, g *stage) ([]string, error) {
-	rules := filepath.Join(s.a.GitDir, "info", "sparse-checkout")
+// sparseConfig returns the config for a sparse checkout, if the worktree has one. For an untrusted update it copies the
+// sparse-checkout file into the temporary git directory.
+func (co *seat) sparse(ctx context.Context, sd *stage) ([]string, error) {
+	rules := filepath.Join(co.a.GitDir, "info", "sparse-checkout")
 	if _, err := os.Lstat(rules); err != nil {
 		return nil, nil
 	}
 	var config []string
 	for _, key := range []string{"core.sparseCheckout", "core.sparseCheckoutCone"} {
-		out, err := s.repo.read(ctx, place{gitDir: s.a.GitDir}, "config", "--type=bool", "--get", key)
+		out, err := co.repo.read(ctx, place{gitDir: co.a.GitDir}, "config", "--type=bool", "--get", key)
 		if err != nil && !exitedWith(err, 1) {
 			return nil, err
 		}
@@ -278,31 +282,31 @@ func (s *seat) sparse(ctx context.Context, g *stage) ([]string, error) {
 			config = append(config, "-c", key+"="+value)
 		}
 	}
-	if s.a.Trusted || len(config) == 0 {
+	if co.a.Trusted || len(config) == 0 {
 		return config, nil
 	}
-	return config, copyRules(rules, filepath.Join(g.dir, "git", "info", "sparse-checkout"))
+	return config, copyRules(rules, filepath.Join(sd.dir, "git", "info", "sparse-checkout"))
 }
 
-// draw makes the plan.
-func (s *seat) draw(g *stage) error {
-	g.plan = plan{Advance: s.a}
-	w, err := openWalker(filepath.Join(g.dir, "tree"))
+// makePlan makes the plan from the changes and the staged files.
+func (co *seat) draw(sd *stage) error {
+	sd.plan = plan{Advance: co.a}
+	w, err := openWalker(filepath.Join(sd.dir, "tree"))
 	if err != nil {
 		return err
 	}
 	defer w.close()
 	needed := map[string]bool{}
-	for _, t := range s.touched {
-		m := move{Path: []byte(t.path), From: g.numbers[t.path]}
+	for _, t := range co.touched {
+		m := move{Path: []byte(t.path), From: sd.numbers[t.path]}
 		if t.was == aFile && t.seen.mode != 0 {
 			m.Was = t.seen.seal()
 		}
-		if e, staged := g.entries[t.path]; t.is == aFile {
+		if e, staged := sd.entries[t.path]; t.is == aFile {
 			if !staged || string(e.oid) != string(mustHex(t.newOID)) {
 				return fmt.Errorf("git did not check out %s", t.path)
 			}
-			if !e.skipped || t.entry.skipped && m.Was != nil && !g.sparse {
+			if !e.skipped || t.entry.skipped && m.Was != nil && !sd.sparse {
 				dir, name := m.staged()
 				fd, err := w.open(dir)
 				if err != nil {
@@ -325,49 +329,50 @@ func (s *seat) draw(g *stage) error {
 			needed[t.path] = true
 		}
 		if m.Was != nil || m.Is != nil {
-			g.plan.Moves = append(g.plan.Moves, m)
+			sd.plan.Moves = append(sd.plan.Moves, m)
 		}
 	}
-	for name, d := range s.gone {
+	for name, d := range co.gone {
 		if d.must || !needed[name] {
-			g.plan.Gone = append(g.plan.Gone, d)
+			sd.plan.Gone = append(sd.plan.Gone, d)
 		}
 	}
 	for name := range needed {
-		fi, err := os.Lstat(filepath.Join(s.a.Tree, name))
+		fi, err := os.Lstat(filepath.Join(co.a.Tree, name))
 		if err == nil && fi.IsDir() {
 			continue
 		}
-		g.plan.Made = append(g.plan.Made, dir{Path: []byte(name)})
+		sd.plan.Made = append(sd.plan.Made, dir{Path: []byte(name)})
 	}
-	slices.SortFunc(g.plan.Gone, func(a, b dir) int { return strings.Compare(string(b.Path), string(a.Path)) })
-	slices.SortFunc(g.plan.Made, func(a, b dir) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(sd.plan.Gone, func(a, b dir) int { return strings.Compare(string(b.Path), string(a.Path)) })
+	slices.SortFunc(sd.plan.Made, func(a, b dir) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return nil
 }
 
-// writePlan makes the plan last, and what is to be moved: from here on something may be.
-func (g *stage) writePlan() error {
-	if err := g.writeOut(); err != nil {
+// writePlan writes the plan durably, after the staged files. From here on files may be moved.
+func (sd *stage) writePlan() error {
+	if err := sd.writeOut(); err != nil {
 		return err
 	}
-	data, err := json.Marshal(g.plan)
+	data, err := json.Marshal(sd.plan)
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(g.dir, "plan"), data, 0o600) // whose sync is that of all the others
+	return durable.WriteFile(filepath.Join(sd.dir, "plan"), data, 0o600) // its fsync makes the staged files durable too
 }
 
-// writeOut has the kernel write the new files to the disk, all at the same time.
-func (g *stage) writeOut() error {
+// syncFiles makes the kernel write the staged files to disk, several at the same time. The fsync of the plan makes them
+// durable.
+func (sd *stage) writeOut() error {
 	var names []string
-	for _, m := range g.plan.Moves {
+	for _, m := range sd.plan.Moves {
 		if m.Is != nil && m.Is.Mode&unix.S_IFMT == unix.S_IFREG {
 			dir, name := m.staged()
-			names = append(names, filepath.Join(g.dir, "tree", dir, name))
+			names = append(names, filepath.Join(sd.dir, "tree", dir, name))
 		}
 	}
-	if len(names) > mostOneByOne { // of which it takes less to write out all that anybody has written
-		if err := syncAround(g.dir); !errors.Is(err, errors.ErrUnsupported) {
+	if len(names) > mostOneByOne { // syncing the whole file system is faster
+		if err := syncAround(sd.dir); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
@@ -391,14 +396,14 @@ func (g *stage) writeOut() error {
 	return err
 }
 
-// remove takes the directory away. Of what went nothing is needed any more, or all of it is back.
-func (g *stage) remove() error {
-	if err := removeIfThere(filepath.Join(g.dir, "plan")); err != nil { // first: without it nothing is looked at
+// remove removes the staging directory. The caller must have committed or undone the update: old files in it are deleted.
+func (sd *stage) remove() error {
+	if err := removeIfThere(filepath.Join(sd.dir, "plan")); err != nil { // first: without a plan Recover ignores the files
 		return err
 	}
-	err := durable.RemoveTree(g.dir)
-	if filepath.Dir(g.dir) != g.repo.ownDir() {
-		_ = unix.Rmdir(filepath.Dir(g.dir)) // if it was not there before
+	err := durable.RemoveTree(sd.dir)
+	if filepath.Dir(sd.dir) != sd.repo.ownDir() {
+		_ = unix.Rmdir(filepath.Dir(sd.dir)) // .agency in the worktree, if nothing else is in it
 	}
 	return err
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// StrayStage is a directory in which the files of an Advance were, of which nobody has a note any more.
+// LeftoverStaging is a staging directory of an Update that has no record any more.
 type StrayStage struct {
 	Path  string
-	Moved bool // files of the person's may be in it
+	Moved bool // the user's files may be in it
 }
 
-// StrayStages lists those directories, beside the repository and in worktrees. The caller holds the lock that every Advance
-// is made under, and has no note of one: else they are not stray.
+// LeftoverStagings lists the staging directories in the common git directory and in worktrees. The caller must hold the
+// lock under which every Update is made, and have no record of one: else they are not leftovers.
 func (r *Repo) StrayStages(trees ...string) ([]StrayStage, error) {
 	dirs := []string{r.ownDir()}
 	for _, tree := range trees {
@@ -45,8 +45,8 @@ func (r *Repo) StrayStages(trees ...string) ([]StrayStage, error) {
 	return strays, nil
 }
 
-// EndStray takes such a directory away. Where something may have been moved, that is finished or undone first, as by
-// FinishAdvance: the files alone. Other refs that were to move with the branch may be somebody else's by now.
+// RecoverStaging removes a leftover staging directory. If files may have been moved, it first finishes or undoes the update
+// as Recover does, but leaves the other refs alone: by now they may belong to something else.
 func (r *Repo) EndStray(ctx context.Context, s StrayStage) error {
 	if !s.Moved {
 		return durable.RemoveTree(s.Path)

@@ -10,29 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// undo puts everything back that was moved, from whatever state somebody who was killed has left. What somebody else has
-// written meanwhile stays, and is reported by a *StrandedError in the end.
-func (g *stage) undo(ctx context.Context) error {
-	v, err := g.mover()
+// undoMoves moves all files back, whatever state a killed process has left them in. Files that another process has written
+// meanwhile stay, and are reported by a *ConcurrentChangeError at the end.
+func (sd *stage) undo(ctx context.Context) error {
+	v, err := sd.mover()
 	if err != nil {
 		return err
 	}
 	defer v.close()
-	u := &undoing{mover: v, ctx: ctx, stranded: &StrandedError{Tree: g.a.Tree}}
-	for i, m := range slices.Backward(g.plan.Moves) {
+	u := &undoing{mover: v, ctx: ctx, stranded: &StrandedError{Tree: sd.a.Tree}}
+	for i, m := range slices.Backward(sd.plan.Moves) {
 		if m.Is != nil {
 			if err := u.back(i, m); err != nil {
 				return err
 			}
 		}
 	}
-	for _, d := range slices.Backward(g.plan.Made) {
-		_ = v.rmdir(string(d.Path)) // one in which somebody has put something stays
+	for _, d := range slices.Backward(sd.plan.Made) {
+		_ = v.rmdir(string(d.Path)) // a directory with other files in it stays
 	}
-	for _, d := range slices.Backward(g.plan.Gone) {
-		_ = u.remake(d) // if it cannot be, the files that were in there say so
+	for _, d := range slices.Backward(sd.plan.Gone) {
+		_ = u.remake(d) // if that fails, moving back its files reports it
 	}
-	for i, m := range g.plan.Moves {
+	for i, m := range sd.plan.Moves {
 		if m.Is == nil {
 			if err := u.bring(i, m); err != nil {
 				return err
@@ -46,17 +46,19 @@ func (g *stage) undo(ctx context.Context) error {
 	return nil
 }
 
-// spare leaves to somebody who has moved the branch what is in the index by now: it may be in a commit. All else goes back
-// to what the index has, which is right wherever the branch is.
-func (g *stage) spare(ctx context.Context) error {
-	s, err := g.repo.take(ctx, g.a)
+// excludeStagedPaths excludes from undo the paths whose index entry is not that of the old commit: after another process
+// has moved the branch, they may be committed. All other files go back to what the index has, which is right wherever the
+// branch is.
+func (sd *stage) spare(ctx context.Context) error {
+	s, err := sd.repo.take(ctx, sd.a)
 	if err != nil {
 		return err
 	}
-	g.theirs = s.overlaps
+	sd.theirs = s.overlaps
 	return nil
 }
 
+// undoer moves the files of a plan back.
 type undoing struct {
 	*mover
 	ctx      context.Context
@@ -64,7 +66,7 @@ type undoing struct {
 	judge    *judge
 }
 
-// remake makes a directory that went.
+// remakeDir makes a removed directory again, with its permissions.
 func (u *undoing) remake(d dir) error {
 	fd, err := u.tree.open(path.Dir(string(d.Path)))
 	if err != nil {
@@ -77,7 +79,7 @@ func (u *undoing) remake(d dir) error {
 	return unix.Fchmodat(fd, base, d.Perm, 0)
 }
 
-// What a file turns out to be.
+// fileState says which version of a file is at a path.
 type standing uint8
 
 const (
@@ -87,7 +89,7 @@ const (
 	isOther
 )
 
-// at says what stands at a path of the tree; dir is the directory that it is in, -1 when that is not there.
+// stateAt returns the state of a path in the worktree, and a descriptor of its directory; -1: the directory is missing.
 func (u *undoing) at(m move) (dir int, what standing, err error) {
 	name := string(m.Path)
 	fd, err := u.tree.open(path.Dir(name))
@@ -124,7 +126,7 @@ func (u *undoing) at(m move) (dir int, what standing, err error) {
 	return fd, u.judge.of(filepath.Join(u.g.a.Tree, name), name, m.Is != nil && m.Is.Ino == now.Ino), nil
 }
 
-// aside says where the file is that went from a path: its directory and name, -1 when it did not go.
+// findMovedOut returns the directory descriptor and name of the old file in the staging directory; -1: it was not moved.
 func (u *undoing) aside(i int, m move) (dir int, name string) {
 	var st unix.Stat_t
 	if unix.Fstatat(u.old, slotName(i), &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
@@ -141,7 +143,7 @@ func (u *undoing) aside(i int, m move) (dir int, name string) {
 	return from, staged
 }
 
-// back undoes a put.
+// undoMoveIn undoes moveIn.
 func (u *undoing) back(i int, m move) error {
 	fd, what, err := u.at(m)
 	if err != nil {
@@ -153,23 +155,23 @@ func (u *undoing) back(i int, m move) error {
 	}
 	dir, name := u.aside(i, m)
 	switch {
-	case dir < 0: // it did not go
+	case dir < 0: // not moved out
 		return nil
 	case what == isNothing && fd >= 0:
 		return moveTo(dir, name, fd, base)
 	case what == isNew:
 		err := u.swap(dir, name, fd, base)
 		if errors.Is(err, errors.ErrUnsupported) {
-			err = unix.Renameat(dir, name, fd, base) // of the new one nothing is needed any more
+			err = unix.Renameat(dir, name, fd, base) // the new file is not needed any more
 		}
 		return err
-	case what == isOld: // the link of it that is aside
+	case what == isOld: // linkNoReplace was interrupted: the moved-out name is a second link of the file
 		return nil
 	}
 	return u.strand(fd, dir, name, m)
 }
 
-// unput takes a file away that was not there before.
+// removeNewFile moves an added file back to the staging directory.
 func (u *undoing) unput(fd int, what standing, m move) error {
 	base := path.Base(string(m.Path))
 	in, staged := m.staged()
@@ -180,7 +182,7 @@ func (u *undoing) unput(fd int, what standing, m move) error {
 	var st unix.Stat_t
 	here := unix.Fstatat(from, staged, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 	switch {
-	case what == isNew && here: // both are one file
+	case what == isNew && here: // two links of one file
 		return unix.Unlinkat(fd, base, 0)
 	case what == isNew:
 		return moveTo(fd, base, from, staged)
@@ -190,7 +192,7 @@ func (u *undoing) unput(fd int, what standing, m move) error {
 	return nil
 }
 
-// bring undoes a take.
+// undoMoveOut undoes moveOut.
 func (u *undoing) bring(i int, m move) error {
 	dir, name := u.aside(i, m)
 	if dir < 0 {
@@ -209,8 +211,8 @@ func (u *undoing) bring(i int, m move) error {
 	return u.strand(fd, dir, name, m)
 }
 
-// strand leaves a path to whoever has written there. What was there before is in the repository, unless somebody has
-// written to it since it went: then it is put beside.
+// leaveChangedFile leaves a path as another process has written it. The old file is in the repository, unless it was
+// written to after it had been moved out: then it is put beside the path, with draftSuffix.
 func (u *undoing) strand(fd, dir int, name string, m move) error {
 	u.stranded.Paths = append(u.stranded.Paths, string(m.Path))
 	if fd < 0 || m.Was.is(dir, name) == nil {

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// walker opens the directories of a tree, one after the other, and goes through no link: what it has opened stays the
-// directory that it was, whatever somebody puts in its place.
+// dirWalker opens the directories of a tree one after the other and follows no symlink. An open directory stays the same
+// even if another process replaces its name.
 type walker struct {
 	tree  string
-	names []string // on the way to the one that is open
-	fds   []int    // of the tree, and of each of these
-	devs  []uint64
-	dev   uint64 // of the one that was opened last
+	names []string // path components of the open directory
+	fds   []int    // descriptors of the root and of each component
+	devs  []uint64 // their device numbers
+	dev   uint64   // device number of the directory opened last
 }
 
-// blockedError is something on the way that is no directory.
+// notDirError reports a path component that is not a directory.
 type blockedError struct{ at string }
 
 func (e *blockedError) Error() string { return e.at + " is not a directory" }
@@ -42,7 +42,8 @@ func (w *walker) push(at int, name string) error {
 	return nil
 }
 
-// open opens a directory; "." is the tree. Who asks in order has few to open. What it returns is good until the next.
+// open returns a descriptor of a directory, "." for the root. It is valid until the next call. It keeps the parents open,
+// so opening directories in sorted order is cheap.
 func (w *walker) open(dir string) (int, error) {
 	var want []string
 	if dir != "." {
@@ -68,7 +69,7 @@ func (w *walker) open(dir string) (int, error) {
 	return w.fds[len(w.fds)-1], nil
 }
 
-// drop closes all but the first so many below the tree.
+// closeBelow closes all directories but the root and the first keep components.
 func (w *walker) drop(keep int) {
 	for len(w.names) > keep {
 		_ = unix.Close(w.fds[len(w.fds)-1])

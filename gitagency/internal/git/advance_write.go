@@ -10,36 +10,36 @@ import (
 	"strings"
 )
 
-// mostOneByOne is how many files are seen to one by one: written without git, or brought to the disk each by itself.
+// maxFilesOneByOne is the largest number of files that are written without git, or synced one by one.
 const mostOneByOne = 1000
 
-// writeOurselves writes the new files without git, which takes longer to start than to write a few. It is not done where
-// anything is said about how they are to be written, and for more than a few; nothing has been written then.
-func (s *seat) writeOurselves(ctx context.Context, g *stage, coming []stagedEntry) (done bool, err error) {
-	if s.a.by == nil || len(coming) > mostOneByOne || !s.asTheyAre() {
+// writeFilesDirectly writes the new files without git, which takes longer to start than to write a few. It does not do so,
+// and writes nothing, if attributes or config affect how files are written, or if there are too many.
+func (co *seat) writeOurselves(ctx context.Context, sd *stage, coming []stagedEntry) (done bool, err error) {
+	if co.a.by == nil || len(coming) > mostOneByOne || !co.asTheyAre() {
 		return false, nil
 	}
-	if small, err := s.a.by.areSmall(ctx, coming); err != nil || !small {
+	if small, err := co.a.by.areSmall(ctx, coming); err != nil || !small {
 		return false, err
 	}
 	contents := make([][]byte, len(coming))
 	for i, e := range coming {
-		if contents[i], err = s.a.by.contents(ctx, hexID(e.oid), "blob"); err != nil {
+		if contents[i], err = co.a.by.contents(ctx, hexID(e.oid), "blob"); err != nil {
 			return false, err
 		}
 	}
-	g.numbers = map[string]string{} // to make directories takes longer than to make the files
+	sd.numbers = map[string]string{} // numbered files need no directories, which take longer to make than the files
 	for i, e := range coming {
 		number := slotName(i)
-		if err := writeNew(filepath.Join(g.dir, "tree", number), e.mode, contents[i]); err != nil {
+		if err := writeNew(filepath.Join(sd.dir, "tree", number), e.mode, contents[i]); err != nil {
 			return false, err
 		}
-		g.entries[string(e.name)], g.numbers[string(e.name)] = e, number
+		sd.entries[string(e.name)], sd.numbers[string(e.name)] = e, number
 	}
 	return true, context.Cause(ctx)
 }
 
-// areSmall reports whether files are there, and no more than is easily held in memory.
+// blobsFitInMemory reports whether all blobs exist and have at most 16 MiB in all.
 func (m *Merger) areSmall(ctx context.Context, files []stagedEntry) (small bool, err error) {
 	const most = 16 << 20
 	names := make([]string, len(files))
@@ -58,7 +58,7 @@ func (m *Merger) areSmall(ctx context.Context, files []stagedEntry) (small bool,
 	return small, err
 }
 
-// writeNew makes a file or a link with the permissions that git gives it.
+// createFile creates a file or symlink with the permissions that git gives it.
 func writeNew(to string, mode uint32, content []byte) error {
 	perm := os.FileMode(0o666)
 	switch mode {
@@ -75,33 +75,33 @@ func writeNew(to string, mode uint32, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// asTheyAre reports whether files on disk are what objects hold, byte by byte, and all of them are checked out: no
-// attribute is set for any of them, nor anything else that git would write them by.
-func (s *seat) asTheyAre() bool {
-	r := s.repo
+// isContentVerbatim reports whether git would write the blobs unchanged and check all of them out: no .gitattributes,
+// line-ending setting or sparse checkout applies to them.
+func (co *seat) asTheyAre() bool {
+	r := co.repo
 	if !ofTheSystem(r.env) || r.boolean("core.ignorecase", false) || !r.boolean("core.symlinks", true) {
 		return false
 	}
 	if v, set := r.Config.Last("core.autocrlf"); set && v.Value != "false" || r.Config.Value("attr.tree") != "" {
 		return false
 	}
-	for _, v := range r.Config["core.attributesfile"] { // of others it is not easy to say where they are
+	for _, v := range r.Config["core.attributesfile"] { // other forms of paths are not easily resolved
 		if !filepath.IsAbs(v.Value) && !strings.HasPrefix(v.Value, "~/") {
 			return false
 		}
 	}
-	rules := append(r.attributesElsewhere(), filepath.Join(s.a.GitDir, "info", "sparse-checkout"))
-	for _, t := range s.touched {
+	rules := append(r.attributesElsewhere(), filepath.Join(co.a.GitDir, "info", "sparse-checkout"))
+	for _, t := range co.touched {
 		if t.entry.skipped {
 			return false
 		}
 	}
-	for at := range s.around() {
+	for at := range co.around() {
 		name := path.Join(at, ".gitattributes")
-		if _, there := s.index.find(name); there || s.by[name] != nil {
+		if _, there := co.index.find(name); there || co.by[name] != nil {
 			return false
 		}
-		rules = append(rules, filepath.Join(s.a.Tree, name))
+		rules = append(rules, filepath.Join(co.a.Tree, name))
 	}
 	return !slices.ContainsFunc(rules, func(file string) bool {
 		_, err := os.Lstat(file)

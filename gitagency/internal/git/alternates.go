@@ -7,8 +7,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Alternates lists the object stores that this repository borrows from, and those that they borrow from.
-// What cannot be read is left out: git will say so itself.
+// Alternates lists the object directories that this repository borrows from, directly or indirectly. Unreadable files
+// are left out: git reports them itself.
 func (r *Repo) Alternates() []string {
 	const most = 100 // git follows fewer
 	var found []string

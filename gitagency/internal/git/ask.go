@@ -14,28 +14,42 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// teller is a git that is asked about many objects, one after the other: to start one for each question takes
-// longer than all the answers.
-type teller struct{ talk *proc.Conversation }
+// catFile is a running `git cat-file --batch-command`, the only way in which this package reads objects through git.
+// Starting a git for each question takes longer than all the answers. It serves one goroutine at a time.
+type teller struct {
+	talk *proc.Conversation
+	body io.LimitedReader // rest of the content of the object whose header was read last; R is nil without content
 
-// ask starts one.
-func (r *Repo) ask(ctx context.Context) (*teller, error) { return r.askIn(ctx, "") }
+	ended  bool   // git was waited for
+	stderr string // result of end
+	endErr error  // result of end
+}
 
-// askIn starts one in another git directory.
-func (r *Repo) askIn(ctx context.Context, gitDir string) (*teller, error) {
-	talk, err := r.talk(ctx, place{gitDir: gitDir, env: []string{"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1"}}, "cat-file", "--batch-command")
+// openCatFile starts git cat-file in the common directory.
+func (r *Repo) ask(ctx context.Context) (*teller, error) { return r.openCatFileAt(ctx, place{}) }
+
+// openCatFileAt starts git cat-file with the git directory, settings and environment of p. It takes no locks, fetches
+// nothing, and ignores refs/replace: an object is the one that is stored under its id.
+func (r *Repo) openCatFileAt(ctx context.Context, p place) (*teller, error) {
+	p.env = append(slices.Clone(p.env), "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
+	talk, err := r.talk(ctx, p, "cat-file", "--batch-command")
 	if err != nil {
 		return nil, err
 	}
-	return &teller{talk}, nil
+	return &teller{talk: talk}, nil
 }
 
-// talk starts a git that answers one question after the other.
+// fromObjectsOnly are the settings with which git reads every object itself, and believes neither a commit-graph nor a
+// multi-pack-index.
+var fromObjectsOnly = []string{"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false"}
+
+// startInteractive starts a git that answers one question after the other and changes nothing.
 func (r *Repo) talk(ctx context.Context, p place, args ...string) (*proc.Conversation, error) {
 	return r.converse(ctx, p, nil, args...)
 }
 
-// converse is talk with a git that may change something, and then keeps the lock that whoever asks holds.
+// startInteractiveInheriting starts a git that answers one question after the other. One that may change the repository
+// inherits the caller's lock files, so that the lock lasts as long as that git.
 func (r *Repo) converse(ctx context.Context, p place, inherit []*os.File, args ...string) (*proc.Conversation, error) {
 	run := r.at(p, inherit)
 	talk, err := proc.Talk(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.globals(p), args), Dir: run.dir, Env: run.env, Inherit: run.inherit})
@@ -45,152 +59,218 @@ func (r *Repo) converse(ctx context.Context, p place, inherit []*os.File, args .
 	return talk, nil
 }
 
-// roomToAsk is how many bytes of questions may wait for their answers: as many as any pipe holds, so that asking never
-// has to wait for an answer that nobody reads yet. Who has many pipes gets small ones.
-const roomToAsk = 4096
+// Limits of the questions that one goroutine may send before it reads their answers. Both fit into the smallest pipe, one
+// page, which a user with many pipes gets: writing a question never waits for git, which may wait for its answers to be
+// read.
+const (
+	roomToAsk = 4096                                // bytes
+	mostAsked = roomToAsk / (len("contents ") + 65) // questions for the content of an object by its id
+)
 
-// info is what Lookup answers.
+// send asks git to "info" or "contents" of the object of a name.
+func (t *teller) send(command, name string) error { return t.talk.Ask(command + " " + name + "\n") }
+
+// answer is git's answer about one object, which is Missing unless git printed "<oid> <type> <size>".
+type answer struct {
+	Object
+	size int64
+	body io.Reader // content, if that was the question
+	line string    // first line of the answer
+	err  error     // reason why there is no answer: a damaged object can end the git that reads it
+}
+
+// next reads the first line of the next answer. Where the question was for the content, body has to be read to its end,
+// and finish to be called, before the next answer. An error means that git answers no more.
+func (t *teller) next(contents bool) (answer, error) {
+	line, err := t.talk.Answers.ReadString('\n')
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{line: line}
+	a.Object, a.size = parseInfo(line)
+	t.body = io.LimitedReader{}
+	if contents && !a.Missing() {
+		t.body = io.LimitedReader{R: t.talk.Answers, N: a.size}
+	}
+	a.body = &t.body
+	return a, nil
+}
+
+// finish reads the newline behind content that has been read.
+func (t *teller) finish() error {
+	if t.body.R == nil {
+		return nil
+	}
+	if t.body.N > 0 {
+		return io.ErrUnexpectedEOF
+	}
+	_, err := t.talk.Answers.Discard(1)
+	return err
+}
+
+// checkKnown refuses an answer that is neither an object nor that there is none.
+func (a answer) checkKnown() error {
+	if a.Missing() && !strings.HasSuffix(a.line, " missing\n") {
+		return fmt.Errorf("git cat-file answered %q", a.line)
+	}
+	return nil
+}
+
+// parseObjectHeader parses "<oid> <type> <size>". Any other line, such as "<name> missing", gives a Missing object.
+func parseInfo(line string) (o Object, size int64) {
+	oid, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+	kind, digits, ok := strings.Cut(rest, " ")
+	if !ok || kind == "" || !isOID(oid) {
+		return Object{}, 0
+	}
+	size, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || size < 0 {
+		return Object{}, 0
+	}
+	return Object{OID: oid, Type: kind}, size
+}
+
+// pipeline asks the same of many objects and calls answered for each, in order, to read its answer. It sends questions ahead
+// of the answers, so that git always has work: all at once where a pipe holds them, or else from another goroutine, as git
+// reads no further question while it waits for its answers to be read. An error ends git.
+func (t *teller) pipeline(command string, names []string, answered func(i int) error) error {
+	const chunk = 16 << 10 // bytes of questions per write
+	ask := func() (struct{}, error) {
+		var questions strings.Builder
+		for i, name := range names {
+			questions.WriteString(command)
+			questions.WriteByte(' ')
+			questions.WriteString(name)
+			questions.WriteByte('\n')
+			if questions.Len() < chunk && i < len(names)-1 {
+				continue
+			}
+			if err := t.talk.Ask(questions.String()); err != nil {
+				return struct{}{}, err
+			}
+			questions.Reset()
+		}
+		return struct{}{}, nil
+	}
+	length := 0
+	for _, name := range names {
+		length += len(command) + len(name) + 2
+	}
+	asked := func() (struct{}, error) { return struct{}{}, nil }
+	if length > roomToAsk {
+		asked = proc.Meanwhile(ask)
+	} else if _, err := ask(); err != nil {
+		return t.died(err)
+	}
+	for i := range names {
+		if err := answered(i); err != nil {
+			_, _ = t.end() // so that the goroutine, which writes to git, ends too
+			_, _ = asked()
+			return err
+		}
+	}
+	if _, err := asked(); err != nil {
+		return t.died(err)
+	}
+	return nil
+}
+
+// lookup resolves names to objects, as Lookup does.
 func (t *teller) info(names ...string) ([]Object, error) {
 	objects, _, err := t.sized(names...)
 	return objects, err
 }
 
-// sized is info, and how many bytes each of them has.
+// lookupSizes resolves names to objects, and returns the size of each in bytes.
 func (t *teller) sized(names ...string) ([]Object, []int64, error) {
-	objects, sizes := make([]Object, 0, len(names)), make([]int64, 0, len(names))
-	for len(objects) < len(names) {
-		var questions strings.Builder
-		asked := 0
-		for _, n := range names[len(objects):] {
-			if strings.ContainsAny(n, "\n\x00") || len(n) > 512 {
-				return nil, nil, fmt.Errorf("not a name of an object: %q", n)
-			}
-			question := "info " + n + "\n"
-			if questions.Len()+len(question) > roomToAsk {
-				break
-			}
-			questions.WriteString(question)
-			asked++
+	for _, n := range names {
+		if strings.ContainsAny(n, "\n\x00") {
+			return nil, nil, fmt.Errorf("not a name of an object: %q", n)
 		}
-		if err := t.talk.Ask(questions.String()); err != nil {
-			return nil, nil, t.died(err)
+	}
+	objects, sizes := make([]Object, len(names)), make([]int64, len(names))
+	err := t.pipeline("info", names, func(i int) error {
+		a, err := t.next(false)
+		if err != nil {
+			return t.died(err)
 		}
-		for range asked {
-			line, err := t.talk.Answers.ReadString('\n')
-			if err != nil {
-				return nil, nil, t.died(err)
-			}
-			o, size := parseInfo(line)
-			objects, sizes = append(objects, o), append(sizes, size)
-		}
+		objects[i], sizes[i] = a.Object, a.size
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	return objects, sizes, nil
 }
 
-// parseInfo reads "<oid> <type> <size>"; of what is not there git says that it is "missing", and the like.
-func parseInfo(line string) (o Object, size int64) {
-	fields := strings.Fields(line)
-	if len(fields) != 3 || !isOID(fields[0]) {
-		return Object{}, 0
-	}
-	size, err := strconv.ParseInt(fields[2], 10, 64)
-	if err != nil || size < 0 {
-		return Object{}, 0
-	}
-	return Object{OID: fields[0], Type: fields[1]}, size
+// queryEach asks "info" or "contents" of many objects and calls visit with each answer, in order. visit reads the body of
+// an answer that has one. The first error of visit ends it, and nothing more can be asked then.
+func (t *teller) each(ctx context.Context, question string, oids []string, visit func(i int, a answer) error) error {
+	return t.pipeline(question, oids, func(i int) error {
+		visitUnlessEnded := func(a answer) error {
+			if err := context.Cause(ctx); err != nil { // which may be why git does not answer
+				return err
+			}
+			return visit(i, a)
+		}
+		a, err := t.next(question == "contents")
+		if err != nil {
+			return visitUnlessEnded(answer{err: t.died(err)})
+		}
+		if err := visitUnlessEnded(a); err != nil {
+			return err
+		}
+		if err := t.finish(); err != nil {
+			return visitUnlessEnded(answer{err: t.died(err)})
+		}
+		return nil
+	})
 }
 
-// contents is an object of a kind; nil when there is no such.
+// maxObject is the size of the largest object that is read into memory.
+const maxObject = 256 << 20
+
+// readObject returns an object of any type, and its content. The object is Missing when git does not have it.
+func (t *teller) object(name string) (Object, []byte, error) { return t.read(name, "", maxObject) }
+
+// contents returns the content of an object of a type; nil when there is none, or one of another type.
 func (t *teller) contents(name, kind string) ([]byte, error) {
-	o, data, err := t.object(name)
-	if err != nil || o.Type != kind {
-		return nil, err
-	}
-	return data, nil
+	_, data, err := t.read(name, kind, maxObject)
+	return data, err
 }
 
-// object is an object of any kind, and what it holds. It is Missing when it is not there.
-func (t *teller) object(name string) (Object, []byte, error) {
-	const most = 256 << 20
-	if err := t.talk.Ask("contents " + name + "\n"); err != nil {
+// read returns an object, and its content when it has the type that is wanted, or any type is. Content of another type
+// is skipped and never in memory: the sender of a pack decides how large it is.
+func (t *teller) read(name, want string, limit int64) (Object, []byte, error) {
+	if err := t.send("contents", name); err != nil {
 		return Object{}, nil, t.died(err)
 	}
-	line, err := t.talk.Answers.ReadString('\n')
+	a, err := t.next(true)
 	if err != nil {
 		return Object{}, nil, t.died(err)
 	}
-	o, size := parseInfo(line)
-	if o.Missing() {
-		return o, nil, nil
+	if a.Missing() {
+		return Object{}, nil, a.checkKnown()
 	}
-	if size > most {
-		return Object{}, nil, fmt.Errorf("%s %s is %d bytes long", o.Type, o.OID, size)
+	if want != "" && a.Type != want {
+		_, err := io.Copy(io.Discard, a.body)
+		if err = errors.Join(err, t.finish()); err != nil {
+			return Object{}, nil, t.died(err)
+		}
+		return a.Object, nil, nil
 	}
-	data := make([]byte, size+1)
+	if a.size > limit {
+		return Object{}, nil, fmt.Errorf("%s %s is %d bytes long", a.Type, a.OID, a.size)
+	}
+	data := make([]byte, a.size+1) // and a newline
 	if _, err := io.ReadFull(t.talk.Answers, data); err != nil {
 		return Object{}, nil, t.died(err)
 	}
-	return o, data[:size], nil
+	return a.Object, data[:a.size], nil
 }
 
-// answer is what git says of one of many objects.
-type answer struct {
-	Object
-	size int64
-	body io.Reader // what it holds, if that was asked for
-	err  error     // why there is no answer: such an object can end who reads it
-}
-
-// each asks git the same of many objects, some ahead of their answers. judge reads the body of an answer, if there is one. Its
-// first error is the end of it, and no more can be asked then.
-func (t *teller) each(ctx context.Context, question string, oids []string, judge func(i int, a answer) error) error {
-	asked := 0
-	for i := range oids {
-		if i == asked {
-			var b strings.Builder
-			for ; asked < len(oids) && b.Len()+len(question)+len(oids[asked])+2 <= roomToAsk; asked++ {
-				b.WriteString(question + " " + oids[asked] + "\n")
-			}
-			if err := t.talk.Ask(b.String()); err != nil {
-				return t.died(err)
-			}
-		}
-		err := t.judged(question == "contents", func(a answer) error {
-			if err := context.Cause(ctx); err != nil { // which may be why it says nothing
-				return err
-			}
-			return judge(i, a)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// judged reads one answer for who judges it.
-func (t *teller) judged(whole bool, judge func(a answer) error) error {
-	line, err := t.talk.Answers.ReadString('\n')
-	if err != nil {
-		return judge(answer{err: t.died(err)})
-	}
-	o, size := parseInfo(line)
-	body := io.LimitedReader{R: t.talk.Answers}
-	if whole && !o.Missing() {
-		body.N = size
-	}
-	err = judge(answer{Object: o, size: size, body: &body})
-	if err != nil || !whole || o.Missing() {
-		return err
-	}
-	if _, err := t.talk.Answers.Discard(1); err != nil || body.N > 0 { // the newline behind it
-		return judge(answer{err: t.died(errors.Join(err, io.ErrUnexpectedEOF))})
-	}
-	return nil
-}
-
-// tree is the items of a tree object; there are none of one that is not there.
-func (t *teller) tree(oid []byte) (map[string]item, error) {
+// readTree parses a tree object; nil when git does not have it.
+func (t *teller) tree(oid []byte) (*twig, error) {
 	data, err := t.contents(hex.EncodeToString(oid), "tree")
 	if err != nil || data == nil {
 		return nil, err
@@ -198,16 +278,32 @@ func (t *teller) tree(oid []byte) (map[string]item, error) {
 	return parseTree(data, len(oid))
 }
 
-// died says why there was no answer.
+// exitError closes a git that did not answer and returns the reason: how it ended, or else err.
 func (t *teller) died(err error) error {
-	res, closeErr := t.talk.Close()
-	switch {
-	case closeErr != nil: // such as that it was told to end
-		return fmt.Errorf("git cat-file: %w", closeErr)
-	case res.ExitCode != 0:
-		return &Error{Args: []string{"cat-file"}, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
+	if _, endErr := t.end(); endErr != nil {
+		return endErr
 	}
 	return fmt.Errorf("git cat-file: %w", err)
 }
 
-func (t *teller) close() { _, _ = t.talk.Close() } // all that was asked was answered
+// end waits until git has exited, and returns its standard error. An exit code other than 0 is an *Error; the error
+// wraps context.Cause where the context ended it. Called again, it returns the same.
+func (t *teller) end() (stderr string, err error) {
+	if t.ended {
+		return t.stderr, t.endErr
+	}
+	t.ended = true
+	res, err := t.talk.Close()
+	switch {
+	case err != nil:
+		t.endErr = fmt.Errorf("git cat-file: %w", err)
+	case res.ExitCode != 0:
+		t.endErr = &Error{Args: []string{"cat-file"}, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
+	default:
+		t.stderr = strings.TrimSpace(string(res.Stderr))
+	}
+	return t.stderr, t.endErr
+}
+
+// close ends git, after an error or when all questions were answered.
+func (t *teller) close() { _, _ = t.end() }

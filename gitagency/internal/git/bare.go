@@ -10,9 +10,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// MakeBare makes a repository of our own in a directory that is there, for nothing but objects and refs: without
-// worktrees, hooks and templates. It is made by hand, so that neither the version nor the settings of git have a say in
-// what it looks like.
+// InitBare creates a bare repository in an existing directory, for nothing but objects and refs: without hooks and
+// templates. It does not run "git init", so that neither the version nor the configuration of git changes the result.
 func MakeBare(dir string) error {
 	if err := makeBare(dir, SHA1); err != nil {
 		return err
@@ -38,8 +37,8 @@ func makeBare(dir string, format ObjectFormat) error {
 	return nil
 }
 
-// OpenBare opens a repository that MakeBare has made, or is going to make: until then there are only the settings of the
-// user. Which repository the environment is about does not matter.
+// OpenBare opens a repository that InitBare has created or will create; until then only the user's configuration is
+// read. The repository that env points at does not matter.
 func OpenBare(ctx context.Context, dir string, env []string) (*Repo, error) {
 	repo := &Repo{CommonDir: dir, GitDir: dir, env: scrub(env)}
 	run := runner{dir: "/", env: append(scrub(env), "GIT_DIR="+dir)}
@@ -56,15 +55,16 @@ func OpenBare(ctx context.Context, dir string, env []string) (*Repo, error) {
 	return repo, nil
 }
 
-// Sibling is another repository that MakeBare has made, or is going to make, for the same user.
+// ForBareDir returns a Repo for another bare repository of InitBare, with the same version, configuration and
+// environment.
 func (r *Repo) Sibling(dir string) *Repo {
 	sibling := *r
 	sibling.CommonDir, sibling.GitDir = dir, dir
 	return &sibling
 }
 
-// Around finds the repository that a directory belongs to: the innermost directory, of those that it lies in and itself,
-// that is a git directory or has one. Empty when there is none. Of the directory itself a .git of any kind counts.
+// EnclosingRepo returns the innermost directory, dir itself or a parent, that is a git directory or contains one;
+// empty when there is none. In dir itself a .git of any kind counts.
 func Around(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		is, err := IsGitDir(at)
@@ -79,7 +79,7 @@ func Around(dir string) (string, error) {
 		case err == nil && (at == dir || !fi.IsDir()):
 			return at, nil
 		case err == nil:
-			if is, err := IsGitDir(dot); err != nil || is { // git goes on looking around what is none
+			if is, err := IsGitDir(dot); err != nil || is { // git ignores a .git directory that is no git directory
 				return at, err
 			}
 		}

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Bases says of pairs of commits what both have in common: what "git merge-base --all" says of each, for two gits
-// however many there are. There is nothing under pairs of which it would have to be asked.
+// MergeBases returns the merge bases of pairs of commits, as "git merge-base --all" does, with two git processes for any
+// number of pairs. The result is empty, and the caller has to ask git for each pair, if the commits do not all have exactly
+// one merge base in common.
 func (m *Mirror) Bases(ctx context.Context, pairs [][2]string) (map[[2]string][]string, error) {
 	var tips []string
 	for _, p := range pairs {
@@ -52,28 +53,28 @@ func (m *Mirror) Bases(ctx context.Context, pairs [][2]string) (map[[2]string][]
 	return found, nil
 }
 
-// lineage is all that leads to some commits and not to one that all of them have in common.
+// commitGraph holds the ancestors of some commits, down to but without an ancestor that all of them have in common.
 type lineage struct {
-	root    string
-	parents map[string][]string
-	known   map[string]map[string]bool // what leads to a commit
+	root    string                     // the common ancestor
+	parents map[string][]string        // parents by commit
+	known   map[string]map[string]bool // cached results of ancestorsOf
 }
 
-// bases are those that both have in common, and that lead to no other such. All that leads to the root they have in
-// common too; so the root is one of them unless it leads to another.
-func (h lineage) bases(a, b string) []string {
+// mergeBases returns the common ancestors of two commits that are not ancestors of another common ancestor. Both commits
+// have the root as an ancestor, so it is a merge base unless it is a parent of another one.
+func (g lineage) bases(a, b string) []string {
 	shared := map[string]bool{}
-	for c := range h.upTo(a) {
-		if h.upTo(b)[c] {
+	for c := range g.upTo(a) {
+		if g.upTo(b)[c] {
 			shared[c] = true
 		}
 	}
-	best := map[string]bool{h.root: true}
+	best := map[string]bool{g.root: true}
 	for c := range shared {
 		best[c] = true
 	}
 	for c := range shared {
-		for _, parent := range h.parents[c] {
+		for _, parent := range g.parents[c] {
 			delete(best, parent)
 		}
 	}
@@ -85,20 +86,20 @@ func (h lineage) bases(a, b string) []string {
 	return found
 }
 
-// upTo is what leads to a commit, itself included.
-func (h lineage) upTo(commit string) map[string]bool {
-	if seen, known := h.known[commit]; known {
+// ancestorsOf returns the commit and its ancestors in the graph.
+func (g lineage) upTo(commit string) map[string]bool {
+	if seen, known := g.known[commit]; known {
 		return seen
 	}
 	seen := map[string]bool{}
 	for todo := []string{commit}; len(todo) > 0; {
 		c := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if parents, part := h.parents[c]; part && !seen[c] {
+		if parents, part := g.parents[c]; part && !seen[c] {
 			seen[c] = true
 			todo = append(todo, parents...)
 		}
 	}
-	h.known[commit] = seen
+	g.known[commit] = seen
 	return seen
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Borrowed is a directory below another from which the repository borrows objects, as objects/info/alternates says; empty when
-// there is none. They would go with that directory.
+// AlternateWithin returns an object directory below the given one that objects/info/alternates of the repository
+// names; empty when there is none. Deleting that directory would delete the borrowed objects.
 func (r *Repo) Borrowed(below string) (string, error) {
 	const most = 1 << 20
 	objects := filepath.Join(r.CommonDir, "objects")

@@ -9,46 +9,47 @@ import (
 	"strings"
 )
 
-// Subject says which tree to capture, and as what.
+// WorktreeSpec says which worktree to capture, and how.
 type Subject struct {
-	Name    string   // required: of the worktree's entry below <common dir>/worktrees; or any, with Memory
-	Tree    string   // the directory; empty when it is gone and only git's entry may be left
-	Branch  string   // full ref of the branch that belongs to the worktree
-	Base    string   // a commit to fall back on when neither HEAD nor the branch leads to one
-	Onto    string   // an earlier capture, of which only what has come since is to be added
-	Omit    string   // a top-level name that is never captured
-	Secrets []string // patterns of untracked files that are left out: see secret
-	Ignored bool     // what git ignores is captured too
-	Also    []string // paths that are captured whatever says that they are not
-	Layer   string   // what somebody behind walls wrote over the git directory: what they have under way is read there
-	Message string   // of the commit, if one is needed
-	Author  Identity // of that commit
-	Trusted bool     // the repository's own settings can only be the user's: filters that they name run
+	Name    string   // required: name below <common dir>/worktrees; any name with IndexCache
+	Tree    string   // directory of the worktree; empty when it is gone and at most git's entry is left
+	Branch  string   // full ref of the worktree's own branch
+	Base    string   // fallback commit when neither HEAD nor the branch leads to one
+	Onto    string   // earlier capture to extend: only additions since then are captured
+	Omit    string   // top-level name that is never captured
+	Secrets []string // name patterns of untracked files to leave out: see looksSecret
+	Ignored bool     // capture ignored files too
+	Also    []string // paths that are captured even if they are ignored or look like secrets
+	Layer   string   // overlay upper directory over the git directory; a sandbox has its operation in progress there
+	Message string   // commit message, if a commit is needed
+	Author  Identity // author of that commit
+	Trusted bool     // only the user can have written the repository's configuration: its filters run
 
-	// Memory makes it a directory that is no worktree: git has no entry of it, so that there is no HEAD and no branch,
-	// nothing is staged or under way, and everything is untracked. It is the path of a file of ours, which need not be
-	// there: an index of what was last read, by which files are known that have not changed since. See Freeze.
+	// IndexCache makes Dir a plain directory that is no worktree: git has no entry for it, so that there is no HEAD,
+	// no branch, no index and no operation in progress, and every file is untracked. It is the path of a cache file
+	// of ours, which need not exist: an index of the files last read, by which unchanged files are recognised. See
+	// CaptureState.
 	Memory string
 
-	unsure []string // directories in which things come and go: see watch
+	unsure []string // directories in which names come and go, to watch: see dirWatch
 
-	ahead func() (stagedTree, error) // the index, which somebody reads meanwhile; nil when nobody does
+	ahead func() (stagedTree, error) // waits for the index that is read in the background; nil when none is
 
-	asIs bool // the tree goes on being worked in: not even what cannot be read is made readable
+	asIs bool // the worktree stays in use: not even unreadable files in it are made readable
 }
 
-// Captured is the state of a tree as a commit.
+// CaptureResult is the state of a worktree as a commit.
 type Captured struct {
-	Commit string // holds everything that was there; a new commit only when HEAD does not; empty when there was nothing
-	Branch string // where the branch was; empty when it did not exist
-	Dirty  bool   // there was work that no commit held
+	Commit string // commit that holds everything; HEAD if that already does; empty when there was nothing
+	Branch string // commit of the branch; empty when the branch did not exist
+	Dirty  bool   // there were changes that no commit held
 }
 
-// Capture writes what a worktree holds as a commit: tracked, staged and untracked files, not the
-// ignored ones. Its first parent is HEAD; further parents are the branch, where that is elsewhere,
-// what a merge or rebase under way still needs, what only the log of HEAD remembers, and what was
-// staged, where that is different again. Nothing in the worktree is changed, and neither its .git file
-// nor anything else that somebody in it could have written says where git looks or what it runs.
+// Capture writes the contents of a worktree as a commit: tracked, staged and untracked files, without ignored ones.
+// Its first parent is HEAD. Further parents are the branch, if it is elsewhere, the commits that a merge or rebase in
+// progress still needs, commits that only the reflog of HEAD refers to, and the index, if it differs from all of
+// these. Capture changes nothing in the worktree. Neither its .git file nor anything else that a process in it could
+// have written decides where git looks or what it runs.
 func (r *Repo) Capture(ctx context.Context, s Subject) (Captured, error) {
 	if s.Onto != "" {
 		return r.captureOnto(ctx, s)
@@ -75,7 +76,7 @@ func (r *Repo) Capture(ctx context.Context, s Subject) (Captured, error) {
 	case work != "":
 		tree = work
 	case staged != "":
-		tree = staged // the best that is left of a tree that is gone
+		tree = staged // the worktree is gone; the index is the best that is left
 	}
 	got.Dirty = tree != headTree
 	if staged != "" && staged != headTree && staged != tree {
@@ -92,8 +93,8 @@ func (r *Repo) Capture(ctx context.Context, s Subject) (Captured, error) {
 	return got, err
 }
 
-// Covers reports whether everything that an earlier capture of a tree holds is also in a later one. No two
-// captures are the same commit, so what only they hold is compared by content and author.
+// Covers reports whether a later capture holds everything that an earlier one of the same worktree holds. Two
+// captures are never the same commit, so the commits that only one of them reaches are compared by tree and author.
 func (r *Repo) Covers(ctx context.Context, later, earlier string) (bool, error) {
 	lacks, err := r.contents(ctx, earlier, later)
 	if err != nil || len(lacks) == 0 {
@@ -103,7 +104,7 @@ func (r *Repo) Covers(ctx context.Context, later, earlier string) (bool, error) 
 	return !slices.ContainsFunc(lacks, func(line string) bool { return !slices.Contains(has, line) }), err
 }
 
-// contents lists tree and author of the commits that are in one and not in another.
+// treesAndAuthors lists tree and author of the commits that are reachable from one commit and not from another.
 func (r *Repo) contents(ctx context.Context, in, notIn string) ([]string, error) {
 	if in == "" {
 		return nil, nil
@@ -119,8 +120,8 @@ func (r *Repo) contents(ctx context.Context, in, notIn string) ([]string, error)
 	return strings.FieldsFunc(string(out), func(c rune) bool { return c == '\n' }), err
 }
 
-// captureOnto adds what has appeared in a tree since it was captured, on disk, in its history or staged.
-// What is missing from it means nothing: somebody was removing it.
+// captureOnto adds what has appeared since an earlier capture: files, commits, and index contents. It ignores missing
+// files, because the worktree was being removed.
 func (r *Repo) captureOnto(ctx context.Context, s Subject) (Captured, error) {
 	before, err := r.treeOfCommit(ctx, s.Onto)
 	if err != nil {
@@ -159,11 +160,11 @@ func (r *Repo) captureOnto(ctx context.Context, s Subject) (Captured, error) {
 	return Captured{Commit: commit, Branch: branch, Dirty: true}, err
 }
 
-// stagedSince is what is staged, as a tree object; empty when it is on disk too, is what HEAD has, or is
+// stagedTreeSince returns the tree of the index. It is empty when that tree equals the files on disk or HEAD, or is
 // part of the earlier capture.
 func (r *Repo) stagedSince(ctx context.Context, s Subject, head, work string) (string, error) {
 	onto := s.Onto
-	s.Onto, s.Tree = "", "" // the index as it is, and nothing else
+	s.Onto, s.Tree = "", "" // only the index
 	staged, _, err := r.writeTrees(ctx, s, head)
 	if err != nil || staged == "" || staged == work {
 		return "", err
@@ -183,7 +184,7 @@ func (r *Repo) stagedSince(ctx context.Context, s Subject, head, work string) (s
 	return staged, nil
 }
 
-// treeOfCommit is the tree of a commit; empty when there is no commit.
+// treeOfCommit returns the tree of a commit; empty for no commit.
 func (r *Repo) treeOfCommit(ctx context.Context, commit string) (string, error) {
 	if commit == "" {
 		return "", nil
@@ -195,8 +196,8 @@ func (r *Repo) treeOfCommit(ctx context.Context, commit string) (string, error) 
 	return found[0].OID, nil
 }
 
-// writeTrees writes what is staged and what is on disk as tree objects. The staged one is empty when
-// it cannot be written, as in the middle of a merge; the other when the tree is gone.
+// writeWorktreeTrees writes the index and the files on disk as tree objects. The tree of the index is empty when it
+// cannot be written, as in the middle of a merge; the other one when the worktree is gone.
 func (r *Repo) writeTrees(ctx context.Context, s Subject, head string) (staged, work string, err error) {
 	g, err := r.gather(ctx, s, head)
 	defer func() { err = errors.Join(err, g.close()) }()

@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// Changes is how much one commit differs from another: what "git diff --shortstat" says of them.
+// DiffStat is the size of the difference of two commits, as "git diff --shortstat" prints it.
 type Changes struct {
 	Files, Insertions, Deletions int
 }
 
-// CountChanges says of each commit how much it differs from one that it is compared with: against has its name
-// under that of the commit. One that is compared with nothing is not in the answer. It takes one git, however many
-// there are; nothing that the files or their attributes name is run for it.
+// DiffStats compares each key of against with its value, both commits. A pair with an invalid id is left out of the
+// result. It takes one git, however many pairs there are, and runs no program that files or attributes name.
 func (r *Repo) CountChanges(ctx context.Context, against map[string]string) (_ map[string]Changes, err error) {
 	var pairs strings.Builder
 	counted, like := map[string]Changes{}, ""
@@ -23,13 +22,13 @@ func (r *Repo) CountChanges(ctx context.Context, against map[string]string) (_ m
 		if !isOID(commit) || !isOID(other) {
 			continue
 		}
-		like, counted[commit] = commit, Changes{} // git says nothing of what is the same
+		like, counted[commit] = commit, Changes{} // git prints nothing for equal commits
 		pairs.WriteString(commit + " " + other + "\n")
 	}
 	if pairs.Len() == 0 {
 		return counted, nil
 	}
-	// By attributes of the repository an agent could hide what it did, or have git wait for a pipe.
+	// With attributes of the repository an agent could hide its changes, or make git block on a pipe.
 	m, err := r.Mirror(like)
 	if err != nil {
 		return nil, err
@@ -44,8 +43,8 @@ func (r *Repo) CountChanges(ctx context.Context, against map[string]string) (_ m
 	return counted, parseNumstat(string(out), counted)
 }
 
-// parseNumstat adds up "<insertions> TAB <deletions> TAB <path> NUL" below "<commit> NUL". Of a file that was renamed
-// the path is empty, and the old and the new one follow; a binary file has dashes for numbers.
+// parseNumstat adds up "<insertions> TAB <deletions> TAB <path> NUL" records that follow "<commit> NUL". A renamed
+// file has an empty path, and the old and the new path follow; a binary file has dashes for numbers.
 func parseNumstat(out string, counted map[string]Changes) error {
 	commit := ""
 	for out != "" {

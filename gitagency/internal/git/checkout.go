@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// Registration is a linked worktree to be made, or being unmade.
+// Registration is a linked worktree to be added or removed.
 type Registration struct {
 	Name   string // of its entry below <common dir>/worktrees; must be free
 	Tree   string // the directory; it exists and is empty
 	Branch string // full ref; exists, and is checked out nowhere
-	Link   string // a path whose last component is Name, free for the moment
+	Link   string // temporary path whose last component is Name; must be free
 }
 
-// AddWorktree registers the tree with git and checks nothing out. Git names the entry after the
-// last component of the path it is given, which need not be unique; so it is given a symlink of the
-// name we want. It stores the path behind the link.
+// AddWorktree registers the worktree with git and checks nothing out. Git names the entry after the last component of
+// the path it is given, which need not be unique; so it is given a symlink of the name we want. It stores the path
+// behind the link.
 func (r *Repo) AddWorktree(ctx context.Context, w Registration) error {
 	if _, err := os.Lstat(r.AdminDir(w.Name)); err == nil {
 		return fmt.Errorf("git has a worktree called %s already", w.Name)
@@ -42,12 +42,12 @@ func (r *Repo) AddWorktree(ctx context.Context, w Registration) error {
 	return nil
 }
 
-// Forget makes git forget the tree, by whatever name it knows it: where somebody took the name first,
-// git chose another. An entry of the name whose tree is there, and is not ours, stays.
+// UnregisterWorktree removes every entry that git has for the worktree: where the name was taken, git chose another
+// one. An entry of this name for another existing worktree stays.
 func (r *Repo) Forget(w Registration) error { return r.forget(w, r.RemoveAdmin) }
 
-// Withdraw is Forget for who has no time: what git had of the tree under its name is where git does not look, and stays
-// there for RemoveWithdrawn.
+// UnregisterWorktreeDeferred is UnregisterWorktree that leaves the slow part to RemoveUnregistered: the entry of this
+// name is only renamed to where git does not look.
 func (r *Repo) Withdraw(w Registration) error {
 	return r.forget(w, func(name string) error {
 		if name != w.Name {
@@ -57,6 +57,7 @@ func (r *Repo) Withdraw(w Registration) error {
 	})
 }
 
+// unregisterWith calls remove for the name of every entry of the worktree, after deleting a leftover symlink.
 func (r *Repo) forget(w Registration, remove func(name string) error) error {
 	if fi, err := os.Lstat(w.Link); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
 		if err := os.Remove(w.Link); err != nil {
@@ -69,7 +70,7 @@ func (r *Repo) forget(w Registration, remove func(name string) error) error {
 	}
 	names := w.In(registered)
 	if _, there := registered[w.Name]; !there {
-		names = append(names, w.Name) // of which an earlier attempt may have left something
+		names = append(names, w.Name) // an earlier attempt may have left its renamed directory
 	}
 	for _, name := range names {
 		if err := remove(name); err != nil {
@@ -79,7 +80,7 @@ func (r *Repo) forget(w Registration, remove func(name string) error) error {
 	return nil
 }
 
-// In lists the names by which git knows the tree, of all that are registered.
+// NamesIn lists the names of the entries, of all that are registered, that belong to the worktree.
 func (w Registration) In(registered map[string]string) []string {
 	var names []string
 	for name, at := range registered {
@@ -96,8 +97,8 @@ func (w Registration) In(registered map[string]string) []string {
 	return names
 }
 
-// RegistrationFiles are the files git wrote for a registered worktree without fsync, and the
-// directories that hold their names.
+// RegistrationFiles returns the files git wrote for a registered worktree without fsync, and the directories that
+// hold their names.
 func (r *Repo) RegistrationFiles(w Registration) (files, dirs []string) {
 	admin := r.AdminDir(w.Name)
 	for _, name := range []string{"gitdir", "commondir", "HEAD"} {
@@ -107,9 +108,9 @@ func (r *Repo) RegistrationFiles(w Registration) (files, dirs []string) {
 	return files, []string{admin, filepath.Dir(admin), w.Tree, filepath.Dir(w.Tree)}
 }
 
-// Checkout fills a registered, still empty tree with a commit. It runs the filters the user
-// configured, as any checkout does, and moves no ref. On a machine with several cores git is told
-// to use them, unless the user said otherwise.
+// CheckoutWorktree fills a registered, still empty worktree with a commit. It runs the filters the user configured,
+// as any checkout does, and moves no ref. On a machine with several cores git uses them, unless the user configured
+// checkout.workers.
 func (r *Repo) Checkout(ctx context.Context, w Registration, commit string) error {
 	p := place{gitDir: r.AdminDir(w.Name), tree: w.Tree, config: r.workers(), fetch: true}
 	_, err := r.change(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Identity is who a commit is by.
+// Identity is the author or committer of a commit.
 type Identity struct{ Name, Email string }
 
-// newCommit puts a commit together. Who it is by is one of ours, so that nothing has to be configured.
+// encodeCommit encodes a commit object, dated now. The identity is given, so that user.name need not be configured.
 func newCommit(format ObjectFormat, who Identity, tree string, parents []string, message string) object {
 	var b strings.Builder
 	fmt.Fprintf(&b, "tree %s\n", tree)
@@ -25,15 +25,16 @@ func newCommit(format ObjectFormat, who Identity, tree string, parents []string,
 	return object{kind: "commit", oid: nameObject(format, "commit", content), content: content}
 }
 
-// name is the id of an object as people write it.
+// hexOID returns the id of the object in hex.
 func (o object) name() string { return hex.EncodeToString(o.oid) }
 
+// commitTree writes a commit by the author of s and returns its id.
 func (r *Repo) commitTree(ctx context.Context, s Subject, tree string, parents []string, message string) (string, error) {
 	made := newCommit(FormatOf(tree), s.Author, tree, parents, message)
 	return made.name(), r.store(ctx, FormatOf(tree), []object{made})
 }
 
-// state is what a commit says of the state it holds; empty when there is none.
+// readState parses the captured state in the message of a commit; it is empty when there is no such commit.
 func (t *teller) state(commit string) (State, error) {
 	if commit == "" {
 		return State{}, nil

@@ -3,22 +3,20 @@ package git
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strconv"
 	"strings"
 )
 
-// Comparison says what to compare, and how much to find out.
+// Comparison is a request to compare two trees.
 type Comparison struct {
 	From, To string   // required: full ids of commits or trees
-	Paths    []string // only these and what is below them, to the letter; none means all
+	Paths    []string // literal paths of files and directories to compare; none means all
 	Detail   Detail
-	Binary   bool // patches of binary files, from which their content can be made
-	Limit    int  // bytes of the answer; 0 means as many as there are
+	Binary   bool // patches of binary files are complete (--binary)
+	Limit    int  // maximal bytes of the output; 0 means no limit
 }
 
-// Detail is how much to find out.
+// Detail is the output format of a comparison.
 type Detail int
 
 const (
@@ -27,12 +25,12 @@ const (
 	Names                 // for treediff.ParseCounts
 )
 
-// ErrTooLong is an answer longer than its limit.
+// ErrTooLong is the output of a comparison that exceeds its limit.
 var ErrTooLong = errors.New("the answer is too long")
 
-// Compare compares two trees and returns git's own words. Nothing that is set anywhere makes them other words, and
-// nothing but git itself runs: no program that makes text of files, or compares them in its own way. Attributes of the
-// user count where they say which files are text; those in the trees do not, by which an agent could hide what it did.
+// Compare compares two trees and returns the output of git diff-tree. No setting changes its format, and no other program
+// runs: neither a textconv filter nor an external diff. The user's attributes decide which files are text; attributes in
+// the trees are ignored, because an agent could hide its changes with them.
 func (m *Mirror) Compare(ctx context.Context, c Comparison) (string, error) {
 	var out bounded
 	out.most = c.Limit
@@ -65,36 +63,35 @@ func (m *Mirror) Compare(ctx context.Context, c Comparison) (string, error) {
 	return out.text.String(), err
 }
 
-// renameLimit is how many files are held against as many others to find out which were renamed.
+// renameLimitOption limits rename detection to so many deleted and so many added files.
 const renameLimit = "-l1000"
 
 func (m *Mirror) place() place { return place{gitDir: m.dir} }
 
-// Sizes says how many bytes blobs have.
+// Sizes returns the sizes of blobs in bytes. Missing ones, such as the commits of submodules, are left out.
 func (m *Mirror) Sizes(ctx context.Context, oids ...string) (map[string]int64, error) {
 	sizes := map[string]int64{}
 	if len(oids) == 0 {
 		return sizes, nil
 	}
-	p := m.place()
-	p.stdin = strings.Join(oids, "\n") + "\n"
-	out, err := m.repo.read(ctx, p, "cat-file", "--batch-check=%(objectname) %(objectsize)")
+	t, err := m.repo.openCatFileAt(ctx, m.place())
 	if err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(string(out)) {
-		oid, size, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if size == "missing" {
-			continue // a submodule's
-		}
-		if sizes[oid], err = strconv.ParseInt(size, 10, 64); err != nil {
-			return nil, fmt.Errorf("git cat-file answered %q", line)
+	defer t.close()
+	objects, found, err := t.sized(oids...)
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range objects {
+		if !o.Missing() {
+			sizes[o.OID] = found[i]
 		}
 	}
 	return sizes, nil
 }
 
-// bounded keeps what is written to it, up to a limit.
+// limitedBuffer keeps the text written to it, and refuses more than a limit.
 type bounded struct {
 	text strings.Builder
 	most int

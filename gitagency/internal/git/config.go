@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Config holds the settings the tool cares about, read once in the environment the caller gave:
-// "git -c agency.x=y agency …" arrives in a variable that is scrubbed later. A key has all that was set
-// for it, in the order in which git reads it. Keys are spelled as git prints them: in lower case but for
-// what stands between the dots.
+// Settings holds the settings that git-agency uses, read once in the environment of the caller: "git -c agency.x=y
+// agency …" arrives in a variable that is scrubbed later. A key has all its values, in the order in which git reads
+// them. Keys are spelled as git prints them: in lower case except for the subsection.
 type Config map[string][]Setting
 
-// Setting is one value and where it came from.
+// Setting is one value and its origin.
 type Setting struct {
 	Value  string
 	Scope  string // system, global, local, worktree or command
 	Origin string // e.g. file:/home/me/.gitconfig
-	Bare   bool   // the key stands there without a value, which git takes for true
+	Bare   bool   // the key has no value, which git takes for true
 }
 
-// Trusted: only the user can have made it, and nobody who can merely write to the repository.
+// Trusted reports whether the setting comes from the user: a program that can only write to the repository cannot
+// have made it.
 func (s Setting) Trusted() bool {
 	return s.Scope == "system" || s.Scope == "global" || s.Scope == "command"
 }
 
-// Last is the setting that counts, as in git.
+// Last returns the effective setting: the last one, as in git.
 func (c Config) Last(key string) (Setting, bool) {
 	all := c[key]
 	if len(all) == 0 {
@@ -38,15 +38,15 @@ func (c Config) Last(key string) (Setting, bool) {
 	return all[len(all)-1], true
 }
 
-// Value is the value of the last setting; empty when there is none.
+// Value returns the value of the last setting; empty when there is none.
 func (c Config) Value(key string) string {
 	s, _ := c.Last(key)
 	return s.Value
 }
 
-// Trusted is the last setting that counts for a key that may name a program: one with a value that only the
-// user can have made, or one that is harmless whoever made it; harmless may be nil. others are those that
-// would have counted instead: anybody could be behind them who can write to the repository.
+// LastTrusted returns the effective setting of a key that may name a program: the last one that has a value and is
+// trusted, or whose value is harmless in any case; harmless may be nil. others are the untrusted settings that
+// would have overridden it.
 func (c Config) Trusted(key string, harmless func(value string) bool) (setting Setting, ok bool, others []Setting) {
 	for _, s := range c[key] {
 		if s.Trusted() && !s.Bare || harmless != nil && harmless(s.Value) {
@@ -58,10 +58,10 @@ func (c Config) Trusted(key string, harmless func(value string) bool) (setting S
 	return setting, ok, others
 }
 
-// keys are the settings read: our own, and those of git's that change what we do.
+// keyPattern matches the keys that are read: ours, and those of git that change what we do.
 const keys = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|(user|author|committer)\.(name|email)|attr\.tree|core\.(bare|worktree|pager|repositoryformatversion|attributesfile|autocrlf|bigfilethreshold|checkroundtripencoding|checkstat|eol|excludesfile|filemode|ignorecase|precomposeunicode|sharedrepository|symlinks|trustctime)|extensions\.(objectformat|worktreeconfig)|includeif\..*\.path|i18n\.commitencoding|lfs\.storage|filter\..*\.(clean|smudge|process|required)|merge\..*\.(driver|name|recursive)|merge\.(directoryrenames|renamelimit|renames|renormalize)|diff\.(renamelimit|renames))$`
 
-// wantedKey says the same of one key.
+// isWantedKey reports whether keyPattern matches a key.
 func wantedKey(key string) bool {
 	switch key {
 	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", "attr.tree", formatVersion, objectFormat, worktreeConfig, lfsStorage, commitEncoding:
@@ -83,7 +83,7 @@ func wantedKey(key string) bool {
 	return filters || strings.HasPrefix(key, "agency.") || slices.Contains(carried, key)
 }
 
-// filterOf is the filter that a setting is about.
+// filterName returns the filter that a key configures.
 func filterOf(key string) (name string, is bool) {
 	name, is = strings.CutPrefix(key, "filter.")
 	end := strings.LastIndexByte(name, '.')
@@ -93,22 +93,22 @@ func filterOf(key string) (name string, is bool) {
 	return name[:end], true
 }
 
-// merging are the settings that say what becomes of a merge.
+// mergeKeys are the settings that influence the result of a merge.
 var merging = []string{"merge.directoryrenames", "merge.renamelimit", "merge.renames", "merge.renormalize", "diff.renamelimit", "diff.renames"}
 
-// persons are whose name and email can be set.
+// identitySections are the sections that can set a name and an email.
 var persons = []string{"user", "author", "committer"}
 
-// diffSlots are what in a difference can have a colour.
+// diffColorSlots are the parts of a diff that can have a color.
 var diffSlots = []string{"context", "plain", "meta", "frag", "func", "old", "new"}
 
-// drivers are what a filter can run.
+// filterCommands are the commands that a filter can run.
 var drivers = []string{"clean", "smudge", "process"}
 
-// formatVersion is what every repository sets.
+// formatVersionKey is set in every repository.
 const formatVersion = "core.repositoryformatversion"
 
-// ReadConfig reads the settings that hold in a directory, which need not be in a repository.
+// ReadConfig reads the settings that apply in a directory, which need not be in a repository.
 func ReadConfig(ctx context.Context, dir string, env []string) (Config, error) {
 	return readConfig(ctx, runner{dir: dir, env: append(plain(env), "LC_ALL=C")})
 }
@@ -118,11 +118,11 @@ func readConfig(ctx context.Context, run runner) (Config, error) {
 	return config, err
 }
 
-// settings are those that hold, and what git said while it read them.
+// readSettings runs "git config" and returns the settings and its standard error.
 func (r runner) settings(ctx context.Context) (_ Config, said string, err error) {
 	out, errOut, err := r.both(ctx, nil, []string{"config", "-z", "--show-scope", "--show-origin", "--get-regexp", keys})
 	if exitedWith(err, 1) {
-		return Config{}, string(errOut), nil // none is set
+		return Config{}, string(errOut), nil // no key is set
 	}
 	if err != nil {
 		return nil, "", err
@@ -131,8 +131,8 @@ func (r runner) settings(ctx context.Context) (_ Config, said string, err error)
 	return config, string(errOut), err
 }
 
-// parseConfig reads "scope NUL origin NUL key LF value NUL" records; a key without a value, which
-// git takes as true, has no LF.
+// parseSettings reads "scope NUL origin NUL key LF value NUL" records; a key without a value, which git takes as
+// true, has no LF.
 func parseConfig(out string) (Config, error) {
 	config := Config{}
 	fields := strings.Split(out, "\x00")
@@ -154,11 +154,11 @@ func parseConfig(out string) (Config, error) {
 	return config, nil
 }
 
-// Expiry reads a moment as git reads those before which things expire: "2.weeks.ago", "now", "never"
-// or a date. Nothing expires at the zero time, which is "never". ok is false when git cannot read it.
+// ParseExpiry parses an expiry date as git does: "2.weeks.ago", "now", "never" or a date. Nothing expires at the zero
+// time, which is "never". ok is false when git cannot parse it.
 func Expiry(ctx context.Context, dir string, env []string, text string) (at time.Time, ok bool, err error) {
 	run := runner{dir: dir, env: append(plain(env), "LC_ALL=C")}
-	// The default is converted like a value; a key that nobody can write lets nothing else answer.
+	// Git converts the default like a value. No configuration file can have this key, so the default always answers.
 	out, err := run.git(ctx, "config", "--type=expiry-date", "--default", text, "--get", "agency.\x01.unset")
 	if exitedWith(err, 128) {
 		return time.Time{}, false, nil
@@ -172,13 +172,13 @@ func Expiry(ctx context.Context, dir string, env []string, text string) (at time
 		return time.Time{}, false, fmt.Errorf("git config answered %q", out)
 	case seconds == 0:
 		return time.Time{}, true, nil
-	case seconds > math.MaxInt32*1000: // what git says for "now" is later than anything
+	case seconds > math.MaxInt32*1000: // for "now" git prints the largest time there is
 		return time.Now(), true, nil
 	}
 	return time.Unix(int64(seconds), 0), true, nil
 }
 
-// boolean reads a setting of git's.
+// configBool returns a boolean setting, or otherwise where it is not set.
 func (r *Repo) boolean(key string, otherwise bool) bool {
 	s, set := r.Config.Last(key)
 	if !set {

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// configEntry is one line of a configuration file.
+// fileEntry is one setting of a configuration file.
 type configEntry struct {
-	key   string // as git prints it
+	key   string // spelled as git prints it
 	value string
-	bare  bool // without a value, which git takes for true
+	bare  bool // it has no value, which git takes for true
 
-	doubtful bool // versions of git do not agree on the value
+	doubtful bool // versions of git parse the value differently
 }
 
-// errUnusual is a configuration that only git should read: it may be wrong, or mean more than it says.
+// errNotPlain reports a configuration that only git should read: it may be invalid, or have includes.
 var errUnusual = errors.New("not a plain configuration")
 
-// parseConfigFile reads a configuration file as git does, or not at all. What includes others it does not read.
+// parsePlainFile parses a configuration file exactly as git does, or fails. It refuses a file with includes.
 func parseConfigFile(text string) ([]configEntry, error) {
 	entries, err := parseAnyConfig(text)
 	if err == nil && slices.ContainsFunc(entries, func(e configEntry) bool {
@@ -29,7 +29,7 @@ func parseConfigFile(text string) ([]configEntry, error) {
 	return entries, err
 }
 
-// parseAnyConfig is parseConfigFile that says what is included, and does not read that.
+// parseFile is parsePlainFile that accepts includes. It returns them as entries and does not follow them.
 func parseAnyConfig(text string) ([]configEntry, error) {
 	if strings.ContainsAny(text, "\r\x00") || strings.HasPrefix(text, "\xef\xbb\xbf") {
 		return nil, errUnusual
@@ -62,7 +62,7 @@ func parseAnyConfig(text string) ([]configEntry, error) {
 	}
 }
 
-// configParser has what is left of a file to read. At its end it sees 0, which no file has in it.
+// fileParser holds the unread rest of a file. At its end peek returns 0, which no file contains.
 type configParser struct{ left string }
 
 func (p *configParser) peek() byte {
@@ -94,7 +94,7 @@ func (p *configParser) skipBlank() {
 	}
 }
 
-// section reads [name] or [name "of a part"], and nothing else may be on that line.
+// section reads [name] or [name "subsection"]; only a comment may follow on the line.
 func (p *configParser) section() (string, bool) {
 	line, rest, _ := strings.Cut(p.left, "\n")
 	p.left = rest
@@ -151,7 +151,7 @@ func (p *configParser) entry() (e configEntry, ok bool) {
 	return e, ok
 }
 
-// value reads what stands behind the equals sign, to the end of the line, or of the last of several.
+// value reads the text after the equals sign, to the end of the line or of its last continuation line.
 func (p *configParser) value() (value string, doubtful, ok bool) {
 	var out strings.Builder
 	quoted, comment, blank := false, false, 0
@@ -161,9 +161,9 @@ func (p *configParser) value() (value string, doubtful, ok bool) {
 			return out.String(), doubtful, !quoted
 		case comment:
 		case (c == ' ' || c == '\t') && !quoted:
-			if out.Len() > 0 { // what follows may turn out to be the end
+			if out.Len() > 0 { // trailing white space does not count
 				blank++
-				doubtful = doubtful || c == '\t' // which newer versions keep, and older do not
+				doubtful = doubtful || c == '\t' // newer versions keep a tab, older ones make it a space
 			}
 		case (c == '#' || c == ';') && !quoted:
 			comment = true
@@ -189,7 +189,7 @@ func (p *configParser) value() (value string, doubtful, ok bool) {
 				default:
 					return "", false, false
 				}
-			case '\v', '\f': // white space to some
+			case '\v', '\f': // versions of git may treat these as white space
 				return "", false, false
 			}
 			out.WriteByte(c)

@@ -12,10 +12,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// includeIf begins the keys that include a file where something is so. They are listed also where it is not.
+// includeIfPrefix begins the keys of conditional includes. Git lists them also where the condition is false.
 const includeIf = "includeif."
 
-// includesVary reports whether a file is included in one worktree, and perhaps not in another.
+// includesDifferByWorktree reports whether a conditional include may apply to one worktree and not to another.
 func (r *Repo) includesVary() bool {
 	for key := range r.Config {
 		condition, is := strings.CutPrefix(key, includeIf)
@@ -26,12 +26,12 @@ func (r *Repo) includesVary() bool {
 	return false
 }
 
-// tellsApart reports whether a condition may be true of one worktree and not of another. Most people's is whether the
-// repository is below some directory, which is the same for all of them.
+// conditionDiffersByWorktree reports whether a condition may be true for one worktree and false for another. Most
+// users test whether the repository is below some directory, which is the same for all its worktrees.
 func (r *Repo) tellsApart(condition string) bool {
 	kind, dir, _ := strings.Cut(condition, ":")
 	switch kind {
-	case "hasconfig": // of remotes
+	case "hasconfig": // depends on remotes only
 		return false
 	case "gitdir":
 	default:
@@ -49,13 +49,13 @@ func (r *Repo) tellsApart(condition string) bool {
 		return true
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
-		return true // it depends on who has come which way
+		return true // the match depends on the path by which git found the repository
 	}
 	return strings.HasPrefix(dir+"/", r.CommonDir+"/")
 }
 
-// ends reports whether git would be done, some time, with all that is to be read for the settings of a worktree. Who can
-// write there could have put a pipe anywhere.
+// configReadTerminates reports whether git can read all configuration files of a worktree without blocking. An agent
+// that can write there could have put a pipe anywhere.
 func (r *Repo) ends(gitDir string) bool {
 	if _, err := readSmall(gitDir, "HEAD"); err != nil {
 		return false
@@ -74,8 +74,8 @@ func (r *Repo) ends(gitDir string) bool {
 	return read.file(filepath.Join(gitDir, ownConfig))
 }
 
-// fileOf is the file that something is set in; empty where it is in none. Git names what is in the worktree that somebody
-// stands in from its top.
+// originFile returns the path of the file that has a setting; empty where it is in no file. Git prints a relative
+// path for a file of the current worktree.
 func (r *Repo) fileOf(s Setting) string {
 	file, is := strings.CutPrefix(s.Origin, "file:")
 	switch {
@@ -87,13 +87,13 @@ func (r *Repo) fileOf(s Setting) string {
 	return filepath.Join(cmp.Or(r.TopLevel, r.CommonDir), file)
 }
 
-// reading is what git does with files that include others.
+// includeWalk follows the includes of configuration files, as git does.
 type reading struct {
 	home string
 	left int // files that may still be read
 }
 
-// file reports whether one is read to its end, with all that it includes, whether or not that counts.
+// canRead reports whether a file and everything it includes, unconditionally or not, can be read to the end.
 func (g *reading) file(path string) bool {
 	if g.left--; g.left < 0 {
 		return false
@@ -108,12 +108,12 @@ func (g *reading) file(path string) bool {
 	})
 }
 
-// included is file, of one that another names.
+// canReadIncluded is canRead for a file that another file includes.
 func (g *reading) included(from, name string) bool {
 	if rest, home := strings.CutPrefix(name, "~/"); home {
 		name = filepath.Join(g.home, rest)
 	}
-	if strings.HasPrefix(name, "~") || strings.HasPrefix(name, "%") || strings.HasPrefix(name, ":") { // somebody else's, or not a path alone
+	if strings.HasPrefix(name, "~") || strings.HasPrefix(name, "%") || strings.HasPrefix(name, ":") { // home of another user, or not a plain path
 		return false
 	}
 	if !filepath.IsAbs(name) {
@@ -122,7 +122,7 @@ func (g *reading) included(from, name string) bool {
 	return g.file(name)
 }
 
-// includes reports whether a key names a file that is read too.
+// isIncludeKey reports whether a key names a file to include.
 func includes(key string) bool {
 	condition, conditional := strings.CutPrefix(key, includeIf)
 	return key == "include.path" || conditional && strings.HasSuffix(condition, ".path")

@@ -15,19 +15,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Something can be set for one worktree alone: in a file of its own, config.worktree, or in one that is included because of
-// a git directory or a branch. What is done with the files of a worktree goes by what git goes by there, wherever whoever
-// typed the command stands.
+// A setting can apply to one worktree alone: in its config.worktree file, or in a file that is included because of a
+// git directory or a branch. Operations on the files of a worktree use the effective configuration of that worktree,
+// wherever the caller's working directory is.
 
 const (
-	worktreeConfig = "extensions.worktreeconfig" // worktrees have a file of their own
-	ownConfig      = "config.worktree"           // which that is
+	worktreeConfig = "extensions.worktreeconfig" // enables config.worktree
+	ownConfig      = "config.worktree"           // name of the file in a worktree's git directory
 )
 
-// Varies reports whether one worktree may have settings that another has not.
+// ConfigVariesByWorktree reports whether one worktree may have settings that another has not.
 func (r *Repo) Varies() bool { return r.boolean(worktreeConfig, false) || r.includesVary() }
 
-// differs reports whether a worktree, by its git directory, may have others than those that were read.
+// configDiffersIn reports whether the worktree with this git directory may have other settings than Config.
 func (r *Repo) differs(gitDir string) bool {
 	if r.includesVary() {
 		return true
@@ -39,12 +39,12 @@ func (r *Repo) differs(gitDir string) bool {
 	return r.boolean(worktreeConfig, false) && (has(gitDir) || has(r.settingsOf()))
 }
 
-// settingsOf is the git directory of the worktree that the settings are of.
+// configGitDir returns the git directory of the worktree that Config was read for.
 func (r *Repo) settingsOf() string { return cmp.Or(r.of, r.GitDir) }
 
-// in is the repository as seen by a git that works in one of its worktrees: its settings are those that hold there, and
-// every git that it starts goes by them, in whatever git directory that runs. Where nothing says that worktrees differ it is the
-// same repository. Unless they are trusted, settings that anybody may have made count as far as they name no program.
+// withWorktreeConfig returns a copy of the repository with the configuration of one of its worktrees, which every git
+// that it starts uses, in whatever git directory it runs. It returns r itself where worktrees cannot differ. Unless
+// trusted, untrusted settings are used only as far as they name no program.
 func (r *Repo) in(ctx context.Context, gitDir string, trusted bool) (*Repo, error) {
 	if !r.differs(gitDir) {
 		return r, nil
@@ -60,23 +60,23 @@ func (r *Repo) in(ctx context.Context, gitDir string, trusted bool) (*Repo, erro
 	return &there, nil
 }
 
-// inside is in, for a worktree whose state is wanted.
+// withConfigOf is withWorktreeConfig for a worktree that is to be captured.
 func (r *Repo) inside(ctx context.Context, s Subject) (*Repo, error) {
 	if s.Memory != "" {
-		return r, nil // it is none
+		return r, nil // not a worktree
 	}
 	return r.in(ctx, r.AdminDir(s.Name), s.Trusted)
 }
 
-// settingsIn asks git what is set in a worktree. Where git would do nothing, as where there is no git directory any more,
-// it is what all of them have; and where somebody who is not trusted could keep it from ever ending.
+// readWorktreeConfig asks git for the configuration of a worktree. It returns the shared configuration where git
+// fails, as for a git directory that is gone, and where an agent that is not trusted could make git block.
 func (r *Repo) settingsIn(ctx context.Context, gitDir string, trusted bool) (Config, error) {
 	if !trusted && !r.ends(gitDir) {
 		return r.settingsOfAll(), nil
 	}
 	run := runner{dir: r.CommonDir, env: slices.Concat(r.env, []string{"GIT_DIR=" + gitDir, "GIT_COMMON_DIR=" + r.CommonDir})}
 	bounded := ctx
-	if !trusted { // who may have put a pipe there since
+	if !trusted { // an agent may have put a pipe there since the check
 		const patience = 10 * time.Second
 		var cancel context.CancelFunc
 		bounded, cancel = context.WithTimeout(ctx, patience)
@@ -95,7 +95,7 @@ func (r *Repo) settingsIn(ctx context.Context, gitDir string, trusted bool) (Con
 	return config, nil
 }
 
-// settingsOfAll are those that were read, without what is of one worktree alone.
+// sharedConfig returns Config without the settings of scope worktree.
 func (r *Repo) settingsOfAll() Config {
 	all := Config{}
 	for key, settings := range r.Config {
@@ -106,27 +106,27 @@ func (r *Repo) settingsOfAll() Config {
 	return all
 }
 
-// leadsSomewhere reports whether a git directory has a HEAD by which git takes it for one.
+// hasValidHead reports whether a git directory has a HEAD that git accepts.
 func leadsSomewhere(gitDir string) bool {
 	head, err := readSmall(gitDir, "HEAD")
 	text := strings.TrimSpace(string(head))
 	return err == nil && (strings.HasPrefix(text, "ref: refs/") || isOID(text))
 }
 
-// ordinarily are the values of settings that are not set, as far as they can be set.
+// defaultValues are git's defaults of the safe keys that have one which can be set.
 var ordinarily = map[string]string{
 	"core.autocrlf": "false", "core.checkstat": "default", "core.eol": "native", "core.filemode": "true", "core.ignorecase": "false",
 	"core.symlinks": "true", "core.trustctime": "true",
 }
 
-// impose is the environment in which git goes by these settings, whatever it reads where it runs: what is carried, and
-// the filters. What the user has typed wins, here as there.
+// configAsEnv returns GIT_CONFIG_COUNT variables that make git use the safe settings and the filters of Config,
+// whatever files it reads. Settings that the user gave by -c still override them.
 func (r *Repo) impose(trusted bool) []string {
 	const variable = "GIT_CONFIG_COUNT"
 	var env []string
 	count, err := strconv.Atoi(proc.Variable(r.env, variable))
 	if err != nil {
-		count = 0 // git would refuse what is no number
+		count = 0 // git would refuse a count that is no number
 	}
 	add := func(key, value string) {
 		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", count, key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", count, value))
@@ -141,7 +141,7 @@ func (r *Repo) impose(trusted bool) []string {
 		}
 	}
 	for key, settings := range r.Config {
-		if _, is := filterOf(key); !is || strings.Contains(key, "\n") { // which no attribute could have
+		if _, is := filterOf(key); !is || strings.Contains(key, "\n") { // no attribute can have such a name
 			continue
 		}
 		if i := lastIndex(settings, func(s Setting) bool { return s.Trusted() || trusted }); i >= 0 && (!settings[i].Bare || strings.HasSuffix(key, ".required")) {
@@ -151,7 +151,7 @@ func (r *Repo) impose(trusted bool) []string {
 	return append(env, fmt.Sprintf("%s=%d", variable, count))
 }
 
-// lastIndex is where the last is of which something is so; -1 when it is so of none.
+// lastIndexFunc returns the index of the last setting that satisfies is; -1 when there is none.
 func lastIndex(settings []Setting, is func(Setting) bool) int {
 	for i := len(settings) - 1; i >= 0; i-- {
 		if is(settings[i]) {

@@ -8,21 +8,22 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Copying says what files to write, and where to.
+// CopyRequest says which files CopyFiles writes, and where.
 type Copying struct {
-	Commit  string // required: whose files
-	Dir     string // required: an empty directory
-	Scratch string // required: a path that nothing is at, on any file system; what git needs meanwhile is left there
-	Name    string // of the worktree's entry, where the directory is that of a worktree: what is set for that counts
+	Commit  string // required: commit whose files are written
+	Dir     string // required: empty directory
+	Scratch string // required: path that does not exist, on any file system; git's working files are left there
+	Name    string // name of the worktree to which Dir belongs, if any: its configuration applies
 
-	// Distrust: somebody who is not trusted can write to the configuration of the repository, and nothing of it
-	// counts. A file that would need a filter which only that has is refused with a *DistrustedError.
+	// UntrustedConfig: an untrusted process can write to the repository's configuration, so nothing in it applies. A
+	// file that needs a filter configured only there is refused with an *UntrustedFilterError.
 	Distrust bool
 }
 
-// CopyOut writes the files of a commit into a directory that belongs to no repository, as a checkout would: filters
-// that the user configured run, hooks do not, links are made and never followed, submodules are empty directories.
-// Nothing that a worktree could have configured counts, nothing is fetched, and the repository is not changed.
+// CopyFiles writes the files of a commit into a directory that belongs to no repository, as a checkout would. Filters
+// that the user configured run, hooks do not, symlinks are created and never followed, and submodules are empty
+// directories. No configuration that a worktree could have changed applies, nothing is fetched, and the repository is
+// not changed.
 func (r *Repo) CopyOut(ctx context.Context, c Copying) error {
 	r, p, err := r.copying(ctx, c)
 	if err != nil {
@@ -38,14 +39,14 @@ func (r *Repo) CopyOut(ctx context.Context, c Copying) error {
 	return err
 }
 
-// StageCopied makes an index for a worktree whose files were copied by CopyOut: that of a tree. What is the same in it is known
-// to be, and need not be read again. The scratch directory goes.
+// WriteCopiedIndex writes the index of a tree for a worktree whose files CopyFiles has written. Entries of unchanged
+// files keep their stat data, so that git need not read them again. It removes the scratch directory.
 func (r *Repo) StageCopied(ctx context.Context, w Registration, c Copying, tree string) error {
 	r, p, err := r.copying(ctx, c)
 	if err != nil {
 		return err
 	}
-	// Also here the filters must not be those of the repository: what is as young as the index is read again for it.
+	// Here too the repository's own filters must not run: git re-reads files that are as new as the index.
 	if _, err := r.change(ctx, p, "read-tree", "-m", "-i", "--no-recurse-submodules", tree); err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (r *Repo) StageCopied(ctx context.Context, w Registration, c Copying, tree 
 
 func (c Copying) subject() Subject { return Subject{Trusted: !c.Distrust} }
 
-// copying is where git works while it copies, and the repository as it is seen there.
+// prepareCopy returns where git runs for a copy, and the repository with the configuration that applies there.
 func (r *Repo) copying(ctx context.Context, c Copying) (*Repo, place, error) {
 	if c.Name != "" {
 		var err error
@@ -72,7 +73,7 @@ func (r *Repo) copying(ctx context.Context, c Copying) (*Repo, place, error) {
 	}, err
 }
 
-// workers tells git to write files on every core there is, unless the user said otherwise.
+// checkoutWorkersConfig makes git write files on all cores, unless the user configured checkout.workers.
 func (r *Repo) workers() []string {
 	if _, set := r.Config["checkout.workers"]; set {
 		return nil
@@ -80,7 +81,7 @@ func (r *Repo) workers() []string {
 	return []string{"-c", "checkout.workers=0"}
 }
 
-// IsGitDir reports whether a directory looks like git's own: that of a repository, or the entry of a linked worktree.
+// IsGitDir reports whether a directory looks like a git directory: that of a repository, or of a linked worktree.
 func IsGitDir(dir string) (bool, error) {
 	for _, kind := range [][]string{{"HEAD", "objects", "refs"}, {"HEAD", "commondir"}} {
 		all := true

@@ -12,8 +12,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Open finds the repository that git itself would use in dir with the environment env, and checks
-// that git is new enough. From here on the environment is scrubbed.
+// Open finds the repository that git itself would use in dir with the environment env, and checks that git is new
+// enough. The returned Repo runs git with a scrubbed environment.
 func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 	asked := runner{dir: dir, env: append(plain(env), "LC_ALL=C")}
 	repo := discoverAtOnce(ctx, asked)
@@ -34,9 +34,9 @@ func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 	return repo, nil
 }
 
-// discoverAtOnce has one git answer everything, where the repository is an ordinary one: asked for its settings,
-// it tells in its trace which version it is and which worktree it has found. A process costs more than its
-// answer, and every command of ours waits for this one. Nil means that it has to be asked one by one.
+// discoverByTrace finds an ordinary repository with a single "git config": its output has the settings, its trace the
+// version of git and the worktree. Every command of ours waits for this, and a process costs more than its answer. It
+// returns nil when the repository must be found by discoverByQueries.
 func discoverAtOnce(ctx context.Context, run runner) *Repo {
 	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"} {
 		if proc.Variable(run.env, name) != "" {
@@ -54,7 +54,7 @@ func discoverAtOnce(ctx context.Context, run runner) *Repo {
 	}
 	version, ok := traced(trace, "version")
 	if !ok {
-		return nil // it is older than traces are
+		return nil // this git is older than trace2
 	}
 	if repo.Version, err = parseVersion("git version " + version); err != nil {
 		return nil
@@ -73,7 +73,7 @@ func discoverAtOnce(ctx context.Context, run runner) *Repo {
 	if repo.GitDir, repo.CommonDir, err = gitDirs(repo.TopLevel); err != nil {
 		return nil
 	}
-	// What git took the settings of the repository from says whether this is the one it found.
+	// The file that the local settings came from proves that git found this repository.
 	own, ok := config.Last(formatVersion)
 	origin, inFile := strings.CutPrefix(own.Origin, "file:")
 	if !ok || own.Scope != "local" || !inFile {
@@ -88,7 +88,7 @@ func discoverAtOnce(ctx context.Context, run runner) *Repo {
 	return repo
 }
 
-// traced is what follows a word in a trace, if one line begins with it.
+// traceValue returns the rest of the line that begins with word. once is false unless exactly one line does.
 func traced(trace, word string) (rest string, once bool) {
 	for line := range strings.Lines(trace) {
 		if after, ok := strings.CutPrefix(line, word+" "); ok {
@@ -101,7 +101,7 @@ func traced(trace, word string) (rest string, once bool) {
 	return rest, once
 }
 
-// gitDirs are what the .git of a worktree leads to.
+// resolveGitDirs follows the .git of a worktree to its git directory and to the common directory.
 func gitDirs(tree string) (own, common string, err error) {
 	const most = 1 << 16
 	own = filepath.Join(tree, ".git")
@@ -123,7 +123,7 @@ func gitDirs(tree string) (own, common string, err error) {
 	return own, common, err
 }
 
-// discoverByAsking has a git for each question, all at the same time.
+// discoverByQueries runs one git per question, all at the same time.
 func discoverByAsking(ctx context.Context, run runner) (*Repo, error) {
 	version := proc.Meanwhile(func() (Version, error) { return readVersion(ctx, run) })
 	config := proc.Meanwhile(func() (Config, error) { return readConfig(ctx, run) })
@@ -134,7 +134,7 @@ func discoverByAsking(ctx context.Context, run runner) (*Repo, error) {
 	case verr != nil:
 		return nil, verr
 	case !v.AtLeast(Minimum):
-		return nil, &TooOldError{Have: v} // which is why it does not know what we ask
+		return nil, &TooOldError{Have: v} // the reason why the other queries failed
 	case err != nil:
 		return nil, err
 	case cerr != nil:
@@ -144,14 +144,15 @@ func discoverByAsking(ctx context.Context, run runner) (*Repo, error) {
 	return repo, nil
 }
 
-// endOfPath separates answers of rev-parse, which has no -z: it repeats words it does not know.
+// revParseSeparator separates the answers of rev-parse, which has no -z: it echoes arguments that it does not know.
 const endOfPath = "--agency-end-of-path"
 
+// revParseRepo asks rev-parse for the common directory, the git directory and the worktree.
 func discover(ctx context.Context, run runner) (*Repo, error) {
 	out, err := run.git(ctx, "rev-parse", "--path-format=absolute",
 		"--git-common-dir", endOfPath, "--git-dir", endOfPath, "--show-toplevel")
 	parts := strings.Split(string(out), "\n"+endOfPath+"\n")
-	bare := exitedWith(err, 128) && len(parts) == 3 && parts[2] == "" // it dies of the last question, where there is no worktree
+	bare := exitedWith(err, 128) && len(parts) == 3 && parts[2] == "" // in a bare repository --show-toplevel, the last argument, is fatal
 	switch {
 	case err != nil && !bare:
 		return nil, &NoRepositoryError{Err: err}

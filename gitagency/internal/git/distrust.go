@@ -14,12 +14,13 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// A repository's own settings name programs: filters, above all, but also what fetches objects, and what a filter of the
-// user's own starts in turn. Who works in a worktree without walls can write them. So a git that reads or writes files of
-// such a worktree is not given them: its git directory has a configuration that we write, in which there is nothing but
-// what says how files are to be understood. What cannot be named cannot run, also when it is set a moment from now.
+// The repository's configuration names programs: above all filters, but also programs that fetch objects, or that a
+// filter of the user's starts in turn. An agent that works in a worktree without walls can write this configuration.
+// So a git that reads or writes files of such a worktree runs in a git directory with a configuration that we write,
+// which has only the settings for the interpretation of files. A program that this configuration does not name cannot
+// run, also when an agent changes the repository's configuration at the same time.
 
-// carried are the settings of the repository that such a git goes by. None of them names a program.
+// safeKeys are the settings that are copied from an untrusted repository. None of them names a program.
 var carried = []string{
 	"core.attributesfile", "core.autocrlf", "core.bigfilethreshold", "core.checkroundtripencoding", "core.checkstat", "core.eol",
 	"core.excludesfile", "core.filemode", "core.ignorecase", "core.precomposeunicode", "core.sharedrepository", "core.symlinks", "core.trustctime",
@@ -30,8 +31,8 @@ const (
 	lfsStorage   = "lfs.storage"
 )
 
-// fillDistrustful makes a git directory that has the objects of the repository, and its rules for what is ignored and how
-// files are to be understood, as they are now. What is returned has to be in the environment of a git that works there.
+// fillUntrustedGitDir fills a git directory with the safe settings and with copies of info/exclude and
+// info/attributes. It shares the objects of the repository. A git that works there needs the returned environment.
 func (r *Repo) fillDistrustful(head, dir string) ([]string, error) {
 	for _, name := range []string{"refs", "info"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o777); err != nil {
@@ -48,12 +49,12 @@ func (r *Repo) fillDistrustful(head, dir string) ([]string, error) {
 		return nil, err
 	}
 	if r.rehearsal != "" {
-		return nil, nil // which says where objects are
+		return nil, nil // the dry run's environment has the object directory
 	}
 	return []string{"GIT_OBJECT_DIRECTORY=" + filepath.Join(r.CommonDir, "objects")}, nil
 }
 
-// copyRules copies a small file, and waits for no pipe.
+// copySmallFile copies a small regular file, without blocking on a pipe.
 func copyRules(from, to string) error {
 	const most = 64 << 20
 	f, fi, err := openRegular(from)
@@ -71,14 +72,14 @@ func copyRules(from, to string) error {
 	return os.WriteFile(to, data, 0o666)
 }
 
-// harmless is a configuration of nothing but what is carried.
+// safeConfig returns the text of a configuration with nothing but the safe settings.
 func (r *Repo) harmless(head string) string {
 	var text strings.Builder
 	text.WriteString("[core]\n\tbare = false\n\trepositoryformatversion = 1\n")
 	for _, key := range carried {
 		for _, s := range r.Config[key] {
 			if s.Trusted() || !r.mayCarry(key, s) {
-				continue // the user's own are there anyway
+				continue // git reads trusted settings from the user's own files
 			}
 			fmt.Fprintf(&text, "\t%s = %s\n", strings.TrimPrefix(key, "core."), quoted(s.Value))
 		}
@@ -86,33 +87,36 @@ func (r *Repo) harmless(head string) string {
 	if FormatOf(head) == SHA256 || head == "" && r.Config.Value(objectFormat) == string(SHA256) {
 		text.WriteString("[extensions]\n\tobjectFormat = sha256\n")
 	}
-	// What the user's LFS makes of a file is kept where it always is, and not in here.
+	// Git LFS of the user stores its objects in the usual place, and not in the scratch directory.
 	if s, set := r.Config.Last(lfsStorage); !set || !s.Trusted() {
 		fmt.Fprintf(&text, "[lfs]\n\tstorage = %s\n", quoted(filepath.Join(r.CommonDir, "lfs")))
 	}
-	// One that was not to be needed, and is: git refuses it. Without as much as an empty program it would look for none.
+	// An untrusted filter that a file needs unexpectedly makes git fail: it is required and its commands are empty.
+	// Without any command git would not look for the filter.
 	for _, name := range r.ownFilters(cleans) {
-		// In git's eyes one that works only one way, and is required, fails the other way.
-		if slices.Contains(r.ownFilters(smudges), name) && !strings.Contains(name, "\n") { // which no attribute could have
+		// Git fails on a required filter that lacks the command for one direction; so a filter with a command for
+		// only one direction is left out.
+		if slices.Contains(r.ownFilters(smudges), name) && !strings.Contains(name, "\n") { // no attribute can have such a name
 			fmt.Fprintf(&text, "[filter %s]\n\tclean = \"\"\n\tsmudge = \"\"\n\trequired = true\n", quotedName(name))
 		}
 	}
 	return text.String()
 }
 
-// quotedName writes the middle of a key so that git reads it as it is.
+// quoteSubsection quotes the middle part of a configuration key.
 func quotedName(name string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }
 
-// mayCarry reports whether a setting that is carried can be taken from anybody. Git would wait for a pipe for ever; and of
-// a path that begins nowhere it is not easy to say where it leads.
+// isSafeSetting reports whether the value of a safe key may come from an untrusted configuration. A path must not be
+// a pipe, on which git would block for ever, and not relative, because it is hard to say what git resolves it
+// against.
 func (r *Repo) mayCarry(key string, s Setting) bool {
 	if key != "core.excludesfile" && key != "core.attributesfile" {
 		return true
 	}
 	path := s.Value
-	if rest, his := strings.CutPrefix(path, "~/"); his {
+	if rest, inHome := strings.CutPrefix(path, "~/"); inHome {
 		path = filepath.Join(proc.Variable(r.env, "HOME"), rest)
 	}
 	if !filepath.IsAbs(path) {
@@ -122,39 +126,39 @@ func (r *Repo) mayCarry(key string, s Setting) bool {
 	return err != nil || fi.Mode().IsRegular()
 }
 
-// quoted writes a value so that git reads it as it is.
+// quoteConfigValue quotes a value for a configuration file.
 func quoted(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace(value) + `"`
 }
 
-// DistrustedError is a file that could not be read or written as git does it without running what somebody who is not
-// trusted may have configured.
+// UntrustedFilterError reports a file that needs a filter which only an untrusted configuration names. The filter
+// must not run, and without it the content would be wrong.
 type DistrustedError struct {
 	Path   string
-	Filter string // that only the repository's own configuration has
-	File   string // that has it, where "git config --local" does not know that one; empty where it does
+	Filter string // name of the filter
+	File   string // file that names the filter; empty where "git config --local" finds it
 }
 
 func (e *DistrustedError) Error() string {
 	return fmt.Sprintf("%s: what filter.%s would run stands where a sandbox without walls can write", e.Path, e.Filter)
 }
 
-// What a filter runs when a file is read, and when it is written.
+// Commands that a filter runs when git reads a file of a worktree, and when it writes one.
 var (
 	cleans  = []string{"clean", "process"}
 	smudges = []string{"smudge", "process"}
 )
 
-// OwnFilters lists the filters that only the repository's own settings name.
+// UntrustedFilters lists the filters that only the repository's own configuration names.
 func (r *Repo) OwnFilters() []string { return r.ownFilters(drivers) }
 
-// ownFilters are those of them that have one of these programs.
+// untrustedFilters lists those that have at least one of these commands.
 func (r *Repo) ownFilters(programs []string) []string {
 	var own, users []string
 	for key, settings := range r.Config {
 		name, is := filterOf(key)
 		last := key[strings.LastIndexByte(key, '.')+1:]
-		if !is || last == "required" { // which names no program
+		if !is || last == "required" { // not a command
 			continue
 		}
 		switch {
@@ -169,7 +173,7 @@ func (r *Repo) ownFilters(programs []string) []string {
 	return slices.Compact(own)
 }
 
-// OwnMergeDrivers reports whether the repository's own settings name a program that merges.
+// HasUntrustedMergeDriver reports whether the repository's own configuration names a merge driver.
 func (r *Repo) OwnMergeDrivers() bool {
 	for key, settings := range r.Config {
 		if name, is := driverOf(key); is && key == "merge."+name+".driver" && !slices.ContainsFunc(settings, Setting.Trusted) {
@@ -179,8 +183,8 @@ func (r *Repo) OwnMergeDrivers() bool {
 	return false
 }
 
-// mayRead refuses files that git would read through a filter which is not to run: what is recorded would be something else
-// than git makes of it.
+// checkCleanFilters refuses files that git would read through an untrusted filter: without it git would record other
+// content.
 func (r *Repo) mayRead(ctx context.Context, s Subject, p place, names []string) error {
 	if s.Trusted {
 		return nil
@@ -188,8 +192,8 @@ func (r *Repo) mayRead(ctx context.Context, s Subject, p place, names []string) 
 	return r.unfiltered(ctx, p, r.ownFilters(cleans), names)
 }
 
-// mayWrite is the same of files of a tree that are to be written, by the attributes that it has itself. No names are all
-// there are.
+// checkSmudgeFilters refuses files of a tree that git would write through an untrusted filter, by the attributes in
+// the tree itself. nil names means all files of the tree.
 func (r *Repo) mayWrite(ctx context.Context, s Subject, p place, tree string, names []string) error {
 	own := r.ownFilters(smudges)
 	if s.Trusted || len(own) == 0 {
@@ -210,7 +214,7 @@ func (r *Repo) mayWrite(ctx context.Context, s Subject, p place, tree string, na
 	return errors.Join(r.unfiltered(ctx, p, own, names, "--cached"), removeIfThere(index))
 }
 
-// unfiltered refuses files to which one of these filters applies. options are those of check-attr.
+// checkFilters refuses files to which one of these filters applies. options are those of check-attr.
 func (r *Repo) unfiltered(ctx context.Context, p place, filters, names []string, options ...string) error {
 	if len(filters) == 0 || len(names) == 0 {
 		return nil
@@ -229,7 +233,7 @@ func (r *Repo) unfiltered(ctx context.Context, p place, filters, names []string,
 	return nil
 }
 
-// elsewhere is the file in which a filter is set, where that is not the one that "git config --local" knows.
+// filterConfigFile returns the file that names a filter; empty where it is the one that "git config --local" reads.
 func (r *Repo) elsewhere(filter string) string {
 	for _, last := range drivers {
 		s, set := r.Config.Last("filter." + filter + "." + last)

@@ -13,16 +13,16 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Entry is what git keeps of one linked worktree, read without git: git's own listing passes over some
-// damage in silence, and dies of other.
+// WorktreeEntry is the administrative directory of one linked worktree, read without git: "git worktree list" ignores
+// some damage silently, and fails on other.
 type Entry struct {
 	Worktree
-	Name  string   // of its directory below <common dir>/worktrees
-	Flaws []string // its files that say nothing, or what cannot be, of those that git cannot do without
-	Used  bool     // something was checked out there once
+	Name  string   // name of its directory below <common dir>/worktrees
+	Flaws []string // files that git needs and that are missing, empty or invalid: gitdir, commondir, HEAD
+	Used  bool     // an index or reflog shows that something was checked out there once
 }
 
-// Entries lists the linked worktrees as their files have them.
+// WorktreeEntries lists the administrative directories of the linked worktrees.
 func (r *Repo) Entries() ([]Entry, error) {
 	found, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -37,6 +37,7 @@ func (r *Repo) Entries() ([]Entry, error) {
 	return entries, nil
 }
 
+// readEntry reads one administrative directory and checks the files that git needs.
 func (r *Repo) entry(name string) Entry {
 	dir := r.AdminDir(name)
 	e := Entry{Name: name}
@@ -58,8 +59,8 @@ func (r *Repo) entry(name string) Entry {
 	return e
 }
 
-// leadsToCommon reports whether an entry says that it is one of this repository's. Where it leads is also
-// where git takes its configuration from.
+// pointsToCommonDir reports whether the commondir file of an entry points at this repository. Git also reads its
+// configuration from where that file points.
 func (r *Repo) leadsToCommon(dir string) bool {
 	data, err := readSmall(dir, "commondir")
 	path := strings.TrimRight(string(data), "\r\n")
@@ -77,8 +78,8 @@ func (r *Repo) leadsToCommon(dir string) bool {
 	return err == nil && os.SameFile(there, here)
 }
 
-// LinkedTo is the git directory that the .git of a tree leads to; empty when it leads nowhere. A tree
-// that is a repository of its own leads to itself.
+// DotGitTarget returns the git directory that the .git of a worktree points at; empty when it points at none. For a
+// main worktree that is its own .git directory.
 func LinkedTo(tree string) (string, error) {
 	dotGit := filepath.Join(tree, ".git")
 	fi, err := os.Lstat(dotGit)
@@ -97,7 +98,7 @@ func LinkedTo(tree string) (string, error) {
 	return parseDotGit(tree, data), nil
 }
 
-// parseDotGit reads a .git that is a file, as git does; empty when git would make nothing of it.
+// parseDotGit reads a .git file as git does; it returns "" when git would not accept it.
 func parseDotGit(tree string, data []byte) string {
 	path, ok := strings.CutPrefix(strings.TrimRight(string(data), "\r\n"), "gitdir: ")
 	switch {
@@ -109,16 +110,16 @@ func parseDotGit(tree string, data []byte) string {
 	return path
 }
 
-// Relink ties a tree and its entry together again: whatever of the entry is missing is written anew,
-// and so is the .git of the tree. What is there stays, but for the two paths. Without an index, files
-// count as they are in the commit that the branch is at.
+// RelinkWorktree connects a worktree with its entry again: it writes the missing or invalid files of the entry, and
+// the .git of the worktree. Valid files stay, but for the two paths. Without an index, a new one is made from the
+// commit that HEAD is at.
 func (r *Repo) Relink(ctx context.Context, w Registration) error {
 	dir := r.AdminDir(w.Name)
 	if fi, err := os.Lstat(filepath.Join(w.Tree, ".git")); err == nil && !fi.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a file", filepath.Join(w.Tree, ".git"))
 	}
 	if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
-		return fmt.Errorf("%s is not a directory", dir) // a link, to what is not ours to write to
+		return fmt.Errorf("%s is not a directory", dir) // a symlink, to a place that we must not write to
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -126,7 +127,7 @@ func (r *Repo) Relink(ctx context.Context, w Registration) error {
 	flaws := r.entry(w.Name).Flaws
 	for name, content := range map[string]string{"commondir": "../..", "HEAD": "ref: " + w.Branch} {
 		if !slices.Contains(flaws, name) {
-			continue // what HEAD says is the user's to say
+			continue // a valid HEAD is the user's choice
 		}
 		if err := durable.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o644); err != nil {
 			return err
@@ -140,17 +141,17 @@ func (r *Repo) Relink(ctx context.Context, w Registration) error {
 	if err := durable.WriteFile(filepath.Join(w.Tree, ".git"), []byte("gitdir: "+dir+"\n"), 0o644); err != nil {
 		return err
 	}
-	// The last thing, so that whoever finds it finds all of it.
+	// gitdir comes last, so that a process that finds it finds a complete entry.
 	return r.PointAt(w.Name, w.Tree)
 }
 
-// PointAt makes an entry say where its tree is, or was.
+// WriteEntryGitdir writes the path of a worktree into its entry.
 func (r *Repo) PointAt(name, tree string) error {
 	return durable.WriteFile(filepath.Join(r.AdminDir(name), "gitdir"), []byte(filepath.Join(tree, ".git")+"\n"), 0o644)
 }
 
-// makeIndex gives an entry the index of the commit that its HEAD is at. Git is pointed at the repository,
-// not at the entry: whoever works in the tree can have written a configuration there.
+// createEntryIndex writes an index of the commit that HEAD is at into an entry. Git runs on the common directory and
+// not on the entry: an agent in the worktree can have written a configuration there.
 func (r *Repo) makeIndex(ctx context.Context, w Registration, dir string) error {
 	head, _, err := r.tips(ctx, Subject{Name: w.Name, Branch: w.Branch})
 	if err != nil || head == "" {
@@ -160,8 +161,8 @@ func (r *Repo) makeIndex(ctx context.Context, w Registration, dir string) error 
 	return err
 }
 
-// RepairEntry makes an entry of somebody else's readable for git again, as far as that can be known from
-// what is left of it. One that nothing was ever checked out in is taken away.
+// RepairEntry makes a worktree entry that is not ours readable for git again, as far as the lost content can be
+// known. An entry in which nothing was ever checked out is removed.
 func (r *Repo) RepairEntry(e Entry) error {
 	if !e.Used {
 		return r.RemoveAdmin(e.Name)
@@ -178,7 +179,8 @@ func (r *Repo) RepairEntry(e Entry) error {
 	return nil
 }
 
-// Beyond lists the flaws of an entry that only its owner can mend: what was there cannot be known any more.
+// UnrepairableFiles lists the bad files of an entry that only its owner can repair: their content cannot be known any
+// more.
 func (r *Repo) Beyond(e Entry) []string {
 	return slices.DeleteFunc(slices.Clone(e.Flaws), func(flaw string) bool {
 		_, known := r.repair(e, flaw)
@@ -186,7 +188,7 @@ func (r *Repo) Beyond(e Entry) []string {
 	})
 }
 
-// repair is what a file of an entry must have held.
+// repairedContent returns the content that a bad file of an entry must have had.
 func (r *Repo) repair(e Entry, flaw string) (content string, known bool) {
 	switch flaw {
 	case "commondir":
@@ -199,13 +201,12 @@ func (r *Repo) repair(e Entry, flaw string) (content string, known bool) {
 	return "", false
 }
 
-// Unlock removes git's own mark that a worktree is still being made.
+// UnlockWorktree removes the "locked" file that "git worktree add" leaves when it is killed.
 func (r *Repo) Unlock(e Entry) error {
 	return durable.Remove(filepath.Join(r.AdminDir(e.Name), "locked"))
 }
 
-// LastCommit is the newest commit that the log of a worktree's HEAD names and that exists; empty when
-// there is none.
+// LastLoggedCommit returns the newest existing commit in the reflog of a worktree's HEAD; empty when there is none.
 func (r *Repo) LastCommit(ctx context.Context, name string) (string, error) {
 	log := r.logged(Subject{Name: name})
 	for i := range log {

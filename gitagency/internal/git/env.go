@@ -2,10 +2,10 @@ package git
 
 import "strings"
 
-// scrub is the environment git may see once the repository is known. Hooks and aliases export
-// GIT_DIR, GIT_INDEX_FILE and their like, which beat -C and point at somebody else's index; the
-// author of the commit being made is not the author of ours. What stays is what says how the user's
-// git is configured and reaches the network.
+// scrubEnv returns the environment for git once the repository is known. Hooks and aliases export GIT_DIR,
+// GIT_INDEX_FILE and the like, which beat -C and point at another index; and the author of the commit that the user
+// is making is not the author of ours. The variables that say how the user's git is configured and reaches the
+// network stay.
 func scrub(env []string) []string {
 	kept := make([]string, 0, len(env)+2)
 	for _, kv := range plain(env) {
@@ -16,6 +16,7 @@ func scrub(env []string) []string {
 	return append(kept, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0")
 }
 
+// isKeptVariable reports whether scrubEnv keeps a variable.
 func keeps(name, value string) bool {
 	if !strings.HasPrefix(name, "GIT_") {
 		return true
@@ -34,15 +35,15 @@ func keeps(name, value string) bool {
 
 func isTrace(name string) bool { return strings.HasPrefix(name, "GIT_TRACE") }
 
-// intoFile: a trace into a file disturbs nobody; one on standard output or error would end up in our
-// answers and messages.
+// tracesToFile reports whether a trace variable writes to a file. A trace on standard output or error would end up in
+// the output we parse and in our messages.
 func intoFile(value string) bool {
 	return strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "/dev/") && !strings.HasPrefix(value, "/proc/")
 }
 
-// plain removes what would make git speak another language than the one asked for, or more than it
-// was asked; and GIT_CONFIG, which only "git config" heeds: it would hide every setting there is, and let
-// any file pass for the user's own word.
+// parseableEnv removes variables that would translate git's output or add a trace to it. It also removes GIT_CONFIG,
+// which only "git config" heeds: it would hide all settings and let any file pass for the user's trusted
+// configuration.
 func plain(env []string) []string {
 	kept := make([]string, 0, len(env)+2)
 	for _, kv := range env {
@@ -54,9 +55,9 @@ func plain(env []string) []string {
 	return kept
 }
 
-// Elsewhere is an environment without what ties git to the repository and the work at hand: a git that is
-// started with it finds the repository it stands in. What says who the user is and how the user's git is
-// configured stays.
+// WithoutRepoVariables removes the variables that tie git to one repository or one command, so that a git started
+// with the result finds the repository of its working directory. The variables for the user's identity and
+// configuration stay.
 func Elsewhere(env []string) []string {
 	kept := make([]string, 0, len(env))
 	for _, kv := range env {
@@ -67,8 +68,8 @@ func Elsewhere(env []string) []string {
 	return kept
 }
 
-// ties knows what "git rev-parse --local-env-vars" lists, and what else points at a place or belongs to one
-// command: where to look for repositories, settings given by -c, the transaction a hook is part of.
+// isRepoVariable reports whether "git rev-parse --local-env-vars" lists a variable, or whether it belongs to one
+// place or one command in another way: repository discovery, settings given by -c, the transaction of a hook.
 func ties(name string) bool {
 	switch name {
 	case "GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX",

@@ -12,9 +12,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Exclude makes sure that line stands in info/exclude, which serves every worktree at once. What it
-// returns takes that back, byte for byte, unless somebody changed the file since; it is nil when
-// there was nothing to add.
+// AddExclude makes sure that info/exclude, which applies to every worktree, has the line. undo restores the file byte
+// for byte, unless it was changed since; it is nil when the line was there already.
 func (r *Repo) Exclude(line string) (undo func() error, err error) {
 	path, before, err := r.readExclude()
 	if err == nil {
@@ -38,18 +37,18 @@ func (r *Repo) Exclude(line string) (undo func() error, err error) {
 		default:
 			return writeExclude(path, before)
 		}
-	}, writeExclude(path, after) // which can fail and still have happened
+	}, writeExclude(path, after) // a failed write can still have happened
 }
 
-// The ways info/exclude was before a line was added to it. One that is there already adds nothing.
+// States of info/exclude before a line was added. The state is empty when the line was there already.
 const (
 	ExcludeAbsent  = "absent"
-	ExcludeUnended = "unended" // its last line had no end
+	ExcludeUnended = "unended" // its last line had no newline
 	ExcludeEnded   = "ended"
 )
 
-// ExcludeState says how info/exclude is now, for whoever has to take a line back later without having
-// been there: empty when the line is in it.
+// ExcludeState returns the present state of info/exclude, which RemoveExclude needs in a later process. It is empty
+// when the line is in the file.
 func (r *Repo) ExcludeState(line string) (string, error) {
 	_, data, err := r.readExclude()
 	switch {
@@ -63,8 +62,8 @@ func (r *Repo) ExcludeState(line string) (string, error) {
 	return ExcludeEnded, nil
 }
 
-// Unexclude takes a line back that Exclude added to a file that was like that before. A file that
-// somebody has added to since stays.
+// RemoveExclude removes a line that AddExclude added to a file of the given state. A file that was extended since is
+// left alone.
 func (r *Repo) Unexclude(line, before string) error {
 	path, data, err := r.readExclude()
 	if err != nil || before == "" {
@@ -83,13 +82,12 @@ func (r *Repo) Unexclude(line, before string) error {
 	return writeExclude(path, rest)
 }
 
-// readExclude resolves a symlink first: some people keep the file elsewhere, and a rename would
-// replace their link.
+// readExclude resolves a symlink first: some users keep the file elsewhere, and a rename would replace their link.
 func (r *Repo) readExclude() (path string, data []byte, err error) {
 	path = filepath.Join(r.CommonDir, "info", "exclude")
 	if fi, err := os.Lstat(path); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
 		if path, err = filepath.EvalSymlinks(path); err != nil {
-			return "", nil, err // it leads nowhere, for now
+			return "", nil, err // a dangling symlink
 		}
 	}
 	data, err = durable.ReadFile(path, 1<<24)

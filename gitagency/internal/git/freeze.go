@@ -13,24 +13,23 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Frozen is the state of a worktree as a commit.
+// CapturedState is the result of CaptureState.
 type Frozen struct {
 	Commit  string
-	LeftOut []LeftOut // what is in the worktree and not in there
-	Made    []string  // the objects that were written for it, or would have been, were they not there
+	LeftOut []LeftOut // paths of the worktree that are not in the commit
+	Made    []string  // objects that were written for it, including those that existed already
 }
 
-// Freeze writes the state of a worktree that goes on as a commit, and changes nothing in it. The tree is
-// what is on disk: tracked, staged and untracked files, not the ignored ones. Its first parent is the
-// state it follows, else the base; so the first parents are the history of the worktree as it was taken.
-// Further parents hold what that does not: HEAD, the branch where that is elsewhere, what a merge or rebase
-// under way needs, and what was staged where neither HEAD nor the disk has it. When all of that is as it
-// was, previous is returned.
+// CaptureState writes the state of a worktree that stays in use as a commit, and changes nothing in it. The tree is
+// what is on disk: tracked, staged and untracked files, without ignored ones. The first parent is the previous state,
+// or else the base; so the first parents are the history of the captured states. Further parents hold what that does
+// not: HEAD, the branch if it is elsewhere, the commits that a merge or rebase in progress needs, and the index if
+// neither HEAD nor the disk equals it. When nothing of this has changed, it returns previous.
 //
-// Of a directory that is no worktree the first state has no parent. What was read of it is kept in Subject.Memory.
+// The first state of a directory that is no worktree has no parent. WorktreeSpec.IndexCache remembers the files read.
 //
-// It is one state that the worktree was in: when something changes meanwhile it is looked at anew. The error is
-// an *UnsettledError when that does not end.
+// The result is one state in which the worktree was: when files change meanwhile, it starts again. The error is a
+// *StillChangingError when that does not end.
 func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (f Frozen, err error) {
 	s.asIs = true
 	const tries = 8
@@ -40,7 +39,7 @@ func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (f Frozen
 		switch {
 		case errors.As(err, &unsettled):
 			s.unsure = unsettled.unsure
-		case s.Memory != "" && errors.As(err, new(*IncompleteError)): // somebody took away what no state needed yet
+		case s.Memory != "" && errors.As(err, new(*IncompleteError)): // gc removed a cached blob that no state refers to yet
 			if err := os.Remove(s.Memory); err != nil {
 				return f, err
 			}
@@ -51,7 +50,7 @@ func (r *Repo) Freeze(ctx context.Context, s Subject, previous string) (f Frozen
 	return f, err
 }
 
-// freeze is Freeze, once.
+// tryCaptureState is one attempt of CaptureState.
 func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen, err error) {
 	pulse := r.pulse(s)
 	if s.Memory == "" && s.Onto == "" {
@@ -83,7 +82,7 @@ func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen
 		return f, fmt.Errorf("the tree of %s is gone", s.Name)
 	}
 	f.LeftOut = g.leftOut
-	// While we look again, what is to be written is put together; nothing is, unless all is as it was.
+	// The second scan runs while the commit is built; nothing is written unless the worktree is unchanged.
 	settled := proc.Meanwhile(func() (struct{}, error) { return struct{}{}, g.settle(ctx) })
 	var objects []object
 	f.Commit, objects, err = r.compose(ctx, t, s, g, composition{head: head, branch: branch, headTree: headTree, first: first, previous: found[0].OID})
@@ -106,11 +105,11 @@ func (r *Repo) freeze(ctx context.Context, s Subject, previous string) (f Frozen
 	return f, err
 }
 
-// composition is what a state is put together from, besides what was gathered.
+// stateInputs are the commits and trees from which a state is built, besides the collected contents.
 type composition struct{ head, branch, headTree, first, previous string }
 
-// compose puts the commit together, and all that has to be written for it. When it says what the one before said,
-// it is that one.
+// buildStateCommit builds the commit of a state, and lists all objects to write for it. It returns the previous
+// commit, and no objects, when the state is the same.
 func (r *Repo) compose(ctx context.Context, t *teller, s Subject, g gathered, c composition) (commit string, objects []object, err error) {
 	staged, work := "", g.work.name()
 	if g.staged != nil {
@@ -127,7 +126,8 @@ func (r *Repo) compose(ctx context.Context, t *teller, s Subject, g gathered, c 
 			return "", nil, err
 		}
 	}
-	if c.previous == "" || was.Head != c.head || was.Tip != c.branch || was.Held != now.Held { // else it has them
+	// Otherwise the previous state already holds them.
+	if c.previous == "" || was.Head != c.head || was.Tip != c.branch || was.Held != now.Held {
 		if parents, err = r.independent(ctx, parents, []string{c.head, c.branch, now.Held}); err != nil {
 			return "", nil, err
 		}
@@ -146,7 +146,7 @@ func (r *Repo) compose(ctx context.Context, t *teller, s Subject, g gathered, c 
 	return made.name(), append(objects, made), nil
 }
 
-// on is what HEAD of a worktree names, as State.On says it.
+// headTarget returns what HEAD of a worktree names, as in State.HeadRef.
 func (r *Repo) on(s Subject) string {
 	var w Worktree
 	if err := readHead(r.AdminDir(s.Name), &w); err != nil {
@@ -161,10 +161,11 @@ func (r *Repo) on(s Subject) string {
 	return ""
 }
 
-// pulse changes when something of what git knows of a worktree does: its HEAD, the branch that it is on, its own branch,
-// its index.
+// gitStateStamp changes when the git state of a worktree does: HEAD, the branch that HEAD names, the worktree's own
+// branch, or the index.
 type pulse struct{ head, on, branch, index string }
 
+// stampGitState returns the present gitStateStamp of a worktree; empty for a directory that is none.
 func (r *Repo) pulse(s Subject) pulse {
 	stamp := func(path string) string {
 		fi, err := os.Lstat(path)
@@ -184,8 +185,8 @@ func (r *Repo) pulse(s Subject) pulse {
 	return p
 }
 
-// sameStaged reports whether HEAD and branch are what they were, and what is staged is: a git that only looks
-// writes the index anew.
+// isGitStateUnchanged reports whether HEAD, branches and index contents are unchanged. An index with another stamp is
+// compared by content: git rewrites it even in commands that only read.
 func (r *Repo) sameStaged(s Subject, x Index, was pulse) bool {
 	now := r.pulse(s)
 	index := now.index
@@ -199,7 +200,7 @@ func (r *Repo) sameStaged(s Subject, x Index, was pulse) bool {
 	return err == nil && x.Fingerprint() == y.Fingerprint()
 }
 
-// parentsOf is the list of parents of a commit on top of another, which may be none.
+// parentList returns the parents of a commit on top of another; none if that is empty.
 func parentsOf(commit string) []string {
 	if commit == "" {
 		return nil

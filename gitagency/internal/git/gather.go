@@ -9,36 +9,36 @@ import (
 	"sync"
 )
 
-// LeftOut is something in a tree that a capture does not hold.
+// LeftOut is a path in a worktree that a capture does not contain.
 type LeftOut struct {
 	Path string
 	Why  Omission
 }
 
-// Omission is why something is not held.
+// OmitReason is the reason why a capture does not contain a path.
 type Omission string
 
-// The reasons there are.
+// The reasons for leaving out a path.
 const (
 	Secret     Omission = "secret"     // an untracked file that looks like a credential
-	Repository Omission = "repository" // of its own, which no commit can hold
-	Submodule  Omission = "submodule"  // only which commit of it is staged is held
+	Repository Omission = "repository" // nested repository, which no commit can hold
+	Submodule  Omission = "submodule"  // checked-out submodule, of which only the staged commit id is captured
 )
 
-// gathered is what is in a worktree: what is staged, and what is on disk.
+// worktreeContents is the state of a worktree: the index, and the files on disk.
 type gathered struct {
 	format  ObjectFormat
 	index   Index
-	staged  *node // nil when it cannot be written, as in the middle of a merge
-	work    *node // nil when the tree is gone
+	staged  *node // tree of the index; nil when it cannot be written, as in the middle of a merge
+	work    *node // tree of the files on disk; nil when the worktree is gone
 	leftOut []LeftOut
-	passed  []string     // directories that are ignored
-	hashed  []string     // objects that git has written
-	written []string     // those of them that are not sure to last yet
-	view    *view        // of the tree; nil when that is gone
-	done    func() error // takes away what looking needs; nil when there is nothing
+	passed  []string     // ignored directories
+	hashed  []string     // blobs that git has written
+	written []string     // those of them that are not synced to disk yet
+	view    *view        // scan of the files; nil when the worktree is gone
+	done    func() error // removes the scratch git directory; nil when there is none
 
-	remember func() error // writes down what was read; nil when there is nothing to remember it in
+	remember func() error // writes the index cache; nil when there is none
 }
 
 func (g gathered) close() error {
@@ -51,14 +51,14 @@ func (g gathered) close() error {
 	return g.done()
 }
 
-// gather looks at a worktree and has git read what has changed in it. What only memory holds is written by keepTrees.
-// What is gathered has to be closed, also where there is an error.
+// collectWorktree reads the index of a worktree, scans its files, and has git hash the changed ones. The trees exist
+// only in memory until storeTrees writes them. The caller has to close the result, also after an error.
 func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, err error) {
 	if r, err = r.inside(ctx, s); err != nil {
 		return g, err
 	}
 	var done func() error
-	bench := sync.OnceValues(func() (p place, err error) {
+	scratch := sync.OnceValues(func() (p place, err error) {
 		p, done, err = r.scratch(s, head)
 		return p, err
 	})
@@ -68,13 +68,13 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 		}
 		return done()
 	}
-	if !s.asIs { // else most often nothing has to be read, and no git is needed for that
-		if _, err := bench(); err != nil {
+	if !s.asIs { // a worktree in use has most often no changes, and needs no git process
+		if _, err := scratch(); err != nil {
 			return g, err
 		}
 	}
 	began := stampClock(s.Tree)
-	staged, err := r.baseIndex(ctx, bench, s, head)
+	staged, err := r.baseIndex(ctx, scratch, s, head)
 	if err != nil {
 		return g, err
 	}
@@ -87,33 +87,35 @@ func (r *Repo) gather(ctx context.Context, s Subject, head string) (g gathered, 
 	if s.Tree == "" && staged.count == 0 {
 		return g, nil
 	}
-	planted := sync.OnceValue(func() *node { return plant(staged.entries, g.format) })
-	stage := func() {
+	indexTree := sync.OnceValue(func() *node { return plant(staged.entries, g.format) })
+	setStaged := func() {
 		if len(staged.conflicts) == 0 && s.Memory == "" {
-			g.staged = planted()
+			g.staged = indexTree()
 		}
 	}
 	if s.Tree == "" {
-		stage()
+		setStaged()
 		return g, nil
 	}
-	s.Also = slices.Concat(s.Also, slices.Compact(staged.conflicts)) // which may be called like what is ignored
-	g.view = &view{r: r, s: s, format: g.format, bench: bench, began: began, young: staged.at, entries: staged.entries}
-	go planted() // while we look
+	// Conflicting paths belong to the state even if a rule ignores them.
+	s.Also = slices.Concat(s.Also, slices.Compact(staged.conflicts))
+	g.view = &view{r: r, s: s, format: g.format, bench: scratch, began: began, young: staged.at, entries: staged.entries}
+	go indexTree() // in parallel with the scan
 	changes, err := g.view.changes(ctx)
 	if err != nil {
 		return g, err
 	}
-	stage()
+	setStaged()
 	slices.SortFunc(g.view.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
-	g.work, g.leftOut, g.passed, g.hashed, g.written = planted().amend(g.format, changes), g.view.leftOut, g.view.passed, g.view.hashed, g.view.written
+	g.work, g.leftOut, g.passed, g.hashed, g.written = indexTree().amend(g.format, changes), g.view.leftOut, g.view.passed, g.view.hashed, g.view.written
 	if s.Memory != "" {
 		g.remember = g.view.remember
 	}
 	return g, nil
 }
 
-// keepTrees writes what was gathered, as far as a tree that is in the repository does not have it already.
+// storeTrees writes the collected trees and syncs the new blobs. It skips objects of the tree known, which is already
+// in the repository.
 func (r *Repo) keepTrees(ctx context.Context, t *teller, g gathered, known string) error {
 	objects, err := g.objects(t, known)
 	if err != nil {
@@ -122,8 +124,8 @@ func (r *Repo) keepTrees(ctx context.Context, t *teller, g gathered, known strin
 	return r.store(ctx, g.format, objects, g.written...)
 }
 
-// objects lists what has to be written. What was said to be staged has to be there: anybody could have written
-// the index.
+// newObjects lists the tree objects to write. It verifies that every new blob exists, because the index is not
+// trusted: any process could have written it.
 func (g gathered) objects(t *teller, known string) ([]object, error) {
 	base, err := hex.DecodeString(known)
 	if err != nil {

@@ -15,16 +15,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// stagedTree is an index, and what it makes of a tree.
+// indexContents is an index with its entries sorted out for a capture.
 type stagedTree struct {
 	Index
-	at        time.Time     // since when it knows less than the files do
-	entries   []stagedEntry // but for what is omitted, or in conflict
+	at        time.Time     // mtime of the index; files that are not older must be re-read (racy git)
+	entries   []stagedEntry // without omitted and conflicting ones
 	conflicts []string
 }
 
-func (s Subject) treeOf(x Index, at time.Time) stagedTree {
-	t := stagedTree{Index: x, at: at, entries: make([]stagedEntry, 0, x.count)}
+// selectEntries separates the entries of an index from conflicting ones, and drops those below Omit.
+func (s Subject) treeOf(x Index, mtime time.Time) stagedTree {
+	t := stagedTree{Index: x, at: mtime, entries: make([]stagedEntry, 0, x.count)}
 	for e := range x.all() {
 		switch {
 		case s.Omit != "" && (string(e.name) == s.Omit || bytes.HasPrefix(e.name, []byte(s.Omit+"/"))):
@@ -37,44 +38,45 @@ func (s Subject) treeOf(x Index, at time.Time) stagedTree {
 	return t
 }
 
-// readAhead reads the index while git starts, and finds out where HEAD is.
+// readIndexAsync reads the index in the background, while git starts and resolves HEAD.
 func (r *Repo) readAhead(s Subject) func() (stagedTree, error) {
 	return proc.Meanwhile(func() (stagedTree, error) {
-		x, at, err := r.plainIndex(s.Name, FormatOf(s.Base))
+		x, mtime, err := r.plainIndex(s.Name, FormatOf(s.Base))
 		if err != nil {
 			return stagedTree{}, err
 		}
-		return s.treeOf(x, at), nil
+		return s.treeOf(x, mtime), nil
 	})
 }
 
-// baseIndex is the index that the tree is compared with. One that cannot be read is replaced by what HEAD has; and so is
-// an empty one of a tree that is about to go, of which rather too much is kept.
-func (r *Repo) baseIndex(ctx context.Context, bench func() (place, error), s Subject, head string) (stagedTree, error) {
+// loadBaseIndex returns the index with which the files are compared. An unreadable index is replaced by the tree of
+// HEAD. So is an empty index of a worktree that is about to be removed, because capturing too much is better than
+// losing files.
+func (r *Repo) baseIndex(ctx context.Context, scratch func() (place, error), s Subject, head string) (stagedTree, error) {
 	if s.ahead != nil {
 		if t, err := s.ahead(); err == nil {
 			return t, nil
 		}
 	}
-	x, at, err := r.base(ctx, bench, s, head)
+	x, mtime, err := r.base(ctx, scratch, s, head)
 	if err != nil {
 		return stagedTree{}, err
 	}
-	return s.treeOf(x, at), nil
+	return s.treeOf(x, mtime), nil
 }
 
-func (r *Repo) base(ctx context.Context, bench func() (place, error), s Subject, head string) (Index, time.Time, error) {
+func (r *Repo) base(ctx context.Context, scratch func() (place, error), s Subject, head string) (Index, time.Time, error) {
 	from := cmp.Or(s.Onto, head)
 	if s.Onto == "" && s.Memory == "" {
-		x, at, err := r.stagedIndex(ctx, bench, s, FormatOf(from))
+		x, mtime, err := r.stagedIndex(ctx, scratch, s, FormatOf(from))
 		if err == nil && (x.count > 0 || s.asIs) || context.Cause(ctx) != nil {
-			return x, at, err
+			return x, mtime, err
 		}
 	}
 	if from == "" {
 		return Index{format: SHA1}, time.Time{}, nil
 	}
-	p, err := bench()
+	p, err := scratch()
 	if err != nil {
 		return Index{}, time.Time{}, err
 	}
@@ -90,43 +92,43 @@ func (r *Repo) base(ctx context.Context, bench func() (place, error), s Subject,
 	return x, time.Time{}, err
 }
 
-// stagedIndex is the index of a worktree; where that is not a plain one, git makes a plain copy of it.
-func (r *Repo) stagedIndex(ctx context.Context, bench func() (place, error), s Subject, format ObjectFormat) (Index, time.Time, error) {
-	x, at, err := r.plainIndex(s.Name, format)
+// readWorktreeIndex reads the index of a worktree. Git converts a copy of a split or sparse one.
+func (r *Repo) stagedIndex(ctx context.Context, scratch func() (place, error), s Subject, format ObjectFormat) (Index, time.Time, error) {
+	x, mtime, err := r.plainIndex(s.Name, format)
 	if !errors.As(err, new(*NotPlainError)) {
-		return x, at, err
+		return x, mtime, err
 	}
-	p, err := bench()
+	p, err := scratch()
 	if err != nil {
-		return x, at, err
+		return x, mtime, err
 	}
 	if err := r.copyIndex(s.Name, p.gitDir); err != nil {
-		return x, at, err
+		return x, mtime, err
 	}
 	p.config = append(slices.Clone(p.config), "-c", "core.splitIndex=false", "-c", "index.sparse=false")
 	if _, err := r.change(ctx, p, "update-index", "--no-split-index", "--force-write-index"); err != nil {
-		return x, at, err
+		return x, mtime, err
 	}
 	data, err := os.ReadFile(filepath.Join(p.gitDir, "index"))
 	if err == nil {
 		x, err = ReadIndex(data, format)
 	}
-	return x, at, err
+	return x, mtime, err
 }
 
-// plainIndex reads the index of a worktree, and when it was written.
-func (r *Repo) plainIndex(name string, format ObjectFormat) (x Index, at time.Time, err error) {
+// readPlainIndex reads the index of a worktree, and its mtime.
+func (r *Repo) plainIndex(name string, format ObjectFormat) (x Index, mtime time.Time, err error) {
 	f, fi, err := openRegular(filepath.Join(r.AdminDir(name), "index"))
 	if err != nil {
-		return x, at, err
+		return x, mtime, err
 	}
 	defer f.Close()
 	if fi.Size() > mostIndex {
-		return x, at, fmt.Errorf("index: %d bytes", fi.Size())
+		return x, mtime, fmt.Errorf("index: %d bytes", fi.Size())
 	}
 	data := make([]byte, fi.Size())
 	if _, err := io.ReadFull(f, data); err != nil {
-		return x, at, err
+		return x, mtime, err
 	}
 	x, err = ReadIndex(data, format)
 	return x, fi.ModTime(), err

@@ -12,12 +12,13 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// tips finds where HEAD and the branch of a worktree are.
+// headAndBranch returns the commits of HEAD and of the branch of a worktree.
 func (r *Repo) tips(ctx context.Context, s Subject) (head, branch string, err error) {
 	return r.tipsBy(s, func(names ...string) ([]Object, error) { return r.Lookup(ctx, names...) })
 }
 
-// tipsBy is tips for who has a git at hand that can be asked.
+// headAndBranchWith is headAndBranch with a lookup function, such as that of a catFile. Where HEAD leads to no commit, head
+// is that of the branch, or else the base. Both are empty for a directory that is not a worktree.
 func (r *Repo) tipsBy(s Subject, lookup func(names ...string) ([]Object, error)) (head, branch string, err error) {
 	if s.Memory != "" {
 		return "", "", nil
@@ -30,7 +31,7 @@ func (r *Repo) tipsBy(s Subject, lookup func(names ...string) ([]Object, error))
 	if err != nil {
 		return "", "", err
 	}
-	for _, o := range objects { // HEAD may name what is not there; what the branch holds still is
+	for _, o := range objects { // HEAD may name a missing commit while the branch still exists
 		if head == "" {
 			head = o.OID
 		}
@@ -38,13 +39,14 @@ func (r *Repo) tipsBy(s Subject, lookup func(names ...string) ([]Object, error))
 	return head, objects[1].OID, nil
 }
 
-// headName is what HEAD of a worktree names, a full ref or a commit; where it cannot be told, the worktree's own branch.
+// headRefOrCommit returns the full ref or the commit that HEAD of a worktree names; where HEAD is malformed, the worktree's own
+// branch.
 func (r *Repo) headName(s Subject) (string, error) {
 	var w Worktree
 	err := readHead(r.AdminDir(s.Name), &w)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return "", err // it is there, and may be where work is
+		return "", err // HEAD exists, and may name a commit that is nowhere else
 	case isOID(w.Head):
 		return w.Head, nil
 	case strings.HasPrefix(w.Branch, "refs/"):
@@ -53,7 +55,8 @@ func (r *Repo) headName(s Subject) (string, error) {
 	return s.Branch, nil
 }
 
-// HeadAtOnce is where HEAD seems to be, by the files that say so; it is not ok where git has to be asked.
+// HeadFromFiles returns the commit of HEAD as read from HEAD and the loose ref, without git. It is not ok where only git can
+// tell; whether the commit exists is not checked.
 func (r *Repo) HeadAtOnce(s Subject) (head string, ok bool) {
 	var w Worktree
 	if err := readHead(r.AdminDir(s.Name), &w); err != nil || s.Memory != "" {
@@ -66,14 +69,15 @@ func (r *Repo) HeadAtOnce(s Subject) (head string, ok bool) {
 	return head, ok && head != ""
 }
 
-// underWay are the files of a worktree's entry that name commits which nothing else may hold.
+// operationHeads are the files in the git directory of a worktree that name commits of an operation in progress (merge,
+// cherry-pick, revert, rebase), which may be reachable from nothing else.
 var underWay = []string{
 	"MERGE_HEAD", "MERGE_AUTOSTASH", "CHERRY_PICK_HEAD", "REVERT_HEAD",
 	"rebase-merge/orig-head", "rebase-merge/autostash", "rebase-apply/orig-head", "rebase-apply/autostash",
 }
 
-// history lists the commits that a capture must hold: first, which has that tree, and all of the tips and
-// of what else a worktree remembers that is not in it.
+// capturedParents lists the parents of a captured state: first, whose tree is given, and those of the tips, of the
+// operation in progress and of the log of HEAD that are not reachable from it. It writes a commit to hold those of the log.
 func (r *Repo) history(ctx context.Context, s Subject, first, tree string, tips ...string) ([]string, error) {
 	if first == "" {
 		return nil, nil
@@ -82,7 +86,7 @@ func (r *Repo) history(ctx context.Context, s Subject, first, tree string, tips 
 	if err != nil {
 		return nil, err
 	}
-	// Commits that were amended or reset away hang together under one parent more, out of the way.
+	// Commits that were amended or reset away become parents of one additional commit.
 	kept := len(parents)
 	forgotten, err := r.independent(ctx, parents, r.logged(s))
 	if err != nil {
@@ -98,7 +102,7 @@ func (r *Repo) history(ctx context.Context, s Subject, first, tree string, tips 
 	return parents, nil
 }
 
-// pending lists what a merge or rebase under way still needs.
+// operationCommits lists the commits that a merge or rebase in progress needs.
 func (r *Repo) pending(s Subject) []string {
 	var commits []string
 	for _, name := range underWay {
@@ -109,13 +113,13 @@ func (r *Repo) pending(s Subject) []string {
 	return commits
 }
 
-// logged lists the commits that HEAD of a worktree has been at, the newest first.
+// reflogCommits lists the commits in the log of HEAD of a worktree, the newest first. An unreadable log is empty.
 func (r *Repo) logged(s Subject) []string {
 	data, err := durable.ReadFile(filepath.Join(r.AdminDir(s.Name), "logs", "HEAD"), 1<<22)
 	if err != nil {
-		return nil // a log is a convenience, also here
+		return nil // a reflog is optional
 	}
-	const most = 5000 // they become arguments
+	const most = 5000 // they become command line arguments
 	var commits []string
 	seen := map[string]bool{}
 	for _, line := range slices.Backward(strings.Split(string(data), "\n")) {
@@ -127,9 +131,9 @@ func (r *Repo) logged(s Subject) []string {
 	return commits
 }
 
-// NothingForgotten reports whether a worktree has been at nothing but commits that are known, and nothing names others
-// there: then those hold all that a capture would look for in its history. Behind walls there may be more than that, for
-// which one has to go inside; then it does not say so.
+// OnlyKnownCommits reports whether the log of HEAD, an operation in progress and, in a sandbox, the refs and logs of its
+// overlay upper directory name no commit but known ones. Then these hold all that a capture would add as history. It is
+// false where that cannot be read from outside of the sandbox.
 func (r *Repo) NothingForgotten(s Subject, known map[string]bool) bool {
 	unknown := func(oid string) bool { return isOID(oid) && !known[oid] && strings.Trim(oid, "0") != "" }
 	if slices.ContainsFunc(slices.Concat(r.logged(s), r.pending(s)), unknown) {
@@ -163,14 +167,14 @@ func (r *Repo) NothingForgotten(s Subject, known map[string]bool) bool {
 	return whole
 }
 
-// LoggedElsewhere lists what the logs of this repository lead to, but for those of one worktree's HEAD and of one
-// ref. What cannot be read is passed over.
+// ReflogCommitsElsewhere lists the commits in all reflogs of the repository, except those of the worktree of a name and
+// that of one ref. Unreadable logs are skipped.
 func (r *Repo) LoggedElsewhere(name, ref string) []string {
 	const most = 64 << 20 // of one log
 	seen := map[string]bool{}
 	read := func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || path == filepath.Join(r.CommonDir, "logs", ref) {
-			return nil // a log is a convenience, also here
+			return nil // a reflog is optional
 		}
 		data, err := durable.ReadFile(path, most)
 		if err != nil {
@@ -195,8 +199,7 @@ func (r *Repo) LoggedElsewhere(name, ref string) []string {
 	return slices.Collect(maps.Keys(seen))
 }
 
-// independent adds to the commits in have those of the candidates that exist and are not in them, nor
-// in each other.
+// addIndependent returns have and those of the candidates that exist and are not reachable from have, nor from each other.
 func (r *Repo) independent(ctx context.Context, have, candidates []string) ([]string, error) {
 	var names []string
 	for _, c := range candidates {

@@ -11,14 +11,15 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Persona is who a commit is by as far as the caller knows: what is empty, git finds out as it does for any commit.
+// IdentitySource is what the caller knows about the author and committer of a commit. Git determines empty fields as
+// for any commit.
 type Persona struct {
-	Name, Email string // beat whatever git knows
+	Name, Email string // override git's configuration and Env
 	Env         []string
-	Now         time.Time // of commits for which Env names no moment
+	Now         time.Time // date of commits for which Env sets none
 }
 
-// NoIdentityError is a git that does not know who the user is.
+// NoIdentityError reports that git has no name and email for the user.
 type NoIdentityError struct{ Err error }
 
 func (e *NoIdentityError) Error() string {
@@ -27,7 +28,7 @@ func (e *NoIdentityError) Error() string {
 
 func (e *NoIdentityError) Unwrap() error { return e.Err }
 
-// DateError is a variable with the moment of a commit that git cannot read.
+// DateError reports a date variable, such as GIT_AUTHOR_DATE, that git cannot parse.
 type DateError struct {
 	Name, Value string
 	Err         error
@@ -38,12 +39,12 @@ func (e *DateError) Error() string {
 }
 func (e *DateError) Unwrap() error { return e.Err }
 
-// commitEncoding says what the names of the user are in, where they are not UTF-8.
+// commitEncodingKey names the encoding of the user's name and email where they are not UTF-8.
 const commitEncoding = "i18n.commitencoding"
 
-// Signatures says who writes and who makes a commit of the user's: as git has it from the environment that the caller
-// received, of which the rest was scrubbed, and from the settings; but in UTF-8, as all that we write. The error is a
-// *NoIdentityError or a *DateError where it would refuse.
+// Signatures returns the author and committer of a commit of the user. They are those that git takes from its
+// configuration and the environment of the caller, which is otherwise scrubbed; but in UTF-8, as everything we write.
+// The error is a *NoIdentityError or a *DateError where git would refuse.
 func (r *Repo) Signatures(ctx context.Context, who Persona) (author, committer Signature, err error) {
 	other := proc.Meanwhile(func() (Signature, error) { return r.signature(ctx, who, "AUTHOR") })
 	committer, err = r.signature(ctx, who, "COMMITTER")
@@ -61,6 +62,7 @@ func (r *Repo) signature(ctx context.Context, who Persona, role string) (Signatu
 	return r.signatureByGit(ctx, who, role)
 }
 
+// signatureByGit runs "git var" with the identity variables of the caller's environment.
 func (r *Repo) signatureByGit(ctx context.Context, who Persona, role string) (Signature, error) {
 	name, email, date := "GIT_"+role+"_NAME", "GIT_"+role+"_EMAIL", "GIT_"+role+"_DATE"
 	env := []string{date + "=" + asWritten(who.Now)}
@@ -75,7 +77,7 @@ func (r *Repo) signatureByGit(ctx context.Context, who Persona, role string) (Si
 	if who.Email != "" {
 		env = append(env, email+"="+who.Email)
 	}
-	out, err := r.read(ctx, place{gitDir: r.GitDir, env: env}, "var", "GIT_"+role+"_IDENT") // a worktree can have a name of its own
+	out, err := r.read(ctx, place{gitDir: r.GitDir, env: env}, "var", "GIT_"+role+"_IDENT") // a worktree can have its own user.name
 	if exitedWith(err, 128) {
 		return Signature{}, r.whyNobody(ctx, who, role, err)
 	}
@@ -87,7 +89,7 @@ func (r *Repo) signatureByGit(ctx context.Context, who Persona, role string) (Si
 	return s, err
 }
 
-// whyNobody says why git refuses to say who it is: without a date that it cannot read, it would.
+// identityError finds out why "git var" refuses: if it succeeds without the date variable, the date is invalid.
 func (r *Repo) whyNobody(ctx context.Context, who Persona, role string, err error) error {
 	date, value := "GIT_"+role+"_DATE", ""
 	who.Env = slices.DeleteFunc(slices.Clone(who.Env), func(kv string) bool {
@@ -105,7 +107,8 @@ func (r *Repo) whyNobody(ctx context.Context, who Persona, role string, err erro
 	return &NoIdentityError{Err: err}
 }
 
-// readable is a name in UTF-8. One that is looks like nothing else.
+// decodeIdent recodes a name or email to UTF-8. Valid UTF-8 is left alone: text in another encoding is hardly ever
+// valid UTF-8.
 func (r *Repo) readable(name string) string {
 	if utf8.ValidString(name) {
 		return name
@@ -113,8 +116,8 @@ func (r *Repo) readable(name string) string {
 	return inUTF8(name, r.Config.Value(commitEncoding))
 }
 
-// ordinarySignature is what git would say, where nobody has to ask it: the moment is now, and name and email are set to
-// something that git takes as it is.
+// signatureWithoutGit computes what "git var" would print in the simple case: the date is now, and name and email are
+// set to values that git uses unchanged.
 func (r *Repo) ordinarySignature(who Persona, role string) (s Signature, ok bool) {
 	known := func(named, what string) (string, bool) {
 		value, set := named, named != ""
@@ -136,7 +139,7 @@ func (r *Repo) ordinarySignature(who Persona, role string) (s Signature, ok bool
 			return s, false
 		}
 	}
-	for _, person := range persons { // git refuses any that stands there without a value, whether or not it counts
+	for _, person := range persons { // git refuses any of these keys without a value, even if another setting overrides it
 		if slices.ContainsFunc(slices.Concat(r.Config[person+".name"], r.Config[person+".email"]), func(c Setting) bool { return c.Bare }) {
 			return s, false
 		}
@@ -148,18 +151,18 @@ func (r *Repo) ordinarySignature(who Persona, role string) (s Signature, ok bool
 	return s, ok
 }
 
-// isPlainName reports whether git writes a name or an email as it is: it takes away what is around it, and what would end
-// it.
+// isVerbatimIdent reports whether git writes a name or an email unchanged: it trims certain characters at both ends,
+// and removes angle brackets and control characters.
 func isPlainName(text string) bool {
 	const around = ".,:;<>\"\\'"
 	return text != "" && text == strings.Trim(text, around) && !strings.ContainsAny(text[:1]+text[len(text)-1:], " ") &&
 		!strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == '<' || c == '>' || c == 0x7f || c == utf8.RuneError })
 }
 
-// asWritten is a moment as git writes it.
+// formatDate formats a time as git writes it into commits.
 func asWritten(at time.Time) string { return fmt.Sprintf("%d %s", at.Unix(), at.Format("-0700")) }
 
-// parseSignature reads "<name> <<email>> <seconds> <zone>"; git lets no angle bracket into what is between them.
+// parseSignature reads "<name> <<email>> <seconds> <zone>"; git lets no angle bracket into the name and the email.
 func parseSignature(line string) (Signature, error) {
 	before, when, ok := strings.Cut(line, "> ")
 	name, email, is := strings.Cut(before, "<")

@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"iter"
@@ -16,19 +14,18 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Index is what is staged in a worktree, read from git's index file as data: without git, and without
-// believing anything that is more than an entry. Git believes its index. It takes what the extensions say
-// for what it would find itself, and the names for such as it once let in.
+// Index is the entries of an index file, read as data, without git and without its extensions. Git trusts its index: it
+// takes the extensions for what it would find itself, and assumes that it has checked the names.
 type Index struct {
 	format   ObjectFormat
-	extended bool // some entry has flags that only version 3 can hold
+	extended bool // an entry has extended flags, which need version 3
 	count    int
-	body     []byte // the entries, laid out as in version 2 or 3
-	sum      []byte // the checksum that belongs to them; nil when it is not known yet
+	body     []byte // the entries, encoded as in version 2 or 3
+	sum      []byte // the checksum of the file that write makes of them; nil when it is not known yet
 }
 
-// NotPlainError is an index that does not hold every entry itself. A git that can be trusted with it can
-// write a plain one.
+// NotPlainError is an index that does not hold every entry itself: a split or a sparse one. Git can write a plain index of
+// it, where git may be trusted with it.
 type NotPlainError struct {
 	Kind string // "split" or "sparse"
 }
@@ -37,20 +34,20 @@ func (e *NotPlainError) Error() string { return "the index is a " + e.Kind + " o
 
 const (
 	indexHeader = 12
-	indexStat   = 40      // two times, device, inode, mode, owner and size, before the object
-	indexMode   = 24      // where the mode stands among them
-	longestPath = 4095    // no file system has longer ones, and with them a small index can say a lot
-	mostIndex   = 1 << 30 // bytes, when written out; version 4 says much in little
+	indexStat   = 40      // bytes of ctime, mtime, device, inode, mode, owner and size, before the object id
+	indexMode   = 24      // offset of the mode among them
+	longestPath = 4095    // PATH_MAX; longer names would let a small index of version 4 decode to a large one
+	mostIndex   = 1 << 30 // bytes of an index as version 2 or 3; version 4 is much shorter
 	flagAssume  = 1 << 15 // assume unchanged
-	flagExtend  = 1 << 14 // two more bytes of flags
+	flagExtend  = 1 << 14 // two bytes of extended flags follow
 	flagStage   = 3 << 12
-	flagLength  = 1<<12 - 1 // of the name; all of it also when that is longer
-	extraSkip   = 1 << 14   // skip the worktree
-	extraIntend = 1 << 13   // intent to add
+	flagLength  = 1<<12 - 1 // length of the name, or this maximum for longer ones
+	extraSkip   = 1 << 14   // skip-worktree
+	extraIntend = 1 << 13   // intent-to-add
 	signature   = "DIRC"
 )
 
-// What an entry can be.
+// Modes of entries.
 const (
 	modeFile    = 0o100644
 	modeProgram = 0o100755
@@ -59,54 +56,46 @@ const (
 	modeTree    = 0o040000 // only in a sparse index, or in a tree
 )
 
-// ReadIndex reads an index file of any version git writes. It refuses what git would not have written, and
-// names that must not be checked out on any file system. The data must not change afterwards: the index
-// may be a part of it. The error is a *NotPlainError where a plain index would do.
+// ReadIndex reads an index file of any version that git writes. It refuses a file that git would not have written, and names
+// that must not be checked out on some file system. The data must not change afterwards: the index may be a part of it.
+// The error is a *NotPlainError for a split or sparse index.
 func ReadIndex(data []byte, format ObjectFormat) (Index, error) {
-	size := format.size()
-	if len(data) < indexHeader+size {
-		return Index{}, errors.New("index: too short")
+	f, err := openIndexFile(data, format)
+	if err != nil {
+		return Index{}, err
 	}
-	version, count := binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:])
-	content, trailer := data[:len(data)-size], data[len(data)-size:]
-	switch {
-	case string(data[:4]) != signature:
-		return Index{}, errors.New("index: no signature")
-	case version < 2 || version > 4:
-		return Index{}, fmt.Errorf("index: version %d", version)
-	case int64(count) > int64(len(content)-indexHeader)/int64(indexStat+size+3): // a flag word and one byte of name
-		return Index{}, fmt.Errorf("index: %d entries cannot be in %d bytes", count, len(data))
-	}
-	sums := proc.Meanwhile(func() (indexSums, error) { return sumIndex(content, version, int(count), format), nil })
-	p := indexParser{content: content, at: indexHeader, version: version, format: format, size: size, rebuild: version == 4}
-	x := Index{format: format, count: int(count)}
-	if err := p.entries(x.count); err != nil {
+	sums := proc.Meanwhile(func() (indexSums, error) { return f.sums(), nil })
+	p := f.parser()
+	p.rebuild = f.version == 4
+	if err := p.entries(); err != nil {
 		return Index{}, err
 	}
 	end := p.at
 	if err := p.extensions(); err != nil {
 		return Index{}, err
 	}
-	if p.odd { // entries that are longer than they have to be
-		p = indexParser{content: content, at: indexHeader, version: version, format: format, size: size, rebuild: true}
-		if err := p.entries(x.count); err != nil {
+	if p.redundant { // entries are longer than git writes them
+		p = f.parser()
+		p.rebuild = true
+		if err := p.entries(); err != nil {
 			return Index{}, err
 		}
 	}
-	x.extended, x.body = p.extended, p.body
+	x := Index{format: format, extended: p.extended, count: f.count, body: p.body}
 	sum, _ := sums()
 	if !p.rebuild {
-		x.body = content[indexHeader:end:end]
-		if version == x.version() && end == sum.end {
+		x.body = f.content[indexHeader:end:end]
+		if f.version == x.version() && end == sum.end {
 			x.sum = sum.entries
 		}
 	}
-	if !zero(trailer) && !bytes.Equal(sum.all, trailer) { // git can be told to leave it out
-		return Index{}, errors.New("index: the checksum is wrong")
+	if err := f.checkSum(sum.all); err != nil {
+		return Index{}, err
 	}
 	return x, nil
 }
 
+// appendEntry encodes an entry as version 2 or 3 does.
 func appendEntry(body, stat, oid []byte, flags, extra uint16, name []byte) []byte {
 	start := len(body)
 	body = append(append(body, stat...), oid...)
@@ -122,9 +111,10 @@ func appendEntry(body, stat, oid []byte, flags, extra uint16, name []byte) []byt
 	return append(body, nothing[:padded(len(body)-start)-(len(body)-start)]...)
 }
 
-// padded is the length of an entry: at least one byte behind its name, and then to a multiple of eight.
+// paddedLength returns the length of an entry with its padding: one to eight NULs, up to a multiple of eight.
 func padded(length int) int { return (length + 8) &^ 7 }
 
+// version returns the oldest version that can hold the index.
 func (x Index) version() uint32 {
 	if x.extended {
 		return 3
@@ -132,7 +122,7 @@ func (x Index) version() uint32 {
 	return 2
 }
 
-// write writes the index as git would, in the oldest version that can hold it, and without extensions.
+// write writes an index file in the oldest version that can hold the entries, without extensions.
 func (x Index) write(w io.Writer) error {
 	head := make([]byte, 0, indexHeader)
 	head = append(head, signature...)
@@ -153,28 +143,30 @@ func (x Index) write(w io.Writer) error {
 	return nil
 }
 
-// Encode is the index as a file.
+// Encode returns the index file that write writes.
 func (x Index) Encode() []byte {
 	var b bytes.Buffer
-	_ = x.write(&b) // which takes all of it
+	_ = x.write(&b) // a bytes.Buffer does not fail
 	return b.Bytes()
 }
 
-// stagedEntry is one entry; its parts belong to the index.
+// indexEntry is one entry of an index, of which its parts are slices.
 type stagedEntry struct {
 	mode  uint32
 	stage int
 	oid   []byte
 	name  []byte
-	stat  []byte // what git saw of the file when it was staged
+	stat  []byte // the file's stat data when it was staged
 
-	skipped  bool // it is not looked at in the worktree
-	intended bool // it is only meant to be added
+	flags, extra uint16 // as encoded; 0 in an entry that was not decoded
+	skipped      bool   // skip-worktree
+	intended     bool   // intent-to-add
 }
 
-// blob reports whether the entry needs an object of this repository. A submodule's are in its own.
+// needsBlob reports whether the entry needs a blob of this repository. The commit of a submodule is in another one.
 func (e stagedEntry) blob() bool { return e.mode != modeGitlink && !zero(e.oid) }
 
+// allEntries iterates over the entries.
 func (x Index) all() iter.Seq[stagedEntry] {
 	return func(yield func(stagedEntry) bool) {
 		for left := x.body; len(left) > 0; {
@@ -186,31 +178,26 @@ func (x Index) all() iter.Seq[stagedEntry] {
 	}
 }
 
-// nextStaged takes the first entry off a body, which was checked before.
+// nextIndexEntry decodes the first entry of the body of an index, which was checked before, and returns the rest.
 func nextStaged(left []byte, size int) (stagedEntry, []byte) {
-	flags := binary.BigEndian.Uint16(left[indexStat+size:])
-	at, length := indexStat+size+2, int(flags&flagLength)
-	extra := uint16(0)
-	if flags&flagExtend != 0 {
-		extra = binary.BigEndian.Uint16(left[at:])
-		at += 2
-	}
+	flags, extra, at, _ := decodeEntryHead(left, size)
+	length := int(flags & flagLength)
 	if length == flagLength {
 		length = bytes.IndexByte(left[at:], 0)
 	}
 	return stagedEntry{
 		mode: binary.BigEndian.Uint32(left[indexMode:]), stage: int(flags&flagStage) >> 12,
 		oid: left[indexStat : indexStat+size], name: left[at : at+length], stat: left[:indexStat],
-		skipped: extra&extraSkip != 0, intended: extra&extraIntend != 0,
+		flags: flags, extra: extra, skipped: extra&extraSkip != 0, intended: extra&extraIntend != 0,
 	}, left[padded(at+length):]
 }
 
-// Missing lists the blobs that this index needs and the other does not, each once.
+// MissingBlobs lists the blobs that this index needs and an earlier one does not, each once.
 func (x Index) Missing(before Index) []string {
 	if bytes.Equal(x.body, before.body) {
 		return nil
 	}
-	// Most entries are what they were, byte by byte but for their times; then nothing has to be made of them.
+	// Most entries are the same but for their stat data; these are compared as bytes.
 	now, left, size := x.body, before.body, before.format.size()
 	var e, was stagedEntry
 	wanted, order := map[string]bool{}, []string(nil)
@@ -233,12 +220,12 @@ func (x Index) Missing(before Index) []string {
 	if len(order) == 0 {
 		return nil
 	}
-	var first [256]bool // spares most of the looking up
+	var first [256]bool // first bytes of the ids, which save most of the map lookups
 	for _, oid := range order {
 		first[oid[0]] = true
 	}
 	for e := range before.all() {
-		if first[e.oid[0]] && e.blob() { // what names a commit of a submodule need not be here
+		if first[e.oid[0]] && e.blob() { // the commit of a submodule need not be in this repository
 			delete(wanted, string(e.oid))
 		}
 	}
@@ -251,21 +238,22 @@ func (x Index) Missing(before Index) []string {
 	return missing
 }
 
+// entryBefore reports whether a comes before b in an index.
 func older(a, b stagedEntry) bool {
 	c := bytes.Compare(a.name, b.name)
 	return c < 0 || c == 0 && a.stage < b.stage
 }
 
-// ObjectFormat is how a repository names its objects.
+// ObjectFormat is the hash by which a repository names its objects.
 type ObjectFormat string
 
-// The formats there are.
+// The object formats of git.
 const (
 	SHA1   ObjectFormat = "sha1"
 	SHA256 ObjectFormat = "sha256"
 )
 
-// FormatOf is the format of the repository that an object of this name is in.
+// FormatOf returns the object format of an id in hex, by its length. It is SHA1 for any other string.
 func FormatOf(oid string) ObjectFormat {
 	if len(oid) == 2*sha256.Size {
 		return SHA256
@@ -273,6 +261,7 @@ func FormatOf(oid string) ObjectFormat {
 	return SHA1
 }
 
+// idSize returns the bytes of an object id.
 func (f ObjectFormat) size() int {
 	if f == SHA256 {
 		return sha256.Size
@@ -287,7 +276,7 @@ func (f ObjectFormat) hash() hash.Hash {
 	return sha1.New()
 }
 
-// sum is the hash of something that is all there.
+// hashSum returns the hash of data.
 func (f ObjectFormat) sum(data []byte) []byte {
 	if f == SHA256 {
 		sum := sha256.Sum256(data)
@@ -297,6 +286,7 @@ func (f ObjectFormat) sum(data []byte) []byte {
 	return sum[:]
 }
 
+// isZero reports whether all bytes are 0.
 func zero(data []byte) bool {
 	for _, b := range data {
 		if b != 0 {
@@ -306,7 +296,7 @@ func zero(data []byte) bool {
 	return true
 }
 
-// commonPrefix is how much two names have in common.
+// commonPrefixLen returns the length of the longest common prefix, which it finds eight bytes at a time.
 func commonPrefix(a, b []byte) int {
 	n, most := 0, min(len(a), len(b))
 	for ; n+8 <= most; n += 8 {

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// refusedName says why git must never get to check a path out; empty when it may. It looks from a component
-// on that begins at from. It is git's own rule, with everything git can be told to protect protected: what
-// is staged here may be checked out on another file system. Otherwise names are the user's own.
+// pathProblem returns the reason why git must never check out a path, which is a symbolic link if link is set; "" when it
+// may. It checks the components from the one that begins at offset from. It follows git's verify_path with core.protectHFS
+// and core.protectNTFS set, because the path may be checked out on another file system.
 func refusedName(name []byte, from int, link bool) string {
 	for {
 		component, rest, more := bytes.Cut(name[from:], []byte{'/'})
@@ -31,16 +31,16 @@ func refusedName(name []byte, from int, link bool) string {
 	}
 }
 
-// nearGit reports whether a component is worth a closer look, as almost none is.
+// mayBeDotGit reports whether isDotGit has to look at a component; it is false for nearly all of them.
 func nearGit(c []byte) bool {
 	switch c[0] {
-	case '.', 'g', 'G', 0xe2, 0xef: // the last two begin what HFS+ does not see
+	case '.', 'g', 'G', 0xe2, 0xef: // the last two are first bytes of the characters that HFS+ ignores
 		return true
 	}
 	return bytes.IndexByte(c, '\\') >= 0
 }
 
-// isGit reports whether some file system takes a component for .git.
+// isDotGit reports whether HFS+ or NTFS takes a component for .git.
 func isGit(component []byte) bool {
 	if string(seenByHFS(component)) == ".git" {
 		return true
@@ -56,14 +56,13 @@ func isGit(component []byte) bool {
 	return false
 }
 
-// unseenByNTFS reports whether what comes behind a name makes no difference to it: dots and spaces at its
-// end, and the name of a stream.
+// isIgnoredByNTFS reports whether NTFS ignores the rest of a name: dots and spaces at its end, and the name of a stream.
 func unseenByNTFS(rest []byte) bool {
 	rest = bytes.TrimLeft(rest, ". ")
 	return len(rest) == 0 || rest[0] == ':'
 }
 
-// seenByHFS is a name without what HFS+ ignores in it, in lower case as far as it is ASCII.
+// foldHFS returns a name without the characters that HFS+ ignores, with ASCII letters in lower case.
 func seenByHFS(name []byte) []byte {
 	seen := make([]byte, 0, 16)
 	for len(name) > 0 {
@@ -80,11 +79,13 @@ func seenByHFS(name []byte) []byte {
 	return seen
 }
 
-// gitmodules matches what NTFS takes for that file: git reads through it what a submodule's git runs.
+// gitmodulesNTFS matches the names that NTFS takes for .gitmodules, including its short names. That file says what git
+// runs in submodules, so it must not be read through a symbolic link.
 var gitmodules = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)^(?:\.gitmodules|gitmod~[1-4]|gi7eba~[0-9]|gi7eb~[0-9]{2}|gi7e~[0-9]{3}|gi7~[0-9]{4}|gi~[0-9]{5}|g~[0-9]{6}|~[0-9]{7})[. ]*(?::.*)?$`)
 })
 
+// isGitmodules reports whether a file system takes a component for .gitmodules.
 func isGitmodules(component []byte) bool {
 	return string(seenByHFS(component)) == ".gitmodules" || gitmodules().Match(component)
 }

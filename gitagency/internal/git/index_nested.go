@@ -1,36 +1,36 @@
 package git
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
 )
 
-// Closed is the same index, in which every repository inside of the worktree is marked as not to be looked
-// into. To say whether one has changed, git runs a git in it, with what is configured there.
+// WithSubmodulesSkipped returns the index with every submodule marked skip-worktree. Without the mark, git runs a git inside
+// the submodule, with the settings there, to find out whether it has changed.
 func (x Index) Closed() Index {
-	return x.nested(func(stagedEntry) (closed bool) { return true })
+	return x.nested(func(stagedEntry) (skip bool) { return true })
 }
 
-// OpenedLike is the same index, in which every repository inside of the worktree can be looked into that
-// can in another one.
+// WithSubmodulesLike returns the index with the skip-worktree mark removed from the submodules that have none in another
+// index.
 func (x Index) OpenedLike(other Index) Index {
-	open := map[string]bool{}
+	unskipped := map[string]bool{}
 	for e := range other.all() {
 		if e.mode == modeGitlink && !e.skipped {
-			open[string(e.name)] = true
+			unskipped[string(e.name)] = true
 		}
 	}
-	return x.nested(func(e stagedEntry) (closed bool) { return e.skipped && !open[string(e.name)] })
+	return x.nested(func(e stagedEntry) (skip bool) { return e.skipped && !unskipped[string(e.name)] })
 }
 
-// AnyClosed reports whether a repository inside of the worktree is marked as not to be looked into.
+// AnySubmoduleSkipped reports whether a submodule is marked skip-worktree.
 func (x Index) AnyClosed() bool { return x.anyNested(func(e stagedEntry) bool { return e.skipped }) }
 
-// AnyOpen reports whether a repository inside of the worktree is not.
+// AnySubmoduleUnskipped reports whether a submodule is not marked skip-worktree.
 func (x Index) AnyOpen() bool { return x.anyNested(func(e stagedEntry) bool { return !e.skipped }) }
 
+// anySubmodule reports whether a condition holds for an entry of a submodule.
 func (x Index) anyNested(is func(stagedEntry) bool) bool {
 	for e := range x.all() {
 		if e.mode == modeGitlink && is(e) {
@@ -40,9 +40,9 @@ func (x Index) anyNested(is func(stagedEntry) bool) bool {
 	return false
 }
 
-// nested marks every repository inside of the worktree, or takes the mark away.
-func (x Index) nested(closed func(stagedEntry) bool) Index {
-	if !x.anyNested(func(e stagedEntry) bool { return closed(e) != e.skipped }) {
+// setSubmodulesSkipped returns the index with the skip-worktree mark of every submodule as skip says.
+func (x Index) nested(skip func(stagedEntry) bool) Index {
+	if !x.anyNested(func(e stagedEntry) bool { return skip(e) != e.skipped }) {
 		return x
 	}
 	size := x.format.size()
@@ -52,21 +52,17 @@ func (x Index) nested(closed func(stagedEntry) bool) Index {
 		var e stagedEntry
 		e, left = nextStaged(left, size)
 		entry = entry[:len(entry)-len(left)]
-		if e.mode != modeGitlink || e.skipped == closed(e) {
+		if e.mode != modeGitlink || e.skipped == skip(e) {
 			body = append(body, entry...)
 			continue
 		}
-		flags, extra := binary.BigEndian.Uint16(entry[indexStat+size:]), uint16(0)
-		if flags&flagExtend != 0 {
-			extra = binary.BigEndian.Uint16(entry[indexStat+size+2:])
-		}
-		body = appendEntry(body, entry[:indexStat], e.oid, flags, extra^extraSkip, e.name)
+		body = appendEntry(body, e.stat, e.oid, e.flags, e.extra^extraSkip, e.name)
 	}
 	return Index{format: x.format, extended: true, count: x.count, body: body}
 }
 
-// CloseIndex closes the index of a linked worktree, and returns what it was before. The error is a
-// *LockedError when a git is at work there.
+// SkipSubmodulesInIndex marks every submodule skip-worktree in the index of a linked worktree, and returns the index before.
+// The error is a *LockedError when a git has locked the index.
 func (r *Repo) CloseIndex(name string, format ObjectFormat) (was Index, err error) {
 	d, err := r.DraftIndex(name)
 	if err != nil {

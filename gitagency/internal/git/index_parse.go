@@ -7,32 +7,88 @@ import (
 	"fmt"
 )
 
-// indexParser reads the content of an index file, which is all but its checksum.
-type indexParser struct {
-	content []byte
-	at      int
+// indexFile is an index file whose header has been checked. Every reader of index files begins with openIndexFile, and
+// all of them decode entries with decodeEntryHead.
+type indexFile struct {
+	content []byte // the file without its checksum
+	trailer []byte // the checksum; all zero where git was told to leave it out (index.skipHash)
 	version uint32
+	count   int // of the entries
 	format  ObjectFormat
-	size    int // of an object's name
-
-	trusting bool // names are those that the user's own git let in
-	rebuild  bool // write the entries anew, into body
-	body     []byte
-	extended bool
-	nameless bool // an entry has no name
-	odd      bool // an entry has room for more flags, and none of them
-
-	name  []byte   // of the entry before
-	stage uint16   // of the entry before
-	files []prefix // names that the next one may lie below
-	spare []byte   // for names of version 4, which are parts of others
+	size    int // bytes of an object id
 }
 
-// prefix is the beginning of a name that is also the whole name of a file.
+// openIndexFile checks the header of an index file.
+func openIndexFile(data []byte, format ObjectFormat) (indexFile, error) {
+	size := format.size()
+	if len(data) < indexHeader+size {
+		return indexFile{}, errors.New("index: too short")
+	}
+	version, count := binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:])
+	content, trailer := data[:len(data)-size], data[len(data)-size:]
+	switch {
+	case string(data[:4]) != signature:
+		return indexFile{}, errors.New("index: no signature")
+	case version < 2 || version > 4:
+		return indexFile{}, fmt.Errorf("index: version %d", version)
+	case int64(count) > int64(len(content)-indexHeader)/int64(indexStat+size+3): // a flag word and one byte of name
+		return indexFile{}, fmt.Errorf("index: %d entries cannot be in %d bytes", count, len(data))
+	}
+	return indexFile{content: content, trailer: trailer, version: version, count: int(count), format: format, size: size}, nil
+}
+
+// checkSum compares the hash of the content with the checksum in the file.
+func (f indexFile) checkSum(sum []byte) error {
+	if !zero(f.trailer) && !bytes.Equal(sum, f.trailer) {
+		return errors.New("index: the checksum is wrong")
+	}
+	return nil
+}
+
+// decodeEntryHead decodes the flags of the entry that data begins with, in any version. nameAt is the offset of its name.
+// It is not ok where data ends before that.
+func decodeEntryHead(data []byte, size int) (flags, extra uint16, nameAt int, ok bool) {
+	nameAt = indexStat + size + 2
+	if len(data) < nameAt {
+		return 0, 0, 0, false
+	}
+	flags = binary.BigEndian.Uint16(data[nameAt-2:])
+	if flags&flagExtend == 0 {
+		return flags, 0, nameAt, true
+	}
+	if len(data) < nameAt+2 {
+		return 0, 0, 0, false
+	}
+	return flags, binary.BigEndian.Uint16(data[nameAt:]), nameAt + 2, true
+}
+
+// indexParser parses the entries and extensions of an index file, and checks them.
+type indexParser struct {
+	indexFile
+	at int // offset of the next byte to parse
+
+	trustNames bool   // the user's own git has checked the names
+	rebuild    bool   // encode the entries again, as version 2 or 3, into body
+	body       []byte // the entries as encoded again
+	extended   bool   // an entry has extended flags
+	nameless   bool   // an entry has no name
+	redundant  bool   // an entry has room for extended flags, and none of them set
+
+	name     []byte   // of the previous entry
+	stage    uint16   // of the previous entry
+	files    []prefix // prefixes of the previous name that are names of files
+	nextName []byte   // memory for the next name of version 4, which continues the previous one
+}
+
+// prefix is the length of a prefix of a name that is also the whole name of a file.
 type prefix int
 
-func (p *indexParser) entries(count int) error {
-	for n := range count {
+// parser returns a parser of the file that is at its first entry.
+func (f indexFile) parser() indexParser { return indexParser{indexFile: f, at: indexHeader} }
+
+// entries parses and checks all entries.
+func (p *indexParser) entries() error {
+	for n := range p.count {
 		if err := p.entry(); err != nil {
 			return fmt.Errorf("index: entry %d: %w", n, err)
 		}
@@ -40,30 +96,29 @@ func (p *indexParser) entries(count int) error {
 	return nil
 }
 
+// errTruncated is the error of data that ends too early.
 var errCutOff = errors.New("cut off")
 
+// entry parses and checks the next entry.
 func (p *indexParser) entry() error {
 	start := p.at
-	if len(p.content)-start < indexStat+p.size+2 {
+	data := p.content[start:]
+	if len(data) < indexStat+p.size+2 {
 		return errCutOff
 	}
-	stat := p.content[start : start+indexStat]
-	oid := p.content[start+indexStat : start+indexStat+p.size]
-	flags := binary.BigEndian.Uint16(p.content[start+indexStat+p.size:])
-	p.at = start + indexStat + p.size + 2
-	var extra uint16
+	flags, extra, nameAt, ok := decodeEntryHead(data, p.size)
+	if !ok || flags&flagExtend != 0 && p.version == 2 {
+		return errors.New("flags that it cannot have")
+	}
 	if flags&flagExtend != 0 {
-		if p.version == 2 || len(p.content)-p.at < 2 {
-			return errors.New("flags that it cannot have")
-		}
-		extra = binary.BigEndian.Uint16(p.content[p.at:])
-		p.at += 2
 		if extra&^(extraSkip|extraIntend) != 0 {
 			return errors.New("unknown flags")
 		}
 		p.extended = p.extended || extra != 0
-		p.odd = p.odd || extra == 0
+		p.redundant = p.redundant || extra == 0
 	}
+	p.at = start + nameAt
+	stat, oid := data[:indexStat], data[indexStat:indexStat+p.size]
 	name, err := p.readName(start, int(flags&flagLength))
 	if err != nil {
 		return err
@@ -79,7 +134,7 @@ func (p *indexParser) entry() error {
 	if extra&extraIntend == 0 && zero(oid) {
 		return errors.New("no object")
 	}
-	if err := p.follows(name, flags&flagStage, mode == modeLink); err != nil {
+	if err := p.checkName(name, flags&flagStage, mode == modeLink); err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
 	if p.rebuild {
@@ -91,11 +146,11 @@ func (p *indexParser) entry() error {
 	return nil
 }
 
-// readName reads the name of the entry that began at start, and all that is left of the entry.
+// readName reads the name and the padding of the entry that began at start.
 func (p *indexParser) readName(start, length int) ([]byte, error) {
 	rest := p.content[p.at:]
 	if p.version == 4 {
-		drop, n := prefixDrop(rest)
+		drop, n := decodeVarint(rest)
 		if n == 0 || drop > uint64(len(p.name)) {
 			return nil, errors.New("a name that continues none")
 		}
@@ -109,8 +164,8 @@ func (p *indexParser) readName(start, length int) ([]byte, error) {
 			return nil, errors.New("a name of another length")
 		}
 		p.at += n + end + 1
-		p.spare = append(append(p.spare[:0], p.name[:keep]...), rest[:end]...)
-		return p.spare, nil
+		p.nextName = append(append(p.nextName[:0], p.name[:keep]...), rest[:end]...)
+		return p.nextName, nil
 	}
 	if length == flagLength {
 		if length = bytes.IndexByte(rest[:min(len(rest), longestPath+1)], 0); length < flagLength {
@@ -128,9 +183,9 @@ func (p *indexParser) readName(start, length int) ([]byte, error) {
 	return rest[:length:length], nil
 }
 
-// prefixDrop reads how much of the name before does not begin this one; n is the length of that number, and
-// zero when there is none.
-func prefixDrop(data []byte) (drop uint64, n int) {
+// decodeVarint decodes the number of bytes that version 4 drops from the end of the previous name. n is the length of the
+// number, and 0 when it is invalid.
+func decodeVarint(data []byte) (drop uint64, n int) {
 	for n < len(data) && n < 4 {
 		b := data[n]
 		n++
@@ -143,13 +198,13 @@ func prefixDrop(data []byte) (drop uint64, n int) {
 	return 0, 0
 }
 
-// follows checks a name against the one before, and takes its place.
-func (p *indexParser) follows(name []byte, stage uint16, link bool) error {
+// checkName checks that a name follows the previous one in git's order and may be checked out, and makes it the previous.
+func (p *indexParser) checkName(name []byte, stage uint16, link bool) error {
 	same := commonPrefix(p.name, name)
 	switch {
 	case len(name) == 0:
-		p.nameless = true // as some are where the names are in another file
-		p.keep(name, stage)
+		p.nameless = true // as in a split index, whose names are in the shared index
+		p.setPrevious(name, stage)
 		return nil
 	case same == len(name) && same == len(p.name):
 		if p.stage == 0 || stage <= p.stage {
@@ -161,14 +216,13 @@ func (p *indexParser) follows(name []byte, stage uint16, link bool) error {
 	if bytes.IndexByte(name[same:], 0) >= 0 {
 		return errors.New("a NUL in the name")
 	}
-	// What is the same was looked at before, but for a component that is longer now.
-	if why := refusedName(name, bytes.LastIndexByte(name[:same], '/')+1, link); why != "" && !p.trusting {
+	// The common prefix was checked with the previous name, except for its last component, which may be longer now.
+	if why := refusedName(name, bytes.LastIndexByte(name[:same], '/')+1, link); why != "" && !p.trustNames {
 		return errors.New(why)
 	}
-	// A file and something below it: git would write one through the other where that is a link. While
-	// a conflict is not resolved, both can be staged. Names that begin alike are neighbours, so the files
-	// that this one may lie below all begin it, and those that are shorter than what is the same were
-	// asked about before.
+	// A file, and an entry below it as if it were a directory: where the file is a symbolic link, git would write through
+	// it. Unmerged entries can be both. Names with a common prefix are neighbours, so every file that this entry may lie
+	// below is a prefix of it, and prefixes shorter than the common one were compared before.
 	for len(p.files) > 0 && int(p.files[len(p.files)-1]) > same {
 		p.files = p.files[:len(p.files)-1]
 	}
@@ -178,19 +232,20 @@ func (p *indexParser) follows(name []byte, stage uint16, link bool) error {
 		}
 		p.files = append(p.files, prefix(len(name)))
 	}
-	p.keep(name, stage)
+	p.setPrevious(name, stage)
 	return nil
 }
 
-// keep remembers the name of an entry for the next.
-func (p *indexParser) keep(name []byte, stage uint16) {
+// setPrevious makes an entry the previous one.
+func (p *indexParser) setPrevious(name []byte, stage uint16) {
 	p.stage = stage
 	if p.version == 4 {
-		p.spare = p.name // each has memory of its own
+		p.nextName = p.name // names of version 4 alternate between two buffers
 	}
 	p.name = name
 }
 
+// extensions checks the extensions behind the entries, and refuses those that git must understand.
 func (p *indexParser) extensions() error {
 	for p.at < len(p.content) {
 		if len(p.content)-p.at < 8 {

@@ -8,12 +8,11 @@ import (
 	"path/filepath"
 )
 
-// Fingerprint tells indexes apart in which different things are staged. When git last looked at the files does
-// not count.
+// Fingerprint returns a hash of the entries without their stat data: of modes, ids, flags and names.
 func (x Index) Fingerprint() string {
 	h := sha256.New()
 	size := x.format.size()
-	some := make([]byte, 0, 1<<15) // which is faster than to hash a little often
+	some := make([]byte, 0, 1<<15) // hashing a few large blocks is faster than many small ones
 	for left := x.body; len(left) > 0; {
 		entry := left
 		_, left = nextStaged(left, size)
@@ -30,7 +29,7 @@ func (x Index) Fingerprint() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// StagedIs reports whether what is staged in a linked worktree is what a commit holds.
+// IndexMatches reports whether the index of a linked worktree has the tree of a commit.
 func (r *Repo) StagedIs(ctx context.Context, name, commit string) (bool, error) {
 	index := place{env: []string{"GIT_INDEX_FILE=" + filepath.Join(r.AdminDir(name), "index")}}
 	_, err := r.read(ctx, index, "diff-index", "--cached", "--quiet", commit)
@@ -40,8 +39,8 @@ func (r *Repo) StagedIs(ctx context.Context, name, commit string) (bool, error) 
 	return err == nil, err
 }
 
-// CommitStaged writes what is staged in an index file, which git may write to, as a commit after another. It is
-// empty where that cannot be done, as in the middle of a merge.
+// CommitIndex writes the tree of an index file, which git may update, as a commit whose parent is after. It returns "" where
+// git cannot write a tree, as with conflicts.
 func (r *Repo) CommitStaged(ctx context.Context, index, after string, who Identity, message string) (string, error) {
 	tree, err := r.writeTree(ctx, place{env: []string{"GIT_INDEX_FILE=" + index}})
 	if exitedWith(err, 128) {

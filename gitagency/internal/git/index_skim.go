@@ -2,37 +2,37 @@ package git
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 )
 
-// SkimIndex reads an index of our own repository, where nobody wants to deceive us, without checking more of it
-// than that it can be read.
+// SkimIndex reads an index that our own git has written, and checks only that its entries can be decoded: not their
+// names, the extensions or the checksum. An index of version 4, whose names depend on each other, is read by ReadIndex.
 func SkimIndex(data []byte, format ObjectFormat) (Index, error) {
-	size := format.size()
-	if len(data) < indexHeader+size || binary.BigEndian.Uint32(data[4:]) > 3 {
+	f, err := openIndexFile(data, format)
+	if err != nil {
+		return Index{}, err
+	}
+	if f.version == 4 {
 		return ReadIndex(data, format)
 	}
-	x := Index{format: format, count: int(binary.BigEndian.Uint32(data[8:]))}
-	end, ok := entriesEnd(data[:len(data)-size], x.count, size)
+	end, ok := f.entriesEnd()
 	if !ok {
 		return Index{}, fmt.Errorf("index: %w", errCutOff)
 	}
-	x.body = data[indexHeader:end:end]
-	return x, nil
+	return Index{format: format, extended: f.version == 3, count: f.count, body: f.content[indexHeader:end:end]}, nil
 }
 
-// indexSums are the checksums of an index file: of all of it, and as it would be without its extensions.
+// indexSums are the checksums of an index file: of all of it, and of the file without its extensions.
 type indexSums struct {
 	all, entries []byte
-	end          int // of the entries; 0 when that is not known
+	end          int // offset behind the entries; 0 when it is not known
 }
 
-// sumIndex sums up the content of an index file, which takes as long as all the rest.
-func sumIndex(content []byte, version uint32, count int, format ObjectFormat) (s indexSums) {
-	h := format.hash()
-	if version < 4 {
-		if end, ok := entriesEnd(content, count, format.size()); ok {
+// sums hashes the content of the file, which takes as long as parsing it.
+func (f indexFile) sums() (s indexSums) {
+	h, content := f.format.hash(), f.content
+	if f.version < 4 {
+		if end, ok := f.entriesEnd(); ok {
 			h.Write(content[:end])
 			s.entries, s.end, content = h.Sum(nil), end, content[end:]
 		}
@@ -42,35 +42,40 @@ func sumIndex(content []byte, version uint32, count int, format ObjectFormat) (s
 	return s
 }
 
-// entriesEnd is where the entries of an index file of version 2 or 3 end.
-func entriesEnd(content []byte, count, size int) (int, bool) {
-	at := indexHeader
-	for range count {
-		length, ok := entryLength(content[at:], size)
+// entriesEnd returns the offset behind the entries of a file of version 2 or 3.
+func (f indexFile) entriesEnd() (end int, ok bool) {
+	end, ok = skimEntries(f.content[indexHeader:], f.count, f.size, nil)
+	return indexHeader + end, ok
+}
+
+// skimEntries returns the length of the first count entries of version 2 or 3 in body, and writes the offset of each
+// into starts, unless that is nil.
+func skimEntries(body []byte, count, size int, starts []int) (end int, ok bool) {
+	for i := range count {
+		length, ok := entryLength(body[end:], size)
 		if !ok {
 			return 0, false
 		}
-		at += length
+		if starts != nil {
+			starts[i] = end
+		}
+		end += length
 	}
-	return at, true
+	return end, true
 }
 
-// entryLength is how long the entry is that data begins with, in version 2 or 3.
+// entryLength returns the length of the entry of version 2 or 3 that data begins with.
 func entryLength(data []byte, size int) (int, bool) {
-	at := indexStat + size + 2
-	if len(data) < at+2 {
+	flags, _, nameAt, ok := decodeEntryHead(data, size)
+	if !ok {
 		return 0, false
-	}
-	flags := binary.BigEndian.Uint16(data[at-2:])
-	if flags&flagExtend != 0 {
-		at += 2
 	}
 	length := int(flags & flagLength)
 	if length == flagLength {
-		length = bytes.IndexByte(data[at:], 0)
+		length = bytes.IndexByte(data[nameAt:], 0)
 	}
-	if length < 0 || padded(at+length) > len(data) {
+	if length < 0 || padded(nameAt+length) > len(data) {
 		return 0, false
 	}
-	return padded(at + length), true
+	return padded(nameAt + length), true
 }

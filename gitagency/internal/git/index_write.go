@@ -12,15 +12,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// LockedError is a file that another git is writing.
+// LockedError is a file that another git has locked.
 type LockedError struct{ Path string }
 
 func (e *LockedError) Error() string { return e.Path + " is locked" }
 
-// WriteIndex gives a linked worktree another index, as git does it: whoever holds the lock writes, and others
-// see all of it or nothing. at is when the index was last in step with the files: what changed at the same
-// moment git looks at again, and what changed before it believes. The error is a *LockedError when a git is
-// at work there. Whoever writes one for the same worktree takes turns.
+// WriteIndex replaces the index of a linked worktree as git does: under index.lock, and atomically. at becomes its mtime:
+// git reads files again whose mtime is not before it (racy git), and trusts the stat data of the others. The error is a
+// *LockedError when a git has locked the index. Callers take turns for one worktree.
 func (r *Repo) WriteIndex(name string, x Index, at time.Time) error {
 	d, err := r.DraftIndex(name)
 	if err == nil {
@@ -32,8 +31,8 @@ func (r *Repo) WriteIndex(name string, x Index, at time.Time) error {
 	return errors.Join(err, d.Drop())
 }
 
-// PlainIndex is the index of a linked worktree as one that holds every entry itself, as a split or a sparse one does
-// not. The one that is there stays as it is.
+// ExpandIndex returns the index file of a linked worktree as a plain one, which holds every entry itself, unlike a split or
+// sparse index. Git expands a copy; the index itself is not changed.
 func (r *Repo) PlainIndex(ctx context.Context, name string) (_ []byte, err error) {
 	admin := r.AdminDir(name)
 	index := filepath.Join(admin, "index")
@@ -51,7 +50,7 @@ func (r *Repo) PlainIndex(ctx context.Context, name string) (_ []byte, err error
 	}
 	defer func() { err = errors.Join(err, os.Remove(plain.Name())) }()
 	_, err = plain.Write(data)
-	// By its age git knows what it has to look at again.
+	// By the mtime git tells which entries are racy.
 	if err = errors.Join(err, plain.Close(), os.Chtimes(plain.Name(), fi.ModTime(), fi.ModTime())); err != nil {
 		return nil, err
 	}
@@ -65,22 +64,22 @@ func (r *Repo) PlainIndex(ctx context.Context, name string) (_ []byte, err error
 	return os.ReadFile(plain.Name())
 }
 
-// IndexDraft is an index that is not yet in its place. It is nil where there is none.
+// IndexDraft is a new index file, index.agency, that is to replace the index. A nil draft can be closed and dropped.
 //
-// It has two names while it is put there: one of ours, and that of the lock. Of a lock that somebody left who was
-// killed, that tells whose it is.
+// To lock the index, the draft is hard-linked to index.lock. So a lock that a killed process left is known to be ours: it is
+// the same file as the draft.
 type IndexDraft struct {
 	index string
 	file  *os.File
 }
 
-// The names beside that of the index.
+// Suffixes of the files beside the index.
 const (
 	draftSuffix = ".agency"
-	lockSuffix  = ".lock" // as git calls it
+	lockSuffix  = ".lock" // git's own
 )
 
-// DraftIndex begins an index for a linked worktree, and removes what a killed one left.
+// NewIndexDraft creates a draft for the index of a linked worktree, and removes one that a killed process left.
 func (r *Repo) DraftIndex(name string) (*IndexDraft, error) {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
 		return nil, fmt.Errorf("%q does not name a worktree's entry", name)
@@ -101,7 +100,7 @@ func (r *Repo) DraftIndex(name string) (*IndexDraft, error) {
 	return d, nil
 }
 
-// dropDraft removes what somebody who was killed left of a file that was to take the place of another.
+// removeDraft removes the draft of a file, and the lock if it is that draft, which a killed process left.
 func dropDraft(path string) error {
 	left, err := os.Lstat(path + draftSuffix)
 	if err != nil {
@@ -115,7 +114,7 @@ func dropDraft(path string) error {
 	return os.Remove(path + draftSuffix)
 }
 
-// writeLocked replaces one of git's files as a draft replaces the index: durably, and by the rules of its lock.
+// replaceLocked replaces one of git's files durably, under its lock file, as a draft replaces the index.
 func writeLocked(path string, data []byte) (err error) {
 	if err := dropDraft(path); err != nil {
 		return err
@@ -138,7 +137,7 @@ func writeLocked(path string, data []byte) (err error) {
 	return durable.SyncDir(filepath.Dir(path))
 }
 
-// Lock keeps every git from writing the index.
+// Lock takes index.lock, which keeps every git from writing the index. The error is a *LockedError when it is taken.
 func (d *IndexDraft) Lock() error {
 	err := os.Link(d.index+draftSuffix, d.index+lockSuffix)
 	if errors.Is(err, fs.ErrExist) {
@@ -147,7 +146,7 @@ func (d *IndexDraft) Lock() error {
 	return err
 }
 
-// Write says what is in it.
+// Write writes an index into the draft, with the mtime at unless that is in the future.
 func (d *IndexDraft) Write(x Index, at time.Time) error {
 	err := x.write(d.file)
 	if err == nil && at.Before(time.Now()) {
@@ -156,7 +155,7 @@ func (d *IndexDraft) Write(x Index, at time.Time) error {
 	return err
 }
 
-// WriteFile says what is in it with the words of another index file.
+// WriteFile writes the data of an index file into the draft, with the mtime at unless that is in the future.
 func (d *IndexDraft) WriteFile(data []byte, at time.Time) error {
 	_, err := d.file.Write(data)
 	if err == nil && at.Before(time.Now()) {
@@ -165,7 +164,7 @@ func (d *IndexDraft) WriteFile(data []byte, at time.Time) error {
 	return err
 }
 
-// Publish puts it in its place. Who has not locked it does so now.
+// Publish renames the lock to the index, and takes the lock first if the caller has not.
 func (d *IndexDraft) Publish() error {
 	if !d.locked() {
 		if err := d.Lock(); err != nil {
@@ -175,10 +174,11 @@ func (d *IndexDraft) Publish() error {
 	if err := os.Rename(d.index+lockSuffix, d.index); err != nil {
 		return err
 	}
-	// Nothing of the index changes from then on, not even how many names it has.
+	// After this nothing of the index changes any more, not even its link count.
 	return os.Remove(d.index + draftSuffix)
 }
 
+// isLocked reports whether index.lock is this draft.
 func (d *IndexDraft) locked() bool {
 	draft, err := os.Lstat(d.index + draftSuffix)
 	if err != nil {
@@ -188,7 +188,7 @@ func (d *IndexDraft) locked() bool {
 	return err == nil && os.SameFile(draft, lock)
 }
 
-// close leaves it as it is, for somebody else.
+// close closes the file and leaves the draft on disk, for another process.
 func (d *IndexDraft) close() error {
 	if d == nil {
 		return nil
@@ -196,7 +196,7 @@ func (d *IndexDraft) close() error {
 	return d.file.Close()
 }
 
-// Drop removes what is left of a draft: all of it, unless it was published.
+// Drop removes the draft and its lock, unless it was published.
 func (d *IndexDraft) Drop() error {
 	if d == nil {
 		return nil

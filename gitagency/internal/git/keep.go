@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Still makes sure that objects are there which were written before a ref led to them. A git that tidies up at once, as
-// "gc --prune=now" does, may have looked for what is needed before there was the ref, and have taken them away since.
+// CheckObjectsExist checks that objects which were written before the ref to them still exist. A concurrent "git gc
+// --prune=now" may have computed reachability before the ref was created, and have deleted them since.
 func (r *Repo) Still(ctx context.Context, objects ...string) error {
 	var ask []string
 	for _, oid := range objects {
@@ -32,17 +32,18 @@ func (r *Repo) Still(ctx context.Context, objects ...string) error {
 	return nil
 }
 
-// Pack puts what a commit leads to, and another does not, into a pack. Who tidies up takes away what lies by itself, and
-// packs that were there when he looked for what is needed: a pack that is made after the ref is safe from all who began
-// before it, however long they take.
+// PackReachable packs the objects that are reachable from commit and not from known. A concurrent gc deletes loose
+// objects, and packs that existed when it computed reachability: a pack that is made after the ref is safe from every
+// gc that began before it, however long that takes.
 func (r *Repo) Pack(ctx context.Context, commit, known string) (err error) {
 	p := place{stdin: commit + "\n--not\n" + known + "\n", config: []string{"-c", "core.attributesFile=/dev/null"}}
 	args := []string{"pack-objects", "-q", "--revs", "--non-empty", "--delta-base-offset", "--window=0"}
 	objects := filepath.Join(r.CommonDir, "objects")
-	if _, partial := r.Config.Last("extensions.partialclone"); partial { // what a remote has need not be here
+	if _, partial := r.Config.Last("extensions.partialclone"); partial { // objects that a remote has may be missing
 		args = append(args, "--exclude-promisor-objects")
 	} else {
-		// Git asks attributes what it may pack; what stands in for them may be something that it would wait for.
+		// Git reads the delta attribute, and an attributes file of the repository may be a pipe, on which it would
+		// block.
 		m, err := r.Mirror(commit)
 		if err != nil {
 			return err

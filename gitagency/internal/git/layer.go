@@ -20,22 +20,22 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// A layer is what somebody in a sandbox wrote over a git directory: the upper directory of an overlay. All
-// of it is theirs, and more may be written while we look. So it is read name by name, through no link, and
-// never by git.
+// A sandbox writes to the git directory through an overlay mount; the upper directory holds its changes. All of it is
+// untrusted, and may change while we read it. So it is read component by component with openat, without following
+// symlinks, and never by git.
 
-// How much of a layer is looked at before it counts as changed.
+// Limits of a fingerprint scan. An upper directory beyond them counts as changed.
 const (
 	mostLayerNames = 10_000
 	mostLayerDepth = 32
 	mostLayerTime  = 100 * time.Millisecond
 )
 
-// LayerFingerprint tells layers apart in which HEAD, the index or a ref of the worktree that goes by name
-// may differ: with the same fingerprint nothing has changed, other than objects and logs. One that cannot
-// be looked at, or is too large for it, never has the same fingerprint twice.
+// Fingerprint returns a digest of an overlay upper directory over a git directory. With an equal fingerprint, HEAD,
+// the index and the refs of the worktree name are unchanged; objects and reflogs are not covered. An upper directory
+// that cannot be read, or is beyond the limits, never has the same fingerprint twice.
 //
-// It goes by what the kernel says of the files. Of that, nobody but the kernel writes the time of change.
+// The digest is made of stat data. Programs can set every time of a file but the ctime, which only the kernel writes.
 func LayerFingerprint(upper, name string) (string, error) {
 	root, err := openDir(unix.AT_FDCWD, upper)
 	if err != nil {
@@ -55,17 +55,18 @@ func LayerFingerprint(upper, name string) (string, error) {
 	return hex.EncodeToString(p.sum.Sum(nil)), nil
 }
 
+// fingerprinter computes a Fingerprint within its limits.
 type layerPrint struct {
 	sum    hash.Hash
 	skip   map[string]bool
-	shared string // what the names of files begin with that an index shares
+	shared string // path prefix of the shared files of a split index
 	names  int
 	until  time.Time
 }
 
 var errTooMuch = errors.New("too much to look at")
 
-// dir adds a directory, which it closes.
+// addDir adds a directory and closes it.
 func (p *layerPrint) dir(fd int, at string, depth int) error {
 	dir := os.NewFile(uintptr(fd), at)
 	defer dir.Close()
@@ -90,25 +91,27 @@ func (p *layerPrint) dir(fd int, at string, depth int) error {
 	}
 }
 
+// addNames adds the entries of an open directory, and recurses into subdirectories.
 func (p *layerPrint) files(fd int, at string, depth int, names []string) error {
 	for _, name := range names {
 		path := at + name
-		// Whoever reads a split index touches the file that it shares; what counts of that is in the index.
+		// Git updates the mtime of a shared index file when it reads a split index; changes of the content show in
+		// the index.
 		if p.skip[path] || strings.HasPrefix(path, p.shared) {
 			continue
 		}
 		var st unix.Stat_t
 		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return err // also where it is gone: somebody is at work
+			return err // also for a deleted file: the sandbox is being written to
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 {
-			// A name that is gone. They are all one file, which changes whenever there is one more.
+			// A whiteout. Overlayfs hard-links all of them to one inode, whose ctime changes with each new one.
 			fmt.Fprintf(p.sum, "%q gone\n", path)
 			continue
 		}
 		fmt.Fprintf(p.sum, "%q %d %o %d\n", path, st.Ino, st.Mode, st.Rdev)
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			// Of a directory the names count: lock files come and go in it.
+			// The times of a directory do not count, only its names: lock files come and go in it.
 			fmt.Fprintf(p.sum, "%d %d %d\n", st.Size, st.Ctim.Nano(), st.Mtim.Nano())
 			continue
 		}
@@ -126,19 +129,19 @@ func (p *layerPrint) files(fd int, at string, depth int, names []string) error {
 	return nil
 }
 
-// Readdress lets a layer's own entry of a worktree name the place that the real one names, after both were
-// moved: git takes an entry that leads nowhere for one that may be cleaned up. Nobody may be using the layer.
+// RepointUpperEntry writes the path of a moved worktree, as its real entry records it, into the copy of the entry in
+// the upper directory: git prunes an entry whose worktree does not exist. The overlay must not be mounted.
 func (r *Repo) Readdress(upper, name string) error {
 	entry := filepath.Join("worktrees", name)
 	tree := r.RegisteredAt(name)
 	had, err := LayerFile(upper, filepath.Join(entry, "gitdir"), 1<<16)
 	if err != nil || !had.Found || tree == "" || treeOf(r.AdminDir(name), had.Data) == tree {
-		return nil // what nobody can make sense of is told by who has to
+		return nil // an invalid entry is reported when it is imported
 	}
 	return replaceLayered(upper, entry, "gitdir", []byte(filepath.Join(tree, ".git")+"\n"))
 }
 
-// replaceLayered replaces one file in a directory of a layer, and follows no link on the way.
+// replaceUpperFile replaces a file in a directory of the upper directory, without following symlinks.
 func replaceLayered(upper, in, name string, data []byte) (err error) {
 	dir, err := openDir(unix.AT_FDCWD, upper)
 	if err != nil {
@@ -169,8 +172,8 @@ func replaceLayered(upper, in, name string, data []byte) (err error) {
 	return nil
 }
 
-// LayeredEntry is where a layer keeps an entry of its own for a worktree, which hides the real one; empty where the
-// real one shows through.
+// OpaqueEntry returns the path of a worktree's entry in the upper directory if it is opaque, so that it hides the
+// real entry; otherwise "".
 func LayeredEntry(upper, name string) string {
 	if upper == "" {
 		return ""
@@ -195,16 +198,16 @@ func LayeredEntry(upper, name string) string {
 	return filepath.Join(upper, "worktrees", name)
 }
 
-// Layered is what a layer has to say of one file.
+// UpperFile is the state of one file in the upper directory.
 type Layered struct {
-	Found   bool // the layer has it
-	Gone    bool // the layer says that it is not there, whatever lies below
+	Found   bool // the upper directory has the file
+	Gone    bool // a whiteout or an opaque directory hides the file of the lower directory
 	Data    []byte
 	ModTime time.Time
 }
 
-// LayerFile reads one regular file of at most limit bytes. Where the layer says nothing, what lies below it
-// counts.
+// ReadUpperFile reads a regular file of at most limit bytes from the upper directory. Where neither Found nor Deleted
+// is set, the file of the lower directory is visible.
 func LayerFile(upper, rel string, limit int64) (Layered, error) {
 	fail := func(err error) (Layered, error) {
 		return Layered{}, &fs.PathError{Op: "read", Path: filepath.Join(upper, rel), Err: err}
@@ -240,7 +243,7 @@ func LayerFile(upper, rel string, limit int64) (Layered, error) {
 				return fail(err)
 			}
 			return found, nil
-		case kind == unix.S_IFREG && st.Size == 0: // possibly the other kind of a name that is gone
+		case kind == unix.S_IFREG && st.Size == 0: // possibly a whiteout that is marked by an xattr
 			if f, err := readLayered(dir, part, 0); err == nil && f.Gone {
 				return f, nil
 			}
@@ -256,8 +259,9 @@ func LayerFile(upper, rel string, limit int64) (Layered, error) {
 	return fail(errors.New("no name"))
 }
 
+// readUpperRegular reads a regular file, or finds that it is a whiteout marked by an xattr.
 func readLayered(dir int, name string, limit int64) (Layered, error) {
-	// Not blocking: it may have become a pipe just now.
+	// Non-blocking: the sandbox may have replaced the file by a pipe.
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Layered{}, err
@@ -279,12 +283,12 @@ func readLayered(dir int, name string, limit int64) (Layered, error) {
 	if n, err := io.ReadFull(f, data); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return Layered{}, err
 	} else {
-		data = data[:n] // somebody may have made it shorter; what reads it says whether that makes sense
+		data = data[:n] // the file may have been truncated; the parser of the data detects that
 	}
 	return Layered{Found: true, Data: data, ModTime: fi.ModTime()}, nil
 }
 
-// openDir opens a directory, through no link if it has a directory to start from.
+// openDirAt opens a directory without following a symlink in the last component.
 func openDir(at int, name string) (int, error) {
 	for {
 		fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -294,17 +298,18 @@ func openDir(at int, name string) (int, error) {
 	}
 }
 
+// xattrNamespaces are the prefixes of overlayfs' attributes, with and without the mount option userxattr.
 var overlaySpaces = []string{"user.overlay.", "trusted.overlay."}
 
-// overlayMark is what overlayfs noted on a file for itself, by either of the names it goes by; empty when
-// it noted nothing. What is written in a sandbox under such a name gets another.
+// readXattr returns the value of an overlayfs mark on a file, such as "opaque", in either namespace; empty when it is
+// not set. A sandbox cannot forge marks: overlayfs escapes the names of such attributes.
 func overlayMark(fd int, mark string) string {
 	for _, space := range overlaySpaces {
 		value := make([]byte, 16)
 		n, err := unix.Fgetxattr(fd, space+mark, value)
 		switch {
 		case err == nil && n == 0:
-			return "set" // a mark without a value is one too
+			return "set" // a mark without a value counts too
 		case err == nil:
 			return string(value[:n])
 		}

@@ -15,13 +15,13 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// AtWork says which git of somebody else's works in this repository now; empty when none does. While one
-// does, lock files are in use, and an entry that looks half made is being made. It must be asked after
-// what it is to excuse, the evidence, was seen: what began later cannot have made that. trees are the
-// worktrees of the repository. Where it cannot be told, there is one.
+// RunningGit describes a running git process, not one of ours, that works in this repository; empty when there is
+// none. While there is one, lock files may be in use, and a worktree entry that looks damaged may be under
+// construction. Call it after evidence, such files, was seen: a process that starts later cannot have made them.
+// trees are the worktrees of the repository. Where processes cannot be listed, it assumes that there is one.
 func (r *Repo) AtWork(trees, evidence []string) (who string) {
 	gits, ok := proc.Running(func(name string) bool {
-		return name == "git" || strings.HasPrefix(name, "git-") && !strings.HasPrefix(name, "git-agency") // ours are seen by their lock
+		return name == "git" || strings.HasPrefix(name, "git-") && !strings.HasPrefix(name, "git-agency") // ours are found by their lock
 	})
 	if !ok {
 		return "for all that can be told, a git"
@@ -35,7 +35,7 @@ func (r *Repo) AtWork(trees, evidence []string) (who string) {
 	for _, p := range gits {
 		switch {
 		case p.PID == os.Getppid() && !r.inHook: // "git agency …", waiting for us
-		case p.Hidden && made(p.UID, evidence): // a guess, for which there may be somebody better
+		case p.Hidden && made(p.UID, evidence): // only a guess; the search goes on for a process that can be inspected
 			who = fmt.Sprintf("pid %d (%s)", p.PID, called(p.Args))
 		case !p.Hidden && p.Reaches(dirs, named(p)...):
 			return fmt.Sprintf("pid %d (%s)", p.PID, called(p.Args))
@@ -44,7 +44,7 @@ func (r *Repo) AtWork(trees, evidence []string) (who string) {
 	return who
 }
 
-// called is how somebody typed a command, more or less.
+// commandLine returns the beginning of a process's command line, for messages.
 func called(args []string) string {
 	if len(args) == 0 {
 		return "git"
@@ -52,23 +52,23 @@ func called(args []string) string {
 	return strings.Join(append([]string{filepath.Base(args[0])}, args[1:min(len(args), 4)]...), " ")
 }
 
-// made reports whether one of these files is somebody's. Of a process that is not ours to look at, that is
-// all there is to go by.
+// ownsAny reports whether a user owns one of these files. For a process that we may not inspect this is the only
+// clue.
 func made(uid uint32, files []string) bool {
 	return slices.ContainsFunc(files, func(path string) bool {
 		fi, err := os.Lstat(path)
 		if err != nil {
-			return false // gone, so there is nothing to be said of it
+			return false // gone, so it is no evidence
 		}
 		stat, ok := fi.Sys().(*syscall.Stat_t)
 		return !ok || stat.Uid == uid
 	})
 }
 
-// named lists what a process was started with that may be a path: a git can be pointed at a repository
-// that it does not stand in.
+// pathArguments lists the arguments and environment values of a process that may be paths: git can be pointed at a
+// repository other than that of its working directory.
 func named(p proc.Process) []string {
-	const most = 64 // options that say where come first
+	const most = 64 // options with paths come first
 	var paths []string
 	for _, word := range p.Args[:min(len(p.Args), most)] {
 		_, value, option := strings.Cut(word, "=")
@@ -84,14 +84,13 @@ func named(p proc.Process) []string {
 	return paths
 }
 
-// Lock is a lock file of git's.
+// LockFile is a lock file of git.
 type Lock struct {
-	Rel  string // its name from the common dir
+	Rel  string // path relative to the common dir
 	seen fs.FileInfo
 }
 
-// Locks lists the lock files of git's that are there. One is stale when no git is at work; nothing in it
-// says so.
+// LockFiles lists git's lock files in the repository. A lock file is stale when no git runs; nothing in it says so.
 func (r *Repo) Locks() ([]Lock, error) {
 	var locks []Lock
 	add := func(rel string) {
@@ -120,8 +119,8 @@ func (r *Repo) Locks() ([]Lock, error) {
 	return locks, nil
 }
 
-// RemoveLock removes a lock file that Locks listed. The caller knows that it is stale; one that somebody
-// has taken since is not.
+// RemoveLockFile removes a lock file that LockFiles listed and that the caller knows to be stale. It refuses one that
+// was taken again since.
 func (r *Repo) RemoveLock(l Lock) error {
 	path := filepath.Join(r.CommonDir, l.Rel)
 	now, err := os.Lstat(path)
@@ -137,8 +136,8 @@ func (r *Repo) RemoveLock(l Lock) error {
 	return durable.Remove(path)
 }
 
-// Blocker is a ref that is neither a file nor a link, and on which a git that looks at it hangs; empty when
-// there is none.
+// BlockingRef returns the path of a ref that is neither a file nor a symlink, such as a pipe, on which git would
+// block; empty when there is none.
 func (r *Repo) Blocker() (path string, err error) {
 	root := filepath.Join(r.CommonDir, "refs")
 	err = filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
@@ -146,12 +145,12 @@ func (r *Repo) Blocker() (path string, err error) {
 			path = at
 			return fs.SkipAll
 		}
-		return nil // what cannot be listed is said where it is looked for
+		return nil // listing errors are reported by the code that reads the refs
 	})
 	return path, err
 }
 
-// OrphanLogs lists the refs that have a log and do not exist.
+// OrphanReflogs lists the refs that have a reflog and do not exist.
 func (r *Repo) OrphanLogs(ctx context.Context) ([]string, error) {
 	var refs []string
 	err := r.files("logs/refs", func(rel string) {
@@ -176,7 +175,7 @@ func (r *Repo) OrphanLogs(ctx context.Context) ([]string, error) {
 	return orphans, nil
 }
 
-// OnlyLogged lists the commits that the log of a ref names and that no ref holds.
+// OnlyInReflog lists the commits that the reflog of a ref names and that no ref reaches.
 func (r *Repo) OnlyLogged(ctx context.Context, ref string) ([]string, error) {
 	data, err := durable.ReadFile(r.LogPath(ref), 1<<22)
 	if err != nil {
@@ -198,21 +197,22 @@ func (r *Repo) OnlyLogged(ctx context.Context, ref string) ([]string, error) {
 	return strings.Fields(string(out)), err
 }
 
-// RemoveLog removes the log of a ref that does not exist.
+// RemoveReflog removes the reflog of a ref that does not exist.
 func (r *Repo) RemoveLog(ref string) error { return durable.Remove(r.LogPath(ref)) }
 
-// LogPath is where the log of a ref lies.
+// ReflogPath returns the path of the reflog of a ref.
 func (r *Repo) LogPath(ref string) string {
 	return filepath.Join(r.CommonDir, "logs", filepath.FromSlash(ref))
 }
 
-// files calls found for every file below a directory of the common dir, by its name from there.
+// walkFiles calls found for every regular file below a directory of the common dir, with its path relative to the
+// common dir.
 func (r *Repo) files(dir string, found func(rel string)) error {
 	root := filepath.Join(r.CommonDir, dir)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // gone since it was listed
+			return nil // deleted since it was listed
 		case err != nil:
 			return err
 		case d.Type().IsRegular():

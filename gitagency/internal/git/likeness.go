@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A likeness is what a worktree looked like when its state was written as a tree: every directory and every file that was
-// looked at, and when each of them last changed. As long as it still looks like that, its state is that tree, and nothing
-// has to be read to know it.
+// A stat cache holds the stat data of every directory and file of a worktree from when its state was written as a
+// tree. As long as all of them still match, the state is that tree, and no file has to be read.
 //
-// Times tell, because nobody can set the one that counts, and because there is a likeness only of what was all older than
-// the look: whoever changes something later leaves a later time. It lies in a file that somebody without walls may have
-// written, so only what could be true is believed, and only for telling people something.
+// Stat data are enough, because programs cannot set ctime, and because a cache is written only when everything in it
+// is older than the scan: any later change leaves a later ctime. An agent without walls may have written the cache
+// file, so it is validated, and used only for what is shown to users.
 
-// WorkTreeLike is WorkTree that also says what the worktree looked like, for Recognise; nothing where that would not tell
-// when something changes, as while somebody is at it. The ground is from Repo.Ground, and head from Whereabouts.
+// WorkTreeWithStatCache is WorkTree that also returns a stat cache for TreeFromStatCache. The cache is nil where it
+// could not reveal a later change, as while files are changing. The digest is from Repo.ReadConfigDigest, and head is
+// the commit of HEAD.
 func (m *Mirror) WorkTreeLike(ctx context.Context, s Subject, head string, ground Ground) (tree string, likeness []byte, err error) {
 	index := m.repo.indexStamp(s)
 	tree, _, err = m.settledTree(ctx, s, head, func(g gathered) {
@@ -31,8 +31,8 @@ func (m *Mirror) WorkTreeLike(ctx context.Context, s Subject, head string, groun
 	return tree, likeness, err
 }
 
-// Recognise is the tree of a worktree that still looks as it did: nothing in it has changed, nor what is staged, nor what
-// says how files are to be understood. It is empty when something has, or what was read is no likeness.
+// TreeFromStatCache returns the tree of a worktree whose files, index and configuration still match a stat cache. It
+// returns "" when something has changed, or data is no valid cache.
 func (r *Repo) Recognise(s Subject, ground Ground, data []byte) (tree string) {
 	if len(data) == 0 {
 		return ""
@@ -49,7 +49,8 @@ func (r *Repo) Recognise(s Subject, ground Ground, data []byte) (tree string) {
 	return l.tree
 }
 
-// still reports whether a worktree looks like that. Whatever a path may lead through now, directories are looked at too.
+// matches reports whether a worktree has the cached stat data. The cache also holds every directory, so a path that
+// now leads through a symlink does not match.
 func (l *likeness) still(worktree string) bool {
 	const flags = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	top, err := unix.Open(worktree, flags|unix.O_RDONLY, 0)
@@ -81,12 +82,13 @@ func (l *likeness) still(worktree string) bool {
 	return true
 }
 
-// rulings are called what says of other files what they are.
+// ruleFileNames are the names of files with rules for other files.
 var rulings = []string{".gitignore", ".gitattributes"}
 
 func ruling(name string) bool { return slices.Contains(rulings, path.Base(name)) }
 
-// likeness is what was looked at, all of it in one state; nothing when not everything was older than the look.
+// newStatCache encodes the stat data of the scanned paths, all of one state. It returns nil when not all of them are
+// older than the scan.
 func (g gathered) likeness(ground groundSum) []byte {
 	v := g.view
 	if v == nil || v.began == 0 || len(v.s.Also) > 0 || !v.first.whole || !v.untouched() {
@@ -106,7 +108,7 @@ func (g gathered) likeness(ground groundSum) []byte {
 			seen = append(seen, found{string(v.entries[i].name), v.first.stamps[i]})
 		}
 	}
-	for _, f := range v.first.loose { // also one that is ignored says what is
+	for _, f := range v.first.loose { // an ignored .gitignore has effect too
 		if ruling(f.name) {
 			seen = append(seen, f)
 		}
@@ -120,7 +122,7 @@ func (g gathered) likeness(ground groundSum) []byte {
 		}
 	}
 	for _, l := range v.leftOut {
-		if l.Why == Repository { // for as long as there is a .git in it
+		if l.Why == Repository { // it is left out only while it has a .git
 			seen = append(seen, found{l.Path, v.stampNow(l.Path)})
 		}
 	}

@@ -10,23 +10,25 @@ import (
 	"strings"
 )
 
-// A likeness in a file: what it is and of which version, the ground, the tree; groups of what is looked at from the same
-// directory, each with its number and that directory; then as many stamps, ends of names, and the names from there,
-// as the kernel takes them. A checksum of it all stands last. It is read far more often than written, and nothing is copied out of it.
+// The file format of a stat cache: magic with version; digest; length and id of the tree; number of groups; for each
+// group the number of its paths, and the directory from which they are looked up; then the stat data of all paths,
+// the end offsets of their names, and the names relative to that directory, NUL-terminated for the kernel. A CRC-32C
+// of everything is last. It is read far more often than written, so the parser copies no path and no stat data.
 const (
 	likenessMagic = "agency likeness 1\n"
 	stampSize     = 4 + 4*8
 	endSize       = 4
 )
 
-// likeness is one that was read.
+// statCache is a parsed stat cache.
 type likeness struct {
 	tree                string
 	groups              []sightGroup
 	stamps, ends, names []byte
 }
 
-// sightGroup is what is looked at from one directory: to find the way anew for every name takes longer than to look.
+// statGroup is a run of paths that are looked up from one open directory: resolving every path from the top takes
+// longer than the stat itself.
 type sightGroup struct {
 	dir   string
 	count int
@@ -34,7 +36,7 @@ type sightGroup struct {
 
 func (l *likeness) end(i int) int { return int(binary.LittleEndian.Uint32(l.ends[i*endSize:])) }
 
-// at is a name, with a NUL behind, and its stamp.
+// entry returns a path, with its terminating NUL, and its stat data.
 func (l *likeness) at(i int) (name []byte, s stamp) {
 	begin := 0
 	if i > 0 {
@@ -76,7 +78,8 @@ func encodeLikeness(ground groundSum, tree []byte, seen []found) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// grouped says from where to look at each of what is sorted: from the deepest directory that is worth opening.
+// groupByDir groups sorted paths by the directory from which to look them up: the deepest one with at least 32 paths
+// below, so that opening it pays off.
 func grouped(seen []found) (groups []sightGroup, names []string) {
 	const worth = 32
 	below := map[string]int{}
@@ -104,7 +107,7 @@ func grouped(seen []found) (groups []sightGroup, names []string) {
 	return groups, names
 }
 
-// parseLikeness is nil for what is not one, or one on other ground.
+// parseStatCache parses a stat cache. It returns nil when data is not valid, or has another digest.
 func parseLikeness(data []byte, ground groundSum) *likeness {
 	head := append([]byte(likenessMagic), ground[:]...)
 	data, same := bytes.CutPrefix(data, head)
@@ -119,7 +122,7 @@ func parseLikeness(data []byte, ground groundSum) *likeness {
 	take := func(n int) (taken []byte) {
 		if n < 0 || n > len(rest) {
 			short = true
-			return make([]byte, endSize) // a number that is zero
+			return make([]byte, endSize) // decodes as the number 0
 		}
 		taken, rest = rest[:n], rest[n:]
 		return taken

@@ -17,20 +17,21 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Ground is what the state of every worktree, and what becomes of merging them, depends on besides what is in them:
-// settings, and the rules that lie elsewhere.
+// ConfigDigest identifies everything besides their files that the state of all worktrees, and the result of merging
+// them, depends on: git configuration, and the ignore and attribute files outside of worktrees.
 type Ground struct {
 	rules string
-	own   bool // a worktree may have a file of settings of its own
-	apart bool // files are included in one worktree, and perhaps not in another
+	own   bool // extensions.worktreeConfig is set: a worktree may have a configuration file of its own
+	apart bool // conditional includes may apply to one worktree and not to another
 }
 
-// String is the same for the same ground.
+// String returns the digest in hexadecimal.
 func (g Ground) String() string { return hex.EncodeToString([]byte(g.rules)) }
 
+// worktreeDigest is a ConfigDigest combined with what is specific to one worktree.
 type groundSum [sha256.Size]byte
 
-// Ground reads it.
+// ReadConfigDigest reads the configuration and the rule files, and hashes them.
 func (r *Repo) Ground() Ground {
 	var all strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(r.Config)) {
@@ -48,19 +49,20 @@ func (r *Repo) Ground() Ground {
 	return Ground{rules: string(sum[:]), own: r.boolean(worktreeConfig, false), apart: r.includesVary()}
 }
 
-// rulesElsewhere are files outside of worktrees that say what is ignored, and how files are to be understood. Not all are
-// there, and of some it is not sure that git goes by them.
+// externalRuleFiles returns the paths of all ignore and attribute files outside of worktrees, and of the repository's
+// configuration file. Not all of them exist, and git may not use some.
 func (r *Repo) rulesElsewhere() []string {
 	files := append(r.rulesFor("core.excludesfile", "exclude", "ignore"), r.attributesElsewhere()...)
-	return append(files, filepath.Join(r.CommonDir, "config")) // of which not every setting was read
+	return append(files, filepath.Join(r.CommonDir, "config")) // not every setting in it is in r.Config
 }
 
-// attributesElsewhere are those of them that attributes are in.
+// externalAttributeFiles returns the paths of the attribute files among them.
 func (r *Repo) attributesElsewhere() []string {
 	return append(r.rulesFor("core.attributesfile", "attributes", "attributes"), "/etc/gitattributes")
 }
 
-// rulesFor are the files in which a kind of rules is: of the repository, of the user, and those that a setting names.
+// ruleFiles returns the paths of one kind of rule files: that of the repository below info, those of the user, and
+// those that a setting names.
 func (r *Repo) rulesFor(key, info, users string) []string {
 	home := proc.Variable(r.env, "HOME")
 	files := []string{filepath.Join(r.CommonDir, "info", info)}
@@ -69,7 +71,7 @@ func (r *Repo) rulesFor(key, info, users string) []string {
 	}
 	for _, s := range r.Config[key] {
 		file := s.Value
-		if rest, his := strings.CutPrefix(file, "~/"); his {
+		if rest, inHome := strings.CutPrefix(file, "~/"); inHome {
 			file = filepath.Join(home, rest)
 		}
 		files = append(files, file)
@@ -77,7 +79,7 @@ func (r *Repo) rulesFor(key, info, users string) []string {
 	return files
 }
 
-// ruleText is what a file says, or why it does not.
+// readRuleFile returns the content of a file, or the error text, so that either changes the digest.
 func ruleText(file string) string {
 	const most = 64 << 20
 	f, _, err := openRegular(file)
@@ -91,8 +93,8 @@ func ruleText(file string) string {
 	return string(data)
 }
 
-// groundOf is the ground of one worktree, of which this is the index. There is none where what is set for it alone is in
-// files of which only git knows.
+// digestWorktree returns the digest of one worktree with this index. It is not ok where the worktree's own settings
+// may come from files that only git can find.
 func (r *Repo) groundOf(g Ground, s Subject, index stamp) (sum groundSum, ok bool) {
 	var own []byte
 	if g.own {
@@ -107,8 +109,8 @@ func (r *Repo) groundOf(g Ground, s Subject, index stamp) (sum groundSum, ok boo
 	return sha256.Sum256(all), !g.apart && !slices.ContainsFunc([]string{"include", "excludesfile", "attributesfile"}, elsewhere)
 }
 
-// indexStamp is that of the index of a worktree; none where its time would not tell that it has changed, or there is more
-// than one file of it.
+// indexFileStat returns the stat data of a worktree's index. It returns the zero value where ctime could not reveal a
+// change, and for a split index, which is more than one file.
 func (r *Repo) indexStamp(s Subject) stamp {
 	admin := r.AdminDir(s.Name)
 	now := stampClock(admin)

@@ -4,7 +4,7 @@ package git
 
 import "golang.org/x/sys/unix"
 
-// statNamed looks at a name with a NUL behind in a directory, and through no link there.
+// fstatatNoFollow stats a NUL-terminated name relative to a directory, without following a symlink there.
 func statNamed(dir int, name []byte, st *unix.Stat_t) bool {
 	return unix.Fstatat(dir, string(name[:len(name)-1]), st, unix.AT_SYMLINK_NOFOLLOW) == nil
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statNamed looks at a name with a NUL behind in a directory, and through no link there. It is done so often that to make
-// a string of each would count.
+// fstatatNoFollow stats a NUL-terminated name relative to a directory, without following a symlink there. It calls
+// the kernel directly: it runs so often that allocating a string for each name would show.
 func statNamed(dir int, name []byte, st *unix.Stat_t) bool {
 	_, _, errno := unix.Syscall6(unix.SYS_NEWFSTATAT, uintptr(dir), uintptr(unsafe.Pointer(unsafe.SliceData(name))),
 		uintptr(unsafe.Pointer(st)), unix.AT_SYMLINK_NOFOLLOW, 0, 0)

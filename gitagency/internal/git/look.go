@@ -11,29 +11,30 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Looked is where a worktree is, and what there is in it that no commit holds.
+// Report is the state of a worktree: where HEAD is, and which files are not committed.
 type Looked struct {
-	Head string // the commit that HEAD is at
-	On   string // the branch that HEAD names, a full ref; Detached when it names none
-	Tip  string // where the worktree's own branch is; empty when it is not there
-	Tree string // of Head
-	Work string // the tree of what is on disk, which the mirror has where it is another
+	Head string // commit of HEAD
+	On   string // branch that HEAD names, a full ref; Detached: none
+	Tip  string // commit of the worktree's own branch; empty: the branch does not exist
+	Tree string // tree of Head
+	Work string // tree of the files on disk; the mirror has it if it is not HeadTree
 
-	Uncommitted []string  // files that are not as Head has them, on disk or staged
-	Ignored     []string  // directories in which git was told not to look; of one in another only that
-	LeftOut     []LeftOut // what neither Work nor Uncommitted has
+	Uncommitted []string  // files that differ from Head, on disk or in the index
+	Ignored     []string  // ignored directories that were not scanned; not those inside of another
+	LeftOut     []LeftOut // files that are in neither DiskTree nor Uncommitted
 	Begun       Begun
 }
 
-// Begun is what git is in the middle of in a worktree.
+// OngoingOperation is a git operation in progress in a worktree.
 type Begun struct {
-	What     string // as its commands are called: "merge", "rebase"; "conflicts" where nothing says of what; empty when nothing
-	Outside  bool   // a git behind the walls of the worktree knows nothing of it
-	Unstaged bool   // nothing of it is in the index: a merge that is committed now takes nothing over
+	What     string // git command, such as "merge" or "rebase"; "conflicts": unmerged entries only; empty: none
+	Outside  bool   // a git inside the sandbox's walls does not see the operation
+	Unstaged bool   // the index equals HEAD: committing a merge now would take over nothing of it
 }
 
-// Look looks at a worktree that nobody should be at work in: it is one state that the worktree was in, or an
-// *UnsettledError. Nothing is changed. A worktree with nothing uncommitted takes nothing but looking.
+// Inspect reports the state of a worktree in which no process should be writing. The report is one consistent state that
+// the worktree was in; if it keeps changing, the error is a *StillChangingError. Inspect changes nothing in the worktree
+// and the repository, and writes no objects to the mirror if nothing is uncommitted.
 func (m *Merger) Look(ctx context.Context, s Subject) (l Looked, err error) {
 	s.asIs = true
 	const tries = 8
@@ -48,12 +49,12 @@ func (m *Merger) Look(ctx context.Context, s Subject) (l Looked, err error) {
 	return l, err
 }
 
-// look is Look, once.
+// inspectOnce is one attempt of Inspect.
 func (m *Merger) look(ctx context.Context, s Subject) (l Looked, err error) {
 	r := m.repo
 	pulse := r.pulse(s)
 	s.ahead = r.readAhead(s)
-	// What is on disk is looked at while git says where HEAD is, if the files that say so too are easily read.
+	// Scan the worktree while git resolves HEAD, if HEAD can also be read from its files.
 	found := proc.Meanwhile(func() (Looked, error) { return m.whereabouts(ctx, s) })
 	head, ok := r.HeadAtOnce(s)
 	if !ok {
@@ -71,7 +72,7 @@ func (m *Merger) look(ctx context.Context, s Subject) (l Looked, err error) {
 		if again, _ := r.HeadAtOnce(s); again != head {
 			return l, &UnsettledError{Tree: s.Tree, Paths: []string{".git"}}
 		}
-		if err := g.close(); err != nil { // HEAD names what is not there
+		if err := g.close(); err != nil { // HEAD names a missing commit
 			return l, err
 		}
 		if g, err = r.gather(ctx, s, l.Head); err != nil {
@@ -117,7 +118,7 @@ func (m *Merger) look(ctx context.Context, s Subject) (l Looked, err error) {
 	return l, nil
 }
 
-// whereabouts finds out where HEAD is.
+// resolveHead asks git for HEAD, its tree and the tip of the worktree's branch.
 func (m *Merger) whereabouts(ctx context.Context, s Subject) (l Looked, err error) {
 	err = m.asking(ctx, func(t *teller) error {
 		if l.Head, l.Tip, err = m.repo.tipsBy(s, t.info); err != nil {
@@ -136,15 +137,16 @@ func (m *Merger) whereabouts(ctx context.Context, s Subject) (l Looked, err erro
 	return l, err
 }
 
-// conflictsOnly is what is begun where there are conflicts and nothing else.
+// conflictsOnly is the Command of an OngoingOperation of which only unmerged index entries are left.
 const conflictsOnly = "conflicts"
 
-// begun says what a git that works in a worktree is in the middle of.
+// detectOperation returns the operation in progress in the git directory that a git in the worktree uses.
 func (r *Repo) begun(s Subject) Begun {
 	return Begun{What: UnderwayIn(r.entryOf(s)), Outside: s.Layer != "" && r.entryOf(s) == r.AdminDir(s.Name)}
 }
 
-// Begun says what git is in the middle of in a worktree, on either side of its walls, if that is not what the state says.
+// FindOperation returns the operation in progress in a worktree, inside or outside of its walls, or "conflicts" if the
+// state has no index tree because of unmerged entries.
 func (r *Repo) Begun(ctx context.Context, s Subject, state State) (Begun, error) {
 	b := r.begun(s)
 	if b.What == "" && !b.Outside {
@@ -160,7 +162,8 @@ func (r *Repo) Begun(ctx context.Context, s Subject, state State) (Begun, error)
 	return b, err
 }
 
-// UnderwayIn says what git is in the middle of in a worktree, by its git directory: the command that would end it.
+// OperationIn returns the git command whose operation is in progress in a worktree's git directory, which is the command
+// that continues or aborts it; empty: none.
 func UnderwayIn(gitDir string) string {
 	for _, sign := range []struct{ file, what string }{
 		{"rebase-merge", "rebase"},

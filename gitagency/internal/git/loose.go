@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// readLoose reads the file of one object, which a git of ours has written.
+// readLooseObject reads the file of a loose object that our own git has written. Its id is not checked.
 func readLoose(path string) (object, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -32,15 +32,16 @@ func readLoose(path string) (object, error) {
 	return object{kind: kind, content: content}, nil
 }
 
-// What can be wrong with an object.
+// Reasons why an object is damaged.
 const (
 	unreadableObject = "it is damaged: nobody can read it"
 	notItsName       = "it is damaged: it is not what its name says"
 )
 
+// wrongKind is the reason why an object of another type is refused.
 func notOfKind(want, have string) string { return "it is to be a " + want + " and is a " + have }
 
-// opener reads the files of objects, one after the other.
+// looseReader decodes files of loose objects, one after the other, and reuses its buffers.
 type opener struct {
 	format ObjectFormat
 	in     bytes.Reader
@@ -48,8 +49,8 @@ type opener struct {
 	out    bytes.Buffer
 }
 
-// check says what is wrong with data as the file of an object of that name and kind, and how large the object is. The size
-// is below zero where it has more than may be read.
+// check checks that data is the file of a loose object of an id and a type. It returns the size of the object, which is
+// below 0 where that is more than left, the bytes that may be read; or the reason why it is not such a file.
 func (o *opener) check(data []byte, oid, want string, left int64) (size int64, why string) {
 	const header = 64
 	o.in.Reset(data)

@@ -9,11 +9,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// LostHeadError is a HEAD that leads to no commit that is there, in a worktree whose branch does not either: a file was
-// damaged, or objects were taken away.
+// MissingHeadError reports a HEAD that points at no existing commit, in a worktree whose branch does not either: a
+// file was damaged, or objects were deleted.
 type LostHeadError struct {
-	Name string // a full ref; empty where HEAD names a commit itself
-	OID  string // where that is; empty when it cannot be read
+	Name string // full ref; empty where HEAD is detached
+	OID  string // object that HEAD or the ref names; empty when it cannot be read
 }
 
 func (e *LostHeadError) Error() string {
@@ -27,13 +27,14 @@ func (e *LostHeadError) Error() string {
 	return fmt.Sprintf("%s leads to no commit: it is at %.12s, which is not there", who, e.OID)
 }
 
-// LostHead refuses a worktree whose HEAD leads nowhere with a *LostHeadError. known is where HEAD was found to be, which
-// then is where it was once. Where only HEAD is lost, what the branch holds is still known to be work.
+// CheckHead returns a *MissingHeadError for a worktree whose HEAD and branch point at no existing commit. known is
+// the commit that was determined for HEAD, which is an older one if HEAD is missing. A missing HEAD alone is fine,
+// because the branch still has the work.
 func (r *Repo) LostHead(ctx context.Context, s Subject, known string) error {
 	return r.lostHead(s, known, func(names ...string) ([]Object, error) { return r.Lookup(ctx, names...) })
 }
 
-// lostHead is LostHead for who has a git at hand that can be asked.
+// checkHeadWith is CheckHead with a given lookup function, for callers that have a running cat-file.
 func (r *Repo) lostHead(s Subject, known string, lookup func(names ...string) ([]Object, error)) error {
 	if at, ok := r.HeadAtOnce(s); ok && at == known || s.Memory != "" {
 		return nil
@@ -51,12 +52,12 @@ func (r *Repo) lostHead(s Subject, known string, lookup func(names ...string) ([
 	}
 	at, _ := r.tipAtOnce(name)
 	if fi, err := os.Lstat(r.RefPath(name)); at == "" && (err != nil || fi.IsDir()) {
-		return nil // a branch without a commit, as git has them too
+		return nil // an unborn branch
 	}
 	return &LostHeadError{Name: name, OID: at}
 }
 
-// RestoreRef makes a ref that is not there, or leads to no commit that is, lead to one.
+// RestoreRef makes a ref that does not exist, or points at no existing commit, point at oid.
 func (r *Repo) RestoreRef(ctx context.Context, ref, oid, reason string) error {
 	found, err := r.Lookup(ctx, ref+"^{commit}")
 	if err != nil {
@@ -64,7 +65,7 @@ func (r *Repo) RestoreRef(ctx context.Context, ref, oid, reason string) error {
 	}
 	at, ok := r.tipAtOnce(ref)
 	fi, statErr := os.Lstat(r.RefPath(ref))
-	if !ok && found[0].Missing() && statErr == nil && fi.Mode().IsRegular() { // git does not write over what it cannot read
+	if !ok && found[0].Missing() && statErr == nil && fi.Mode().IsRegular() { // git does not overwrite a ref file that it cannot parse
 		if err := durable.Remove(r.RefPath(ref)); err != nil {
 			return err
 		}

@@ -9,16 +9,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// memory is what was read of a directory that is no worktree: an index, with what the kernel said of every file when
-// git read it. It is never a list of what is tracked. Whether a file belongs to a state is asked anew each time, since
-// what is ignored and what looks like a secret may have changed, and who took the last one may have wanted all of it.
+// indexCache is the index that git last wrote of a directory that is no worktree, with the stat data of every file
+// when git read it. It must never be used as a list of tracked files. Whether a file belongs to a state is decided
+// anew each time: the ignore rules and secret patterns may have changed, and the last capture may have included
+// ignored files.
 type memory struct {
 	index Index
-	at    time.Time // what is as young as that may have changed since it was read
+	at    time.Time // files that are not older may have changed since they were read
 }
 
-// recall puts what was last read where git will find it. What cannot be made sense of is forgotten: git then reads all
-// files again.
+// loadIndexCache writes the cached index to the path where git will read it. A cache that cannot be parsed is
+// ignored: git then reads all files again.
 func (v *view) recall(index string) error {
 	data, at, err := readMemory(v.s.Memory)
 	if err == nil {
@@ -33,7 +34,7 @@ func (v *view) recall(index string) error {
 	if err := os.WriteFile(index, data, 0o600); err != nil {
 		return err
 	}
-	return os.Chtimes(index, at, at) // by which git tells which entries it has to doubt
+	return os.Chtimes(index, at, at) // from which git tells the racy entries
 }
 
 func readMemory(path string) (data []byte, at time.Time, err error) {
@@ -45,7 +46,8 @@ func readMemory(path string) (data []byte, at time.Time, err error) {
 	return data, fi.ModTime(), err
 }
 
-// note takes down what git has just read: of the names that were asked for, and of no other that it remembered.
+// recordIndexCache keeps the entries of the index that git has just written, for the requested names only and not for
+// others that the cache had.
 func (v *view) note(x Index, index string, names []string) error {
 	fi, err := os.Lstat(index)
 	if err != nil {
@@ -67,13 +69,13 @@ func (v *view) note(x Index, index string, names []string) error {
 	return nil
 }
 
-// remember keeps it for the next time.
+// saveIndexCache writes the cache for the next capture.
 func (v *view) remember() error {
-	if v.known.at.IsZero() { // there was nothing to read
+	if v.known.at.IsZero() { // no file was read
 		return durable.Remove(v.s.Memory)
 	}
 	if data, at, err := readMemory(v.s.Memory); err == nil && at.Equal(v.known.at) && len(data) == len(v.known.index.Encode()) {
-		return nil // git had nothing to add
+		return nil // git added no entry
 	}
 	f, err := durable.Create(v.s.Memory, v.known.index.Encode(), 0o600, func(f *os.File) error {
 		return os.Chtimes(f.Name(), v.known.at, v.known.at)

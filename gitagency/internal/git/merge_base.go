@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// commonBase is the one commit that two have in common and that every other such leads to; empty when there are
-// several, which git knows how to deal with. It is an *UnrelatedError when there is none.
+// mergeBase returns the merge base of two commits; empty if there are several, in which case git has to do the merge. The
+// error is an *UnrelatedError if there is none.
 func (m *Merger) commonBase(ctx context.Context, ours, theirs string) (string, error) {
 	if ours == theirs {
 		return ours, nil
@@ -40,9 +40,9 @@ func (m *Merger) commonBase(ctx context.Context, ours, theirs string) (string, e
 	return "", nil
 }
 
-// follows reports whether one commit was made on top of another, or on top of one that was, as long as each has one parent and
-// those between are no older than the other. It is what most work is, and needs no look at what was before, not even where the
-// clock of who made a single commit was behind.
+// isLinearDescendant reports whether a commit descends from another through commits that each have one parent and, but for
+// the child of the other commit, are no older than it. Most work is like that, and needs no look at the history before the
+// other commit, even if the clock was wrong when a single commit was made. False means only that it is not known.
 func (m *Merger) follows(ctx context.Context, commit, other string) (bool, error) {
 	data, err := m.contents(ctx, other, "commit")
 	if err != nil {
@@ -52,7 +52,7 @@ func (m *Merger) follows(ctx context.Context, commit, other string) (bool, error
 	for at, steps := commit, 0; steps < mostNear; steps++ {
 		data, err := m.contents(ctx, at, "commit")
 		if err != nil {
-			return false, nil // git says what it thinks of a history that is not all there
+			return false, nil // incomplete history: git reports it
 		}
 		_, parents, when, ok := skimCommit(string(data))
 		switch {
@@ -68,20 +68,21 @@ func (m *Merger) follows(ctx context.Context, commit, other string) (bool, error
 	return false, nil
 }
 
-// mostNear is how many commits are asked for before it takes less to start a git.
+// maxNearCommits is the number of commits to read before starting a git is cheaper.
 const mostNear = 64
 
-// nearBases finds what git finds, as long as that is not far away: to start a git takes as long as it takes to ask for
-// some dozens of commits. known is false when it is too far, or there is more to it.
+// nearMergeBases finds the merge base of two commits with git's algorithm, by reading a few commits: starting a git takes
+// as long as reading some dozens. known is false if that is not enough, if there is not exactly one base, or if the
+// repository is shallow.
 func (m *Merger) nearBases(ctx context.Context, ours, theirs string) (bases []string, known bool, err error) {
 	if _, err := os.Lstat(filepath.Join(m.dir, "shallow")); !errors.Is(err, fs.ErrNotExist) {
 		return nil, false, err
 	}
 	const (
-		fromOurs   = 1 << iota
-		fromTheirs // what both lead to is in common; what that leads to is too, and of no interest
-		stale
-		found
+		fromOurs   = 1 << iota // ancestor of ours
+		fromTheirs             // ancestor of theirs
+		stale                  // ancestor of a common ancestor
+		found                  // in bases
 	)
 	type visit struct {
 		oid     string
@@ -89,7 +90,7 @@ func (m *Merger) nearBases(ctx context.Context, ours, theirs string) (bases []st
 		when    int64
 	}
 	flags := map[string]int{ours: fromOurs, theirs: fromTheirs}
-	var queue []visit // the youngest last
+	var queue []visit // youngest commit last
 	push := func(oid string) error {
 		data, err := m.contents(ctx, oid, "commit")
 		if err != nil {
@@ -132,10 +133,10 @@ func (m *Merger) nearBases(ctx context.Context, ours, theirs string) (bases []st
 			}
 			flags[parent] |= pass
 			if err := push(parent); err != nil {
-				return nil, false, nil // git says what it thinks of a history that is not all there
+				return nil, false, nil // incomplete history: git reports it
 			}
 		}
 	}
 	bases = slices.DeleteFunc(bases, func(oid string) bool { return flags[oid]&stale != 0 })
-	return bases, len(bases) == 1, nil // of several, some may lead to others
+	return bases, len(bases) == 1, nil // of several, some may be ancestors of others
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// brought visits what is at a path, and is not the same in any of those that are known to be at that path: a directory
-// before what is in it, of which nothing is visited unless visit wants more. Submodules are elsewhere. A directory that
-// git cannot read is an *UnsoundError.
+// walkNew calls visit for a tree entry, and recursively for all entries below it, that differ from every known entry at the
+// same path. It visits a tree before its entries, and skips those if visit returns false. It skips submodules, whose
+// commits are in other repositories. A tree that git cannot read is a fsck error with its path.
 func (m *Merger) brought(ctx context.Context, path string, it item, known []item, visit func(path string, it item) (more bool, err error)) error {
 	if it.mode == modeGitlink || slices.ContainsFunc(known, it.holdsSame) {
 		return nil
@@ -41,7 +41,7 @@ func (m *Merger) brought(ctx context.Context, path string, it item, known []item
 	for _, next := range dir.items {
 		name := string(next.name)
 		if slices.ContainsFunc(like, func(t *twig) bool { had, there := t.find(name); return there && next.holdsSame(had) }) {
-			continue // as nearly all of it
+			continue // the common case, without allocation
 		}
 		var before []item
 		for _, t := range like {
@@ -56,12 +56,12 @@ func (m *Merger) brought(ctx context.Context, path string, it item, known []item
 	return nil
 }
 
-// holdsSame reports whether two entries lead to the same object, whether or not it is a program.
+// sameObject reports whether two tree entries name the same object, whatever their executable bits.
 func (it item) holdsSame(other item) bool {
 	return it.object() == other.object() && string(it.oid) == string(other.oid)
 }
 
-// object is the kind of what an entry leads to.
+// objectType returns the type of the object that a tree entry names.
 func (it item) object() string {
 	switch it.mode {
 	case modeTree:
@@ -72,13 +72,14 @@ func (it item) object() string {
 	return "blob"
 }
 
-// unreadable reports whether an error is that git cannot read an object, and not that nobody could ask it.
+// isUnreadableObject reports whether an error means that git cannot read an object, rather than that git could not run.
 func unreadable(err error) bool {
 	return errors.Is(err, errCutOff) || errors.As(err, new(*IncompleteError)) || errors.As(err, new(*Error))
 }
 
-// adopt makes the merger have itself what a tree has and others do not have at the same path. Git does not write what is in
-// the repository already, also where nothing leads to it: then only we would know that it is needed.
+// adoptNewObjects copies into the merger all objects of a tree that the known trees do not have at the same path. Git
+// writes no object that the repository already has, even if no ref reaches it: gc could then delete it before the refs
+// move.
 func (m *Merger) adopt(ctx context.Context, tree string, known ...string) error {
 	var tops []item
 	for _, name := range append([]string{tree}, known...) {
@@ -91,9 +92,10 @@ func (m *Merger) adopt(ctx context.Context, tree string, known ...string) error 
 	return m.brought(ctx, ".", tops[0], tops[1:], func(_ string, it item) (bool, error) { return true, m.adoptOne(ctx, it.oid) })
 }
 
-// adoptOne makes the merger have an object itself. One that is large it only watches.
+// adoptObject copies a loose object of the repository into the merger. It only records the path of a large one, so that
+// hasLostObjects notices when it is deleted.
 func (m *Merger) adoptOne(ctx context.Context, raw []byte) error {
-	const most = 1 << 17 // in its file, which may be a thousand times as much
+	const most = 1 << 17 // compressed; the content may be a thousand times larger
 	oid := hexID(raw)
 	m.talking.Lock()
 	_, is := m.pending[string(raw)]
@@ -108,14 +110,14 @@ func (m *Merger) adoptOne(ctx context.Context, raw []byte) error {
 		m.put = append(m.put, m.real.loosePath(oid))
 		return nil
 	}
-	if err != nil { // it is in a pack, of the repository or our own
+	if err != nil { // in a pack of the repository or of the merger
 		return nil
 	}
 	m.talking.Lock()
 	o, data, err := m.askForAny(ctx, oid)
 	m.talking.Unlock()
 	if err != nil || o.Missing() {
-		return err // who needs it will say so
+		return err // a missing object is reported when it is needed
 	}
 	return m.add(ctx, object{kind: o.Type, oid: raw, content: data})
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// changes is treeChanges of two commits or trees, of which nobody but the merger may know yet. It is not ok where a tree is
-// written in such a way that only git can tell what is in it.
+// diffTrees lists the changes between two commits or trees that may exist only in the merger. ok is false if a tree object
+// is not in git's canonical form: then git has to compare them.
 func (m *Merger) changes(ctx context.Context, from, to string) (changes []treeChange, ok bool, err error) {
 	was, is, err := m.pair(ctx, from, to)
 	if err != nil {
@@ -18,7 +18,7 @@ func (m *Merger) changes(ctx context.Context, from, to string) (changes []treeCh
 	return changes, ok, err
 }
 
-// changesBelow compares two directories, of which one may not be there.
+// diffDirs compares two tree objects; nil: the directory does not exist on that side.
 func (m *Merger) changesBelow(ctx context.Context, at string, was, is []byte, changes *[]treeChange) (ok bool, err error) {
 	var sides [3][]item
 	for i, oid := range [][]byte{was, is} {
@@ -48,7 +48,8 @@ func (m *Merger) changesBelow(ctx context.Context, at string, was, is []byte, ch
 	}
 }
 
-// changed lists what became of one name: a directory that is a file now is gone with all that was in it, and a file is new.
+// diffEntry appends the changes of one name. If a file replaces a directory, all files below are deleted and the file is
+// added, and the other way round.
 func (m *Merger) changed(ctx context.Context, path string, was, is item, changes *[]treeChange) (ok bool, err error) {
 	switch wasDir, isDir := was.mode == modeTree, is.mode == modeTree; {
 	case was.is(is):
@@ -87,7 +88,7 @@ func (m *Merger) changed(ctx context.Context, path string, was, is item, changes
 	return true, nil
 }
 
-// side is what one side of a change has, as git writes it.
+// modeAndOID returns the mode and object id of one side of a change, as git diff-tree prints them.
 func (m *Merger) side(it item) (mode, oid string) {
 	if it.oid == nil {
 		return "000000", strings.Repeat("0", 2*m.format.size())

@@ -7,26 +7,27 @@ import (
 	"strings"
 )
 
-// NewCommit is a commit that is to be made.
+// CommitRequest describes a commit to create.
 type NewCommit struct {
 	Tree              string
 	Parents           []string
 	Author, Committer Signature
 	Message           string
-	Sign              bool // as the user has it set up
+	Sign              bool // sign it with the user's configured program and key
 }
 
-// Signature is who did something, and when.
+// Signature is an author or committer with a date.
 type Signature struct {
 	Identity
-	When string // as git writes it: "<seconds> <zone>"
+	When string // git's raw format: "<seconds> <zone>"
 }
 
 func (s Signature) String() string {
 	return fmt.Sprintf("%s <%s> %s", plainName(s.Name), plainName(s.Email), s.When)
 }
 
-// plainName is a name without what would end it, as git takes it.
+// cleanName removes from a name or email address the characters that git removes: control characters, angle brackets, and
+// leading and trailing punctuation.
 func plainName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r == '<' || r == '>' {
@@ -37,7 +38,7 @@ func plainName(name string) string {
 	return strings.Trim(name, " .,:;\"'\\")
 }
 
-// Commit makes a commit.
+// CreateCommit creates a commit and returns its id.
 func (m *Merger) Commit(ctx context.Context, c NewCommit) (string, error) {
 	if !isWhen(c.Author.When) || !isWhen(c.Committer.When) {
 		return "", fmt.Errorf("not a moment: %q, %q", c.Author.When, c.Committer.When)
@@ -53,12 +54,13 @@ func (m *Merger) Commit(ctx context.Context, c NewCommit) (string, error) {
 	return m.write(ctx, made)
 }
 
-// write makes a commit as it is told.
+// writeCommit adds a commit object to the merger and returns its id.
 func (m *Merger) write(ctx context.Context, c written) (string, error) {
 	made := c.object(m.format)
 	return made.name(), m.add(ctx, made)
 }
 
+// encode returns the commit object.
 func (c written) object(format ObjectFormat) object {
 	var b strings.Builder
 	fmt.Fprintf(&b, "tree %s\n", c.tree)
@@ -74,8 +76,8 @@ func (c written) object(format ObjectFormat) object {
 	return object{kind: "commit", oid: nameObject(format, "commit", content), content: content}
 }
 
-// writeSigned lets git make a commit and sign it. In a mirror only the user says which program does that, and with which
-// key.
+// writeSignedCommit lets git create and sign a commit. It runs in the mirror, where only the user's config can set the
+// program and key.
 func (m *Merger) writeSigned(ctx context.Context, c written) (string, error) {
 	args := []string{"commit-tree", "-S"}
 	for _, p := range c.parents {

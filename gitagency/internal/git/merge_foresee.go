@@ -10,9 +10,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Foresee begins to read what will be asked for if a commit is to land on another, while there is something else to do.
-// What it finds to be sound is not looked at again; whatever else it finds is found again by who asks. gitDir is that of the
-// worktree whose index will be asked for; empty where there is none.
+// Prefetch starts to read, in the background, the objects needed to land tip on upstream, and the index of the worktree
+// with git directory gitDir; empty: none. A range that passes its checks is not checked again; any error is ignored here
+// and found again by the caller that needs the result.
 func (m *Merger) Foresee(ctx context.Context, upstream, tip, gitDir string) {
 	ctx, m.forget = context.WithCancel(ctx)
 	if gitDir != "" {
@@ -32,14 +32,14 @@ func (m *Merger) Foresee(ctx context.Context, upstream, tip, gitDir string) {
 	})
 }
 
-// indexOf is the index of a worktree: the one that was read ahead, if it is still that.
+// prefetchedIndexOf returns the prefetched index of a worktree if the index file has not changed since; else nil.
 func (m *Merger) indexOf(gitDir string) *heldIndex {
 	if m == nil || m.aheadOf != gitDir || gitDir == "" {
 		return nil
 	}
 	x, err := m.ahead()
 	if err != nil {
-		return nil // who reads it now is told why
+		return nil // the caller reads it again and gets the error
 	}
 	if fi, err := os.Lstat(filepath.Join(gitDir, "index")); err != nil || durable.Stamp(fi) != x.stamp {
 		return nil
@@ -47,15 +47,16 @@ func (m *Merger) indexOf(gitDir string) *heldIndex {
 	return x
 }
 
-// Wake starts the git that will be asked, so that nobody has to wait for it. If that fails, so does the first question.
+// StartCatFile starts git cat-file in the background, so that the first request does not wait for its start. If it fails,
+// so does the first request.
 func (m *Merger) Wake(ctx context.Context) {
 	m.foresight.Go(func() { _ = m.asking(ctx, func(*teller) error { return nil }) })
 }
 
-// SoundRange refuses commits that lead to one and not to another, where no git would have made them as far as anybody relies
-// on what they say (an *UnsoundCommitError), or where their trees must not land (an *UnsoundError): also what was taken
-// away again comes with the history. Of each tree only what its first parent has not is looked at. All that they brought has
-// to be there: see whole. What was found sound once is not looked at again, and what somebody looks at already is waited for.
+// FsckRange checks the commits of upstream..tip. It refuses malformed commits, commits whose trees must not land, even if a
+// later commit removes the offending file, as it stays in the history, and commits with missing or wrong objects: see
+// checkComplete. It checks of each tree only what differs from the first parent's. A range that has passed is not checked
+// again, and concurrent calls for one range share a check.
 func (m *Merger) SoundRange(ctx context.Context, upstream, tip string) error {
 	asked := [2]string{upstream, tip}
 	for {
@@ -80,13 +81,14 @@ func (m *Merger) SoundRange(ctx context.Context, upstream, tip string) error {
 	}
 }
 
-// sounding is a look at a range of commits.
+// rangeCheck is a check of a range of commits that several callers may wait for.
 type sounding struct {
-	done  chan struct{} // closed at the end of it
-	sound bool          // what came of it
+	done  chan struct{} // closed at the end
+	sound bool          // result; valid after done is closed
 }
 
-// sound looks at a range of commits for all who want to know. What failed is forgotten: it may have been told to end.
+// runRangeCheck checks a range for all callers that wait for it. It forgets a check that failed: its context may have been
+// cancelled.
 func (m *Merger) sound(ctx context.Context, asked [2]string, s *sounding) error {
 	err := m.soundRange(ctx, asked[0], asked[1])
 	if s.sound = err == nil; !s.sound {

@@ -15,8 +15,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Keep gives the repository all that was made so far, for good: from then on a ref can name it. Who is killed meanwhile
-// leaves objects that nothing refers to.
+// Persist writes all objects made so far to the repository: from then on refs can point to them. A kill meanwhile leaves
+// unreferenced objects.
 func (m *Merger) Keep(ctx context.Context) error {
 	objects := filepath.Join(m.dir, "objects")
 	dirs, err := os.ReadDir(objects)
@@ -40,7 +40,7 @@ func (m *Merger) Keep(ctx context.Context) error {
 		}
 		for _, f := range files {
 			name := d.Name() + f.Name()
-			if !isOID(name) { // of a git that was killed
+			if !isOID(name) { // temporary file of a git that was killed
 				continue
 			}
 			o, err := readLoose(filepath.Join(dir, f.Name()))
@@ -57,12 +57,12 @@ func (m *Merger) Keep(ctx context.Context) error {
 	}
 	m.put = append(m.put, put...)
 	m.made = slices.AppendSeq(m.made, maps.Values(m.pending))
-	clear(m.pending) // they are all there now
+	clear(m.pending) // the repository has them now
 	m.waiting = 0
 	return nil
 }
 
-// keepPacks brings packs over, of which every object is whole.
+// persistPacks copies the merger's packs to the repository with git index-pack, which checks every object.
 func (m *Merger) keepPacks(ctx context.Context, dir string) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -85,13 +85,14 @@ func (m *Merger) keepPacks(ctx context.Context, dir string) error {
 	return durable.SyncDir(filepath.Join(m.real.CommonDir, "objects", "pack"))
 }
 
-// haveAll puts all that was made where a git sees it that looks here too, whoever takes it out of the repository.
+// rewritePersisted writes all objects made so far to the merger's own object directory, where git finds them even if a gc
+// has deleted them from the repository.
 func (m *Merger) haveAll(ctx context.Context) error {
 	return errors.Join(m.add(ctx, m.made...), m.flush(ctx))
 }
 
-// pack puts what some commits lead to, and another does not, into a pack of the repository, whether the merger has it or
-// the repository. With a reason nobody takes that pack away until the reason is gone.
+// packCommits packs all objects that commits reach and known does not, from the merger and the repository, into a pack of
+// the repository. With a reason the pack gets a .keep file with that text, and gc does not delete it.
 func (m *Merger) pack(ctx context.Context, known string, commits []string, reason string) (err error) {
 	if err := m.haveAll(ctx); err != nil {
 		return err
@@ -103,7 +104,7 @@ func (m *Merger) pack(ctx context.Context, known string, commits []string, reaso
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	repo, p := m.repo, m.place()
 	args := []string{"pack-objects", "-q", "--revs", "--non-empty", "--delta-base-offset", "--window=0", "--stdout"}
-	if m.real.promised() { // what a remote has need not be here
+	if m.real.promised() { // objects of the promisor remote may be missing
 		repo, p, args = m.seeing(), place{}, append(args, "--exclude-promisor-objects")
 	}
 	p.stdin, p.stdout = strings.Join(commits, "\n")+"\n--not\n"+known+"\n", f
@@ -112,7 +113,7 @@ func (m *Merger) pack(ctx context.Context, known string, commits []string, reaso
 		return err
 	}
 	if size, err := f.Seek(0, io.SeekCurrent); err != nil || size == 0 {
-		return err // all of it is there
+		return err // nothing to pack
 	}
 	into := []string{"index-pack", "--stdin"}
 	if reason != "" {
@@ -124,8 +125,8 @@ func (m *Merger) pack(ctx context.Context, known string, commits []string, reaso
 	return durable.SyncDir(filepath.Join(m.real.CommonDir, "objects", "pack"))
 }
 
-// storePack brings a pack into the repository, and says where it is. Who tidies up at once takes away what it is not yet
-// done with, too: then it begins again.
+// storePack writes a pack to the repository with git index-pack and returns its path. It retries a failure: a concurrent
+// gc with --prune=now deletes temporary packs too.
 func (r *Repo) storePack(ctx context.Context, pack io.ReadSeeker, args ...string) (string, error) {
 	const tries = 5
 	for n := 1; ; n++ {
@@ -147,14 +148,14 @@ func (r *Repo) storePack(ctx context.Context, pack io.ReadSeeker, args ...string
 	}
 }
 
-// seeing is the repository with all that the merger has made.
+// repoWithObjects returns the repository with the merger's object directory as an alternate.
 func (m *Merger) seeing() *Repo {
 	seeing := *m.real
 	seeing.env = append(slices.Clone(m.real.env), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+inList(filepath.Join(m.dir, "objects")))
 	return &seeing
 }
 
-// lost reports whether something that was kept is not where it was put.
+// hasLostObjects reports whether a persisted file was deleted from the repository.
 func (m *Merger) lost() bool {
 	return slices.ContainsFunc(m.put, func(path string) bool { _, err := os.Lstat(path); return errors.Is(err, fs.ErrNotExist) })
 }

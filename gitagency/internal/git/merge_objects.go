@@ -1,8 +1,6 @@
 package git
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -13,14 +11,14 @@ import (
 	"strings"
 )
 
-// contents is an object of a kind, and an *IncompleteError where there is no such.
+// readContents returns the content of an object of a type; an *IncompleteError where there is none of that type.
 func (m *Merger) contents(ctx context.Context, oid, kind string) ([]byte, error) {
 	m.talking.Lock()
 	defer m.talking.Unlock()
 	return m.askFor(ctx, oid, kind)
 }
 
-// askFor is contents for who has the lock.
+// readContentsLocked is readContents for a caller that holds the lock of the catFile.
 func (m *Merger) askFor(ctx context.Context, oid, kind string) ([]byte, error) {
 	o, data, err := m.askForAny(ctx, oid)
 	if err == nil && o.Type != kind {
@@ -29,6 +27,8 @@ func (m *Merger) askFor(ctx context.Context, oid, kind string) ([]byte, error) {
 	return data, err
 }
 
+// readAnyLocked returns an object of any type and its content, from memory or through git, for a caller that holds the
+// lock of the catFile. The object is Missing where there is none.
 func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, error) {
 	if !isOID(oid) {
 		return Object{}, nil, fmt.Errorf("not a name of an object: %q", oid)
@@ -52,7 +52,7 @@ func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, err
 		m.teller.close()
 		m.teller = nil
 	}
-	const most = 64 << 10 // commits are small, and are asked for again and again
+	const most = 64 << 10 // commits are small, and are read again and again
 	if err == nil && o.Type == "commit" && len(data) <= most {
 		if len(m.commits) == 1<<10 {
 			clear(m.commits)
@@ -62,9 +62,9 @@ func (m *Merger) askForAny(ctx context.Context, oid string) (Object, []byte, err
 	return o, data, err
 }
 
-// listening is the git that is asked, for who has the lock. It serves others after us, but ends with the context of who
-// waits for its answer: what somebody put in the place of an object may keep it from giving one. Whoever has it calls
-// release.
+// catFileLocked returns the merger's catFile, which it starts if needed, for a caller that holds its lock and then calls
+// release. It outlives the caller's context, but ends when that context ends before release: a file in the place of an
+// object, such as a pipe, may keep git from answering.
 func (m *Merger) listening(ctx context.Context) (t *teller, release func(), err error) {
 	if m.teller == nil {
 		own, silence := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -79,7 +79,7 @@ func (m *Merger) listening(ctx context.Context) (t *teller, release func(), err 
 	return m.teller, func() { stop() }, nil
 }
 
-// asking asks git something.
+// withCatFile calls ask with the merger's catFile, under its lock, and drops the catFile after an error.
 func (m *Merger) asking(ctx context.Context, ask func(*teller) error) error {
 	m.talking.Lock()
 	defer m.talking.Unlock()
@@ -88,14 +88,15 @@ func (m *Merger) asking(ctx context.Context, ask func(*teller) error) error {
 		return err
 	}
 	defer release()
-	if err = ask(t); err != nil { // it may be why
+	if err = ask(t); err != nil { // it may be the cause
 		t.close()
 		m.teller = nil
 	}
 	return err
 }
 
-// add makes objects. They stay in memory as long as no git has to see them: most never need a file here.
+// addObjects adds objects to the merger. They stay in memory as long as no git has to see them: most never need a file
+// in the mirror.
 func (m *Merger) add(ctx context.Context, objects ...object) error {
 	const most = 32 << 20
 	m.talking.Lock()
@@ -112,7 +113,7 @@ func (m *Merger) add(ctx context.Context, objects ...object) error {
 	return nil
 }
 
-// flush puts what is in memory where a git can see it.
+// flush writes the objects in memory to the mirror, where a git sees them.
 func (m *Merger) flush(ctx context.Context) error {
 	m.talking.Lock()
 	defer m.talking.Unlock()
@@ -131,7 +132,7 @@ func (m *Merger) flushLocked(ctx context.Context) error {
 	return nil
 }
 
-// Compare is that of a Mirror.
+// Compare is Mirror.Compare, which also sees objects that were only in memory.
 func (m *Merger) Compare(ctx context.Context, c Comparison) (string, error) {
 	if err := m.flush(ctx); err != nil {
 		return "", err
@@ -139,7 +140,7 @@ func (m *Merger) Compare(ctx context.Context, c Comparison) (string, error) {
 	return m.Mirror.Compare(ctx, c)
 }
 
-// Sizes is that of a Mirror.
+// Sizes is Mirror.Sizes, which also sees objects that were only in memory.
 func (m *Merger) Sizes(ctx context.Context, oids ...string) (map[string]int64, error) {
 	if err := m.flush(ctx); err != nil {
 		return nil, err
@@ -147,7 +148,7 @@ func (m *Merger) Sizes(ctx context.Context, oids ...string) (map[string]int64, e
 	return m.Mirror.Sizes(ctx, oids...)
 }
 
-// hangUp ends the git that was asked.
+// closeCatFile ends the merger's catFile.
 func (m *Merger) hangUp() {
 	m.talking.Lock()
 	defer m.talking.Unlock()
@@ -157,21 +158,7 @@ func (m *Merger) hangUp() {
 	}
 }
 
-// twig is a directory as it is in a tree object.
-type twig struct {
-	items []item // by name, which is not always git's order
-	plain bool   // nothing about it is such that git would write it otherwise
-}
-
-func (t *twig) find(name string) (item, bool) {
-	at, there := slices.BinarySearchFunc(t.items, name, func(it item, name string) int { return cmp.Compare(string(it.name), name) })
-	if !there {
-		return item{}, false
-	}
-	return t.items[at], true
-}
-
-// twig reads a directory, or remembers it.
+// readTree parses a tree object, or returns it from the cache.
 func (m *Merger) twig(ctx context.Context, oid []byte) (*twig, error) {
 	m.talking.Lock()
 	defer m.talking.Unlock()
@@ -182,7 +169,7 @@ func (m *Merger) twig(ctx context.Context, oid []byte) (*twig, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := parseTwig(data, len(oid))
+	t, err := parseTree(data, len(oid))
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +177,7 @@ func (m *Merger) twig(ctx context.Context, oid []byte) (*twig, error) {
 	return t, nil
 }
 
-// remember keeps a directory in mind, and forgets all of them when they are too many.
+// cacheTree adds a parsed tree to the cache, which is emptied when it holds more than 64 MiB of tree objects.
 func (m *Merger) remember(oid []byte, t *twig, size int) {
 	const most = 64 << 20
 	if m.held += size; m.held > most {
@@ -200,38 +187,7 @@ func (m *Merger) remember(oid []byte, t *twig, size int) {
 	m.trees[string(oid)] = t
 }
 
-// parseTwig reads a tree object.
-func parseTwig(data []byte, size int) (*twig, error) {
-	t := &twig{plain: len(data) > 0}
-	for len(data) > 0 {
-		space, end := bytes.IndexByte(data, ' '), bytes.IndexByte(data, 0)
-		e, rest, ok := nextInTree(data, size)
-		if !ok || space < 0 || end < space {
-			return nil, fmt.Errorf("tree: %w", errCutOff)
-		}
-		it := item{mode: e.mode, name: data[space+1 : end], oid: data[end+1 : end+1+size]}
-		switch e.mode {
-		case modeFile, modeProgram, modeLink, modeGitlink, modeTree:
-			t.plain = t.plain && string(data[:space]) == modeText(e.mode)
-		default:
-			t.plain = false
-		}
-		if n := len(t.items); n > 0 && inTreeOrder(t.items[n-1], it) >= 0 {
-			t.plain = false
-		}
-		t.items = append(t.items, it)
-		data = rest
-	}
-	if byName := func(a, b item) int { return bytes.Compare(a.name, b.name) }; !slices.IsSortedFunc(t.items, byName) {
-		slices.SortStableFunc(t.items, byName)
-	}
-	for i := 1; i < len(t.items); i++ {
-		t.plain = t.plain && !bytes.Equal(t.items[i-1].name, t.items[i].name)
-	}
-	return t, nil
-}
-
-// treeOf is the tree of a commit; one of a tree is itself.
+// treeOf returns the id of the tree of a commit, or of a tree its own id.
 func (m *Merger) treeOf(ctx context.Context, oid string) (string, error) {
 	m.talking.Lock()
 	defer m.talking.Unlock()
@@ -254,14 +210,14 @@ func (m *Merger) treeOf(ctx context.Context, oid string) (string, error) {
 	return tree, nil
 }
 
-// UnsoundCommitError is a commit that no git would have made.
+// InvalidCommitError is a commit object that git would not have written.
 type UnsoundCommitError struct{ Commit, Why string }
 
 func (e *UnsoundCommitError) Error() string {
 	return fmt.Sprintf("commit %.12s is not sound: %s", e.Commit, e.Why)
 }
 
-// written is a commit as it is in the repository.
+// Commit is a parsed commit object.
 type written struct {
 	oid, tree         string
 	parents           []string
@@ -270,6 +226,7 @@ type written struct {
 	message           string
 }
 
+// readCommit reads and parses a commit.
 func (m *Merger) commit(ctx context.Context, oid string) (written, error) {
 	data, err := m.contents(ctx, oid, "commit")
 	if err != nil {
@@ -283,12 +240,13 @@ func (m *Merger) commit(ctx context.Context, oid string) (written, error) {
 	return c, nil
 }
 
-// parseCommit reads a commit, and refuses one that git would not have made, as far as anybody here relies on it.
+// parseCommit parses a commit object, and refuses one that git would not have written, as far as this package relies on
+// its format. The error is the reason.
 func parseCommit(data string) (c written, err error) {
 	strange := func(what string) (written, error) { return written{}, errors.New(what) }
 	header, message, ok := strings.Cut(data, "\n\n")
 	if !ok {
-		if header, ok = strings.CutSuffix(data, "\n"); !ok { // it has no message
+		if header, ok = strings.CutSuffix(data, "\n"); !ok { // without a message
 			return strange("its header has no end")
 		}
 	}
@@ -341,8 +299,8 @@ func parseCommit(data string) (c written, err error) {
 	return c, nil
 }
 
-// skimCommit reads no more of a commit than says where it stands. In the history of a person there may be commits of any
-// age, by any tool.
+// skimCommit returns only the tree, the parents and the committer date of a commit, and checks nothing else: the user's
+// history may have commits of any age, written by any tool. It is ok where there is a tree.
 func skimCommit(data string) (tree string, parents []string, when int64, ok bool) {
 	header, _, _ := strings.Cut(data, "\n\n")
 	for line := range strings.Lines(header) {
@@ -355,7 +313,7 @@ func skimCommit(data string) (tree string, parents []string, when int64, ok bool
 		case key == "committer":
 			fields := strings.Fields(value[strings.LastIndexByte(value, '>')+1:])
 			if len(fields) > 0 {
-				when, _ = strconv.ParseInt(fields[0], 10, 64) // git too takes what it cannot read for the oldest
+				when, _ = strconv.ParseInt(fields[0], 10, 64) // an invalid date is the oldest, as for git
 			}
 			return tree, parents, when, isOID(tree)
 		}
@@ -363,7 +321,7 @@ func skimCommit(data string) (tree string, parents []string, when int64, ok bool
 	return tree, parents, 0, isOID(tree)
 }
 
-// isSignature: "<name> <<email>> <seconds> <zone>".
+// isSignature reports whether s is "<name> <<email>> <seconds> <zone>".
 func isSignature(s string) bool {
 	who, when, ok := strings.Cut(s, "> ")
 	name, email, has := strings.Cut(who, "<")
@@ -373,7 +331,7 @@ func isSignature(s string) bool {
 	return isWhen(when)
 }
 
-// isWhen: "<seconds> <zone>".
+// isTimestamp reports whether when is "<seconds> <zone>".
 func isWhen(when string) bool {
 	seconds, zone, ok := strings.Cut(when, " ")
 	return ok && seconds != "" && len(seconds) <= 19 && strings.Trim(seconds, "0123456789") == "" &&
@@ -382,7 +340,7 @@ func isWhen(when string) bool {
 
 func hexID(oid []byte) string { return hex.EncodeToString(oid) }
 
-// rawID is an id as it stands in a tree; nil of what is none.
+// rawID decodes an id in hex to the bytes that a tree object has; nil where it is not hex.
 func rawID(oid string) []byte {
 	raw, err := hex.DecodeString(oid)
 	if err != nil {

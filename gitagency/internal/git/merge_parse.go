@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// parseMerged reads "<tree> NUL", then "<mode> <oid> <stage> TAB <path> NUL" of what is in conflict, an empty one, and
-// messages: "<how many> NUL <path> NUL ... <kind> NUL <text> NUL".
+// parseMergeTree parses the output of git merge-tree -z: "<tree> NUL", then "<mode> <oid> <stage> TAB <path> NUL" of each
+// conflicted file, an empty field, and messages: "<number of paths> NUL <path> NUL ... <kind> NUL <text> NUL".
 func parseMerged(out string, conflicting bool) (m Merged, err error) {
 	fields := strings.Split(out, "\x00")
 	strange := func(field string) (Merged, error) {
@@ -50,7 +50,7 @@ func parseMerged(out string, conflicting bool) (m Merged, err error) {
 		if kind, is := strings.CutPrefix(fields[n+1], "CONFLICT ("); is {
 			kind, _, _ = strings.Cut(kind, ")")
 			for _, path := range fields[1 : n+1] {
-				// What git speaks of besides, such as the name that a file had before, is only a conflict where there is no other.
+				// Other paths that a message names, such as the old name of a file, count only if git lists no conflicted files.
 				if _, there := at[path]; there || listed == 0 {
 					c := conflict(path)
 					c.Kinds = append(c.Kinds, kind)
@@ -83,7 +83,7 @@ func parseStage(field string) (s Stage, path string, ok bool) {
 	return Stage{Number: number, Mode: words[0], OID: words[1]}, path, number >= 1 && number <= 3
 }
 
-// kindByStages says what kind of a conflict it must be of which git says nothing.
+// conflictKind derives the kind of a conflict without a message from its stages.
 func kindByStages(stages []Stage) string {
 	var has [4]bool
 	for _, s := range stages {

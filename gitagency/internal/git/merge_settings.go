@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// mergingPlace is where a git merges. It has the settings of the user; of those of the repository the merge drivers, which
-// run when it is trusted, and else fail, so that nobody takes for merged what only they could have merged. Attributes are
-// those of one tree: in a worktree git goes by the files that are there, and that is all there is in this one. Without one
-// it would look around where it stands.
-func (m *Merger) mergingPlace(ctx context.Context, dir string, what Merging) (place, error) {
+// mergeRunOptions makes the temporary git directory and worktree in which git merges, and returns the options for that git.
+// It runs with the user's config and, of the repository's config, the merge drivers: they run if the repository is trusted,
+// else they fail, so that files only they could merge become conflicts. The worktree holds nothing but the .gitattributes
+// files of one tree, from which git reads attributes; without a worktree it would read them from its current directory.
+func (m *Merger) mergingPlace(ctx context.Context, dir string, req Merging) (place, error) {
 	p := place{
 		gitDir: filepath.Join(dir, "git"), tree: filepath.Join(dir, "tree"),
-		// Of what there is to be said nothing may be left out.
+		// merge.verbosity must not suppress the conflict messages that we parse.
 		config: []string{"-c", "core.bare=false", "-c", "merge.verbosity=2"},
 	}
 	for _, path := range []string{p.gitDir, p.tree} {
@@ -45,9 +45,9 @@ func (m *Merger) mergingPlace(ctx context.Context, dir string, what Merging) (pl
 	if err := m.copyAttributes(filepath.Join(p.gitDir, "info")); err != nil {
 		return p, err
 	}
-	trees := []string{what.Ours, what.Theirs, what.Attributes}
-	if what.Attributes == "" {
-		trees[2] = what.Ours
+	trees := []string{req.Ours, req.Theirs, req.Attributes}
+	if req.Attributes == "" {
+		trees[2] = req.Ours
 	}
 	var tops [3][]byte
 	for i, name := range trees {
@@ -60,8 +60,8 @@ func (m *Merger) mergingPlace(ctx context.Context, dir string, what Merging) (pl
 	return p, m.plantAttributes(ctx, p.tree, tops[0], tops[1], tops[2])
 }
 
-// copyAttributes writes what the repository's own file says of how to merge. Where that is not trusted, it can make nothing
-// run and nothing pass for merged: what it speaks of is in conflict when both sides changed it.
+// copyInfoAttributes copies the repository's info/attributes. If the repository is not trusted, the copy can neither run a
+// program nor make a file count as merged: files with a merge driver conflict if both sides changed them.
 func (m *Merger) copyAttributes(info string) error {
 	from, to := filepath.Join(m.real.CommonDir, "info", "attributes"), filepath.Join(info, "attributes")
 	if _, err := os.Lstat(from); nothingThere(err) {
@@ -87,10 +87,11 @@ func (m *Merger) copyAttributes(info string) error {
 	return os.WriteFile(to, []byte(text.String()), 0o600)
 }
 
-// distrusted is a merge driver that fails.
+// untrustedDriver names a merge driver that always fails.
 const distrusted = "git-agency-distrusted"
 
-// distrustfully is a line of attributes with nothing left but whether a file is merged.
+// sanitizeAttributes reduces a line of an attributes file to the attributes that decide whether a file is merged, and
+// replaces its merge driver by one that fails.
 func distrustfully(line string) string {
 	line = strings.TrimLeft(line, " \t")
 	end := strings.IndexAny(line, " \t")
@@ -105,14 +106,14 @@ func distrustfully(line string) string {
 		switch name, _, valued := strings.Cut(word, "="); {
 		case name == "merge" && valued:
 			kept += " merge=" + distrusted
-		case !valued && word != "merge": // such as binary; that it is text, whatever else is said of it, is not taken over
+		case !valued && word != "merge": // such as binary; a plain "merge" would turn text merge on, so it is dropped
 			kept += " " + word
 		}
 	}
 	return kept + "\n"
 }
 
-// quoteEnd is where a word ends that is in quotes.
+// quoteEnd returns the index after the closing quote of a quoted word; -1: none.
 func quoteEnd(line string) int {
 	for i := 1; i < len(line); i++ {
 		switch line[i] {
@@ -125,8 +126,8 @@ func quoteEnd(line string) int {
 	return -1
 }
 
-// mergeDrivers are the settings of merge drivers that hold for the repository. One that the user has is the user's, also
-// where the repository would have another.
+// mergeDriverConfig returns a config file with the repository's merge drivers; unless trusted, they fail. A driver that the
+// user has configured keeps the user's settings, even if the repository configures it too.
 func (r *Repo) mergeDrivers(trusted bool) string {
 	names := map[string]bool{}
 	for key := range r.Config {
@@ -136,7 +137,7 @@ func (r *Repo) mergeDrivers(trusted bool) string {
 	}
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if strings.Contains(name, "\n") { // which no attribute could have
+		if strings.Contains(name, "\n") { // no attribute can name it
 			continue
 		}
 		key := func(last string) []Setting { return r.Config["merge."+name+"."+last] }
@@ -165,10 +166,10 @@ func (r *Repo) mergeDrivers(trusted bool) string {
 	return text.String()
 }
 
-// driverKeys are the settings of a merge driver.
+// mergeDriverKeys are the last parts of merge.<driver>.* keys.
 var driverKeys = []string{"driver", "name", "recursive"}
 
-// driverOf is the driver that a setting is about.
+// mergeDriverName returns the driver that a config key belongs to.
 func driverOf(key string) (name string, is bool) {
 	name, is = strings.CutPrefix(key, "merge.")
 	end := strings.LastIndexByte(name, '.')
@@ -178,8 +179,8 @@ func driverOf(key string) (name string, is bool) {
 	return name[:end], true
 }
 
-// plantAttributes writes the attributes of a tree into a directory, as far as they can matter for what two others do not
-// have in common: whatever is merged, and wherever it is put, lies in a directory in which they differ.
+// writeAttributes writes the .gitattributes files of the tree from into dir, as far as they can affect a merge of ours and
+// theirs: only those in directories that differ, since every merged file, renamed or not, lies in one.
 func (m *Merger) plantAttributes(ctx context.Context, dir string, ours, theirs, from []byte) error {
 	if from == nil || string(ours) == string(theirs) {
 		return nil
@@ -188,7 +189,7 @@ func (m *Merger) plantAttributes(ctx context.Context, dir string, ours, theirs, 
 	if err != nil {
 		return err
 	}
-	if it, there := has.find(".gitattributes"); there && (it.mode == modeFile || it.mode == modeProgram) { // git follows no link here
+	if it, there := has.find(".gitattributes"); there && (it.mode == modeFile || it.mode == modeProgram) { // git follows no symlink
 		data, err := m.contents(ctx, hexID(it.oid), "blob")
 		if err != nil {
 			return err

@@ -10,10 +10,9 @@ import (
 	"unicode"
 )
 
-// Sound refuses a tree that must never land: an *UnsoundError. It is what git would refuse to check out, and git's checks
-// of objects where they are strict, and more: nothing may pass for what tells a sandbox from what it is not, and no name
-// may lead through a link, on whatever file system it comes to be. What a tree has in common with one that is known is not
-// looked at; that may be empty.
+// FsckTree refuses a tree that must never land, with a fsck error. It applies git's checks on checkout and git's strict
+// fsck checks, and more: no entry may fake git-agency's .agency directory, and no path may lead through a symlink on any
+// file system, such as a case-insensitive one. It skips entries that the known tree, which may be empty, has too.
 func (m *Merger) Sound(ctx context.Context, tree, known string) error {
 	top, likeTop, err := m.pair(ctx, tree, known)
 	if err != nil {
@@ -22,7 +21,7 @@ func (m *Merger) Sound(ctx context.Context, tree, known string) error {
 	return m.soundBelow(ctx, "", top, likeTop)
 }
 
-// pair finds the trees of two names, of which the second may be empty.
+// treePair returns the root trees of two commits or trees; the second may be empty.
 func (m *Merger) pair(ctx context.Context, tree, known string) (top, likeTop []byte, err error) {
 	oid, err := m.treeOf(ctx, tree)
 	if err != nil {
@@ -71,7 +70,7 @@ func (m *Merger) soundBelow(ctx context.Context, at string, oid, known []byte) e
 			dirs[folded] = name
 		}
 	}
-	if !dir.plain && (at != "" || len(dir.items) > 0) { // that of a commit may be empty
+	if !dir.plain && (at != "" || len(dir.items) > 0) { // only the root tree may be empty
 		return &UnsoundError{Path: cmp.Or(at, "."), Why: "not written as git writes it"}
 	}
 	for folded, name := range dirs {
@@ -94,7 +93,7 @@ func (m *Merger) soundBelow(ctx context.Context, at string, oid, known []byte) e
 	return nil
 }
 
-// refusedEntry says why something must not land; empty when it may.
+// refusedEntry returns the reason why a tree entry must not land; empty: none.
 func refusedEntry(at string, it item) string {
 	name := string(it.name)
 	if why := refusedName(it.name, 0, it.mode == modeLink); why != "" {
@@ -118,11 +117,12 @@ func refusedEntry(at string, it item) string {
 	return ""
 }
 
-// fold is a name as file systems take it that do not tell capitals from small letters, nor see what cannot be seen.
+// foldName returns the name as case-insensitive file systems, HFS+ and NTFS compare it: case folded, without ignored
+// characters and trailing dots and spaces.
 func fold(name string) string {
 	seen := strings.TrimRight(string(seenByHFS([]byte(name))), ". ")
 	return strings.Map(func(r rune) rune {
-		least := r // of all that are the same but for their size
+		least := r // smallest rune of the case-folding orbit
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
 			least = min(least, next)
 		}
@@ -130,15 +130,15 @@ func fold(name string) string {
 	}, seen)
 }
 
-// Gitlink is a submodule that a tree has and another has not, or has at another commit.
+// Gitlink is a submodule that a tree adds, or has at another commit than the known tree.
 type Gitlink struct {
 	Path string
-	OID  string
-	Old  string // what it was; empty when it is new
-	Name string // what .gitmodules of the tree calls it; empty when it does not know of it
+	OID  string // commit of the submodule
+	Old  string // commit in the known tree; empty: new submodule
+	Name string // name in the tree's .gitmodules; empty: not listed there
 }
 
-// Gitlinks lists the submodules that a tree has and that are not the same in one that is known, by path.
+// ChangedGitlinks lists the submodules of a tree that are new or changed compared with the known tree, by path.
 func (m *Merger) Gitlinks(ctx context.Context, tree, known string) ([]Gitlink, error) {
 	top, likeTop, err := m.pair(ctx, tree, known)
 	if err != nil {
@@ -192,7 +192,7 @@ func (m *Merger) gitlinksBelow(ctx context.Context, links *[]Gitlink, at string,
 	return nil
 }
 
-// moduleNames is what .gitmodules of a tree calls each path. One that cannot be read calls nothing anything.
+// submoduleNames returns the submodule names in a tree's .gitmodules, by path. It ignores a file with syntax errors.
 func (m *Merger) moduleNames(ctx context.Context, top []byte) (map[string]string, error) {
 	dir, err := m.twig(ctx, top)
 	if err != nil {
@@ -208,7 +208,7 @@ func (m *Merger) moduleNames(ctx context.Context, top []byte) (map[string]string
 	}
 	entries, err := parseConfigFile(string(data))
 	if err != nil {
-		return nil, nil // which git would not read either
+		return nil, nil // git would not read it either
 	}
 	names := map[string]string{}
 	for _, e := range entries {

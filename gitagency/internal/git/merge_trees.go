@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// mergeTrees merges trees entry by entry, where that is all there is to it: of every name at least one side has what both
-// had before, or both have the same now. Else plain is false, and git has to do it.
+// mergeTrees does a trivial merge, tree entry by tree entry: of every name at least one side equals the base, or both sides
+// are equal. Else plain is false, and git has to merge.
 //
-// It is exactly what git makes of them, because git looks for renames only where they can matter: of a file that is gone
-// on one side and was changed, or is gone too, on the other; and of a directory that is gone on one side, when something is
-// new in it on the other. In either case no side has what both had, and none of it gets here.
+// The result is exactly git's, because git looks for renames only where they can matter: for a file that is deleted on one
+// side and modified or deleted on the other; and for a directory that is deleted on one side while the other adds a file to
+// it. In both cases neither side equals the base, so plain is false.
 func (m *Merger) mergeTrees(ctx context.Context, base, ours, theirs string) (tree string, plain bool, err error) {
 	if ours == theirs {
 		return ours, true, nil
@@ -21,24 +21,25 @@ func (m *Merger) mergeTrees(ctx context.Context, base, ours, theirs string) (tre
 	if err != nil || !plain {
 		return "", false, err
 	}
-	if top.oid == nil { // a tree with nothing in it
+	if top.oid == nil { // empty tree
 		return "", false, nil
 	}
 	return hexID(top.oid), true, m.add(ctx, made...)
 }
 
+// rootEntry returns a nameless tree entry for a root tree.
 func leafOf(tree string) item { return item{mode: modeTree, oid: rawID(tree)} }
 
 func (it item) is(other item) bool { return it.mode == other.mode && bytes.Equal(it.oid, other.oid) }
 
-// mergeEntries is mergeTrees of one name; what is not there has no id. made gets the directories that are new.
+// mergeEntries is mergeTrees for one name; an entry without an object id does not exist. It appends new trees to made.
 func (m *Merger) mergeEntries(ctx context.Context, made *[]object, base, ours, theirs item) (merged item, plain bool, err error) {
 	switch {
 	case ours.is(base):
 		return theirs, true, nil
 	case theirs.is(base):
 		return ours, true, nil
-	case ours.oid == nil || theirs.oid == nil: // what both took away may have gone to two places
+	case ours.oid == nil || theirs.oid == nil: // a file deleted on both sides may be renamed to two places
 		return item{}, false, nil
 	case ours.is(theirs) && base.mode != modeTree:
 		return ours, true, nil
@@ -92,7 +93,7 @@ func (m *Merger) mergeEntries(ctx context.Context, made *[]object, base, ours, t
 	return item{mode: modeTree, name: ours.name, oid: dir.oid}, true, nil
 }
 
-// firstName is the name that comes first of what is left of some directories.
+// nextName returns the smallest name among the first entries of the sides.
 func firstName(sides [3][]item) (name []byte, more bool) {
 	for _, items := range sides {
 		if len(items) > 0 && (!more || bytes.Compare(items[0].name, name) < 0) {

@@ -13,15 +13,15 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// part is an object that came with a commit: a file, a directory, or the commit itself.
+// commitObject is an object that a commit adds: a blob, a tree, or the commit itself.
 type part struct {
-	commit, path string // empty for the commit
+	commit, path string // path is empty for the commit itself
 	oid, kind    string
 	size         int64
-	done         bool // it is what it has to be
+	done         bool // read, and its hash is its name
 }
 
-// fault is what is wrong with it, for who has to mend it.
+// problem returns an error that names the commit and the path.
 func (p part) fault(why string) error {
 	if p.path == "" {
 		return &UnsoundCommitError{Commit: p.commit, Why: why}
@@ -29,16 +29,16 @@ func (p part) fault(why string) error {
 	return fmt.Errorf("commit %.12s: %w", p.commit, &UnsoundError{Path: p.path, Why: why})
 }
 
-// mostRead is how many bytes of what came with commits are read to see that they are what their names say.
+// maxVerifiedBytes limits how many bytes of new objects checkComplete reads to verify their hashes.
 const mostRead = 4 << 20
 
-// whole refuses commits of which something is not there that came with them, or is of another kind than the tree says, an
-// *UnsoundError. Who has no walls can write such, and git takes them: then the branch leads to what nobody can check out.
+// checkComplete refuses commits that add an object which is missing or has another type than its tree entry says. An agent
+// without walls can write such commits, and git accepts them: the branch could then not be checked out.
 //
-// What is there is read too, and has to be what its name says, as far as all of it is small: commits and directories, then
-// files in the order of the commits, until mostRead bytes have been. Of the rest only that git finds it, and takes it for a
-// file. Not looked at is what one of the parents of a commit has at the same path, nor anything that was there before the
-// first of them. In a partial clone files may be missing, and then also such as never were anywhere.
+// It also reads small objects and verifies their hashes: commits and trees, then blobs in the order of the commits, until
+// maxVerifiedBytes are read. Of the other blobs it checks only that git finds them as blobs. It skips objects that a parent
+// has at the same path, and all history before the range. In a partial clone blobs may be missing; it cannot tell blobs of
+// the promisor remote from blobs that never existed.
 func (m *Merger) whole(ctx context.Context, commits []written) error {
 	c := &collector{m: m, seen: map[string]bool{}}
 	for _, one := range commits {
@@ -78,7 +78,7 @@ func (m *Merger) whole(ctx context.Context, commits []written) error {
 	}
 	defer release()
 	err = m.read(ctx, t, files, read, left, partial)
-	if err != nil || partial { // who knows what it would answer next; or it is of no use to others
+	if err != nil || partial { // its state is unknown after an error; that of a partial clone serves no other caller
 		t.close()
 		if t == m.teller {
 			m.teller = nil
@@ -87,16 +87,16 @@ func (m *Merger) whole(ctx context.Context, commits []written) error {
 	return err
 }
 
-// readSelf reads an object that has a file to itself, as nearly all have that are new: git takes several times as long. It is
-// not done where git has to be asked.
+// verifyLoose reads and verifies a loose object, as nearly all new objects are: asking git takes several times as long.
+// done is false if git has to be asked.
 func (m *Merger) readSelf(open *opener, p *part, left *int64) (done bool, err error) {
 	data, err := durable.ReadFile(m.real.loosePath(p.oid), *left)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		_, err := os.Lstat(m.repo.loosePath(p.oid))
-		return err == nil, nil // what we made is what it says
+		return err == nil, nil // an object of the merger's own needs no check
 	case err != nil:
-		if fi, statErr := os.Lstat(m.real.loosePath(p.oid)); statErr == nil && !fi.Mode().IsRegular() { // git would wait for a pipe
+		if fi, statErr := os.Lstat(m.real.loosePath(p.oid)); statErr == nil && !fi.Mode().IsRegular() { // git would block on a pipe
 			return false, p.fault("it is no file")
 		}
 		return false, nil
@@ -108,23 +108,23 @@ func (m *Merger) readSelf(open *opener, p *part, left *int64) (done bool, err er
 	return size >= 0, nil
 }
 
-// reader is a git that reads objects. That of a partial clone would want to fetch those that are missing, unless it does
-// not know that it is one.
+// openReader returns a git cat-file. In a partial clone git would fetch missing objects, so there it runs in the mirror's
+// git directory, which is not configured as a partial clone.
 func (m *Merger) reader(ctx context.Context, partial bool) (t *teller, release func(), err error) {
 	if partial {
-		t, err = m.repo.askIn(ctx, m.dir)
+		t, err = m.repo.openCatFileAt(ctx, place{gitDir: m.dir})
 		return t, func() {}, err
 	}
 	return m.listening(ctx)
 }
 
-// promised reports whether it is a partial clone: what is missing a remote has promised to have.
+// isPartialClone reports whether missing objects may be in a promisor remote: whether there is a .promisor pack.
 func (r *Repo) promised() bool {
 	found, err := os.ReadDir(filepath.Join(r.CommonDir, "objects", "pack"))
 	return err == nil && slices.ContainsFunc(found, func(e os.DirEntry) bool { return filepath.Ext(e.Name()) == ".promisor" })
 }
 
-// read asks for files, and reads what is small enough.
+// verifyWithGit checks that all blobs (files) exist, and verifies the given objects (read) and blobs up to left bytes.
 func (m *Merger) read(ctx context.Context, t *teller, files, read []part, left int64, partial bool) error {
 	if err := sized(ctx, t, files, partial); err != nil {
 		return err
@@ -141,11 +141,11 @@ func (m *Merger) read(ctx context.Context, t *teller, files, read []part, left i
 	return m.proven(ctx, t, read)
 }
 
-// collector finds what came with commits.
+// objectCollector collects the objects that commits add.
 type collector struct {
 	m             *Merger
-	seen          map[string]bool // by kind and id
-	others, files []part          // commits and directories; and files
+	seen          map[string]bool // by type and id
+	others, files []part          // commits and trees; blobs
 }
 
 func (c *collector) commit(ctx context.Context, one written) error {
@@ -153,7 +153,7 @@ func (c *collector) commit(ctx context.Context, one written) error {
 	var known []item
 	for _, parent := range one.parents {
 		tree, err := c.m.treeOf(ctx, parent)
-		if errors.As(err, new(*IncompleteError)) { // where the history of a shallow clone ends
+		if errors.As(err, new(*IncompleteError)) { // parent beyond the boundary of a shallow clone
 			continue
 		}
 		if err != nil {
@@ -180,7 +180,7 @@ func (c *collector) commit(ctx context.Context, one written) error {
 	return nil
 }
 
-// sized asks git for the sizes of files. One that is missing, and may be, has none.
+// readSizes sets the sizes of blobs, and checks that they exist. A missing one in a partial clone gets size -1.
 func sized(ctx context.Context, t *teller, files []part, partial bool) error {
 	return t.each(ctx, "info", oidsOf(files), func(i int, a answer) error {
 		p := &files[i]
@@ -200,7 +200,7 @@ func sized(ctx context.Context, t *teller, files []part, partial bool) error {
 	})
 }
 
-// proven reads objects, and makes sure that they are what their names say.
+// verifyContents reads objects with git and verifies their hashes.
 func (m *Merger) proven(ctx context.Context, t *teller, parts []part) error {
 	return t.each(ctx, "contents", oidsOf(parts), func(i int, a answer) error {
 		p := &parts[i]

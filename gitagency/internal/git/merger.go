@@ -13,45 +13,45 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Merger makes commits of commits without a worktree, an index or a ref: it is a Mirror, so that neither settings nor
-// attributes that somebody in a sandbox without walls could have written have a say. What it makes is seen by nobody else
-// until Keep, and goes with Close. Several may use one at the same time.
+// Merger merges and replays commits without a worktree, an index or a ref. It is a Mirror, so that config and attributes of
+// the repository, which an agent without walls could have written, have no effect. Its objects are visible to no other
+// process until Persist, and are deleted by Close. It is safe for concurrent use.
 type Merger struct {
 	*Mirror
-	Trusted bool // the repository's own settings can only be the user's: merge drivers that they name run
+	Trusted bool // only the user can have written the repository's config: its merge drivers run
 
-	real   *Repo
+	real   *Repo // repository to which Persist writes
 	format ObjectFormat
 
-	foresight sync.WaitGroup // what is read ahead
-	forget    func()         // ends that
-	ahead     func() (*heldIndex, error)
-	aheadOf   string // the git directory whose index that is
+	foresight sync.WaitGroup             // background reads
+	forget    func()                     // cancels the background reads
+	ahead     func() (*heldIndex, error) // waits for the prefetched index
+	aheadOf   string                     // git directory of that index
 
-	talking sync.Mutex
-	silence func(cause error) // ends the teller
-	teller  *teller           // of which one is enough for everything
-	commits map[string][]byte
-	ranges  map[[2]string][]written // what between has found
-	trees   map[string]*twig
-	held    int // bytes of them
+	talking sync.Mutex              // guards the git cat-file, the caches, and the pending and persisted objects
+	silence func(cause error)       // kills catFile
+	teller  *teller                 // the one git cat-file of this merger; nil: not running
+	commits map[string][]byte       // commit objects by id
+	ranges  map[[2]string][]written // results of listBetween
+	trees   map[string]*twig        // parsed trees by raw id
+	held    int                     // size of the cached trees
 
-	soundings map[[2]string]*sounding // ranges that were looked at, or are just now
+	soundings map[[2]string]*sounding // checks of ranges that have passed or are running
 
-	serial atomic.Int64 // of commits that are made up
+	serial atomic.Int64 // counter of synthesized commits
 
-	pending map[string]object // what was made, and is not on disk yet
-	waiting int               // bytes of it
+	pending map[string]object // new objects that are only in memory, by raw id
+	waiting int               // size of the pending objects
 
-	// Captured: what refs are to lead to is also made of objects that were written to the repository itself just now, and to
-	// which nothing leads yet. They are treated as if somebody tidied up all the time.
+	// The refs will also reach objects that were just written to the repository itself and that no ref reaches yet. They are
+	// protected as if a gc were always running.
 	Captured bool
 
-	made []object // what Keep has given the repository, and has no file here
-	put  []string // where Keep has put everything
+	made []object // objects that Persist has written and that have no file in the mirror
+	put  []string // files that Persist has written to the repository
 }
 
-// Merger makes one. like is the id of any object, which says how ids are made.
+// NewMerger makes a Merger. like is any object id of the repository, from which its object format is derived.
 func (r *Repo) Merger(like string) (*Merger, error) {
 	mirror, err := r.Mirror(like)
 	if err != nil {
@@ -61,14 +61,14 @@ func (r *Repo) Merger(like string) (*Merger, error) {
 		Mirror: mirror, real: r, forget: func() {}, format: FormatOf(like), commits: map[string][]byte{}, ranges: map[[2]string][]written{},
 		trees: map[string]*twig{}, soundings: map[[2]string]*sounding{}, pending: map[string]object{},
 	}
-	// Of a shallow repository no more is there than it says.
+	// The mirror has to know where the history of a shallow repository ends.
 	if err := copyRules(filepath.Join(r.CommonDir, "shallow"), filepath.Join(m.dir, "shallow")); err != nil && !nothingThere(err) {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-// Close takes away all that was made and not kept. Of none there is nothing.
+// Close ends the merger and deletes all objects that were not persisted. A nil Merger is valid.
 func (m *Merger) Close() error {
 	if m == nil {
 		return nil
@@ -79,98 +79,99 @@ func (m *Merger) Close() error {
 	return m.Mirror.Close()
 }
 
-// Merging says what to merge.
+// Request describes a three-way merge.
 type Merging struct {
-	Base         string // a commit or tree; empty where history says what both have in common
-	Ours, Theirs string // required: full ids of commits; with a base, of trees as well
+	Base         string // commit or tree; empty: the merge base in the history
+	Ours, Theirs string // required: full commit ids; with a Base also tree ids
 
-	// Attributes is the commit or tree whose .gitattributes say how files are merged; empty is that of ours, as in git. Who
-	// merges into what an agent made names another.
+	// Attributes is the commit or tree whose .gitattributes apply; empty: Ours, as in git. A caller that merges into an
+	// agent's commit names another.
 	Attributes string
 
-	OursName, TheirsName string // what markers in files call them, if that could be names of branches; else the beginning of their ids
+	OursName, TheirsName string // labels of conflict markers, if valid as branch names; else abbreviated ids
 }
 
-// Merged is what came of it.
+// Result is the result of a merge.
 type Merged struct {
-	Tree      string     // where there are conflicts, files in it have the markers that git writes
-	Conflicts []Conflict // by path; none when it went well
+	Tree      string     // with conflicts, its files have git's conflict markers
+	Conflicts []Conflict // sorted by path; empty: clean merge
 }
 
-// Conflict is a path that a person has to decide on.
+// Conflict is a path that the user has to resolve.
 type Conflict struct {
 	Path   string
-	Kinds  []string // as git calls them: "contents", "modify/delete", "rename/rename" and so on; at least one
+	Kinds  []string // git's names, at least one: "contents", "modify/delete", "rename/rename" and so on
 	Stages []Stage
 }
 
-// Stage is one side of a conflict: 1 is what both had, 2 ours, 3 theirs.
+// Stage is one side of a conflict: 1 is the base, 2 ours, 3 theirs.
 type Stage struct {
 	Number    int
 	Mode, OID string
 }
 
-// UnrelatedError is commits that have no history in common: there is nothing to tell what either side changed.
+// UnrelatedError reports two commits without a merge base: there is nothing to compare either side with.
 type UnrelatedError struct{ Ours, Theirs string }
 
 func (e *UnrelatedError) Error() string {
 	return fmt.Sprintf("%.12s and %.12s have no history in common", e.Ours, e.Theirs)
 }
 
-// Merge merges two commits. It is exactly what git makes of them, but where no file has to be merged and no rename can
-// play a part, we do it ourselves.
-func (m *Merger) Merge(ctx context.Context, what Merging) (Merged, error) {
-	ours, err := m.treeOf(ctx, what.Ours)
+// Merge merges two commits. The result is exactly git's; a trivial merge, in which no file content is merged and no rename
+// matters, is done without git.
+func (m *Merger) Merge(ctx context.Context, req Merging) (Merged, error) {
+	ours, err := m.treeOf(ctx, req.Ours)
 	if err != nil {
 		return Merged{}, err
 	}
-	theirs, err := m.treeOf(ctx, what.Theirs)
+	theirs, err := m.treeOf(ctx, req.Theirs)
 	if err != nil {
 		return Merged{}, err
 	}
-	base := what.Base
+	base := req.Base
 	if base == "" {
-		if base, err = m.commonBase(ctx, what.Ours, what.Theirs); err != nil {
+		if base, err = m.commonBase(ctx, req.Ours, req.Theirs); err != nil {
 			return Merged{}, err
 		}
 	}
 	baseTree := ""
-	if base != "" { // else there are several
+	if base != "" { // empty: several merge bases
 		if baseTree, err = m.treeOf(ctx, base); err != nil {
 			return Merged{}, err
 		}
 	}
-	return m.mergeOver(ctx, what, baseTree, ours, theirs)
+	return m.mergeOver(ctx, req, baseTree, ours, theirs)
 }
 
-// mergeOver merges trees.
-func (m *Merger) mergeOver(ctx context.Context, what Merging, base, ours, theirs string) (Merged, error) {
+// mergeWithBase merges two trees over a base tree; an empty base means several merge bases, which git handles.
+func (m *Merger) mergeOver(ctx context.Context, req Merging, base, ours, theirs string) (Merged, error) {
 	if base != "" {
 		tree, plain, err := m.mergeTrees(ctx, base, ours, theirs)
 		if err != nil || plain {
 			return Merged{Tree: tree}, err
 		}
 	}
-	if what.Base == "" {
-		return m.mergeByGit(ctx, what, what.Ours, what.Theirs)
+	if req.Base == "" {
+		return m.mergeByGit(ctx, req, req.Ours, req.Theirs)
 	}
-	// Since 2.40 git can be told of a base, if it is a commit, and since 2.45 if it is a tree. Commits whose history says the
-	// same can be made for every git.
+	// "git merge-tree --merge-base" takes a commit since git 2.40 and a tree since 2.45. Synthesized commits, of which the
+	// base is the parent of the two sides, work with every git.
 	synthetic, err := m.synthesize(ctx, base, ours, theirs)
 	if err != nil {
 		return Merged{}, err
 	}
-	merged, err := m.mergeByGit(ctx, what, synthetic[1], synthetic[2])
-	for _, oid := range synthetic { // nobody needs them any more, and they are not to be kept
+	merged, err := m.mergeByGit(ctx, req, synthetic[1], synthetic[2])
+	for _, oid := range synthetic { // they must not be persisted
 		err = errors.Join(err, removeIfThere(m.repo.loosePath(oid)))
 	}
 	return merged, err
 }
 
-// synthesize makes commits of trees: one, and two that follow it. They are there for git at once, each in a file.
+// synthesizeCommits writes a commit of the base tree, and for each other tree a commit with that parent, as loose objects
+// that git can read at once.
 func (m *Merger) synthesize(ctx context.Context, base string, trees ...string) ([]string, error) {
 	nobody := Signature{Identity: Identity{Name: "git-agency", Email: "git-agency@localhost"}, When: "0 +0000"}.String()
-	// Nobody else makes the same, who would miss them when they are taken away: not even another merge of ours.
+	// The ids must be unique: another merge of ours must not use the same commits, which are deleted after this one.
 	unique := fmt.Sprintf("%s %d\n", filepath.Base(m.dir), m.serial.Add(1))
 	var oids []string
 	for i, tree := range append([]string{base}, trees...) {
@@ -188,21 +189,21 @@ func (m *Merger) synthesize(ctx context.Context, base string, trees ...string) (
 	return oids, context.Cause(ctx)
 }
 
-// mergeByGit is what merge-tree makes of two commits. It runs in a git directory of its own, and in a worktree that has
-// nothing but attributes.
-func (m *Merger) mergeByGit(ctx context.Context, what Merging, ours, theirs string) (_ Merged, err error) {
+// mergeWithGit merges two commits with git merge-tree, in a temporary git directory and a worktree that holds nothing but
+// .gitattributes files.
+func (m *Merger) mergeByGit(ctx context.Context, req Merging, ours, theirs string) (_ Merged, err error) {
 	dir, err := os.MkdirTemp(m.dir, "merge-")
 	if err != nil {
 		return Merged{}, err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
-	p, err := m.mergingPlace(ctx, dir, what)
+	p, err := m.mergingPlace(ctx, dir, req)
 	if err != nil {
 		return Merged{}, err
 	}
 	args := []string{"merge-tree", "--write-tree", "-z", "--messages"}
-	for _, side := range []struct{ name, id, oid string }{{what.OursName, what.Ours, ours}, {what.TheirsName, what.Theirs, theirs}} {
-		const short = 12 // never the whole of it, which would not be taken for a name; and of commits that we made up, nothing
+	for _, side := range []struct{ name, id, oid string }{{req.OursName, req.Ours, ours}, {req.TheirsName, req.Theirs, theirs}} {
+		const short = 12 // a full id would not count as a name; and the id of a synthesized commit must not show in markers
 		name, err := nameIn(p.gitDir, cmp.Or(side.name, side.id[:short]), side.oid)
 		if err != nil {
 			return Merged{}, err
@@ -223,8 +224,8 @@ func (m *Merger) mergeByGit(ctx context.Context, what Merging, ours, theirs stri
 	return merged, err
 }
 
-// nameIn gives a commit a name in a git directory of ours: git writes into files what it was called by. One that cannot
-// be a branch's name is not used.
+// nameCommit makes a branch for a commit in a temporary git directory, because git labels conflict markers with the name
+// it is given. It returns the id itself if name cannot be a branch name.
 func nameIn(gitDir, name, oid string) (string, error) {
 	ref := "refs/heads/" + name
 	if name == "" || isOID(name) || name[0] == '-' || !validRef(ref) {
@@ -232,11 +233,11 @@ func nameIn(gitDir, name, oid string) (string, error) {
 	}
 	path := filepath.Join(gitDir, ref)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return oid, nil // one name lies below the other
+		return oid, nil // directory/file conflict between the two names
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return oid, nil // both have the same
+		return oid, nil // both names are the same
 	}
 	_, err = f.WriteString(oid + "\n")
 	return name, errors.Join(err, f.Close())

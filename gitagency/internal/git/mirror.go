@@ -7,17 +7,16 @@ import (
 	"io/fs"
 )
 
-// Mirror is the repository as seen by somebody who only compares: a git directory of our own, somewhere else, that has
-// nothing but its objects. Neither the settings of the repository nor its attributes, replacements and refs are there,
-// all of which somebody in a sandbox without walls could have written; those of the user are. What is written goes into
-// the directory and away with it.
+// Mirror is a temporary git directory with the repository's objects as an alternate, for comparing and merging. It has the
+// user's config, but not the repository's config, attributes, replace refs and refs, all of which an agent without walls
+// could have written. New objects go into the temporary directory and are deleted with it.
 type Mirror struct {
 	repo    *Repo
-	dir     string
-	scratch *temporary // which that is
+	dir     string     // path of scratch
+	scratch *temporary // the temporary git directory
 }
 
-// Mirror makes one. like is the id of any object, which says how ids are made.
+// NewMirror makes a Mirror. like is any object id of the repository, from which its object format is derived.
 func (r *Repo) Mirror(like string) (_ *Mirror, err error) {
 	scratch, err := tempDirectory()
 	if err != nil {
@@ -37,12 +36,12 @@ func (r *Repo) Mirror(like string) (_ *Mirror, err error) {
 	return m, nil
 }
 
-// Close takes away all that was written.
+// Close deletes the temporary git directory.
 func (m *Mirror) Close() error { return m.scratch.remove() }
 
-// WorkTree is what is on disk in a worktree as a tree object, which nobody but the mirror sees, and what it leaves out:
-// what Freeze would hold. While files go on changing it is not one state, if it cannot be: who compares wants to see what
-// there is, and will look again.
+// DiskTree writes the files of a worktree as a tree object to the mirror, as a snapshot would, and returns the files left
+// out. If files keep changing, the tree is not one consistent state: callers that compare want to see the present files,
+// and will look again.
 func (m *Mirror) WorkTree(ctx context.Context, s Subject) (tree string, left []LeftOut, err error) {
 	head, _, err := m.repo.tips(ctx, s)
 	if err != nil {
@@ -51,7 +50,8 @@ func (m *Mirror) WorkTree(ctx context.Context, s Subject) (tree string, left []L
 	return m.settledTree(ctx, s, head, func(gathered) {})
 }
 
-// settledTree is WorkTree, which tells what was looked at.
+// stableDiskTree is DiskTree, and passes each scan to seen. It retries a scan during which files changed; the last try
+// takes the files as they are.
 func (m *Mirror) settledTree(ctx context.Context, s Subject, head string, seen func(gathered)) (tree string, left []LeftOut, err error) {
 	s.asIs = true
 	const tries = 3
@@ -63,7 +63,7 @@ func (m *Mirror) settledTree(ctx context.Context, s Subject, head string, seen f
 	}
 }
 
-// workTree is WorkTree, once.
+// diskTreeOnce scans the worktree once. settled: fail with a *StillChangingError if files change meanwhile.
 func (m *Mirror) workTree(ctx context.Context, s Subject, head string, settled bool, seen func(gathered)) (tree string, left []LeftOut, err error) {
 	g, err := m.repo.gather(ctx, s, head)
 	defer func() { err = errors.Join(err, g.close()) }()
@@ -91,20 +91,20 @@ func (m *Mirror) workTree(ctx context.Context, s Subject, head string, settled b
 	return g.work.name(), g.leftOut, err
 }
 
-// Head is the commit that HEAD of a worktree is at.
+// Head returns the commit of a worktree's HEAD.
 func (r *Repo) Head(ctx context.Context, s Subject) (string, error) {
 	head, _, err := r.tips(ctx, s)
 	return head, err
 }
 
-// At is where something is: a commit, and the tree that it has.
+// ResolvedCommit is a commit with its tree.
 type At struct {
-	Commit, Tree string // empty when there is no commit
+	Commit, Tree string // empty: no such commit
 	Err          error
 }
 
-// Whereabouts says where HEAD of some worktrees is, and what a ref or a commit stands for, with one git however many
-// there are.
+// ResolveHeads resolves HEAD of some worktrees, and the name of a ref or commit, with one git process. Worktrees that
+// cannot be read for lack of permission have their error in Err.
 func (r *Repo) Whereabouts(ctx context.Context, subjects []Subject, name string) (heads []At, named At, err error) {
 	t, err := r.ask(ctx)
 	if err != nil {

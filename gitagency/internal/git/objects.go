@@ -10,49 +10,26 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Object is the answer to one name given to Lookup.
+// Object is the object that a name given to Lookup resolves to.
 type Object struct {
 	OID  string
 	Type string // commit, tree, blob or tag
 }
 
-// Missing reports that nothing goes by that name.
+// Missing reports that the name resolves to no object.
 func (o Object) Missing() bool { return o.OID == "" }
 
 // Lookup resolves any number of names (refs, "<rev>^{commit}", "<rev>:<path>") in one process.
 func (r *Repo) Lookup(ctx context.Context, names ...string) ([]Object, error) {
-	for _, n := range names {
-		if strings.ContainsAny(n, "\n\x00") {
-			return nil, fmt.Errorf("not a name of an object: %q", n)
-		}
-	}
-	// What somebody wants to have in the place of an object, by a ref, is not that object.
-	out, err := r.read(ctx, place{stdin: strings.Join(names, "\n") + "\n", env: []string{"GIT_NO_REPLACE_OBJECTS=1"}},
-		"cat-file", "--batch-check=%(objectname) %(objecttype)")
+	t, err := r.ask(ctx)
 	if err != nil {
 		return nil, err
 	}
-	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if len(lines) != len(names) {
-		return nil, fmt.Errorf("git cat-file: %d answers to %d questions", len(lines), len(names))
-	}
-	objects := make([]Object, len(names))
-	for i, line := range lines {
-		if strings.HasPrefix(line, names[i]+" ") && !isOID(names[i]) {
-			continue // "<name> missing" or "<name> ambiguous"
-		}
-		oid, typ, ok := strings.Cut(line, " ")
-		if !ok || !isOID(oid) {
-			return nil, fmt.Errorf("git cat-file answered %q", line)
-		}
-		if typ != "missing" {
-			objects[i] = Object{OID: oid, Type: typ}
-		}
-	}
-	return objects, nil
+	defer t.close()
+	return t.info(names...)
 }
 
-// CommittedAt says when commits were made. What is no commit, or not there, is not in the answer.
+// CommitTimes returns the committer dates of commits. Ids that are missing, or are not commits, are left out.
 func (r *Repo) CommittedAt(ctx context.Context, oids ...string) (map[string]time.Time, error) {
 	if len(oids) == 0 {
 		return nil, nil
@@ -86,9 +63,8 @@ func (r *Repo) CommittedAt(ctx context.Context, oids ...string) (map[string]time
 	return times, nil
 }
 
-// ResolveCommit resolves a commit-ish in the worktree the caller stands in, so that HEAD and @{u}
-// mean what they mean there, and says which branch it names, if any. ok is false when there is no
-// such commit.
+// ResolveCommit resolves a commit-ish in the caller's worktree, so that HEAD and @{u} have their meaning there, and
+// returns the branch that it names, if any. ok is false when there is no such commit.
 func (r *Repo) ResolveCommit(ctx context.Context, commitish string) (oid, branch string, ok bool, err error) {
 	here := place{gitDir: r.GitDir}
 	name := proc.Meanwhile(func() ([]byte, error) {
@@ -97,7 +73,7 @@ func (r *Repo) ResolveCommit(ctx context.Context, commitish string) (oid, branch
 	out, err := r.read(ctx, here, "rev-parse", "--verify", "--quiet", "--end-of-options", commitish)
 	full, nameErr := name()
 	if exitedWith(err, 1, 128) || err == nil && !isOID(strings.TrimSpace(string(out))) {
-		return "", "", false, nil // not there, or a range and the like
+		return "", "", false, nil // missing, or a range and the like
 	}
 	if err != nil {
 		return "", "", false, err
@@ -114,26 +90,27 @@ func (r *Repo) ResolveCommit(ctx context.Context, commitish string) (oid, branch
 	return found[0].OID, branch, true, nil
 }
 
-// HeadBranch is the branch HEAD names in the caller's worktree, also when it is unborn.
+// HeadBranch returns the branch that HEAD of the caller's worktree names, which may be unborn.
 func (r *Repo) HeadBranch() string {
 	var w Worktree
-	_ = readHead(r.GitDir, &w) // without one there is no branch either
+	_ = readHead(r.GitDir, &w) // an unreadable HEAD names no branch
 	return strings.TrimPrefix(w.Branch, "refs/heads/")
 }
 
-// MainBranch is the full ref that HEAD of the main worktree names; empty when it is detached.
+// MainBranch returns the full ref that HEAD of the main worktree names; empty when it is detached.
 func (r *Repo) MainBranch() string {
 	var w Worktree
-	_ = readHead(r.CommonDir, &w) // without one there is no branch either
+	_ = readHead(r.CommonDir, &w) // an unreadable HEAD names no branch
 	return w.Branch
 }
 
-// lastLine: rev-parse may repeat --end-of-options before the answer, depending on its version.
+// lastLine returns the last line of rev-parse, which in some versions repeats --end-of-options before its answer.
 func lastLine(out []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	return lines[len(lines)-1]
 }
 
+// isOID reports whether s is a full SHA-1 or SHA-256 id in lower-case hex.
 func isOID(s string) bool {
 	if len(s) != 40 && len(s) != 64 {
 		return false
@@ -141,7 +118,7 @@ func isOID(s string) bool {
 	return strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// IsAncestor reports whether every commit of a is in b.
+// IsAncestor reports whether a is b or an ancestor of b. It is false when one of them is empty.
 func (r *Repo) IsAncestor(ctx context.Context, a, b string) (bool, error) {
 	if a == "" || b == "" {
 		return false, nil

@@ -19,26 +19,27 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// few is how many objects become files of their own; of more there is a pack.
+// maxLooseObjects is the number of objects up to which each is written as a loose object; more become one pack.
 const few = 100
 
-// store writes objects that we made, and makes sure that some lasts that git has written without doing so. A few we
-// write ourselves, all at the same time: git, which does one after the other, waits for the disk at each.
+// writeObjects writes objects to the repository durably, and makes the loose objects in written durable, which git has
+// written without fsync. Up to maxLooseObjects are written by us, concurrently: git writes one after the other and waits
+// for the disk at each.
 func (r *Repo) store(ctx context.Context, format ObjectFormat, objects []object, written ...string) error {
 	_, err := r.storeAt(ctx, format, objects, written...)
 	return err
 }
 
-// storeAt is store that says where the objects are that we made.
+// writeObjectsWithPaths is writeObjects, which also returns the paths of the files that hold the objects.
 func (r *Repo) storeAt(ctx context.Context, format ObjectFormat, objects []object, written ...string) (at []string, err error) {
 	for _, o := range objects {
 		at = append(at, r.loosePath(o.name()))
 	}
-	_, shared := r.Config.Last("core.sharedrepository") // then who may read them is for git to say
+	_, shared := r.Config.Last("core.sharedrepository") // then git sets the permissions
 	if len(objects) > few || shared && len(objects) > 0 {
 		many, level := len(objects) > few, zlib.BestSpeed
 		if !many {
-			level = zlib.NoCompression // git packs each of them again
+			level = zlib.NoCompression // unpack-objects compresses each again
 		}
 		pack, err := packObjects(format, objects, level)
 		if err != nil {
@@ -53,7 +54,7 @@ func (r *Repo) storeAt(ctx context.Context, format ObjectFormat, objects []objec
 		} else if _, err := r.change(ctx, place{stdin: string(pack)}, "unpack-objects", "-q"); err != nil {
 			return nil, err
 		}
-		if !many { // what is packed already gets no file
+		if !many { // unpack-objects writes no file for an object that is in a pack
 			at = slices.DeleteFunc(at, func(path string) bool { _, err := os.Lstat(path); return err != nil })
 		}
 		objects = nil
@@ -92,18 +93,18 @@ func (r *Repo) storeAt(ctx context.Context, format ObjectFormat, objects []objec
 	return at, context.Cause(ctx)
 }
 
-// syncOne syncs the last object that has a file, for all of them, as git does it in a batch: what was written out before
-// is on the disk when this returns.
+// syncLastLoose fsyncs the last loose object, for all of them, as core.fsyncMethod=batch does: the fsync flushes the disk
+// cache, so that files written out before it are on disk too.
 func (r *Repo) syncOne(oids []string) error {
 	for _, oid := range slices.Backward(oids) {
-		if err := durable.Sync(r.loosePath(oid)); !errors.Is(err, fs.ErrNotExist) { // else it is in a pack
+		if err := durable.Sync(r.loosePath(oid)); !errors.Is(err, fs.ErrNotExist) { // a missing one is in a pack
 			return err
 		}
 	}
 	return nil
 }
 
-// loosePath is where an object is that has a file to itself.
+// loosePath returns the path of an object as a loose object, in the scratch repository of a dry run if this is one.
 func (r *Repo) loosePath(oid string) string {
 	objects := filepath.Join(r.CommonDir, "objects")
 	if r.rehearsal != "" {
@@ -112,8 +113,8 @@ func (r *Repo) loosePath(oid string) string {
 	return filepath.Join(objects, oid[:2], oid[2:])
 }
 
-// storeLoose gives an object a file, as git does: one that is there is only made to look new, so that nobody who
-// tidies up takes it for old. Who tidies up at once takes away what it is not yet done with: then it begins again.
+// writeLoose writes a loose object, as git does: of one that exists it only updates the mtime, so that git gc does not
+// prune it as old. A git gc --prune=now may remove the temporary file or the directory meanwhile; then it tries again.
 func (r *Repo) storeLoose(o object) (err error) {
 	const tries = 5
 	for range tries {
@@ -124,16 +125,17 @@ func (r *Repo) storeLoose(o object) (err error) {
 	return err
 }
 
-// tryLoose is storeLoose, once.
+// tryWriteLoose is one try of writeLoose. Its error is fs.ErrNotExist where git gc removed the temporary file.
 func (r *Repo) tryLoose(o object) (err error) {
 	path := r.loosePath(o.name())
 	if now := time.Now(); os.Chtimes(path, now, now) == nil {
 		return nil
 	}
-	// Git removes it, if we do not live to. In a container the next one may well have our number, so that does not tell.
+	// Git gc removes files of this name that a killed process left. The name is random and not the process id, because in a
+	// container the next process may have the same id.
 	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf("tmp_obj_%016x", rand.Uint64()))
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
-	if errors.Is(err, fs.ErrNotExist) { // nothing begins with these two digits yet
+	if errors.Is(err, fs.ErrNotExist) { // the directory of the first two digits is missing
 		if err = os.MkdirAll(filepath.Dir(path), 0o777); err == nil {
 			f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
 		}
@@ -156,8 +158,8 @@ func (r *Repo) tryLoose(o object) (err error) {
 	return os.Rename(temp, path)
 }
 
-// deflated is data in the form that zlib has, but not a byte smaller: whoever packs objects does that, and what a
-// compressor needs to begin with takes longer than to write all of this.
+// zlibStored encodes data as a zlib stream of stored, uncompressed blocks. Git compresses objects when it packs them, and
+// setting up a compressor takes longer than writing the data.
 func deflated(data []byte) []byte {
 	const block = 1<<16 - 1
 	packed := append(make([]byte, 0, len(data)+len(data)/block*5+16), 0x78, 0x01)
@@ -177,7 +179,7 @@ func deflated(data []byte) []byte {
 	}
 }
 
-// syncLoose makes an object last that git has just written. One that was there before may be in a pack.
+// syncLoose writes a loose object that git has just written out to disk. A missing one is in a pack.
 func (r *Repo) syncLoose(oid string) error {
 	if r.rehearsal != "" {
 		return nil
@@ -192,7 +194,7 @@ func (r *Repo) syncLoose(oid string) error {
 	return errors.Join(durable.WriteOut(f), f.Close())
 }
 
-// packObjects is a pack with these objects, each of them whole.
+// encodePack returns a pack file of objects, without deltas.
 func packObjects(format ObjectFormat, objects []object, level int) ([]byte, error) {
 	kinds := map[string]byte{"commit": 1, "tree": 2, "blob": 3}
 	var pack bytes.Buffer

@@ -15,9 +15,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// OpenSwiftly is Open without git: one process more would take longer than all that somebody wants to do. It is
-// for repositories of which nothing is out of the ordinary, nor of the settings and the environment; whatever else it
-// comes upon it leaves to Open, also what is wrong. The version of git is neither known then, nor checked.
+// OpenWithoutGit is Open without starting git, because one process takes longer than many a command's whole work. It
+// accepts only standard repositories with plain settings and a plain environment; ordinary is false for everything else,
+// errors included, and the caller uses Open. The version of git is neither known nor checked.
 func OpenSwiftly(dir string, env []string) (_ *Repo, ordinary bool) {
 	system, ok := systemConfig(env)
 	if !ok || slices.ContainsFunc(env, steersGit) {
@@ -39,7 +39,7 @@ func OpenSwiftly(dir string, env []string) (_ *Repo, ordinary bool) {
 	}
 	origin := "file:" + filepath.Join(repo.CommonDir, "config")
 	if repo.CommonDir == filepath.Join(repo.TopLevel, ".git") {
-		origin = "file:.git/config" // as git says it
+		origin = "file:.git/config" // the spelling of git
 	}
 	if !repo.addConfig(filepath.Join(repo.CommonDir, "config"), origin, "local") {
 		return nil, false
@@ -51,16 +51,17 @@ func OpenSwiftly(dir string, env []string) (_ *Repo, ordinary bool) {
 	return repo, true
 }
 
-// steersGit reports whether a variable may change what git finds, reads or is asked.
+// influencesGit reports whether a variable may change which repository or settings git finds, or what it does with
+// them.
 func steersGit(kv string) bool {
 	name, value, _ := strings.Cut(kv, "=")
 	if !strings.HasPrefix(name, "GIT_") {
 		return false
 	}
 	switch name {
-	case "GIT_EXEC_PATH": // as git itself sets it
+	case "GIT_EXEC_PATH": // a value that git itself sets
 		return !slices.Contains(systemGits, value)
-	case "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL", // which are heeded
+	case "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL", // read by systemConfigFiles and globalConfigFiles
 		"GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_PAGER_IN_USE", "GIT_ASKPASS", "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS":
 		return false
 	}
@@ -72,11 +73,11 @@ func steersGit(kv string) bool {
 	return true
 }
 
-// configFile is a file that git reads settings from.
+// configFile is a configuration file of git and its scope.
 type configFile struct{ path, scope string }
 
-// systemConfig is that of the machine. Where it is was decided when git was built: of one that came with the
-// system, that is known.
+// systemConfigFiles returns the system configuration file. Its path is compiled into git and only known for a git of
+// the distribution.
 func systemConfig(env []string) (files []configFile, ok bool) {
 	switch proc.Variable(env, "GIT_CONFIG_NOSYSTEM") {
 	case "1", "true":
@@ -91,8 +92,8 @@ func systemConfig(env []string) (files []configFile, ok bool) {
 	return []configFile{{"/etc/gitconfig", "system"}}, ofTheSystem(env)
 }
 
-// ofTheSystem reports whether the git that runs came with the system: of such it is known where it looks for what holds on
-// the whole machine.
+// isSystemGit reports whether the first git in PATH belongs to the distribution, which has its system configuration
+// at a known path.
 func ofTheSystem(env []string) bool {
 	for _, dir := range filepath.SplitList(proc.Variable(env, "PATH")) {
 		if fi, err := os.Stat(filepath.Join(dir, "git")); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
@@ -102,10 +103,10 @@ func ofTheSystem(env []string) bool {
 	return false
 }
 
-// systemGits is where a git is that came with the system. By "git agency" its helpers' directory is put first.
+// systemGitDirs are the directories of a distribution's git. "git agency" puts the exec path of git first in PATH.
 var systemGits = []string{"/usr/bin", "/bin", "/usr/lib/git-core", "/usr/libexec/git-core"}
 
-// globalConfig is that of the user.
+// globalConfigFiles returns the configuration files of the user.
 func globalConfig(env []string) (files []configFile, ok bool) {
 	if path, set := proc.LookupVariable(env, "GIT_CONFIG_GLOBAL"); set {
 		return []configFile{{path, "global"}}, filepath.IsAbs(path)
@@ -114,7 +115,7 @@ func globalConfig(env []string) (files []configFile, ok bool) {
 	if !filepath.IsAbs(home) {
 		return nil, false
 	}
-	xdg := home + "/.config" // nothing is made of the path, as by git: there may be a link before a ..
+	xdg := home + "/.config" // not cleaned, as git does not: a/.. may cross a symlink
 	if dir := proc.Variable(env, "XDG_CONFIG_HOME"); dir != "" {
 		if xdg = dir; !filepath.IsAbs(xdg) {
 			return nil, false
@@ -123,9 +124,10 @@ func globalConfig(env []string) (files []configFile, ok bool) {
 	return []configFile{{xdg + "/git/config", "global"}, {home + "/.gitconfig", "global"}}, true
 }
 
-// addConfig reads what matters of a file, if it is there.
+// addConfigFile adds the wanted settings of a file to Config. It reports false when only git may interpret the file;
+// a missing file is fine unless it is the repository's.
 func (r *Repo) addConfig(path, origin, scope string) bool {
-	if scope != "local" { // whose file may be a link of the user's
+	if scope != "local" { // the user's files may be symlinks
 		if path == os.DevNull {
 			return true
 		}
@@ -158,7 +160,7 @@ func (r *Repo) addConfig(path, origin, scope string) bool {
 	return true
 }
 
-// findOrdinary looks for a worktree that belongs to us all the way, around a directory.
+// findStandardRepo looks in dir and its parents for a worktree whose directories all belong to the current user.
 func findOrdinary(dir string) (*Repo, bool) {
 	at, err := filepath.EvalSymlinks(dir)
 	if err != nil || !filepath.IsAbs(at) {
@@ -166,7 +168,7 @@ func findOrdinary(dir string) (*Repo, bool) {
 	}
 	for device := int64(-1); ; at = filepath.Dir(at) {
 		on, ok := deviceOf(at)
-		if !ok || device != -1 && on != device { // git stops where another file system begins
+		if !ok || device != -1 && on != device { // git stops at a file system boundary
 			return nil, false
 		}
 		device = on
@@ -174,7 +176,7 @@ func findOrdinary(dir string) (*Repo, bool) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && at != "/":
 			if _, err := os.Lstat(filepath.Join(at, "HEAD")); !errors.Is(err, fs.ErrNotExist) {
-				return nil, false // it may be a repository itself
+				return nil, false // it may be a bare repository
 			}
 			continue
 		case err != nil || !fi.IsDir() && !fi.Mode().IsRegular():
@@ -188,7 +190,7 @@ func findOrdinary(dir string) (*Repo, bool) {
 	}
 }
 
-// ordinary reports whether a repository looks like one that git would take for such.
+// isStandard reports whether git would accept the repository, and whether its layout is the usual one.
 func (r *Repo) ordinary(dotGit fs.FileInfo) bool {
 	for _, path := range []string{r.TopLevel, filepath.Join(r.TopLevel, ".git"), r.GitDir, r.CommonDir} {
 		if st, err := os.Lstat(path); err != nil || !ours(st) {
@@ -196,14 +198,14 @@ func (r *Repo) ordinary(dotGit fs.FileInfo) bool {
 		}
 	}
 	if dotGit.IsDir() != (r.GitDir == r.CommonDir) {
-		return false // as that of a submodule, or one that was put elsewhere
+		return false // a submodule, or a git directory that was moved elsewhere
 	}
 	for _, name := range []string{filepath.Join(r.GitDir, "HEAD"), filepath.Join(r.CommonDir, "config")} {
 		if fi, err := os.Lstat(name); err != nil || !fi.Mode().IsRegular() {
 			return false
 		}
 	}
-	// Around one whose HEAD says nothing git goes on looking.
+	// Git skips a repository whose HEAD is invalid, and goes on with the parent directory.
 	head, err := durable.ReadFile(filepath.Join(r.GitDir, "HEAD"), 1<<10)
 	if text := strings.TrimSuffix(string(head), "\n"); err != nil || !strings.HasPrefix(text, "ref: refs/") && !isOID(text) {
 		return false
@@ -216,7 +218,7 @@ func (r *Repo) ordinary(dotGit fs.FileInfo) bool {
 	return true
 }
 
-// deviceOf is the file system that a directory is on.
+// deviceOf returns the device number of the file system that a directory is on.
 func deviceOf(dir string) (int64, bool) {
 	fi, err := os.Lstat(dir)
 	if err != nil || !fi.IsDir() {
@@ -229,7 +231,8 @@ func deviceOf(dir string) (int64, bool) {
 	return int64(st.Dev), true
 }
 
-// ours reports whether something belongs to us: of others' repositories git wants to be told that they are safe.
+// isOwnedByUser reports whether a file belongs to the current user. Git requires safe.directory for repositories of
+// others.
 func ours(fi fs.FileInfo) bool {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Geteuid()

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// What lives a moment in a directory of our own inside the common dir, under the repository lock.
+// Prefixes of the short-lived entries in agencyDir, which are used under the repository lock.
 const (
-	capturePrefix  = "capture-"  // a git directory for a tree that is being captured
-	incomingPrefix = "incoming-" // objects that came in and were not found good yet
-	removedPrefix  = "removed-"  // an entry of git's that is on its way out
+	capturePrefix  = "capture-"  // a scratch git directory for a worktree that is being captured
+	incomingPrefix = "incoming-" // received objects that were not checked yet
+	removedPrefix  = "removed-"  // a worktree's administrative directory that is being removed
 )
 
-// ownDir is that directory.
+// agencyDir returns our directory inside the common directory.
 func (r *Repo) ownDir() string {
 	if r.rehearsal != "" {
 		return r.rehearsal
@@ -24,8 +24,8 @@ func (r *Repo) ownDir() string {
 	return filepath.Join(r.CommonDir, "agency")
 }
 
-// Scraps lists what killed processes left there. The caller holds the repository lock, so that nobody
-// works with it any more.
+// Leftovers lists the entries that killed processes left in agencyDir. The caller holds the repository lock, so that
+// no live process uses them.
 func (r *Repo) Scraps() ([]string, error) {
 	entries, err := os.ReadDir(r.ownDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -15,33 +15,34 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Courier speaks to a remote. The git that does so runs in a git directory of our own, with the objects of the repository
-// and no more: what its own settings say of how to reach others, by which ssh, through which proxy and with whose
-// credentials, and which hooks it has, somebody in a sandbox could have written. Those of the user count.
+// Pusher pushes to and fetches from a remote. Its git runs in a git directory of our own that shares only the objects
+// of the repository: an agent could have written the repository's hooks, and its settings for ssh, proxies and
+// credentials. The user's settings are used.
 type Courier struct {
 	repo    *Repo
 	remote  Remote
 	dir     string
-	scratch *temporary // which that is
+	scratch *temporary // holds dir
 	env     []string
 	wary    bool
-	turn    *os.File // while it is ours
+	turn    *os.File // flock on the remote's directory; nil without one
 }
 
-// Courier makes one. like is the id of any object, which says how ids are made. A wary one lets a repository on this
-// machine run nothing of its own either: somebody could have named any.
-func (r *Repo) Courier(remote Remote, like string, wary bool) (*Courier, error) {
+// NewPusher creates a Pusher. like is the id of any object, which tells the hash algorithm. untrusted also keeps
+// a remote on this machine from running its hooks and configured programs: its URL comes from a configuration that
+// could name any directory.
+func (r *Repo) Courier(remote Remote, like string, untrusted bool) (*Courier, error) {
 	m, err := r.Mirror(like)
 	if err != nil {
 		return nil, err
 	}
-	return &Courier{repo: r, remote: remote, dir: m.dir, scratch: m.scratch, wary: wary && remote.Path != "", env: slices.Concat(r.env, []string{
+	return &Courier{repo: r, remote: remote, dir: m.dir, scratch: m.scratch, wary: untrusted && remote.Path != "", env: slices.Concat(r.env, []string{
 		"GIT_OBJECT_DIRECTORY=" + filepath.Join(r.CommonDir, "objects"), "GIT_ALLOW_PROTOCOL=" + remote.allow,
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1",
 	})}, nil
 }
 
-// Close takes the directory away, and gives others their turn.
+// Close deletes the git directory and releases the turn.
 func (c *Courier) Close() error {
 	var err error
 	if c.turn != nil {
@@ -50,9 +51,9 @@ func (c *Courier) Close() error {
 	return errors.Join(err, c.scratch.remove())
 }
 
-// Turn waits until it is our turn to push to a remote on this machine, among those who ask for theirs: where many of us
-// push to one, each tries twice and not a dozen times. It is ours until Close. It is a courtesy: nothing depends on it, so
-// that who cannot ask, or has waited long enough, goes on.
+// WaitTurn waits for other git-agency pushes to the same remote on this machine, so that each of many parallel pushes
+// tries twice and not a dozen times. The turn is held until Close. Correctness does not depend on it: after a
+// timeout, or where the directory cannot be locked, the push goes on without it.
 func (c *Courier) Turn(ctx context.Context) {
 	const longest = 10 * time.Second
 	if c.turn != nil || c.remote.Path == "" {
@@ -60,7 +61,7 @@ func (c *Courier) Turn(ctx context.Context) {
 	}
 	dir, err := os.Open(c.remote.Path)
 	if err != nil {
-		return // who speaks to it will say why
+		return // git reports the error
 	}
 	for until := time.Now().Add(longest); time.Now().Before(until) && ctx.Err() == nil; {
 		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -78,18 +79,18 @@ func (c *Courier) Turn(ctx context.Context) {
 		}
 		wait.Stop()
 	}
-	_ = dir.Close() // of which nothing was written
+	_ = dir.Close() // read-only, so no error matters
 }
 
-// Answer is what a remote said to a push.
+// PushResult is the answer of a remote to a push.
 type Answer struct {
 	Arrived bool
-	Had     bool   // it was there before
-	Words   string // if it has not arrived, why
+	Had     bool   // the remote had the commit already
+	Words   string // text of the refusal; empty when accepted
 }
 
-// Push brings a commit to the remote, as a ref of the given name. Nothing is ever forced. A remote that heard of it and
-// said no is no error: why is for who has looked at what it has now, and not for who can read.
+// Push pushes a commit to a ref of the remote, never by force. A refusal by the remote is no error. The caller finds
+// out why by fetching the ref, and must not parse Reason.
 func (c *Courier) Push(ctx context.Context, commit, ref string) (Answer, error) {
 	out, said, err := c.run(ctx, "receive-pack", "push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-recurse-submodules",
 		"--", c.remote.URL, commit+":"+ref)
@@ -108,14 +109,14 @@ func (c *Courier) Push(ctx context.Context, commit, ref string) (Answer, error) 
 	return Answer{}, err
 }
 
-// pushed is what became of one ref.
+// pushedRef is the result for one ref.
 type pushed struct {
 	flag     byte // ' ', '+', '-', '*', '!' or '='
 	from, to string
 	summary  string
 }
 
-// parsePushed reads "<flag> TAB <from>:<to> TAB <summary>", a line each, between lines that are about all of it.
+// parsePushPorcelain reads the lines "<flag> TAB <from>:<to> TAB <summary>" and skips all others.
 func parsePushed(out string) (all []pushed) {
 	for line := range strings.Lines(out) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3)
@@ -131,7 +132,7 @@ func parsePushed(out string) (all []pushed) {
 	return all
 }
 
-// remoteWords is what the other side said itself.
+// remoteMessages returns the lines that the remote printed.
 func remoteWords(stderr string) (words []string) {
 	const most = 20 // lines
 	for line := range strings.Lines(stderr) {
@@ -144,8 +145,8 @@ func remoteWords(stderr string) (words []string) {
 	return words
 }
 
-// Fetch brings what a ref of the remote leads to, for good, and says where that is; empty when there is no such ref. known
-// is a commit that need not be brought.
+// Fetch fetches a ref of the remote into the repository's objects, durably, and returns its commit; empty when the
+// remote has no such ref. known is a commit that the repository has, so that its history is not transferred.
 func (c *Courier) Fetch(ctx context.Context, ref, known string) (string, error) {
 	const ours, theirs = "refs/tips/ours", "refs/tips/theirs"
 	if err := os.MkdirAll(filepath.Join(c.dir, "refs", "tips"), 0o700); err != nil {
@@ -175,7 +176,7 @@ func (c *Courier) Fetch(ctx context.Context, ref, known string) (string, error) 
 	return tip, err
 }
 
-// has asks whether there is such a ref.
+// hasRef reports whether the remote has a ref.
 func (c *Courier) has(ctx context.Context, ref string) (bool, error) {
 	out, _, err := c.run(ctx, "upload-pack", "ls-remote", "--refs", "--", c.remote.URL, ref)
 	for line := range strings.Lines(string(out)) {
@@ -186,7 +187,7 @@ func (c *Courier) has(ctx context.Context, ref string) (bool, error) {
 	return false, err
 }
 
-// run runs a git that speaks to a program at the other end.
+// runGit runs a git that talks to program, upload-pack or receive-pack, on the remote.
 func (c *Courier) run(ctx context.Context, program string, args ...string) (stdout, stderr []byte, err error) {
 	config := []string{"-c", "core.fsync=committed,pack-metadata", "-c", "core.fsyncMethod=batch", "-c", "advice.pushUpdateRejected=false"}
 	if s, set := c.repo.Config.Last("core.sharedrepository"); set && !s.Bare {
@@ -205,6 +206,6 @@ func (c *Courier) run(ctx context.Context, program string, args ...string) (stdo
 	return stdout, stderr, err
 }
 
-// tame is how a program is started for a repository that anybody could have made: without what its settings and hooks
-// would make it run.
+// hardenedCommandPrefix starts upload-pack or receive-pack in a repository that may be anyone's, without its hooks
+// and the programs that its configuration names.
 const tame = "GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false -c receive.denyCurrentBranch=refuse "

@@ -5,22 +5,21 @@ import (
 	"strings"
 )
 
-// Commit is a commit of a range.
+// RangeCommit is a commit of a range.
 type Commit struct {
 	OID     string
 	Tree    string
 	Parents []string
-	Message string // in UTF-8, whatever it was in
+	Message string // converted to UTF-8
 }
 
-// Subject is the first line of its message.
+// Subject returns the first line of the message.
 func (c Commit) Subject() string {
 	subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
 	return strings.TrimSpace(subject)
 }
 
-// Range lists the commits that lead to one and not to another, every one behind its parents. One that git would not have
-// made is an *UnsoundCommitError.
+// CommitsBetween lists the commits of from..to, parents first, and refuses malformed ones.
 func (m *Merger) Range(ctx context.Context, from, to string) ([]Commit, error) {
 	found, err := m.between(ctx, from, to)
 	if err != nil {
@@ -33,7 +32,7 @@ func (m *Merger) Range(ctx context.Context, from, to string) ([]Commit, error) {
 	return commits, nil
 }
 
-// IsAncestor is Repo.IsAncestor, also of commits that only the merger has.
+// IsAncestor is Repo.IsAncestor for commits that may exist only in the merger.
 func (m *Merger) IsAncestor(ctx context.Context, a, b string) (bool, error) {
 	if err := m.flush(ctx); err != nil {
 		return false, err
@@ -41,7 +40,7 @@ func (m *Merger) IsAncestor(ctx context.Context, a, b string) (bool, error) {
 	return m.repo.IsAncestor(ctx, a, b)
 }
 
-// SameTree reports whether two commits or trees have the same files.
+// SameTree reports whether two commits or trees have the same root tree.
 func (m *Merger) SameTree(ctx context.Context, a, b string) (bool, error) {
 	one, err := m.treeOf(ctx, a)
 	if err != nil {
@@ -51,9 +50,8 @@ func (m *Merger) SameTree(ctx context.Context, a, b string) (bool, error) {
 	return one == other, err
 }
 
-// Advance is Repo.Advance to a commit that nobody but the merger has yet: before the first step that changes something it
-// has to be kept.
-func (m *Merger) Advance(ctx context.Context, a Advance) (*Advancing, error) {
-	a.by = m
-	return m.seeing().Advance(ctx, a)
+// BeginMerged is Begin for a new commit that exists only in the merger. Callers must Persist it before the first step.
+func (m *Merger) Advance(ctx context.Context, u Advance) (*Advancing, error) {
+	u.by = m
+	return m.seeing().Advance(ctx, u)
 }

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recheck looks at a tree a second time, and says which entries are not what they were, and which directories have had
-// names come or go. When there are none, then every file and every list of names was the same all the time between the
-// two looks, and so all of them were there at once.
+// recheck scans a worktree a second time. It returns the entries whose stat data differ from the first scan, and the
+// directories in which names came or went. When there are none, every file and every directory was unchanged between
+// the two scans, and so all of them existed in that state at once.
 func (sc *scanner) recheck(ctx context.Context, first *sight) (moved, unsure []string, err error) {
 	sc.sight, sc.again = first, true
 	lookers, err := sc.send(ctx)
@@ -25,7 +25,7 @@ func (sc *scanner) recheck(ctx context.Context, first *sight) (moved, unsure []s
 	return moved, unsure, nil
 }
 
-// revisit looks at a directory again.
+// recheckDirectory compares a directory and its entries with the first scan.
 func (l *looker) revisit(v *visit) error {
 	dir, stamp, err := v.open()
 	if err != nil {
@@ -40,7 +40,7 @@ func (l *looker) revisit(v *visit) error {
 	if stamp != v.stamp || v.young && canWatch {
 		l.unsure = append(l.unsure, cmp.Or(v.path, "."))
 	}
-	next := 0 // of the directories below
+	next := 0 // index into the child directories
 	for i := v.lo; i < v.hi; {
 		if next < len(v.below) && i == v.below[next].lo {
 			i = v.below[next].hi

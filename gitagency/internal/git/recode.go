@@ -9,13 +9,13 @@ import (
 	"golang.org/x/text/encoding/ianaindex"
 )
 
-// Git takes text for UTF-8 unless a commit declares something else, and recodes it whenever it shows or copies it. So
-// do we where words of one commit get into another. No git is asked for it: it would hand bytes that an agent wrote to
-// the C library, and can only recode what is in a commit.
+// Git takes the text of a commit for UTF-8 unless the commit declares another encoding, and recodes it whenever it
+// shows or copies it. We do the same where text of one commit is copied into another. Git is not used for it: it
+// would pass bytes that an agent wrote to iconv of the C library, and can only recode commits.
 
-// inUTF8 is text as git would put it into a commit of its own: recoded from what it was declared to be in. What
-// cannot be recoded, because nobody knows that encoding or it is not in it, is taken as it is, and what is no UTF-8
-// then for Latin-1, byte by byte.
+// toUTF8 recodes text as git would when it copies it into a commit: from the declared encoding to UTF-8. Text that
+// cannot be recoded, because the encoding is unknown or the text is invalid in it, is taken as it is; bytes that are
+// no valid UTF-8 then count as Latin-1.
 func inUTF8(text, declared string) string {
 	if known, ok := recoded(text, declared); ok {
 		text = known
@@ -33,7 +33,7 @@ func inUTF8(text, declared string) string {
 	return b.String()
 }
 
-// recoded is text in UTF-8 that is in another encoding.
+// decodeText recodes text from the declared encoding to UTF-8; ok is false where that is impossible or not needed.
 func recoded(text, declared string) (string, bool) {
 	from := encodingCalled(declared)
 	if from == nil {
@@ -43,7 +43,7 @@ func recoded(text, declared string) (string, bool) {
 	return known, err == nil && !strings.ContainsRune(known, utf8.RuneError)
 }
 
-// encodingCalled is what a name stands for; nil for UTF-8, and where nobody knows.
+// findEncoding returns the encoding of this name; nil for UTF-8 and for unknown names.
 func encodingCalled(name string) encoding.Encoding {
 	if name == "" || strings.EqualFold(name, "UTF-8") || strings.EqualFold(name, "UTF8") {
 		return nil
@@ -59,7 +59,8 @@ func encodingCalled(name string) encoding.Encoding {
 	return nil
 }
 
-// inUTF8 is a commit that says the same in UTF-8. Its author stays as it is where it would be nobody then.
+// toUTF8 returns the commit with its text in UTF-8. The author line is left unchanged if recoding would make it
+// invalid.
 func (c written) inUTF8() written {
 	if author := inUTF8(c.author, c.encoding); isSignature(author) && !strings.ContainsAny(author, "\n\x00") {
 		c.author = author
@@ -68,7 +69,7 @@ func (c written) inUTF8() written {
 	return c
 }
 
-// fits reports whether text says the same in whatever a commit may declare.
+// isASCII reports whether text has the same bytes in every encoding that a commit may declare.
 func fits(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }

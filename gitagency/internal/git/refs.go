@@ -17,7 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Refs says what the refs below the given prefixes point at.
+// Refs returns the refs below the given prefixes and the object each points at.
 func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string, error) {
 	if refs, ok := r.refsAtOnce(prefixes); ok {
 		return refs, nil
@@ -37,11 +37,11 @@ func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string,
 	return refs, nil
 }
 
-// MovedAt is when a ref was last moved, by its log; ok is false where that does not say.
+// RefMovedAt returns the time of the last reflog entry of a ref; ok is false where there is none.
 func (r *Repo) MovedAt(ref string) (at time.Time, ok bool) {
 	data, err := durable.ReadFile(r.LogPath(ref), 1<<22)
 	if err != nil {
-		return time.Time{}, false // a log is a convenience, also here
+		return time.Time{}, false // a missing reflog is no error
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	entry, _, _ := strings.Cut(lines[len(lines)-1], "\t") // "<old> <new> <who> <seconds> <zone>"
@@ -53,13 +53,13 @@ func (r *Repo) MovedAt(ref string) (at time.Time, ok bool) {
 	return time.Unix(seconds, 0), err == nil
 }
 
-// CreateRef makes a ref that must not exist yet.
+// CreateRef creates a ref that must not exist yet.
 func (r *Repo) CreateRef(ctx context.Context, ref, oid, reason string) error {
 	return r.MoveRef(ctx, ref, oid, strings.Repeat("0", len(oid)), reason)
 }
 
-// MoveRef moves a ref from old to oid, or fails if it is not at old. An old of zeros means that the
-// ref must not exist.
+// MoveRef moves a ref from old to oid, or fails if it is not at old. An old of zeros means that the ref must not
+// exist.
 func (r *Repo) MoveRef(ctx context.Context, ref, oid, old, reason string) error {
 	_, err := r.change(ctx, place{}, "update-ref", "--no-deref", "--create-reflog", "-m", reason, ref, oid, old)
 	return err
@@ -74,9 +74,9 @@ func (r *Repo) DeleteRef(ctx context.Context, ref, old string) error {
 	return err
 }
 
-// RemoveRef deletes a ref that is nobody else's, if it is at old, and what a killed git left of it.
+// DeleteOwnedRef deletes a ref that only git-agency uses, if it is at old, and the leftovers of a killed git.
 func (r *Repo) RemoveRef(ctx context.Context, ref, old string) error {
-	// A stale lock would keep git from deleting the ref; an orphan log from making it again.
+	// A stale lock would keep git from deleting the ref; an orphan reflog from creating it again.
 	if err := r.SweepRef(ctx, ref); err != nil {
 		return err
 	}
@@ -86,8 +86,8 @@ func (r *Repo) RemoveRef(ctx context.Context, ref, old string) error {
 	return r.SweepRef(ctx, ref)
 }
 
-// RemoveLost removes a ref that is nobody else's and leads to nothing: as the end of a machine, or of an object, leaves it.
-// Every git that tidies up stumbles over it.
+// DeleteBrokenRef deletes a ref that only git-agency uses and that points at no existing object, as a crash or a lost
+// object leaves it. Every "git gc" would fail on it.
 func (r *Repo) RemoveLost(ctx context.Context, ref string) error {
 	found, err := r.Lookup(ctx, ref)
 	if err != nil || !found[0].Missing() {
@@ -95,7 +95,7 @@ func (r *Repo) RemoveLost(ctx context.Context, ref string) error {
 	}
 	data, err := readSmall(r.CommonDir, ref)
 	if err == nil && !isOID(strings.TrimSpace(string(data))) && !strings.HasPrefix(string(data), "ref:") {
-		return removeIfThere(r.RefPath(ref)) // which git does not take for a ref, and does not delete
+		return removeIfThere(r.RefPath(ref)) // invalid content: git does not take it for a ref, and does not delete it
 	}
 	if listed, err := r.Tip(ctx, ref); err != nil || listed == "" {
 		return err
@@ -104,8 +104,8 @@ func (r *Repo) RemoveLost(ctx context.Context, ref string) error {
 	return err
 }
 
-// SweepRef removes what a killed git leaves of a ref that is nobody else's: a stale lock file, and
-// the log of a ref that never came to be. The caller must know that no git works on it any more.
+// RemoveRefLeftovers removes the leftovers of a killed git for a ref that only git-agency uses: a stale lock file,
+// and the reflog of a ref that was never created. The caller must know that no git works on the ref any more.
 func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 	path := r.RefPath(ref)
 	if err := os.Remove(path + ".lock"); err != nil && !nothingThere(err) {
@@ -125,15 +125,15 @@ func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 		return err
 	}
 	for _, p := range []string{path, log} {
-		// The directory git made for it, if it is one and nothing else lives there. Git does the same
-		// and copes with losing the race.
+		// Remove the directory that git created for the ref, unless it has other entries. Git does the same and copes
+		// with losing the race.
 		_ = syscall.Rmdir(filepath.Dir(p))
 	}
 	return nil
 }
 
-// RemoveRefs is RemoveRef of all that is below a prefix that is nobody else's, in one git: refs says what is
-// there, and where each has to be.
+// DeleteOwnedRefs is DeleteOwnedRef for all refs below a prefix that only git-agency uses, in one git. refs maps the
+// existing refs to the objects they must be at.
 func (r *Repo) RemoveRefs(ctx context.Context, prefix string, refs map[string]string) error {
 	all := place{}
 	for _, ref := range slices.Sorted(maps.Keys(refs)) {
@@ -159,8 +159,8 @@ func (r *Repo) RemoveRefs(ctx context.Context, prefix string, refs map[string]st
 	return nil
 }
 
-// RefScraps lists the refs below a prefix that are not there, but of which a killed git left a lock or a
-// log, and where; refs are those that are there.
+// RefLeftovers maps the refs below a prefix that do not exist to the lock file or reflog that a killed git left of
+// them; refs are those that exist.
 func (r *Repo) RefScraps(prefix string, refs map[string]string) (map[string]string, error) {
 	scraps := map[string]string{}
 	for root, suffix := range map[string]string{
@@ -178,7 +178,7 @@ func (r *Repo) RefScraps(prefix string, refs map[string]string) (map[string]stri
 			ref := prefix + filepath.ToSlash(name)
 			_, there := refs[ref]
 			if _, err := os.Lstat(r.RefPath(ref)); err == nil {
-				there = true // it leads nowhere, and git does not list it
+				there = true // a broken ref, which git does not list
 			}
 			if is && !there {
 				scraps[ref] = path
@@ -192,8 +192,8 @@ func (r *Repo) RefScraps(prefix string, refs map[string]string) (map[string]stri
 	return scraps, nil
 }
 
-// SyncRef makes the name of a ref durable; git syncs its content only. A ref that is packed, or kept in
-// some other way than as a file, needs nothing.
+// SyncRef fsyncs the directory of a ref; git syncs the content of the ref only. A ref that is packed, or not stored
+// as a file, needs nothing.
 func (r *Repo) SyncRef(ref string) error {
 	dir := filepath.Dir(r.RefPath(ref))
 	if _, err := os.Lstat(dir); err != nil {
@@ -202,12 +202,12 @@ func (r *Repo) SyncRef(ref string) error {
 	return durable.SyncDir(dir)
 }
 
-// RefPath is where a ref's file lies when it is loose.
+// RefPath returns the path of a ref's file when it is loose.
 func (r *Repo) RefPath(ref string) string {
 	return filepath.Join(r.CommonDir, filepath.FromSlash(ref))
 }
 
-// refExists also sees a ref that leads nowhere, which Lookup does not.
+// refExists also sees a broken ref, which Lookup does not.
 func (r *Repo) refExists(ctx context.Context, ref string) (bool, error) {
 	found, err := r.Lookup(ctx, ref)
 	if err != nil {
@@ -217,12 +217,13 @@ func (r *Repo) refExists(ctx context.Context, ref string) (bool, error) {
 	return !found[0].Missing() || err == nil, nil
 }
 
-// nothingThere: a path through a file leads nowhere either.
+// isNotExist reports whether a path does not exist, also because one of its parents is a file.
 func nothingThere(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// Tip is where a ref is; empty when it is not there. Whoever moves it from there is told if that is not so.
+// Tip returns the object that a ref points at; empty when the ref does not exist. It takes no lock: a caller that
+// moves the ref passes the result as the old value, so that git refuses if it has changed.
 func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
 	if oid, ok := r.tipAtOnce(ref); ok {
 		return oid, nil
@@ -234,11 +235,10 @@ func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
 	return found[0].OID, nil
 }
 
-// loose is what a ref points at that has a file to itself and is no symbolic one: git would have read the same.
-// It is empty where git has to be asked.
+// readLooseRef reads a loose ref that is not symbolic, as git would. It returns "" where git has to be asked.
 func (r *Repo) loose(ref string) string {
 	path := filepath.Join(r.CommonDir, ref)
-	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() || !validRef(ref) { // a link is a symbolic one too
+	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() || !validRef(ref) { // a symlink is a symbolic ref too
 		return ""
 	}
 	data, err := durable.ReadFile(path, 1<<10)

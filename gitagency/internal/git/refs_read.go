@@ -12,14 +12,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// mostPacked is how many bytes of packed refs are read.
+// maxPackedRefs is the size limit for reading packed-refs.
 const mostPacked = 64 << 20
 
-// refsAtOnce reads refs from their files, which takes less time than to start a git. Whatever is out of the ordinary
-// is left to git: ok is false.
+// readRefFiles reads refs from their files, which is faster than starting git. ok is false for anything unusual,
+// which git has to read.
 func (r *Repo) refsAtOnce(prefixes []string) (_ map[string]string, ok bool) {
 	if v, set := r.Config.Last(formatVersion); !set || v.Value != "0" {
-		return nil, false // another version may keep them elsewhere
+		return nil, false // other format versions may store refs elsewhere, as in a reftable
 	}
 	refs := map[string]string{}
 	for _, prefix := range prefixes {
@@ -27,7 +27,7 @@ func (r *Repo) refsAtOnce(prefixes []string) (_ map[string]string, ok bool) {
 			return nil, false
 		}
 	}
-	// What is being packed is there before its file goes; so this comes last.
+	// "git pack-refs" writes packed-refs before it deletes the loose file; so packed-refs is read last.
 	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), mostPacked)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, false
@@ -40,7 +40,7 @@ func (r *Repo) refsAtOnce(prefixes []string) (_ map[string]string, ok bool) {
 	return refs, true
 }
 
-// tipAtOnce is refsAtOnce for one ref; it is empty when there is no such.
+// readRefFile is readRefFiles for one ref; oid is empty when the ref does not exist.
 func (r *Repo) tipAtOnce(ref string) (oid string, ok bool) {
 	if oid := r.loose(ref); oid != "" {
 		return oid, true
@@ -53,7 +53,7 @@ func (r *Repo) tipAtOnce(ref string) (oid string, ok bool) {
 	}
 	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), mostPacked)
 	if errors.Is(err, fs.ErrNotExist) {
-		_, err = os.Lstat(filepath.Join(r.CommonDir, "HEAD")) // else all of it is gone
+		_, err = os.Lstat(filepath.Join(r.CommonDir, "HEAD")) // without HEAD the whole repository is gone
 	}
 	if err != nil || len(packed) > 0 && packed[len(packed)-1] != '\n' {
 		return "", false
@@ -66,7 +66,7 @@ func (r *Repo) tipAtOnce(ref string) (oid string, ok bool) {
 	return oid, isOID(oid)
 }
 
-// packedBelow adds the packed refs below a prefix, lines of "<oid> <ref>", that have no file to themselves.
+// addPackedRefs adds the packed refs below a prefix, lines of "<oid> <ref>", unless a loose ref overrides them.
 func packedBelow(refs map[string]string, packed []byte, prefix string) (ok bool) {
 	for at := 0; ; {
 		next := bytes.Index(packed[at:], []byte(" "+prefix))
@@ -86,7 +86,7 @@ func packedBelow(refs map[string]string, packed []byte, prefix string) (ok bool)
 	}
 }
 
-// looseBelow adds those that have a file to themselves.
+// addLooseRefs adds the loose refs below a prefix.
 func (r *Repo) looseBelow(refs map[string]string, prefix string, depth int) (ok bool) {
 	const deepest = 8
 	entries, err := os.ReadDir(filepath.Join(r.CommonDir, prefix))
@@ -99,7 +99,7 @@ func (r *Repo) looseBelow(refs map[string]string, prefix string, depth int) (ok 
 	for _, e := range entries {
 		ref := prefix + e.Name()
 		switch {
-		case strings.HasSuffix(ref, lockSuffix): // of a git at work, or one that was killed
+		case strings.HasSuffix(ref, lockSuffix): // the lock of a running or a killed git
 		case e.IsDir():
 			if !r.looseBelow(refs, ref+"/", depth+1) {
 				return false
@@ -115,12 +115,12 @@ func (r *Repo) looseBelow(refs map[string]string, prefix string, depth int) (ok 
 	return true
 }
 
-// LastNumbered is the highest number that a ref directly below a prefix has for a name. It is not ok where all have to be
-// read, or git has to be asked.
+// LastNumberedRef returns the highest number among the names of the refs directly below a prefix. ok is false where
+// packed-refs has some of them, where there is none, or where git has to be asked.
 func (r *Repo) LastNumbered(prefix string) (last int, ok bool) {
 	const most = 9 // digits
 	if v, set := r.Config.Last(formatVersion); !set || v.Value != "0" {
-		return 0, false // another version may keep them elsewhere
+		return 0, false // other format versions may store refs elsewhere, as in a reftable
 	}
 	dir, err := os.Open(filepath.Join(r.CommonDir, prefix))
 	if err != nil {

@@ -11,33 +11,34 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Rehearse finds what Capture would find, and refuses what it would refuse, without changing anything:
-// it is Capture, but whatever that writes goes into a directory elsewhere and goes away with it. So the
-// commit it returns exists no more, unless it was there before. Only the dates of objects that git meets
-// again are new. A tree that could only be read after a change of permissions is refused too.
+// DryRunCapture returns what Capture would return, and refuses what it would refuse, without changing anything: it
+// runs Capture with a temporary object directory, which it removes. So the returned commit does not exist, unless it
+// existed before. Only the mtimes of existing objects that git meets again are new. A worktree that could be read
+// only after a chmod is refused too.
 func (r *Repo) Rehearse(ctx context.Context, s Subject) (got Captured, err error) {
-	err = r.rehearse(func(elsewhere *Repo) error {
-		got, err = elsewhere.Capture(ctx, s)
+	err = r.rehearse(func(repo *Repo) error {
+		got, err = repo.Capture(ctx, s)
 		return err
 	})
 	return got, err
 }
 
-// Holds reports whether a commit, or what it leads to, has all that Capture would find in a worktree. Nothing is changed.
+// HoldsWorktree reports whether a commit, with everything reachable from it, holds all that Capture would find in a
+// worktree. It changes nothing.
 func (r *Repo) Holds(ctx context.Context, commit string, s Subject) (all bool, err error) {
-	err = r.rehearse(func(elsewhere *Repo) error {
-		got, err := elsewhere.Capture(ctx, s)
+	err = r.rehearse(func(repo *Repo) error {
+		got, err := repo.Capture(ctx, s)
 		if err != nil {
 			return err
 		}
-		all, err = elsewhere.Covers(ctx, commit, got.Commit)
+		all, err = repo.Covers(ctx, commit, got.Commit)
 		return err
 	})
 	return all, err
 }
 
-// rehearse does something with a repository of which all objects are there, and none that are written stay.
-func (r *Repo) rehearse(do func(elsewhere *Repo) error) (err error) {
+// dryRun calls do with a repository that reads all objects, and writes new ones to a temporary directory.
+func (r *Repo) rehearse(do func(repo *Repo) error) (err error) {
 	scratch, err := tempDirectory()
 	if err != nil {
 		return err
@@ -49,12 +50,12 @@ func (r *Repo) rehearse(do func(elsewhere *Repo) error) (err error) {
 	return do(r.rehearsedIn(scratch.path))
 }
 
-// rehearsedIn is the repository for somebody who may write nothing to it: everything goes into a directory.
+// dryRunRepo returns the repository with all writes directed into dir.
 func (r *Repo) rehearsedIn(dir string) *Repo {
 	rehearsed := *r
 	rehearsed.rehearsal = dir
 	objects := inList(filepath.Join(r.CommonDir, "objects"))
-	if more, is := proc.LookupVariable(r.env, "GIT_ALTERNATE_OBJECT_DIRECTORIES"); is { // what a merger has
+	if more, is := proc.LookupVariable(r.env, "GIT_ALTERNATE_OBJECT_DIRECTORIES"); is { // set in the repository of a merger
 		objects += ":" + more
 	}
 	rehearsed.env = append(slices.Clone(r.env),
@@ -63,7 +64,7 @@ func (r *Repo) rehearsedIn(dir string) *Repo {
 	return &rehearsed
 }
 
-// inList writes a path so that git finds it whole in a list of paths that colons separate.
+// quoteAlternate quotes a path for the colon-separated list in GIT_ALTERNATE_OBJECT_DIRECTORIES.
 func inList(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(path) + `"`
 }

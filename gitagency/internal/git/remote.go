@@ -14,39 +14,39 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Remote is another repository that the settings of this one name.
+// Remote is a remote that the configuration names.
 type Remote struct {
 	Name string
-	URL  string // where a push goes; a path is absolute
-	Own  bool   // nothing but the repository's own settings says so
+	URL  string // URL to push to; a path is absolute
+	Own  bool   // only the repository's own configuration names the URL
 
-	Path     string // of one on this machine; else empty
-	Relative bool   // as it is set, that begins at the main worktree, where only who stands there finds it by its name
+	Path     string // path of a remote on this machine; otherwise empty
+	Relative bool   // configured relative to the main worktree, so that git elsewhere cannot find it by name
 
-	fetch []string // which of its refs we keep where
-	allow string   // the protocols that may be spoken
+	fetch []string // fetch refspecs
+	allow string   // protocols that git may use, separated by colons
 }
 
-// Remotes are what the settings say of other repositories, and of what goes there.
+// RemoteConfig is the configuration of remotes, upstream branches and pushes.
 type Remotes struct {
 	repo   *Repo
 	config Config
 }
 
-// remoteKeys are the settings that say where a push goes. None of those that name a program is among them.
+// remoteKeys matches the settings that determine where a push goes. None of them names a program.
 const remoteKeys = `^(remote\..*\.(url|pushurl|fetch|promisor)|branch\..*\.(remote|merge)|push\.default|protocol\..*allow|extensions\.partialclone)$`
 
-// Remotes reads them.
+// ReadRemotes reads the configuration of remotes.
 func (r *Repo) Remotes(ctx context.Context) (Remotes, error) {
 	out, err := r.read(ctx, place{}, "config", "-z", "--show-scope", "--show-origin", "--get-regexp", remoteKeys)
-	if err != nil && !exitedWith(err, 1) { // 1: none is set
+	if err != nil && !exitedWith(err, 1) { // 1: no key is set
 		return Remotes{}, err
 	}
 	config, err := parseConfig(string(out))
 	return Remotes{r, config}, err
 }
 
-// Names lists the remotes that one could push to.
+// Names lists the remotes that have a URL to push to.
 func (s Remotes) Names() []string {
 	var names []string
 	for key := range s.config {
@@ -60,12 +60,12 @@ func (s Remotes) Names() []string {
 	return slices.Compact(names)
 }
 
-// urls are where a push goes.
+// pushURLs returns the URLs that a push to a remote goes to.
 func (s Remotes) urls(name string) []Setting {
 	for _, key := range []string{".pushurl", ".url"} {
 		var urls []Setting
 		for _, u := range s.config["remote."+name+key] {
-			if u.Value == "" { // which forgets those before it
+			if u.Value == "" { // an empty value clears the list
 				urls = nil
 			} else if !u.Bare {
 				urls = append(urls, u)
@@ -78,7 +78,7 @@ func (s Remotes) urls(name string) []Setting {
 	return nil
 }
 
-// Remote is the one of that name. What cannot be pushed to is an error.
+// Find returns the remote of this name. It refuses remotes that we cannot push to.
 func (s Remotes) Remote(ctx context.Context, name string) (Remote, error) {
 	urls := s.urls(name)
 	switch {
@@ -109,7 +109,8 @@ func (s Remotes) Remote(ctx context.Context, name string) (Remote, error) {
 	return remote, nil
 }
 
-// root is what a relative path of a remote begins at: the main worktree; of a bare repository itself.
+// remotePathBase returns the directory that a relative path of a remote is resolved against: the main worktree, or a
+// bare repository itself.
 func (r *Repo) root() string {
 	if filepath.Base(r.CommonDir) == ".git" {
 		return filepath.Dir(r.CommonDir)
@@ -117,7 +118,7 @@ func (r *Repo) root() string {
 	return r.CommonDir
 }
 
-// expand is what the user's own settings make of a URL. Nobody is asked about it.
+// expandURL applies the insteadOf rules of the user's own configuration to a URL. It does not contact the remote.
 func (r *Repo) expand(ctx context.Context, url string) (_ string, err error) {
 	m, err := r.Mirror("")
 	if err != nil {
@@ -128,10 +129,10 @@ func (r *Repo) expand(ctx context.Context, url string) (_ string, err error) {
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// spoken are the protocols that a push goes by. All others run a program that the URL names, or may.
+// supportedProtocols are the protocols that we push by. All others run, or may run, a program that the URL names.
 var spoken = []string{"file", "git", "http", "https", "ssh"}
 
-// allowed are those of them that the user allows.
+// allowedProtocols returns the supported protocols that the user allows.
 func (s Remotes) allowed() []string {
 	allowed := slices.Clone(spoken)
 	if list, set := proc.LookupVariable(s.repo.env, "GIT_ALLOW_PROTOCOL"); set {
@@ -148,7 +149,7 @@ func (s Remotes) allowed() []string {
 	})
 }
 
-// protocolOf is the protocol that git would speak for a URL.
+// urlProtocol returns the protocol that git would use for a URL.
 func protocolOf(url string) string {
 	scheme := 0
 	for scheme < len(url) && (isLetter(url[scheme]) || scheme > 0 && strings.IndexByte("0123456789+-.", url[scheme]) >= 0) {
@@ -168,7 +169,7 @@ func protocolOf(url string) string {
 	return "ssh" // "host:path"
 }
 
-// localPath is the path in a URL of something on this machine; else it is empty.
+// localPath returns the path in a URL of a repository on this machine; otherwise "".
 func localPath(u string) string {
 	if path, is := strings.CutPrefix(u, "file://"); is {
 		if decoded, err := url.PathUnescape(path); err == nil {
@@ -183,8 +184,7 @@ func localPath(u string) string {
 	return u
 }
 
-// Whole refuses a repository that does not have all of its history itself, without which none of it can be pushed from
-// elsewhere.
+// CheckFullHistory refuses shallow and partial clones, because a push from another git directory needs all objects.
 func (s Remotes) Whole() error {
 	if fi, err := os.Lstat(filepath.Join(s.repo.CommonDir, "shallow")); err == nil && fi.Size() > 0 {
 		return errors.New("the repository is a shallow clone; 'git fetch --unshallow' brings what it lacks")
@@ -197,8 +197,8 @@ func (s Remotes) Whole() error {
 	return nil
 }
 
-// Upstream is the branch that a branch goes with on a remote, as a full ref; empty when none is set. pushed reports
-// whether a push goes there although it has another name.
+// Upstream returns the configured upstream branch of a branch on a remote, as a full ref; empty when none is set.
+// pushed reports whether push.default makes a push go there although it has another name.
 func (s Remotes) Upstream(branch, remote string) (ref string, pushed bool) {
 	short := strings.TrimPrefix(branch, "refs/heads/")
 	if s.config.Value("branch."+short+".remote") != remote {
@@ -211,8 +211,8 @@ func (s Remotes) Upstream(branch, remote string) (ref string, pushed bool) {
 	return ref, how == "upstream" || how == "tracking"
 }
 
-// Tracks is the ref that remembers where a ref of the remote is; empty when there is none. Only what is there for that
-// counts: a setting could name any branch.
+// TrackingRef returns the remote-tracking ref for a ref of the remote; empty when there is none. Only refs below
+// refs/remotes/ count: a refspec could name any branch.
 func (r Remote) Tracks(ref string) string {
 	found := ""
 	for _, spec := range r.fetch {
@@ -230,7 +230,7 @@ func (r Remote) Tracks(ref string) string {
 	return found
 }
 
-// mapRef is what a pattern with a star, or none, makes of a ref.
+// mapRefspec maps a ref by a refspec, with or without a star.
 func mapRef(ref, from, to string) (string, bool) {
 	before, after, star := strings.Cut(from, "*")
 	if !star {
@@ -242,8 +242,8 @@ func mapRef(ref, from, to string) (string, bool) {
 	return strings.Replace(to, "*", ref[len(before):len(ref)-len(after)], 1), true
 }
 
-// Track remembers where a ref of a remote is. old is where it was when that was asked for, empty when it was not there: if
-// somebody has written down another place since, that is at least as new, and stays.
+// UpdateTrackingRef moves a remote-tracking ref to oid. old is where it was before the remote was asked, empty when
+// it did not exist: if it was moved since, its value is at least as new, and stays.
 func (r *Repo) Track(ctx context.Context, ref, oid, old, reason string) error {
 	if old == "" {
 		old = strings.Repeat("0", len(oid))
@@ -258,12 +258,12 @@ func (r *Repo) Track(ctx context.Context, ref, oid, old, reason string) error {
 	return err
 }
 
-// receives are the hooks that a push makes the other side run.
+// receiveHooks are the hooks that a push runs in the receiving repository.
 var receives = []string{"pre-receive", "update", "post-receive", "post-update", "reference-transaction", "proc-receive", "push-to-checkout"}
 
-// Hooks lists what a push would make a repository on this machine run.
+// RemoteHooks lists the hooks that a push would run in a repository on this machine.
 func (r *Repo) Hooks(ctx context.Context, remote Remote) (found []string, err error) {
-	for _, last := range []string{"/.git", "", ".git/.git", ".git"} { // as git looks for it
+	for _, last := range []string{"/.git", "", ".git/.git", ".git"} { // in the order of git
 		dir := remote.Path + last
 		if is, err := IsGitDir(dir); err != nil || !is {
 			continue

@@ -8,55 +8,56 @@ import (
 	"strings"
 )
 
-// Replaying says which commits to make again, and on top of what.
+// ReplayRequest describes commits to rebase.
 type Replaying struct {
-	Upstream, Tip string                       // required: what leads to Tip, and not to Upstream
-	Onto          string                       // required: the commit they come on top of
-	Committer     Signature                    // required: of all of them; they keep their authors
-	Message       func(original string) string // what a commit says then; nil is what it said
-	Sign          bool                         // as the user has it set up
+	Upstream, Tip string                       // required: the commits are Upstream..Tip
+	Onto          string                       // required: new base commit
+	Committer     Signature                    // required: committer of the new commits, which keep their authors
+	Message       func(original string) string // new message; nil: unchanged
+	Sign          bool                         // sign with the user's configured program and key
 
-	Attributes string // as in Merging; empty is that of Onto
+	Attributes string // as in Request, but empty means Onto
 }
 
-// Replayed is what came of it.
+// ReplayResult is the result of a replay.
 type Replayed struct {
-	Tip, Tree string      // Onto and its tree where nothing is left; of a conflict only the tree, with its markers
+	Tip, Tree string      // last commit and its tree; with conflicts no Tip, and the Tree has conflict markers
 	Commits   []Rewritten // oldest first
-	Dropped   []string    // of which nothing is left, because what they do is done
-	Collapsed []string    // that became the first of Commits together: merges, and what they merged
+	Dropped   []string    // commits left out because Onto already has their changes
+	Collapsed []string    // merges and merged commits that became the first of Commits together
 
-	Stopped   string     // the commit that does not go on top of the others; empty when all do
-	Conflicts []Conflict // of that one
+	Stopped   string     // commit with conflicts; empty: none
+	Conflicts []Conflict // of the commit in StoppedAt
 }
 
-// Rewritten is a commit and what it became.
+// Rewritten is a replayed commit: its old and new id.
 type Rewritten struct{ Old, New string }
 
 // Replay makes commits again on top of another, as git rebase does, without a worktree. Each keeps its author, date and
-// encoding; its signature would not hold any more. One that does nothing any more is left out, unless it never did.
+// encoding, but not its signature, which would be invalid. A commit that becomes empty is dropped, unless it was empty
+// before.
 //
-// Merges are not made again: the commits go one on top of the other. Where that does not come out as what both sides make
-// when they are merged, as where a conflict was resolved in a merge, all commits up to the last merge become one.
-func (m *Merger) Replay(ctx context.Context, what Replaying) (Replayed, error) {
-	commits, err := m.between(ctx, what.Upstream, what.Tip)
+// Merge commits are not made again: the other commits are linearized. If the result differs from a merge of both sides,
+// for example because a merge commit resolved a conflict, all commits up to the last merge are squashed into one.
+func (m *Merger) Replay(ctx context.Context, req Replaying) (Replayed, error) {
+	commits, err := m.between(ctx, req.Upstream, req.Tip)
 	if err != nil {
 		return Replayed{}, err
 	}
-	tree, err := m.treeOf(ctx, what.Onto)
+	tree, err := m.treeOf(ctx, req.Onto)
 	if err != nil {
 		return Replayed{}, err
 	}
-	if what.Attributes == "" {
-		what.Attributes = what.Onto
+	if req.Attributes == "" {
+		req.Attributes = req.Onto
 	}
 	merges := slices.ContainsFunc(commits, func(c written) bool { return len(c.parents) > 1 })
-	done := Replayed{Tip: what.Onto, Tree: tree}
-	if err := m.replay(ctx, what, &done, commits); err != nil || !merges {
+	done := Replayed{Tip: req.Onto, Tree: tree}
+	if err := m.replay(ctx, req, &done, commits); err != nil || !merges {
 		return done, err
 	}
 	if done.Stopped == "" {
-		whole, err := m.Merge(ctx, Merging{Ours: what.Onto, Theirs: what.Tip, Attributes: what.Attributes})
+		whole, err := m.Merge(ctx, Merging{Ours: req.Onto, Theirs: req.Tip, Attributes: req.Attributes})
 		if err != nil {
 			return Replayed{}, err
 		}
@@ -64,17 +65,16 @@ func (m *Merger) Replay(ctx context.Context, what Replaying) (Replayed, error) {
 			return done, nil
 		}
 	}
-	done = Replayed{Tip: what.Onto, Tree: tree}
-	rest, err := m.collapse(ctx, what, &done, commits)
+	done = Replayed{Tip: req.Onto, Tree: tree}
+	rest, err := m.collapse(ctx, req, &done, commits)
 	if err != nil || done.Stopped != "" {
 		return done, err
 	}
-	err = m.replay(ctx, what, &done, rest)
+	err = m.replay(ctx, req, &done, rest)
 	return done, err
 }
 
-// between lists the commits that lead to one and not to the other, the oldest first, and refuses those that no git has
-// made.
+// listBetween lists the commits of upstream..tip, oldest first, and refuses malformed ones.
 func (m *Merger) between(ctx context.Context, upstream, tip string) (commits []written, err error) {
 	if !isOID(upstream) || !isOID(tip) {
 		return nil, fmt.Errorf("not names of commits: %q, %q", upstream, tip)
@@ -93,7 +93,7 @@ func (m *Merger) between(ctx context.Context, upstream, tip string) (commits []w
 			m.talking.Unlock()
 		}
 	}()
-	// A line of commits that is not long needs no git of its own.
+	// A short linear history needs no git rev-list.
 	bases, known, err := m.nearBases(ctx, upstream, tip)
 	if err != nil {
 		return nil, err
@@ -129,8 +129,9 @@ func (m *Merger) between(ctx context.Context, upstream, tip string) (commits []w
 	return commits, nil
 }
 
-// replay puts commits that are no merges on top of what is done.
-func (m *Merger) replay(ctx context.Context, what Replaying, done *Replayed, commits []written) error {
+// replayCommits replays all commits that are not merges on top of result.Tip. At a conflict it stops and records it in
+// result.
+func (m *Merger) replay(ctx context.Context, req Replaying, result *Replayed, commits []written) error {
 	for _, c := range commits {
 		if len(c.parents) > 1 {
 			continue
@@ -142,75 +143,76 @@ func (m *Merger) replay(ctx context.Context, what Replaying, done *Replayed, com
 				return err
 			}
 		}
-		merged := Merged{Tree: done.Tree}
+		merged := Merged{Tree: result.Tree}
 		if before != c.tree {
 			var err error
-			merged, err = m.mergeOver(ctx, Merging{Base: before, Ours: done.Tip, Theirs: c.oid, Attributes: what.Attributes}, before, done.Tree, c.tree)
+			merged, err = m.mergeOver(ctx, Merging{Base: before, Ours: result.Tip, Theirs: c.oid, Attributes: req.Attributes}, before, result.Tree, c.tree)
 			if err != nil {
 				return fmt.Errorf("replay %.12s: %w", c.oid, err)
 			}
 			switch {
 			case len(merged.Conflicts) > 0:
-				done.Tip, done.Tree, done.Stopped, done.Conflicts = "", merged.Tree, c.oid, merged.Conflicts
+				result.Tip, result.Tree, result.Stopped, result.Conflicts = "", merged.Tree, c.oid, merged.Conflicts
 				return nil
-			case merged.Tree == done.Tree:
-				done.Dropped = append(done.Dropped, c.oid)
+			case merged.Tree == result.Tree:
+				result.Dropped = append(result.Dropped, c.oid)
 				continue
 			}
 		}
-		if err := m.append(ctx, what, done, c, merged.Tree); err != nil {
+		if err := m.append(ctx, req, result, c, merged.Tree); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// append makes a commit again. It stays in the encoding that it is in, unless what comes to it is not.
-func (m *Merger) append(ctx context.Context, what Replaying, done *Replayed, c written, tree string) error {
-	if c.encoding != "" && (!fits(what.Committer.String()) || what.Message != nil && !fits(what.Message(""))) {
+// appendCommit makes a commit again with a new tree. It keeps its encoding, unless the new committer or message does not
+// fit in it: then it becomes UTF-8.
+func (m *Merger) append(ctx context.Context, req Replaying, result *Replayed, c written, tree string) error {
+	if c.encoding != "" && (!fits(req.Committer.String()) || req.Message != nil && !fits(req.Message(""))) {
 		c = c.inUTF8()
 	}
-	made := written{tree: tree, parents: []string{done.Tip}, author: c.author, committer: what.Committer.String(), encoding: c.encoding, message: c.message}
-	if what.Message != nil {
-		if made.message = what.Message(c.message); strings.Contains(made.message, "\x00") {
+	made := written{tree: tree, parents: []string{result.Tip}, author: c.author, committer: req.Committer.String(), encoding: c.encoding, message: c.message}
+	if req.Message != nil {
+		if made.message = req.Message(c.message); strings.Contains(made.message, "\x00") {
 			return errors.New("a message with a NUL in it")
 		}
 	}
 	write := m.write
-	if what.Sign {
+	if req.Sign {
 		write = m.writeSigned
 	}
 	oid, err := write(ctx, made)
 	if err != nil {
 		return err
 	}
-	done.Tip, done.Tree = oid, tree
-	done.Commits = append(done.Commits, Rewritten{Old: c.oid, New: oid})
+	result.Tip, result.Tree = oid, tree
+	result.Commits = append(result.Commits, Rewritten{Old: c.oid, New: oid})
 	return nil
 }
 
-// collapse makes one commit of all up to the last merge on the way from the tip back along first parents, and returns
-// those that come after it.
-func (m *Merger) collapse(ctx context.Context, what Replaying, done *Replayed, commits []written) (rest []written, err error) {
+// collapseMerges squashes all commits up to the last merge on the first-parent history of the tip into one, and returns
+// the commits after that merge.
+func (m *Merger) collapse(ctx context.Context, req Replaying, result *Replayed, commits []written) (rest []written, err error) {
 	by := map[string]written{}
 	for _, c := range commits {
 		by[c.oid] = c
 	}
-	last := by[what.Tip]
+	last := by[req.Tip]
 	for len(last.parents) == 1 {
 		rest = append(rest, last)
 		last = by[last.parents[0]]
 	}
 	slices.Reverse(rest)
 	if len(last.parents) < 2 {
-		return nil, fmt.Errorf("no merge on the way to %.12s", what.Tip) // where there is one, there is one on the way
+		return nil, fmt.Errorf("no merge on the way to %.12s", req.Tip) // cannot happen: the range has a merge
 	}
-	merged, err := m.Merge(ctx, Merging{Ours: what.Onto, Theirs: last.oid, Attributes: what.Attributes})
+	merged, err := m.Merge(ctx, Merging{Ours: req.Onto, Theirs: last.oid, Attributes: req.Attributes})
 	if err != nil {
 		return nil, err
 	}
 	if len(merged.Conflicts) > 0 {
-		done.Tip, done.Tree, done.Stopped, done.Conflicts = "", merged.Tree, last.oid, merged.Conflicts
+		result.Tip, result.Tree, result.Stopped, result.Conflicts = "", merged.Tree, last.oid, merged.Conflicts
 		return nil, nil
 	}
 	var subjects []string
@@ -218,16 +220,16 @@ func (m *Merger) collapse(ctx context.Context, what Replaying, done *Replayed, c
 		if slices.ContainsFunc(rest, func(r written) bool { return r.oid == c.oid }) {
 			continue
 		}
-		done.Collapsed = append(done.Collapsed, c.oid)
+		result.Collapsed = append(result.Collapsed, c.oid)
 		if len(c.parents) < 2 {
 			subjects = append(subjects, subject(inUTF8(c.message, c.encoding)))
 		}
 	}
-	if merged.Tree == done.Tree {
-		done.Dropped, done.Collapsed = done.Collapsed, nil
+	if merged.Tree == result.Tree {
+		result.Dropped, result.Collapsed = result.Collapsed, nil
 		return rest, nil
 	}
-	last = last.inUTF8() // what they were in need not be the same
+	last = last.inUTF8() // the commits may have different encodings
 	one := written{oid: last.oid, author: last.author, message: last.message}
 	switch n := len(subjects); {
 	case n == 1:
@@ -235,10 +237,10 @@ func (m *Merger) collapse(ctx context.Context, what Replaying, done *Replayed, c
 	case n > 1:
 		one.message = fmt.Sprintf("%s, and %d more\n\n* %s\n", subjects[n-1], n-1, strings.Join(subjects, "\n* "))
 	}
-	return rest, m.append(ctx, what, done, one, merged.Tree)
+	return rest, m.append(ctx, req, result, one, merged.Tree)
 }
 
-// subject is the first line of a message.
+// subjectLine returns the first line of a message.
 func subject(message string) string {
 	line, _, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n")
 	return strings.TrimSpace(line)

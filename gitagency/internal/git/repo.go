@@ -1,34 +1,34 @@
-// Package git is the only place that talks to git. It turns questions into argv, runs git through
-// proc with a scrubbed environment, and turns the answers into typed values.
+// Package git is the only place that runs git. It turns requests into argv, runs git through proc with a scrubbed
+// environment, and parses the output into typed values. Where a process would be too slow it reads git's files itself.
 //
-// It knows repositories, worktrees, refs and objects, and nothing of sandboxes, invocations or
-// markers. It never matches git's English messages, never goes through a shell, and never lets a
-// variable that a hook or an alias left in the environment choose what it works on: the repository
-// is resolved once, by Open, and named explicitly from then on.
+// It knows repositories, worktrees, refs and objects, and nothing of sandboxes, invocations or markers. It must never
+// match git's English messages, never go through a shell, and never let a variable that a hook or an alias left in
+// the environment choose the repository: Open resolves the repository once, and every later git gets it by explicit
+// path.
 package git
 
 import "os"
 
-// Repo is one repository, resolved.
+// Repo is one resolved repository.
 type Repo struct {
-	CommonDir string // canonical; what all worktrees of the repository share
-	GitDir    string // canonical; that of the worktree the caller stands in
-	TopLevel  string // of that worktree, canonical; empty outside of any
+	CommonDir string // canonical path of the directory that all worktrees share
+	GitDir    string // canonical path of the git directory of the caller's worktree
+	TopLevel  string // canonical path of the caller's worktree; empty outside of any worktree
 	Version   Version
 	Config    Config
 
-	of      string   // the git directory of the worktree that Config is of; empty is GitDir
-	imposed []string // environment by which every git goes by that: see in
+	of      string   // git directory of the worktree that Config was read for; empty: GitDir
+	imposed []string // environment that imposes Config on every git: see withWorktreeConfig
 
 	env       []string
 	inherit   []*os.File
-	rehearsal string // where everything is written instead, when nothing may change
-	inHook    bool   // a git that runs a hook started us
+	rehearsal string // directory that takes all writes in a dry run; empty: write to the repository
+	inHook    bool   // git started this process from a hook
 	waiting   waiting
 }
 
-// Holding returns the repository as seen by somebody who holds a lock: every git that changes
-// something inherits the lock's descriptor, so that the lock outlives us as long as such a git does.
+// WithLock returns a copy of the repository whose writing git processes inherit the descriptor of lock, so that the
+// lock is held until the last such git has ended, even if this process dies first.
 func (r *Repo) Holding(lock *os.File) *Repo {
 	held := *r
 	held.inherit = []*os.File{lock}

@@ -10,35 +10,35 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Restoration takes a worktree from one frozen state to another: its files, its index, its branch and HEAD, and what
-// git had under way. Nobody works in it meanwhile.
+// Restoration takes a worktree from one captured state to another: its files, its index, its branch and HEAD, and the
+// operation in progress. No other process may work in it meanwhile.
 //
-// The files go by git's own two-way merge, from an index that is exactly what is on disk, to the other state: so only
-// what the first state holds is ever overwritten or removed. What else is there has to be out of the way: see InTheWay.
-// Every part may be done again, from whatever state one that was killed has left.
+// The files change by git's two-way merge, from a scratch index that equals what is on disk, to the target state: so
+// only contents that the first state holds are ever overwritten or removed. Anything else has to be moved out of the
+// way before: see ObstructingPaths. Every step can be repeated, from whatever state a killed process has left.
 type Restoration struct {
 	From, To State
-	Began    State  // what one that was killed left, when this one finishes it
-	Again    bool   // one that was killed may have left a lock on the branch; set by the caller
-	Strayed  string // the branch that HEAD was on, when that is elsewhere now; HEAD is detached then
-	Unstaged bool   // what was staged is not known; it is taken to be what HEAD has
+	Began    State  // state from which a killed restoration started, when this one finishes it
+	Again    bool   // a killed restoration may have left a lock on the branch; set by the caller
+	Strayed  string // branch that HEAD named, when that has moved since; HEAD is detached then
+	Unstaged bool   // the index of the target state is unknown; it is taken from HEAD
 
 	repo    *Repo
 	s       Subject
-	p       place // a git directory of our own, with an index of what is on disk
+	p       place // scratch git directory with an index of what is on disk
 	under   Underway
 	changes []treeChange
-	trees   [2]string // from and to, without what is not checked out
-	skipped []string  // which that is
-	present []string  // what is there, although git was told not to check it out
-	assumed []string  // what git does not look at
-	closed  []string  // directories of the tree in which nothing can be written, and that are ours to open
+	trees   [2]string // from and to, without skip-worktree entries that are not on disk
+	skipped []string  // skip-worktree entries that are not on disk
+	present []string  // skip-worktree entries that are on disk all the same
+	assumed []string  // assume-unchanged entries
+	closed  []string  // directories of the worktree without write permission, which we own and can chmod
 	draft   *IndexDraft
 }
 
-// Restore prepares to take a worktree from the state that it is in, which was frozen a moment ago, to another, and
-// changes nothing yet. It refuses when not all of it could be done. Where it is to finish one that was killed, began is
-// the state from which that came, else nothing.
+// PrepareRestore prepares to take a worktree from its present state, which was captured a moment ago, to another. It
+// changes nothing yet, and refuses when not every step could be done. To finish a killed restoration, began is the
+// state from which that one started; otherwise it is empty.
 func (r *Repo) Restore(ctx context.Context, s Subject, from, to, began State) (_ *Restoration, err error) {
 	if r, err = r.inside(ctx, s); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (r *Repo) Restore(ctx context.Context, s Subject, from, to, began State) (_
 	return x, nil
 }
 
-// Stamp is what the index of a worktree looks like: as long as it does, nobody has staged anything.
+// IndexStamp returns a stamp of the index file of a worktree. As long as it is the same, the index is unchanged.
 func (r *Repo) Stamp(name string) string {
 	fi, err := os.Lstat(filepath.Join(r.AdminDir(name), "index"))
 	if err != nil {
@@ -90,9 +90,9 @@ func (r *Repo) Stamp(name string) string {
 	return durable.Stamp(fi)
 }
 
-// Lock keeps every git from writing the index until it is closed. The error is a *LockedError when one does, and a
-// *ChangingError when somebody has staged or committed something since the index had that stamp, which was before the
-// first state was frozen: that state would not hold it.
+// LockIndex keeps git from writing the index until Close. The error is a *LockedError when a git process holds the
+// lock, and a *ChangedMeanwhileError when something was staged or committed since the index had that stamp. The stamp
+// has to be from before the first state was captured, because that state would not hold such changes.
 func (x *Restoration) Lock(ctx context.Context, stamp string) (err error) {
 	r := x.repo
 	if x.draft, err = r.DraftIndex(x.s.Name); err != nil {
@@ -118,7 +118,7 @@ func (x *Restoration) Lock(ctx context.Context, stamp string) (err error) {
 	if tip != "" && tip != x.From.Tip || at != "" && at != x.From.Head || r.on(x.s) != x.From.On {
 		return &ChangingError{Path: "HEAD"}
 	}
-	if x.From.On != x.s.Branch { // else nobody can have it checked out
+	if x.From.On != x.s.Branch { // otherwise no other worktree can have it checked out
 		if free, err := x.nobodyElseHas(ctx, x.s.Branch); err != nil || !free {
 			return errors.Join(err, &InTheWayError{Path: strings.TrimPrefix(x.s.Branch, "refs/heads/"), What: "the branch is checked out elsewhere"})
 		}
@@ -127,19 +127,19 @@ func (x *Restoration) Lock(ctx context.Context, stamp string) (err error) {
 		return nil
 	}
 	now, err := r.stagedNow(ctx, x.s, x.p)
-	if err == nil && now != x.From.Index { // a git that only looks writes the index too
+	if err == nil && now != x.From.Index { // by content, because git writes the index even in commands that only read
 		err = &ChangingError{Path: "the index"}
 	}
 	return err
 }
 
-// stagedNow is the tree of what is staged; empty when none can be written.
+// currentIndexTree returns the tree of the index; empty when it cannot be written.
 func (r *Repo) stagedNow(ctx context.Context, s Subject, p place) (string, error) {
 	dir := filepath.Join(p.gitDir, "now")
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
-	_, err := r.fillScratch(s, "", dir) // what it returns is in p
+	_, err := r.fillScratch(s, "", dir) // p already has this environment
 	if err := errors.Join(err, r.copyIndex(s.Name, dir)); err != nil {
 		return "", err
 	}
@@ -151,7 +151,7 @@ func (r *Repo) stagedNow(ctx context.Context, s Subject, p place) (string, error
 	return tree, err
 }
 
-// Close takes away what was needed for it. Nothing of the worktree stays locked.
+// Close removes the scratch git directory and releases the lock on the index.
 func (x *Restoration) Close() error {
 	if x == nil {
 		return nil
@@ -163,7 +163,7 @@ func (x *Restoration) Close() error {
 	return err
 }
 
-// Changed says how many files are made, changed and removed.
+// ChangeCounts returns how many files are added, changed and removed.
 func (x *Restoration) Changed() (added, changed, removed int) {
 	for _, c := range x.changes {
 		switch c.status {

@@ -15,11 +15,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// fill makes the index of what is on disk. Of the worktree's own it has the times, so that git reads no file which it
-// knows already.
+// buildIndex builds the scratch index, which equals what is on disk. It starts from the worktree's index, whose stat
+// data save git from reading unchanged files.
 func (x *Restoration) fill(ctx context.Context) error {
 	r, dir := x.repo, filepath.Join(x.repo.ownDir(), capturePrefix+x.s.Name+"-back")
-	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
+	if err := durable.RemoveTree(dir); err != nil { // left by a killed process
 		return err
 	}
 	env, err := r.fillScratch(x.s, x.From.Head, dir)
@@ -34,7 +34,7 @@ func (x *Restoration) fill(ctx context.Context) error {
 		return err
 	}
 	entries, err := x.entries(ctx)
-	if exitedWith(err, 128) { // nobody can read it
+	if exitedWith(err, 128) { // git cannot read the index
 		entries, err = nil, durable.Remove(filepath.Join(dir, "index"))
 	}
 	if err != nil {
@@ -53,7 +53,7 @@ func (x *Restoration) fill(ctx context.Context) error {
 			x.present = append(x.present, name)
 		}
 	}
-	// Of what git takes for unchanged, or for not checked out, it would not take anything else.
+	// Git would not look at, nor change, the files of entries with these flags.
 	for flag, paths := range map[string][]string{"--no-assume-unchanged": x.assumed, "--no-skip-worktree": x.present} {
 		p := x.p
 		if p.stdin = strings.Join(paths, "\x00"); p.stdin == "" {
@@ -86,8 +86,8 @@ func (x *Restoration) fill(ctx context.Context) error {
 	return x.fresh(ctx)
 }
 
-// entries lists what is in the index, and what git was told of it: H, S for what it does not check out, lower case for
-// what it takes for unchanged.
+// indexTags returns the tag of each index entry as "git ls-files -v" prints it: H, or S for skip-worktree, in lower
+// case for assume-unchanged.
 func (x *Restoration) entries(ctx context.Context) (map[string]byte, error) {
 	if _, err := os.Lstat(filepath.Join(x.p.gitDir, "index")); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -105,7 +105,7 @@ func (x *Restoration) entries(ctx context.Context) (map[string]byte, error) {
 	return entries, nil
 }
 
-// load reads a tree into an index and leaves some paths out; what it is then is returned.
+// readTreeWithout reads a tree into an index, removes some paths, and returns the resulting tree.
 func (x *Restoration) load(ctx context.Context, p place, tree string, without []string) (string, error) {
 	if _, err := x.repo.change(ctx, p, "read-tree", "--reset", tree); err != nil || len(without) == 0 {
 		return tree, err
@@ -118,7 +118,7 @@ func (x *Restoration) load(ctx context.Context, p place, tree string, without []
 	return x.repo.writeTree(ctx, p)
 }
 
-// fresh makes sure that what is on disk is what the index says.
+// refreshIndex makes sure that the files on disk equal the scratch index.
 func (x *Restoration) fresh(ctx context.Context) error {
 	out, err := x.repo.change(ctx, x.p, "update-index", "--ignore-submodules", "--really-refresh")
 	if exitedWith(err, 1) {
@@ -128,12 +128,13 @@ func (x *Restoration) fresh(ctx context.Context) error {
 	return err
 }
 
-// ChangingError is a file that somebody changed while everything was to stay as it is.
+// ChangedMeanwhileError reports a file, HEAD or the index that changed while no other process should have worked in
+// the worktree.
 type ChangingError struct{ Path string }
 
 func (e *ChangingError) Error() string { return e.Path + " was changed meanwhile" }
 
-// filtered refuses to read or write what needs a filter that does not run.
+// checkFilters refuses to read or write files that need a filter which must not run.
 func (x *Restoration) filtered(ctx context.Context) error {
 	var goes, comes []string
 	for _, c := range x.changes {
@@ -152,7 +153,7 @@ func (x *Restoration) filtered(ctx context.Context) error {
 	return x.repo.mayRead(ctx, x.s, x.p, goes)
 }
 
-// complete makes sure that there is all that has to be written: git would find out half-way.
+// checkBlobs makes sure that every blob to be written exists: git would notice a missing one only half-way.
 func (x *Restoration) complete(ctx context.Context) error {
 	t, err := x.repo.ask(ctx)
 	if err != nil {
@@ -177,7 +178,8 @@ func (x *Restoration) complete(ctx context.Context) error {
 	return nil
 }
 
-// writable looks for directories in which files have to change and cannot.
+// findReadOnlyDirs finds the directories in which files have to change and which are not writable. It fails for those
+// that chmod cannot make writable.
 func (x *Restoration) writable() error {
 	seen := map[string]bool{}
 	for _, c := range x.changes {
@@ -200,8 +202,8 @@ func (x *Restoration) writable() error {
 	return nil
 }
 
-// realDir is the directory in which something changes when a path does: the deepest on the way to it that is there,
-// and that no link leads to.
+// deepestDir returns the directory that has to be writable for a path to change: the deepest existing parent that is
+// reached through no symlink.
 func (x *Restoration) realDir(path string) string {
 	dir := "."
 	for part := range strings.SplitSeq(filepath.Dir(path), "/") {
@@ -214,7 +216,7 @@ func (x *Restoration) realDir(path string) string {
 	return dir
 }
 
-// Files makes what is on disk that of the other state.
+// RestoreFiles makes the files on disk those of the target state.
 func (x *Restoration) Files(ctx context.Context) (err error) {
 	if len(x.closed) > 0 {
 		root, err := os.OpenRoot(x.s.Tree)
@@ -230,13 +232,13 @@ func (x *Restoration) Files(ctx context.Context) (err error) {
 			if err := root.Chmod(dir, fi.Mode().Perm()|0o700); err != nil {
 				return err
 			}
-			defer root.Chmod(dir, fi.Mode().Perm()) // unless it has gone
+			defer root.Chmod(dir, fi.Mode().Perm()) // fails harmlessly if it has been removed
 		}
 	}
 	if err := x.merge(ctx); err != nil {
 		return err
 	}
-	// Of a file that it could not remove git says so, and goes on.
+	// Git reports a file that it could not remove, but carries on and succeeds.
 	for _, c := range x.changes {
 		if c.status == 'D' && c.oldMode != submodule && x.stands(c.path) {
 			return &fs.PathError{Op: "remove", Path: filepath.Join(x.s.Tree, c.path), Err: errors.New("it is still there")}
@@ -245,7 +247,7 @@ func (x *Restoration) Files(ctx context.Context) (err error) {
 	return x.fresh(ctx)
 }
 
-// merge is git's: from the index, which is what is on disk, to the other state.
+// mergeToTarget runs git's two-way merge, from the scratch index to the target state.
 func (x *Restoration) merge(ctx context.Context, options ...string) error {
 	p := x.p
 	p.config = slices.Concat(p.config, x.repo.workers())
@@ -254,7 +256,7 @@ func (x *Restoration) merge(ctx context.Context, options ...string) error {
 	return err
 }
 
-// stands reports whether there is a file at a path, and not behind a link on the way to it.
+// isFile reports whether there is a file at a path, reached through no symlink.
 func (x *Restoration) stands(path string) bool {
 	fi, err := os.Lstat(filepath.Join(x.s.Tree, path))
 	return err == nil && !fi.IsDir() && direct(x.s.Tree, path)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Heads moves the branch of the worktree, and HEAD, to where they were. No other branch is ever moved: where HEAD was
-// on one that is elsewhere now, or that somebody else has checked out, it is detached.
+// RestoreHeads moves the worktree's branch and HEAD back to where they were. It never moves another branch: if HEAD
+// named one that has moved since, or that another worktree has checked out, HEAD is detached.
 func (x *Restoration) Heads(ctx context.Context, who Identity, at time.Time, why string) error {
 	r, to := x.repo, x.To
 	tip, head := to.Tip, "ref: "+x.s.Branch
@@ -63,7 +63,8 @@ func (x *Restoration) Heads(ctx context.Context, who Identity, at time.Time, why
 	return r.LogHead(x.s.Name, x.From.Head, to.Head, who, at, why)
 }
 
-// free reports whether HEAD may be on a branch of somebody else's: it is where it was, and nobody works on it.
+// canCheckOut reports whether HEAD may name a branch that is not the worktree's own: it has not moved, and no other
+// worktree has it checked out.
 func (x *Restoration) free(ctx context.Context, branch string) (bool, error) {
 	if tip, err := x.repo.Tip(ctx, branch); err != nil || tip != x.To.Head {
 		return false, err
@@ -71,7 +72,7 @@ func (x *Restoration) free(ctx context.Context, branch string) (bool, error) {
 	return x.nobodyElseHas(ctx, branch)
 }
 
-// nobodyElseHas reports whether a branch is checked out in no other worktree.
+// onlyCheckedOutHere reports whether no other worktree has a branch checked out.
 func (x *Restoration) nobodyElseHas(ctx context.Context, branch string) (bool, error) {
 	listing, err := x.repo.Worktrees(ctx)
 	if err != nil {
@@ -80,23 +81,24 @@ func (x *Restoration) nobodyElseHas(ctx context.Context, branch string) (bool, e
 	return !slices.ContainsFunc(listing.Worktrees, func(w Worktree) bool { return w.Branch == branch && w.Path != x.s.Tree }), nil
 }
 
-// Underway lets the worktree's entry say what was under way, and nothing else.
+// RestoreOperation replaces the state files of an operation in progress in the worktree's git directory.
 func (x *Restoration) Underway() error {
 	files := x.under.Files
-	if LayeredEntry(x.s.Layer, x.s.Name) != "" { // where that is, is under way there
+	if LayeredEntry(x.s.Layer, x.s.Name) != "" { // then Files are those behind the walls
 		files = x.under.Outside
 	}
 	return writeUnderway(x.repo.AdminDir(x.s.Name), files)
 }
 
-// Index stages what was staged. What is the same on disk has fresh times there; nothing is read again for it.
+// RestoreIndex restores the index. Entries that equal the files on disk get their stat data, without reading the
+// files again.
 func (x *Restoration) Index(ctx context.Context) error {
 	r, read := x.repo, []string{"read-tree", "-m", x.To.Index}
 	switch {
 	case x.To.Index != "":
 	case x.under.Rest != "":
 		read[2] = x.under.Rest
-	case len(x.under.Conflicts) > 0: // and nothing besides
+	case len(x.under.Conflicts) > 0: // every entry is unmerged
 		read = []string{"read-tree", "--empty"}
 	default:
 		read[2], x.Unstaged = x.To.Head+"^{tree}", true
@@ -131,7 +133,7 @@ func (x *Restoration) Index(ctx context.Context) error {
 	return x.draft.Publish()
 }
 
-// mark gives entries of the index back what git was told of them.
+// restoreIndexFlags sets skip-worktree and assume-unchanged again on the entries that had them.
 func (x *Restoration) mark(ctx context.Context) error {
 	if len(x.skipped) == 0 && len(x.present) == 0 && len(x.assumed) == 0 {
 		return nil

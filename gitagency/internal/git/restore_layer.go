@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Layer lets a git behind walls find the state that was restored: what it has of the worktree's entry in its layer,
-// and the worktree's branch there, become what they were. Its objects, logs and other refs stay. Nobody is behind the
-// walls.
+// RestoreUpperDir makes git behind the walls see the restored state: in the overlay upper directory it replaces HEAD,
+// the index and the state files of the worktree's git directory, and the worktree's branch. Objects, reflogs and
+// other refs there stay. No process may run behind the walls.
 func (x *Restoration) Layer(ctx context.Context) error {
 	root, err := os.OpenRoot(x.s.Layer)
 	if errors.Is(err, os.ErrNotExist) || x.s.Layer == "" {
-		return nil // where nothing was ever written, everything shows through
+		return nil // nothing was ever written, so the lower directory shows through
 	}
 	if err != nil {
 		return err
@@ -33,8 +33,8 @@ func (x *Restoration) Layer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own := LayeredEntry(x.s.Layer, x.s.Name)
-	if own == "" { // what was written over the real one goes, and that shows through
+	upperEntry := LayeredEntry(x.s.Layer, x.s.Name)
+	if upperEntry == "" { // remove what hides files of the real git directory, so that they show through
 		for _, name := range slices.Concat([]string{"HEAD", "index"}, underwayFiles, underwayDirs) {
 			if err := root.RemoveAll(path.Join(entry, name)); err != nil {
 				return err
@@ -47,14 +47,14 @@ func (x *Restoration) Layer(ctx context.Context) error {
 			head = []byte(x.To.Head + "\n")
 		} else if at, err := LayerFile(x.s.Layer, branch, 1<<10); err == nil && strings.TrimSpace(string(at.Data)) == x.To.Head {
 			head = []byte(inside + "\n")
-		} else { // it is elsewhere now, and was never the sandbox's
+		} else { // the branch has moved since, and was never the sandbox's own
 			head, x.Strayed = []byte(x.To.Head+"\n"), branch
 		}
 		if was := x.under.Inside["branch"]; isOID(was) {
 			tip = []byte(was + "\n")
 		}
 	}
-	if err := writeUnderway(own, x.under.Files); err != nil {
+	if err := writeUnderway(upperEntry, x.under.Files); err != nil {
 		return err
 	}
 	if err := replaceInLayer(root, x.s.Branch, tip, time.Time{}); err != nil {
@@ -75,8 +75,8 @@ func (x *Restoration) Layer(ctx context.Context) error {
 	return replaceInLayer(root, path.Join(entry, "index"), data, fi.ModTime())
 }
 
-// replaceInLayer puts a file into a layer, whatever stands there: a directory on the way that is none, because it was
-// removed behind the walls or is a link, becomes one.
+// replaceInUpperDir writes a file into an overlay upper directory, over anything of that name. A parent that is not a
+// directory, because it is a whiteout or a symlink, is replaced by one.
 func replaceInLayer(root *os.Root, name string, data []byte, at time.Time) error {
 	for end := 0; ; end++ {
 		next := strings.IndexByte(name[end:], '/')

@@ -17,18 +17,18 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// submodule is the mode of a path that names a commit of another repository.
+// modeGitlinkText is the mode of a submodule, as text.
 const submodule = "160000"
 
 // treeChange is a path that differs between two trees.
 type treeChange struct {
-	status           byte // A, D, M, or T where it is something else than a file now
+	status           byte // A, D, M, or T for a change of type
 	oldMode, newMode string
 	oldOID, newOID   string
 	path             string
 }
 
-// treeChanges lists what differs between two trees.
+// treeChanges lists the paths that differ between two trees.
 func (r *Repo) treeChanges(ctx context.Context, p place, from, to string) ([]treeChange, error) {
 	p.env = append(slices.Clone(p.env), "GIT_NO_REPLACE_OBJECTS=1")
 	out, err := r.read(ctx, p, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-ext-diff", from, to)
@@ -47,7 +47,7 @@ func (r *Repo) treeChanges(ctx context.Context, p place, from, to string) ([]tre
 	return changes, nil
 }
 
-// InTheWayError is something that no state can hold, where a state has something else.
+// ObstructionError reports something that no state can hold, at a path that the target state needs.
 type InTheWayError struct {
 	Path string
 	What string
@@ -55,9 +55,9 @@ type InTheWayError struct {
 
 func (e *InTheWayError) Error() string { return e.Path + " is in the way: " + e.What }
 
-// InTheWay lists what is on disk where another state has something else, and what the state that was frozen just now
-// does not hold: what is ignored or was left out. A repository, or what is neither file nor link nor directory, is
-// refused.
+// ObstructingPaths lists the files on disk at paths that the target state needs, and that the state just captured
+// does not hold: ignored ones, and those left out. It refuses repositories, and everything that is neither a file nor
+// a symlink nor a directory.
 func (r *Repo) InTheWay(ctx context.Context, s Subject, from, to State) ([]string, error) {
 	changes, err := r.treeChanges(ctx, place{}, from.Tree, to.Tree)
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *Repo) InTheWay(ctx context.Context, s Subject, from, to State) ([]strin
 			return nil, &InTheWayError{Path: filepath.Join(s.Tree, s.Omit), What: "the state has one of its own, which is reserved"}
 		}
 		if c.status != 'A' {
-			continue // what is there is what was frozen
+			continue // the captured state holds the file on disk
 		}
 		if err := w.look(c.path, c.newMode == submodule); err != nil {
 			return nil, err
@@ -83,14 +83,15 @@ func (r *Repo) InTheWay(ctx context.Context, s Subject, from, to State) ([]strin
 	return w.also, nil
 }
 
+// obstructionFinder collects what is on disk at the paths of added files.
 type way struct {
 	s      Subject
-	held   map[string]bool // paths that the state before holds and the other does not
-	looked map[string]bool // directories on the way
+	held   map[string]bool // paths that only the first state holds, and those already reported
+	looked map[string]bool // parent directories already checked
 	also   []string
 }
 
-// repository reports a directory that is one.
+// refuseRepository returns an error if a directory is a repository.
 func (w *way) repository(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, ".git")); err != nil {
 		return nil
@@ -98,7 +99,7 @@ func (w *way) repository(dir string) error {
 	return &InTheWayError{Path: dir, What: "it is a repository of its own, which no snapshot holds; move it away"}
 }
 
-// look goes down to a path, as far as there is something. Of a submodule git makes no more than a directory.
+// checkPath checks what is on disk at a path and its parents. For a submodule git creates only a directory.
 func (w *way) look(name string, directory bool) error {
 	for end := 0; end < len(name); {
 		if next := strings.IndexByte(name[end:], '/'); next >= 0 {
@@ -132,7 +133,7 @@ func (w *way) look(name string, directory bool) error {
 	return nil
 }
 
-// file is one where a directory, or another file, has to be.
+// checkFile handles a file at a path where a directory or another file has to be.
 func (w *way) file(at string, mode fs.FileMode) error {
 	switch {
 	case w.held[at]:
@@ -145,7 +146,7 @@ func (w *way) file(at string, mode fs.FileMode) error {
 	return nil
 }
 
-// below is a directory where a file has to be.
+// checkBelow handles a directory at a path where a file has to be.
 func (w *way) below(dir string) error {
 	return filepath.WalkDir(filepath.Join(w.s.Tree, dir), func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -162,13 +163,14 @@ func (w *way) below(dir string) error {
 	})
 }
 
-// ignoredThere lists the files that would go, that nobody tracks, and that are ignored by the rules of the other state:
-// they may have been there then, ignored, before somebody changed the rules. They stay, unless they are in the way.
-// What was staged there is not ignored there, whatever the rules say. Of a rollback that was killed the rules of the
-// state that it left count as well: they may be gone already, and what they ignored would look like something new.
+// ignoredInTarget lists the untracked files to be removed that the rules of the target state ignore: they may have
+// existed then, ignored, before the rules changed. They stay, unless the target state needs their path. A file in the
+// index of the target state is not ignored there, whatever the rules say. When finishing a killed rollback, the rules
+// of the state from which it started count as well: they may already be gone from the disk, and the files that they
+// ignored would look new.
 func (x *Restoration) ignoredThere(ctx context.Context, tracked map[string]byte) (_ []string, err error) {
 	r, changes := x.repo, x.changes
-	rules, wanted, files := false, map[string]bool{}, map[string]bool{} // what the other state has there: also directories on the way
+	rules, wanted, files := false, map[string]bool{}, map[string]bool{} // wanted: added paths and all of their parents
 	for _, c := range changes {
 		rules = rules || path.Base(c.path) == ".gitignore"
 		files[c.path] = c.status == 'A'
@@ -207,7 +209,7 @@ func (x *Restoration) ignoredThere(ctx context.Context, tracked map[string]byte)
 	return slices.Compact(stay), err
 }
 
-// ignoredBy lists those of some paths that the rules of a tree ignore.
+// ignoredByTree lists those of some paths that the .gitignore files of a tree ignore.
 func (r *Repo) ignoredBy(ctx context.Context, s Subject, tree string, names []string) (_ []string, err error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -216,7 +218,7 @@ func (r *Repo) ignoredBy(ctx context.Context, s Subject, tree string, names []st
 		return nil, err
 	}
 	dir := filepath.Join(r.ownDir(), capturePrefix+s.Name+"-rules")
-	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
+	if err := durable.RemoveTree(dir); err != nil { // left by a killed process
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
@@ -231,7 +233,7 @@ func (r *Repo) ignoredBy(ctx context.Context, s Subject, tree string, names []st
 	return strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 }), nil
 }
 
-// notStaged lists those of some paths that were not staged in the other state.
+// notStagedInTarget lists those of some paths that are not in the index of the target state.
 func (x *Restoration) notStaged(ctx context.Context, names []string) ([]string, error) {
 	staged := map[string]bool{}
 	for _, c := range x.under.Conflicts {
@@ -247,7 +249,7 @@ func (x *Restoration) notStaged(ctx context.Context, names []string) ([]string, 
 	return without(names, staged), nil
 }
 
-// names is what the files of a tree are called.
+// treePaths returns the paths of all files in a tree.
 func (r *Repo) names(ctx context.Context, tree string) (map[string]bool, error) {
 	out, err := r.read(ctx, place{}, "ls-tree", "-r", "-z", "--name-only", tree)
 	if err != nil {
@@ -260,12 +262,12 @@ func (r *Repo) names(ctx context.Context, tree string) (map[string]bool, error) 
 	return names, nil
 }
 
-// without is a list of names without some.
+// withoutNames returns a copy of names without some of them.
 func without(names []string, some map[string]bool) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return some[name] })
 }
 
-// below reports whether a path leads through one of these files.
+// isBelowAny reports whether a path lies below one of these files.
 func below(name string, files map[string]bool) bool {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if files[dir] {
@@ -275,7 +277,7 @@ func below(name string, files map[string]bool) bool {
 	return false
 }
 
-// writeRules makes a directory that has nothing of a tree but its rules for what is ignored.
+// writeIgnoreFiles writes the .gitignore files of a tree, and nothing else of it, into a directory.
 func (r *Repo) writeRules(ctx context.Context, tree, dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

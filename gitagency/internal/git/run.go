@@ -12,7 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Error is a git that ran and failed.
+// Error is the failure of a git that ran and exited with a status other than 0.
 type Error struct {
 	Args     []string
 	ExitCode int
@@ -26,7 +26,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("git %s: exit status %d", e.Args[0], e.ExitCode)
 }
 
-// NoRepositoryError is git's answer that there is no repository here, in git's own words.
+// NoRepositoryError reports that git found no repository. Its text is git's own.
 type NoRepositoryError struct{ Err error }
 
 func (e *NoRepositoryError) Error() string {
@@ -39,8 +39,8 @@ func (e *NoRepositoryError) Error() string {
 
 func (e *NoRepositoryError) Unwrap() error { return e.Err }
 
-// lastWords is what git gave as its reason, without its "fatal: " and the like: the caller adds its
-// own. Without such a line it is everything git said.
+// stderrReason extracts the "fatal: " and "error: " lines from git's standard error, without these prefixes: the
+// caller adds its own. Without such a line it returns all of standard error.
 func lastWords(stderr string) string {
 	stderr = strings.TrimSpace(stderr)
 	var reasons []string
@@ -57,28 +57,28 @@ func lastWords(stderr string) string {
 	return strings.Join(reasons, "; ")
 }
 
-// runner is where and how one git runs.
+// runner holds the directory, environment and standard streams of one git process.
 type runner struct {
 	dir     string
 	env     []string
 	inherit []*os.File
 	stdin   string
-	input   io.Reader // what it reads instead of that
-	stdout  io.Writer // gets the output instead of who asked
+	input   io.Reader // takes precedence over stdin
+	stdout  io.Writer // receives standard output instead of the returned bytes
 }
 
-// git runs git with args and returns its standard output. An exit status other than 0 is an *Error.
+// output runs git with args and returns its standard output. An exit status other than 0 is an *Error.
 func (r runner) git(ctx context.Context, args ...string) ([]byte, error) {
 	return r.run(ctx, nil, args)
 }
 
-// run is git with options that come before the subcommand.
+// outputWithGlobals is output with options before the subcommand.
 func (r runner) run(ctx context.Context, global, args []string) ([]byte, error) {
 	out, _, err := r.both(ctx, global, args)
 	return out, err
 }
 
-// both is run that also returns what git wrote to standard error.
+// outputAndStderr is outputWithGlobals that also returns standard error.
 func (r runner) both(ctx context.Context, global, args []string) (stdout, stderr []byte, err error) {
 	c := proc.Command{Argv: slices.Concat([]string{"git"}, global, args), Dir: r.dir, Env: r.env, Inherit: r.inherit, Stdout: r.stdout}
 	if r.stdin != "" {
@@ -97,49 +97,51 @@ func (r runner) both(ctx context.Context, global, args []string) (stdout, stderr
 	return res.Stdout, res.Stderr, err
 }
 
-// exitedWith reports whether git ran and ended with one of these codes.
+// exitedWith reports whether git ran and exited with one of these codes.
 func exitedWith(err error, codes ...int) bool {
 	var g *Error
 	return errors.As(err, &g) && slices.Contains(codes, g.ExitCode)
 }
 
-// Refused reports that git changed nothing: it said no, or never ran. One that was killed may have
-// changed anything.
+// ChangedNothing reports whether err proves that git changed nothing: it exited with a status up to 128, or was never
+// started. A git killed by a signal may have changed anything.
 func Refused(err error) bool {
 	var g *Error
 	var never *proc.NotStartedError
 	return errors.As(err, &g) && g.ExitCode <= 128 || errors.As(err, &never)
 }
 
-// place is a worktree named by hand, never by a .git file that somebody in it could have written.
-// Its zero value is the repository itself.
+// runOptions says on which git directory and worktree a git runs, and with what configuration, environment and input.
+// The paths are always given explicitly: a .git file in the worktree could have been written by an agent. The zero
+// value runs on the common directory without a worktree.
 type place struct {
 	gitDir string // default: the common dir
 	tree   string
-	config []string // further -c settings
+	config []string // more -c options
 	env    []string
 	stdin  string
-	input  io.Reader // instead of that
+	input  io.Reader // takes precedence over stdin
 	stdout io.Writer
-	fetch  bool // objects that are not here may be fetched, as in a partial clone
+	fetch  bool // git may fetch missing objects, as in a partial clone
 
-	lightly bool // what is written need not last yet: somebody else sees to that
+	lightly bool // the caller makes the written files durable later
 }
 
-// read asks the repository something and takes no lock for it.
+// runRead runs a git that only reads, without optional locks.
 func (r *Repo) read(ctx context.Context, p place, args ...string) ([]byte, error) {
 	p.env = append(p.env, "GIT_OPTIONAL_LOCKS=0")
 	return r.at(p, nil).run(ctx, r.globals(p), args)
 }
 
-// change runs a git that writes to the repository.
+// runWrite runs a git that writes to the repository.
 func (r *Repo) change(ctx context.Context, p place, args ...string) ([]byte, error) {
-	if r.rehearsal == "" && !p.lightly { // what goes away again need not last
+	if r.rehearsal == "" && !p.lightly { // a dry run's files are deleted again
 		p.config = slices.Concat(durably, p.config)
 	}
 	return r.at(p, r.inherit).run(ctx, r.globals(p), args)
 }
 
+// runnerFor returns the runner for p. Without a worktree git runs in the common directory.
 func (r *Repo) at(p place, inherit []*os.File) runner {
 	dir := r.CommonDir
 	if p.tree != "" {
@@ -152,6 +154,7 @@ func (r *Repo) at(p place, inherit []*os.File) runner {
 	return runner{dir: dir, env: slices.Concat(env, r.imposed, p.env), inherit: inherit, stdin: p.stdin, input: p.input, stdout: p.stdout}
 }
 
+// globalArgs returns the options of git that come before the subcommand.
 func (r *Repo) globals(p place) []string {
 	gitDir := r.CommonDir
 	if p.gitDir != "" {
@@ -164,12 +167,13 @@ func (r *Repo) globals(p place) []string {
 	return slices.Concat(global, quiet, p.config)
 }
 
-// alone keeps git from fetching what it lacks: from whom, and by which program, is in a file that somebody without walls
-// could have written. Gits that do not know the first of them start another that may not speak to anybody.
+// noLazyFetchEnv keeps git from fetching missing objects: the remote and the program to fetch with are named in a
+// configuration file that an agent without walls could have written. A git that does not know GIT_NO_LAZY_FETCH
+// starts a fetch, which may then use no protocol.
 var alone = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"}
 
-// quiet keeps git from starting anything of its own while a transaction is under way: no hook, no
-// gc, no monitor; and makes it wait a little for the ref locks of somebody else's git.
+// noSideEffectArgs keeps git from starting hooks, gc or a file system monitor during a transaction, and makes it wait
+// some seconds for ref locks that other git processes hold.
 var quiet = []string{
 	"-c", "core.hooksPath=/dev/null",
 	"-c", "gc.auto=0",
@@ -181,5 +185,5 @@ var quiet = []string{
 	"-c", "advice.detachedHead=false",
 }
 
-// durably makes git fsync what it writes before anything else relies on it.
+// fsyncArgs makes git fsync the objects and refs it writes before anything else relies on them.
 var durably = []string{"-c", "core.fsync=committed,reference", "-c", "core.fsyncMethod=batch"}

@@ -17,40 +17,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sight is what a tree looks like beside an index: which entries are on disk as they are in there, and what is
-// on disk besides. It is what "git status" finds out, but for reading a single file: in the same time one can
-// look twice, which is the only way to tell that nothing has happened in between.
+// scanResult compares the files of a worktree with an index: which entries are unchanged on disk, and which paths
+// have no entry. It is what "git status" computes, but without reading a single file. That leaves time for a second
+// scan, and only two scans can show that nothing changed in between.
 type sight struct {
-	entries []stagedEntry // those of the index that are not in conflict
-	fates   []fate        // what became of each
-	stamps  []stamp       // of those that are on disk
-	loose   []found       // what has no entry; of a directory without any, only the directory. Sorted by name
-	opened  []string      // submodules with something in them
+	entries []stagedEntry // index entries that are not in conflict
+	fates   []fate        // status of each entry
+	stamps  []stamp       // stat data of each entry that is on disk
+	loose   []found       // paths without an entry, sorted; a directory without any entry stands for everything below it
+	opened  []string      // submodules whose directory is not empty
 
-	// whole: nothing of what was looked at had changed since the scan began, going by its times. So that is what the
-	// tree was at that moment, all of it at once.
+	// consistent: by ctime, no scanned file or directory had changed since the scan began. Then the result is the
+	// state of the whole worktree at that moment.
 	whole bool
 
-	top *visit // the directories that were looked at
+	top *visit // root of the scanned directories
 }
 
-// fate is what became of an entry of the index.
+// entryStatus is the result of comparing an index entry with the disk.
 type fate uint8
 
 const (
 	absent  fate = iota // not on disk
-	same                // as the index says
-	changed             // perhaps: git would have to read it
-	kept                // not looked at: a submodule, or what is not checked out
+	same                // stat data match the index
+	changed             // possibly modified: git has to read the file
+	kept                // not compared: a submodule, or a skip-worktree entry that is not on disk
 )
 
-// found is something that no entry of the index stands for.
+// pathStat is a path with its stat data.
 type found struct {
-	name  string // with a slash behind when it is a directory
+	name  string // relative to the worktree; a directory without an entry ends in a slash
 	stamp stamp
 }
 
-// stamp tells whether a file is still the one that was seen.
+// fileStat is the stat data by which a later scan recognises an unchanged file.
 type stamp struct {
 	mode         uint32
 	size         int64
@@ -62,19 +62,20 @@ func stampOf(st *unix.Stat_t) stamp {
 	return stamp{mode: uint32(st.Mode), size: st.Size, mtime: unix.TimespecToNsec(unix.Timespec(st.Mtim)), ctime: unix.TimespecToNsec(unix.Timespec(st.Ctim)), ino: st.Ino}
 }
 
-// scanner looks at a tree. It follows no link, also when somebody puts one in its way.
+// scanner compares a worktree with an index, one directory at a time, on several goroutines. It opens each directory
+// relative to its parent with O_NOFOLLOW, so that it follows no symlink, not even one created during the scan.
 type scanner struct {
-	omit     string    // a top-level name that is not looked at, besides .git
-	modes    bool      // whether a file is a program is to be seen on disk
-	symlinks bool      // and so is what is a link
-	empty    []byte    // the id of an empty file
-	young    time.Time // of what has changed since, the index does not know whether it has seen it
-	began    int64     // by the clock that files are stamped with, in nanoseconds; 0 where there is none to go by
+	omit     string    // top-level name that is not scanned, besides .git
+	modes    bool      // core.fileMode: the executable bit on disk counts
+	symlinks bool      // core.symlinks: symlinks on disk are symlinks
+	empty    []byte    // id of the empty blob
+	young    time.Time // mtime of the index; an entry whose file is not older may be stale (racy git)
+	began    int64     // start of the scan by the file timestamp clock, in nanoseconds; 0 where that clock is unknown
 
-	noticed func() // is called when something has no entry; nil where nobody wants to know
+	noticed func() // called for each path without an entry; may be nil
 
 	sight *sight
-	again bool // it was looked at before: see recheck
+	again bool // this is the second scan: see recheck
 
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -83,25 +84,26 @@ type scanner struct {
 	err     error
 }
 
-// visit is a directory to look at.
+// scannedDir is a directory to scan and, afterwards, its stat data.
 type visit struct {
-	around *folder // that it is in; nil for the top
-	name   string  // of the directory in there
-	path   string  // with a slash behind; empty for the top
-	lo, hi int     // the entries that lie below it
+	around *folder // open parent directory; nil for the root
+	name   string  // name in the parent; for the root, the path of the worktree
+	path   string  // path with a trailing slash; empty for the root
+	lo, hi int     // range of the index entries below it
 
-	stamp stamp // when it was looked at, before anything in it was
-	young bool  // it had changed so shortly before that it may look the same after another change
+	stamp stamp // stat data from before anything in it was scanned
+	young bool  // changed within the last clock tick, so that another change may leave the same timestamp
 	below []*visit
 }
 
-// folder is a directory that is open for as long as one below it has not been opened.
+// dirHandle is a reference-counted directory descriptor. It stays open until every child directory has been opened.
 type folder struct {
 	fd   int
 	mu   sync.Mutex
 	uses int
 }
 
+// release drops one reference and closes the descriptor with the last one.
 func (f *folder) drop() {
 	if f == nil {
 		return
@@ -115,10 +117,11 @@ func (f *folder) drop() {
 	}
 }
 
-// processors is how many there are to look at files, before the program has said how many of us there may be at once.
+// scanWorkers is the number of scanning goroutines: GOMAXPROCS at package initialisation, before main adds one P for
+// reading the output of git.
 var processors = runtime.GOMAXPROCS(0)
 
-// scan looks at a tree beside an index, on every processor there is.
+// scan compares a worktree with an index, on every processor.
 func (sc *scanner) scan(ctx context.Context, tree string, entries []stagedEntry) (*sight, error) {
 	s := &sight{entries: entries, fates: make([]fate, len(entries)), stamps: make([]stamp, len(entries)), top: &visit{name: tree, hi: len(entries)}}
 	sc.sight = s
@@ -134,11 +137,11 @@ func (sc *scanner) scan(ctx context.Context, tree string, entries []stagedEntry)
 	}
 	slices.SortFunc(s.loose, func(a, b found) int { return strings.Compare(a.name, b.name) })
 	slices.Sort(s.opened)
-	s.whole = s.whole && fine // where times are in seconds, they do not tell
+	s.whole = s.whole && fine // timestamps in whole seconds prove nothing
 	return s, nil
 }
 
-// send has every directory looked at, from the top on.
+// runWorkers scans every directory, starting at the root, and returns the workers with their results.
 func (sc *scanner) send(ctx context.Context) ([]looker, error) {
 	sc.wake = sync.NewCond(&sc.mu)
 	sc.todo = []*visit{sc.sight.top}
@@ -163,7 +166,7 @@ func (sc *scanner) fail(err error) {
 	sc.wake.Broadcast()
 }
 
-// next is the next directory to look at; nil when there is no more.
+// nextDir returns the next directory to scan, and waits for other workers to find one; nil when there are no more.
 func (sc *scanner) next() *visit {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -183,7 +186,7 @@ func (sc *scanner) next() *visit {
 	return v
 }
 
-// done says that a directory was looked at, and what is below it.
+// dirDone reports a directory as scanned, and queues its child directories.
 func (sc *scanner) done(below []*visit) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -194,25 +197,26 @@ func (sc *scanner) done(below []*visit) {
 	}
 }
 
-// looker is one of those who look. What entries have is written to where the entry is; the rest is gathered.
+// worker is one scanning goroutine. It writes the status of an entry directly to the scan result, and collects
+// everything else for itself.
 type looker struct {
 	*scanner
 	loose  []found
 	opened []string
-	moved  []string // entries that are not what they were when they were looked at first
-	unsure []string // directories in which names have come or gone since
-	late   bool     // something has changed since the scan began, or just when it did
-	fine   bool     // times have fractions of a second
+	moved  []string // entries that differ from the first scan
+	unsure []string // directories in which names came or went since the first scan
+	late   bool     // something changed after the scan began, or in the same clock tick
+	fine   bool     // timestamps have fractions of a second
 
 	names  []name
 	buffer []byte
 }
 
-// name is one name in a directory.
+// dirEntry is one name in a directory.
 type name struct {
 	text string
 	kind fs.FileMode
-	seen bool // an entry stands for it
+	seen bool // an index entry has this path
 }
 
 func (l *looker) work() {
@@ -229,7 +233,8 @@ func (l *looker) work() {
 	}
 }
 
-// open opens a directory, and says when it last changed. There is none when it is gone since it was listed.
+// open opens a directory and returns its stat data. It returns no handle, and no error, when the directory has gone
+// since its parent was listed.
 func (v *visit) open() (*folder, stamp, error) {
 	at, flags := unix.AT_FDCWD, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC
 	if v.around != nil {
@@ -252,7 +257,7 @@ func (v *visit) open() (*folder, stamp, error) {
 	return &folder{fd: fd, uses: 1}, stampOf(&st), nil
 }
 
-// lend keeps a directory open for those below it.
+// retainFor adds one reference for each child directory.
 func (f *folder) lend(below []*visit) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -262,11 +267,11 @@ func (f *folder) lend(below []*visit) {
 	}
 }
 
-// visit looks at one directory.
+// scanDirectory scans one directory.
 func (l *looker) visit(v *visit) (err error) {
 	dir, stamp, err := v.open()
 	if dir == nil {
-		l.late = true // it was there when we began
+		l.late = true // it existed when the scan began
 		return err
 	}
 	defer dir.drop()
@@ -285,7 +290,7 @@ func (l *looker) visit(v *visit) (err error) {
 			i++
 			continue
 		}
-		// All that lies below a directory stands together.
+		// The index is sorted, so the entries below a directory are contiguous.
 		prefix, end := full[:len(v.path)+slash+1], i+1
 		for end < v.hi && bytes.HasPrefix(l.sight.entries[end].name, prefix) {
 			end++
@@ -294,7 +299,7 @@ func (l *looker) visit(v *visit) (err error) {
 		case n != nil && n.kind.IsDir():
 			n.seen = true
 			v.below = append(v.below, &visit{name: n.text, path: string(prefix), lo: i, hi: end})
-		default: // not there, or something else
+		default: // missing, or not a directory
 			for ; i < end; i++ {
 				l.missing(i)
 			}
@@ -304,7 +309,7 @@ func (l *looker) visit(v *visit) (err error) {
 	if err := l.strays(dir.fd, v.path); err != nil {
 		return err
 	}
-	// Only now: what came or went while it was looked at has changed it.
+	// Only now: a name that came or went during the scan has changed the ctime of the directory.
 	var st unix.Stat_t
 	if err := unix.Fstat(dir.fd, &st); err != nil {
 		return &fs.PathError{Op: "stat", Path: v.path + ".", Err: err}
@@ -314,15 +319,15 @@ func (l *looker) visit(v *visit) (err error) {
 	return nil
 }
 
-// tick is how long two changes may have the same time.
+// clockTick returns the longest time during which two changes may get the same timestamp.
 func (sc *scanner) tick() time.Duration {
-	if sc.began == 0 { // whatever file system it is
+	if sc.began == 0 { // unknown clock, on any file system
 		return 2 * time.Second
 	}
 	return stampTick()
 }
 
-// passOver: of these names at the top nothing is looked at.
+// skipsTopLevel reports whether a top-level name is not scanned.
 func (sc *scanner) passOver(text string) bool {
 	return text == ".git" || sc.omit != "" && text == sc.omit
 }
@@ -335,14 +340,14 @@ func (l *looker) named(text string) *name {
 	return &l.names[at]
 }
 
-// missing: what is not on disk is gone, unless it is not meant to be there.
+// markMissing records that an entry has no file. A skip-worktree entry is meant to have none.
 func (l *looker) missing(i int) {
 	if l.sight.entries[i].skipped {
 		l.sight.fates[i] = kept
 	}
 }
 
-// entry says what became of an entry.
+// scanEntry compares one index entry with the directory that contains it.
 func (l *looker) entry(fd, i int, text string) error {
 	e, n := &l.sight.entries[i], l.named(text)
 	if n == nil {
@@ -359,13 +364,13 @@ func (l *looker) entry(fd, i int, text string) error {
 		return err
 	}
 	if !n.kind.IsRegular() && n.kind&fs.ModeSymlink == 0 {
-		l.missing(i) // what stands there has no entry
+		l.missing(i) // the directory or special file there has no entry: see scanUntracked
 		return nil
 	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(fd, text, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		if errors.Is(err, unix.ENOENT) {
-			l.late = true // it was listed
+			l.late = true // it was listed a moment ago
 			l.missing(i)
 			return nil
 		}
@@ -381,7 +386,8 @@ func (l *looker) entry(fd, i int, text string) error {
 	return nil
 }
 
-// asStaged reports whether a file is what the index has of it, going by what the index says of the file.
+// matchesIndex reports whether a file is unchanged, by the stat data of its index entry and without reading it, as
+// git does.
 func (sc *scanner) asStaged(e *stagedEntry, st *unix.Stat_t) bool {
 	mode := uint32(modeFile)
 	switch kind := uint32(st.Mode) & unix.S_IFMT; {
@@ -397,7 +403,7 @@ func (sc *scanner) asStaged(e *stagedEntry, st *unix.Stat_t) bool {
 	}
 	s := e.stat
 	if st.Size == 0 && !bytes.Equal(e.oid, sc.empty) {
-		return false // git gives an entry that it doubts the size of an empty file
+		return false // git sets the size of a racy entry to 0, which only the empty blob really has
 	}
 	word := func(n int) uint32 { return binary.BigEndian.Uint32(s[n*4:]) }
 	mtime := time.Unix(int64(word(2)), int64(word(3)))
@@ -407,7 +413,7 @@ func (sc *scanner) asStaged(e *stagedEntry, st *unix.Stat_t) bool {
 		!e.intended && mtime.Before(sc.young)
 }
 
-// strays gathers what no entry stands for.
+// scanUntracked collects the names without an index entry.
 func (l *looker) strays(fd int, path string) error {
 	for _, n := range l.names {
 		if n.seen {
@@ -440,13 +446,13 @@ func (l *looker) strays(fd int, path string) error {
 	return nil
 }
 
-// notice goes by the time that nobody can set: when something about a file last changed.
+// observeCtime updates the worker's verdict on timestamps. It uses ctime, which programs cannot set.
 func (l *looker) notice(s stamp) {
 	l.late = l.late || s.ctime >= l.began
 	l.fine = l.fine || s.ctime%int64(time.Second) != 0
 }
 
-// holdsAnything reports whether there is something in a directory. One that has just gone holds nothing.
+// dirHasEntries reports whether a directory contains anything. A directory that has just been removed does not.
 func holdsAnything(fd int, text string) (bool, error) {
 	sub, err := unix.Openat(fd, text, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if nothingThere(err) || errors.Is(err, unix.ELOOP) {

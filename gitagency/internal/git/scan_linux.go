@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// list reads the names in a directory, sorted. It asks the kernel for them itself: most directories are small, and
-// an os.File for each takes longer than to read it.
+// readNames reads the names in a directory, sorted. It calls getdents directly: most directories are small, and
+// creating an os.File for each takes longer than reading it.
 func (l *looker) list(fd int, path string) error {
-	const room, nameAt, kindAt, lengthAt = 32 << 10, 19, 18, 16 // as in struct linux_dirent64
+	const room, nameAt, kindAt, lengthAt = 32 << 10, 19, 18, 16 // buffer size, and offsets in struct linux_dirent64
 	if l.buffer == nil {
 		l.buffer = make([]byte, room)
 	}
@@ -51,8 +51,8 @@ func (l *looker) list(fd int, path string) error {
 	return nil
 }
 
-// stampClock is the time by the clock that files are stamped with, which is behind the others; 0 where somebody else's
-// clock may count, as for a file system on another machine.
+// fileClockNow returns the time by the coarse kernel clock that local file systems use for timestamps, and that lags
+// behind the other clocks. It returns 0 where another clock may set them, as on a network file system.
 func stampClock(tree string) int64 {
 	var fs unix.Statfs_t
 	var now unix.Timespec
@@ -66,7 +66,7 @@ func stampClock(tree string) int64 {
 	return 0
 }
 
-// stampTick is how long that clock stands still, and a little more.
+// fileClockTick is the resolution of that clock plus a margin.
 var stampTick = sync.OnceValue(func() time.Duration {
 	const most = 20 * time.Millisecond
 	var step unix.Timespec
@@ -76,13 +76,13 @@ var stampTick = sync.OnceValue(func() time.Duration {
 	return min(most, time.Duration(step.Nano())+time.Millisecond)
 })
 
-// kindOf is what a name stands for; where the file system did not say so, it is asked.
+// direntKind returns the file type for a d_type, and calls fstatat where the file system does not fill that in.
 func kindOf(fd int, text string, kind byte) (fs.FileMode, error) {
 	if kind == unix.DT_UNKNOWN {
 		var st unix.Stat_t
 		err := unix.Fstatat(fd, text, &st, unix.AT_SYMLINK_NOFOLLOW)
 		if err == unix.ENOENT {
-			return fs.ModeIrregular, nil // gone since; nobody stands for it
+			return fs.ModeIrregular, nil // removed since it was listed; no index entry matches it
 		}
 		if err != nil {
 			return 0, err
@@ -100,5 +100,5 @@ func kindOf(fd int, text string, kind byte) (fs.FileMode, error) {
 	return fs.ModeIrregular, nil
 }
 
-// pathOnly opens a directory for nothing but finding what is in it.
+// openPathOnly opens a directory only as the base of *at calls.
 const pathOnly = unix.O_PATH

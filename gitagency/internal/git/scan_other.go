@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// list reads the names in a directory, sorted.
+// readNames reads the names in a directory, sorted.
 func (l *looker) list(fd int, path string) error {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -33,11 +33,11 @@ func (l *looker) list(fd int, path string) error {
 	return nil
 }
 
-// stampClock is the time by the clock that files are stamped with: nobody knows it here.
+// fileClockNow returns 0: the clock that sets file timestamps is unknown here.
 func stampClock(string) int64 { return 0 }
 
-// stampTick is how long that clock stands still.
+// fileClockTick is the resolution of file timestamps, taken to be that of the coarsest file systems.
 func stampTick() time.Duration { return 2 * time.Second }
 
-// pathOnly opens a directory for nothing but finding what is in it: there is no such way.
+// openPathOnly opens a directory only as the base of *at calls; there is no O_PATH here.
 const pathOnly = unix.O_RDONLY

@@ -13,14 +13,15 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// scratch makes a git directory of our own for a tree: see fillScratch. Git sees the tree as its owner does, but reads
-// nothing he could have configured. What is returned last takes it away again.
+// makeScratchGitDir makes a scratch git directory for a worktree: see fillScratchGitDir. Git then sees the files of
+// the worktree, but reads no configuration that an agent in it could have written. The returned function deletes the
+// directory.
 func (r *Repo) scratch(s Subject, head string) (place, func() error, error) {
 	if fi, err := os.Lstat(s.Tree); s.Tree != "" && (err != nil || !fi.IsDir()) {
 		return place{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Tree), err)
 	}
-	// Somebody may have taken his own permissions away; git would skip such a directory in silence. Where nothing may
-	// be changed, who looks finds that out.
+	// An agent may have removed its own permissions; git would skip such a directory silently. With asIs nothing is
+	// changed, and the scan reports the directory.
 	for _, dir := range []string{s.Tree, r.AdminDir(s.Name)} {
 		if dir == "" || s.asIs {
 			continue
@@ -50,9 +51,9 @@ func (r *Repo) scratch(s Subject, head string) (place, func() error, error) {
 	}, done, nil
 }
 
-// fillScratch makes a git directory of our own: a HEAD, and for all the rest the common dir, or, where not everything
-// that is set there can be trusted, the objects of the repository and no more. What is returned has to be in the
-// environment of a git that works there.
+// fillScratchGitDir fills a git directory of our own: a HEAD, and for the rest a commondir that points at the common
+// directory. Where the repository's configuration is untrusted it shares only the objects. A git that works there
+// needs the returned environment.
 func (r *Repo) fillScratch(s Subject, head, dir string) (env []string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func (r *Repo) fillScratch(s Subject, head, dir string) (env []string, err error
 	return env, nil
 }
 
-// copyIndex copies the index of a worktree, of which there may be several parts.
+// copyIndexFiles copies the index of a worktree, with the shared files of a split index.
 func (r *Repo) copyIndex(name, dir string) error {
 	admin := r.AdminDir(name)
 	entries, err := os.ReadDir(admin)
@@ -97,8 +98,8 @@ func (r *Repo) copyIndex(name, dir string) error {
 	return nil
 }
 
-// copyFile copies a regular file and its modification time: git takes an entry as young as its index
-// for unsure, and would take it for unchanged in an index that looks younger.
+// copyFileWithMtime copies a regular file and its modification time: git re-reads the files of entries that are as
+// new as the index (racy git), and would take them for unchanged if the copy looked newer.
 func copyFile(from, to string) (err error) {
 	src, fi, err := openRegular(from)
 	if err != nil {
@@ -116,7 +117,7 @@ func copyFile(from, to string) (err error) {
 	return os.Chtimes(to, fi.ModTime(), fi.ModTime())
 }
 
-// openRegular opens a regular file. It does not block: somebody could have put a pipe there.
+// openRegular opens a regular file. It does not block, because an agent could have put a pipe there.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UnsettledError is a tree in which files go on changing, so that it is never seen in one state.
+// StillChangingError reports a worktree in which files keep changing, so that no scan shows one state of it.
 type UnsettledError struct {
 	Tree  string
 	Paths []string
 
-	unsure []string // directories of which it is not known what came and went there
+	unsure []string // directories in which unknown names came and went
 }
 
 func (e *UnsettledError) Error() string {
@@ -28,7 +28,7 @@ func (e *UnsettledError) Error() string {
 	return fmt.Sprintf("%s goes on changing: %s", e.Tree, names)
 }
 
-// settle makes sure that it is one state: nil, or an *UnsettledError.
+// checkStable verifies that the collected contents are one state of the worktree: nil, or a *StillChangingError.
 func (g gathered) settle(ctx context.Context) error {
 	if g.view == nil {
 		return nil
@@ -36,8 +36,8 @@ func (g gathered) settle(ctx context.Context) error {
 	return g.view.again(ctx)
 }
 
-// rest waits until every file that git is about to read is old enough: a clock that has not moved on since a file
-// was last changed would not tell when it is changed again.
+// waitForClock waits until every file that git is about to read is older than a tick of the file timestamp clock: if
+// such a file changed again within the same tick, its stat data would not show it.
 func (v *view) rest(ctx context.Context, seed []int) error {
 	const tick = 10 * time.Millisecond
 	newest := int64(0)
@@ -48,7 +48,7 @@ func (v *view) rest(ctx context.Context, seed []int) error {
 		newest = max(newest, f.stamp.ctime)
 	}
 	wait := time.Until(time.Unix(0, newest).Add(tick))
-	if v.first.whole || wait <= 0 || wait > tick { // or the clock is wrong, and nothing can be told by it
+	if v.first.whole || wait <= 0 || wait > tick { // longer than a tick: the clock is wrong, and proves nothing
 		return nil
 	}
 	return v.pause(ctx, wait)
@@ -63,9 +63,10 @@ func (v *view) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// again makes sure that what was read is one state that the tree was in as a whole. Going by their times that is what
-// it was when we began, if nothing has touched the files that were read since. Else everything is looked at a second
-// time: when it is as it was, then the tree was in that state at the moment when the last file had been read.
+// checkStable verifies that the files read are one state of the whole worktree: nil, or a *StillChangingError. By
+// ctime it is the state at the moment when the scan began, if nothing has touched the files read since then.
+// Otherwise everything is scanned a second time: if nothing differs, the worktree was in that state at the moment
+// when the last file had been read.
 func (v *view) again(ctx context.Context) error {
 	if v.first.whole && v.untouched() {
 		return nil
@@ -91,7 +92,7 @@ func (v *view) again(ctx context.Context) error {
 	if len(moved) > 0 || !v.watch.covers(unsure) {
 		return err
 	}
-	// What came and went there may be nothing but what is ignored.
+	// The names that came and went there may all be ignored ones.
 	names, ok := v.watch.names()
 	if !ok {
 		return err
@@ -102,8 +103,8 @@ func (v *view) again(ctx context.Context) error {
 	return &UnsettledError{Tree: v.s.Tree, Paths: moved, unsure: unsure}
 }
 
-// concerning lists those of some names that are part of a state: what has an entry, or lies around one, and what is not
-// ignored.
+// relevantPaths returns those of some names that belong to a state: index entries, their parent directories, and
+// paths that are not ignored.
 func (v *view) concerning(ctx context.Context, names []string) (part []string, err error) {
 	var asked []string
 	for _, name := range names {
@@ -126,7 +127,7 @@ func (v *view) concerning(ctx context.Context, names []string) (part []string, e
 	return append(part, slices.DeleteFunc(asked, func(name string) bool { return ignored[name] })...), nil
 }
 
-// stampNow is what there is to be told of a file; nothing when it is gone.
+// statNow returns the present stat data of a path; zero when it is gone.
 func (v *view) stampNow(name string) stamp {
 	var st unix.Stat_t
 	if unix.Lstat(filepath.Join(v.s.Tree, name), &st) != nil {
@@ -135,7 +136,7 @@ func (v *view) stampNow(name string) stamp {
 	return stampOf(&st)
 }
 
-// untouched reports whether what was read, and what lies in directories without an entry, is as it was when we began.
+// isUntouched reports whether the files read, and the untracked directories, have not changed since the scan began.
 func (v *view) untouched() bool {
 	still := func(name string, was stamp) bool { return was.ctime < v.began && v.stampNow(name) == was }
 	for i, f := range v.first.fates {

@@ -7,9 +7,9 @@ import (
 	"path"
 )
 
-// UnsoundError is a tree object that no git would have made, in a state that somebody wants to have on disk.
+// FsckError is a tree object that git would not have written, or that must not be checked out.
 type UnsoundError struct {
-	Path string // from the top
+	Path string // relative to the root tree
 	Why  string
 }
 
@@ -17,10 +17,10 @@ func (e *UnsoundError) Error() string {
 	return fmt.Sprintf("its tree is not sound: %q: %s", e.Path, e.Why)
 }
 
-// sound refuses a tree in which a name leads out of it, is or can be taken for .git, or is there twice: anybody can make
-// such objects, and a ref to them that looks like a state somebody has frozen. Git refuses most of it too, but of what is there twice
-// it takes one, and who looked at the other was deceived. What a tree shares with one that is known to be sound is not
-// looked at; that may be empty.
+// fsckTree refuses a tree with a name that leads out of it, that is or can be taken for .git, or that occurs twice, with a
+// *FsckError. Any process can write such objects, and a ref to them that looks like a captured state. Git refuses most of
+// them too, but of a name that occurs twice it checks out one entry, while a reviewer may have seen the other. Subtrees
+// that a known good tree has at the same path are skipped; known may be empty.
 func (r *Repo) sound(ctx context.Context, tree, known string) error {
 	t, err := r.ask(ctx)
 	if err != nil {
@@ -37,6 +37,7 @@ func (r *Repo) sound(ctx context.Context, tree, known string) error {
 	return t.sound(found[0].OID, found[1].OID, "")
 }
 
+// fsckTree checks a tree, which is at a path below the root tree, and its subtrees.
 func (t *teller) sound(tree, known, at string) error {
 	if tree == known {
 		return nil
@@ -49,41 +50,41 @@ func (t *teller) sound(tree, known, at string) error {
 		return &UnsoundError{Path: at, Why: "there is no such tree"}
 	}
 	size := len(tree) / 2
-	like := map[string]string{} // directories of the same name
+	knownTrees := map[string]string{} // by name
 	if known != "" {
 		other, err := t.contents(known, "tree")
 		if err != nil {
 			return err
 		}
-		for e, rest, ok := nextInTree(other, size); ok; e, rest, ok = nextInTree(rest, size) {
-			if e.isTree {
-				like[e.name] = hex.EncodeToString([]byte(e.oid))
+		for e, rest, ok := nextTreeEntry(other, size); ok; e, rest, ok = nextTreeEntry(rest, size) {
+			if e.isTree() {
+				knownTrees[string(e.name)] = hex.EncodeToString(e.oid)
 			}
 		}
 	}
 	seen := map[string]bool{}
-	below := map[string]string{}
+	subtrees := map[string]string{}
 	for len(data) > 0 {
-		e, rest, ok := nextInTree(data, size)
-		name := path.Join(at, e.name)
-		switch why := refusedName([]byte(e.name), 0, false); {
+		e, rest, ok := nextTreeEntry(data, size)
+		name := string(e.name)
+		switch why := refusedName(e.name, 0, false); {
 		case !ok:
 			return &UnsoundError{Path: at, Why: "nobody can read it"}
 		case why != "":
-			return &UnsoundError{Path: at + "/" + e.name, Why: why}
-		case path.Base(e.name) != e.name:
-			return &UnsoundError{Path: at + "/" + e.name, Why: "a slash in a name"}
-		case seen[e.name]:
-			return &UnsoundError{Path: name, Why: "twice there"}
+			return &UnsoundError{Path: at + "/" + name, Why: why}
+		case path.Base(name) != name:
+			return &UnsoundError{Path: at + "/" + name, Why: "a slash in a name"}
+		case seen[name]:
+			return &UnsoundError{Path: path.Join(at, name), Why: "twice there"}
 		}
-		seen[e.name] = true
-		if e.isTree {
-			below[e.name] = hex.EncodeToString([]byte(e.oid))
+		seen[name] = true
+		if e.isTree() {
+			subtrees[name] = hex.EncodeToString(e.oid)
 		}
 		data = rest
 	}
-	for name, oid := range below {
-		if err := t.sound(oid, like[name], path.Join(at, name)); err != nil {
+	for name, oid := range subtrees {
+		if err := t.sound(oid, knownTrees[name], path.Join(at, name)); err != nil {
 			return err
 		}
 	}

@@ -8,50 +8,51 @@ import (
 	"time"
 )
 
-// State is what a frozen state says of itself. It is read from a commit that anybody could have made: a part that
-// names no object is empty.
+// State is the metadata of a captured state, read from its commit. Anybody could have made that commit: a field that
+// should name an object and does not is empty.
 type State struct {
 	Commit  string
-	Tree    string // what was on disk
+	Tree    string // tree of the files on disk
 	Parents []string
-	Message string // of who took it, without what is said below
+	Message string // commit message without the trailers
 	Time    time.Time
 
-	Name  string // of whose state it is: Subject.Name
-	Base  string // the commit that the worktree started from
-	Head  string // the commit that HEAD was at
-	On    string // the branch that HEAD named, a full ref; Detached when it named none; empty where that is not known
-	Tip   string // where the worktree's own branch was; empty when it was not there
-	Index string // the tree that was staged; empty when none could be written, as in the middle of a merge
-	Held  string // the commit that holds what git had under way: see Underway; empty when that was nothing
-	Tool  string // what took it
+	Name  string // WorktreeSpec.Name of the captured worktree
+	Base  string // commit from which the worktree started
+	Head  string // commit of HEAD
+	On    string // full ref of the branch that HEAD named; DetachedHead if it named none; empty if unknown
+	Tip   string // commit of the worktree's own branch; empty when it did not exist
+	Index string // tree of the index; empty when it could not be written, as in the middle of a merge
+	Held  string // commit that holds the operation in progress: see Operation; empty when there was none
+	Tool  string // version of git-agency that wrote it
 }
 
-// Detached is the State.On of a HEAD that names no branch.
+// DetachedHead is the State.HeadRef of a HEAD that names no branch.
 const Detached = "detached"
 
-// The trailers of a frozen state: what it says of itself besides its tree.
+// The trailers of a state commit.
 const (
 	nameTrailer  = "Agency-Invocation"
 	baseTrailer  = "Agency-Base"
 	headTrailer  = "Agency-Head"
-	onTrailer    = "Agency-On"    // absent in those of older tools, which did not say
-	tipTrailer   = "Agency-Tip"   // absent when it is where HEAD is
+	onTrailer    = "Agency-On"    // absent in states of older versions
+	tipTrailer   = "Agency-Tip"   // absent when it equals HEAD
 	indexTrailer = "Agency-Index" // absent in the middle of a merge
 	heldTrailer  = "Agency-Held"
 	toolTrailer  = "Agency-Version"
 )
 
-// Same reports whether two states are the same, whoever took them and when.
+// Same reports whether two states have the same contents, whatever their authors and dates.
 func (s State) Same(other State) bool {
 	return s.Tree == other.Tree && s.Head == other.Head && s.Index == other.Index && s.Held == other.Held && s.On == other.On &&
 		cmp.Or(s.Tip, s.Head) == cmp.Or(other.Tip, other.Head)
 }
 
-// trailers are what a state says of itself in its message, but for who says it.
+// trailers returns the trailers for the contents of a state. Those of the invocation, its base and the version are
+// already in the message.
 func (s State) trailers() string {
 	text := ""
-	if s.Head != "" { // as of all but a directory that is no worktree
+	if s.Head != "" { // a directory that is no worktree has no HEAD
 		text += fmt.Sprintf("\n%s: %s", headTrailer, s.Head)
 	}
 	if s.On != "" {
@@ -69,7 +70,7 @@ func (s State) trailers() string {
 	return text
 }
 
-// ReadState reads what a commit says of the state it holds.
+// ReadState reads the metadata of a captured state.
 func (r *Repo) ReadState(ctx context.Context, commit string) (State, error) {
 	states, err := r.ReadStates(ctx, commit)
 	if err != nil {
@@ -78,7 +79,7 @@ func (r *Repo) ReadState(ctx context.Context, commit string) (State, error) {
 	return states[0], nil
 }
 
-// ReadStates is ReadState of several in one git, in their order.
+// ReadStates is ReadState for several commits with one git process, in the given order.
 func (r *Repo) ReadStates(ctx context.Context, commits ...string) ([]State, error) {
 	if len(commits) == 0 {
 		return nil, nil
@@ -92,7 +93,7 @@ func (r *Repo) ReadStates(ctx context.Context, commits ...string) ([]State, erro
 	for record := range strings.SplitSeq(string(out), "\x00") {
 		parts := strings.SplitN(strings.TrimPrefix(record, "\n"), "\n", 5)
 		if len(parts) != 5 || !isOID(parts[0]) {
-			continue // behind the last
+			continue // after the last record
 		}
 		s := parseState(parts[4])
 		s.Commit, s.Tree, s.Parents = parts[0], parts[1], strings.Fields(parts[2])
@@ -114,7 +115,7 @@ func (r *Repo) ReadStates(ctx context.Context, commits ...string) ([]State, erro
 	return states, nil
 }
 
-// parseState reads the message of a frozen state.
+// parseState parses the commit message of a captured state.
 func parseState(message string) State {
 	s := State{Name: trailer(message, nameTrailer), On: trailer(message, onTrailer), Tool: trailer(message, toolTrailer)}
 	s.Message = strings.TrimSpace(message)
@@ -137,8 +138,8 @@ func parseState(message string) State {
 	return s
 }
 
-// trailer is what the last paragraph of a message says under a key. Git's own reading of it can be
-// configured, and ends at what looks like scissors in the words above it.
+// findTrailer returns the value of a trailer in the last paragraph of a message. It does not use git's parser, which
+// can be configured, and stops at a scissors line in the text above.
 func trailer(message, key string) string {
 	message = strings.TrimSpace(message)
 	for line := range strings.Lines(message[strings.LastIndex(message, "\n\n")+1:]) {

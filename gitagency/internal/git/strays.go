@@ -18,8 +18,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// strays sorts out what has no entry in the index: what belongs to the state, what is ignored, and what is left
-// out and said to be.
+// classifyUntracked sorts the paths without an index entry into files that belong to the state, ignored paths, and
+// paths that are left out and reported.
 func (v *view) strays(ctx context.Context) error {
 	var asked []string
 	for _, f := range v.first.loose {
@@ -41,7 +41,7 @@ func (v *view) strays(ctx context.Context) error {
 		case v.isNested(dir):
 			v.leftOut = append(v.leftOut, LeftOut{dir, Repository})
 		default:
-			// Git would skip what cannot be read without a word, and wait for a pipe for ever.
+			// Checked first, because git would skip unreadable files silently, and block on a FIFO.
 			_, _, err := walk(filepath.Join(v.s.Tree, dir))
 			if nothingThere(err) {
 				return &UnsettledError{Tree: v.s.Tree, Paths: []string{dir}} // it has just gone
@@ -86,7 +86,8 @@ func (v *view) strays(ctx context.Context) error {
 	return nil
 }
 
-// stampAround notes when the directories in one without an entry last changed, before they are listed.
+// statUntrackedDirs records the stat data of an untracked directory and all directories below it, before they are
+// listed.
 func (v *view) stampAround(dir string) error {
 	if v.around == nil {
 		v.around = map[string]stamp{}
@@ -94,7 +95,7 @@ func (v *view) stampAround(dir string) error {
 	return filepath.WalkDir(filepath.Join(v.s.Tree, dir), func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // gone since it was listed, which the one around it tells
+			return nil // gone since it was listed; the stat data of its parent tell
 		case err != nil:
 			return err
 		case !d.IsDir():
@@ -113,7 +114,7 @@ func (v *view) isNested(dir string) bool {
 	return err == nil
 }
 
-// claim takes a file into the state, unless it looks like a secret.
+// addUntracked adds a file to the state, unless its name looks like a secret.
 func (v *view) claim(f found) {
 	if v.s.secret(f.name) {
 		v.leftOut = append(v.leftOut, LeftOut{f.name, Secret})
@@ -122,12 +123,13 @@ func (v *view) claim(f found) {
 	v.stray = append(v.stray, f)
 }
 
+// addUntrackedPath is addUntracked for a path without stat data. It ignores all but regular files and symlinks.
 func (v *view) claimNamed(name string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(filepath.Join(v.s.Tree, name), &st)
 	switch {
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
-		return nil // gone since
+		return nil // gone since it was listed
 	case err != nil:
 		return &fs.PathError{Op: "stat", Path: name, Err: err}
 	}
@@ -137,11 +139,11 @@ func (v *view) claimNamed(name string) error {
 	return nil
 }
 
-// force takes into the state what is at a path, whatever else says that it does not belong there.
+// addForced adds everything at a path to the state, even if it is ignored or looks like a secret.
 func (v *view) force(name string) error {
-	open := *v
-	open.s.Secrets = nil
-	if !direct(v.s.Tree, name) { // git does not follow either
+	withSecrets := *v
+	withSecrets.s.Secrets = nil
+	if !direct(v.s.Tree, name) { // git follows no symlink either
 		return nil
 	}
 	err := filepath.WalkDir(filepath.Join(v.s.Tree, name), func(at string, d fs.DirEntry, err error) error {
@@ -165,9 +167,9 @@ func (v *view) force(name string) error {
 		if slices.ContainsFunc(v.stray, func(f found) bool { return f.name == rel }) || tracked() {
 			return nil
 		}
-		return open.claimNamed(rel)
+		return withSecrets.claimNamed(rel)
 	})
-	v.stray = open.stray
+	v.stray = withSecrets.stray
 	v.leftOut = slices.DeleteFunc(v.leftOut, func(l LeftOut) bool {
 		return slices.ContainsFunc(v.stray, func(f found) bool { return f.name == l.Path })
 	})
@@ -177,7 +179,8 @@ func (v *view) force(name string) error {
 	return err
 }
 
-// secret reports whether a file that nobody has added looks like a credential, by its name.
+// looksSecret reports whether the name of an untracked file matches the patterns of credentials. The last match wins;
+// a leading "!" negates. A pattern with a slash is matched against the whole path.
 func (s Subject) secret(name string) bool {
 	is := false
 	for _, pattern := range s.Secrets {
@@ -193,44 +196,45 @@ func (s Subject) secret(name string) bool {
 	return is
 }
 
-// ignored says which of these names git ignores. Nobody is asked about names with an entry.
+// ignoredPaths returns which of some untracked paths git ignores.
 func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, error) {
 	ignored := map[string]bool{}
 	if len(names) == 0 || v.s.Ignored {
 		return ignored, nil
 	}
-	const here = "./" // without it, what begins with a colon would be magic
+	const here = "./" // otherwise a leading colon would be pathspec magic
 	var question strings.Builder
 	for _, name := range names {
-		// Of a directory, with a slash behind, git would read the rules that are in it, and wait if they are a pipe.
+		// Without the trailing slash: for a directory git would read the .gitignore in it, and block if that is a
+		// FIFO.
 		question.WriteString(here + strings.TrimSuffix(name, "/") + "\x00")
 	}
-	say := func(name string) {
+	markIgnored := func(name string) {
 		name = strings.TrimPrefix(name, here)
 		ignored[name], ignored[name+"/"] = true, true
 	}
-	if told := v.told(); told != nil {
-		asked := proc.Meanwhile(func() (struct{}, error) {
-			return struct{}{}, told.Ask(question.String())
+	if process := v.told(); process != nil {
+		writing := proc.Meanwhile(func() (struct{}, error) {
+			return struct{}{}, process.Ask(question.String())
 		})
 		defer func() {
-			_, _ = told.Close()
-			_, _ = asked() // which has nobody left to tell
+			_, _ = process.Close()
+			_, _ = writing() // the answers are already complete, or an error is returned
 		}()
 		for range names {
-			var answer [4]string // the file, the line and the pattern that say so, and the name
+			var answer [4]string // source file, line number and pattern of the rule, and the path
 			for i := range answer {
-				text, err := told.Answers.ReadString(0)
+				text, err := process.Answers.ReadString(0)
 				if err != nil {
 					return nil, fmt.Errorf("git check-ignore: %w", cmp.Or(context.Cause(ctx), err))
 				}
 				answer[i] = strings.TrimSuffix(text, "\x00")
 			}
 			if pattern := answer[2]; pattern != "" && pattern[0] != '!' {
-				say(answer[3])
+				markIgnored(answer[3])
 			}
 		}
-		_, err := asked()
+		_, err := writing()
 		return ignored, err
 	}
 	p, err := v.bench()
@@ -243,15 +247,16 @@ func (v *view) ignored(ctx context.Context, names []string) (map[string]bool, er
 		return nil, err
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		say(name)
+		markIgnored(name)
 	}
 	return ignored, nil
 }
 
+// checkIgnoreArgs is the git command that reads paths and writes the ignored ones.
 var checkIgnore = []string{"check-ignore", "--no-index", "-z", "--stdin"}
 
-// prepareToAsk starts a git that will be asked what is ignored as soon as there is something to ask: by the time that we
-// know all of it, it has begun. What it returns lets it go.
+// startCheckIgnore makes the scan start "git check-ignore" at the first untracked path, so that it is running by the
+// time all of them are known. The returned function ends it.
 func (v *view) prepareToAsk(ctx context.Context) (done func()) {
 	var starting func() (*proc.Conversation, error)
 	v.noticed = sync.OnceFunc(func() {
@@ -260,7 +265,7 @@ func (v *view) prepareToAsk(ctx context.Context) (done func()) {
 		}
 		p, err := v.bench()
 		if err != nil {
-			return // which whoever needs it is told
+			return // reported where the scratch directory is needed next
 		}
 		p.env = append(slices.Clone(p.env), "GIT_OPTIONAL_LOCKS=0")
 		starting = proc.Meanwhile(func() (*proc.Conversation, error) {
@@ -271,21 +276,21 @@ func (v *view) prepareToAsk(ctx context.Context) (done func()) {
 		if starting == nil {
 			return nil
 		}
-		told, err := starting()
+		process, err := starting()
 		if starting = nil; err != nil {
-			return nil // then one is started that says why
+			return nil // ignoredPaths then starts another one, which says why
 		}
-		return told // it is asked once
+		return process // it can be asked only once
 	}
 	return func() {
-		if told := v.told(); told != nil {
-			_, _ = told.Close()
+		if process := v.told(); process != nil {
+			_, _ = process.Close()
 		}
 	}
 }
 
-// list lists the files in directories of which nothing has an entry. A repository in there is listed as a
-// directory.
+// listUntracked lists the files in directories without any index entry. A repository among them is listed as a
+// directory, with a trailing slash.
 func (v *view) list(ctx context.Context) ([]string, error) {
 	if len(v.dirs) == 0 {
 		return nil, nil
@@ -299,7 +304,7 @@ func (v *view) list(ctx context.Context) ([]string, error) {
 	if !v.s.Ignored {
 		args = append(args, "--exclude-standard")
 	}
-	const most = 64 << 10 // bytes of them, which are arguments
+	const most = 64 << 10 // bytes of paths per command, as they are arguments
 	var all []string
 	for left := v.dirs; len(left) > 0; {
 		n, size := 1, len(left[0])

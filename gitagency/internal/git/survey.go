@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// NestedError names repositories inside a tree. Git would keep only the id of their current commit, if
-// anything; everything else in them would be lost with the tree.
+// NestedRepositoryError reports repositories inside a worktree. Git would keep at most the id of their current
+// commit; everything else in them would be lost with the worktree.
 type NestedError struct {
 	Tree  string
 	Paths []string
@@ -23,14 +23,14 @@ func (e *NestedError) Error() string {
 	return fmt.Sprintf("%s holds repositories of its own, which no commit can keep: %s", e.Tree, strings.Join(e.Paths, ", "))
 }
 
-// WaitsForeverError is something that is no file where git would read one.
+// SpecialFileError reports a FIFO, socket or device where git would read a file, and block.
 type WaitsForeverError struct{ Path string }
 
 func (e *WaitsForeverError) Error() string {
 	return e.Path + " is not a file, and git would wait for it for ever; remove it first"
 }
 
-// HollowError is a file that says it is huge and holds next to nothing. Git would read all of it.
+// SparseFileError reports a huge sparse file, of which git would read all the holes.
 type HollowError struct {
 	Path string
 	Size int64
@@ -40,9 +40,9 @@ func (e *HollowError) Error() string {
 	return fmt.Sprintf("%s is said to be %d bytes long and is nearly empty; git would read for ever: remove it, or have git ignore it", e.Path, e.Size)
 }
 
-// survey looks at what would be lost although git was asked to keep it all: repositories, ignored or
-// not, and files where git expects a submodule. It also keeps git from ever entering a repository, with
-// a configuration anybody could have written, and from waiting for ever for a pipe.
+// checkCapturable refuses a worktree with contents that no capture would hold: repositories, ignored or not, and
+// files in the place of a submodule. It also keeps git from entering a nested repository, whose configuration is not
+// trusted, and from blocking on a FIFO.
 func (r *Repo) survey(ctx context.Context, s Subject, entries []stagedEntry) error {
 	var nested []string
 	if s.Tree != "" {
@@ -53,7 +53,7 @@ func (r *Repo) survey(ctx context.Context, s Subject, entries []stagedEntry) err
 		}
 		for _, h := range hollow {
 			_, err := r.read(ctx, place{gitDir: r.AdminDir(s.Name), tree: s.Tree}, "check-ignore", "--quiet", "--", h.Path)
-			if err != nil { // it is not ignored, or nobody knows
+			if err != nil { // not ignored, or git could not tell
 				return h
 			}
 		}
@@ -70,7 +70,7 @@ func (r *Repo) survey(ctx context.Context, s Subject, entries []stagedEntry) err
 			nested = append(nested, filepath.Join(s.Tree, ".git"))
 		}
 	}
-	// The repositories of submodules that were checked out there, and perhaps are no more.
+	// Repositories of submodules that are, or were, checked out there.
 	modules := filepath.Join(r.AdminDir(s.Name), "modules")
 	if inside, err := os.ReadDir(modules); err == nil && len(inside) > 0 {
 		nested = append(nested, modules)
@@ -82,8 +82,8 @@ func (r *Repo) survey(ctx context.Context, s Subject, entries []stagedEntry) err
 	return nil
 }
 
-// Nested refuses a tree that is about to go, and that was looked at, if there is a repository where git was told not to
-// look, or in the place of what tells whose tree it is: a *NestedError. All others are what was left out.
+// CheckNested refuses the removal of a scanned worktree that has a repository in an ignored directory, or a .git
+// directory in place of its .git file: a *NestedRepositoryError. The scan reports all other repositories as left out.
 func (r *Repo) Nested(s Subject, l Looked) error {
 	var nested []string
 	for _, dir := range l.Ignored {
@@ -116,10 +116,10 @@ func (r *Repo) Nested(s Subject, l Looked) error {
 	return nil
 }
 
-// walk lists the directories below tree, not tree itself, that have a .git of any kind, and refuses
-// what git could not read. What it would read for ever, if it is asked to, is listed too.
+// walkWorktree lists the directories below tree, not tree itself, that contain a .git of any kind, and the huge
+// sparse files. It fails on files that git could not read, and on special files that git would open.
 func walk(tree string) (nested []string, hollow []*HollowError, err error) {
-	root := os.Geteuid() == 0 // who may read everything
+	root := os.Geteuid() == 0 // root may read everything
 	err = filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && path != tree:
@@ -137,7 +137,7 @@ func walk(tree string) (nested []string, hollow []*HollowError, err error) {
 			if isHollow(fi) {
 				hollow = append(hollow, &HollowError{Path: path, Size: fi.Size()})
 			}
-			if fi.Mode().Perm()&0o400 == 0 && !root { // the mode alone is asked, not the disk
+			if fi.Mode().Perm()&0o400 == 0 && !root { // checked by mode, without opening the file
 				return &fs.PathError{Op: "read", Path: path, Err: fs.ErrPermission}
 			}
 			return nil
@@ -158,7 +158,7 @@ func walk(tree string) (nested []string, hollow []*HollowError, err error) {
 	return nested, hollow, err
 }
 
-// direct reports whether there is nothing but directories on the way to a path.
+// parentsAreDirs reports whether every parent of a path is a directory, and none a symlink.
 func direct(tree, name string) bool {
 	for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
 		if fi, err := os.Lstat(filepath.Join(tree, dir)); err != nil || !fi.IsDir() {
@@ -168,7 +168,8 @@ func direct(tree, name string) bool {
 	return true
 }
 
-// isHollow: of a file with holes git reads the holes too.
+// isSparseFile reports whether a file is larger than 1 GiB with less than a sixteenth of it allocated. Git reads the
+// holes too.
 func isHollow(fi fs.FileInfo) bool {
 	const large, block, mostly = 1 << 30, 512, 16
 	st, ok := fi.Sys().(*syscall.Stat_t)

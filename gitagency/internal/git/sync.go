@@ -13,56 +13,56 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Join is a commit that comes into a worktree, as git merge would bring it in.
+// WorktreeMerge describes a merge of a commit into a worktree, as git merge does it.
 type Join struct {
-	From     State  // required: what the worktree is in
-	Commit   string // required: what comes in
-	OursName string // what markers in files call both
+	From     State  // required: present state of the worktree
+	Commit   string // required: commit to merge
+	OursName string // labels of conflict markers
 	Name     string
-	Message  string // of the merge
+	Message  string // message of the merge commit
 
-	// Sign says who the merge is by, where there is one.
+	// Signatures returns author and committer of the merge commit; called only if there is one.
 	Sign func(ctx context.Context) (author, committer Signature, err error)
 }
 
-// Joined is what the worktree is in then.
+// WorktreeMergeResult is the state of the worktree after a merge.
 type Joined struct {
-	State     State      // without a commit of its own
-	Conflicts []Conflict // none when it went well
-	Forward   bool       // the worktree had nothing that the commit has not, and is where that is
+	State     State      // not yet written as a commit
+	Conflicts []Conflict // empty: clean merge
+	Forward   bool       // fast-forward: HEAD was an ancestor of the commit
 }
 
-// UncommittedError is work in a worktree that no commit holds.
+// UncommittedError lists uncommitted changes in a worktree.
 type UncommittedError struct{ Paths []string }
 
 func (e *UncommittedError) Error() string {
 	return "not committed: " + strings.Join(e.Paths, ", ")
 }
 
-// UntrackedError is files that git does not know, where others would come.
+// UntrackedError lists untracked files that a merge would overwrite.
 type UntrackedError struct{ Paths []string }
 
 func (e *UntrackedError) Error() string {
 	return "not tracked, and in the way: " + strings.Join(e.Paths, ", ")
 }
 
-// Join says what state git would leave behind, and makes all that it consists of, for the merger alone. Where there are
-// conflicts it is a merge that waits to be resolved, and the same as if the worktree had been frozen in the middle of
-// one. Nothing is under way there; what is not committed is an *UncommittedError, but for files that git does not know:
-// they stay, unless they are in the way.
-func (m *Merger) Join(ctx context.Context, s Subject, j Join) (done Joined, err error) {
-	strays, err := m.strays(ctx, j.From)
+// MergeIntoWorktree computes the state in which git merge would leave a worktree, and writes its objects to the merger. It
+// does not touch the worktree. With conflicts it is the state of a merge in progress, the same as a capture of a worktree
+// in the middle of one. The caller makes sure that no operation is in progress. Uncommitted changes are an
+// *UncommittedError; untracked files stay, or are an *UntrackedError if the merge would overwrite them.
+func (m *Merger) Join(ctx context.Context, s Subject, req Join) (done Joined, err error) {
+	strays, err := m.strays(ctx, req.From)
 	if err != nil {
 		return done, err
 	}
-	merged, err := m.bringIn(ctx, j, &done)
+	merged, err := m.bringIn(ctx, req, &done)
 	if err == nil {
 		err = m.flush(ctx)
 	}
 	if err != nil {
 		return done, err
 	}
-	if strays, err = m.beside(ctx, j.From.Index, merged.Tree, strays); err != nil {
+	if strays, err = m.beside(ctx, req.From.Index, merged.Tree, strays); err != nil {
 		return done, err
 	}
 	done.Conflicts = merged.Conflicts
@@ -70,7 +70,7 @@ func (m *Merger) Join(ctx context.Context, s Subject, j Join) (done Joined, err 
 		return done, err
 	}
 	if len(merged.Conflicts) > 0 {
-		done.State.Held, err = m.unfinished(ctx, s, j, merged)
+		done.State.Held, err = m.unfinished(ctx, s, req, merged)
 	}
 	if !slices.ContainsFunc(merged.Conflicts, func(c Conflict) bool { return len(c.Stages) > 0 }) {
 		done.State.Index = merged.Tree
@@ -78,7 +78,7 @@ func (m *Merger) Join(ctx context.Context, s Subject, j Join) (done Joined, err 
 	return done, err
 }
 
-// strays lists what a worktree has that git does not know, and refuses what is not committed besides.
+// untrackedFiles lists the untracked files of a state, and refuses other uncommitted changes.
 func (m *Merger) strays(ctx context.Context, from State) ([]treeChange, error) {
 	staged, err := m.repo.treeChanges(ctx, m.place(), from.Head+"^{tree}", from.Index)
 	if err != nil {
@@ -107,35 +107,35 @@ func (m *Merger) strays(ctx context.Context, from State) ([]treeChange, error) {
 	return strays, nil
 }
 
-// bringIn merges, if that is needed, and says where HEAD is then.
-func (m *Merger) bringIn(ctx context.Context, j Join, done *Joined) (Merged, error) {
-	head, p := j.From.Head, m.place()
-	done.State = State{Head: head, On: j.From.On, Tip: head}
-	switch has, err := m.Has(ctx, j.Commit, head); {
+// mergeOrFastForward fast-forwards, or merges and commits, and sets HEAD in result.
+func (m *Merger) bringIn(ctx context.Context, req Join, result *Joined) (Merged, error) {
+	head, p := req.From.Head, m.place()
+	result.State = State{Head: head, On: req.From.On, Tip: head}
+	switch has, err := m.Has(ctx, req.Commit, head); {
 	case err != nil:
 		return Merged{}, err
 	case has:
-		out, err := m.repo.read(ctx, p, "rev-parse", "--verify", j.Commit+"^{tree}")
-		done.Forward, done.State.Head, done.State.Tip = true, j.Commit, j.Commit
+		out, err := m.repo.read(ctx, p, "rev-parse", "--verify", req.Commit+"^{tree}")
+		result.Forward, result.State.Head, result.State.Tip = true, req.Commit, req.Commit
 		return Merged{Tree: strings.TrimSpace(string(out))}, err
 	}
-	// How files are merged is for who they come from to say, as it is when the work lands.
-	merged, err := m.Merge(ctx, Merging{Ours: head, Theirs: j.Commit, Attributes: j.Commit, OursName: j.OursName, TheirsName: j.Name})
+	// The .gitattributes of the incoming commit apply, as they do when the work lands.
+	merged, err := m.Merge(ctx, Merging{Ours: head, Theirs: req.Commit, Attributes: req.Commit, OursName: req.OursName, TheirsName: req.Name})
 	if err != nil || len(merged.Conflicts) > 0 {
 		return merged, err
 	}
-	author, committer, err := j.Sign(ctx)
+	author, committer, err := req.Sign(ctx)
 	if err != nil {
 		return merged, err
 	}
-	done.State.Head, err = m.Commit(ctx, NewCommit{
-		Tree: merged.Tree, Parents: []string{head, j.Commit}, Author: author, Committer: committer, Message: j.Message,
+	result.State.Head, err = m.Commit(ctx, NewCommit{
+		Tree: merged.Tree, Parents: []string{head, req.Commit}, Author: author, Committer: committer, Message: req.Message,
 	})
-	done.State.Tip = done.State.Head
+	result.State.Tip = result.State.Head
 	return merged, err
 }
 
-// Has reports whether a commit is another, or leads to it.
+// Contains reports whether other is the commit or an ancestor of it.
 func (m *Merger) Has(ctx context.Context, commit, other string) (bool, error) {
 	_, err := m.repo.read(ctx, m.place(), "merge-base", "--is-ancestor", other, commit)
 	if exitedWith(err, 1) {
@@ -144,8 +144,8 @@ func (m *Merger) Has(ctx context.Context, commit, other string) (bool, error) {
 	return err == nil, err
 }
 
-// beside is what of the files that git does not know is not in a tree as well. What the tree has otherwise, or has
-// something on the way to or below, is in the way.
+// untrackedToKeep returns the untracked files that the merge does not add with the same content. The error is an
+// *UntrackedError if the merge adds other content at such a path, below it, or at one of its parents.
 func (m *Merger) beside(ctx context.Context, before, after string, strays []treeChange) ([]treeChange, error) {
 	if len(strays) == 0 {
 		return nil, nil
@@ -185,7 +185,7 @@ func (m *Merger) beside(ctx context.Context, before, after string, strays []tree
 	return stay, nil
 }
 
-// withEntries is a tree without some paths, and with others.
+// editTree returns a tree with some paths removed and others added.
 func (m *Merger) withEntries(ctx context.Context, tree string, without []string, with []treeChange) (_ string, err error) {
 	if len(without) == 0 && len(with) == 0 {
 		return tree, nil
@@ -216,13 +216,14 @@ func (m *Merger) withEntries(ctx context.Context, tree string, without []string,
 	return m.repo.writeTree(ctx, p)
 }
 
-// unfinished is what git has under way when a merge has stopped at conflicts: see Underway.
-func (m *Merger) unfinished(ctx context.Context, s Subject, j Join, merged Merged) (string, error) {
-	message := strings.TrimRight(j.Message, "\n") + "\n\n# Conflicts:\n"
+// writeStoppedMerge writes the state files and unmerged entries that git leaves when a merge stops at conflicts, and
+// returns the commit that holds them.
+func (m *Merger) unfinished(ctx context.Context, s Subject, req Join, merged Merged) (string, error) {
+	message := strings.TrimRight(req.Message, "\n") + "\n\n# Conflicts:\n"
 	u := Underway{}
 	var paths []string
 	for _, c := range merged.Conflicts {
-		if len(c.Stages) == 0 { // only a word about another
+		if len(c.Stages) == 0 { // named only by a message
 			continue
 		}
 		paths = append(paths, c.Path)
@@ -238,7 +239,7 @@ func (m *Merger) unfinished(ctx context.Context, s Subject, j Join, merged Merge
 		}
 	}
 	u.Files = map[string][]byte{
-		"MERGE_HEAD": []byte(j.Commit + "\n"), "MERGE_MODE": {}, "MERGE_MSG": []byte(message), "AUTO_MERGE": []byte(merged.Tree + "\n"),
+		"MERGE_HEAD": []byte(req.Commit + "\n"), "MERGE_MODE": {}, "MERGE_MSG": []byte(message), "AUTO_MERGE": []byte(merged.Tree + "\n"),
 	}
 	dir := filepath.Join(m.dir, "waiting")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -248,10 +249,10 @@ func (m *Merger) unfinished(ctx context.Context, s Subject, j Join, merged Merge
 		return "", err
 	}
 	p := place{gitDir: dir, tree: dir, config: []string{"-c", "core.bare=false"}}
-	return m.repo.writeHeld(ctx, p, j.From.Head, s.Author, u)
+	return m.repo.writeHeld(ctx, p, req.From.Head, s.Author, u)
 }
 
-// Merging is the commit that is being merged in a worktree; empty when none is, or several are.
+// MergeHead returns the commit that is being merged in a worktree; empty: none, or several.
 func (r *Repo) Merging(s Subject) string {
 	data, err := readSmall(r.entryOf(s), "MERGE_HEAD")
 	if commit := strings.TrimSpace(string(data)); err == nil && isOID(commit) {
@@ -260,16 +261,16 @@ func (r *Repo) Merging(s Subject) string {
 	return ""
 }
 
-// MergeBase is a commit that two have in common, such that no other is nearer; empty when there is none.
+// MergeBase returns a merge base of two commits; empty: none, or a commit is missing.
 func (r *Repo) MergeBase(ctx context.Context, a, b string) (string, error) {
 	out, err := r.read(ctx, place{env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}, "merge-base", a, b)
-	if exitedWith(err, 1, 128) { // they have none, or one of them is gone
+	if exitedWith(err, 1, 128) { // 1: no merge base; 128: a commit is missing
 		return "", nil
 	}
 	return strings.TrimSpace(string(out)), err
 }
 
-// WriteState writes a state that a worktree is to be in as Freeze would, behind one that it follows.
+// WriteState writes a state of a worktree as a commit, in the form of a capture, with the state after as first parent.
 func (r *Repo) WriteState(ctx context.Context, s Subject, after string, state State) (string, error) {
 	parents, err := r.independent(ctx, []string{after}, []string{state.Head, state.Tip, state.Held})
 	if err != nil {
@@ -278,7 +279,7 @@ func (r *Repo) WriteState(ctx context.Context, s Subject, after string, state St
 	return r.commitTree(ctx, s, state.Tree, parents, s.Message+state.trailers())
 }
 
-// NotIgnored lists those of some paths that the rules of a tree do not ignore.
+// NotIgnored returns the paths that the ignore rules of a tree do not ignore.
 func (r *Repo) NotIgnored(ctx context.Context, s Subject, tree string, names []string) ([]string, error) {
 	ignored, err := r.ignoredBy(ctx, s, tree, names)
 	if err != nil {

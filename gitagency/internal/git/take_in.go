@@ -20,56 +20,57 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Incoming is what somebody who is not trusted wants to bring into the repository.
+// ReceiveRequest describes objects from an untrusted source that are to be added to the repository, and the ref to
+// move.
 type Incoming struct {
-	// Pack is what "pack-objects --revs --thin --stdout" wrote, or anything; it may be nil. It has to end when
-	// ctx does, and is not read to its end when it is refused.
+	// Pack is the output of "pack-objects --revs --thin --stdout", or anything else, because it is untrusted; it may
+	// be nil. It must end when ctx does, and is not read to its end when it is refused.
 	Pack io.Reader
 
 	Ref    string   // required; full name of the only ref that moves
 	New    string   // required; the commit it moves to
-	Old    string   // from where; empty when it must not exist
-	Also   []string // blobs that must be there afterwards
-	Stay   bool     // the ref does not move: New is for somebody to refer to at once
-	Reason string   // for the log of the ref; git wants one, so there is a default
+	Old    string   // the commit it moves from; empty when the ref must not exist
+	Also   []string // blobs that must exist afterwards
+	Stay   bool     // the ref does not move: the caller makes another reference to New at once
+	Reason string   // message of the reflog entry; git requires one, so there is a default
 }
 
-// MovedError is a ref that is not where it was said to be. Nothing has changed.
+// RefMovedError reports a ref that is not at the expected object. Nothing has changed.
 type MovedError struct {
-	Ref, Want, Have string // empty: it is not there
+	Ref, Want, Have string // object ids; empty: the ref does not exist
 }
 
 func (e *MovedError) Error() string {
 	return fmt.Sprintf("%s is at %s and not at %s", e.Ref, cmp.Or(e.Have, "nothing"), cmp.Or(e.Want, "nothing"))
 }
 
-// SymrefError is a ref that stands for another. Whoever moves it may mean the one or the other.
+// SymrefError reports a symbolic ref. It is ambiguous whether to move the ref or its target.
 type SymrefError struct{ Ref, Target string }
 
 func (e *SymrefError) Error() string { return fmt.Sprintf("%s stands for %s", e.Ref, e.Target) }
 
-// IncompleteError is something that was to be brought in, and lacks an object or has another in its place.
+// IncompleteError reports an object that received history needs and that is missing or of another type.
 type IncompleteError struct {
-	OID, Want string // the object, and what it has to be
-	Have      string // what it is; empty when it is not there
+	OID, Want string // id and required type of the object
+	Have      string // its actual type; empty when it is missing
 }
 
 func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("%s is to be a %s and is %s", e.OID, e.Want, cmp.Or(e.Have, "missing"))
 }
 
-// TakeIn brings commits in from somewhere that is not trusted, and moves one ref to them, all or nothing.
-// Whoever brings in for the same ref takes turns; r is best one that is Holding their lock.
+// Receive adds commits from an untrusted source to the repository and moves one ref to them, all or nothing. Calls
+// for the same ref must be serialized; r is best one that WithLock returned for their lock.
 //
-//  1. What a killed one left in quarantine goes.
-//  2. Git writes the pack there, and hashes and checks every object in it. Nothing outside knows of it.
-//  3. All that is needed is found to be there: in the quarantine, or in the repository since before.
-//  4. The pack goes to the repository's own. Its index goes last: without that it is not there for git.
-//  5. The ref moves, unless somebody moved it.
+//  1. Delete the quarantine directory that a killed process left.
+//  2. git index-pack writes the pack into quarantine, and hashes and checks every object in it. No other process sees it.
+//  3. Check that all needed objects exist: in the quarantine, or in the repository before.
+//  4. Move the pack to the repository's objects. Its .idx goes last: without it git does not see the pack.
+//  5. Move the ref, unless it was moved meanwhile.
 //
-// Killed at 1 to 3, it leaves the quarantine; at 4, the quarantine and a file that no git takes notice of,
-// or a pack that nothing refers to, of which everything is there. Such a pack also stays where the ref was
-// moved between 3 and 5: once it can be seen, somebody's git may count on it.
+// A process killed in 1 to 3 leaves the quarantine; in 4, the quarantine and a file that git ignores, or a complete
+// pack without references. Such a pack also stays where the ref was moved between 3 and 5: once it is visible,
+// another git may rely on it.
 func (r *Repo) TakeIn(ctx context.Context, in Incoming) (err error) {
 	if err := in.check(); err != nil {
 		return err
@@ -86,16 +87,16 @@ func (r *Repo) TakeIn(ctx context.Context, in Incoming) (err error) {
 	q := place{
 		env: []string{
 			"GIT_OBJECT_DIRECTORY=" + dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + inList(objects),
-			"GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE=" + os.DevNull, // the objects as they are
-			"GIT_ALLOC_LIMIT=1g", // of one object; a delta of a few bytes can ask for any size
+			"GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE=" + os.DevNull, // the real objects, without replacements and grafts
+			"GIT_ALLOC_LIMIT=1g", // per object; a delta of a few bytes can ask for any size
 		},
-		// The index of a pack as well: without it the objects are not there.
+		// Fsync the .idx of the pack as well: without it the objects are lost.
 		config: []string{"-c", "core.fsync=committed,reference,pack-metadata"},
 	}
 	if err := r.indexPack(ctx, q, in); err != nil {
 		return err
 	}
-	if err := r.complete(ctx, q, dir, in); err != nil {
+	if err := r.complete(ctx, q, in); err != nil {
 		return err
 	}
 	if err := adopt(filepath.Join(dir, "pack"), filepath.Join(objects, "pack")); err != nil {
@@ -107,8 +108,8 @@ func (r *Repo) TakeIn(ctx context.Context, in Incoming) (err error) {
 	return r.moveOwn(ctx, in)
 }
 
-// LogHead writes down that HEAD of a linked worktree went from one commit to another, as a git in that
-// worktree would have. The repository is locked.
+// AppendHeadReflog appends an entry to the HEAD reflog of a linked worktree, as a git in that worktree would. The
+// caller holds the repository lock.
 func (r *Repo) LogHead(name, from, to string, who Identity, at time.Time, why string) error {
 	path := filepath.Join(r.AdminDir(name), "logs", "HEAD")
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -122,6 +123,7 @@ func (r *Repo) LogHead(name, from, to string, who Identity, at time.Time, why st
 	return errors.Join(err, f.Close())
 }
 
+// validate checks the ids and the ref name of a request.
 func (in Incoming) check() error {
 	oids := slices.Concat([]string{in.New, cmp.Or(in.Old, in.New)}, in.Also)
 	if i := slices.IndexFunc(oids, func(oid string) bool {
@@ -135,8 +137,7 @@ func (in Incoming) check() error {
 	return nil
 }
 
-// validRef knows git's rules for the full name of a ref: git itself is only asked when everything else is
-// done.
+// isValidRef checks the full name of a ref by git's rules, because git itself checks it only in the last step.
 func validRef(ref string) bool {
 	if !strings.HasPrefix(ref, "refs/") || strings.HasSuffix(ref, ".") || strings.Contains(ref, "..") || strings.Contains(ref, "@{") {
 		return false
@@ -149,7 +150,7 @@ func validRef(ref string) bool {
 	return !strings.ContainsFunc(ref, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("~^:?*[\\", r) })
 }
 
-// indexPack lets git write the pack into quarantine. A pack without objects leaves nothing there.
+// indexPack has git write the pack into quarantine. A pack without objects leaves nothing there.
 func (r *Repo) indexPack(ctx context.Context, q place, in Incoming) error {
 	if in.Pack == nil {
 		return nil
@@ -159,10 +160,10 @@ func (r *Repo) indexPack(ctx context.Context, q place, in Incoming) error {
 	switch {
 	case n == 0 && errors.Is(err, io.EOF):
 		return nil
-	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF): // git says what it thinks of a short one
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF): // git reports a pack that is too short
 		return fmt.Errorf("read pack: %w", err)
 	case err == nil && string(head[:4]) == "PACK" && binary.BigEndian.Uint32(head[8:]) == 0:
-		_, err := io.Copy(io.Discard, io.LimitReader(in.Pack, 1<<16)) // its checksum; who writes it should not fail
+		_, err := io.Copy(io.Discard, io.LimitReader(in.Pack, 1<<16)) // drain the checksum, so that the writer does not fail
 		return err
 	}
 	q.config = slices.Concat(durably, q.config)
@@ -181,20 +182,20 @@ func (r *Repo) indexPack(ctx context.Context, q place, in Incoming) error {
 	return nil
 }
 
-// adopt moves the files of a pack from one directory to another on the same file system.
+// movePack moves the files of a pack to another directory on the same file system.
 func adopt(from, to string) (err error) {
 	entries, err := os.ReadDir(from)
 	if err != nil || len(entries) == 0 {
 		return err
 	}
 	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(isIdx(a.Name()), isIdx(b.Name())) })
-	if err := os.MkdirAll(to, 0o777); err != nil { // git does without it until it has a pack
+	if err := os.MkdirAll(to, 0o777); err != nil { // a repository without packs may lack it
 		return err
 	}
 	var moved []string
 	defer func() {
 		if err == nil || slices.ContainsFunc(moved, func(path string) bool { return isIdx(path) == 1 }) {
-			return // from its index on, a pack is there, and somebody may need it
+			return // with its .idx the pack is visible, and another git may rely on it
 		}
 		for _, path := range moved {
 			err = errors.Join(err, durable.Remove(path))
@@ -205,7 +206,7 @@ func adopt(from, to string) (err error) {
 		if !strings.HasPrefix(e.Name(), "pack-") || !e.Type().IsRegular() {
 			return fmt.Errorf("git index-pack left %q", e.Name())
 		}
-		if _, err := os.Lstat(target); err == nil { // its name is its content
+		if _, err := os.Lstat(target); err == nil { // the name is a hash of the content
 			same, err := sameContent(source, target)
 			if err != nil {
 				return err
@@ -223,6 +224,7 @@ func adopt(from, to string) (err error) {
 	return durable.SyncDir(to)
 }
 
+// idxRank sorts the .idx of a pack after its other files.
 func isIdx(name string) int {
 	if strings.HasSuffix(name, ".idx") {
 		return 1
@@ -230,7 +232,8 @@ func isIdx(name string) int {
 	return 0
 }
 
-// isDerived: what was computed from the same pack may be written in one version or another.
+// isDerivedPackFile reports whether a file is computed from the .pack. Such files of the same pack may differ in
+// their format version.
 func isDerived(name string) bool { return !strings.HasSuffix(name, ".pack") }
 
 func sameContent(a, b string) (bool, error) {
@@ -259,13 +262,13 @@ func sameContent(a, b string) (bool, error) {
 	}
 }
 
-// sweepOwn removes the lock of a ref that a killed git has left. We hold the repository lock, so that it is none of ours that
-// lives, and a git of the person's is waited for.
+// removeStaleRefLock removes the lock file of a ref that a killed git left. The caller holds the repository lock, so
+// that it belongs to no live process of ours; a running git of the user is given time to finish.
 func (r *Repo) sweepOwn(ctx context.Context, ref string) error {
 	path := r.RefPath(ref) + lockSuffix
 	seen, err := os.Lstat(path)
 	if err != nil || !seen.Mode().IsRegular() {
-		return nil // git says what it thinks of it
+		return nil // git reports an unusual lock itself
 	}
 	gone := func() bool {
 		now, err := os.Lstat(path)
@@ -280,7 +283,7 @@ func (r *Repo) sweepOwn(ctx context.Context, ref string) error {
 	return nil
 }
 
-// moveOwn moves the ref, as TakeIn found it.
+// moveReceivedRef moves the ref of the request, or returns a *RefMovedError.
 func (r *Repo) moveOwn(ctx context.Context, in Incoming) error {
 	old := cmp.Or(in.Old, strings.Repeat("0", len(in.New)))
 	if err := r.sweepOwn(ctx, in.Ref); err != nil {

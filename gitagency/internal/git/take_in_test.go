@@ -765,7 +765,7 @@ func TestALockThatAKilledWriterLeftIsTakenBack(t *testing.T) {
 	}
 }
 
-func FuzzNextInTree(f *testing.F) {
+func FuzzNextTreeEntry(f *testing.F) {
 	oid := strings.Repeat("7", 20)
 	f.Add([]byte("100644 a\x00"+oid+"40000 b\x00"+oid), true)
 	f.Add([]byte("160000 a b\x00"+oid+oid), false)
@@ -776,11 +776,11 @@ func FuzzNextInTree(f *testing.F) {
 			size = 20
 		}
 		for left := data; ; {
-			e, rest, ok := nextInTree(left, size)
+			e, rest, ok := nextTreeEntry(left, size)
 			if !ok {
 				break
 			}
-			if e.name == "" || len(e.oid) != size || strings.Contains(e.name, "\x00") || e.isTree && e.gitlink || len(rest) >= len(left) {
+			if len(e.name) == 0 || len(e.oid) != size || bytes.Contains(e.name, []byte{0}) || e.isTree() && e.isGitlink() || len(rest) >= len(left) {
 				t.Fatalf("%q begins with %+v", left, e)
 			}
 			left = rest

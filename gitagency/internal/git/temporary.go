@@ -14,25 +14,26 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
-// temporary is a directory for what goes away again, in the temporary directory of the system: whoever only looks need
-// not be able to write to the repository.
+// ownedTempDir is a temporary directory in that of the system, so that commands that only read need no write access to the
+// repository.
 //
-// All those of one user lie in one directory, which is there while any of them is. Whoever made one holds it by a lock
-// of the kernel's, so that those of the killed are known whatever their process ids have become; the next who needs one
-// takes them away. So it has to be kept until it is removed: one that nothing refers to is let go of. Others than the user
-// have no way in: neither to put something there, nor to hold what is dead.
+// All directories of one user are in one parent, which exists while any of them does. The owner of a directory holds
+// a flock on it, so that directories of killed processes are recognized whatever became of their process ids; the
+// next process that needs one deletes them. So an ownedTempDir must stay referenced until it is removed: the garbage
+// collector closes its file and releases the lock. Other users have no access: they can neither put anything there
+// nor lock a dead directory.
 type temporary struct {
-	path string   // absolute: git runs somewhere else
-	held *os.File // nil where nobody would look for it
+	path string   // absolute: git runs in another directory
+	held *os.File // the flock; nil for a directory outside of the common parent
 }
 
-// temporaryIn makes one in a directory, which is that of the system but in tests.
+// makeTempDirIn creates a directory in system, which is os.TempDir except in tests.
 func temporaryIn(system string) (*temporary, error) {
 	system, err := filepath.Abs(system)
 	if err != nil {
 		return nil, err
 	}
-	const tries = 10 // the last who leaves takes the one around it along
+	const tries = 10 // the last process that leaves removes the common parent
 	err = fs.ErrNotExist
 	for n := 0; n < tries && errors.Is(err, fs.ErrNotExist); n++ {
 		var t *temporary
@@ -40,30 +41,30 @@ func temporaryIn(system string) (*temporary, error) {
 			return t, nil
 		}
 	}
-	// Somebody else has that name, or nothing can be locked there.
+	// The name of the parent is taken by another user, or the file system has no locks.
 	path, err := os.MkdirTemp(system, "git-agency-")
 	return &temporary{path: path}, err
 }
 
 func tempDirectory() (*temporary, error) { return temporaryIn(os.TempDir()) }
 
-// temporaryAmongOurs makes one in the directory that all of ours lie in.
-func temporaryAmongOurs(ours string) (_ *temporary, err error) {
-	switch err := os.Mkdir(ours, 0o700); {
+// makeLockedTempDir creates a directory in the common parent and locks it.
+func temporaryAmongOurs(parent string) (_ *temporary, err error) {
+	switch err := os.Mkdir(parent, 0o700); {
 	case errors.Is(err, fs.ErrExist):
-		if err := onlyOurs(ours); err != nil {
+		if err := onlyOurs(parent); err != nil {
 			return nil, err
 		}
-		removeDead(ours)
+		removeDead(parent)
 	case err != nil:
 		return nil, err
 	}
-	coming, err := lock.Occupy(context.Background(), ours, time.Second)
+	parentLock, err := lock.Occupy(context.Background(), parent, time.Second)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, coming.Close()) }()
-	path, err := os.MkdirTemp(ours, "git-agency-")
+	defer func() { err = errors.Join(err, parentLock.Close()) }()
+	path, err := os.MkdirTemp(parent, "git-agency-")
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +75,8 @@ func temporaryAmongOurs(ours string) (_ *temporary, err error) {
 	return &temporary{path: path, held: held}, nil
 }
 
-// onlyOurs refuses a directory that others have made, or may write to. In one that is the system's nobody else can put
-// another in its place.
+// checkPrivateDir refuses a directory that others have made or may write to. The sticky bit of the system's directory
+// keeps others from replacing ours.
 func onlyOurs(dir string) error {
 	fi, err := os.Lstat(dir)
 	if err != nil {
@@ -88,36 +89,39 @@ func onlyOurs(dir string) error {
 	return nil
 }
 
-// removeDead removes what the killed have left. It is a courtesy: what does not go now goes the next time.
-func removeDead(ours string) {
-	alone, err := lock.Clear(context.Background(), ours, 0) // nobody has made one and does not hold it yet
+// removeAbandonedTempDirs deletes the directories of killed processes. Errors do not matter: the next process tries
+// again.
+func removeDead(parent string) {
+	// With the exclusive lock no process is between creating a directory and locking it.
+	parentLock, err := lock.Clear(context.Background(), parent, 0)
 	if err != nil {
 		return
 	}
-	var dead []temporary
-	entries, _ := os.ReadDir(ours)
+	var abandoned []temporary
+	entries, _ := os.ReadDir(parent)
 	for _, e := range entries {
-		t := temporary{path: filepath.Join(ours, e.Name())}
+		t := temporary{path: filepath.Join(parent, e.Name())}
 		if t.held, err = lock.Clear(context.Background(), t.path, 0); err == nil {
-			dead = append(dead, t)
+			abandoned = append(abandoned, t)
 		}
 	}
-	_ = alone.Close() // which may take long from here on
-	for _, t := range dead {
+	_ = parentLock.Close() // deleting may take long
+	for _, t := range abandoned {
 		_ = t.removeAlone()
 	}
 }
 
-// remove takes it away.
+// remove deletes the directory, and the common parent if it was the last.
 func (t *temporary) remove() error {
-	amongOurs := t.held != nil
+	inParent := t.held != nil
 	err := t.removeAlone()
-	if amongOurs {
-		_ = os.Remove(filepath.Dir(t.path)) // unless somebody has one there
+	if inParent {
+		_ = os.Remove(filepath.Dir(t.path)) // fails if other directories are there
 	}
 	return err
 }
 
+// removeAndUnlock deletes the directory before it releases the lock.
 func (t *temporary) removeAlone() error {
 	err := durable.RemoveTree(t.path)
 	if t.held != nil {

@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// Touch is a path at which one tree has something else than another, and that is no directory in either.
+// TouchedPath is a path at which two trees differ and at least one has a file, symlink or submodule.
 type Touch struct {
 	Path string
 	How  TouchKind
 }
 
-// TouchKind is how a path was touched.
+// TouchKind is the kind of a change.
 type TouchKind byte
 
-// The ways there are.
+// Kinds of changes.
 const (
 	Added    TouchKind = 'A'
 	Deleted  TouchKind = 'D'
 	Modified TouchKind = 'M'
 )
 
-// Touched says of pairs of commits or trees what the second has changed, for one git however many there are. What was
-// renamed is deleted and added.
+// TouchedPaths returns the paths that the second of each pair of commits or trees changes, with one git process. A rename
+// is a deletion and an addition.
 func (m *Mirror) Touched(ctx context.Context, pairs [][2]string) (map[[2]string][]Touch, error) {
 	t, err := m.repo.ask(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func (m *Mirror) Touched(ctx context.Context, pairs [][2]string) (map[[2]string]
 	}
 	defer t.close()
 	found := map[[2]string][]Touch{}
-	w := touching{t: t, trees: map[string]map[string]item{}}
+	w := touching{t: t, trees: map[string]*twig{}}
 	for _, p := range pairs {
 		roots, err := t.info(p[0]+"^{tree}", p[1]+"^{tree}")
 		if err != nil {
@@ -58,16 +58,16 @@ func (m *Mirror) Touched(ctx context.Context, pairs [][2]string) (map[[2]string]
 	return found, nil
 }
 
-// touching walks through two trees at once, and into nothing that both have.
+// treeDiffer walks two trees in parallel and skips subtrees that are equal.
 type touching struct {
 	t       *teller
-	trees   map[string]map[string]item
-	touches []Touch
+	trees   map[string]*twig // trees read before, by raw id
+	touches []Touch          // result
 }
 
-func (w *touching) tree(oid []byte) (map[string]item, error) {
+func (w *touching) tree(oid []byte) (*twig, error) {
 	if oid == nil {
-		return nil, nil
+		return &twig{}, nil
 	}
 	if known, is := w.trees[string(oid)]; is {
 		return known, nil
@@ -92,14 +92,15 @@ func (w *touching) below(dir string, from, to []byte) error {
 	if err != nil {
 		return err
 	}
-	for name, was := range before {
-		if err := w.item(dir+name, was, after[name]); err != nil {
+	for _, was := range before.items {
+		is, _ := after.find(string(was.name))
+		if err := w.item(dir+string(was.name), was, is); err != nil {
 			return err
 		}
 	}
-	for name, is := range after {
-		if _, both := before[name]; !both {
-			if err := w.item(dir+name, item{}, is); err != nil {
+	for _, is := range after.items {
+		if _, both := before.find(string(is.name)); !both {
+			if err := w.item(dir+string(is.name), item{}, is); err != nil {
 				return err
 			}
 		}
@@ -107,7 +108,7 @@ func (w *touching) below(dir string, from, to []byte) error {
 	return nil
 }
 
-// item compares what is at a path. A directory and a file that take each other's place are two things.
+// diffEntry compares the entries of a path. If a file replaces a directory or the other way round, both count.
 func (w *touching) item(path string, was, is item) error {
 	if was.mode == is.mode && bytes.Equal(was.oid, is.oid) {
 		return nil
@@ -136,14 +137,14 @@ func (w *touching) item(path string, was, is item) error {
 	return w.below(path+"/", dirs[0], dirs[1])
 }
 
-// Apart reports whether two sides that have touched this cannot be in each other's way when they are merged: no path is
-// in both, nor a directory of one a file of the other; and where one side may have renamed something, and with it the
-// directory that it was in, the other has added nothing that would have to follow.
+// CannotConflict reports whether two sides with these changes merge without conflict: they share no path, and no file of
+// one is a directory of the other; and if one side may have renamed a file, and with it its directory, the other has added
+// no file, which would have to move along.
 func Apart(a, b []Touch) bool {
 	if moves(a) && adds(b) || moves(b) && adds(a) {
 		return false
 	}
-	// What is below a path, and that path itself, stand in each other's way. Both lists are sorted.
+	// Look for each path, and for paths below it, in the other list. Both are sorted.
 	for _, p := range [][2][]Touch{{a, b}, {b, a}} {
 		for _, t := range p[0] {
 			at, there := slices.BinarySearchFunc(p[1], t.Path, func(t Touch, path string) int { return strings.Compare(t.Path, path) })
@@ -163,7 +164,7 @@ func adds(touches []Touch) bool {
 	return slices.ContainsFunc(touches, func(t Touch) bool { return t.How == Added })
 }
 
-// moves: only what is deleted can have been renamed.
+// mayRename reports whether renames are possible: a rename needs a deletion and an addition.
 func moves(touches []Touch) bool {
 	return adds(touches) && slices.ContainsFunc(touches, func(t Touch) bool { return t.How == Deleted })
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// WithTrailers puts trailers into the last paragraph of a message, if that has nothing but trailers, else behind it.
-// Those of the same names go. The message may be in any encoding in which ASCII is what it is.
+// WithTrailers adds trailers to the last paragraph of a message, if that is a trailer block, else in a new one. It
+// replaces trailers with the same keys. The message may be in any encoding that is a superset of ASCII.
 func WithTrailers(message string, trailers [][2]string) string {
 	const blank = " \t\n\v\f\r"
 	message = strings.Trim(strings.ReplaceAll(message, "\x00", ""), blank)
@@ -26,7 +26,7 @@ func WithTrailers(message string, trailers [][2]string) string {
 	return strings.Trim(message, blank) + "\n\n" + strings.Trim(last, blank)
 }
 
-// allTrailers reports whether a paragraph is made of lines such as "Signed-off-by: somebody".
+// isTrailerBlock reports whether a paragraph consists of lines such as "Signed-off-by: name".
 func allTrailers(paragraph string) bool {
 	for line := range strings.Lines(paragraph) {
 		key, _, is := strings.Cut(strings.TrimRight(line, "\n"), ": ")

@@ -10,42 +10,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Uncover lets every object be seen that lies below a layer, also where the layer says that it is not there:
-// a git that cleans up in a sandbox says so of whole directories, and whatever comes to lie there later would
-// be missing. An object is what its name says, so no harm comes of one too many. Nobody may be using the
-// layer. What is not as git makes it stays as it is.
+// RemoveObjectWhiteouts removes the whiteouts and opaque marks from objects/ in an overlay upper directory, so that
+// every object of the lower directory is visible: a gc in a sandbox hides whole directories, and objects that the
+// repository gets later would be missing there. An object's name is its hash, so an additional object does no harm.
+// The overlay must not be mounted. Directories that git does not create are left alone.
 //
-// The age of the file at looked, which is ours, tells when this was done before: directories that have not changed
-// since then are passed over. Who works in a sandbox can set any time of a file but the one that counts here.
-func Uncover(upper, looked string) {
+// The mtime of the file at stampPath, which is ours, is the time of the last run: directories with an older ctime are
+// skipped. A sandbox can set every time of a file but the ctime.
+func Uncover(upper, stampPath string) {
 	now := time.Now()
 	u := uncovering{until: now.Add(mostLayerTime)}
-	if fi, err := os.Lstat(looked); err == nil && fi.ModTime().Before(now) { // else the clock was set back
-		u.since = fi.ModTime().Add(-time.Second) // no file system tells times more coarsely than that
+	if fi, err := os.Lstat(stampPath); err == nil && fi.ModTime().Before(now) { // otherwise the clock was set back
+		u.since = fi.ModTime().Add(-time.Second) // the coarsest timestamp granularity of any file system
 	}
 	root, err := openDir(unix.AT_FDCWD, upper)
 	if err != nil {
 		return
 	}
 	defer unix.Close(root)
-	if u.dir(root, "objects") != nil { // so that all of it is looked at again
+	if u.dir(root, "objects") != nil { // incomplete: the next run scans everything again
 		return
 	}
-	if !u.any { // since the last time that was written down
+	if !u.any { // nothing new since the time in the stamp file
 		return
 	}
-	if os.Chtimes(looked, now, now) != nil {
-		if f, err := os.OpenFile(looked, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
-			_ = errors.Join(os.Chtimes(looked, now, now), f.Close())
+	if os.Chtimes(stampPath, now, now) != nil {
+		if f, err := os.OpenFile(stampPath, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			_ = errors.Join(os.Chtimes(stampPath, now, now), f.Close())
 		}
 	}
 }
 
+// whiteoutRemover is one run of RemoveObjectWhiteouts.
 type uncovering struct {
 	since, until time.Time
-	any          bool // directory had changed
+	any          bool // a directory had changed
 }
 
+// cleanDir removes the marks from a directory and, in objects/, from the subdirectories that have changed.
 func (u *uncovering) dir(at int, name string) error {
 	fd, err := openDir(at, name)
 	if err != nil {
@@ -58,7 +60,7 @@ func (u *uncovering) dir(at int, name string) error {
 			_ = unix.Fremovexattr(fd, space+"opaque")
 		}
 	}
-	var failed error // one that cannot be entered keeps nobody from the others
+	var failed error // a directory that cannot be opened does not stop the others
 	for time.Now().Before(u.until) {
 		some, err := dir.ReadDir(512)
 		for _, e := range some {
@@ -67,7 +69,7 @@ func (u *uncovering) dir(at int, name string) error {
 				if u.changed(fd, e.Name()) {
 					failed = errors.Join(failed, u.dir(fd, e.Name()))
 				}
-			case e.Type()&fs.ModeCharDevice != 0: // there are no others in a layer
+			case e.Type()&fs.ModeCharDevice != 0: // a whiteout; a sandbox cannot create other device files
 				failed = errors.Join(failed, unix.Unlinkat(fd, e.Name(), 0))
 			}
 		}
@@ -81,7 +83,7 @@ func (u *uncovering) dir(at int, name string) error {
 	return errTooMuch
 }
 
-// changed reports whether a directory may have changed since it was looked at.
+// hasChanged reports whether a directory may have changed since the last run.
 func (u *uncovering) changed(at int, name string) bool {
 	var st unix.Stat_t
 	err := unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW)

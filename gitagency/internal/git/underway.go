@@ -12,33 +12,33 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Underway is what git had begun in a worktree and not ended: a merge, a rebase, a bisection, conflicts that nobody
-// has resolved. A frozen state holds it as a commit, State.Held, in whose tree is
+// Operation is an operation in progress in a worktree: an unfinished merge, rebase or bisection, or unresolved
+// conflicts. A captured state holds it as a commit, State.OperationCommit, with this tree:
 //
-//	git/<file>                 the small files of the worktree's entry that say so, as they were
-//	conflicts/<1|2|3>/<path>   what is not merged in the index
-//	conflicts/0                everything else that was staged, where something is not merged
-//	outside/<file>             the same of the real entry, where there are walls, behind which git has another
-//	inside/HEAD, inside/branch what HEAD and the worktree's branch were behind walls, where that is something else
-//	auto-merge                 the tree that git's AUTO_MERGE names
+//	git/<file>                 the state files of the operation from the worktree's git directory, unchanged
+//	conflicts/<1|2|3>/<path>   the unmerged entries of the index, by stage
+//	conflicts/0                all other index entries, when some are unmerged
+//	outside/<file>             like git/<file>, from the real git directory, when the sandbox has its own behind walls
+//	inside/HEAD, inside/branch HEAD and the worktree's branch behind walls, when they differ from the real ones
+//	auto-merge                 the tree that AUTO_MERGE names
 //
-// Its parents are the commits that those files name and HEAD does not lead to.
+// Its parents are the commits that these files name and that HEAD does not reach.
 type Underway struct {
-	Files     map[string][]byte // of the worktree's entry, by their names in it
-	Outside   map[string][]byte // of the real one, where there is another behind walls
+	Files     map[string][]byte // state files by their names in the worktree's git directory
+	Outside   map[string][]byte // the same of the real git directory, when there is another one behind walls
 	Conflicts []Unmerged
-	Rest      string            // the tree of conflicts/0; empty when nothing is in conflict, or everything is
-	Inside    map[string]string // "HEAD" and "branch"
+	Rest      string            // tree of conflicts/0; empty when nothing is unmerged, or everything is
+	Inside    map[string]string // "HEAD" and "branch" behind walls
 }
 
-// Unmerged is an entry of the index that is not merged.
+// UnmergedEntry is an index entry with a stage other than 0.
 type Unmerged struct {
 	Mode, OID string
 	Stage     string // 1, 2 or 3
 	Path      string
 }
 
-// The files of a worktree's entry that say what is under way.
+// The state files of operations in progress in a worktree's git directory.
 var (
 	underwayFiles = []string{
 		"MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "MERGE_RR", "MERGE_AUTOSTASH", "AUTO_MERGE", "SQUASH_MSG",
@@ -48,14 +48,15 @@ var (
 	underwayDirs = []string{"rebase-merge", "rebase-apply", "sequencer", "refs/bisect", "refs/rewritten"}
 )
 
-// How much may be under way; more is not what git writes there.
+// Limits for state files; git itself writes less.
 const (
 	mostUnderwayFiles = 20_000
 	mostUnderwayBytes = 64 << 20
 )
 
-// holdUnderway writes what is under way as a commit; empty when nothing is. The same is the same commit, whenever it
-// is written. now is the rest of the state: without an index there may be conflicts.
+// captureOperation writes the operation in progress as a commit; empty when there is none. The same operation gives
+// the same commit, whenever it is written. now is the rest of the state; without a tree of the index there may be
+// conflicts.
 func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string, err error) {
 	head, branch, staged := now.Head, now.Tip, now.Index
 	files, err := readUnderway(r.entryOf(s))
@@ -73,7 +74,7 @@ func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string
 		return "", nil
 	}
 	dir := filepath.Join(r.ownDir(), capturePrefix+s.Name+"-held")
-	if err := durable.RemoveTree(dir); err != nil { // of one that was killed
+	if err := durable.RemoveTree(dir); err != nil { // left by a killed process
 		return "", err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
@@ -91,8 +92,8 @@ func (r *Repo) holdUnderway(ctx context.Context, s Subject, now State) (_ string
 	return r.writeHeld(ctx, p, head, s.Author, u)
 }
 
-// writeHeld writes what is under way as a commit; empty when nothing is. p has a directory of our own, to which some files
-// are written.
+// writeOperationCommit writes an operation in progress as a commit; empty when there is none. It writes some files to
+// the scratch git directory of p.
 func (r *Repo) writeHeld(ctx context.Context, p place, head string, who Identity, u Underway) (string, error) {
 	held := make(map[string][]byte, len(u.Files)+len(u.Outside)+len(u.Inside))
 	for name, data := range u.Files {
@@ -152,7 +153,7 @@ func (r *Repo) writeHeld(ctx context.Context, p place, head string, who Identity
 	for _, parent := range parents {
 		args = append(args, "-p", parent)
 	}
-	const when = "@0 +0000" // of no moment: it is told from another by what is in it
+	const when = "@0 +0000" // a fixed date: the same content gives the same commit
 	out, err := r.change(ctx, place{stdin: "what git had under way\n", env: []string{
 		"GIT_AUTHOR_NAME=" + who.Name, "GIT_AUTHOR_EMAIL=" + who.Email, "GIT_AUTHOR_DATE=" + when,
 		"GIT_COMMITTER_NAME=" + who.Name, "GIT_COMMITTER_EMAIL=" + who.Email, "GIT_COMMITTER_DATE=" + when,
@@ -160,7 +161,7 @@ func (r *Repo) writeHeld(ctx context.Context, p place, head string, who Identity
 	return strings.TrimSpace(string(out)), err
 }
 
-// namedObjects lists what looks like the name of an object in files.
+// objectNamesIn lists the words in files that look like object names.
 func namedObjects(files map[string][]byte) []string {
 	const most = 500 // they become arguments
 	seen := map[string]bool{}
@@ -179,12 +180,12 @@ func namedObjects(files map[string][]byte) []string {
 	return names[:min(len(names), most)]
 }
 
-// splitConflicts takes what is not merged out of an index and writes the rest as a tree.
+// splitConflicts removes the unmerged entries from an index, and writes the rest as a tree.
 func (r *Repo) splitConflicts(ctx context.Context, p place) (conflicts []Unmerged, rest string, err error) {
 	out, err := r.read(ctx, p, "ls-files", "-u", "-z")
 	if err != nil || len(out) == 0 {
 		if exitedWith(err, 128) {
-			err = nil // an index that git cannot read has nothing to say
+			err = nil // git cannot read the index, so there are no entries to save
 		}
 		return nil, "", err
 	}
@@ -207,7 +208,7 @@ func (r *Repo) splitConflicts(ctx context.Context, p place) (conflicts []Unmerge
 	return conflicts, rest, err
 }
 
-// writeBlobs writes files as objects and returns them as lines for an index.
+// writeBlobs writes files as blobs, and returns them as input for update-index --index-info.
 func (r *Repo) writeBlobs(ctx context.Context, dir string, files map[string][]byte) (string, error) {
 	names := make([]string, 0, len(files))
 	for name := range files {
@@ -216,7 +217,7 @@ func (r *Repo) writeBlobs(ctx context.Context, dir string, files map[string][]by
 	slices.Sort(names)
 	var paths strings.Builder
 	for i, name := range names {
-		at := filepath.Join(dir, fmt.Sprintf("file-%d", i)) // git quotes no name of ours
+		at := filepath.Join(dir, fmt.Sprintf("file-%d", i)) // a name that git does not unquote
 		if err := os.WriteFile(at, files[name], 0o600); err != nil {
 			return "", err
 		}

@@ -1,7 +1,6 @@
 package git
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +10,12 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 )
 
-// entryOf is the directory that a git which works in the tree has for the worktree's entry: that of a layer, if the
-// layer has one of its own.
+// worktreeAdminDir returns the directory that a git in the worktree has as its git directory: the one in the overlay upper
+// directory of a sandbox, if there is one, or else the real one.
 func (r *Repo) entryOf(s Subject) string {
 	if own := LayeredEntry(s.Layer, s.Name); own != "" {
 		return own
@@ -25,7 +23,8 @@ func (r *Repo) entryOf(s Subject) string {
 	return r.AdminDir(s.Name)
 }
 
-// readInside says where HEAD and the branch of a worktree are behind walls, where that is not what they are outside.
+// readSandboxHeads returns HEAD and the branch of a worktree as a git inside the sandbox has them, by the names "HEAD" and
+// "branch", as far as they differ from the real ones.
 func (r *Repo) readInside(s Subject, branch string) map[string]string {
 	if LayeredEntry(s.Layer, s.Name) == "" {
 		return nil
@@ -43,8 +42,9 @@ func (r *Repo) readInside(s Subject, branch string) map[string]string {
 	return inside
 }
 
-// readUnderway reads what is under way in a worktree's entry, of which anybody could have written anything: as data,
-// through no link that leads out of it, and waiting for nothing.
+// readOperation reads the files of a merge, rebase and the like in progress from the git directory of a worktree. The
+// sandbox could have written any of them, so they are read as data: through no link that leads out of the directory, and
+// without waiting for a pipe.
 func readUnderway(entry string) (map[string][]byte, error) {
 	root, err := os.OpenRoot(entry)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +58,7 @@ func readUnderway(entry string) (map[string][]byte, error) {
 	add := func(name string) error {
 		fi, err := root.Lstat(name)
 		if err != nil || !fi.Mode().IsRegular() {
-			return nil // a pipe, a link, or nothing any more: git wrote none of that
+			return nil // a pipe, a link, or gone: git does not write these
 		}
 		f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
@@ -101,7 +101,7 @@ func readUnderway(entry string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// ReadUnderway reads what a state held of what git had under way.
+// ReadOperation reads the operation in progress (merge, rebase, conflicts) that a captured state holds.
 func (r *Repo) ReadUnderway(ctx context.Context, state State) (Underway, error) {
 	u := Underway{Files: map[string][]byte{}, Outside: map[string][]byte{}, Inside: map[string]string{}}
 	if state.Held == "" {
@@ -146,8 +146,8 @@ func (r *Repo) ReadUnderway(ctx context.Context, state State) (Underway, error) 
 	return u, nil
 }
 
-// isUnderway reports whether a name is that of a file which says what is under way: a state could have been made by
-// anybody, and nothing else of an entry is ever written from one.
+// isOperationFile reports whether a name is that of a file of an operation in progress. A state may be forged,
+// and no other file of a git directory is ever written from one.
 func isUnderway(name string) bool {
 	if slices.Contains(underwayFiles, name) {
 		return true
@@ -155,29 +155,38 @@ func isUnderway(name string) bool {
 	return path.Clean(name) == name && slices.ContainsFunc(underwayDirs, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
 }
 
-// blobs reads several objects in one git.
+// readBlobs reads the contents of several blobs with one git.
 func (r *Repo) blobs(ctx context.Context, oids []string) ([][]byte, error) {
 	if len(oids) == 0 {
 		return nil, nil
 	}
-	out, err := r.read(ctx, place{stdin: strings.Join(oids, "\n") + "\n"}, "cat-file", "--batch=%(objectsize)")
+	t, err := r.ask(ctx)
 	if err != nil {
 		return nil, err
 	}
-	contents := make([][]byte, 0, len(oids))
-	for range oids {
-		head, rest, ok := bytes.Cut(out, []byte{'\n'})
-		size, err := strconv.Atoi(string(head))
-		if !ok || err != nil || size < 0 || len(rest) < size+1 {
-			return nil, fmt.Errorf("git cat-file answered %q", head)
+	defer t.close()
+	contents := make([][]byte, len(oids))
+	err = t.each(ctx, "contents", oids, func(i int, a answer) error {
+		switch {
+		case a.err != nil:
+			return a.err
+		case a.Missing():
+			return fmt.Errorf("git cat-file answered %q", strings.TrimSuffix(a.line, "\n"))
 		}
-		contents = append(contents, rest[:size:size])
-		out = rest[size+1:]
+		contents[i] = make([]byte, a.size)
+		if _, err := io.ReadFull(a.body, contents[i]); err != nil {
+			return t.died(err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return contents, nil
 }
 
-// writeUnderway lets the entry of a worktree say that this is under way, and nothing else. Nobody works there.
+// writeOperation replaces the operation in progress in the git directory of a worktree by these files. No git may run
+// there.
 func writeUnderway(entry string, files map[string][]byte) error {
 	root, err := os.OpenRoot(entry)
 	if err != nil {
@@ -186,7 +195,7 @@ func writeUnderway(entry string, files map[string][]byte) error {
 	defer root.Close()
 	for _, name := range slices.Concat(underwayFiles, underwayDirs) {
 		if _, err := root.Lstat(name); err != nil {
-			continue // it is not there, or somewhere else
+			continue // missing, or behind a link that leads out
 		}
 		if err := root.RemoveAll(name); err != nil {
 			return err

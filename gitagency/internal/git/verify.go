@@ -13,40 +13,41 @@ import (
 	"strings"
 )
 
-// Verified is what came of hashing a commit and all that it leads to again.
+// VerifyResult is the result of hashing a commit and everything reachable from it again.
 type Verified struct {
-	Objects  int      // that were hashed and are what their names say
-	Bytes    int64    // of their contents
-	Damages  []Damage // what is not
-	CutOff   []string // commits whose parents are not here because the repository is shallow
-	Promised int      // objects that are not here because the repository is a partial clone
-	Stopped  bool     // there was so much damage that the rest was not looked at
-	Said     []string // what git complained of, without saying of which object
+	Objects  int      // objects that have the right hash
+	Bytes    int64    // total size of their contents
+	Damages  []Damage // objects that are missing, unreadable or wrong
+	CutOff   []string // commits whose parents are missing because the repository is shallow
+	Promised int      // number of objects that are missing because the repository is a partial clone
+	Stopped  bool     // there was so much damage that the rest was not checked
+	Said     []string // messages of git that name no object
 }
 
-// Damage is an object that is not what its name says.
+// Damage is an object whose content is not what its name says.
 type Damage struct {
 	OID     string
-	Kind    string // commit, tree or blob: what it has to be
-	Path    string // one that it has, for trees and blobs; empty for that of a commit
+	Kind    string // expected type: commit, tree or blob
+	Path    string // one of the paths of a tree or blob; empty for a commit and its tree
 	Problem string
-	Detail  string // in the words of git or of ours; may be empty
+	Detail  string // explanation by git or by us; may be empty
 }
 
 // The problems an object can have.
 const (
-	Missing    = "missing"    // it is not there
+	Missing    = "missing"    // does not exist
 	Unreadable = "unreadable" // git cannot read it
-	Altered    = "altered"    // its content is that of another object
-	Misplaced  = "misplaced"  // it is sound, but not what has to be there
+	Altered    = "altered"    // has the content of another object
+	Misplaced  = "misplaced"  // intact, but not what has to be there
 )
 
-// mostDamages is how many are worth naming. Each may cost a git of its own.
+// maxDamages is the number of damaged objects after which Verify stops. Each may cost a git process of its own.
 const mostDamages = 1000
 
-// Verify hashes a commit, and everything that it leads to, in this process: its history, its trees, their files, and
-// what its message says of a frozen state. Git only reads, and is believed nothing: which objects belong to it is taken from those
-// that were found good, not from commit graphs, bitmaps, grafts or replacements. progress is called now and then, and may be nil.
+// Verify hashes a commit and everything reachable from it in this process: its history, trees and blobs, and the
+// objects that its message names if it is a captured state. Git only reads objects, and is not trusted: the objects
+// to check are taken from those already verified, not from commit graphs, bitmaps, grafts or replacements. progress
+// is called now and then, and may be nil.
 func (r *Repo) Verify(ctx context.Context, commit string, progress func(objects int)) (Verified, error) {
 	shallow, err := r.shallow()
 	if err != nil {
@@ -68,7 +69,7 @@ func (r *Repo) Verify(ctx context.Context, commit string, progress func(objects 
 	return v.result, nil
 }
 
-// objectID is a name in the shape that a million of them take the least room in.
+// objectID is a binary object name of fixed size, so that a million of them take little memory.
 type objectID [sha256.Size]byte
 
 type wanted struct {
@@ -79,15 +80,15 @@ type verifier struct {
 	repo     *Repo
 	root     string
 	shallow  map[string]bool
-	here     map[objectID]struct{} // what there is of a partial clone; nil when it is none
+	here     map[objectID]struct{} // objects that exist in a partial clone; nil for any other repository
 	seen     map[objectID]struct{}
-	todo     []wanted // a stack, so that it holds the siblings of what is being looked at and no more
+	todo     []wanted // a stack, so that it holds no more than the siblings along the current path
 	progress func(int)
 	buffer   []byte
 	result   Verified
 }
 
-// want adds an object to those that are to be looked at, once.
+// enqueue queues an object for verification, once.
 func (v *verifier) want(oid, kind, path string) error {
 	id, ok := parseID(oid)
 	if !ok {
@@ -97,7 +98,7 @@ func (v *verifier) want(oid, kind, path string) error {
 		return nil
 	}
 	v.seen[id] = struct{}{}
-	if _, here := v.here[id]; !here && v.here != nil { // git would try to fetch it, and die
+	if _, here := v.here[id]; !here && v.here != nil { // git would try to fetch it, and fail
 		v.result.Promised++
 		return nil
 	}
@@ -113,9 +114,10 @@ func parseID(oid string) (id objectID, ok bool) {
 	return id, err == nil
 }
 
-// talk looks at objects until there are no more, or until git dies over one; then the next git goes on behind it.
+// verifyQueued verifies objects with one git process until the queue is empty, or until git dies over an object. Then
+// that object is damaged, and the next git process goes on after it.
 func (v *verifier) talk(ctx context.Context) (err error) {
-	b, err := v.repo.openBatch(ctx)
+	t, err := v.repo.openCatFileAt(ctx, place{config: fromObjectsOnly})
 	if err != nil {
 		return err
 	}
@@ -124,26 +126,26 @@ func (v *verifier) talk(ctx context.Context) (err error) {
 	for {
 		for len(asked) < mostAsked && len(v.todo) > 0 {
 			next := v.todo[len(v.todo)-1]
-			if b.ask(next.oid) != nil {
-				break // it has died, and says so below
+			if t.send("contents", next.oid) != nil {
+				break // git has died; handled below
 			}
 			asked, v.todo = append(asked, next), v.todo[:len(v.todo)-1]
 		}
 		if len(asked) == 0 {
-			said, err := b.end()
+			said, err := t.end()
 			v.note(said)
 			return err
 		}
-		if err := v.look(b, asked[0]); err != nil {
+		if err := v.look(t, asked[0]); err != nil {
 			break
 		}
 		asked, answered = asked[1:], answered+1
 		if v.result.Stopped {
-			_, _ = b.end() // it was not done, and we are
+			_, _ = t.end() // git still had answers to give
 			return nil
 		}
 	}
-	_, died := b.end()
+	_, died := t.end()
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -151,7 +153,7 @@ func (v *verifier) talk(ctx context.Context) (err error) {
 	if !errors.As(died, &said) {
 		return errors.Join(died, fmt.Errorf("git cat-file stopped at %s", asked[0].oid))
 	}
-	if answered == 0 { // is it the object, or does git not work at all?
+	if answered == 0 { // is the object damaged, or does git not work at all?
 		if _, err := v.repo.read(ctx, place{}, "rev-parse", "--git-dir"); err != nil {
 			return err
 		}
@@ -161,10 +163,16 @@ func (v *verifier) talk(ctx context.Context) (err error) {
 	return nil
 }
 
-// look reads one answer. An error means that git answers no more.
-func (v *verifier) look(b *batch, w wanted) error {
-	kind, size, body, err := b.next()
-	if errors.Is(err, errGone) {
+// verifyNext reads and verifies one object. An error means that git answers no more.
+func (v *verifier) look(t *teller, w wanted) error {
+	a, err := t.next(true)
+	if err == nil {
+		err = a.checkKnown()
+	}
+	if err != nil {
+		return err
+	}
+	if a.Missing() {
 		problem, detail := Missing, ""
 		file := filepath.Join("objects", w.oid[:2], w.oid[2:])
 		if _, err := os.Lstat(filepath.Join(v.repo.CommonDir, file)); err == nil {
@@ -173,12 +181,10 @@ func (v *verifier) look(b *batch, w wanted) error {
 		v.damaged(w, problem, detail)
 		return nil
 	}
-	if err != nil {
-		return err
-	}
+	kind, size := a.Type, a.size
 	hashed := FormatOf(w.oid).hash()
 	fmt.Fprintf(hashed, "%s %d\x00", kind, size)
-	// Of a file only the hash is wanted; what leads to others is read first, and believed when its hash is right.
+	// A blob is only hashed. A commit or tree is read first, and followed only if its hash is right.
 	const most = 1 << 28
 	var content []byte
 	if (kind == "commit" || kind == "tree") && size <= most {
@@ -186,14 +192,14 @@ func (v *verifier) look(b *batch, w wanted) error {
 			v.buffer = make([]byte, size)
 		}
 		content = v.buffer[:size]
-		if _, err := io.ReadFull(body, content); err != nil {
+		if _, err := io.ReadFull(a.body, content); err != nil {
 			return err
 		}
 		hashed.Write(content)
-	} else if _, err := io.Copy(hashed, body); err != nil {
+	} else if _, err := io.Copy(hashed, a.body); err != nil {
 		return err
 	}
-	if err := b.finish(); err != nil {
+	if err := t.finish(); err != nil {
 		return err
 	}
 	switch sum := hex.EncodeToString(hashed.Sum(nil)); {
@@ -229,7 +235,7 @@ func (v *verifier) damaged(w wanted, problem, detail string) {
 	v.result.Stopped = len(v.result.Damages) >= mostDamages
 }
 
-// note keeps what git said, each thing once.
+// addGitMessages keeps the lines of git's standard error, each one once.
 func (v *verifier) note(said string) {
 	const most = 10
 	for line := range strings.Lines(said) {

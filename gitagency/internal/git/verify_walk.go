@@ -12,7 +12,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// follow wants what a commit leads to.
+// queueCommit queues the tree and the parents of a commit, and, of the commit to verify, the objects that its message
+// names as parts of a captured state.
 func (v *verifier) follow(w wanted, content []byte) error {
 	head, message, _ := bytes.Cut(content, []byte("\n\n"))
 	tree := false
@@ -54,33 +55,33 @@ func (v *verifier) follow(w wanted, content []byte) error {
 	return nil
 }
 
-// enter wants what is in a tree. The commit of a submodule is not ours to have.
+// queueTree queues the blobs and trees in a tree. Commits of submodules are in other repositories.
 func (v *verifier) enter(w wanted, content []byte) error {
 	for len(content) > 0 {
-		e, rest, ok := nextInTree(content, len(w.oid)/2)
+		e, rest, ok := nextTreeEntry(content, len(w.oid)/2)
 		if content = rest; !ok {
 			return errors.New("it is a tree that nobody can read")
 		}
 		kind := "blob"
-		if e.isTree {
+		if e.isTree() {
 			kind = "tree"
 		}
-		if e.gitlink {
+		if e.isGitlink() {
 			continue
 		}
-		path := e.name
+		path := string(e.name)
 		if w.path != "" {
 			path = w.path + "/" + path
 		}
-		if err := v.want(hex.EncodeToString([]byte(e.oid)), kind, path); err != nil {
+		if err := v.want(hex.EncodeToString(e.oid), kind, path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// partial lists the objects that there are of a partial clone, in which a remote has promised to have what is missing. Of any
-// other repository it is nil.
+// partialCloneObjects lists the objects that a partial clone has; its remote has promised to have the others. Of any other
+// repository it is nil.
 func (r *Repo) partial(ctx context.Context) (map[objectID]struct{}, error) {
 	_, err := r.read(ctx, place{}, "config", "--get-regexp", `^(remote\..*\.promisor|extensions\.partialclone)$`)
 	if exitedWith(err, 1) {
@@ -102,7 +103,7 @@ func (r *Repo) partial(ctx context.Context) (map[objectID]struct{}, error) {
 	return here, nil
 }
 
-// shallow lists the commits of which a shallow repository does not have the parents.
+// shallowCommits lists the commits at which the history of a shallow repository ends: their parents are not here.
 func (r *Repo) shallow() (map[string]bool, error) {
 	data, err := durable.ReadFile(filepath.Join(r.CommonDir, "shallow"), 1<<26)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -26,7 +26,7 @@ func (v Version) AtLeast(w Version) bool {
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
 
-// TooOldError is a git older than Minimum.
+// TooOldError reports a git older than Minimum.
 type TooOldError struct{ Have Version }
 
 func (e *TooOldError) Error() string {
@@ -41,8 +41,8 @@ func readVersion(ctx context.Context, run runner) (Version, error) {
 	return parseVersion(string(out))
 }
 
-// parseVersion reads "git version 2.39.5", also with what vendors put behind it
-// ("2.39.5 (Apple Git-154)", "2.46.0.windows.1", "2.50.GIT").
+// parseVersion reads "git version 2.39.5", also with the suffixes of vendors ("2.39.5 (Apple Git-154)",
+// "2.46.0.windows.1", "2.50.GIT").
 func parseVersion(s string) (Version, error) {
 	rest, ok := strings.CutPrefix(s, "git version ")
 	if !ok {

@@ -17,11 +17,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// view is a tree that is looked at once, and once more.
+// worktreeScan is one scan of a worktree, plus the re-check that proves it to be one state.
 type view struct {
 	r       *Repo
 	s       Subject
-	bench   func() (place, error) // where git works, if it has to
+	bench   func() (place, error) // returns the scratch git directory, which it creates on first use
 	format  ObjectFormat
 	young   time.Time
 	began   int64
@@ -29,19 +29,19 @@ type view struct {
 
 	first   *sight
 	leftOut []LeftOut
-	dirs    []string         // directories without an entry that are not ignored
-	around  map[string]stamp // these, and all directories in them, before they were listed
-	stray   []found          // files without an entry that belong to the state
-	hashed  []string         // objects that git has written
-	written []string         // those of them that are not sure to last yet
-	listed  []string         // what git found in dirs
-	passed  []string         // directories without an entry that are ignored
-	known   memory           // of a directory that is no worktree
+	dirs    []string         // directories without an index entry that are not ignored
+	around  map[string]stamp // stat data of these and all directories below them, from before they were listed
+	stray   []found          // files without an index entry that belong to the state
+	hashed  []string         // blobs that git has written
+	written []string         // those of them that are not synced to disk yet
+	listed  []string         // paths that git listed in untrackedDirs
+	passed  []string         // directories without an index entry that are ignored
+	known   memory           // of a directory that is no worktree: see indexCache
 
-	watch *watch // of directories in which things come and go; nil when there are none
+	watch *watch // inotify watch on directories in which names come and go; nil when there are none
 
-	noticed func()                    // something has no entry: what is ignored will be asked
-	told    func() *proc.Conversation // a git that says what is ignored; nil when none is waiting
+	noticed func()                    // called for paths without an index entry: starts "git check-ignore"
+	told    func() *proc.Conversation // returns the running "git check-ignore"; nil when there is none
 }
 
 func (v *view) scanner() *scanner {
@@ -51,7 +51,7 @@ func (v *view) scanner() *scanner {
 	}
 }
 
-// changes is what distinguishes the tree from the index.
+// worktreeChanges lists the differences between the files on disk and the index.
 func (v *view) changes(ctx context.Context) ([]leaf, error) {
 	asking := v.prepareToAsk(ctx)
 	defer asking()
@@ -61,7 +61,7 @@ func (v *view) changes(ctx context.Context) ([]leaf, error) {
 		return nil, err
 	}
 	if !v.first.whole && v.began != 0 && v.s.asIs {
-		// Something has changed just now. When the clock has moved on, one look may be enough.
+		// Something changed in the current clock tick. After the next tick, a single scan may be enough.
 		if err := v.pause(ctx, v.scanner().tick()); err != nil {
 			return nil, err
 		}
@@ -98,7 +98,7 @@ func (v *view) changes(ctx context.Context) ([]leaf, error) {
 	hashed, err := v.hash(ctx, read, seed)
 	if err != nil {
 		if moved := v.again(ctx); errors.As(moved, new(*UnsettledError)) {
-			return nil, moved // which is why
+			return nil, moved // which caused the error
 		}
 		for _, name := range read {
 			if path := filepath.Join(v.s.Tree, name); v.stampNow(name).mode&unix.S_IFMT == unix.S_IFREG && errors.Is(unix.Access(path, unix.R_OK), unix.EACCES) {
@@ -112,18 +112,18 @@ func (v *view) changes(ctx context.Context) ([]leaf, error) {
 		if !there {
 			if v.stampNow(name) != (stamp{}) {
 				if moved := v.again(ctx); errors.As(moved, new(*UnsettledError)) {
-					return nil, moved // it has come back
+					return nil, moved // the file has come back
 				}
 				return nil, &UntakenError{Path: filepath.Join(v.s.Tree, name)}
 			}
-			l = leaf{path: name} // gone meanwhile, which the second look sees too
+			l = leaf{path: name} // gone meanwhile, which checkStable finds too
 		}
 		changes = append(changes, l)
 	}
 	return changes, nil
 }
 
-// hollow refuses files that git would read for ever.
+// checkSparseFiles refuses huge sparse files: git would read all of their holes.
 func (v *view) hollow(names []string) error {
 	for _, name := range names {
 		fi, err := os.Lstat(filepath.Join(v.s.Tree, name))
@@ -134,8 +134,8 @@ func (v *view) hollow(names []string) error {
 	return nil
 }
 
-// hash has git read files, with the filters that the user has, and write them. What the index had of them is
-// given along: it counts for how line endings are converted.
+// hashFiles has git read files, with the user's filters, and write them as blobs. Git gets the present index entries
+// of these files, because the conversion of line endings depends on them.
 func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string]leaf, error) {
 	hashed := map[string]leaf{}
 	if len(names) == 0 {
@@ -148,7 +148,7 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 	index := filepath.Join(p.gitDir, "read")
 	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+index)
 	p.stdin = strings.Join(names, "\x00") + "\x00"
-	p.lightly = len(names) <= few // of more, git makes sure of all at once
+	p.lightly = len(names) <= few // storeTrees syncs a few blobs itself; of more, git syncs all at once
 	known := Index{format: v.format, count: len(seed)}
 	had := map[string]uint32{}
 	for _, i := range seed {
@@ -178,14 +178,14 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 		return nil, err
 	}
 	for e := range x.all() {
-		if e.mode == modeGitlink && had[string(e.name)] != modeGitlink { // somebody has just put a repository there
+		if e.mode == modeGitlink && had[string(e.name)] != modeGitlink { // a repository has just been created there
 			return nil, &UnsettledError{Tree: v.s.Tree, Paths: []string{string(e.name)}}
 		}
 		hashed[string(e.name)] = leaf{mode: e.mode, oid: slices.Clone(e.oid), path: string(e.name)}
 		if e.mode == modeGitlink {
 			continue
 		}
-		if v.s.Memory == "" { // else they are those of all that is remembered
+		if v.s.Memory == "" { // with a cache, the index also lists blobs of earlier scans
 			v.hashed = append(v.hashed, hex.EncodeToString(e.oid))
 		}
 		if p.lightly {
@@ -198,21 +198,21 @@ func (v *view) hash(ctx context.Context, names []string, seed []int) (map[string
 	return hashed, err
 }
 
-// unread is what an index says of a file that git has not looked at yet.
+// statWithMode returns the stat data of an index entry whose file git has not looked at yet: only the mode is set.
 func unread(mode uint32) []byte {
 	stat := make([]byte, indexStat)
 	stat[indexMode], stat[indexMode+1], stat[indexMode+2], stat[indexMode+3] = byte(mode>>24), byte(mode>>16), byte(mode>>8), byte(mode)
 	return stat
 }
 
-// UnreadableError is a file that nobody may read, its owner included.
+// UnreadableError reports a file that not even its owner has permission to read.
 type UnreadableError struct{ Path string }
 
 func (e *UnreadableError) Error() string { return e.Path + " cannot be read" }
 
 func (e *UnreadableError) Unwrap() error { return fs.ErrPermission }
 
-// UntakenError is a file that git does not take, for what it is called: it passes over it without an error.
+// RejectedNameError reports a file that git does not add because of its name. Git skips such a file without an error.
 type UntakenError struct{ Path string }
 
 func (e *UntakenError) Error() string {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// waiting is how somebody waits for a git that is at work. The zero value is right.
+// lockWait says how long to wait for the lock of a running git. The zero value is the default.
 type waiting struct {
-	patience time.Duration // how long at most; zero is a second
-	seen     func()        // for tests: it is about to wait
+	patience time.Duration // limit; zero is a second
+	seen     func()        // test hook, called before each pause
 }
 
-// until waits while something is so, but not for long: a lock may be one that was left behind. Whoever asks looks again, or
-// is told by what he does next. It is only an error when ctx ends.
+// until waits for done to return true, but not for long: the lock may be stale. A timeout is no error: the caller
+// checks again, or its next step fails. The error is that of ctx.
 func (w waiting) until(ctx context.Context, done func() bool) error {
 	const first, longest = time.Millisecond, 20 * time.Millisecond
 	patience, began := cmp.Or(w.patience, time.Second), time.Now()

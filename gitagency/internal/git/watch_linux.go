@@ -9,17 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch hears which names come and go in some directories. To watch all of a tree takes longer than to look at it twice;
-// but two looks cannot tell what comes and goes in between, as when programs write files that are ignored.
+// dirWatch records with inotify which names come and go in some directories. Watching a whole worktree takes longer
+// than scanning it twice; but two scans cannot tell which names came and went in between, as when programs write
+// ignored files.
 type watch struct {
 	fd   int
 	dirs map[int32]string
 }
 
-// canWatch: where nobody can be listened to, what changed a moment ago has to be believed.
+// hasInotify tells that a dirWatch can name what came and went in a directory that changed in the last clock tick.
+// Without inotify such a directory is taken for unchanged.
 const canWatch = true
 
-// watchDirs begins to listen; it returns nil where that is of no use, or cannot be done.
+// watchDirs starts watching directories of a worktree. It returns nil when there are none, or inotify fails.
 func watchDirs(tree string, dirs []string) *watch {
 	if len(dirs) == 0 {
 		return nil
@@ -41,7 +43,7 @@ func watchDirs(tree string, dirs []string) *watch {
 	return w
 }
 
-// covers reports whether all of these directories are listened to.
+// covers reports whether all of these directories are watched.
 func (w *watch) covers(dirs []string) bool {
 	if w == nil {
 		return false
@@ -53,7 +55,8 @@ func (w *watch) covers(dirs []string) bool {
 	return !slices.ContainsFunc(dirs, func(dir string) bool { return !have[filepath.Clean(dir)] })
 }
 
-// names lists what has come or gone since, with a slash behind directories. It is not ok when something was missed.
+// changedNames returns the names that came or went since, directories with a trailing slash. It is not ok when events
+// were lost.
 func (w *watch) names() (names []string, ok bool) {
 	const header, missed = 16, unix.IN_Q_OVERFLOW | unix.IN_IGNORED | unix.IN_UNMOUNT
 	buffer := make([]byte, 64<<10)

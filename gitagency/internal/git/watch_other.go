@@ -2,7 +2,7 @@
 
 package git
 
-// watch is only there where the kernel tells what comes and goes.
+// dirWatch is never created without inotify.
 type watch struct{}
 
 const canWatch = false

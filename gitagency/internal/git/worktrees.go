@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Worktree is one entry of git's own list.
+// Worktree is one entry of "git worktree list".
 type Worktree struct {
-	Path           string // as git has it: resolved, any bytes
+	Path           string // resolved, as git records it; any bytes
 	Head           string // commit; empty in a bare repository and where only files could be read
 	Branch         string // full ref; empty when detached or bare
 	Bare           bool
@@ -20,17 +20,17 @@ type Worktree struct {
 	PrunableReason string
 }
 
-// Listing is what git knows of its worktrees, the main one first.
+// WorktreeList lists the worktrees of a repository, the main one first.
 type Listing struct {
 	Worktrees []Worktree
 
-	// Problems names the entries that make git itself give up. When there are any, Worktrees was
-	// read from the files directly and has no commits for entries on a branch.
+	// Damaged lists the entries that make "git worktree list" fail. When there are any, Worktrees was read from the
+	// files directly and has no commits for entries on a branch.
 	Problems []AdminProblem
 }
 
-// Worktrees lists the worktrees of the repository. One damaged entry makes git's own listing die
-// for all of them; then the entries are read one by one, and the damaged ones are named.
+// Worktrees lists the worktrees of the repository. One damaged entry makes "git worktree list" fail for all of them;
+// then the entries are read one by one, and the damaged ones are reported.
 func (r *Repo) Worktrees(ctx context.Context) (Listing, error) {
 	out, err := r.read(ctx, place{}, "worktree", "list", "--porcelain", "-z")
 	if err == nil {
@@ -43,13 +43,13 @@ func (r *Repo) Worktrees(ctx context.Context) (Listing, error) {
 	}
 	listing, readErr := r.readAdmin()
 	if readErr != nil || len(listing.Problems) == 0 {
-		return Listing{}, err // git has another reason than a damaged entry
+		return Listing{}, err // git failed for another reason than a damaged entry
 	}
 	return listing, nil
 }
 
-// correctMain puts the main worktree where it is. Git guesses it from the name of the common dir, which
-// is wrong in a submodule and where the git directory was put elsewhere.
+// fixMainWorktreePath corrects the path of the main worktree. Git guesses it from the name of the common directory,
+// which is wrong in a submodule and where the git directory was moved elsewhere.
 func (r *Repo) correctMain(trees []Worktree) {
 	if len(trees) == 0 || trees[0].Bare {
 		return
@@ -64,8 +64,8 @@ func (r *Repo) correctMain(trees []Worktree) {
 	}
 }
 
-// leadsHere reports whether the .git of a tree is this repository's. With GIT_DIR set, git takes any
-// directory for the top of a worktree.
+// hasOurDotGit reports whether the .git of a worktree is this repository's. With GIT_DIR set, git takes any directory
+// for the top of a worktree.
 func (r *Repo) leadsHere(tree string) bool {
 	if tree == "" {
 		return false
@@ -81,8 +81,8 @@ func (r *Repo) leadsHere(tree string) bool {
 	return err == nil && real == r.CommonDir
 }
 
-// parseWorktrees reads "git worktree list --porcelain -z": attributes end with NUL, entries with
-// one NUL more. Values are verbatim, so paths and reasons may hold newlines and any other byte.
+// parseWorktrees reads "git worktree list --porcelain -z": attributes end with NUL, entries with one NUL more. Values
+// are verbatim, so paths and reasons may hold newlines and any other byte.
 func parseWorktrees(out string) ([]Worktree, error) {
 	var trees []Worktree
 	for len(out) > 0 {
@@ -122,7 +122,7 @@ func parseWorktree(entry string) (Worktree, error) {
 			w.Locked, w.LockReason = true, value
 		case "prunable":
 			w.Prunable, w.PrunableReason = true, value
-		} // attributes of a newer git say nothing to us
+		} // unknown attributes of a newer git are ignored
 	}
 	if w.Path == "" {
 		return Worktree{}, fmt.Errorf("git worktree list: entry without a path: %q", entry)

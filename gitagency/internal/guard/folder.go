@@ -12,22 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Folder is an open directory of a tree. It was reached without following any link, so that it is where
-// its path said, and names in it are single ones: nothing that is done in it happens elsewhere. It costs one
-// descriptor. os.Root would follow links that stay inside, and cannot move from one to another.
+// DirHandle is an open directory of a tree. It was opened without following any symlink, so it is the directory that
+// its path names, and its methods take single path components only: no operation reaches outside. It uses one file
+// descriptor. os.Root would not do: it follows symlinks that stay inside, and cannot rename between two directories.
 type Folder struct {
 	Path string // relative to the tree
 	dir  *os.File
 }
 
-// Info is what Lstat says of something in a folder.
+// Info is the result of Lstat on an entry of a directory.
 type Info struct {
 	Mode          fs.FileMode
 	Device, Inode uint64
 	Modified      time.Time
 }
 
-// Top opens the tree itself as a folder.
+// OpenTop opens the top directory of the tree.
 func (t *Tree) Top() (*Folder, error) {
 	dir, err := t.root.Open(".")
 	if err != nil {
@@ -36,7 +36,7 @@ func (t *Tree) Top() (*Folder, error) {
 	return &Folder{Path: ".", dir: dir}, nil
 }
 
-// Enter opens a directory of the folder.
+// OpenDir opens a subdirectory, and never a symlink.
 func (f *Folder) Enter(name string) (*Folder, error) {
 	there := path.Join(f.Path, name)
 	dir, err := f.open("enter", name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -51,7 +51,7 @@ func (f *Folder) Enter(name string) (*Folder, error) {
 	return &Folder{Path: there, dir: dir}, nil
 }
 
-// Force is Enter that opens up a directory whose owner took his own permissions away.
+// OpenDirForce is OpenDir that first restores the owner's permissions on the subdirectory if they are missing.
 func (f *Folder) Force(name string) (*Folder, error) {
 	dir, err := f.Enter(name)
 	if errors.Is(err, fs.ErrPermission) && f.Widen(name) == nil {
@@ -60,10 +60,10 @@ func (f *Folder) Force(name string) (*Folder, error) {
 	return dir, err
 }
 
-// Find opens a folder further down, by a clean path.
+// OpenPath opens a directory further down, by a clean relative path.
 func (f *Folder) Find(path string) (*Folder, error) { return f.find(path, (*Folder).Enter) }
 
-// FindForce is Find that goes by Force.
+// OpenPathForce is OpenPath that opens every component with OpenDirForce.
 func (f *Folder) FindForce(path string) (*Folder, error) { return f.find(path, (*Folder).Force) }
 
 func (f *Folder) find(path string, enter func(*Folder, string) (*Folder, error)) (*Folder, error) {
@@ -84,7 +84,7 @@ func (f *Folder) find(path string, enter func(*Folder, string) (*Folder, error))
 	return at, nil
 }
 
-// Make makes a directory, for us alone, and opens it.
+// Mkdir creates a subdirectory with mode 0700 and opens it.
 func (f *Folder) Make(name string) (*Folder, error) {
 	if err := f.do("make", name, func(dir int) error { return unix.Mkdirat(dir, name, 0o700) }); err != nil {
 		return nil, err
@@ -92,15 +92,15 @@ func (f *Folder) Make(name string) (*Folder, error) {
 	return f.Enter(name)
 }
 
-// Create makes a file to write to. Nothing that is there already is ever opened for that: it may have another name
-// outside.
+// CreateFile creates a file for writing. It never opens an existing file, which may be a hard link to a file outside
+// of the tree.
 func (f *Folder) Create(name string, perm fs.FileMode) (*os.File, error) {
 	return f.open("make", name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, uint32(perm.Perm()))
 }
 
-// Read opens a regular file.
+// OpenFile opens a regular file for reading.
 func (f *Folder) Read(name string) (*os.File, error) {
-	file, err := f.open("read", name, unix.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would keep us waiting
+	file, err := f.open("read", name, unix.O_RDONLY|unix.O_NONBLOCK, 0) // opening a FIFO would block
 	if err != nil {
 		return nil, err
 	}
@@ -114,26 +114,27 @@ func (f *Folder) Read(name string) (*os.File, error) {
 	return file, nil
 }
 
-// Symlink makes a symbolic link.
+// Symlink creates a symbolic link.
 func (f *Folder) Symlink(target, name string) error {
 	return f.do("make", name, func(dir int) error { return unix.Symlinkat(target, dir, name) })
 }
 
-// Move renames what is in the folder into another.
+// Move renames an entry into another directory, under the same name.
 func (f *Folder) Move(name string, to *Folder) error { return f.MoveAs(name, to, name) }
 
-// MoveNew is Move that replaces nothing.
+// MoveNoReplace is Move that fails if the name exists in the other directory.
 func (f *Folder) MoveNew(name string, to *Folder) error {
 	return f.do("move", name, func(dir int) error { return moveNew(dir, name, int(to.dir.Fd())) })
 }
 
-// Exchange has two of the same name, in this folder and another, change places at once. The error is
-// errors.ErrUnsupported or EINVAL where that cannot be done.
+// Exchange atomically swaps two entries of the same name, in this directory and another. The error is
+// errors.ErrUnsupported or EINVAL where the kernel or file system cannot do it.
 func (f *Folder) Exchange(name string, with *Folder) error {
 	return f.do("exchange", name, func(dir int) error { return exchange(dir, name, int(with.dir.Fd())) })
 }
 
-// renameNew is moveNew where the kernel has no such thing: somebody may be quicker.
+// renameIfAbsent stands in for renameNoReplace without kernel support. It is racy: the name may be created in
+// between.
 func renameNew(from int, name string, to int) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(to, name, &st, unix.AT_SYMLINK_NOFOLLOW); !errors.Is(err, unix.ENOENT) {
@@ -145,12 +146,12 @@ func renameNew(from int, name string, to int) error {
 	return unix.Renameat(from, name, to, name)
 }
 
-// MoveAs is Move that also gives it another name.
+// MoveAs is Move to another name.
 func (f *Folder) MoveAs(name string, to *Folder, as string) error {
 	return f.do("move", name, func(dir int) error { return unix.Renameat(dir, name, int(to.dir.Fd()), as) })
 }
 
-// Remove removes a file, a link or an empty directory.
+// Remove removes a file, a symlink or an empty directory.
 func (f *Folder) Remove(name string) error {
 	return f.do("remove", name, func(dir int) error {
 		err := unix.Unlinkat(dir, name, 0)
@@ -163,14 +164,14 @@ func (f *Folder) Remove(name string) error {
 	})
 }
 
-// Lstat looks at something in the folder.
+// Lstat returns the metadata of an entry, without following a symlink.
 func (f *Folder) Lstat(name string) (Info, error) {
 	var st unix.Stat_t
 	err := f.do("look at", name, func(dir int) error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return info(&st), err
 }
 
-// StatOf looks at a file that is open.
+// Fstat returns the metadata of an open file.
 func StatOf(file *os.File) (Info, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
@@ -179,12 +180,12 @@ func StatOf(file *os.File) (Info, error) {
 	return info(&st), nil
 }
 
-// Stat looks at the folder itself.
+// Stat returns the metadata of the directory itself.
 func (f *Folder) Stat() (Info, error) { return f.Lstat(".") }
 
-// Names lists what is in the folder, in no order.
+// Names lists the entries of the directory, unsorted.
 func (f *Folder) Names() ([]string, error) {
-	again, err := f.Handle() // a directory is read only once
+	again, err := f.Handle() // each descriptor can be listed only once
 	if err != nil {
 		return nil, err
 	}
@@ -192,15 +193,15 @@ func (f *Folder) Names() ([]string, error) {
 	return names, errors.Join(err, again.Close())
 }
 
-// Handle opens the folder once more, for what is tied to a handle, such as a lock.
+// Reopen opens the directory again, for uses that need their own open file, such as a lock.
 func (f *Folder) Handle() (*os.File, error) {
 	return f.open("enter", ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 }
 
-// Chmod sets the permissions of the folder itself.
+// Chmod sets the permissions of the directory itself.
 func (f *Folder) Chmod(perm fs.FileMode) error { return f.dir.Chmod(perm) }
 
-// Widen gives the owner all permissions on a directory of the folder, which need not be one that can be opened.
+// GrantOwnerAccess adds all owner permissions to a subdirectory, including one that cannot be opened.
 func (f *Folder) Widen(name string) error {
 	var st unix.Stat_t
 	if err := f.do("look at", name, func(dir int) error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
@@ -212,8 +213,8 @@ func (f *Folder) Widen(name string) error {
 	return f.do("open up", name, func(dir int) error { return chmodAt(dir, name, uint32(st.Mode&0o7777|0o700)) })
 }
 
-// Writable does something in the folder for which one must be allowed to write there, also where somebody took
-// that permission away from himself: then he gets it for as long as it takes.
+// WithWriteAccess calls do, which needs permission to write in the directory. If the owner has none, it is granted
+// for the duration of the call.
 func (f *Folder) Writable(do func() error) error {
 	err := do()
 	if !errors.Is(err, fs.ErrPermission) {
@@ -226,10 +227,10 @@ func (f *Folder) Writable(do func() error) error {
 	return errors.Join(do(), f.dir.Chmod(fi.Mode))
 }
 
-// Close gives the descriptor back.
+// Close closes the descriptor.
 func (f *Folder) Close() error { return f.dir.Close() }
 
-// open opens what a name stands for, and nothing that it leads to.
+// openAt opens an entry without following symlinks.
 func (f *Folder) open(op, name string, flags int, perm uint32) (*os.File, error) {
 	var fd int
 	err := f.do(op, name, func(dir int) (err error) {
@@ -242,7 +243,7 @@ func (f *Folder) open(op, name string, flags int, perm uint32) (*os.File, error)
 	return os.NewFile(uintptr(fd), path.Join(f.Path, name)), nil
 }
 
-// do asks the kernel about a name in the folder, which must be a single one.
+// callAt runs a system call on an entry and retries it after EINTR. The name must be a single path component.
 func (f *Folder) do(op, name string, ask func(dir int) error) error {
 	err := error(unix.EINVAL)
 	if name != "" && name != ".." && !strings.ContainsAny(name, "/\x00") {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chmodAt changes the permissions of a directory that need not be one that can be opened, and never those of
-// what a link leads to, or of a file that has come to stand there since somebody looked: it may be one that has
-// another name elsewhere. So it goes by a handle, of the kind that is good for nothing else.
+// chmodDirAt changes the permissions of a directory, including one that cannot be opened for reading. It goes through
+// an O_PATH descriptor, so that it never changes the target of a symlink, or a file that took the directory's place
+// since it was checked and that may be a hard link to a file outside of the tree.
 func chmodAt(dir int, name string, perm uint32) (err error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -17,7 +17,7 @@ func chmodAt(dir int, name string, perm uint32) (err error) {
 	}
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
 	err = unix.Fchmodat(fd, "", perm, unix.AT_EMPTY_PATH)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) { // before Linux 6.6 there was no such call
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) { // fchmodat2(2) exists since Linux 6.6
 		err = unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), perm)
 	}
 	return err
@@ -25,7 +25,7 @@ func chmodAt(dir int, name string, perm uint32) (err error) {
 
 func moveNew(from int, name string, to int) error {
 	err := unix.Renameat2(from, name, to, name, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // not every file system can
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // not supported by this kernel or file system
 		return renameNew(from, name, to)
 	}
 	return err

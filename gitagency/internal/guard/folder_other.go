@@ -4,7 +4,7 @@ package guard
 
 import "golang.org/x/sys/unix"
 
-// chmodAt changes the permissions of a directory, and never those of what a link leads to.
+// chmodDirAt changes the permissions of a directory, and never of the target of a symlink.
 func chmodAt(dir int, name string, perm uint32) error {
 	return unix.Fchmodat(dir, name, perm, unix.AT_SYMLINK_NOFOLLOW)
 }

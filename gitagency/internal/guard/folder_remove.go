@@ -6,9 +6,8 @@ import (
 	"io/fs"
 )
 
-// RemoveAll removes something with everything in it, also where somebody took his own permissions away, and
-// however deep it is: further down than some levels a directory moves up first, so that neither descriptors
-// nor the length of a path limit it.
+// RemoveAll removes an entry with everything in it, including directories without owner permissions. The depth is not
+// limited by descriptors or path length: directories below a certain level are first moved up to the top.
 func (f *Folder) RemoveAll(name string) error {
 	if done, err := f.removed(name); done {
 		return err
@@ -24,7 +23,8 @@ func (f *Folder) RemoveAll(name string) error {
 	return nil
 }
 
-// removed removes what is no directory, or an empty one, and reports whether that was all.
+// removeNonDir removes an entry that is not a directory. It reports false, and removes nothing, for a directory; a
+// missing entry counts as removed.
 func (f *Folder) removed(name string) (bool, error) {
 	fi, err := f.Lstat(name)
 	switch {
@@ -41,15 +41,15 @@ func (f *Folder) removed(name string) (bool, error) {
 	return true, nil
 }
 
-// removal is a RemoveAll under way.
+// treeRemoval is the state of one RemoveAll.
 type removal struct {
 	top    *Folder
 	name   string
-	queue  []string // what is to be removed from the top
-	raised int      // how many directories were moved up
+	queue  []string // directories in top that are still to be removed
+	raised int      // number of directories moved to top
 }
 
-// deepest is how many directories are open at once while a tree is removed.
+// maxOpenDirs is how many levels of a tree are removed recursively, each with an open directory.
 const deepest = 32
 
 func (r *removal) clear(in *Folder, name string, depth int) error {
@@ -62,7 +62,7 @@ func (r *removal) clear(in *Folder, name string, depth int) error {
 	return nil
 }
 
-// empty removes what is in a directory.
+// removeContents removes everything in a directory.
 func (r *removal) empty(in *Folder, name string, depth int) (err error) {
 	dir, err := in.Force(name)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *removal) empty(in *Folder, name string, depth int) (err error) {
 	if fi, err := dir.Stat(); err != nil {
 		return err
 	} else if fi.Mode&0o700 != 0o700 {
-		_ = dir.Chmod(fi.Mode | 0o700) // what comes of that shows when it is emptied
+		_ = dir.Chmod(fi.Mode | 0o700) // a failure shows up when the contents are removed
 	}
 	names, err := dir.Names()
 	if err != nil {
@@ -94,15 +94,15 @@ func (r *removal) empty(in *Folder, name string, depth int) (err error) {
 	return nil
 }
 
-// raise moves a directory up beside the first, where it is removed in its turn.
+// moveToTop moves a directory into the top directory and queues it for removal.
 func (r *removal) raise(in *Folder, name string) error {
 	for {
 		r.raised++
 		as := fmt.Sprintf("%s.%d", r.name, r.raised)
 		if _, err := r.top.Lstat(as); err == nil {
-			continue // somebody has something of that name
+			continue // name is in use
 		}
-		_ = in.Widen(name) // only who may write in a directory may move it
+		_ = in.Widen(name) // moving a directory needs write permission on it
 		if err := in.MoveAs(name, r.top, as); err != nil {
 			return err
 		}

@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// Dir is the directory, at the top of a tree, that holds its marker. Git never sees it.
+// AgencyDir is the directory at the top of a tree that holds its marker. Git ignores it.
 const Dir = ".agency"
 
-// Marker says what a directory is.
+// Marker is a file that tells what kind of tree a directory is.
 type Marker struct {
 	Name string
 	text string
@@ -24,11 +24,11 @@ var (
 	Sandbox     = Marker{"SANDBOX_MARKER", "# This directory is a sandbox worktree.\n# Runners may execute here.\n"}
 )
 
-// Path is where the marker of a tree lies.
+// Path returns the path of the marker in a tree.
 func (m Marker) Path(tree string) string { return filepath.Join(tree, Dir, m.Name) }
 
-// In reports whether the tree carries the marker: a regular file in a real directory. A symlink on
-// the way means no.
+// IsIn reports whether the tree has the marker: a regular file in a real directory. A symlink at either place means
+// no.
 func (m Marker) In(tree string) (bool, error) {
 	return m.in(func(name string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(tree, name)) })
 }
@@ -47,10 +47,9 @@ func (m Marker) in(lstat func(name string) (fs.FileInfo, error)) (bool, error) {
 	return false, err
 }
 
-// Write puts the marker into a tree, exclusively, or leaves nothing, and reports whether it made the
-// directory for it.
-// Everything happens below an open handle of the tree, so that no symlink in it, however it came
-// there, makes the marker land elsewhere.
+// Write creates the marker in a tree, exclusively, or leaves nothing behind, and reports whether it created the
+// directory for it. All operations go through an open handle of the tree, so that no symlink in it can redirect the
+// marker.
 func (m Marker) Write(tree string) (madeDir bool, err error) {
 	root, err := os.OpenRoot(tree)
 	if err != nil {
@@ -74,14 +73,14 @@ func (m Marker) Write(tree string) (madeDir bool, err error) {
 		}
 		err = errors.Join(err, root.Remove(name))
 	}
-	if madeDir && root.Remove(Dir) == nil { // not empty: somebody was faster
+	if madeDir && root.Remove(Dir) == nil { // not empty: another process put something there
 		madeDir = false
 	}
 	return madeDir, fmt.Errorf("write marker: %w", err)
 }
 
-// Restore is Write for a tree in which others work, and may have put something else where the directory of the
-// marker should be. That is moved out of the way, to a name of its own.
+// Restore is Write for a tree in which other programs work and may have replaced the marker's directory. A file or
+// symlink in its place is renamed first.
 func (m Marker) Restore(path string) error {
 	tree, err := OpenTree(path)
 	if err != nil {
@@ -101,7 +100,7 @@ func (m Marker) Restore(path string) error {
 	return err
 }
 
-// moveAway gives something in a folder a name that nothing has.
+// moveAside renames an entry to an unused name.
 func moveAway(in *Folder, name string) error {
 	for n := 1; ; n++ {
 		as := fmt.Sprintf("was-%s-%d", name[1:], n)
@@ -113,7 +112,7 @@ func moveAway(in *Folder, name string) error {
 	}
 }
 
-// Remove takes the marker away, and its directory if nothing else lives there.
+// Remove deletes the marker, and its directory if that becomes empty.
 func (m Marker) Remove(tree string) error {
 	root, err := os.OpenRoot(tree)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,15 +123,15 @@ func (m Marker) Remove(tree string) error {
 	}
 	defer root.Close()
 	if fi, err := root.Lstat(Dir); err != nil || !fi.IsDir() {
-		return nil // there is no marker, and what is there is somebody else's
+		return nil // no marker, and the entry is not ours
 	}
 	name := filepath.Join(Dir, m.Name)
 	if fi, err := root.Lstat(name); err == nil && !fi.Mode().IsRegular() {
-		return nil // somebody's link or directory is no marker
+		return nil // a symlink or directory of that name is not our marker
 	}
 	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_ = root.Remove(Dir) // not empty: somebody else's
+	_ = root.Remove(Dir) // fails when not empty: other files are not ours
 	return nil
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// mount is one line of the kernel's list: the directory root of a file system is seen at point, which
-// lies in the mount parent.
+// mount is one line of /proc/self/mountinfo: the directory root of a file system is visible at point, which lies in
+// the mount parent.
 type mount struct{ id, parent, device, root, point string }
 
-// readMounts lists what is mounted where. Where there is no such list there are no bind mounts either,
-// or none that can be seen.
+// readMounts lists the mounts. Without /proc/self/mountinfo it returns none: then there are no bind mounts, or none
+// that can be detected.
 func readMounts() []mount {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -21,8 +21,8 @@ func readMounts() []mount {
 	return parseMounts(string(data))
 }
 
-// MountedBelow lists what is mounted inside a directory. Removing the directory would remove what is
-// behind it.
+// MountsBelow lists the mount points inside a directory. Removing the directory recursively would delete the files
+// that are mounted there.
 func MountedBelow(dir string) []string {
 	var points []string
 	for _, m := range readMounts() {
@@ -33,8 +33,7 @@ func MountedBelow(dir string) []string {
 	return points
 }
 
-// parseMounts reads mountinfo: "id parent device root point options…", with octal escapes for the
-// characters that separate.
+// parseMounts parses mountinfo: "id parent device root point options…", in which separators are escaped in octal.
 func parseMounts(text string) []mount {
 	var mounts []mount
 	for line := range strings.SplitSeq(text, "\n") {
@@ -45,7 +44,7 @@ func parseMounts(text string) []mount {
 	return mounts
 }
 
-// byDevice compares two paths by where they are on the file systems that hold them.
+// relationByDevice compares two paths by their positions on the file systems that hold them.
 func byDevice(mounts []mount, path, other string) Relation {
 	d1, inner1 := onDevice(mounts, path)
 	d2, inner2 := onDevice(mounts, other)
@@ -55,9 +54,9 @@ func byDevice(mounts []mount, path, other string) Relation {
 	return byName(inner1, inner2)
 }
 
-// onDevice says which file system holds a resolved path, and where in it. It goes from mount to mount
-// as a lookup does: the first point on the way is where it goes on, so that what an outer mount hides
-// does not count.
+// locateOnDevice returns the file system that holds a resolved path, and the path inside of it. It descends from
+// mount to mount as a path lookup does, always to the nearest mount point on the path, so that mounts hidden by an
+// outer mount do not count.
 func onDevice(mounts []mount, path string) (device, inner string) {
 	at, ok := outermost(mounts)
 	if !ok {
@@ -78,7 +77,7 @@ func onDevice(mounts []mount, path string) (device, inner string) {
 	}
 }
 
-// outermost is the mount that holds the root directory and lies in no other that we can see.
+// rootMount returns the mount at "/" that lies in no other visible mount.
 func outermost(mounts []mount) (mount, bool) {
 	ids := map[string]bool{}
 	for _, m := range mounts {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// ConfinementError is a path that is refused because of where it leads or what it is called.
+// ConfinementError reports a path that is refused because of its name or its target.
 type ConfinementError struct {
 	Path string
 	Why  string
@@ -22,7 +22,7 @@ func (e *ConfinementError) Error() string {
 	return "path confinement: " + Quoted(e.Path) + " " + e.Why
 }
 
-// Quoted is a path as it is, unless that would steer a terminal or hide what it says.
+// QuotePath returns the path in quotes, and escaped only if it contains terminal controls or invisible characters.
 func Quoted(path string) string {
 	if utf8.ValidString(path) && !hides(path) {
 		return `"` + path + `"`
@@ -30,28 +30,28 @@ func Quoted(path string) string {
 	return fmt.Sprintf("%q", path)
 }
 
-// What names are made of, as file systems and the programs that have to deal with them can take it.
+// Length limits in bytes, within what common file systems and programs support.
 const (
 	LongestPath = 1024
 	longestName = 255
 )
 
-// reserved are the names that nobody but git and this tool may use, in any directory: git runs what it
-// finds in the one, and the other says what a tree is.
+// reservedNames may be used by git and git-agency only, in any directory: git runs hooks and programs from .git, and
+// .agency holds the marker of a tree.
 var reserved = []string{".git", Dir}
 
-// CheckPath says whether a path, relative to the top of a tree, may be used in it. It is the one policy
-// for everything that is named by others, and looks at the name alone; where that leads is for Tree to
-// find out. The error is a *ConfinementError.
+// CheckPath reports whether a path, relative to the top of a tree, may be used in it. It is the one policy for all
+// names that users and programs choose. It checks the name only; Tree checks the target. The error is a
+// *ConfinementError.
 //
-// What file systems other than this one take for another name is refused along with it: a tree is
-// checked out again elsewhere.
+// A name that some other file system would equate with a reserved one is refused as well, because the tree may be
+// checked out there.
 func CheckPath(path string) error {
 	_, err := CleanPath(path)
 	return err
 }
 
-// CleanPath is CheckPath that returns the path without "." and needless slashes.
+// CleanPath is CheckPath that also returns the path without "." components and redundant slashes.
 func CleanPath(name string) (string, error) {
 	if why := refused(name); why != "" {
 		return "", &ConfinementError{Path: name, Why: why}
@@ -59,7 +59,7 @@ func CleanPath(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// refused says what is wrong with a path; empty when nothing is.
+// pathProblem describes why a path is refused; it is empty for an allowed path.
 func refused(name string) string {
 	switch {
 	case name == "":
@@ -85,7 +85,7 @@ func refused(name string) string {
 
 func refusedComponent(name string) string {
 	switch {
-	case name == "" || name == "." || name == "…": // of which no file system makes two dots
+	case name == "" || name == "." || name == "…": // NFKC folds … to three dots, but no file system makes two dots of it
 		return ""
 	case name == "..":
 		return `contains ".."`
@@ -102,7 +102,7 @@ func refusedComponent(name string) string {
 	if folded == "" {
 		return "has a component that cannot be seen"
 	}
-	// Folding can bring forth what separates: "．git／x" is one component, and two where it is not.
+	// Folding can produce separators: "．git／x" is one component here, and two on a file system that folds it.
 	for part := range strings.FieldsFuncSeq(folded, func(r rune) bool { return r == '/' || r == '\\' }) {
 		if is := disguised(part); is != "" {
 			return fmt.Sprintf("has a component that is, or can be taken for, %q", is)
@@ -111,8 +111,8 @@ func refusedComponent(name string) string {
 	return ""
 }
 
-// plain reports whether a component is nowhere near a reserved name, as almost all are: it is ASCII, and has
-// neither the dot that those begin with nor the tilde of their short names.
+// isPlainASCII is the fast path: it reports whether a component cannot resemble a reserved name, because it is ASCII
+// without a leading dot and without the tilde of an 8.3 short name.
 func plain(name string) bool {
 	if name[0] == '.' {
 		return false
@@ -125,9 +125,9 @@ func plain(name string) bool {
 	return true
 }
 
-// hides reports whether something in a path steers what shows it or is not shown, other than where scripts and
-// emoji need it: a joiner or non-joiner between characters that are not ASCII, and the tags behind a black flag.
-// What is compared with reserved names is without them in any case.
+// hasHiddenChars reports whether a path contains control or invisible characters. It allows those that scripts and
+// emoji need: a zero-width joiner or non-joiner between non-ASCII characters, and tag characters after a black flag.
+// These exceptions are safe, because foldName drops them before the comparison with reserved names.
 func hides(path string) bool {
 	const nonJoiner, joiner, flag, firstTag, lastTag = 0x200c, 0x200d, 0x1f3f4, 0xe0020, 0xe007f
 	before, tagged := rune(0), false
@@ -152,7 +152,7 @@ func hides(path string) bool {
 	return false
 }
 
-// unseen are characters that steer what shows them, or are not shown at all.
+// isInvisible reports whether a character controls the display or is not displayed.
 func unseen(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f
@@ -160,16 +160,16 @@ func unseen(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// fold is a name as the most lenient of file systems would compare it: compatibility forms, letter case and
-// characters that may be ignored make no difference to it.
+// foldName normalises a name as the most lenient file system would compare it: it ignores compatibility forms, letter
+// case and default-ignorable characters.
 func fold(name string) string {
-	for range 4 { // one step can make way for another; none needs more
+	for range 4 { // one step can enable another; four suffice
 		before := name
 		name = strings.Map(func(r rune) rune {
 			if unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
 				return -1
 			}
-			return unicode.ToLower(unicode.ToUpper(r)) // also the dotless i, which has no other fold
+			return unicode.ToLower(unicode.ToUpper(r)) // ToUpper first also maps the dotless i, which has no case folding
 		}, norm.NFKC.String(name))
 		if name == before {
 			break
@@ -178,9 +178,9 @@ func fold(name string) string {
 	return name
 }
 
-// disguised is the reserved name that a folded component stands for somewhere; empty when it is none.
+// reservedEquivalent returns the reserved name that some file system equates with a folded component, or "".
 func disguised(folded string) string {
-	name, _, _ := strings.Cut(folded, ":") // a stream of NTFS is the file itself
+	name, _, _ := strings.Cut(folded, ":") // name:stream on NTFS opens the file itself
 	name = strings.TrimRight(name, ". ")
 	switch {
 	case name == "" && strings.HasPrefix(folded, ".."):
@@ -196,8 +196,8 @@ func disguised(folded string) string {
 	return ""
 }
 
-// shortName matches what NTFS and FAT also call a reserved name: its letters, fewer where the number is
-// long, or the first two with a hash, then a tilde and a number.
+// shortNamePattern matches the 8.3 short names that NTFS and FAT give to reserved names: its letters, fewer with a
+// longer number, or the first two with a hash; then a tilde and a number.
 var (
 	shortName = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(?:git~[0-9]{1,4}|agency~[0-9]|agenc~[0-9]{2}|agen~[0-9]{3}|(?:gi|ag)[0-9a-f]{4}~[0-9])$`)

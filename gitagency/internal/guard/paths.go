@@ -1,8 +1,8 @@
-// Package guard answers where a path really leads and whether two trees touch, by any spelling:
-// symlinks, "..", letter case, bind mounts. It reads and writes the markers that say what a directory is.
-// It has the one policy about names that others choose, CheckPath, and is the one way into a tree that
-// others write in as well: Tree, and Folder in it, which reach nothing outside. Of itself it creates and deletes
-// nothing but those markers, and it knows nothing of invocations or git.
+// Package guard resolves paths and detects whether two trees overlap by any spelling: symlinks, "..", letter case,
+// bind mounts. It reads and writes the markers that tell what kind of tree a directory is. It owns the one policy for
+// names that others choose (CheckPath), and the one way to work in a tree that other programs write to at the same
+// time: Tree and DirHandle, which never reach outside of it. On its own initiative it creates and deletes nothing but
+// markers, and it must not know about invocations or git.
 package guard
 
 import (
@@ -15,11 +15,10 @@ import (
 	"syscall"
 )
 
-// Resolve says where a path really leads, of which the last components need not exist yet. It goes
-// component by component as the kernel does: "link/.." is above where the link leads, not above the
-// link.
+// Resolve returns the path without symlinks; the last components need not exist. It resolves component by component
+// as the kernel does: "link/.." is the parent of the link's target, not of the link.
 func Resolve(path string) (string, error) {
-	const most = 255 // links, as many as the kernel would ever follow
+	const most = 255 // symlinks; no kernel follows more
 	if !filepath.IsAbs(path) {
 		wd, err := os.Getwd()
 		if err != nil {
@@ -49,7 +48,7 @@ func Resolve(path string) (string, error) {
 		case err != nil:
 			return "", err
 		case !fi.IsDir() && fi.Mode()&fs.ModeSymlink == 0 && len(todo) > 0:
-			return "", &fs.PathError{Op: "resolve", Path: path, Err: syscall.ENOTDIR} // nobody goes on from a file
+			return "", &fs.PathError{Op: "resolve", Path: path, Err: syscall.ENOTDIR} // a file has no entries
 		case fi.Mode()&fs.ModeSymlink == 0:
 			done = next
 			continue
@@ -58,7 +57,7 @@ func Resolve(path string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		// A link that leads nowhere leads we do not know where: nothing may be made through it.
+		// The target of a dangling symlink is not known to be safe: nothing may be created through it.
 		if _, err := os.Stat(next); err != nil {
 			return "", err
 		}
@@ -73,7 +72,7 @@ func Resolve(path string) (string, error) {
 	return done, nil
 }
 
-// Relation says how two trees touch.
+// Relation tells how two trees overlap.
 type Relation string
 
 // The relations of a path to a tree.
@@ -84,15 +83,15 @@ const (
 	Around Relation = "contains"
 )
 
-// Place is a path prepared for comparing it with many others.
+// Location is a resolved path, prepared for comparison with many others.
 type Place struct {
 	Path   string        // resolved
-	self   fs.FileInfo   // nil when nothing is there yet
-	above  []fs.FileInfo // the directories it lies in
+	self   fs.FileInfo   // nil when the path does not exist
+	above  []fs.FileInfo // the directories above it
 	mounts []mount
 }
 
-// Locate resolves a path, which need not exist, and looks up the directories it lies in.
+// Locate resolves a path, which need not exist, and stats the directories above it.
 func Locate(path string) (Place, error) {
 	resolved, err := Resolve(path)
 	if err != nil {
@@ -105,9 +104,8 @@ func Locate(path string) (Place, error) {
 	return p, nil
 }
 
-// Relation says how the place touches the tree at another path. Names are compared first; then where
-// both are on their file systems, which sees through bind mounts; then the files themselves, which sees
-// through file systems that do not care for letter case.
+// Relation tells how the location overlaps the tree at another path. It compares names first; then the positions on
+// the file systems, which detects bind mounts; then device and inode, which detects case-insensitive file systems.
 func (p Place) Relation(tree string) Relation {
 	other, err := Resolve(tree)
 	if err != nil {
@@ -122,7 +120,7 @@ func (p Place) Relation(tree string) Relation {
 	fi, err := os.Stat(other)
 	switch {
 	case err != nil:
-		return Apart // a tree that is not there has no other names
+		return Apart // a tree that does not exist has no aliases
 	case same(p.self, fi):
 		return Same
 	case slices.ContainsFunc(p.above, func(dir fs.FileInfo) bool { return same(dir, fi) }):
@@ -145,7 +143,7 @@ func byName(path, other string) Relation {
 	return Apart
 }
 
-// stats looks up a directory and everything above it, as far as it exists.
+// statParents stats a directory and all its parents, as far as they exist.
 func stats(dir string) []fs.FileInfo {
 	var found []fs.FileInfo
 	for ; ; dir = filepath.Dir(dir) {
@@ -160,13 +158,13 @@ func stats(dir string) []fs.FileInfo {
 
 func same(a, b fs.FileInfo) bool { return a != nil && os.SameFile(a, b) }
 
-// Ancestors yields the place itself and every directory it lies in, innermost first.
+// Ancestors yields the path itself and every directory above it, innermost first.
 func (p Place) Ancestors(yield func(string) bool) {
 	for dir := p.Path; yield(dir) && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 	}
 }
 
-// Contains reports whether path lies below dir, by name.
+// Contains reports whether path lies below dir. It compares names only.
 func Contains(dir, path string) bool {
 	return path != dir && strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

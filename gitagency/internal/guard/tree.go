@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tree is a directory tree that is worked in through an open handle: whatever happens to names and links
-// meanwhile, nothing is reached through it that lies outside.
+// Tree is a directory tree accessed through an open handle: nothing outside of it can be reached through it, even if
+// names and symlinks change concurrently.
 type Tree struct {
-	Path string // canonical
+	Path string // canonical path
 	root *os.Root
 }
 
-// OpenTree opens a directory, which must not be a link to one.
+// OpenTree opens a directory, which must not be a symlink.
 func OpenTree(path string) (*Tree, error) {
 	before, err := os.Lstat(path)
 	if err != nil {
@@ -35,7 +35,7 @@ func OpenTree(path string) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A link may have taken its place meanwhile, for example one to another sandbox.
+	// A symlink may have replaced it in the meantime, for example one to another sandbox.
 	after, err := root.Stat(".")
 	if err == nil && !os.SameFile(before, after) {
 		err = &ConfinementError{Path: path, Why: "was replaced at this moment"}
@@ -46,11 +46,11 @@ func OpenTree(path string) (*Tree, error) {
 	return &Tree{Path: path, root: root}, nil
 }
 
-// Close gives the handle back.
+// Close closes the handle.
 func (t *Tree) Close() error { return t.root.Close() }
 
-// Carries is Marker.In for an open tree. Whoever took his own permissions on the directory of the marker away
-// has not taken the marker away: he gets them back.
+// HasMarker is Marker.IsIn for an open tree. Missing owner permissions on the marker's directory do not hide the
+// marker: they are restored.
 func (t *Tree) Carries(m Marker) (bool, error) {
 	is, err := m.in(t.root.Lstat)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -66,9 +66,9 @@ func (t *Tree) Carries(m Marker) (bool, error) {
 	return m.in(t.root.Lstat)
 }
 
-// Directory opens a directory of the tree to stand in and says where that is. The path is relative to the
-// tree or an absolute one that leads into it; links on the way count for where they lead. The handle is
-// what counts: the name may lead elsewhere a moment later.
+// OpenWorkDir opens a directory of the tree as a working directory and returns its path. The argument is relative to
+// the tree, or absolute and inside of it; symlinks in it are resolved. Callers must use the handle, because the path
+// may lead elsewhere a moment later.
 func (t *Tree) Directory(path string) (*os.File, string, error) {
 	inside, err := t.inside(path)
 	if err != nil {
@@ -81,8 +81,8 @@ func (t *Tree) Directory(path string) (*os.File, string, error) {
 	return dir, filepath.Join(t.Path, inside), nil
 }
 
-// Locate says where a path leads, relative to the top of the tree, and whether a directory is there. The
-// path is one that Directory would take, but need not exist.
+// ResolvePath returns the target of a path, relative to the top of the tree, and whether it is a directory. It
+// accepts the same paths as OpenWorkDir, and paths that do not exist.
 func (t *Tree) Locate(path string) (inside string, isDir bool, err error) {
 	if inside, err = t.inside(path); err != nil {
 		return "", false, err
@@ -97,7 +97,8 @@ func (t *Tree) Locate(path string) (inside string, isDir bool, err error) {
 	return inside, fi.IsDir(), nil
 }
 
-// Lstat looks at something in the tree. Links on the way to it are followed as far as they stay inside.
+// Lstat returns the metadata of an entry of the tree. It follows symlinks in parent directories only while they stay
+// inside.
 func (t *Tree) Lstat(path string) (fs.FileInfo, error) {
 	fi, err := t.root.Lstat(path)
 	if err != nil {
@@ -106,7 +107,7 @@ func (t *Tree) Lstat(path string) (fs.FileInfo, error) {
 	return fi, nil
 }
 
-// Readlink says where a symbolic link in the tree leads.
+// Readlink returns the target of a symbolic link in the tree.
 func (t *Tree) Readlink(path string) (string, error) {
 	target, err := t.root.Readlink(path)
 	if err != nil {
@@ -115,7 +116,7 @@ func (t *Tree) Readlink(path string) (string, error) {
 	return target, nil
 }
 
-// inside is where a path leads, relative to the tree, by names that may be used in it.
+// resolveInside resolves a path relative to the tree and checks its names against the policy.
 func (t *Tree) inside(path string) (string, error) {
 	full, below := path, path
 	switch {
@@ -126,7 +127,7 @@ func (t *Tree) inside(path string) (string, error) {
 	case strings.HasPrefix(path, t.Path+"/"):
 		below = strings.TrimLeft(path[len(t.Path):], "/")
 	default:
-		below = "" // the tree by another name, or none of ours
+		below = "" // another spelling of the tree, or a path outside
 	}
 	if below != "" && refused(below) != "" {
 		return "", &ConfinementError{Path: path, Why: refused(below)}
@@ -152,7 +153,7 @@ func (t *Tree) inside(path string) (string, error) {
 	return inside, nil
 }
 
-// WantDirectory says what is wrong with what stands where a directory should be.
+// CheckIsDir returns an error if the file type of a path is not a directory.
 func WantDirectory(path string, mode fs.FileMode) error {
 	switch {
 	case mode.IsDir():
@@ -164,7 +165,7 @@ func WantDirectory(path string, mode fs.FileMode) error {
 	}
 }
 
-// Describe is what people call a file that is none.
+// DescribeType names a file type for error messages.
 func Describe(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
@@ -181,14 +182,14 @@ func Describe(mode fs.FileMode) string {
 	return "no regular file"
 }
 
-// plainly words an error about a path as the caller knows it, without the handles it was reached by.
+// withCallerPath rewrites an error to name the path as the caller gave it, without internal handles.
 func plainly(op, path string, err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		return &fs.PathError{Op: op, Path: path, Err: errno}
 	}
 	var inner *fs.PathError
-	if errors.As(err, &inner) { // os.Root has a reason of its own: the path leaves it
+	if errors.As(err, &inner) { // os.Root's own error: the path escapes
 		return &ConfinementError{Path: path, Why: "leads elsewhere: " + inner.Err.Error()}
 	}
 	return err

@@ -1,8 +1,8 @@
 // Package ids makes and recognises the identifiers of invocations and worktrees:
 // a UTC second and four hexadecimal digits, such as 20260128120500-b7c9.
 //
-// An id is only a proposal. It becomes somebody's when an exclusive mkdir with that name succeeds;
-// this package never looks at a disk.
+// An id is only a proposal: a caller owns it once an exclusive mkdir with that name has succeeded. This package never
+// accesses the file system.
 package ids
 
 import (
@@ -21,7 +21,7 @@ type Source struct {
 	Rand io.Reader
 }
 
-// New proposes an id together with the second it names.
+// New proposes an id and returns it with the UTC second that it names.
 func (s Source) New() (string, time.Time, error) {
 	now, random := s.Now, s.Rand
 	if now == nil {
@@ -38,7 +38,7 @@ func (s Source) New() (string, time.Time, error) {
 	return at.Format(layout) + "-" + hex.EncodeToString(b[:]), at, nil
 }
 
-// Valid reports whether s is spelled like an id.
+// Valid reports whether s has the syntax of an id.
 func Valid(s string) bool {
 	if len(s) != len(layout)+5 || s[len(layout)] != '-' {
 		return false
@@ -54,7 +54,7 @@ func Valid(s string) bool {
 	return true
 }
 
-// Time is the second an id names.
+// Time returns the UTC second that an id names.
 func Time(id string) (time.Time, bool) {
 	if len(id) < len(layout) {
 		return time.Time{}, false
@@ -63,7 +63,7 @@ func Time(id string) (time.Time, bool) {
 	return at, err == nil
 }
 
-// Suffix is the last four digits of an id, short enough to be part of a branch name.
+// Suffix returns the last four digits of an id, short enough to be part of a branch name.
 func Suffix(id string) string {
 	return id[len(id)-4:]
 }

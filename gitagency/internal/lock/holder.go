@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holder says who has the lock, for people; nothing decides on it.
+// Holder describes the process that holds the lock, for messages; no decision depends on it.
 type Holder struct {
 	PID     int       `json:"pid"`
 	Command string    `json:"command"`
@@ -25,41 +25,41 @@ type Holder struct {
 	Since   time.Time `json:"since"`
 }
 
-// String names the holder in the middle of a sentence: "pid 4711 (git agency start wt, 12s, host x)".
+// String returns a phrase for the middle of a sentence: "pid 4711 (git agency start wt, 12s, host x)".
 func (h Holder) String() string {
 	if h.PID <= 0 {
 		return "an unknown process"
 	}
-	who := fmt.Sprintf("pid %d", h.PID)
+	text := fmt.Sprintf("pid %d", h.PID)
 	if h.died() {
-		// Yet the lock is held, so a child that inherited it lives on.
-		who = fmt.Sprintf("a child of pid %d, which has died", h.PID)
+		// The lock is still held, so a child that inherited the descriptor must be alive.
+		text = fmt.Sprintf("a child of pid %d, which has died", h.PID)
 	}
-	var about []string
+	var details []string
 	if h.Command != "" {
-		about = append(about, h.Command)
+		details = append(details, h.Command)
 	}
 	if !h.Since.IsZero() {
 		// Another host's clock may be ahead of ours.
-		about = append(about, max(0, time.Since(h.Since)).Round(time.Second).String())
+		details = append(details, max(0, time.Since(h.Since)).Round(time.Second).String())
 	}
 	if h.Host != "" {
-		about = append(about, "host "+h.Host)
+		details = append(details, "host "+h.Host)
 	}
-	if len(about) > 0 {
-		who += " (" + strings.Join(about, ", ") + ")"
+	if len(details) > 0 {
+		text += " (" + strings.Join(details, ", ") + ")"
 	}
-	return printable(who)
+	return printable(text)
 }
 
-// died reports whether the holder certainly ran on this host and does not any more. A pid namespace that shares
-// our host name can fool it, one more reason why it only words a message.
+// hasDied reports whether the holder certainly ran on this host and is gone. A pid namespace that shares our host name
+// can defeat this test, one more reason to use it only for the wording of a message.
 func (h Holder) died() bool {
 	host, err := os.Hostname()
 	return err == nil && h.Host == host && errors.Is(unix.Kill(h.PID, 0), unix.ESRCH)
 }
 
-// printable keeps what another user wrote into the label from steering our terminal.
+// printable replaces unprintable characters, so that another user's label cannot send control sequences to our terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -69,31 +69,31 @@ func printable(s string) string {
 	}, s)
 }
 
-// thisProcess is the holder we are.
+// currentHolder returns the Holder that describes this process.
 func thisProcess(command string) Holder {
-	host, _ := os.Hostname() // a label without a host is still a label
+	host, _ := os.Hostname() // a label without a host is still useful
 	return Holder{PID: os.Getpid(), Command: command, Host: host, Since: time.Now().UTC()}
 }
 
-// writeHolder makes h the first line of the lock file f.
+// writeHolder writes h as the first line of the lock file f.
 func writeHolder(f *os.File, h Holder) error {
 	line, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
 	line = append(line, '\n')
-	// Write first, then cut off what a longer predecessor left: whoever reads the first line meanwhile
-	// finds the old one or the new one, never none.
+	// Write first, then truncate the rest of a longer predecessor: a concurrent reader of the first line finds the old
+	// or the new holder, never none.
 	if _, err := f.WriteAt(line, 0); err != nil {
 		return err
 	}
 	return f.Truncate(int64(len(line)))
 }
 
-// readHolder reads what writeHolder wrote. Whatever does not read well is nobody.
+// readHolder reads the line of writeHolder. An unreadable label gives the zero Holder.
 func readHolder(f *os.File) Holder {
-	const enough = 64 << 10 // whatever somebody put there, a label is shorter
-	text, err := io.ReadAll(io.NewSectionReader(f, 0, enough))
+	const limit = 64 << 10 // far more than any label needs
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, limit))
 	if err != nil {
 		return Holder{}
 	}
@@ -105,28 +105,28 @@ func readHolder(f *os.File) Holder {
 	return h
 }
 
-// writePidFile writes the pid file of dir. The caller holds the flock, hence nobody else is at work here and
-// whatever lies here was left by the dead.
+// writePidFile writes the pid file of dir. The caller holds the flock, so no other process is writing here, and all
+// existing files were left by dead processes.
 func writePidFile(dir string) (lockfile.Lockfile, error) {
-	left := removeOrphans(dir)
+	orphanErr := removeOrphans(dir)
 	path := filepath.Join(dir, pidName)
-	// Remove first, ask never. The library would answer "busy" for a holder killed so recently that its pid is
-	// still there, for a pid that was given to another process, and for one of another pid namespace; it would
-	// fail on a file it may not read, and hang on a fifo.
+	// Remove the old file without asking the library about its owner. The library would answer "busy" for a holder
+	// killed so recently that its pid still exists, for a pid that was reused, and for a pid of another pid namespace;
+	// it would fail on a file that it may not read, and hang on a FIFO.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", errors.Join(left, err)
+		return "", errors.Join(orphanErr, err)
 	}
 	pidFile, err := lockfile.New(path)
 	if err != nil {
-		return "", errors.Join(left, err)
+		return "", errors.Join(orphanErr, err)
 	}
 	if err := pidFile.TryLock(); err != nil {
-		return "", errors.Join(left, fmt.Errorf("write pid file %s: %w", path, err))
+		return "", errors.Join(orphanErr, fmt.Errorf("write pid file %s: %w", path, err))
 	}
-	return pidFile, left
+	return pidFile, orphanErr
 }
 
-// removePidFile removes a pid file of ours; one that is gone or no longer ours is not missed.
+// removePidFile removes our own pid file; a file that is gone or belongs to another process is ignored.
 func removePidFile(pidFile lockfile.Lockfile) error {
 	if pidFile == "" {
 		return nil
@@ -137,8 +137,8 @@ func removePidFile(pidFile lockfile.Lockfile) error {
 	return nil
 }
 
-// removeOrphans removes the temporary files, lock.<digits>, of processes killed while the library wrote
-// their pid file.
+// removeOrphanPidFiles removes the temporary files (lock.<digits>) of processes that were killed while the lockfile
+// library wrote their pid file.
 func removeOrphans(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package lock owns the lock of one directory: who may change what the directory stands for, one at a time.
+// Package lock owns the exclusive lock of one directory, and shared and exclusive locks on a directory itself.
 //
-// The mutual exclusion is the kernel's flock on lock.flock and nothing else. It ends with its last holder, however
-// that one ends, so there is no stale lock and nothing to break. What else is written, the text inside lock.flock and
-// the pid file lock beside it, is a label for people: written only while the flock is held, believed by nobody, and
-// never able to veto.
+// Mutual exclusion comes from the kernel's flock on the file lock.flock and from nothing else. The kernel releases it
+// when the last process that has the descriptor open ends, so there are no stale locks and nothing to break. The text
+// inside lock.flock and the pid file "lock" beside it are labels for people: they are written only while the flock is
+// held, no code trusts them, and they can never refuse the lock.
 //
 // The package must never unlink lock.flock (two processes would then hold two different files), never poll (the kernel
-// queues the waiting fairly, a poller starves), never decide on a pid, and never know what the lock protects.
+// queues waiters fairly, a poller starves), never decide on a pid, and never know what the lock protects.
 package lock
 
 import (
@@ -25,25 +25,25 @@ import (
 )
 
 const (
-	flockName = "lock.flock" // the truth
-	pidName   = "lock"       // the label, as nightlyone/lockfile writes it
+	flockName = "lock.flock" // the file that is locked
+	pidName   = "lock"       // the label, written by nightlyone/lockfile
 )
 
-// Request says which lock is wanted, for what, and how long to wait for it.
+// Request describes the lock to acquire and how long to wait for it.
 type Request struct {
-	Dir     string        // required: directory of the lock files, made when missing; its parent must exist
-	Command string        // what the holder is doing, for the label
-	Timeout time.Duration // 0 = one try, negative = for ever
+	Dir     string        // required: directory of the lock files, created when missing; its parent must exist
+	Command string        // command of the holder, for the label
+	Timeout time.Duration // 0: one attempt; negative: no limit
 	Slow    func(Holder)  // called once after one second of waiting, by the waiting goroutine; may be nil
 
-	slowAfter time.Duration // for tests: 0 means one second
+	slowAfter time.Duration // for tests; 0: one second
 }
 
-// Acquire takes the lock of req.Dir, waiting for it as long as req.Timeout says.
+// Acquire takes the lock of req.Dir and waits for it up to req.Timeout.
 //
-// When the lock is not free in time the error is a *TimeoutError. When ctx ends first the error wraps its cause.
-// Either way nothing stays held: a wait given up lets go the moment its turn comes. Two calls in one process exclude
-// each other as two processes do.
+// When the lock is not free in time the error is a *TimeoutError. When ctx ends first the error wraps its cause. In both
+// cases the lock is not held: an abandoned wait releases the lock as soon as the kernel grants it. Two calls in one
+// process exclude each other as two processes do.
 func Acquire(ctx context.Context, req Request) (*Lock, error) {
 	if req.Dir == "" {
 		return nil, errors.New("acquire lock: no directory given")
@@ -54,7 +54,7 @@ func Acquire(ctx context.Context, req Request) (*Lock, error) {
 	}
 	path := filepath.Join(dir, flockName)
 
-	// One clock for all rounds: a file replaced under us must not buy another timeout.
+	// One timer for all rounds: replacing the lock file must not restart the timeout.
 	w := newWait(req)
 	defer w.stop()
 	for {
@@ -72,7 +72,7 @@ func Acquire(ctx context.Context, req Request) (*Lock, error) {
 		if current {
 			return hold(f, dir, req.Command), nil
 		}
-		// What we locked is no longer what others will open, so it excludes nobody.
+		// The path names another file by now, so our lock excludes no other process.
 		f.Close()
 		if err != nil {
 			return nil, fmt.Errorf("acquire lock: %w", err)
@@ -85,7 +85,7 @@ func Acquire(ctx context.Context, req Request) (*Lock, error) {
 
 // Lock is a held lock.
 type Lock struct {
-	// LabelErr says why the label is missing or incomplete. The lock is held all the same.
+	// LabelErr is the reason why the label is missing or incomplete. The lock is held all the same.
 	LabelErr error
 
 	file    *os.File
@@ -93,9 +93,9 @@ type Lock struct {
 	release sync.Once
 }
 
-// File is the descriptor that carries the lock. A child that changes what the lock protects must inherit it
-// (exec.Cmd.ExtraFiles), so that killing its parent does not free the lock under it. The lock lasts as long as any
-// process has it open: never pass it to one that may outlive the change.
+// File returns the descriptor that carries the lock. A child that changes what the lock protects must inherit it
+// (exec.Cmd.ExtraFiles), so that the lock stays held while the child runs, even when its parent is killed. The lock
+// lasts as long as any process has the descriptor open: never pass it to a process that may outlive the change.
 func (l *Lock) File() *os.File {
 	if l == nil {
 		return nil
@@ -105,19 +105,19 @@ func (l *Lock) File() *os.File {
 
 // Release removes the label and gives the lock up. Every call after the first does nothing.
 //
-// It closes and never says LOCK_UN, which would take the lock from a child that inherited it and is still at work. For
-// that child's sake the text in lock.flock stays too: it alone says whose child that is, and it is read only
-// while somebody holds the lock.
+// It closes the descriptor and never uses LOCK_UN, which would release the lock under a child that inherited it and is
+// still working. For such a child the text in lock.flock stays, too: only that text names its parent, and it is read
+// only while the lock is held.
 //
-// A child that is just being started has a copy of every descriptor until its exec is through, so a Release meanwhile
-// takes effect that moment later. Closing under syscall.ForkLock was tried: it makes this rarer, not impossible.
+// A child that is being forked has a copy of every descriptor until its exec, so a Release in that window takes effect
+// a moment later. Closing under syscall.ForkLock was tried: it makes this rarer, not impossible.
 func (l *Lock) Release() error {
 	if l == nil {
 		return nil
 	}
 	var err error
 	l.release.Do(func() {
-		// Where somebody has removed the lock under us, the label is that of who made it anew.
+		// If the lock file was removed and created again, the label belongs to the new holder.
 		if current, _ := isCurrent(l.file, l.file.Name()); current {
 			err = removePidFile(l.pidFile)
 		}
@@ -129,7 +129,7 @@ func (l *Lock) Release() error {
 	return nil
 }
 
-// TimeoutError says that the lock was not free in time. Acquire returns a pointer to it.
+// TimeoutError reports that the lock was not free in time. Acquire returns a pointer to it.
 type TimeoutError struct {
 	Path   string
 	Holder Holder
@@ -144,12 +144,12 @@ func (e *TimeoutError) Error() string {
 	return msg
 }
 
-// Held reports whether somebody holds the lock of dir now. It creates nothing.
+// IsHeld reports whether the lock of dir is held now. It creates nothing.
 //
-// The answer may be old when it arrives: it is for reports, not for decisions. To find out, the lock is
-// shared for an instant, in which somebody else's Acquire with Timeout 0 fails.
+// The answer may be outdated when it arrives: it is for reports, not for decisions. The test takes the lock shared for
+// an instant, in which another process's Acquire with Timeout 0 fails.
 func Held(dir string) (bool, error) {
-	// O_NONBLOCK: opening a fifo somebody put there would wait for its writer.
+	// O_NONBLOCK: opening a FIFO would wait for its writer.
 	f, err := os.OpenFile(filepath.Join(dir, flockName), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -167,10 +167,10 @@ func Held(dir string) (bool, error) {
 	return false, nil
 }
 
-// open opens the lock file, and makes it and its directory when they are missing.
+// openLockFile opens the lock file, and creates it and its directory when they are missing.
 //
-// Modes follow the parent directory, not the umask: in a repository that a group shares, a lock
-// that only its first user can open would lock the others out for good.
+// Modes follow the parent directory, not the umask: in a repository shared by a group, a lock that only its first user
+// can open would lock the others out for good.
 func open(dir, path string) (*os.File, error) {
 	madeDir, err := makeDir(dir)
 	if err != nil {
@@ -188,8 +188,8 @@ func open(dir, path string) (*os.File, error) {
 	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
 		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
 	}
-	// Who made the directory answers for the file as well: another process may have created the file
-	// between our mkdir and our chmod, and copied a mode the umask had cut.
+	// The process that created the directory also fixes the mode of the file: another process may have created the file
+	// between our mkdir and our chmod, and copied a mode that the umask had reduced.
 	if err == nil && (madeDir || madeFile) && info.Mode().Perm() != mode {
 		err = f.Chmod(mode)
 	}
@@ -200,7 +200,7 @@ func open(dir, path string) (*os.File, error) {
 	return f, nil
 }
 
-// makeDir makes dir, when it is missing, with the permissions of its parent, and says whether it did.
+// mkdirLikeParent creates dir, when missing, with the permissions of its parent, and reports whether it did.
 func makeDir(dir string) (bool, error) {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
@@ -215,16 +215,16 @@ func makeDir(dir string) (bool, error) {
 	} else if err != nil {
 		return false, err
 	}
-	// Not only for the umask: mkdir(2) ignores the setgid bit.
+	// The chmod is not only for the umask: mkdir(2) ignores the setgid bit.
 	if err := os.Chmod(dir, mode); err != nil {
-		os.Remove(dir) // the next one to come shall find it missing again, not half made
+		os.Remove(dir) // the next caller must not find it with the wrong mode
 		return false, err
 	}
 	return true, nil
 }
 
-// openOrCreate opens path for reading and writing and says whether it created it. It follows no symbolic link, so that
-// the lock cannot be led to another file.
+// openOrCreate opens path for reading and writing and reports whether it created the file. It follows no symbolic link,
+// which could redirect the lock to another file.
 func openOrCreate(path string, mode fs.FileMode) (f *os.File, created bool, err error) {
 	const flags = os.O_RDWR | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	for {
@@ -234,27 +234,27 @@ func openOrCreate(path string, mode fs.FileMode) (f *os.File, created bool, err 
 		if f, err = os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, mode); !errors.Is(err, fs.ErrExist) {
 			return f, true, err
 		}
-		// Somebody created it between the two; now the first will do.
+		// Another process created it between the two calls: open it again.
 	}
 }
 
-// isCurrent reports whether f is still the file that path names.
+// isCurrent reports whether path still names the file f.
 func isCurrent(f *os.File, path string) (bool, error) {
-	ours, err := f.Stat()
+	opened, err := f.Stat()
 	if err != nil {
 		return false, err
 	}
-	theirs, err := os.Lstat(path)
+	named, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return os.SameFile(ours, theirs), nil
+	return os.SameFile(opened, named), nil
 }
 
-// wait is the patience of one Acquire.
+// waiter holds the timers of one Acquire.
 type wait struct {
 	req     Request
 	start   time.Time
@@ -281,9 +281,10 @@ func (w *wait) stop() {
 	w.expired.Stop()
 }
 
-// lock locks f, in the way that how says. When it fails it has closed f, or will as soon as the kernel lets go of it.
-func (w *wait) lock(ctx context.Context, f *os.File, how int) error {
-	err := flock(f, how|unix.LOCK_NB)
+// flock locks f with the operation op (LOCK_EX or LOCK_SH). On failure it has closed f, or closes it as soon as the
+// blocking flock returns.
+func (w *wait) lock(ctx context.Context, f *os.File, op int) error {
+	err := flock(f, op|unix.LOCK_NB)
 	switch {
 	case err == nil:
 		return nil
@@ -295,21 +296,21 @@ func (w *wait) lock(ctx context.Context, f *os.File, how int) error {
 		return w.timeout(f)
 	}
 
-	// A blocking flock cannot be called off, so a goroutine of its own makes the call. From here on f is that
-	// goroutine's to close, unless we take what it has won.
-	won := make(chan error)
-	gone := make(chan struct{})
+	// A blocking flock cannot be cancelled, so a separate goroutine makes the call. From here on that goroutine closes
+	// f, unless we receive its result.
+	result := make(chan error)
+	abandoned := make(chan struct{})
 	go func() {
-		err := flock(f, how)
+		err := flock(f, op)
 		select {
-		case won <- err:
-		case <-gone:
+		case result <- err:
+		case <-abandoned:
 			f.Close()
 		}
 	}()
 	for {
 		select {
-		case err := <-won:
+		case err := <-result:
 			if err != nil {
 				f.Close()
 				return fmt.Errorf("acquire lock: %w", err)
@@ -318,10 +319,10 @@ func (w *wait) lock(ctx context.Context, f *os.File, how int) error {
 		case <-w.slow.C:
 			w.req.Slow(readHolder(f))
 		case <-w.expired.C:
-			defer close(gone) // after the holder has been read
+			defer close(abandoned) // after the holder has been read
 			return w.timeout(f)
 		case <-ctx.Done():
-			close(gone)
+			close(abandoned)
 			return cancelled(ctx, f.Name())
 		}
 	}
@@ -335,18 +336,18 @@ func cancelled(ctx context.Context, path string) error {
 	return fmt.Errorf("wait for lock %s: %w", path, context.Cause(ctx))
 }
 
-// hold puts the labels on a lock that f has just won.
+// label writes the holder and the pid file of a lock that f has just won.
 func hold(f *os.File, dir, command string) *Lock {
-	// The holder comes first: until it is written, who asks is told of our predecessor.
+	// The holder comes first: until it is written, waiters are told the name of our predecessor.
 	holderErr := writeHolder(f, thisProcess(command))
 	pidFile, pidErr := writePidFile(dir)
 	return &Lock{file: f, pidFile: pidFile, LabelErr: errors.Join(holderErr, pidErr)}
 }
 
-func flock(f *os.File, how int) error {
-	defer runtime.KeepAlive(f) // a finalizer that closed f would free the descriptor number for somebody else's file
+func flock(f *os.File, op int) error {
+	defer runtime.KeepAlive(f) // a finalizer that closed f would free the descriptor number for another file
 	for {
-		switch err := unix.Flock(int(f.Fd()), how); err {
+		switch err := unix.Flock(int(f.Fd()), op); err {
 		case nil:
 			return nil
 		case unix.EINTR:

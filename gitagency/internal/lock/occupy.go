@@ -10,34 +10,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A directory can also be locked itself, with no file in it to tell: many may occupy it at the same time,
-// and one may have it cleared, which waits for all of them and lets nobody in meanwhile. Like the other
-// lock it is the kernel's, and lasts until the last process that has the descriptor is gone.
+// A directory can also be locked itself, without a lock file in it. Any number of processes may hold it shared; one may
+// hold it exclusively, which waits for all of them and blocks new ones meanwhile. This is a flock too, and lasts until
+// the last process that has the descriptor ends.
 
-// Occupy takes part in the use of a directory. Whoever has it cleared is waited for, as long as timeout
-// says (0 is one try, negative for ever); then the error is a *TimeoutError.
+// AcquireDirShared locks a directory shared. It waits up to timeout for an exclusive holder (0: one attempt; negative:
+// no limit); after that the error is a *TimeoutError.
 func Occupy(ctx context.Context, dir string, timeout time.Duration) (*os.File, error) {
 	return lockDir(ctx, dir, timeout, unix.LOCK_SH)
 }
 
-// Clear has a directory to itself. The error is a *TimeoutError when somebody still occupies it in the end.
+// AcquireDirExclusive locks a directory exclusively. The error is a *TimeoutError when it is still locked after timeout.
 func Clear(ctx context.Context, dir string, timeout time.Duration) (*os.File, error) {
 	return lockDir(ctx, dir, timeout, unix.LOCK_EX)
 }
 
-func lockDir(ctx context.Context, dir string, timeout time.Duration, how int) (*os.File, error) {
+func lockDir(ctx context.Context, dir string, timeout time.Duration, op int) (*os.File, error) {
 	w := newWait(Request{Timeout: timeout})
 	defer w.stop()
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("lock directory: %w", err)
 	}
-	if err := w.lock(ctx, f, how); err != nil {
+	if err := w.lock(ctx, f, op); err != nil {
 		return nil, err
 	}
 	current, err := isCurrent(f, dir)
 	if err == nil && !current {
-		err = &os.PathError{Op: "lock directory", Path: dir, Err: os.ErrNotExist} // gone while we waited
+		err = &os.PathError{Op: "lock directory", Path: dir, Err: os.ErrNotExist} // removed while we waited
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -45,8 +45,8 @@ func lockDir(ctx context.Context, dir string, timeout time.Duration, how int) (*
 	return f, nil
 }
 
-// ClearOpen is Clear for a directory that is open already, by a handle that nothing else is locked by. When it
-// fails it has closed the handle, or will as soon as the kernel lets go of it.
+// AcquireOpenDirExclusive is AcquireDirExclusive for an open directory, whose descriptor carries no other lock. On
+// failure it has closed the descriptor, or closes it as soon as the blocking flock returns.
 func ClearOpen(ctx context.Context, dir *os.File, timeout time.Duration) error {
 	w := newWait(Request{Timeout: timeout})
 	defer w.stop()

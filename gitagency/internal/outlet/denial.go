@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// The kinds of denials.
+// Kinds of denials.
 const (
 	KindHTTP    = "http"
 	KindConnect = "connect"
 	KindSOCKS   = "socks"
 )
 
-// Denial is something that was refused.
+// Denial is a request that the proxy refused.
 type Denial struct {
 	Time   time.Time
 	Kind   string
-	Target string // host:port, printable whatever was asked for
+	Target string // host:port as requested, in printable ASCII
 	Reason string
-	Allow  string // the entry of the outputs that would allow it; empty when none would
-	Count  int    // how often it was refused by now, this time included
+	Allow  string // entries of --outputs that would allow it; empty when none would
+	Count  int    // number of refusals so far, including this one
 }
 
 const (
-	mostTargets  = 1000 // that are told apart
+	mostTargets  = 1000 // beyond this many, targets are counted together
 	otherTargets = "(other targets)"
 )
 
-// ledger tells of denials, but not of each: a program that tries again for ever must not fill a disk. Of equal ones
-// the first is told at once, then the tenth, the hundredth and so on, and when the proxy ends the last; each tells by
-// its count how many there were. Beyond a thousand different ones the rest are counted together.
+// denialLog reports denials, but not every single one: a program that retries for ever must not fill the disk. Of equal
+// denials it reports the first at once, then the tenth, the hundredth and so on, and the last when the proxy ends; the
+// count in each says how many there were. Beyond a thousand different ones the rest are counted together.
 type ledger struct {
-	tell func(Denial) // never called twice at once; may be nil
+	tell func(Denial) // never called concurrently; may be nil
 
 	mu   sync.Mutex
 	seen map[denialKey]*denials
@@ -41,8 +41,8 @@ type denialKey struct{ kind, target, reason string }
 
 type denials struct {
 	last Denial
-	told int // the count that was last told
-	next int // the count to tell next
+	told int // count in the last report
+	next int // count of the next report
 }
 
 func (l *ledger) add(d Denial) {
@@ -72,7 +72,7 @@ func (l *ledger) add(d Denial) {
 	}
 }
 
-// close tells how many there were in the end.
+// reportTotals reports the final counts.
 func (l *ledger) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

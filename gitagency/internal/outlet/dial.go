@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// refusal says that something must not be reached. Everything else that goes wrong on the way is a failure.
+// deniedError says that a target must not be reached. Every other error on the way is a failure.
 type refusal struct {
 	reason string
-	allow  string // the entry of the outputs that would allow it, or nothing
+	allow  string // entries of --outputs that would allow it, or empty
 }
 
 func (r *refusal) Error() string { return r.reason }
 
 const (
 	mostTried  = 8               // addresses of one name
-	leastTried = 2 * time.Second // what each of them gets at least
+	leastTried = 2 * time.Second // for each of them
 )
 
-// reach connects to a target, if it may be reached.
+// dialTarget connects to a target, if the rules allow it.
 func (s *serving) reach(ctx context.Context, t target) (net.Conn, error) {
-	// 1. Is it listed? Nothing is looked up that is not: a question to DNS is a way out too.
+	// 1. Is it listed? Nothing else is looked up: a DNS query can carry data out of the sandbox, too.
 	if !s.rules.allows(t.host, t.port) {
 		return nil, s.unlisted(t)
 	}
 
-	// 2. Where is it? Asked once: what is judged is what is connected to, whatever the next answer would be.
+	// 2. Resolve the name, once: the addresses checked are those connected to, whatever the next answer would be.
 	ctx, cancel := context.WithTimeout(ctx, s.limits.Dial)
 	defer cancel()
 	addrs := []netip.Addr{t.host.addr}
@@ -45,16 +45,16 @@ func (s *serving) reach(ctx context.Context, t target) (net.Conn, error) {
 		}
 	}
 
-	// 3. May one go there? Answers that lead inside are left out, the others serve.
-	good, err := s.judge(t, addrs)
+	// 3. Check the addresses. Those that lead to internal networks are dropped, the others are used.
+	allowed, err := s.judge(t, addrs)
 	if err != nil {
 		return nil, err
 	}
 
-	// 4. Go to the first that answers.
+	// 4. Connect to the first address that answers.
 	var failures []error
-	for i, addr := range good {
-		conn, err := s.try(ctx, netip.AddrPortFrom(addr, t.port), len(good)-i)
+	for i, addr := range allowed {
+		conn, err := s.try(ctx, netip.AddrPortFrom(addr, t.port), len(allowed)-i)
 		if err == nil {
 			return conn, nil
 		}
@@ -72,33 +72,33 @@ func (s *serving) unlisted(t target) *refusal {
 		r.reason += " (the proxy takes it for the machine around the sandbox; the sandbox's own ports are reached without a proxy)"
 	}
 	if t.host.name == "localhost" {
-		// The name alone would not do: where it leads must be listed as well.
+		// The name alone is not enough: the address it leads to must be listed as well.
 		r.allow += "," + target{host{addr: netip.AddrFrom4([4]byte{127, 0, 0, 1})}, t.port}.entry()
 	}
 	return r
 }
 
-// judge leaves out the addresses that must not be reached under a name. An address that is listed itself, with the
+// filterAddrs drops the addresses that must not be reached through a name. An address that is listed itself, with the
 // port, may always be reached.
 func (s *serving) judge(t target, addrs []netip.Addr) ([]netip.Addr, error) {
-	own, err := s.own()
+	local, err := s.own()
 	if err != nil {
 		return nil, fmt.Errorf("list the addresses of this machine: %w", err)
 	}
-	var good []netip.Addr
+	var allowed []netip.Addr
 	var first *refusal
 	for _, addr := range addrs {
-		// A zone would say on which link; what comes from DNS has none, and nothing on a link may be reached.
+		// A zone would select a link; answers of DNS have none, and link-local addresses are not allowed anyway.
 		addr = addr.Unmap().WithZone("")
 		literal := target{host{addr: addr}, t.port}
 		kind := inside(addr)
-		if kind == "" && slices.Contains(own, addr) {
+		if kind == "" && slices.Contains(local, addr) {
 			kind = "an address of this machine"
 		}
 		switch {
 		case kind == "" || s.rules.allows(literal.host, t.port):
-			if !slices.Contains(good, addr) && len(good) < mostTried {
-				good = append(good, addr)
+			if !slices.Contains(allowed, addr) && len(allowed) < mostTried {
+				allowed = append(allowed, addr)
 			}
 		case first == nil:
 			first = &refusal{
@@ -107,13 +107,13 @@ func (s *serving) judge(t target, addrs []netip.Addr) ([]netip.Addr, error) {
 			}
 		}
 	}
-	if len(good) == 0 {
+	if len(allowed) == 0 {
 		return nil, first
 	}
-	return good, nil
+	return allowed, nil
 }
 
-// try connects to one address of several, leaving time for those after it.
+// dialOne connects to one address of several, and leaves time for the remaining ones.
 func (s *serving) try(ctx context.Context, addr netip.AddrPort, left int) (net.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -123,11 +123,10 @@ func (s *serving) try(ctx context.Context, addr netip.AddrPort, left int) (net.C
 	return s.dial(ctx, addr)
 }
 
-// inside says what kind of address this is when it is not one of the internet at large, and nothing when it is.
-// Anything whose kind is not known to be harmless is inside.
+// specialKind describes an address that is not globally reachable, and returns "" for one that is. Every address that is
+// not known to be harmless counts as special.
 //
-// One kind cannot be told: an address of a translator of the local network's own (NAT64 with a prefix of its
-// operator's), behind which private IPv4 addresses may lie.
+// One case cannot be detected: NAT64 with a network-specific prefix, behind which private IPv4 addresses may lie.
 func inside(addr netip.Addr) string {
 	addr = addr.Unmap()
 	if addr.Is6() && nat64.Contains(addr) {
@@ -153,8 +152,8 @@ var (
 	globalUnicast = netip.MustParsePrefix("2000::/3")
 )
 
-// special are the blocks that IANA's registries of special addresses call not globally reachable, and the tunnels
-// that hide an IPv4 address in an IPv6 one.
+// specialPrefixes are the blocks that the IANA special-purpose address registries call not globally reachable, and the
+// tunnels that embed an IPv4 address in an IPv6 address.
 var special = []struct {
 	prefix netip.Prefix
 	kind   string
@@ -163,7 +162,7 @@ var special = []struct {
 	{netip.MustParsePrefix("fd00:ec2::254/128"), "the metadata service of a cloud"},
 	{netip.MustParsePrefix("0.0.0.0/8"), "an unspecified address"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
-	{netip.MustParsePrefix("100.64.0.0/10"), "a private address"}, // carriers', and many a VPN's
+	{netip.MustParsePrefix("100.64.0.0/10"), "a private address"}, // carrier-grade NAT, and many VPNs
 	{netip.MustParsePrefix("127.0.0.0/8"), "a loopback address"},
 	{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address"},
 	{netip.MustParsePrefix("172.16.0.0/12"), "a private address"},
@@ -191,8 +190,8 @@ var special = []struct {
 }
 
 func lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
-	// With a dot at its end a name is what it says, and not the beginning of one in the local domain. Names
-	// without any dot are only meant in the local domain.
+	// A trailing dot makes a name fully qualified, so that the local search domains are not applied. Names without any
+	// dot are only meaningful in a search domain.
 	if strings.Contains(name, ".") {
 		name += "."
 	}
@@ -204,8 +203,8 @@ func dialTCP(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", addr.String())
 }
 
-// ownAddresses are those of this machine's interfaces: what listens on one of them may count on nobody but the
-// machine itself to come that way.
+// interfaceAddrs lists the addresses of this machine's interfaces: a service that listens on one of them may assume
+// that only the machine itself connects from there.
 func ownAddresses() ([]netip.Addr, error) {
 	nets, err := net.InterfaceAddrs()
 	if err != nil {
@@ -222,7 +221,7 @@ func ownAddresses() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// unknown reports whether a name has no address.
+// isDNSError reports whether a name could not be resolved.
 func unknown(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, &dns)

@@ -6,11 +6,11 @@ import (
 	"net"
 )
 
-// Forward carries every connection that l accepts to one of dial's, until ctx ends or l is closed; then it closes l and
-// all connections, and returns when nothing of it runs any more. Of each connection that could not be carried,
-// failed is told, at any time and from many goroutines; it may be nil.
+// Forward connects every connection that l accepts with one from dial, until ctx ends or l is closed. Then it closes l
+// and all connections, and returns when all its goroutines have ended. It calls failed for each connection that could
+// not be forwarded, possibly concurrently; failed may be nil.
 //
-// Who can connect to l reaches the sandbox: on loopback that is every user and every program of the machine.
+// Every process that can connect to l reaches the sandbox: on loopback that is every user and program of the machine.
 func Forward(ctx context.Context, l net.Listener, dial func(context.Context) (net.Conn, error), failed func(error)) error {
 	return serve(ctx, l, defaults.Connections, func(ctx context.Context, from net.Conn) {
 		dialling, cancel := context.WithTimeout(ctx, defaults.Dial)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// http answers one request: a tunnel, or an http:// address with its answer. The connection ends with it, so that
-// each request is judged, and none can hide behind another.
+// serveHTTP answers one request: a CONNECT tunnel, or an http:// URL. The connection ends with it, so that every request
+// is checked, and none can be smuggled behind another.
 func (s *serving) http(ctx context.Context, client side, in *bufio.Reader) {
 	head, err := readHead(in, s.limits.Head)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *serving) http(ctx context.Context, client side, in *bufio.Reader) {
 	if err != nil {
 		var wrong *httpError
 		if !errors.As(err, &wrong) {
-			// It can be read, but not where it would go to.
+			// The request is well-formed, but its target is not.
 			r := &refusal{reason: err.Error()}
 			s.deny(req.kind(), req.asked, r)
 			wrong = &httpError{400, s.explain(req.asked, r)}
@@ -60,7 +60,7 @@ func (s *serving) http(ctx context.Context, client side, in *bufio.Reader) {
 	relay(ctx, client, side{upstream, upstream}, s.limits.Idle)
 }
 
-// exchange passes one request on, and its answer back as it comes.
+// forwardRequest sends one request to the server, and streams the response back.
 func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, upstream net.Conn, req request) {
 	proceed(client)
 	defer upstream.Close()
@@ -69,14 +69,15 @@ func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, u
 		reset(client)
 	})()
 	w := watchFor(s.limits.Idle, func() {
-		// Whoever waits for the client lets go, before the server's side is broken off: after that it is told.
+		// Release goroutines that wait for the client before the server's connection is aborted, so that the client can
+		// still be sent an error.
 		client.SetDeadline(time.Unix(1, 0))
 		reset(upstream)
 	})
 	defer w.stop()
 
-	// The body goes up while the answer may already come down. A body that breaks off must not look like a whole
-	// one, so the server's side is broken off with it.
+	// The body is sent while the response may already arrive. A truncated body must not look complete, so a read error
+	// aborts the server's connection.
 	var broken atomic.Pointer[httpError]
 	sent := make(chan struct{})
 	go func() {
@@ -95,8 +96,8 @@ func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, u
 		if writeErr != nil {
 			return
 		}
-		// The one request is there. A client that goes away now is passed on as what it is, an end; what it
-		// sends instead is for nobody.
+		// The request is complete. If the client closes its side now, that is passed on as a half-close; any further
+		// data from it is dropped.
 		if _, err := in.ReadByte(); err == io.EOF {
 			closeWrite(upstream)
 			w.shorten(afterEnd)
@@ -104,9 +105,9 @@ func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, u
 			reset(upstream)
 		}
 	}()
-	begun, err := req.passAnswer(client, upstream, w, s.limits.Head)
+	started, err := req.passAnswer(client, upstream, w, s.limits.Head)
 
-	// Whoever reads from the client lets go of it.
+	// End the goroutine that reads from the client.
 	upstream.Close()
 	client.SetReadDeadline(time.Unix(1, 0))
 	<-sent
@@ -114,8 +115,8 @@ func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, u
 	case err == nil:
 		client.SetReadDeadline(time.Time{})
 		hangUp(client, in)
-	case begun:
-		reset(client) // not to be taken for the whole
+	case started:
+		reset(client) // a truncated response must not look complete
 	case broken.Load() != nil:
 		s.answer(client, in, req.method, broken.Load())
 	default:
@@ -123,13 +124,13 @@ func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, u
 	}
 }
 
-// stopped reports whether reading ended because we wanted it to.
+// isTimeout reports whether a read ended because of a deadline that we set.
 func stopped(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// httpError is an answer of the proxy's own: a status, and one line.
+// httpError is a response of the proxy itself: a status, and one line of text.
 type httpError struct {
 	status int
 	text   string
@@ -148,7 +149,7 @@ var reasons = map[int]string{
 
 func (s *serving) answer(client side, in io.Reader, method string, e *httpError) {
 	client.SetDeadline(time.Now().Add(s.limits.HeadTime))
-	// Some of what a text is made of comes from elsewhere: errors of the system may have several lines.
+	// Parts of the text come from elsewhere: system errors may have several lines.
 	body := strings.Join(strings.Fields(e.text), " ") + "\n"
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"+
 		"Content-Length: %d\r\nConnection: close\r\n\r\n", e.status, reasons[e.status], len(body))
@@ -159,13 +160,13 @@ func (s *serving) answer(client side, in io.Reader, method string, e *httpError)
 	hangUp(client, in)
 }
 
-// readHead reads up to and including the empty line.
-func readHead(in *bufio.Reader, most int) ([]byte, error) {
+// readHead reads a request or response up to and including the empty line.
+func readHead(in *bufio.Reader, limit int) ([]byte, error) {
 	var head []byte
 	for {
 		line, err := in.ReadSlice('\n')
-		if len(head)+len(line) > most {
-			return nil, &httpError{431, fmt.Sprintf("git-agency: the head of a request may have %d bytes", most)}
+		if len(head)+len(line) > limit {
+			return nil, &httpError{431, fmt.Sprintf("git-agency: the head of a request may have %d bytes", limit)}
 		}
 		begins := len(head) == 0 || head[len(head)-1] == '\n'
 		head = append(head, line...)

@@ -10,34 +10,34 @@ import (
 	"strings"
 )
 
-// passAnswer passes the answer on as it comes, and says whether any of it was. The server's word about the connection
-// is replaced: it ends.
-func (r request) passAnswer(client io.Writer, upstream io.Reader, w *watch, most int) (begun bool, err error) {
+// forwardResponse copies the response to the client as it arrives, and reports whether any of it was written. The
+// server's Connection header is replaced by "Connection: close".
+func (r request) passAnswer(client io.Writer, upstream io.Reader, w *watch, limit int) (started bool, err error) {
 	in := bufio.NewReader(upstream)
 	for {
-		head, err := readHead(in, most)
+		head, err := readHead(in, limit)
 		if err != nil {
-			return begun, err
+			return started, err
 		}
 		w.alive()
 		status, passed, length, err := answerHead(head)
 		if err != nil {
-			return begun, err
+			return started, err
 		}
 		if _, err := client.Write(passed); err != nil {
 			return true, err
 		}
 		w.alive()
-		begun = true
+		started = true
 		if status < 200 {
-			continue // the answer proper follows
+			continue // an informational response: the final one follows
 		}
 		var body io.Reader = in
 		switch {
 		case r.method == "HEAD" || status == 204 || status == 304:
 			return true, nil
 		case length >= 0:
-			// So that a server that does not end the connection keeps nobody waiting.
+			// Stop at the end of the body even if the server keeps the connection open.
 			body = io.LimitReader(in, length)
 		}
 		readErr, writeErr := pump(client, body, w)
@@ -45,10 +45,10 @@ func (r request) passAnswer(client io.Writer, upstream io.Reader, w *watch, most
 	}
 }
 
-// answerHead rewrites the head of an answer. The length is that of the body, or -1 when it ends with the connection
-// or with the last chunk.
+// rewriteResponseHead rewrites the head of a response. length is the length of the body, or -1 when the end of the
+// connection or the last chunk ends it.
 func answerHead(head []byte) (status int, passed []byte, length int64, err error) {
-	// Servers are forgiven more than clients: nothing is decided by what they say.
+	// Parsing is more lenient than for clients: no decision depends on the response.
 	lines := strings.Split(strings.TrimRight(string(head), "\r\n"), "\n")
 	first := strings.TrimSuffix(lines[0], "\r")
 	if len(first) < len("HTTP/1.1 200") || !strings.HasPrefix(first, "HTTP/1.") || first[8] != ' ' {

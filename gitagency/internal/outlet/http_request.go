@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// request is one that can be passed on, or a tunnel.
+// request is a CONNECT or a request that can be forwarded.
 type request struct {
 	method, version string
-	asked           string // where to, as it was written
+	asked           string // target as written
 	target          target
 	connect         bool
-	path            string  // for the server, with its query
-	fields          []field // that are passed on
+	path            string  // request target for the server, with its query
+	fields          []field // headers that are forwarded
 	chunked         bool
-	length          int64 // of the body; -1 when none was given
+	length          int64 // of the body; -1 when not given
 }
 
 type field struct{ name, value string }
@@ -30,8 +30,8 @@ func (r request) kind() string {
 	return KindHTTP
 }
 
-// parseRequest reads a head, and refuses whatever another reader might read otherwise. An error that is no *httpError
-// says that it cannot be told where the request would go to.
+// parseRequest parses a head, and rejects everything that another parser might read differently. An error that is not an
+// *httpError means that the target is invalid.
 func parseRequest(head []byte) (request, error) {
 	req := request{length: -1}
 	lines, err := splitHead(head)
@@ -95,7 +95,7 @@ func parseRequest(head []byte) (request, error) {
 		return req, err
 	}
 	if len(hosts) == 1 {
-		// It is replaced in any case; one that says something else is up to something.
+		// It is replaced in any case; a different Host is suspicious.
 		if t, err := parseTarget(hosts[0], 80); err != nil || t != req.target {
 			return req, badRequest("the field Host says another host than the address")
 		}
@@ -103,10 +103,10 @@ func parseRequest(head []byte) (request, error) {
 	return req, req.choose(fields)
 }
 
-// errUser keeps passwords out of the records, where an address that cannot be understood would end up.
+// errUserInfo keeps passwords out of the records, which contain invalid targets.
 var errUser = badRequest("an address has no user name: use the field Authorization")
 
-// frame finds out how long the body is, in the one way in which everybody would.
+// setBodyLength determines the length of the body, and rejects requests on which parsers could disagree.
 func (r *request) frame(fields []field) error {
 	lengths, codings := values(fields, "content-length"), values(fields, "transfer-encoding")
 	switch {
@@ -135,8 +135,8 @@ func parseLength(s string) (int64, bool) {
 	return n, err == nil && strings.Trim(s, "0123456789") == ""
 }
 
-// choose keeps the fields that are meant for the server. Those about a connection end with it, and so do those for
-// proxies; where to and how long are said anew.
+// selectHeaders keeps the headers meant for the server. Hop-by-hop headers and those for proxies are dropped; Host and
+// the length of the body are written anew.
 func (r *request) choose(fields []field) error {
 	drop := map[string]bool{
 		"host": true, "content-length": true, "transfer-encoding": true, "connection": true, "keep-alive": true,
@@ -148,7 +148,7 @@ func (r *request) choose(fields []field) error {
 		}
 	}
 	for _, v := range values(fields, "upgrade") {
-		// Who offers HTTP/2 takes HTTP/1.1 too; whoever wants another protocol does not.
+		// A client that offers h2c accepts HTTP/1.1, too; clients of other protocols do not.
 		if !strings.EqualFold(v, "h2c") {
 			return &httpError{501, "git-agency: a plain request cannot become " + printable(v) + ": use CONNECT"}
 		}
@@ -181,7 +181,7 @@ func (r request) upstreamHead() []byte {
 	return b.Bytes()
 }
 
-// sendBody passes the body on, and says which side failed, if one did.
+// sendBody forwards the body, and tells a read error from a write error.
 func (r request) sendBody(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr error) {
 	if r.chunked {
 		return sendChunks(dst, in, w)
@@ -197,8 +197,8 @@ func (r request) sendBody(dst io.Writer, in *bufio.Reader, w *watch) (readErr, w
 	return readErr, writeErr
 }
 
-// sendChunks passes chunks on in a spelling of its own, so that nobody can read another end into them: what has come
-// of one is a chunk. Extensions and fields after the body are left out.
+// sendChunked forwards a chunked body in chunks of our own, so that no parser can find another end in them: the data of
+// each read becomes one chunk. Chunk extensions and trailers are dropped.
 func sendChunks(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr error) {
 	const before, after = len("8000\r\n"), len("\r\n")
 	buf := make([]byte, bufferSize)
@@ -219,7 +219,7 @@ func sendChunks(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr er
 		for left > 0 {
 			n, err := in.Read(buf[before:][:min(left, uint64(len(buf)-before-after))])
 			if err != nil {
-				return err, nil // the end is one too early
+				return err, nil // also EOF, which is too early here
 			}
 			w.alive()
 			left -= uint64(n)
@@ -248,7 +248,7 @@ func sendChunks(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr er
 	return badRequest("a body has at most 100 fields after it"), nil
 }
 
-// chunkLine reads a line of the chunks' own, without its end.
+// readChunkLine reads a line of the chunk framing, without its CR LF.
 func chunkLine(in *bufio.Reader) (string, error) {
 	line, err := in.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
@@ -267,7 +267,7 @@ func chunkLine(in *bufio.Reader) (string, error) {
 	return text, nil
 }
 
-// splitHead splits a head into lines, all of which end in CR LF and have nothing invisible in them.
+// splitHead splits a head into lines, all of which must end in CR LF and contain no control characters.
 func splitHead(head []byte) ([]string, error) {
 	text, found := strings.CutSuffix(string(head), "\r\n\r\n")
 	if !found {
@@ -294,7 +294,7 @@ func parseFields(lines []string) ([]field, error) {
 	return fields, nil
 }
 
-// values are those of all fields of a name, which is in lower case.
+// headerValues returns the values of all headers with a name, which is given in lower case.
 func values(fields []field, name string) []string {
 	var all []string
 	for _, f := range fields {
@@ -305,7 +305,7 @@ func values(fields []field, name string) []string {
 	return all
 }
 
-// token reports whether s is a word as HTTP has them for methods and names.
+// isToken reports whether s is a token as HTTP defines it for methods and header names.
 func token(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)

@@ -12,32 +12,32 @@ import (
 	"time"
 )
 
-// Proxy is a way out to some hosts. It must not be changed while it serves.
+// Server is a proxy that reaches only listed hosts. It must not be changed while it serves.
 type Proxy struct {
-	Rules  Rules        // required: what may be reached
-	Denied func(Denial) // told of what was refused, before the program that asked is, and never twice at once; may be nil
+	Rules  Rules        // required: hosts and ports that may be reached
+	Denied func(Denial) // called before the client gets its refusal, never concurrently; may be nil
 	Limits Limits
 
-	// Resolve looks a name up and Dial connects to an address; nil means as this machine does.
+	// Resolve resolves a name and Dial connects to an address; nil means the resolver and network of this machine.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 	Dial    func(ctx context.Context, addr netip.AddrPort) (net.Conn, error)
 
-	own func() ([]netip.Addr, error) // for tests: the addresses of this machine
+	own func() ([]netip.Addr, error) // for tests: addresses of this machine
 }
 
-// Limits bound what those inside can make the proxy spend. What is 0 has its default.
+// Limits bound the resources that clients can make the proxy use. A zero field has its default.
 type Limits struct {
-	Connections int           // at once; more wait; 256
-	Head        int           // bytes of a request before its body, and of its answer; 64 KiB
-	HeadTime    time.Duration // from connecting until the request is there; 30 seconds
-	Dial        time.Duration // looking up and connecting, all addresses together; 30 seconds
-	Idle        time.Duration // without a byte either way; an hour, as some answers are long in coming
+	Connections int           // concurrent connections, further ones wait; default 256
+	Head        int           // bytes of a request or response before its body; default 64 KiB
+	HeadTime    time.Duration // from connecting to the complete request head; default 30 seconds
+	Dial        time.Duration // for resolving and connecting, all addresses together; default 30 seconds
+	Idle        time.Duration // without a byte in either direction; default one hour, as some responses take long
 }
 
 var defaults = Limits{Connections: 256, Head: 64 << 10, HeadTime: 30 * time.Second, Dial: 30 * time.Second, Idle: time.Hour}
 
-// Serve answers what l accepts until ctx ends or l is closed. Then it closes l and all connections, tells the last
-// of the denials, and returns when nothing of it runs any more. Both of these ends are none of an error.
+// Serve serves the connections of l until ctx ends or l is closed. Then it closes l and all connections, reports the
+// final counts of denials, and returns nil when all its goroutines have ended.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	s := &serving{
 		rules: p.Rules,
@@ -66,7 +66,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	return serve(ctx, l, s.limits.Connections, s.handle)
 }
 
-// serving is a proxy at work.
+// handler serves the connections of a Server.
 type serving struct {
 	rules   Rules
 	limits  Limits
@@ -76,8 +76,8 @@ type serving struct {
 	own     func() ([]netip.Addr, error)
 }
 
-// handle tells by the first byte what a client speaks. What is neither (TLS, HTTP/2 by a frame, noise) is
-// closed without a word, as there is none it would understand.
+// handleConn tells the protocol by the first byte. Other protocols (TLS, an HTTP/2 preface, noise) are closed without a
+// reply, as there is none that the client would understand.
 func (s *serving) handle(ctx context.Context, conn net.Conn) {
 	conn.SetDeadline(time.Now().Add(s.limits.HeadTime))
 	in := bufio.NewReader(conn)
@@ -96,7 +96,7 @@ func (s *serving) handle(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// connect connects to what a client asked for; a refusal is recorded.
+// dialAndRecord connects to the target of a client, and records a refusal.
 func (s *serving) connect(ctx context.Context, kind string, t target) (net.Conn, error) {
 	conn, err := s.reach(ctx, t)
 	var r *refusal
@@ -110,7 +110,7 @@ func (s *serving) deny(kind, asked string, r *refusal) {
 	s.ledger.add(Denial{Time: time.Now(), Kind: kind, Target: printable(asked), Reason: r.reason, Allow: r.allow})
 }
 
-// explain is what the program that asked is told, in one line.
+// denialMessage is the one-line explanation for the client.
 func (s *serving) explain(asked string, r *refusal) string {
 	text := "git-agency: " + printable(asked) + " refused: " + r.reason
 	if r.allow != "" {
@@ -120,16 +120,16 @@ func (s *serving) explain(asked string, r *refusal) string {
 	return text
 }
 
-// printable is a text from inside that can be shown and stored: short, and in visible ASCII.
+// printable makes text from the sandbox safe to show and store: short, and in visible ASCII.
 func printable(s string) string {
-	const most = 300
+	const limit = 300
 	cut := ""
-	if len(s) > most {
-		s, cut = s[:most], "..."
+	if len(s) > limit {
+		s, cut = s[:limit], "..."
 	}
 	quoted := strconv.QuoteToASCII(s)
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], " ", `\x20`) + cut
 }
 
-// proceed gives a connection back its time: the request is there.
+// clearDeadline removes the deadline of a connection once its request has been read.
 func proceed(c net.Conn) { c.SetDeadline(time.Time{}) }

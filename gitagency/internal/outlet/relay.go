@@ -13,20 +13,20 @@ import (
 const (
 	bufferSize = 32 << 10
 
-	// afterEnd is how long a connection may be silent of which one side has said all it had to say. Longer than any
-	// answer should take; shorter than for ever, as a program that was killed looks the same.
+	// halfClosedTimeout is the idle timeout of a connection with one side closed for writing. Longer than any response
+	// should take; but finite, as a killed program looks the same.
 	afterEnd = 5 * time.Minute
 )
 
-// side is one end of a relay: what was read of it already comes first.
+// bufferedConn is a connection with a reader that returns the data buffered already first.
 type side struct {
 	net.Conn
 	in io.Reader
 }
 
-// relay copies between two connections, both ways, until both have ended; then it closes them. When one side ends,
-// the other is told, and can still answer. When one breaks, the other is broken off too: an end is only passed on if it
-// was one. After idle without a byte either way both are broken off; 0 means never.
+// relay copies between two connections in both directions until both have ended, and closes them. When one side closes,
+// the other is half-closed, and can still answer. When one fails, the other is aborted: only a regular end is passed on
+// as an end. After idle without a byte in either direction both are aborted; 0 means never.
 func relay(ctx context.Context, a, b side, idle time.Duration) {
 	breakOff := func() {
 		reset(a)
@@ -47,7 +47,7 @@ func relay(ctx context.Context, a, b side, idle time.Duration) {
 			closeWrite(dst)
 			w.shorten(afterEnd)
 		default:
-			// Who takes no more may still have something to say, and then ends: the other way sees to that.
+			// A peer that reads no more may still send, and then ends: the other direction handles that.
 			w.shorten(afterEnd)
 		}
 	}
@@ -57,7 +57,7 @@ func relay(ctx context.Context, a, b side, idle time.Duration) {
 	other.Wait()
 }
 
-// pump copies until src ends, and says which of the two failed, if one did.
+// copyWatched copies until EOF, and tells a read error from a write error.
 func pump(dst io.Writer, src io.Reader, w *watch) (readErr, writeErr error) {
 	buf := make([]byte, bufferSize)
 	for {
@@ -78,7 +78,7 @@ func pump(dst io.Writer, src io.Reader, w *watch) (readErr, writeErr error) {
 	}
 }
 
-// watch does something when nothing has happened for a time.
+// idleTimer calls a function when nothing has happened for a time.
 type watch struct {
 	limit atomic.Int64
 	timer *time.Timer
@@ -110,7 +110,7 @@ func (w *watch) shorten(limit time.Duration) {
 	w.alive()
 }
 
-// stop ends the watch. Nothing is done any more when it returns.
+// stop ends the timer. The function does not run any more when it returns.
 func (w *watch) stop() {
 	w.timer.Stop()
 	w.acting.Lock()
@@ -118,8 +118,8 @@ func (w *watch) stop() {
 	w.stopped = true
 }
 
-// closeWrite says that nothing more comes. A connection that cannot say so is closed: a peer that waits for an end
-// would wait for ever.
+// closeWrite closes a connection for writing. A connection that cannot be half-closed is closed: a peer that waits for
+// the end would wait for ever.
 func closeWrite(c net.Conn) {
 	if s, ok := c.(side); ok {
 		c = s.Conn
@@ -131,7 +131,7 @@ func closeWrite(c net.Conn) {
 	c.Close()
 }
 
-// reset closes so that the peer does not take it for an end.
+// abortConn closes a connection with a reset, so that the peer does not take it for a regular end.
 func reset(c net.Conn) {
 	if s, ok := c.(side); ok {
 		c = s.Conn
@@ -142,7 +142,8 @@ func reset(c net.Conn) {
 	c.Close()
 }
 
-// hangUp closes after an answer, so that the answer arrives: closing while the peer still sends would throw it away.
+// closeGracefully closes a connection after a response so that the response arrives: closing while the peer still sends
+// would discard it.
 func hangUp(c net.Conn, in io.Reader) {
 	closeWrite(c)
 	c.SetReadDeadline(time.Now().Add(lingering))

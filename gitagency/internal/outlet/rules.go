@@ -11,21 +11,21 @@ import (
 
 // Rules are the hosts and ports that may be reached. The zero value allows nothing.
 type Rules struct {
-	patterns []pattern // in order, each host once
+	patterns []pattern // sorted, each host once
 }
 
-// pattern is one host, or all names below one, with its ports.
+// pattern is one host, or all names below it, with its ports.
 type pattern struct {
 	host  host
-	below bool     // any name below host, however deep, and never host itself
+	below bool     // matches all names below host, at any depth, and not host itself
 	every bool     // every port
-	ports []uint16 // in order, when not every
+	ports []uint16 // sorted; unused with anyPort
 }
 
-// usual are the ports of an entry that names none: what people mean by a host is its web server.
+// defaultPorts are the ports of an entry without a port: a host usually means its web server.
 var usual = [...]uint16{80, 443}
 
-// ParseRules reads what follows "hosts:" in a value of --outputs: entries separated by commas.
+// ParseRules parses the part of a value of --outputs after "hosts:", entries separated by commas.
 //
 //	a.example          the host, ports 80 and 443
 //	a.example:8443     one port
@@ -34,8 +34,8 @@ var usual = [...]uint16{80, 443}
 //	192.0.2.7:5432     an address; only so can a loopback, link-local or private address be reached
 //	[2001:db8::7]:22   an IPv6 address
 //
-// Names are not case-sensitive, and a dot at their end changes nothing. A wildcard may be as wide as *.com: which
-// suffixes are registries' changes too often to be known here. What an error says can be typed.
+// Names are not case-sensitive, and a trailing dot changes nothing. A wildcard may be as wide as *.com: the list of
+// public suffixes changes too often to be built in. Errors name an entry that can be typed instead.
 func ParseRules(spec string) (Rules, error) {
 	if spec == "" {
 		return Rules{}, errors.New("no host is listed: write at least one, such as hosts:a.example, or none to reach nothing")
@@ -51,7 +51,7 @@ func ParseRules(spec string) (Rules, error) {
 	return rules, nil
 }
 
-// String is the rules as ParseRules reads them, the same for all spellings of the same rules.
+// String returns the rules in the syntax of ParseRules, equal for all spellings of the same rules.
 func (r Rules) String() string {
 	var entries []string
 	for _, p := range r.patterns {
@@ -66,19 +66,19 @@ func (r Rules) allows(h host, port uint16) bool {
 	})
 }
 
-// knows reports whether a host may be reached at any port at all.
+// listsHost reports whether a host may be reached at any port.
 func (r Rules) knows(h host) bool {
 	return slices.ContainsFunc(r.patterns, func(p pattern) bool { return p.covers(h) })
 }
 
-// reachesLoopback reports whether something is listed that programs take for the machine they run on.
+// listsLoopback reports whether an entry names the loopback of the machine.
 func (r Rules) reachesLoopback() bool {
 	return slices.ContainsFunc(r.patterns, func(p pattern) bool {
 		return p.host.addr.IsLoopback() || p.host.name == "localhost" || strings.HasSuffix(p.host.name, ".localhost")
 	})
 }
 
-// add keeps the patterns in order and each host once.
+// add inserts a pattern, in order and with each host once.
 func (r *Rules) add(p pattern) {
 	i, known := slices.BinarySearchFunc(r.patterns, p, pattern.compare)
 	if !known {
@@ -218,7 +218,7 @@ func parsePattern(entry string) (pattern, error) {
 	return p, nil
 }
 
-// host is a name in lower case without a dot at its end, or an address.
+// host is a name, in lower case without a trailing dot, or an address.
 type host struct {
 	name string
 	addr netip.Addr // valid when name is empty
@@ -238,7 +238,7 @@ func (h host) bracketed() string {
 	return h.String()
 }
 
-// target is where a program wants to go.
+// target is the host and port that a client requests.
 type target struct {
 	host host
 	port uint16
@@ -248,7 +248,7 @@ func (t target) String() string {
 	return t.host.bracketed() + ":" + strconv.Itoa(int(t.port))
 }
 
-// entry is what would have to be listed for the target to be allowed.
+// ruleEntry returns the entry that would have to be listed for the target to be allowed.
 func (t target) entry() string {
 	if slices.Contains(usual[:], t.port) {
 		return t.host.bracketed()
@@ -256,11 +256,11 @@ func (t target) entry() string {
 	return t.String()
 }
 
-// parseHost reads a name or an address without brackets.
+// parseHost parses a name or an address without brackets.
 //
-// An address is one only as it is written everywhere. All the other ways to write one, of which each resolver knows a
-// few (127.1, 0x7f.1, 2130706433, 0177.0.0.1), look like names to whoever does not: they are refused, as in browsers
-// everything that ends in a number is an address or nothing.
+// Only the canonical notation of an address is accepted. Each resolver knows some other notations (127.1, 0x7f.1,
+// 2130706433, 0177.0.0.1), which look like names to the rest: they are rejected, as browsers do, where every host that
+// ends in a number is an address or invalid.
 func parseHost(s string) (host, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		if addr.Zone() != "" {
@@ -304,10 +304,10 @@ func number(label string) bool {
 	return strings.Trim(digits, set) == ""
 }
 
-// parseTarget reads a host and a port as they stand in requests. A usual port of 0 means that it must be given.
-func parseTarget(s string, usual uint16) (target, error) {
+// parseTarget parses the host and port of a request. With a default port of 0 the port is required.
+func parseTarget(s string, defaultPort uint16) (target, error) {
 	var (
-		t          = target{port: usual}
+		t          = target{port: defaultPort}
 		name, port string
 		hasPort    bool
 	)
@@ -337,7 +337,7 @@ func parseTarget(s string, usual uint16) (target, error) {
 	return t, nil
 }
 
-// parsePort reads a port as it is written everywhere: digits, the first of them not 0.
+// parsePort parses a decimal port without leading zeros.
 func parsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || s[0] < '1' || s[0] > '9' {

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// serve handles what a listener accepts, at most so many at once; more wait to be accepted. It returns when ctx has
-// ended or the listener is closed, after closing the listener and every connection and waiting for every handler.
-func serve(ctx context.Context, l net.Listener, most int, handle func(context.Context, net.Conn)) error {
+// serveConns handles the connections of a listener, at most so many at once; further ones wait to be accepted. It
+// returns when ctx has ended or the listener is closed, after closing the listener and all connections and waiting for
+// all handlers.
+func serve(ctx context.Context, l net.Listener, limit int, handle func(context.Context, net.Conn)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
@@ -20,7 +21,7 @@ func serve(ctx context.Context, l net.Listener, most int, handle func(context.Co
 	defer l.Close()
 	defer onEnd(ctx, func() { l.Close() })()
 
-	slots := make(chan struct{}, most)
+	slots := make(chan struct{}, limit)
 	pause := time.Millisecond
 	for {
 		select {
@@ -54,8 +55,8 @@ func serve(ctx context.Context, l net.Listener, most int, handle func(context.Co
 	}
 }
 
-// onEnd does something when ctx ends. What it returns takes that back, or waits for it to be done: nothing of it runs
-// after that.
+// onCancel calls act when ctx ends. The returned function cancels that, or waits until act has returned: act does not
+// run after it.
 func onEnd(ctx context.Context, act func()) (stop func()) {
 	done := make(chan struct{})
 	takeBack := context.AfterFunc(ctx, func() {
@@ -69,8 +70,8 @@ func onEnd(ctx context.Context, act func()) (stop func()) {
 	}
 }
 
-// passing reports whether accepting failed for a reason that goes away: the peer gave up, or the machine is short of
-// something just now.
+// isTemporary reports whether Accept failed for a reason that goes away: the peer gave up, or the machine lacks a
+// resource at the moment.
 func passing(err error) bool {
 	return slices.ContainsFunc([]error{
 		syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EINTR, syscall.EPROTO,

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The replies of RFC 1928.
+// Reply codes of RFC 1928.
 const (
 	socksDone          = 0
 	socksFailed        = 1
@@ -25,7 +25,7 @@ const (
 	socksNoSuchAddress = 8
 )
 
-// socks5 answers a client of RFC 1928: CONNECT without authentication, and nothing else.
+// serveSOCKS5 serves a client of RFC 1928: CONNECT without authentication, and nothing else.
 func (s *serving) socks5(ctx context.Context, client side, in *bufio.Reader) {
 	var hello [2]byte
 	if _, err := io.ReadFull(in, hello[:]); err != nil {
@@ -36,7 +36,7 @@ func (s *serving) socks5(ctx context.Context, client side, in *bufio.Reader) {
 		return
 	}
 	if !bytes.Contains(methods, []byte{0}) {
-		client.Write([]byte{5, 0xff}) // who must authenticate cannot
+		client.Write([]byte{5, 0xff}) // no acceptable authentication method
 		hangUp(client, in)
 		return
 	}
@@ -93,12 +93,12 @@ func (s *serving) socksReply(client side, in io.Reader, code byte) {
 	hangUp(client, in)
 }
 
-// socksAnswer leaves out which address the connection was made from: that is nobody's business inside.
+// encodeSOCKSReply encodes a reply. It omits the local address of the connection, which the sandbox need not know.
 func socksAnswer(code byte) []byte { return []byte{5, code, 0, 1, 0, 0, 0, 0, 0, 0} }
 
 var errSOCKSAddress = errors.New("unknown type of address")
 
-// readSOCKSTarget reads where to, as it was written and as it is understood. The first is empty when there was none.
+// readSOCKSTarget reads the target, as written and parsed. asked is empty when it could not be read.
 func readSOCKSTarget(in io.Reader, kind byte) (asked string, t target, err error) {
 	size := 0
 	switch kind {
@@ -150,7 +150,7 @@ func socksCode(err error) byte {
 	return socksFailed
 }
 
-// socks4 answers a client of the version before, which has no names: request rejected.
+// rejectSOCKS4 rejects a SOCKS4 client, whose requests contain addresses instead of names.
 func socks4(client side) {
 	client.Write([]byte{0, 0x5b, 0, 0, 0, 0, 0, 0})
 	hangUp(client, client.in)

@@ -1,10 +1,10 @@
 package outlet
 
-// Variables are the settings by which programs find the proxy at addr (host:port), with the names in both cases: some
-// look for one, some for the other.
+// Environment returns the variables by which programs find the proxy at addr (host:port), in upper and lower case, as
+// programs differ.
 //
-// Loopback is reached without the proxy, which would take it for the machine around the sandbox; unless just that is
-// among the rules, and then programs cannot be told which of the two is meant: they all ask the proxy.
+// NO_PROXY excludes loopback, which at the proxy would mean the host machine; unless the rules list loopback: then
+// programs cannot tell which of the two is meant, and all connections go through the proxy.
 func Variables(addr string, rules Rules) []string {
 	direct := "localhost,127.0.0.1,::1"
 	if rules.reachesLoopback() {

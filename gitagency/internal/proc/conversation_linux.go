@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conversation is a connection on which whole messages go, with descriptors: our end, and one to hand over.
+// seqpacketPair makes a pair of connected SOCK_SEQPACKET sockets, which carry whole messages with descriptors: one end
+// for us, one to hand over.
 func conversation() (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -22,27 +23,27 @@ func conversation() (ours *net.UnixConn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// asConn makes a connection of a descriptor, which it closes.
+// newUnixConn makes a connection from a descriptor, and closes the descriptor.
 func asConn(f *os.File) (*net.UnixConn, error) {
 	conn, err := net.FileConn(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	unix, ok := conn.(*net.UnixConn)
+	unixConn, ok := conn.(*net.UnixConn)
 	if !ok {
 		return nil, errors.Join(errors.New("not a local connection"), conn.Close())
 	}
-	return unix, nil
+	return unixConn, nil
 }
 
-// The most that one message holds.
+// Limits of one message.
 const (
-	maxMessage = 128 << 10 // with a plan
-	maxWords   = 16 << 10  // without
+	maxMessage = 128 << 10 // bytes of a plan, or of a message with one
+	maxWords   = 16 << 10  // bytes of other messages
 	maxFiles   = 32
 )
 
-// send writes one message, with descriptors.
+// sendMessage sends one JSON message, with descriptors.
 func send(to *net.UnixConn, message any, files ...*os.File) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -52,7 +53,7 @@ func send(to *net.UnixConn, message any, files ...*os.File) error {
 	if len(files) > 0 {
 		fds := make([]int, len(files))
 		for i, f := range files {
-			fds[i] = int(f.Fd()) // which also makes a pipe one that is waited for, as programs expect
+			fds[i] = int(f.Fd()) // Fd also makes a pipe blocking, as programs expect
 		}
 		rights = unix.UnixRights(fds...)
 	}
@@ -60,13 +61,13 @@ func send(to *net.UnixConn, message any, files ...*os.File) error {
 	return err
 }
 
-// receive reads one message, with the descriptors that came with it.
+// receiveMessage receives one JSON message and returns the descriptors that came with it.
 func receive(from *net.UnixConn, message any) ([]int, error) {
 	return receiveUpTo(maxWords, from, message)
 }
 
-func receiveUpTo(most int, from *net.UnixConn, message any) ([]int, error) {
-	data, rights := make([]byte, most), make([]byte, unix.CmsgSpace(4*maxFiles))
+func receiveUpTo(limit int, from *net.UnixConn, message any) ([]int, error) {
+	data, rights := make([]byte, limit), make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, m, flags, _, err := from.ReadMsgUnix(data, rights)
 	if err != nil {
 		return nil, err
@@ -91,8 +92,8 @@ func receiveUpTo(most int, from *net.UnixConn, message any) ([]int, error) {
 func filesIn(rights []byte) (fds []int, err error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	for _, m := range messages {
-		some, parseErr := unix.ParseUnixRights(&m)
-		fds, err = append(fds, some...), errors.Join(err, parseErr)
+		part, parseErr := unix.ParseUnixRights(&m)
+		fds, err = append(fds, part...), errors.Join(err, parseErr)
 	}
 	return fds, err
 }

@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// DetachSelf starts this very program again, with other arguments; it goes on when we have ended, and nobody waits for it:
-// in a session of its own, without a terminal, and with nothing to read from or write to. Of the command, Argv, Dir and Env
-// count. Argv[0] is what it is called, which need not be where it is. The error is a *NotStartedError.
+// DetachSelf starts this program again, with other arguments, as a background process that outlives us: in its own
+// session, without a terminal, with standard streams on /dev/null. Only Argv, Dir and Env of the command are used.
+// Argv[0] is the process's name, not its path. The error is a *NotStartedError.
 func DetachSelf(c Command) error {
 	cmd := &exec.Cmd{Path: self(), Args: c.Argv, Dir: c.Dir, Env: c.Env}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

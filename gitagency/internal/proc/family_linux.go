@@ -8,15 +8,16 @@ import (
 	"syscall"
 )
 
-// family is who the keeper waits for: the program in the seat and what it left, and the supervisors of others.
+// initChildren are the children that the init process of a namespace waits for: the program that it runs directly, with
+// the orphans of that program, and the supervisors of all other programs.
 type family struct {
 	mu     sync.Mutex
 	set    *children
-	dead   *death // how the program in the seat ended, until somebody is told
+	dead   *death // exit status of the direct program, until it is reported
 	beside map[int]bool
 }
 
-// kinship is what a child is to the keeper.
+// childKind is the role of a child of the init process.
 type kinship int
 
 const (
@@ -24,8 +25,8 @@ const (
 	beside
 )
 
-// start starts a child, so that it is known for what it is before it can have ended.
-func (f *family) start(as kinship, start func() (int, error)) (*children, int, error) {
+// startChild starts a child and records its kind before it can be reaped.
+func (f *family) start(kind kinship, start func() (int, error)) (*children, int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pid, err := start()
@@ -34,7 +35,7 @@ func (f *family) start(as kinship, start func() (int, error)) (*children, int, e
 	}
 	set := newChildren()
 	set.program = pid
-	if as == beside {
+	if kind == beside {
 		f.beside[pid] = true
 	} else {
 		f.set = set
@@ -42,7 +43,7 @@ func (f *family) start(as kinship, start func() (int, error)) (*children, int, e
 	return set, pid, nil
 }
 
-// others are the supervisors that we started.
+// supervisorPIDs returns the pids of the supervisors that the init process started.
 func (f *family) others() []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,39 +58,39 @@ func (f *family) othersLocked() []int {
 	return pids
 }
 
-// alone does something while no other supervisor can be started.
+// withStartsBlocked calls do while no other supervisor can be started.
 func (f *family) alone(do func(others []int)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	do(f.othersLocked())
 }
 
-// reap collects every child, for as long as there is a room, and tells of those who matter. It never waits
-// for one, because it would take from a start what only that may hear of.
-func (f *family) reap(some <-chan os.Signal, tell func(func())) {
-	const many = 1000 // some leave more behind than anybody could count
-	for range some {
-		for more := true; more; { // one signal may stand for all of them
+// reap collects all exited children for as long as the namespace exists, and calls tell after each batch. It uses
+// WNOHANG and the mutex rather than a blocking wait, which could collect a child that startChild is just waiting for.
+func (f *family) reap(sigchld <-chan os.Signal, tell func(func())) {
+	const batch = 1000 // the lock is released after this many, as a program may leave any number of orphans
+	for range sigchld {
+		for more := true; more; { // one SIGCHLD may stand for several children
 			f.mu.Lock()
 			pid, err := 1, error(nil)
-			for n := 0; n < many && err == nil && pid != 0; n++ {
+			for n := 0; n < batch && err == nil && pid != 0; n++ {
 				pid, err = f.collect()
 			}
 			more = err == nil && pid != 0
 			f.settle(err != nil)
 			f.mu.Unlock()
-			tell(func() {}) // whoever waits for the last to go, looks again
+			tell(func() {}) // wake the event loop, which checks whether the last child is gone
 		}
 	}
 }
 
-// collect hears of one child. Without any, it is an error.
+// reapOne collects one child. It returns an error when there are no children at all, and pid 0 when none has exited.
 func (f *family) collect() (int, error) {
 	var status syscall.WaitStatus
 	pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 	switch {
 	case errors.Is(err, syscall.EINTR):
-		return 1, nil // look again
+		return 1, nil // retry
 	case err != nil || pid == 0:
 	case status.Stopped():
 		if set := f.set; set != nil {
@@ -108,8 +109,8 @@ func (f *family) collect() (int, error) {
 	return pid, err
 }
 
-// settle tells whoever oversees the program in the seat what there is to know. childless says that we have
-// no children at all.
+// reportDirect reports to the supervisor of the direct program that it has exited, and that all of its orphans are gone.
+// childless says that the init process has no children at all.
 func (f *family) settle(childless bool) {
 	if f.set == nil {
 		return

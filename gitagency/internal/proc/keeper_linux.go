@@ -15,70 +15,69 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeper is process 1 of a room. The first program that runs there is its own child, because that is the
-// fastest; for each that comes while another runs it starts a supervisor. Everything else in the room came
-// of these, or was left by one of them.
+// initProcess is process 1 of a namespace. It runs the first program as its own child, which is fastest; for each
+// program started while that one runs it starts a supervisor. All other processes in the namespace descend from these.
 type keeper struct {
 	builder Builder
 	plan    []byte
 
 	family family
-	events chan func() // everything below is changed by one goroutine alone
+	events chan func() // closures run by the event loop; only they change the fields below
 	leases map[*net.UnixConn]bool
-	seat   *sitting // the program that runs as a child of ours; nil is none
-	open   bool     // who opened the room has let others in
-	ending bool     // somebody wants the room to be empty
+	seat   *sitting // program that runs as our own child; nil: none
+	open   bool     // the creator has allowed others to join
+	ending bool     // the namespace was asked to terminate
 
-	last *net.UnixConn // of who left as the last, and waits to hear that nothing is left of the room
+	last *net.UnixConn // client that left last, and waits for the namespace to be torn down
 }
 
-// sitting is a program that runs in the seat.
+// directRun is a program that runs as a child of the init process.
 type sitting struct{ asked chan os.Signal }
 
-// keep is what a keeper does with its life.
+// runInit is the main function of an init process.
 func keep(b Builder) {
-	asked, gathered := make(chan os.Signal, 2), make(chan struct{})
-	go func() { // while the walls are being planned, and raised
-		defer close(gathered)
-		heed(asked)
+	endRequests, prepared := make(chan os.Signal, 2), make(chan struct{})
+	go func() { // in parallel with the planning and applying of the walls
+		defer close(prepared)
+		heed(endRequests)
 		gatherThreads()
 		if b.Ready != nil {
 			b.Ready()
 		}
 	}()
 	err := closeOnExec()
-	_ = unix.Close(lastFD) // see roomy
-	lease, connErr := asConn(os.NewFile(orderFD, "lease"))
+	_ = unix.Close(lastFD) // see padFDTable
+	client, connErr := asConn(os.NewFile(orderFD, "lease"))
 	if err != nil || connErr != nil {
-		return // without a word: whoever waits for one will know
+		return // without a message: the creator sees the connection end
 	}
 	plan := make([]byte, maxMessage)
-	n, err := lease.Read(plan)
+	n, err := client.Read(plan)
 	if err != nil {
 		return
 	}
 	k := &keeper{builder: b, plan: plan[:n], events: make(chan func(), 16), leases: map[*net.UnixConn]bool{}}
 	k.family.beside = map[int]bool{}
-	door, err := k.raise()
+	joinConn, err := k.raise()
 	if err != nil {
-		_ = send(lease, reply{Refused: err.Error()})
+		_ = send(client, reply{Refused: err.Error()})
 		return
 	}
-	<-gathered // before anything can run here
-	if send(lease, reply{}) != nil {
+	<-prepared // before anything can run here
+	if send(client, reply{}) != nil {
 		return
 	}
-	k.leases[lease] = true
-	some := make(chan os.Signal, 1)
-	signal.Notify(some, syscall.SIGCHLD)
-	go k.family.reap(some, func(f func()) { k.events <- f })
-	go k.serve(lease)
-	go k.admit(door)
+	k.leases[client] = true
+	sigchld := make(chan os.Signal, 1)
+	signal.Notify(sigchld, syscall.SIGCHLD)
+	go k.family.reap(sigchld, func(f func()) { k.events <- f })
+	go k.serve(client)
+	go k.admit(joinConn)
 	for {
 		select {
 		case change := <-k.events:
 			change()
-		case <-asked:
+		case <-endRequests:
 			k.end()
 		}
 		idle := k.seat == nil && len(k.family.others()) == 0
@@ -92,7 +91,7 @@ func keep(b Builder) {
 	}
 }
 
-// farewell lets go of everything that somebody else might wait for, and says so.
+// notifyLast closes all descriptors held for clients and then tells the last client that the namespace is gone.
 func (k *keeper) farewell() {
 	held, err := strconv.Atoi(os.Args[3])
 	if k.last == nil || err != nil {
@@ -101,10 +100,11 @@ func (k *keeper) farewell() {
 	for fd := orderFD + 1; fd <= orderFD+held; fd++ {
 		_ = unix.Close(fd)
 	}
-	_ = send(k.last, reply{Last: true}) // who does not hear it waits for our end
+	_ = send(k.last, reply{Last: true}) // a client that does not receive it waits for our exit
 }
 
-// holders counts the leases for which the room stays open: those of visitors are false, and of whoever came too early.
+// userCount counts the clients for which the namespace stays open: observers and clients that joined too early are
+// false.
 func (k *keeper) holders() (n int) {
 	for _, holds := range k.leases {
 		if holds {
@@ -114,8 +114,8 @@ func (k *keeper) holders() (n int) {
 	return n
 }
 
-// raise builds the walls, and opens the door for whoever joins.
-func (k *keeper) raise() (door *net.UnixConn, err error) {
+// applyWalls builds the walls and then opens the socket for clients that join.
+func (k *keeper) raise() (joinConn *net.UnixConn, err error) {
 	if os.Getpid() != 1 {
 		return nil, errors.New("not process 1")
 	}
@@ -125,19 +125,19 @@ func (k *keeper) raise() (door *net.UnixConn, err error) {
 	if err := k.builder.Raise(k.plan); err != nil {
 		return nil, err
 	}
-	door, outside, err := conversation()
+	joinConn, clientEnd, err := conversation()
 	if err != nil {
 		return nil, err
 	}
-	defer outside.Close()
-	return door, os.NewSyscallError("dup3", unix.Dup3(int(outside.Fd()), doorFD, unix.O_CLOEXEC))
+	defer clientEnd.Close()
+	return joinConn, os.NewSyscallError("dup3", unix.Dup3(int(clientEnd.Fd()), doorFD, unix.O_CLOEXEC))
 }
 
-// admit lets in who joins.
-func (k *keeper) admit(door *net.UnixConn) {
+// acceptJoins accepts clients that join.
+func (k *keeper) admit(joinConn *net.UnixConn) {
 	for {
-		var knock request
-		fds, err := receive(door, &knock)
+		var req request
+		fds, err := receive(joinConn, &req)
 		if err != nil {
 			return
 		}
@@ -145,50 +145,50 @@ func (k *keeper) admit(door *net.UnixConn) {
 			closeAll(fds)
 			continue
 		}
-		lease, err := asConn(os.NewFile(uintptr(fds[0]), "lease"))
+		client, err := asConn(os.NewFile(uintptr(fds[0]), "lease"))
 		if err != nil {
 			continue
 		}
 		k.events <- func() {
-			if k.ending || send(lease, reply{Plan: k.plan, Open: k.open}) != nil {
-				_ = lease.Close()
+			if k.ending || send(client, reply{Plan: k.plan, Open: k.open}) != nil {
+				_ = client.Close()
 				return
 			}
-			k.leases[lease] = !knock.Visit && k.open
-			go k.serve(lease)
+			k.leases[client] = !req.Visit && k.open
+			go k.serve(client)
 		}
 	}
 }
 
-// serve does what one who has the room open asks for.
-func (k *keeper) serve(lease *net.UnixConn) {
+// serveClient executes the requests of one client.
+func (k *keeper) serve(client *net.UnixConn) {
 	for {
-		var ask request
-		fds, err := receive(lease, &ask)
+		var req request
+		fds, err := receive(client, &req)
 		if err != nil {
-			k.events <- func() { delete(k.leases, lease); _ = lease.Close() }
+			k.events <- func() { delete(k.leases, client); _ = client.Close() }
 			return
 		}
 		k.events <- func() {
 			switch {
-			case ask.Run && len(fds) >= 5 && !k.ending:
+			case req.Run && len(fds) >= 5 && !k.ending:
 				k.run(fds)
-			case ask.Listen != "" && len(fds) == 1:
-				listen(ask.Listen, fds[0])
-			case ask.Dial != "" && len(fds) == 1:
-				go dial(ask.Dial, fds[0])
-			case ask.LetIn:
+			case req.Listen != "" && len(fds) == 1:
+				listen(req.Listen, fds[0])
+			case req.Dial != "" && len(fds) == 1:
+				go dial(req.Dial, fds[0])
+			case req.LetIn:
 				k.open = true
-				_ = send(lease, reply{Open: true})
-			case ask.Count:
-				_ = send(lease, reply{Last: len(k.leases) == 1})
-			case ask.Leave:
-				if k.leases[lease] && k.holders() == 1 {
-					k.last = lease
+				_ = send(client, reply{Open: true})
+			case req.Count:
+				_ = send(client, reply{Last: len(k.leases) == 1})
+			case req.Leave:
+				if k.leases[client] && k.holders() == 1 {
+					k.last = client
 				} else {
-					_ = send(lease, reply{})
+					_ = send(client, reply{})
 				}
-				delete(k.leases, lease)
+				delete(k.leases, client)
 			default:
 				closeAll(fds)
 			}
@@ -196,7 +196,7 @@ func (k *keeper) serve(lease *net.UnixConn) {
 	}
 }
 
-// run runs a program: in the seat, if that is free.
+// runTask runs a program: as our own child, if there is none, else below a new supervisor.
 func (k *keeper) run(fds []int) {
 	if k.seat != nil {
 		_, _, err := k.family.start(beside, func() (int, error) { return k.forkInside(fds) })
@@ -210,19 +210,19 @@ func (k *keeper) run(fds []int) {
 		return
 	}
 	k.seat = &sitting{asked: make(chan os.Signal, 2)}
-	go func(asked <-chan os.Signal) {
-		k.sit(fds, asked)
+	go func(endRequests <-chan os.Signal) {
+		k.sit(fds, endRequests)
 		k.events <- func() { k.seat = nil }
 	}(k.seat.asked)
 }
 
-// sit runs a program as a child of ours.
-func (k *keeper) sit(fds []int, asked <-chan os.Signal) {
+// runDirect runs a program as our own child and supervises it.
+func (k *keeper) sit(fds []int, endRequests <-chan os.Signal) {
 	s := supervisor{
 		control: os.NewFile(uintptr(fds[0]), "control"), dir: os.NewFile(uintptr(fds[1]), "dir"), streams: [3]int(fds[2:5]),
 		shut: func() error { return k.builder.Shut(k.plan) },
 	}
-	s.at = func(n int) int { // from then on it is the caller's to close, and its number somebody else's
+	s.at = func(n int) int { // the caller closes it, and the number may then be reused
 		fd := fds[n]
 		fds[n] = -1
 		return fd
@@ -230,7 +230,7 @@ func (k *keeper) sit(fds []int, asked <-chan os.Signal) {
 	defer closeAll(fds[5:])
 	defer s.dir.Close()
 	defer s.control.Close()
-	defer func() { _ = unix.Shutdown(fds[0], unix.SHUT_RDWR) }() // which whoever reads from it notices, here too
+	defer func() { _ = unix.Shutdown(fds[0], unix.SHUT_RDWR) }() // all readers of the socket notice, including ours
 	decoder := json.NewDecoder(s.control)
 	err := decoder.Decode(&s.order)
 	if err == nil {
@@ -241,20 +241,20 @@ func (k *keeper) sit(fds []int, asked <-chan os.Signal) {
 		closeAll(fds[2:5])
 		return
 	}
-	var set *children
-	begun := s.begin(func(start func() (int, error)) (pid int, err error) {
-		set, pid, err = k.family.start(inSeat, start)
+	var kids *children
+	started := s.begin(func(start func() (int, error)) (pid int, err error) {
+		kids, pid, err = k.family.start(inSeat, start)
 		return pid, err
 	})
-	if !begun {
+	if !started {
 		closeAll(fds[2:5])
 		return
 	}
-	s.oversee(k, set, s.requests(decoder.Buffered()), asked)
+	s.oversee(k, kids, s.requests(decoder.Buffered()), endRequests)
 	s.say(answer{Gone: true})
 }
 
-// forkInside starts a supervisor for a program that runs beside another.
+// forkSupervisor starts a supervisor for a program that runs beside another.
 func (k *keeper) forkInside(fds []int) (int, error) {
 	plan, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -280,10 +280,10 @@ func (k *keeper) forkInside(fds []int) (int, error) {
 	return syscall.ForkExec(self(), []string{supervisorName, os.Args[1], roleInside}, attr)
 }
 
-// planFD is where a supervisor in a room finds the plan of the walls.
+// planFD is the descriptor on which a supervisor in a namespace finds the plan of the walls.
 const planFD = streamFD + 3
 
-// inside is a supervisor in a room.
+// namespaceSupervisor returns the supervisor that this process is, in a namespace.
 func inside(b Builder) supervisor {
 	s := inherited()
 	s.at = func(n int) int { return orderFD + n + 1 } // the plan is in between
@@ -297,7 +297,7 @@ func inside(b Builder) supervisor {
 	return s
 }
 
-// listen listens for somebody.
+// listenAndSend listens on the network of the namespace and sends the listener to a client.
 func listen(address string, fd int) {
 	to, err := asConn(os.NewFile(uintptr(fd), "conversation"))
 	if err != nil {
@@ -319,7 +319,7 @@ func listen(address string, fd int) {
 	_ = send(to, reply{}, f)
 }
 
-// dial connects somebody with what listens here.
+// dialAndSend connects to a listener in the namespace and sends the connection to a client.
 func dial(address string, fd int) {
 	to, err := asConn(os.NewFile(uintptr(fd), "conversation"))
 	if err != nil {
@@ -341,13 +341,13 @@ func dial(address string, fd int) {
 	_ = send(to, reply{}, f)
 }
 
-// end asks every program in the room to end, and when asked again, ends them at once.
+// terminateAll asks every program in the namespace to end; on a second call they are killed.
 func (k *keeper) end() {
 	k.ending = true
 	if k.seat != nil {
 		select {
 		case k.seat.asked <- syscall.SIGTERM:
-		default: // it has been asked often enough
+		default: // enough requests are queued
 		}
 	}
 	for _, pid := range k.family.others() {
@@ -355,7 +355,8 @@ func (k *keeper) end() {
 	}
 }
 
-// tell asks what came of the program in the seat to end. When nothing else is there, the kernel misses nobody.
+// terminate sends SIGTERM to the direct program and its descendants. When there are no other supervisors it signals the
+// whole namespace, where the kernel misses no process.
 func (k *keeper) tell(h hunt, program int) (found int) {
 	k.family.alone(func(others []int) {
 		h.spare(others)
@@ -379,14 +380,14 @@ func (k *keeper) retell(h hunt) (found int) {
 func (k *keeper) finish(_ int, empty <-chan struct{}) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		var others []int
-		k.family.alone(func(beside []int) {
-			if others = beside; len(others) == 0 {
-				_ = syscall.Kill(-1, syscall.SIGKILL) // everybody but us, at once: nobody is left who could fork
+		k.family.alone(func(pids []int) {
+			if others = pids; len(others) == 0 {
+				_ = syscall.Kill(-1, syscall.SIGKILL) // all but process 1, atomically: no process is left that could fork
 			}
 		})
 		if len(others) > 0 {
-			// Round by round, with nobody being started meanwhile: a supervisor that no list knows yet would be
-			// taken for what is chased, and one that is stopped before it is itself, stops us.
+			// In rounds during which no supervisor can be started: a supervisor that is in no list yet would be
+			// taken for a descendant, and a child that is stopped between fork and exec blocks us.
 			chase(k.family.alone, empty)
 			return
 		}

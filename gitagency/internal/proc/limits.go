@@ -5,37 +5,37 @@ import (
 	"os"
 )
 
-// Limits bound a program from its first instruction on, together with what comes of it. The zero value
-// bounds nothing. A program that is already bound tighter stays so.
+// Limits are resource limits that apply to a program from its first instruction on, and to its descendants. The zero
+// value limits nothing. A tighter limit that is in force already stays.
 type Limits struct {
-	// FileSize is how many bytes a file may be made to hold; what writes further gets SIGXFSZ.
+	// FileSize is the largest size in bytes of a file; a process that writes beyond it gets SIGXFSZ.
 	FileSize int64 `json:"file_size,omitempty"`
 
-	// Data is how many bytes each process by itself may have to write to, used or not.
+	// Data is the number of bytes of writable memory that each single process may map, used or not.
 	Data int64 `json:"data,omitempty"`
 
-	// Processes is how many processes and threads there may be at a time, those of supervisors not counted.
-	// The kernel counts them by user, so the program must be in a user namespace of its own, and root is
-	// not bound. What threads a supervisor comes to need later are counted, so that it may be a few less.
+	// Processes is the maximal number of processes and threads, not counting those of supervisors. The kernel counts
+	// them by user, so the program must be in its own user namespace, and root is not limited. Threads that a supervisor
+	// creates later are counted, so that the program may get a few less.
 	Processes int `json:"processes,omitempty"`
 
-	// Nice is the least niceness.
+	// Nice is the lowest niceness.
 	Nice int `json:"nice,omitempty"`
 
-	// Cgroup is the cgroup.procs, open for writing, of the cgroup that the program is put into. Its
-	// supervisor stays where it is, and so is not what is killed when there is no more memory.
+	// Cgroup is the cgroup.procs file, open for writing, of the cgroup that the program is put into. Its supervisor
+	// stays outside, so that the OOM killer does not kill it.
 	Cgroup *os.File `json:"-"`
 
-	apart  bool // the program is in a user namespace of its own, if the user is not root
-	others int  // how many threads are counted with the program's that are other supervisors'
+	apart  bool // the program is in its own user namespace, or the user is root
+	others int  // threads of other supervisors that the kernel counts as well
 }
 
-// asked reports whether there is anything to set.
+// isSet reports whether there is any limit to set.
 func (l Limits) asked() bool {
 	return l.FileSize > 0 || l.Data > 0 || l.Processes > 0 || l.Nice > 0 || l.Cgroup != nil
 }
 
-// files is what the supervisor has to be given.
+// files returns the descriptors that the supervisor needs.
 func (l Limits) files() []*os.File {
 	if l.Cgroup == nil {
 		return nil
@@ -43,7 +43,7 @@ func (l Limits) files() []*os.File {
 	return []*os.File{l.Cgroup}
 }
 
-// limitError is a limit that could not be set; the program has not begun.
+// limitError is a limit that could not be set; the program has not started.
 type limitError struct {
 	what string
 	err  error

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startLimited is syscall.ForkExec, and the program is bound before its first instruction. For that it
-// starts as one who is traced: the kernel stops it when it has been loaded, and lets whoever made it do to
-// it what only the program itself could do otherwise. Then it is let go, and nobody traces it.
+// forkExecLimited is syscall.ForkExec with limits that apply before the program's first instruction. The child starts
+// with PTRACE_TRACEME: the kernel stops it after exec, we set the limits from outside, and then detach, so that it is
+// not traced.
 //
-// Nobody else may be waiting for children meanwhile. A program that is to become somebody else, as sudo
-// is, stays who it is: that is what the kernel does to those who are traced.
+// No other goroutine may wait for children meanwhile. A setuid program such as sudo does not change its user: the kernel
+// ignores setuid on exec of a traced process.
 func startLimited(path string, argv []string, attr *syscall.ProcAttr, l Limits) (pid int, err error) {
 	if l.Processes > 0 && !l.apart {
 		return 0, &limitError{"limit processes", errNotApart}
 	}
-	runtime.LockOSThread() // only the thread that made it may let it go
+	runtime.LockOSThread() // ptrace: only the thread that forked the child may detach from it
 	defer runtime.UnlockOSThread()
 	traced := *attr
 	sys := *attr.Sys
@@ -32,7 +32,7 @@ func startLimited(path string, argv []string, attr *syscall.ProcAttr, l Limits) 
 	if pid, err = syscall.ForkExec(path, argv, &traced); err != nil {
 		return 0, err
 	}
-	missed, err := awaitLoaded(pid)
+	pending, err := awaitLoaded(pid)
 	if err == nil {
 		err = l.bind(pid)
 	}
@@ -44,14 +44,15 @@ func startLimited(path string, argv []string, attr *syscall.ProcAttr, l Limits) 
 		_, _ = wait(pid)
 		return 0, err
 	}
-	for _, sig := range missed {
-		_ = unix.Kill(pid, sig) // one that is gone is fine
+	for _, sig := range pending {
+		_ = unix.Kill(pid, sig) // it may be gone already
 	}
 	return pid, nil
 }
 
-// awaitLoaded waits until the program is there to be run. Signals that came meanwhile are for it.
-func awaitLoaded(pid int) (missed []syscall.Signal, err error) {
+// waitExecStop waits until the kernel stops the child after its exec. It returns the signals that the child got
+// meanwhile, to be sent again.
+func awaitLoaded(pid int) (pending []syscall.Signal, err error) {
 	for {
 		status, err := wait(pid)
 		switch {
@@ -60,9 +61,9 @@ func awaitLoaded(pid int) (missed []syscall.Signal, err error) {
 		case !status.Stopped():
 			return nil, &limitError{"wait for the program", errors.New("it was killed before it began")}
 		case status.StopSignal() == unix.SIGTRAP:
-			return missed, nil
+			return pending, nil
 		}
-		missed = append(missed, status.StopSignal())
+		pending = append(pending, status.StopSignal())
 		if err := unix.PtraceCont(pid, 0); err != nil {
 			return nil, os.NewSyscallError("ptrace", err)
 		}
@@ -78,9 +79,9 @@ func wait(pid int) (status syscall.WaitStatus, err error) {
 	}
 }
 
-// bind sets every limit on a program that has not begun.
+// applyTo sets every limit on a program that is stopped before its first instruction.
 func (l Limits) bind(pid int) error {
-	if l.Cgroup != nil { // first: what it had before it began is counted too
+	if l.Cgroup != nil { // first, so that memory allocated before the start counts, too
 		if _, err := l.Cgroup.WriteString(strconv.Itoa(pid)); err != nil {
 			return &limitError{"put into its cgroup", err}
 		}
@@ -113,55 +114,56 @@ func (l Limits) bind(pid int) error {
 	return nil
 }
 
-// lower sets a limit of a process, for good, unless it is lower already.
-func lower(pid, which int, most uint64) error {
-	var was unix.Rlimit
-	if err := unix.Prlimit(pid, which, nil, &was); err != nil {
+// lowerRlimit sets the soft and hard limit of a process, unless they are lower already.
+func lower(pid, resource int, limit uint64) error {
+	var current unix.Rlimit
+	if err := unix.Prlimit(pid, resource, nil, &current); err != nil {
 		return err
 	}
-	most = min(most, was.Max)
-	return unix.Prlimit(pid, which, &unix.Rlimit{Cur: min(most, was.Cur), Max: most}, nil)
+	limit = min(limit, current.Max)
+	return unix.Prlimit(pid, resource, &unix.Rlimit{Cur: min(limit, current.Cur), Max: limit}, nil)
 }
 
 func beNice(pid, niceness int) error {
-	const top = 20 // the kernel counts from there down
-	is, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
-	if err != nil || top-is >= niceness {
+	const top = 20 // the raw system call returns 20-nice
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
+	if err != nil || top-raw >= niceness {
 		return err
 	}
 	return unix.Setpriority(unix.PRIO_PROCESS, pid, niceness)
 }
 
-// otherSupervisors is how many of what the kernel counts in our user namespace are threads of process 1, which
-// is one of us, and of the other supervisors that it has started. A thread that is shut in cannot see this.
+// countOtherSupervisorThreads counts the threads that the kernel counts in our user namespace for process 1, which is
+// an init process of ours, and for the other supervisors that it has started. A thread restricted by the walls cannot
+// read this.
 func otherSupervisors() int {
 	count := 0
 	if os.Getpid() != 1 {
 		count += threads(1)
 	}
-	us, err := os.Stat(self())
+	ownExe, err := os.Stat(self())
 	all, _ := pids()
 	for _, pid := range all {
-		status, there := statusOf(pid)
-		if err != nil || !there || pid == os.Getpid() || status.parent != 1 {
+		status, ok := statusOf(pid)
+		if err != nil || !ok || pid == os.Getpid() || status.parent != 1 {
 			continue
 		}
-		// What a program left behind may be the same program as we are; but it has been shut in.
+		// An orphan of a program may run our executable, too; but the walls have set its no_new_privs.
 		exe, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid), "exe"))
-		if err == nil && os.SameFile(us, exe) && !shutIn(pid) {
+		if err == nil && os.SameFile(ownExe, exe) && !shutIn(pid) {
 			count += threads(pid)
 		}
 	}
 	return count
 }
 
-// shutIn reports whether a process has given up its powers, as every program has that runs behind walls.
+// hasNoNewPrivs reports whether a process has set no_new_privs, as every program behind walls has.
 func shutIn(pid int) bool {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	return err != nil || !strings.Contains(string(data), "\nNoNewPrivs:\t0\n")
 }
 
 func threads(pid int) int {
-	entries, _ := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task")) // one that is gone has none
+	entries, _ := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task")) // a process that is gone has none
 	return len(entries)
 }

@@ -10,7 +10,7 @@ import (
 
 func otherSupervisors() int { return 0 }
 
-// startLimited refuses: a limit that nobody enforces is none.
+// forkExecLimited refuses: a limit that is not enforced must not be accepted.
 func startLimited(string, []string, *syscall.ProcAttr, Limits) (int, error) {
 	return 0, &limitError{"set limits", errors.New("not on this system: " + runtime.GOOS)}
 }

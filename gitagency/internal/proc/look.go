@@ -10,10 +10,9 @@ import (
 	"strings"
 )
 
-// Look finds a program: an absolute path is checked, a name is looked up on the PATH of the given
-// environment. It is an executable file, and nothing is run to find out. Elements of PATH that are
-// empty or relative are passed over: what they mean depends on where one stands, and one may stand in
-// a tree that an agent wrote.
+// LookPath finds a program: it checks an absolute path, and looks up a name on the PATH of env. It returns an executable
+// file without running anything. Empty and relative elements of PATH are skipped: they depend on the current directory,
+// which may be a tree that an agent wrote.
 func Look(env []string, program string) (string, error) {
 	switch {
 	case program == "":
@@ -34,7 +33,7 @@ func Look(env []string, program string) (string, error) {
 	return "", fmt.Errorf("%s is not on PATH", program)
 }
 
-// onPath yields where a program could be, in the order of PATH.
+// pathCandidates yields the paths at which a program could be, in the order of PATH.
 func onPath(env []string, program string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, dir := range filepath.SplitList(Variable(env, "PATH")) {
@@ -45,7 +44,7 @@ func onPath(env []string, program string) iter.Seq[string] {
 	}
 }
 
-// executable says why a path is not a program that we may run.
+// checkExecutable returns an error that says why path is not a program that we may execute.
 func executable(path string) error {
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -54,21 +53,20 @@ func executable(path string) error {
 	if !fi.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a file", path)
 	}
-	// With a slash in it nothing is looked up: this asks the kernel whether we may.
+	// LookPath does not search for a name with a slash; it asks the kernel whether we may execute the file.
 	if _, err := exec.LookPath(path); err != nil {
 		return fmt.Errorf("%s is not executable", path)
 	}
 	return nil
 }
 
-// Variable finds a variable in a given environment; the last of several wins, as it does for a program
-// that is started with them.
+// Getenv returns a variable of env; the last of several entries counts, as it does for a program started with env.
 func Variable(env []string, name string) string {
 	value, _ := LookupVariable(env, name)
 	return value
 }
 
-// LookupVariable tells one that is empty from one that is not there.
+// LookupEnv is Getenv that tells an empty variable from an unset one.
 func LookupVariable(env []string, name string) (value string, set bool) {
 	for _, kv := range env {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {

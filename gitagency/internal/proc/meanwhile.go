@@ -1,7 +1,7 @@
 package proc
 
-// Meanwhile starts f and returns a function that waits for its result. It is for what mostly waits, as for
-// another process, or takes long enough to be worth a processor of its own.
+// Async starts f in a goroutine and returns a function that waits for its result. It is for functions that mostly wait,
+// such as for another process, or that take long enough to be worth another CPU.
 func Meanwhile[T any](f func() (T, error)) func() (T, error) {
 	var (
 		value T

@@ -5,18 +5,18 @@ import (
 	"syscall"
 )
 
-// ask lets a program start in namespaces of its own.
+// setSysProcAttr makes a program start in its own namespaces.
 func (n *Namespaces) ask(attr *syscall.SysProcAttr) error {
 	attr.Cloneflags = syscall.CLONE_NEWUSER
-	// One id each, and no say over groups: that is all an ordinary user may ask for.
+	// One id each, and setgroups denied: an unprivileged user may not ask for more.
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	if n.PID {
 		attr.Cloneflags |= syscall.CLONE_NEWPID
 	}
 	if n.Mount {
-		// Not a flag of clone, which the kernel judges by what we may do rather than the program. Go
-		// then also cuts what is mounted there from what is mounted here.
+		// Not a flag of clone, which the kernel allows or denies by our capabilities rather than the program's. With
+		// Unshareflags, Go also makes the mount propagation private.
 		attr.Unshareflags = syscall.CLONE_NEWNS
 	}
 	return nil

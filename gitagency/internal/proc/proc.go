@@ -1,16 +1,15 @@
-// Package proc is the only place that starts other programs.
+// Package proc starts other programs; no other package does.
 //
-// What Run runs gets a session of its own, so that a Ctrl-C meant for us does not reach it behind
-// our back and so that "all of it" can be signalled at once. When a program fails or is cancelled,
-// Run returns only after its whole process group is gone: whoever cleans up afterwards does not
-// race a grandchild that still writes. What Feed starts is another kind: a program that stands
-// between us and the terminal, and shares both the terminal and its signals with us. A Task is
-// somebody else's program, which is not trusted to end: a supervisor sees to it that nothing of it is
-// left, and a Terminal of its own stands between it and the person's. A Room is where several tasks run
-// behind the same walls; what these are made of, only a Builder knows.
+// Run starts a program in its own session, so that a Ctrl-C meant for us does not reach it, and so that its process
+// group can be signalled at once. When a program fails or is cancelled, Run returns only after its whole process group
+// is gone: a caller that cleans up afterwards does not race with a grandchild that still writes. A Pager is different:
+// it stands between us and the terminal, and shares the terminal and its signals with us. A Task is an untrusted
+// program that may not end by itself: a supervisor process makes sure that nothing of it is left, and a Terminal gives
+// it its own pseudo-terminal. A Namespace runs several tasks behind the same walls; only a WallBuilder knows how to
+// build those.
 //
-// The package knows nothing of git or of agents but the name that supervisors go by, and hands nothing
-// to a shell by itself.
+// The package must never know about git or agents (except for the process name of supervisors), and never passes
+// anything to a shell by itself.
 package proc
 
 import (
@@ -29,53 +28,52 @@ import (
 type Command struct {
 	Argv  []string // required; Argv[0] is looked up in PATH
 	Dir   string
-	Env   []string // nil means the environment of this process
+	Env   []string // nil: the environment of this process
 	Stdin io.Reader
 
-	// Stdout, when not nil, gets what the program writes, which is then not in the result. One that refuses to take
-	// more ends the program.
+	// Stdout, when not nil, receives the program's output, which is then not in the result. A write error ends the
+	// program.
 	Stdout io.Writer
 
-	// Inherit lists descriptors the program keeps open (as 3, 4, …) for as long as it lives.
+	// Inherit lists descriptors that the program keeps open (as 3, 4, …) for as long as it runs.
 	Inherit []*os.File
 
-	// Namespaces, when not nil, is what the program has to itself instead of sharing it with us.
+	// Unshare, when not nil, lists the namespaces that the program gets of its own.
 	Namespaces *Namespaces
 
 	// Grace is the time between SIGTERM and SIGKILL after cancellation; zero means five seconds.
 	Grace time.Duration
 }
 
-// Namespaces is what a program has to itself. With them always comes a user namespace, in which the
-// program is root and our user and group are the only ones there are. Only Linux has them; elsewhere,
-// as where the kernel refuses, the program does not start.
+// Unshare lists the namespaces that a program gets of its own. They always come with a user namespace, in which the
+// program is root and only our user and group are mapped. Only Linux has them; on other systems, or where the kernel
+// refuses, the program does not start.
 type Namespaces struct {
-	// Mount: what the program mounts is seen by nobody else and gone when it ends. The program makes
-	// this one itself, by the power it has in its user namespace: a namespace without power, such as
-	// some security modules hand out, does not get past here.
+	// Mount: the program's mounts are visible to no other process and gone when it ends. The program unshares this
+	// namespace itself, by its capabilities in the user namespace: a user namespace without capabilities, as created
+	// under some security modules, makes the start fail here.
 	Mount bool
 
-	// PID: the program is process 1 and takes everything it started with it. Like every process 1 it
-	// ignores SIGTERM unless it says otherwise, so that cancelling it takes all of Grace.
+	// PID: the program is process 1, and all processes it started are killed when it ends. Like every process 1 it
+	// ignores SIGTERM unless it installs a handler, so that cancelling it may take all of Grace.
 	PID bool
 }
 
-// Result is what a program left behind.
+// Result is the output and exit code of a program.
 type Result struct {
 	Stdout   []byte
 	Stderr   []byte
 	ExitCode int // 128+n for a program killed by signal n
 }
 
-// NotStartedError is a program that never ran, so that nothing can have come of it.
+// NotStartedError reports that a program was never executed, so that it cannot have had any effect.
 type NotStartedError struct{ Err error }
 
 func (e *NotStartedError) Error() string { return e.Err.Error() }
 func (e *NotStartedError) Unwrap() error { return e.Err }
 
-// Run runs the command. A program that ran and failed is not an error: see Result.ExitCode.
-// An error means it could not be started (*NotStartedError), or that ctx ended first (then it wraps
-// context.Cause).
+// Run runs the command. A program that ran and failed is not an error: see Result.ExitCode. The error is a
+// *NotStartedError if the program could not be started, or wraps context.Cause if ctx ended first.
 func Run(ctx context.Context, c Command) (Result, error) {
 	if len(c.Argv) == 0 {
 		return Result{}, errors.New("no program named")
@@ -106,7 +104,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 
 	if err := cmd.Start(); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
-			err = cause // Start knows only that the context has ended
+			err = cause // the error of Start only says that the context has ended
 		}
 		return Result{}, &NotStartedError{err}
 	}
@@ -128,7 +126,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	}
 }
 
-// endGroup kills what is left of a process group and waits until none of it can do anything more.
+// killGroup sends SIGKILL to a process group and waits until only zombies are left of it.
 func endGroup(pgid int, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
@@ -142,8 +140,8 @@ func endGroup(pgid int, patience time.Duration) error {
 	}
 }
 
-// allZombies reports whether only dead processes are left in a group. In a container whose first
-// process does not reap, they stay for ever; they write nothing. Without a /proc it says no.
+// allZombies reports whether only zombies are left in a process group. In a container whose process 1 does not reap,
+// zombies stay for ever; they are harmless. Without a /proc it returns false.
 func allZombies(pgid int) bool {
 	all, ok := pids()
 	for _, pid := range all {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// pids lists the processes there are. ok says whether that can be told: only Linux has such a /proc.
+// listPIDs lists all processes. ok is false where that is impossible: only Linux has such a /proc.
 func pids() (all []int, ok bool) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, false
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // what could be read is better than nothing
+	names, _ := dir.Readdirnames(-1) // a partial list is better than none
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
 			all = append(all, pid)
@@ -22,19 +22,19 @@ func pids() (all []int, ok bool) {
 	return all, len(all) > 0
 }
 
-// inProc is a file that tells something about a process.
+// procPath returns the path of a file about a process in /proc.
 func inProc(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
-// status is what the first fields of /proc/<pid>/stat say.
+// procStat holds the first fields of /proc/<pid>/stat.
 type status struct {
 	state         byte
 	parent, group int
 }
 
-// ended: a zombie changes nothing any more.
+// isDead reports whether the process is a zombie or dead, and so cannot change anything any more.
 func (s status) ended() bool { return s.state == 'Z' || s.state == 'X' }
 
-// statusOf looks a process up; ok is false for one that is gone.
+// readProcStat reads the stat of a process; ok is false when it is gone.
 func statusOf(pid int) (s status, ok bool) {
 	text, err := os.ReadFile(inProc(pid, "stat"))
 	if err != nil {
@@ -43,7 +43,7 @@ func statusOf(pid int) (s status, ok bool) {
 	return parseStatus(string(text))
 }
 
-// parseStatus reads "pid (name) state parent group …", where a name may hold anything, also parentheses.
+// parseProcStat parses "pid (name) state parent group …", where the name may contain anything, also parentheses.
 func parseStatus(text string) (s status, ok bool) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 3 || len(fields[0]) != 1 {
@@ -57,7 +57,7 @@ func parseStatus(text string) (s status, ok bool) {
 	return status{fields[0][0], parent, group}, err == nil
 }
 
-// words reads a list of strings that end with NUL, such as a command line.
+// readNULList reads a list of NUL-terminated strings, such as a command line.
 func words(pid int, name string) []string {
 	data, err := os.ReadFile(inProc(pid, name))
 	if err != nil || len(data) == 0 {

@@ -2,18 +2,18 @@ package proc
 
 import "errors"
 
-// Walls says what surrounds a room.
+// Walls describes the walls of a namespace.
 type Walls struct {
-	Plan    []byte                 // for the builder
-	Draw    func() ([]byte, error) // says what the plan is, where that takes a while: the room is made at the same time
-	Network bool                   // the room has a network of its own
+	Plan    []byte                 // encoded plan, for the WallBuilder
+	Draw    func() ([]byte, error) // makes the plan, where that takes a while: it runs in parallel with the fork
+	Network bool                   // create a network namespace
 }
 
-// WallError is a wall that could not be built; nothing was run.
+// WallError reports that a wall could not be built; no program was run.
 type WallError struct{ Err error }
 
 func (e *WallError) Error() string { return e.Err.Error() }
 func (e *WallError) Unwrap() error { return e.Err }
 
-// ErrNoRoom: nobody has a room open under that label, or it was just being closed.
+// ErrNoNamespace reports that no namespace exists under a label, or that it is just being closed.
 var ErrNoRoom = errors.New("no room is open")

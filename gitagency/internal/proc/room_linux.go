@@ -15,52 +15,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Room is a set of namespaces with walls around them, in which several programs run at the same time: they
-// see each other and what each of them does, and everything outside only as the walls let them. Process 1
-// in it, the keeper, lives for as long as somebody has the room open. It is found by its label alone: no
-// file and no name leads to it.
+// Namespace is a set of kernel namespaces with walls around them, in which several programs run at the same time: they
+// see each other's processes and files, and everything outside only as the walls allow. Its process 1, the init
+// process, lives for as long as a client uses the namespace. It is found by the label on its command line: no file
+// refers to it.
 type Room struct {
-	Plan   []byte // of the walls that stand
-	Opened bool   // by us: nobody else was there
-	Open   bool   // to others: else it ends with whoever opened it, and who joins has to go and come back
+	Plan   []byte // plan of the walls in force
+	Opened bool   // created by this process, not joined
+	Open   bool   // others may join; a namespace without this ends with its creator, and a client that joined must leave and join again
 
 	conn   *net.UnixConn
-	keeper int  // a descriptor of its process
-	rising bool // the keeper has not said yet that the walls stand
-	over   bool // and never will
+	keeper int  // pidfd of the init process
+	rising bool // the init process has not reported yet that the walls are in force
+	over   bool // given up before the walls were in force
 }
 
-// request is what is asked of a keeper, with descriptors beside it.
+// initRequest is a request to the init process, sent with descriptors.
 type request struct {
-	Visit  bool   `json:"visit,omitempty"`  // by whoever joins: the room need not stay open for them
-	LetIn  bool   `json:"let_in,omitempty"` // by whoever opened it: from now on it stays open for others too
-	Run    bool   `json:"run,omitempty"`    // with: control, directory, three streams, and what is to be held
+	Visit  bool   `json:"visit,omitempty"`  // on joining: the namespace need not stay open for this client
+	LetIn  bool   `json:"let_in,omitempty"` // by the creator: from now on the namespace also stays open for others
+	Run    bool   `json:"run,omitempty"`    // with descriptors: control, directory, three streams, and those to hold open
 	Listen string `json:"listen,omitempty"`
 	Dial   string `json:"dial,omitempty"`
 	Count  bool   `json:"count,omitempty"`
 	Leave  bool   `json:"leave,omitempty"`
 }
 
-// reply is the keeper's answer to all of these but Run, whose answers come by its control.
+// initReply is the init process's reply to all of these but Run, whose reports come through its control socket.
 type reply struct {
 	Refused string `json:"refused,omitempty"`
 	Plan    []byte `json:"plan,omitempty"`
-	Open    bool   `json:"open,omitempty"` // to whoever joins, and to LetIn
-	Last    bool   `json:"last,omitempty"` // to Count: nobody else is there; to Leave: nothing is left of the room
+	Open    bool   `json:"open,omitempty"` // reply to a join, and to AllowJoin
+	Last    bool   `json:"last,omitempty"` // reply to Count: there is no other client; to Leave: the namespace is gone
 }
 
-// doorFD is where a keeper has the end of a connection that those who join it take from it. Whoever may
-// trace the keeper may; nobody in the room may.
+// joinFD is the descriptor of an init process from which clients that join take a socket, with pidfd_getfd. That needs
+// the right to ptrace the init process, which no process inside the namespace has.
 const doorFD = 200
 
-// lastFD is the last descriptor that a keeper has room for.
+// maxFD is the highest descriptor that the table of an init process is sized for.
 const lastFD = 255
 
-// patienceWithKeepers: one does little, and that at once, unless the machine is very busy.
+// initTimeout is how long to wait for an init process: its work takes no time unless the machine is very busy.
 const patienceWithKeepers = 30 * time.Second
 
-// Open makes a room and goes into it. The caller sees to it that nobody else does so under the same label;
-// what it holds for that, the keeper keeps open. A *WallError says what could not be built.
+// StartNamespace creates a namespace and uses it. The caller makes sure that no other process does so under the
+// same label; the init process keeps the files in hold open. A *WallError says what could not be built.
 func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (*Room, error) {
 	r, err := w.Begin(ctx, label, hold...)
 	if err == nil {
@@ -75,8 +75,8 @@ func (w Walls) Open(ctx context.Context, label string, hold ...*os.File) (*Room,
 	return r, nil
 }
 
-// Begin is Open that does not wait for the walls, and lets nobody else in. Stand waits; before that nothing can be
-// done with the room but to close it. LetIn lets others in.
+// BeginNamespace is StartNamespace that neither waits for the walls nor allows others to join. Until WaitReady has
+// returned, the namespace can only be closed. AllowJoin allows others to join.
 func (w Walls) Begin(ctx context.Context, label string, hold ...*os.File) (_ *Room, err error) {
 	ours, theirs, err := conversation()
 	if err != nil {
@@ -87,16 +87,16 @@ func (w Walls) Begin(ctx context.Context, label string, hold ...*os.File) (_ *Ro
 			_ = ours.Close()
 		}
 	}()
-	drawn := Meanwhile(w.draw)
-	keeper, err := w.fork(label, append([]*os.File{theirs}, hold...))
+	waitPlan := Meanwhile(w.draw)
+	pidfd, err := w.fork(label, append([]*os.File{theirs}, hold...))
 	_ = theirs.Close()
-	plan, drawErr := drawn() // nobody may draw any more when the caller goes on
+	plan, planErr := waitPlan() // wait: the plan must not be in progress when the caller goes on
 	if err != nil {
 		return nil, &WallError{fmt.Errorf("namespaces: %w", err)}
 	}
-	r := &Room{Plan: plan, Opened: true, conn: ours, keeper: keeper, rising: true}
-	if err = drawErr; err == nil {
-		// One that is gone already has said why.
+	r := &Room{Plan: plan, Opened: true, conn: ours, keeper: pidfd, rising: true}
+	if err = planErr; err == nil {
+		// EPIPE: an init process that is gone has sent the reason before.
 		if _, err = ours.Write(plan); err != nil && !errors.Is(err, syscall.EPIPE) {
 			err = &WallError{err}
 		} else {
@@ -109,19 +109,19 @@ func (w Walls) Begin(ctx context.Context, label string, hold ...*os.File) (_ *Ro
 	return r, nil
 }
 
-// fork starts a keeper, and returns a descriptor of its process. It goes around os/exec, which would start a
-// process beforehand to find out whether there are such descriptors.
-func (w Walls) fork(label string, files []*os.File) (keeper int, err error) {
+// forkInit starts an init process and returns its pidfd. It does not use os/exec, which would first start another
+// process to find out whether the kernel supports pidfds.
+func (w Walls) fork(label string, files []*os.File) (pidfd int, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return -1, err
 	}
 	defer null.Close()
-	keeper = -1
+	pidfd = -1
 	attr := &syscall.ProcAttr{Env: []string{"GOMAXPROCS=2"}, Dir: "/", Sys: w.namespaces()}
-	attr.Sys.PidFD = &keeper
+	attr.Sys.PidFD = &pidfd
 	for _, f := range slices.Concat([]*os.File{null, null, null}, roomy(files)) {
-		fd := ^uintptr(0) // which is none
+		fd := ^uintptr(0) // an invalid descriptor: the slot stays closed
 		if f != nil {
 			fd = f.Fd()
 		}
@@ -131,22 +131,22 @@ func (w Walls) fork(label string, files []*os.File) (keeper int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if keeper == -1 {
-		if keeper, err = unix.PidfdOpen(pid, 0); err != nil {
+	if pidfd == -1 {
+		if pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
 			err = os.NewSyscallError("pidfd_open", err)
 		}
 	}
-	go func() { // whenever that may be; how it exits says nothing
+	go func() { // reap it whenever it exits; its exit status is of no interest
 		for {
 			if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
 				return
 			}
 		}
 	}()
-	return keeper, err
+	return pidfd, err
 }
 
-// draw has the walls drawn.
+// resolvePlan returns the plan, made by MakePlan if that is set.
 func (w Walls) draw() ([]byte, error) {
 	plan, err := w.Plan, error(nil)
 	if w.Draw != nil {
@@ -158,7 +158,7 @@ func (w Walls) draw() ([]byte, error) {
 	return plan, err
 }
 
-// Stand waits until the walls stand. If they do not, there is no room.
+// WaitReady waits until the walls are in force. If that fails, the namespace is gone.
 func (r *Room) Stand(ctx context.Context) error {
 	if !r.rising {
 		return nil
@@ -170,7 +170,7 @@ func (r *Room) Stand(ctx context.Context) error {
 	return nil
 }
 
-// LetIn has the room stay open for those who join from now on, also when we are gone.
+// AllowJoin makes the namespace stay open for clients that join from now on, also after its creator has left.
 func (r *Room) LetIn() error {
 	_ = r.conn.SetDeadline(time.Now().Add(patienceWithKeepers))
 	err := send(r.conn, request{LetIn: true})
@@ -182,23 +182,23 @@ func (r *Room) LetIn() error {
 	return errors.Join(err, r.conn.SetDeadline(time.Time{}))
 }
 
-// abandon ends a room that never was one.
+// abort ends a namespace whose walls never were in force.
 func (r *Room) abandon() error {
 	r.over = true
-	_ = r.conn.Close() // the keeper may still wait to be told what to build
+	_ = r.conn.Close() // the init process may still be waiting for the plan
 	r.ended(patienceWithKeepers)
 	return unix.Close(r.keeper)
 }
 
-// roomy has the kernel make a table for as many descriptors as a keeper will need, by giving it the last of
-// them. While it has only one thread, that costs nothing; later, each time the table grows, every processor
-// has to be waited for.
+// padFDTable makes the kernel allocate the descriptor table of an init process at its final size, by passing a
+// descriptor with the highest number. While the process has one thread that is free; later, each growth waits for an
+// RCU grace period.
 func roomy(files []*os.File) []*os.File {
 	return append(files, append(make([]*os.File, lastFD-orderFD-len(files)), files[0])...)
 }
 
-// namespaces are those of a room. Everybody stays who they are in it. The powers are those of the namespaces
-// alone, and the keeper's; no program gets them.
+// sysProcAttr returns the namespaces of an init process. User and group ids stay the same inside. The capabilities apply
+// to these namespaces only and belong to the init process; no program gets them.
 func (w Walls) namespaces() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Setsid:      true,
@@ -207,7 +207,7 @@ func (w Walls) namespaces() *syscall.SysProcAttr {
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE},
 	}
-	if os.Geteuid() == 0 { // who may name everybody there is: else their files would look like nobody's
+	if os.Geteuid() == 0 { // root may map all ids; unmapped owners of files would appear as "nobody"
 		attr.UidMappings = identities("/proc/self/uid_map", attr.UidMappings)
 		attr.GidMappings = identities("/proc/self/gid_map", attr.GidMappings)
 		attr.GidMappingsEnableSetgroups = maySetGroups()
@@ -218,68 +218,69 @@ func (w Walls) namespaces() *syscall.SysProcAttr {
 	return attr
 }
 
-// maySetGroups: whoever is root in a namespace alone may not, and can then not allow it to others either.
+// setgroupsAllowed reports whether setgroups is allowed here: root of a user namespace may lack it, and can then not
+// allow it to a child namespace either.
 func maySetGroups() bool {
 	may, err := os.ReadFile("/proc/self/setgroups")
 	return err == nil && string(may) == "allow\n"
 }
 
-// identities maps everybody who exists in our own namespace to themselves.
-func identities(file string, otherwise []syscall.SysProcIDMap) (all []syscall.SysProcIDMap) {
+// identityMappings maps every id that exists in our own user namespace to itself.
+func identities(file string, fallback []syscall.SysProcIDMap) (all []syscall.SysProcIDMap) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return otherwise
+		return fallback
 	}
 	for line := range strings.Lines(string(data)) {
 		var first, outside, count int
 		if _, err := fmt.Sscan(line, &first, &outside, &count); err != nil {
-			return otherwise
+			return fallback
 		}
 		all = append(all, syscall.SysProcIDMap{ContainerID: first, HostID: first, Size: count})
 	}
 	return all
 }
 
-// Join goes into the room that is open under a label. ErrNoRoom is also one that is just being closed.
+// JoinNamespace joins the namespace of a label. The error is ErrNoNamespace also for one that is just being closed.
 func Join(ctx context.Context, label string) (*Room, error) { return knock(ctx, label, request{}) }
 
-// Visit is Join for those who only look on: the room does not stay open for them.
+// ObserveNamespace is JoinNamespace for clients that only watch: the namespace does not stay open for them.
 func Visit(ctx context.Context, label string) (*Room, error) {
 	return knock(ctx, label, request{Visit: true})
 }
 
-func knock(ctx context.Context, label string, as request) (*Room, error) {
+func knock(ctx context.Context, label string, req request) (*Room, error) {
 	for _, pid := range Supervisors(label) {
-		r, err := join(ctx, pid, as)
+		r, err := join(ctx, pid, req)
 		switch {
 		case err == nil || context.Cause(ctx) != nil:
 			return r, err
-		case errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS): // which will not change by itself
+		case errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS): // these do not go away by trying again
 			return nil, &WallError{fmt.Errorf("join the commands that run there: %w", err)}
 		}
 	}
 	return nil, ErrNoRoom
 }
 
-func join(ctx context.Context, pid int, as request) (_ *Room, err error) {
-	keeper, err := unix.PidfdOpen(pid, 0)
+func join(ctx context.Context, pid int, req request) (_ *Room, err error) {
+	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_open", err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, unix.Close(keeper))
+			err = errors.Join(err, unix.Close(pidfd))
 		}
 	}()
-	fd, err := unix.PidfdGetfd(keeper, doorFD, 0)
+	fd, err := unix.PidfdGetfd(pidfd, doorFD, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_getfd", err)
 	}
-	door, err := asConn(os.NewFile(uintptr(fd), "door"))
+	joinConn, err := asConn(os.NewFile(uintptr(fd), "door"))
 	if err != nil {
 		return nil, err
 	}
-	defer door.Close()
+	defer joinConn.Close()
 	ours, theirs, err := conversation()
 	if err != nil {
 		return nil, err
@@ -289,21 +290,21 @@ func join(ctx context.Context, pid int, as request) (_ *Room, err error) {
 			_ = ours.Close()
 		}
 	}()
-	err = send(door, as, theirs)
+	err = send(joinConn, req, theirs)
 	_ = theirs.Close()
 	if err != nil {
 		return nil, err
 	}
-	r := &Room{conn: ours, keeper: keeper}
-	answer, err := r.hear(ctx, 2*maxMessage) // as a plan is longer in there
+	r := &Room{conn: ours, keeper: pidfd}
+	answer, err := r.hear(ctx, 2*maxMessage) // the plan is longer in JSON (base64)
 	r.Plan, r.Open = answer.Plan, answer.Open
 	return r, err
 }
 
-// hear hears the first words of the keeper: what walls there are, or why there are none.
-func (r *Room) hear(ctx context.Context, most int) (answer reply, err error) {
+// receiveFirstReply receives the first reply of the init process: the plan of the walls, or why there are none.
+func (r *Room) hear(ctx context.Context, limit int) (answer reply, err error) {
 	defer context.AfterFunc(ctx, func() { _ = r.conn.SetDeadline(time.Now()) })()
-	_, err = receiveUpTo(most, r.conn, &answer)
+	_, err = receiveUpTo(limit, r.conn, &answer)
 	switch {
 	case context.Cause(ctx) != nil:
 		return answer, context.Cause(ctx)
@@ -315,7 +316,7 @@ func (r *Room) hear(ctx context.Context, most int) (answer reply, err error) {
 	return answer, nil
 }
 
-// Run runs a task in the room, as Task.Run does outside of one.
+// Run runs a task in the namespace, as Task.Run does outside of one.
 func (r *Room) Run(ctx context.Context, t Task) (Ending, error) {
 	t.room = r
 	return t.Run(ctx)
@@ -323,7 +324,7 @@ func (r *Room) Run(ctx context.Context, t Task) (Ending, error) {
 
 func (r *Room) handOver(files []*os.File) error { return send(r.conn, request{Run: true}, files...) }
 
-// Listen listens on the network of the room, for us alone.
+// Listen returns a listener on the network of the namespace.
 func (r *Room) Listen(ctx context.Context, address string) (net.Listener, error) {
 	f, err := r.connect(ctx, request{Listen: address})
 	if err != nil {
@@ -333,7 +334,7 @@ func (r *Room) Listen(ctx context.Context, address string) (net.Listener, error)
 	return net.FileListener(f)
 }
 
-// Dial connects to something that listens in the room.
+// Dial connects to a listener in the namespace.
 func (r *Room) Dial(ctx context.Context, address string) (net.Conn, error) {
 	f, err := r.connect(ctx, request{Dial: address})
 	if err != nil {
@@ -343,14 +344,14 @@ func (r *Room) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return net.FileConn(f)
 }
 
-// connect asks for something that comes as a descriptor, on a connection of its own.
-func (r *Room) connect(ctx context.Context, what request) (*os.File, error) {
+// requestFD sends a request whose reply is a descriptor, and receives it on a separate connection.
+func (r *Room) connect(ctx context.Context, req request) (*os.File, error) {
 	ours, theirs, err := conversation()
 	if err != nil {
 		return nil, err
 	}
 	defer ours.Close()
-	err = send(r.conn, what, theirs)
+	err = send(r.conn, req, theirs)
 	_ = theirs.Close()
 	if err != nil {
 		return nil, err
@@ -375,7 +376,7 @@ func (r *Room) connect(ctx context.Context, what request) (*os.File, error) {
 	return os.NewFile(uintptr(files[0]), "received"), nil
 }
 
-// Alone reports whether nobody else has the room open.
+// IsSoleUser reports whether no other client uses the namespace.
 func (r *Room) Alone() bool {
 	_ = r.conn.SetDeadline(time.Now().Add(patienceWithKeepers))
 	defer func() { _ = r.conn.SetDeadline(time.Time{}) }()
@@ -387,19 +388,19 @@ func (r *Room) Alone() bool {
 	return err == nil && answer.Last
 }
 
-// Wait waits until the room has ended. It is for those who run nothing there.
+// Wait waits until the namespace has ended. It is for clients that run no task there.
 func (r *Room) Wait(ctx context.Context) error {
 	_ = r.conn.SetReadDeadline(time.Time{})
 	defer context.AfterFunc(ctx, func() { _ = r.conn.SetReadDeadline(time.Now()) })()
 	for {
-		if _, err := receive(r.conn, &reply{}); err != nil { // nothing more is said on it
+		if _, err := receive(r.conn, &reply{}); err != nil { // no reply is expected: only the end of the connection ends the wait
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// Close leaves the room. When nobody else is there, nothing of it is left when Close returns, other than a
-// keeper that holds nothing any more and is about to be gone.
+// Close leaves the namespace. If there is no other client, nothing of the namespace is left when Close returns, except
+// for an init process that holds no descriptors any more and is about to exit.
 func (r *Room) Close() error {
 	switch {
 	case r.over:
@@ -420,13 +421,14 @@ func (r *Room) Close() error {
 	return errors.Join(closeErr, unix.Close(r.keeper))
 }
 
-// EndedWithin reports whether everything in the room is gone, because somebody wanted it to, or will be in time.
+// EndedWithin reports whether all processes in the namespace are gone, or are gone within t, because it was asked to
+// terminate.
 func (r *Room) EndedWithin(t time.Duration) bool { return r.ended(t) }
 
-// ended reports whether the keeper is gone, and with it everything in the room, or will be in time.
-func (r *Room) ended(within time.Duration) bool {
-	for end := time.Now().Add(within); ; {
-		left := max(time.Until(end), 0)
+// waitEnded reports whether the init process, and so every process in the namespace, is gone within the given time.
+func (r *Room) ended(timeout time.Duration) bool {
+	for deadline := time.Now().Add(timeout); ; {
+		left := max(time.Until(deadline), 0)
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(r.keeper), Events: unix.POLLIN}}, int(left.Milliseconds()))
 		if !errors.Is(err, unix.EINTR) {
 			return err == nil && n > 0

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Room is a set of namespaces with walls around them. Only Linux has such.
+// Namespace is a set of kernel namespaces with walls around them. Only Linux has them.
 type Room struct {
 	Plan   []byte
 	Opened bool

@@ -1,10 +1,10 @@
 package proc
 
-// Process is a program that runs now.
+// Process is a running process.
 type Process struct {
 	PID    int
-	Args   []string // empty when they are not ours to know
-	Env    []string // that it was started with; empty when that is not ours to know
-	UID    uint32   // whose it is
-	Hidden bool     // where it stands is not ours to know
+	Args   []string // empty when unreadable for us
+	Env    []string // initial environment; empty when unreadable for us
+	UID    uint32   // owner
+	Hidden bool     // its current directory is unreadable for us
 }

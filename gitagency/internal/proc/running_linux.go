@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Running lists the programs that run now and go by a name that is asked for, not counting this one. ok
-// says whether that can be told at all. A program that ends meanwhile may be listed or not.
+// ListProcesses lists the running processes whose name (comm) matches, without this one. ok is false where processes
+// cannot be listed. A process that ends meanwhile may be listed or not.
 func Running(named func(name string) bool) (processes []Process, ok bool) {
 	all, ok := pids()
 	for _, pid := range all {
@@ -32,15 +32,15 @@ func Running(named func(name string) bool) (processes []Process, ok bool) {
 		case errors.Is(err, fs.ErrPermission):
 			p.Hidden = true
 		case err != nil:
-			continue // it has ended
+			continue // the process has ended
 		}
 		processes = append(processes, p)
 	}
 	return processes, ok
 }
 
-// Supervisors lists the supervisors of tasks that have a directory for a label and hold it open, by their
-// pids. Anybody may call a process like that; nobody holds a directory open that is not theirs to enter.
+// FindSupervisors returns the pids of the supervisors whose label is this directory and which hold it open. Any process
+// can fake the command line, but only a process that may enter the directory can hold it open.
 func Supervisors(label string) []int {
 	all, _ := pids()
 	return slices.DeleteFunc(all, func(pid int) bool {
@@ -49,46 +49,46 @@ func Supervisors(label string) []int {
 	})
 }
 
-// Overseen is how many programs a supervisor sees to: one, unless it keeps a room, in which some have
-// supervisors of their own.
+// CountTasks counts the tasks of a supervisor: one, except for an init process, some of whose tasks have their own
+// supervisors.
 func Overseen(supervisor int) int {
 	if args := words(supervisor, "cmdline"); len(args) < 3 || args[2] != roleKeeper {
 		return 1
 	}
 	all, _ := pids()
-	beside, seat := 0, 0
+	supervised, direct := 0, 0
 	for _, pid := range all {
 		if s, there := statusOf(pid); !there || s.parent != supervisor || s.ended() {
 			continue
 		}
 		if args := words(pid, "cmdline"); len(args) == 3 && args[0] == supervisorName && args[2] == roleInside {
-			beside++
+			supervised++
 		} else {
-			seat = 1 // however many of its descendants were left to the keeper
+			direct = 1 // however many orphans the init process has adopted
 		}
 	}
-	return beside + seat
+	return supervised + direct
 }
 
-// Programs says which programs the supervisors of a label see to, as somebody typed them, more or less.
+// TaskCommands describes the programs below the supervisors of a label, by pid and command line.
 func Programs(label string) []string {
-	of, all := map[int][]int{}, Supervisors(label)
-	some, _ := pids()
-	for _, pid := range some {
+	childrenOf, queue := map[int][]int{}, Supervisors(label)
+	processes, _ := pids()
+	for _, pid := range processes {
 		if s, there := statusOf(pid); there && !s.ended() {
-			of[s.parent] = append(of[s.parent], pid)
+			childrenOf[s.parent] = append(childrenOf[s.parent], pid)
 		}
 	}
 	var programs []string
-	for len(all) > 0 {
-		next := of[all[0]]
-		all = all[1:]
+	for len(queue) > 0 {
+		next := childrenOf[queue[0]]
+		queue = queue[1:]
 		for _, pid := range next {
 			args := words(pid, "cmdline")
 			switch {
 			case len(args) == 0:
 			case args[0] == supervisorName:
-				all = append(all, pid)
+				queue = append(queue, pid)
 			default:
 				programs = append(programs, fmt.Sprintf("pid %d (%s)", pid, strings.Join(args, " ")))
 			}
@@ -98,7 +98,7 @@ func Programs(label string) []string {
 	return slices.Compact(programs)
 }
 
-// Holders says who has a file open, as far as that can be told.
+// FileUsers describes the processes that have a file open, as far as they are visible to us, like fuser(1).
 func Holders(path string) []string {
 	var holders []string
 	all, _ := pids()
@@ -110,7 +110,7 @@ func Holders(path string) []string {
 	return holders
 }
 
-// holds reports whether a process has a file open, also one that has been removed meanwhile.
+// hasOpen reports whether a process has a file open, also one that has been removed meanwhile.
 func holds(pid int, path string) bool {
 	file, err := os.Stat(path)
 	descriptors, _ := filepath.Glob(inProc(pid, "fd/*"))
@@ -124,40 +124,40 @@ func holds(pid int, path string) bool {
 	})
 }
 
-// Reaches reports whether a process stands in one of these directories or below, or one of the paths, as
-// it would read them, leads there. Directories are compared by what they are: what is mounted twice, or
-// seen from another namespace, has other names.
+// UsesDirs reports whether the current directory of a process is in or below one of these directories, or whether one of
+// the paths, resolved from the process's point of view, leads there. Directories are compared by device and inode:
+// bind mounts and other mount namespaces give them other names.
 func (p Process) Reaches(dirs []fs.FileInfo, paths ...string) bool {
-	at := filepath.Join("/proc", strconv.Itoa(p.PID))
+	procDir := filepath.Join("/proc", strconv.Itoa(p.PID))
 	for _, path := range append([]string{"."}, paths...) {
-		from := at + "/cwd/"
+		base := procDir + "/cwd/"
 		if filepath.IsAbs(path) {
-			from = at + "/root"
+			base = procDir + "/root"
 		}
-		if below(from+path, dirs) {
+		if below(base+path, dirs) {
 			return true
 		}
 	}
 	return false
 }
 
-// below reports whether a path leads to one of these directories, or into it.
+// isBelow reports whether a path leads to one of these directories or below it.
 func below(path string, dirs []fs.FileInfo) bool {
 	fi, err := os.Stat(path)
 	if err != nil || !fi.IsDir() {
-		path = path[:strings.LastIndexByte(path, '/')] // what is not there yet would be made there; ".." is not to be read here
+		path = path[:strings.LastIndexByte(path, '/')] // a missing file would be created in its parent; keep "..", which must follow symlinks
 		fi, err = os.Stat(path)
 	}
-	for range 4096 { // no path is longer
+	for range 4096 { // no path has more elements
 		if err != nil || slices.ContainsFunc(dirs, func(dir fs.FileInfo) bool { return os.SameFile(dir, fi) }) {
 			return err == nil
 		}
 		path += "/.."
-		var above fs.FileInfo
-		if above, err = os.Stat(path); err == nil && os.SameFile(above, fi) {
-			return false // the root
+		var parent fs.FileInfo
+		if parent, err = os.Stat(path); err == nil && os.SameFile(parent, fi) {
+			return false // the root directory
 		}
-		fi = above
+		fi = parent
 	}
 	return false
 }

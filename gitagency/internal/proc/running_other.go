@@ -4,20 +4,20 @@ package proc
 
 import "io/fs"
 
-// Running cannot be told on this system.
+// ListProcesses is not supported on this system.
 func Running(func(name string) bool) ([]Process, bool) { return nil, false }
 
-// Supervisors cannot be found on this system.
+// FindSupervisors is not supported on this system.
 func Supervisors(string) []int { return nil }
 
-// Overseen cannot be told on this system, where there are no rooms.
+// CountTasks returns 1: there are no namespaces on this system.
 func Overseen(int) int { return 1 }
 
-// Programs cannot be told on this system.
+// TaskCommands is not supported on this system.
 func Programs(string) []string { return nil }
 
-// Holders cannot be told on this system.
+// FileUsers is not supported on this system.
 func Holders(string) []string { return nil }
 
-// Reaches cannot be told on this system.
+// UsesDirs is not supported on this system, and returns true to be on the safe side.
 func (Process) Reaches([]fs.FileInfo, ...string) bool { return true }

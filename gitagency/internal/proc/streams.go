@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// streams connect a program with what it reads and writes.
+// streams connect the standard streams of a program with the readers and writers of its Task.
 type streams struct {
-	child  [3]*os.File // what the program gets
-	passed []*os.File  // of those, the ones that are ours to close once it has them
+	child  [3]*os.File // standard input, output and error of the program
+	passed []*os.File  // those of childFiles that we close after the start
 	ends   []*os.File  // our ends of the pipes
-	input  *os.File    // of those, the one we write to
-	copied []func()    // what begins when the program runs
+	input  *os.File    // the one of parentEnds that we write to
+	copied []func()    // functions that start copying, run once the program runs
 	copies sync.WaitGroup
 
 	mu  sync.Mutex
@@ -36,14 +36,14 @@ func (t Task) connect() (_ *streams, err error) {
 		return nil, err
 	}
 	if same(t.Stdout, t.Stderr) {
-		s.child[2] = s.child[1] // one pipe, so that lines stay in order and nobody writes twice at once
+		s.child[2] = s.child[1] // one pipe, so that lines stay in order and no two goroutines write at once
 		return s, nil
 	}
 	s.child[2], err = s.sink(t.Stderr)
 	return s, err
 }
 
-// same reports whether two writers are one; not all can be compared.
+// sameWriter reports whether two writers are the same; not all dynamic types are comparable.
 func same(a, b io.Writer) (equal bool) {
 	defer func() { _ = recover() }()
 	return a != nil && a == b
@@ -61,7 +61,7 @@ func (s *streams) source(r io.Reader) (*os.File, error) {
 		return nil, err
 	}
 	s.passed, s.ends, s.input = append(s.passed, read), append(s.ends, write), write
-	// A program need not read all it is given, and the reader may never end: nobody waits for this one.
+	// This copy is not waited for: the program need not read all of its input, and the reader may never end.
 	s.copied = append(s.copied, func() {
 		go func() {
 			_, _ = io.Copy(write, r)
@@ -90,7 +90,7 @@ func (s *streams) sink(w io.Writer) (*os.File, error) {
 				s.err = errors.Join(s.err, err)
 				s.mu.Unlock()
 			}
-			_ = read.Close() // a program that goes on writing shall hear of it
+			_ = read.Close() // the program gets SIGPIPE or EPIPE if it goes on writing
 		})
 	})
 	return write, nil
@@ -104,14 +104,14 @@ func (s *streams) null(flag int) (*os.File, error) {
 	return f, err
 }
 
-// handOver closes what the program has now.
+// closePassed closes the descriptors that the program has inherited.
 func (s *streams) handOver() {
 	for _, f := range s.passed {
 		_ = f.Close()
 	}
 }
 
-// begin copies, once the program runs: what was read for one that never ran would be lost.
+// startCopying starts the copies once the program runs: input read for a program that never ran would be lost.
 func (s *streams) begin() {
 	for _, begin := range s.copied {
 		begin()
@@ -119,17 +119,17 @@ func (s *streams) begin() {
 	s.copied = nil
 }
 
-// abandon gives up what was prepared for a program that did not start.
+// closeParentEnds closes our ends of the pipes of a program that did not start.
 func (s *streams) abandon() {
 	for _, f := range s.ends {
 		_ = f.Close()
 	}
 }
 
-// finish waits until all that was written is copied. Of the program nobody is left who could write more;
-// somebody else may have got hold of a pipe, or the other side may take nothing, and neither is waited for.
+// waitCopied waits until all output is copied. No process of the program is left to write more; but another process may
+// have inherited a pipe, or the writer may block, and neither is waited for.
 func (s *streams) finish() error {
-	const enough = time.Second // for what a pipe holds
+	const enough = time.Second // for the content of a pipe
 	if s.copied != nil {
 		s.abandon()
 	}
@@ -137,7 +137,7 @@ func (s *streams) finish() error {
 		_ = s.input.Close()
 	}
 	for _, f := range s.ends {
-		_ = f.SetReadDeadline(time.Now().Add(enough)) // one that is closed already has come to its end
+		_ = f.SetReadDeadline(time.Now().Add(enough)) // an end that is closed already has been read to EOF
 	}
 	done := make(chan struct{})
 	go func() { s.copies.Wait(); close(done) }()

@@ -12,72 +12,71 @@ import (
 	"time"
 )
 
-// Builder builds walls around what runs: a plan says which, and only the builder can read it.
+// WallBuilder builds the walls around programs. Only the WallBuilder can read a plan.
 type Builder struct {
-	// Ready does beforehand, on any thread, what needs no plan. It may be nil.
+	// Prepare does work that needs no plan in advance, on any thread. It may be nil.
 	Ready func()
-	// Raise builds what surrounds a room, as process 1 of its namespaces, before anything runs in it.
+	// Apply builds the walls of a namespace, as its process 1, before anything runs in it.
 	Raise func(plan []byte) error
-	// Shut puts the rest around one program, on the thread that will become it.
+	// Restrict adds the restrictions of a single program, on the thread that forks it.
 	Shut func(plan []byte) error
-	// Clear takes down, when nothing runs in a room any more, what the kernel would take its time for. It
+	// Dismantle, called when nothing runs in a namespace any more, removes what the kernel would be slow to clean up. It
 	// may be nil.
 	Clear func(plan []byte) error
 }
 
-// Supervise makes of this process what it was started as, and does not return, if that is a supervisor: a
-// supervisor is the program that imports this package, started again under a name of its own, so that no
-// other program need be at hand. It belongs into an init function: what packages do that begin before it,
-// they do in supervisors too.
+// Supervise runs the supervisor that this process was started as, and does not return; in any other process it does
+// nothing. A supervisor is the same executable, started again under another argv[0], so that no second program has to be
+// installed. Call it in an init function. Packages initialised earlier are initialised in supervisors as well.
 func Supervise(b Builder) {
 	if len(os.Args) < 2 || os.Args[0] != supervisorName {
 		return
 	}
 	switch {
 	case len(os.Args) == 2:
-		runtime.LockOSThread() // what a thread gives up of its powers, the program must be started by
-		if asked, ok := prepare(); ok {
-			inherited().supervise(asked)
+		runtime.LockOSThread() // the program must be forked by the thread that dropped its capabilities
+		if endRequests, ok := prepare(); ok {
+			inherited().supervise(endRequests)
 		}
 	case os.Args[2] == roleKeeper:
 		elsewhere(func() { keep(b) })
 	case os.Args[2] == roleInside:
 		elsewhere(func() {
-			if asked, ok := prepare(); ok {
-				inside(b).supervise(asked)
+			if endRequests, ok := prepare(); ok {
+				inside(b).supervise(endRequests)
 			}
 		})
 	}
-	os.Exit(0) // as process 1: and everything goes
+	os.Exit(0) // when this is process 1, the kernel kills everything else
 }
 
-// elsewhere does something on any thread. To the one that packages are initialised on they are bound, and whoever
-// is bound to a thread is woken by way of another.
+// onOtherThread runs do on another thread than the main one. Init functions are locked to the main thread, and waking
+// a locked goroutine takes a switch between threads.
 func elsewhere(do func()) {
 	done := make(chan struct{})
 	go func() { defer close(done); do() }()
 	<-done
 }
 
-// What a supervisor can be besides one that has a single program to itself.
+// Roles of a supervisor other than the default, one with a single program.
 const (
-	roleKeeper = "keeper" // process 1 of a room
-	roleInside = "inside" // started by a keeper, for one program among several
+	roleKeeper = "keeper" // process 1 of a namespace
+	roleInside = "inside" // started by an init process, for one program among several
 )
 
-// supervisor is what stands above one program.
+// supervisor supervises one program.
 type supervisor struct {
 	control *os.File
-	dir     *os.File      // where the program begins
-	streams [3]int        // what it gets as 0, 1 and 2; as numbers, for an os.File may change how others wait for them
-	at      func(int) int // which descriptor is the n-th that was handed over; whoever asks has to close it
+	dir     *os.File      // initial directory of the program
+	streams [3]int        // the program's 0, 1 and 2; as numbers, because os.File may change O_NONBLOCK for others
+	at      func(int) int // descriptor number of the n-th file handed over; the caller closes it
 	order   order
-	shut    func() error // walls around the program; nil is none
-	thread  chan func()  // does what only the thread that started the program can, if there are walls
-	program int          // its pid
+	shut    func() error // applies the walls of the program; nil: none
+	thread  chan func()  // executes functions on the thread that forked the program, if there are walls
+	program int          // pid
 }
 
-// inherited is a supervisor of what was handed down to this process.
+// newInheritedSupervisor returns a supervisor that uses the descriptors inherited by this process.
 func inherited() supervisor {
 	s := supervisor{control: os.NewFile(orderFD, "control"), dir: os.NewFile(dirFD, "dir"), at: func(n int) int { return orderFD + n }}
 	for i := range s.streams {
@@ -86,30 +85,30 @@ func inherited() supervisor {
 	return s
 }
 
-// prepare makes this process deaf to what is meant for the program, and says when it shall end.
-func prepare() (asked <-chan os.Signal, ok bool) {
-	ask := make(chan os.Signal, 2)
-	heed(ask)
-	return ask, closeOnExec() == nil // else without a word: whoever waits for one will know
+// prepareProcess sets up the signals and descriptors of a supervisor. A value on endRequests is a request to end.
+func prepare() (endRequests <-chan os.Signal, ok bool) {
+	requests := make(chan os.Signal, 2)
+	heed(requests)
+	return requests, closeOnExec() == nil // without a message: the parent sees the connection end
 }
 
-// heed hears the signal that asks us to end, and no other. One that is ignored would be ignored by the program
-// too, so those that people and programs send are taken and dropped.
-func heed(ask chan<- os.Signal) {
+// handleSignals delivers SIGTERM, the request to end, to requests and drops all other signals that people and programs
+// send. They are caught rather than ignored, because the program would inherit an ignored signal.
+func heed(requests chan<- os.Signal) {
 	dropped := make(chan os.Signal, 1)
-	signal.Notify(ask, syscall.SIGTERM)
+	signal.Notify(requests, syscall.SIGTERM)
 	signal.Notify(dropped, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGXCPU, syscall.SIGXFSZ)
 }
 
-// supervise runs a program as the only thing that this process does.
-func (s supervisor) supervise(asked <-chan os.Signal) {
+// supervise runs a program as the only task of this process.
+func (s supervisor) supervise(endRequests <-chan os.Signal) {
 	decoder := json.NewDecoder(s.control)
 	if decoder.Decode(&s.order) != nil {
 		return
 	}
 	if s.shut != nil {
-		s.order.Way = Subreaper // whatever was ordered: a keeper is process 1 already
+		s.order.Way = Subreaper // whatever was ordered: the init process is process 1 already
 	}
 	if err := s.order.Way.enter(); err != nil {
 		s.say(answer{Refused: err.Error()})
@@ -130,22 +129,22 @@ func (s supervisor) supervise(asked <-chan os.Signal) {
 		return children.program, err
 	}) {
 		go children.reap()
-		s.oversee(s.order.Way, children, s.requests(decoder.Buffered()), asked)
+		s.oversee(s.order.Way, children, s.requests(decoder.Buffered()), endRequests)
 		s.say(answer{Gone: true})
 	}
 }
 
-// begin starts the program, by way of who has to know of it, and says so or why not.
-func (s *supervisor) begin(by func(start func() (int, error)) (int, error)) bool {
+// startAndReport starts the program through record, which has to remember its pid, and reports the success or the error.
+func (s *supervisor) begin(record func(start func() (int, error)) (int, error)) bool {
 	s.say(answer{Starting: true})
-	if cannot := s.start(by); cannot != nil {
-		s.say(*cannot)
+	if failure := s.start(record); failure != nil {
+		s.say(*failure)
 		if s.thread != nil {
 			close(s.thread)
 		}
 		return false
 	}
-	// Who reads or writes at the other end must notice when the program has closed its streams.
+	// The reader or writer at the other end must notice when the program has closed its streams.
 	for _, fd := range s.streams {
 		_ = syscall.Close(fd)
 	}
@@ -153,14 +152,14 @@ func (s *supervisor) begin(by func(start func() (int, error)) (int, error)) bool
 	return true
 }
 
-// say tells whoever waits. When nobody does, that is noticed elsewhere.
+// report sends a report to the parent. A parent that is gone is detected elsewhere.
 func (s supervisor) say(a answer) {
 	if data, err := json.Marshal(a); err == nil {
 		_, _ = s.control.Write(data)
 	}
 }
 
-// stand goes to a directory by its name and makes sure that it is the open one: links on the way there may
+// chdirVerified changes to a directory by its name and checks that it is the one that is open: symlinks on the way may
 // have changed since it was opened.
 func (s supervisor) stand() error {
 	dir := string(s.order.Dir)
@@ -177,15 +176,15 @@ func (s supervisor) stand() error {
 	return nil
 }
 
-// gatherThreads makes the threads that we may come to need: when a program has used up all the processes
-// that its user may have, no more are to be had, and that is when we are needed.
+// preallocateThreads makes the Go runtime create the threads that a supervisor may need: once a program has used up its
+// user's process limit, no thread can be created, and just then the supervisor has to act.
 func gatherThreads() {
 	const enough = 8
 	ready, leave := make(chan struct{}), make(chan struct{})
 	for range enough {
 		go func() {
 			runtime.LockOSThread()
-			defer runtime.UnlockOSThread() // one that ended locked would take its thread with it
+			defer runtime.UnlockOSThread() // a goroutine that ends locked would end its thread
 			ready <- struct{}{}
 			<-leave
 		}()
@@ -196,11 +195,11 @@ func gatherThreads() {
 	close(leave)
 }
 
-// start starts the program, or says why that cannot be.
-func (s *supervisor) start(by func(start func() (int, error)) (int, error)) *answer {
+// startProgram starts the program, or returns the report that says why that failed.
+func (s *supervisor) start(record func(start func() (int, error)) (int, error)) *answer {
 	argv, env := inWords(s.order.Argv), inWords(s.order.Env)
 	path, err := locate(env, argv[0])
-	var unwalled error
+	var wallErr error
 	if err == nil {
 		attr := &syscall.ProcAttr{Env: env, Sys: &syscall.SysProcAttr{Setsid: true}}
 		for _, fd := range s.streams {
@@ -216,26 +215,26 @@ func (s *supervisor) start(by func(start func() (int, error)) (int, error)) *ans
 			}
 			fork = func() (int, error) { return startLimited(path, argv, attr, limits) }
 		}
-		s.program, err = by(func() (pid int, err error) {
+		s.program, err = record(func() (pid int, err error) {
 			if s.shut == nil {
 				return fork()
 			}
 			s.thread = make(chan func())
 			go onThreadOfItsOwn(s.thread)
 			s.onThread(func() {
-				if unwalled = s.shut(); unwalled == nil {
+				if wallErr = s.shut(); wallErr == nil {
 					pid, err = fork()
 				}
 			})
-			return pid, errors.Join(err, unwalled)
+			return pid, errors.Join(err, wallErr)
 		})
 	}
 	var limit *limitError
 	switch {
 	case err == nil:
 		return nil
-	case unwalled != nil:
-		return &answer{Failed: unwalled.Error()}
+	case wallErr != nil:
+		return &answer{Failed: wallErr.Error()}
 	case errors.As(err, &limit):
 		return &answer{Failed: err.Error()}
 	case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOTTY):
@@ -246,10 +245,10 @@ func (s *supervisor) start(by func(start func() (int, error)) (int, error)) *ans
 	return &answer{Cannot: err.Error(), Code: 126}
 }
 
-// limits are those that were ordered, with what has to be known before anything is shut in.
+// resolveLimits returns the ordered limits, completed with values that must be read before the walls are in force.
 func (s *supervisor) limits() Limits {
 	l := s.order.Limits
-	l.apart = s.shut != nil || s.order.Way == PIDNamespace // in a room, too
+	l.apart = s.shut != nil || s.order.Way == PIDNamespace // every program in a namespace has restrict set
 	if s.order.CgroupAt > 0 {
 		l.Cgroup = os.NewFile(uintptr(s.at(s.order.CgroupAt)), "cgroup.procs")
 	}
@@ -259,17 +258,17 @@ func (s *supervisor) limits() Limits {
 	return l
 }
 
-// onThreadOfItsOwn does things on a thread that nobody else gets, before or after: what it gave up, it gave
-// up alone. It is never the first thread, by which others know this process, and lasts as long as the program
-// does, which may have asked to be traced by it.
+// runOnLockedThread executes functions on a dedicated thread, so that dropped capabilities affect no other goroutine.
+// It is never the main thread, which represents this process in /proc, and it lives as long as the program, which may
+// have asked to be traced by it.
 func onThreadOfItsOwn(do <-chan func()) {
-	runtime.LockOSThread() // for good: the thread ends with us
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	for f := range do {
 		f()
 	}
 }
 
-// onThread does something on the thread that starts the program.
+// runOnStartThread runs do on the thread that forks the program.
 func (s *supervisor) onThread(do func()) {
 	if s.thread == nil {
 		do()
@@ -282,9 +281,8 @@ func (s *supervisor) onThread(do func()) {
 
 var errNotOnPath = errors.New("not found on PATH")
 
-// locate finds a program as env(1) would, with two differences: directories on PATH with relative names
-// are passed over, as they mean whatever somebody puts where we stand; and no shell is ever asked to make
-// sense of a file that the kernel does not execute.
+// resolveProgram finds a program as env(1) does, with two differences: it skips relative elements of PATH, whose content
+// depends on the current directory; and it never runs a shell for a file that the kernel does not execute.
 func locate(env []string, program string) (string, error) {
 	if strings.Contains(program, "/") {
 		return program, nil
@@ -303,7 +301,7 @@ func locate(env []string, program string) (string, error) {
 	return "", found
 }
 
-// requests is closed when nobody waits for us any more, and sent to when everything shall end.
+// readRequests returns a channel that gets a value for each request to end, and is closed when the parent is gone.
 func (s supervisor) requests(buffered io.Reader) <-chan struct{} {
 	requests := make(chan struct{})
 	go func() {
@@ -324,97 +322,97 @@ func (s supervisor) requests(buffered io.Reader) <-chan struct{} {
 	return requests
 }
 
-// patience is what is left to others when a program has ended by itself: in "program > >(tee log)" the last
-// words are just being written.
+// leftoverGrace is the time that other processes get after a program has ended by itself: in "program > >(tee log)" the
+// last output is just being written.
 const patience = 500 * time.Millisecond
 
 const retellEvery = 50 * time.Millisecond
 
-// oversee waits until the program and everything that came of it is gone, and sees to it that this
-// happens: SIGTERM to all when the program has ended, its time is up or somebody wants it to end; SIGKILL
-// when that did not help, or somebody wants it a second time.
-func (s supervisor) oversee(by containing, children *children, requests <-chan struct{}, asked <-chan os.Signal) {
+// superviseUntilGone waits until the program and all of its descendants are gone. It sends SIGTERM to all of them when
+// the program has ended, its time is up or it is asked to; and SIGKILL when the grace is over or it is asked a second
+// time.
+func (s supervisor) oversee(tree containing, children *children, requests <-chan struct{}, endRequests <-chan os.Signal) {
 	if s.thread != nil {
 		defer close(s.thread)
 	}
-	var due, settled, late, retell <-chan time.Time
+	var timeout, leftoverTimer, killTimer, rescan <-chan time.Time
 	if s.order.Timeout > 0 {
-		due = time.After(s.order.Timeout)
+		timeout = time.After(s.order.Timeout)
 	}
-	ended, ending := false, false // the program; everything
-	told := newHunt()
-	end := func() (left int) {
+	ended, ending := false, false // of the program; of everything
+	seen := newHunt()
+	terminate := func() (left int) {
 		ending = true
-		late, retell = time.After(s.order.Grace), time.After(retellEvery)
-		return by.tell(told, s.program)
+		killTimer, rescan = time.After(s.order.Grace), time.After(retellEvery)
+		return tree.tell(seen, s.program)
 	}
-	finish := func() {
-		if d, is := children.death(); is && !ended {
+	killAll := func() {
+		if d, ok := children.death(); ok && !ended {
 			s.say(answer{Status: &d.status})
 			ended = true
 		}
-		by.finish(s.program, children.empty)
-		late = nil
+		tree.finish(s.program, children.empty)
+		killTimer = nil
 	}
-	wanted := func(why answer) {
-		if !ended { // how it ended by itself is not changed by what comes after
+	onRequest := func(why answer) {
+		if !ended { // an exit status that has been reported is final
 			s.say(why)
 		}
 		if ending {
-			finish()
+			killAll()
 			return
 		}
-		end()
+		terminate()
 	}
 	for {
 		select {
 		case d := <-children.ended:
 			s.say(answer{Status: &d.status})
-			ended, due = true, nil
+			ended, timeout = true, nil
 			if !d.alone && !ending {
-				settled = time.After(min(s.order.Grace, patience))
+				leftoverTimer = time.After(min(s.order.Grace, patience))
 			}
-		case <-settled:
+		case <-leftoverTimer:
 			if !ending {
-				s.say(answer{Leftovers: end()})
+				s.say(answer{Leftovers: terminate()})
 			}
-		case <-due:
-			due = nil
-			wanted(answer{Ended: true, TimedOut: true})
+		case <-timeout:
+			timeout = nil
+			onRequest(answer{Ended: true, TimedOut: true})
 		case _, somebody := <-requests:
 			if !somebody {
-				by.finish(s.program, children.empty)
+				tree.finish(s.program, children.empty)
 				return
 			}
-			wanted(answer{Ended: true})
-		case <-asked:
-			wanted(answer{Ended: true})
-		case <-late:
-			finish()
-		case <-retell: // who was only just being born when the others were told
-			retell = time.After(retellEvery)
-			by.retell(told)
+			onRequest(answer{Ended: true})
+		case <-endRequests:
+			onRequest(answer{Ended: true})
+		case <-killTimer:
+			killAll()
+		case <-rescan: // processes that were just being forked at the last SIGTERM
+			rescan = time.After(retellEvery)
+			tree.retell(seen)
 		case stop := <-children.stopped:
 			s.onThread(func() { letGo(stop) })
 		case <-children.empty:
-			if d, is := children.death(); is && !ended {
+			if d, ok := children.death(); ok && !ended {
 				s.say(answer{Status: &d.status})
 			}
-			by.leave(s.program)
+			tree.leave(s.program)
 			return
 		}
 	}
 }
 
-// containing is how one reaches everything that came of a program.
+// processTree signals all descendants of a program.
 type containing interface {
-	tell(h hunt, program int) int // asks all to end, and says how many that are
-	retell(h hunt) int            // asks those who were not there the last time
+	tell(h hunt, program int) int // sends SIGTERM to all, and returns their number
+	retell(h hunt) int            // sends SIGTERM to those that appeared since
 	finish(program int, empty <-chan struct{})
 	leave(program int)
 }
 
-// children are ours to wait for: the program, and what others left to us.
+// children are the processes that the supervisor waits for: the program, and orphans adopted from it.
 type children struct {
 	program int
 	ended   chan death
@@ -426,19 +424,19 @@ func newChildren() *children {
 	return &children{ended: make(chan death, 1), stopped: make(chan stop), empty: make(chan struct{})}
 }
 
-// death is how the program ended, and whether it was the last.
+// programExit is the exit status of the program, and whether it was the last child.
 type death struct {
 	status syscall.WaitStatus
 	alone  bool
 }
 
-// stop is a child that has stopped and waits for us, because it wants to be traced by its parent.
+// tracedStop is a child that has stopped in a ptrace stop, because it asked to be traced by its parent.
 type stop struct {
 	pid    int
 	signal syscall.Signal
 }
 
-// death is how the program ended, if that is known and nobody has heard of it.
+// takeExit returns the program's exit, if it is known and has not been taken yet.
 func (c *children) death() (death, bool) {
 	select {
 	case d := <-c.ended:
@@ -448,17 +446,17 @@ func (c *children) death() (death, bool) {
 	}
 }
 
-// reap collects every child until there is none.
+// reap collects all children until there are none.
 func (c *children) reap() {
 	defer close(c.empty)
 	var program *death
 	for drained := 0; ; drained++ {
 		var status syscall.WaitStatus
-		how := 0
+		flags := 0
 		if program != nil {
-			how = syscall.WNOHANG // only to see whether anybody is left
+			flags = syscall.WNOHANG // only to see whether children are left
 		}
-		pid, err := syscall.Wait4(-1, &status, how, nil)
+		pid, err := syscall.Wait4(-1, &status, flags, nil)
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
@@ -466,7 +464,7 @@ func (c *children) reap() {
 			c.stopped <- stop{pid, status.StopSignal()}
 			continue
 		}
-		if program != nil && pid > 0 && drained < 1000 { // some leave more behind than anybody could count
+		if program != nil && pid > 0 && drained < 1000 { // bounded, as a program may leave any number of zombies
 			continue
 		}
 		if program != nil {

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// self is the program that runs, also when its file has been replaced meanwhile.
+// selfExe is the path of the running executable, also when its file has been replaced meanwhile.
 func self() string { return "/proc/self/exe" }
 
-// containments are the ways to try, the best first.
+// supportedContainments lists the containments to try, the best first.
 func containments() []Containment { return []Containment{PIDNamespace, Subreaper} }
 
-// ask lets the supervisor start in the namespaces that it needs. Root needs no user namespace, and would
-// lose its say over other users' files in one; everybody else stays who they are there.
+// setSysProcAttr makes the supervisor start in the namespaces that it needs. Root needs no user namespace, in which it
+// would lose its rights to other users' files; everyone else keeps their uid in it.
 func (c Containment) ask(attr *syscall.SysProcAttr) error {
 	if c != PIDNamespace {
 		return nil
@@ -33,12 +33,12 @@ func (c Containment) ask(attr *syscall.SysProcAttr) error {
 	attr.Cloneflags |= unix.CLONE_NEWUSER
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
-	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // to mount /proc; settle drops it
+	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // to mount /proc; dropCapabilities drops it
 	return nil
 }
 
-// enter makes the supervisor the one who gets what loses its parent. In a pid namespace it is that already,
-// and needs a /proc that shows the processes there are.
+// setup makes the supervisor adopt orphaned descendants. As process 1 of a pid namespace it does so already, and only
+// mounts a /proc that shows this namespace.
 func (c Containment) enter() error {
 	if c == Subreaper {
 		return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
@@ -46,7 +46,7 @@ func (c Containment) enter() error {
 	if os.Getpid() != 1 {
 		return errors.New("not process 1")
 	}
-	// What is mounted outside still appears here, nothing that is mounted here appears outside.
+	// Slave propagation: mounts outside still appear here, mounts here do not appear outside.
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -56,7 +56,7 @@ func (c Containment) enter() error {
 	return nil
 }
 
-// settle gives up what only enter needed: the program shall have no more power than whoever runs it.
+// dropCapabilities drops the capabilities that only setup needed: the program must not have more rights than the user.
 func (c Containment) settle() error {
 	if c != PIDNamespace || os.Geteuid() == 0 {
 		return nil
@@ -69,77 +69,77 @@ func (c Containment) settle() error {
 	return os.NewSyscallError("capset", unix.Capset(&header, &none[0]))
 }
 
-// tell asks everything that came of the program to end, and says how many that are. What is stopped would
-// never hear of it, so it is woken.
+// terminate sends SIGTERM to all descendants of the program and returns their number. SIGCONT follows, because a stopped
+// process does not handle SIGTERM.
 func (c Containment) tell(h hunt, _ int) int {
 	if c != PIDNamespace {
 		return c.retell(h)
 	}
 	found := h.look()
-	_ = syscall.Kill(-1, syscall.SIGTERM) // process 1 is not meant; that there is nobody is fine
+	_ = syscall.Kill(-1, syscall.SIGTERM) // not to process 1 itself; an error means that there are no others
 	_ = syscall.Kill(-1, syscall.SIGCONT)
 	return len(found)
 }
 
-// retell asks those who were not there the last time. The kernel, which knows everybody in a pid namespace,
-// has missed nobody.
+// terminateNew sends SIGTERM to the descendants that appeared since the last call. In a pid namespace there is nothing
+// to do: kill(-1) has reached every process.
 func (c Containment) retell(h hunt) int {
 	if c == PIDNamespace {
 		return 0
 	}
 	found := h.look()
 	for _, pid := range found {
-		_ = syscall.Kill(pid, syscall.SIGTERM) // one that is gone is fine
+		_ = syscall.Kill(pid, syscall.SIGTERM) // it may be gone already
 		_ = syscall.Kill(pid, syscall.SIGCONT)
 	}
 	return len(found)
 }
 
-// finish ends everything for good. The kernel does that to a pid namespace when its first process exits,
-// which the caller is about to do.
+// kill kills all descendants. For a pid namespace the kernel does that when process 1 exits, which is what kill does.
 func (c Containment) finish(_ int, empty <-chan struct{}) {
 	if c == PIDNamespace {
 		os.Exit(0)
 	}
-	chase(func(round func(but []int)) { round(nil) }, empty)
+	chase(func(round func(excluded []int)) { round(nil) }, empty)
 }
 
-// chase kills everything that came of us, but for what came of some: each does one round, and says who they are.
-func chase(each func(round func(but []int)), empty <-chan struct{}) {
-	// Whatever forks is stopped before anything is killed, look after look, until a look finds nobody new:
-	// then nobody is left who could fork. What runs away by forking and exiting is always a child of ours,
-	// and those are found fastest. What runs as another user, as under sudo, is not ours to kill; it is
-	// waited for, but not for ever.
+// killDescendants kills all our descendants in rounds, except excluded processes and those below them. each runs one
+// round, and supplies the excluded pids.
+func chase(each func(round func(excluded []int)), empty <-chan struct{}) {
+	// Processes are stopped before any is killed, scan after scan, until a scan finds no new one: then none is left
+	// that could fork. A process that escapes by forking and exiting always becomes our child, and children are found
+	// fastest. Processes of another user, as under sudo, cannot be killed by us; they are waited for, but not for ever.
 	const patience = 10 * time.Second
 	pause := time.Millisecond
-	for began := time.Now(); ; {
+	for start := time.Now(); ; {
 		found, touched := 0, false
-		each(func(but []int) { found, touched = chaseOnce(but) })
+		each(func(excluded []int) { found, touched = chaseOnce(excluded) })
 		if pause = min(2*pause, 100*time.Millisecond); touched {
-			pause, began = time.Millisecond, time.Now()
+			pause, start = time.Millisecond, time.Now()
 		}
 		select {
 		case <-empty:
 			return
 		case <-time.After(pause):
 		}
-		if found > 0 && time.Since(began) > patience {
-			os.Exit(1) // without a word that all is gone
+		if found > 0 && time.Since(start) > patience {
+			os.Exit(1) // without a report that all is gone
 		}
 	}
 }
 
-// chaseOnce is one round of a chase. It says how many it found, and whether any of them was ours to kill.
-func chaseOnce(but []int) (found int, touched bool) {
-	h := newHunt(but...)
-	for calm := 0; calm < 2; calm++ {
+// killDescendantsOnce is one round of killDescendants. It returns how many processes it found, and whether it may
+// signal any.
+func chaseOnce(excluded []int) (found int, touched bool) {
+	h := newHunt(excluded...)
+	for idleScans := 0; idleScans < 2; idleScans++ {
 		for _, pid := range h.look() {
-			_ = syscall.Kill(pid, syscall.SIGSTOP) // one that is gone is fine, here and below
-			calm = 0
+			_ = syscall.Kill(pid, syscall.SIGSTOP) // it may be gone already, here and below
+			idleScans = 0
 		}
 		for range 20 {
 			for _, pid := range ownChildren() {
-				if !h.ours[pid] && !slices.Contains(but, pid) {
+				if !h.ours[pid] && !slices.Contains(excluded, pid) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
 			}
@@ -151,8 +151,8 @@ func chaseOnce(but []int) (found int, touched bool) {
 	return len(h.ours), touched
 }
 
-// hunt looks for what came of us. Nobody is looked at twice: a look must take less time than what it looks
-// for needs to multiply.
+// descendants finds our descendants in /proc. No process is examined twice: a scan must take less time than a fork bomb
+// needs to multiply.
 type hunt struct{ ours, others map[int]bool }
 
 func newHunt(others ...int) hunt {
@@ -161,14 +161,14 @@ func newHunt(others ...int) hunt {
 	return h
 }
 
-// spare takes some out of the hunt, with what came of them.
+// exclude excludes processes and their descendants from the scans.
 func (h hunt) spare(others []int) {
 	for _, pid := range others {
 		h.others[pid] = true
 	}
 }
 
-// look lists the processes that came of us since the last look.
+// scan lists the descendants that appeared since the last scan.
 func (h hunt) look() []int {
 	all, _ := pids()
 	parent := map[int]int{}
@@ -182,11 +182,11 @@ func (h hunt) look() []int {
 	}
 	var found []int
 	for pid := range parent {
-		above, steps := parent[pid], 0
-		for above > 1 && above != os.Getpid() && !h.ours[above] && steps <= len(parent) {
-			above, steps = parent[above], steps+1
+		ancestor, steps := parent[pid], 0
+		for ancestor > 1 && ancestor != os.Getpid() && !h.ours[ancestor] && steps <= len(parent) {
+			ancestor, steps = parent[ancestor], steps+1
 		}
-		if above == os.Getpid() || h.ours[above] {
+		if ancestor == os.Getpid() || h.ours[ancestor] {
 			found = append(found, pid)
 		} else {
 			h.others[pid] = true
@@ -198,7 +198,7 @@ func (h hunt) look() []int {
 	return found
 }
 
-// ownChildren lists our own, also those that were left to us. An older kernel does not tell.
+// childPIDs lists our children, including adopted orphans. An older kernel does not have this file.
 func ownChildren() []int {
 	var pids []int
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
@@ -216,11 +216,11 @@ func ownChildren() []int {
 	return pids
 }
 
-// leave: when nobody is left, there is nothing to do.
+// release does nothing: no process is left.
 func (c Containment) leave(int) {}
 
-// closeOnExec keeps from the program every descriptor but the three that it is given, also those that
-// whoever started us had forgotten about.
+// setCloseOnExec sets close-on-exec for all descriptors but the standard streams, including those that our parent
+// leaked to us.
 func closeOnExec() error {
 	err := unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
 	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
@@ -235,10 +235,10 @@ func closeOnExec() error {
 	return err
 }
 
-// letGo lets a child go on that wants to be traced, without tracing it. The thread that started it asks.
+// detachTraced lets a child go on that wants to be traced, without tracing it. It must run on the thread that forked it.
 func letGo(s stop) {
-	_ = unix.PtraceDetach(s.pid)     // one that is gone is fine
-	if s.signal != syscall.SIGTRAP { // that one was only for whoever traces
+	_ = unix.PtraceDetach(s.pid)     // it may be gone already
+	if s.signal != syscall.SIGTRAP { // SIGTRAP is only meant for a tracer
 		_ = syscall.Kill(s.pid, s.signal)
 	}
 }

@@ -24,14 +24,14 @@ func (c Containment) ask(*syscall.SysProcAttr) error { return nil }
 func (c Containment) enter() error                   { return nil }
 func (c Containment) settle() error                  { return nil }
 
-// hunt is not needed where nobody can be found.
+// descendants is empty where descendants cannot be found.
 type hunt struct{}
 
 func newHunt() hunt { return hunt{} }
 
-// tell reaches the process group of the program. How many that are, nobody says.
+// terminate signals the process group of the program. The number of its processes is unknown.
 func (c Containment) tell(_ hunt, program int) int {
-	_ = syscall.Kill(-program, syscall.SIGTERM) // a group that is gone is fine
+	_ = syscall.Kill(-program, syscall.SIGTERM) // the group may be gone already
 	_ = syscall.Kill(-program, syscall.SIGCONT)
 	return 0
 }
@@ -42,12 +42,12 @@ func (c Containment) finish(program int, empty <-chan struct{}) {
 	_ = syscall.Kill(-program, syscall.SIGKILL)
 	select {
 	case <-empty:
-	case <-time.After(time.Second): // what left the group is not ours to wait for
+	case <-time.After(time.Second): // processes that left the group are not waited for
 		os.Exit(0)
 	}
 }
 
-// leave ends what is left of the group: those are not our children any more, so nobody told us of them.
+// release kills the rest of the process group: orphans are not our children here, so we do not learn of them.
 func (c Containment) leave(program int) { _ = syscall.Kill(-program, syscall.SIGKILL) }
 
 func closeOnExec() error {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Conversation is a program that answers one question after the other. It is for one goroutine, and a second one that
-// only asks.
+// Coprocess is a running program that answers one request after the other. One goroutine may use it, and a second one
+// may write to it.
 type Conversation struct {
 	Answers *bufio.Reader
 
@@ -20,12 +20,12 @@ type Conversation struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	cancel context.CancelFunc
-	told   func() error // why it was told to end, if it was
+	told   func() error // cause why it was told to end, or nil
 	grace  time.Duration
 }
 
-// Talk starts the command and leaves its standard input open. Who talks ends it with Close; a ctx that has
-// ended ends it too. What it says on standard error is kept, up to a limit that nobody reads past.
+// StartCoprocess starts the command and leaves its standard input open. Close ends it, and so does the end of ctx. Its
+// standard error is kept in memory.
 func Talk(ctx context.Context, c Command) (*Conversation, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("no program named")
@@ -33,9 +33,9 @@ func Talk(ctx context.Context, c Command) (*Conversation, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, &NotStartedError{err}
 	}
-	told := func() error { return context.Cause(ctx) }
-	own, cancel := context.WithCancel(ctx)
-	t := &Conversation{cmd: exec.CommandContext(own, c.Argv[0], c.Argv[1:]...), cancel: cancel, told: told, grace: c.Grace}
+	cancelCause := func() error { return context.Cause(ctx) }
+	runCtx, cancel := context.WithCancel(ctx)
+	t := &Conversation{cmd: exec.CommandContext(runCtx, c.Argv[0], c.Argv[1:]...), cancel: cancel, told: cancelCause, grace: c.Grace}
 	if t.grace == 0 {
 		t.grace = 5 * time.Second
 	}
@@ -58,18 +58,18 @@ func Talk(ctx context.Context, c Command) (*Conversation, error) {
 	return t, nil
 }
 
-// Ask says something to the program.
+// WriteString writes to the program's standard input.
 func (t *Conversation) Ask(question string) error {
 	_, err := io.WriteString(t.stdin, question)
 	return err
 }
 
-// Close ends the conversation and returns when nothing of the program is left. The result says how it ended;
-// what it had not said yet is lost. An error means that ctx ended first (then it wraps context.Cause), or that
-// there is no knowing.
+// Close closes the program's standard input and returns when nothing of the program is left. The result says how it
+// ended; unread output is lost. The error wraps context.Cause if ctx ended first; any other error means that the
+// outcome is unknown.
 func (t *Conversation) Close() (Result, error) {
 	_ = t.stdin.Close()
-	// Else one that still writes would wait for ever for somebody to read it.
+	// A program that still writes would block for ever on a full pipe.
 	_, _ = io.Copy(io.Discard, t.Answers)
 	err := t.cmd.Wait()
 	t.cancel()

@@ -14,76 +14,77 @@ import (
 	"time"
 )
 
-// Task is a program that is run together with everything it starts, however far that goes away from it:
-// when Run returns, none of it is left. A supervisor process stands between us and the program and outlives
-// us by an instant, so that this also holds when we are killed.
+// Task is a program that is run together with all of its descendants, however detached they are: when Run returns, none
+// of them is left. A supervisor process stands between us and the program and outlives us by an instant, so that this
+// also holds when we are killed.
 type Task struct {
-	Argv []string // required; a name is looked up on the PATH of Env, in directories with absolute names
-	Dir  *os.File // required: an open directory, in which the program begins
-	Env  []string // all of the program's environment
+	Argv []string // required; a name is looked up on the PATH of Env, skipping relative elements
+	Dir  *os.File // required: open directory in which the program starts
+	Env  []string // complete environment of the program
 
-	// What is a *os.File is the program's own; anything else is copied through a pipe, in a goroutine that
-	// nobody waits for if it is the input. Nil is nothing at all.
+	// An *os.File is passed to the program; any other reader or writer is copied through a pipe, by a goroutine that is
+	// not waited for in the case of Stdin. Nil is /dev/null.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 
-	// Terminal gives the program a terminal of its own, connected to Stdin, which is the one that a person
-	// sits at, and to those of Stdout and Stderr that are terminals too.
+	// Terminal gives the program its own pseudo-terminal, connected to Stdin, which must be the user's terminal, and to
+	// those of Stdout and Stderr that are terminals.
 	Terminal bool
 
-	// Running is called once the program runs; nil is nobody.
+	// OnRunning is called once the program runs; may be nil.
 	Running func()
 
-	// Handed is called in a room once its keeper has what is to be held, before the program can run; nil is
-	// nobody.
+	// OnHandedOver is called in a namespace once its init process has the files of HoldOpen, before the program can run;
+	// may be nil.
 	Handed func()
 
-	// Hold is kept open for as long as anything of the program is left.
+	// HoldOpen lists files kept open for as long as any process of the program is left.
 	Hold []*os.File
 
-	// Label is seen by whoever lists processes, and found by Supervisors.
+	// Label is visible in process listings, and found by FindSupervisors.
 	Label string
 
-	// Timeout is how long the program may run, also while we are stopped; zero or less is for ever.
+	// Timeout is how long the program may run, also while we are stopped; zero or less means no limit.
 	Timeout time.Duration
 
-	// Grace is the time between SIGTERM and SIGKILL for what does not end by itself.
+	// Grace is the time between SIGTERM and SIGKILL.
 	Grace time.Duration
 
-	// Hurry, once it is closed, ends a grace that has begun. Nil never does.
+	// Force, once closed, ends a grace period that has begun. It may be nil.
 	Hurry <-chan struct{}
 
-	// Limits bound the program. One that cannot be set keeps it from running.
+	// Limits limit the program. If one cannot be set the program does not run.
 	Limits Limits
 
 	within []Containment // for tests: only these are tried
-	room   *Room         // nil is none
+	room   *Room         // nil: none
 }
 
-// Containment is how everything that a program starts is held together.
+// Containment is the mechanism that finds and ends all descendants of a program.
 type Containment string
 
-// The ways to contain, the best first.
+// Containments, the best first.
 const (
-	// PIDNamespace: the supervisor is process 1 of a namespace, with which the kernel ends everything.
+	// PIDNamespace: the supervisor is process 1 of a pid namespace, with which the kernel kills everything.
 	PIDNamespace Containment = "pid-namespace"
-	// Subreaper: the supervisor inherits what loses its parent, and looks for it until there is none. A
-	// program that kills its supervisor on purpose gets away.
+	// Subreaper: the supervisor adopts orphans, and scans /proc until none is left. A program that kills its supervisor
+	// on purpose escapes.
 	Subreaper Containment = "subreaper"
-	// ProcessGroup: what the program starts, unless it leaves the group. Where there is nothing better.
+	// ProcessGroup: the program's process group. Descendants that leave the group escape. For systems without the
+	// others.
 	ProcessGroup Containment = "process-group"
 )
 
-// Ending is how a task ended.
+// TaskResult says how a task ended.
 type Ending struct {
-	Exit      int            // the exit status of the program; 128+n when signal n killed it
-	Signal    syscall.Signal // that n, else 0
-	Leftovers int            // processes that the program left behind when it ended by itself
-	Stopped   bool           // it was ended by somebody who sent SIGTERM to its supervisor
+	Exit      int            // exit status of the program; 128+n when signal n killed it
+	Signal    syscall.Signal // that n, or 0
+	Leftovers int            // descendants that were left when the program ended by itself
+	Stopped   bool           // the supervisor was asked to end the program by SIGTERM
 	Contained Containment
 }
 
-// CannotRunError is a program that is not there (127) or cannot be executed (126), in the terms of env(1).
+// CannotRunError reports that a program does not exist (127) or cannot be executed (126), with the codes of env(1).
 type CannotRunError struct {
 	Program string
 	Code    int
@@ -93,23 +94,23 @@ type CannotRunError struct {
 func (e *CannotRunError) Error() string { return fmt.Sprintf("%s: %v", e.Program, e.Err) }
 func (e *CannotRunError) Unwrap() error { return e.Err }
 
-// What became of a program that did not end by itself.
+// Errors for a program that did not end by itself.
 var (
 	ErrTimeout = errors.New("timed out")
-	// ErrLost: the supervisor died where only it could have ended everything.
+	// ErrSupervisorKilled: the supervisor died where only it could have killed all descendants.
 	ErrLost = errors.New("its supervisor was killed; what it started may still run")
 )
 
-// OutputError is output that could not be passed on, of a program that ran.
+// OutputError reports that output of a program that ran could not be copied.
 type OutputError struct{ Err error }
 
 func (e *OutputError) Error() string { return "pass output on: " + e.Err.Error() }
 func (e *OutputError) Unwrap() error { return e.Err }
 
-// Run runs the task to its end. When ctx ends first, everything gets SIGTERM and, after the grace, SIGKILL,
-// and the error wraps context.Cause; it is ErrTimeout when the time was up. What became of the program is
-// returned with these, with ErrLost and with an *OutputError. Other errors mean that it never ran: a
-// *CannotRunError, else a *NotStartedError.
+// Run runs the task to its end. When ctx ends first, all processes get SIGTERM and, after the grace, SIGKILL, and the
+// error wraps context.Cause; after the timeout it is ErrTimeout. The result is valid with these errors, with
+// ErrSupervisorKilled and with an *OutputError. Other errors mean that the program never ran: a *CannotRunError, else a
+// *NotStartedError.
 func (t Task) Run(ctx context.Context) (Ending, error) {
 	if len(t.Argv) == 0 || t.Dir == nil {
 		return Ending{}, &NotStartedError{errors.New("no program named, or nowhere to run it")}
@@ -120,17 +121,17 @@ func (t Task) Run(ctx context.Context) (Ending, error) {
 	return t.runSomehow(ctx)
 }
 
-// runSomehow runs the task in the best containment that is to be had.
+// runContained runs the task in the best containment that is available.
 func (t Task) runSomehow(ctx context.Context) (Ending, error) {
-	ways := t.within
+	candidates := t.within
 	switch {
 	case t.room != nil:
-		ways = []Containment{PIDNamespace} // which the room is
-	case ways == nil:
-		ways = containments()
+		candidates = []Containment{PIDNamespace} // a task in a namespace is in its pid namespace
+	case candidates == nil:
+		candidates = containments()
 	}
 	var refusals []error
-	for _, way := range ways {
+	for _, way := range candidates {
 		if err := context.Cause(ctx); err != nil {
 			return Ending{}, &NotStartedError{err}
 		}
@@ -144,7 +145,7 @@ func (t Task) runSomehow(ctx context.Context) (Ending, error) {
 	return Ending{}, &NotStartedError{errors.Join(refusals...)}
 }
 
-// refusedError is a containment that this machine does not give; nothing has been run.
+// containmentError reports that a containment is not available on this machine; nothing has been run.
 type refusedError struct {
 	way Containment
 	err error
@@ -152,41 +153,41 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return fmt.Sprintf("%s: %v", e.way, e.err) }
 
-// order is what the supervisor is told to do, and answer what it says became of that, each one JSON
-// document. After the order, one further byte asks it to end everything in an orderly way; the end of the
-// connection means that nobody waits any more.
+// supervisorOrder tells a supervisor what to run, and supervisorReport is what it reports, each as one JSON document.
+// After the order, each further byte asks it to end everything; the end of the connection means that the parent is
+// gone.
 type order struct {
-	Argv     [][]byte      `json:"argv"` // words are bytes, which a JSON string need not be able to hold
+	Argv     [][]byte      `json:"argv"` // as bytes, because a JSON string must be UTF-8
 	Env      [][]byte      `json:"env"`
-	Dir      []byte        `json:"dir"` // by name; it must be the open one
+	Dir      []byte        `json:"dir"` // path of the directory that is open as dirFD
 	Terminal bool          `json:"terminal"`
 	Timeout  time.Duration `json:"timeout"`
 	Grace    time.Duration `json:"grace"`
 	Way      Containment   `json:"way"`
 	Limits   Limits        `json:"limits"`
-	CgroupAt int           `json:"cgroup_at,omitempty"` // which of the descriptors that were handed over it is
+	CgroupAt int           `json:"cgroup_at,omitempty"` // index of cgroup.procs among the files handed over
 }
 
 type answer struct {
-	Refused   string              `json:"refused,omitempty"`  // why there is no such containment
-	Cannot    string              `json:"cannot,omitempty"`   // why the program cannot be run
-	Code      int                 `json:"code,omitempty"`     // 126 or 127, with Cannot
-	Failed    string              `json:"failed,omitempty"`   // what else went wrong before it ran
-	Starting  bool                `json:"starting,omitempty"` // from here on it may have run
+	Refused   string              `json:"refused,omitempty"`  // why the containment is not available
+	Cannot    string              `json:"cannot,omitempty"`   // why the program cannot be executed
+	Code      int                 `json:"code,omitempty"`     // 126 or 127, with ExecError
+	Failed    string              `json:"failed,omitempty"`   // other error before the program ran
+	Starting  bool                `json:"starting,omitempty"` // from here on the program may have run
 	Running   bool                `json:"running,omitempty"`
-	Ended     bool                `json:"ended,omitempty"`    // the supervisor was asked to end it
-	TimedOut  bool                `json:"timedout,omitempty"` // the time was up
+	Ended     bool                `json:"ended,omitempty"`    // the supervisor was asked to end the program
+	TimedOut  bool                `json:"timedout,omitempty"` // the timeout has expired
 	Status    *syscall.WaitStatus `json:"status,omitempty"`   // of the program, once it has ended
 	Leftovers int                 `json:"leftovers,omitempty"`
-	Gone      bool                `json:"gone,omitempty"` // nothing is left
+	Gone      bool                `json:"gone,omitempty"` // no process is left
 }
 
-// The descriptors of a supervisor. Its own three lead nowhere: it shares its program with whoever imports
-// this package, and what that prints when it begins is not for the ears of whoever reads the output.
+// Descriptors of a supervisor. Its own standard streams are /dev/null: it runs the executable of the program that
+// imports this package, and messages of that program's initialisation must not get into the task's output.
 const (
 	orderFD  = 3
 	dirFD    = 4
-	streamFD = 5 // and the two after it: what the program gets as 0, 1 and 2
+	streamFD = 5 // and the next two: 0, 1 and 2 of the program
 )
 
 func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
@@ -200,7 +201,7 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 		return Ending{}, &NotStartedError{errors.Join(err, theirs.Close())}
 	}
 	files := slices.Concat([]*os.File{theirs, t.Dir}, pipes.child[:], t.Hold, t.Limits.files())
-	above, err := t.handOver(way, files)
+	handle, err := t.handOver(way, files)
 	_ = theirs.Close()
 	pipes.handOver()
 	if err != nil {
@@ -210,34 +211,34 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 	if t.Handed != nil && t.room != nil {
 		t.Handed()
 	}
-	what := order{
+	spec := order{
 		Argv: inBytes(t.Argv), Env: inBytes(t.Env), Dir: []byte(t.Dir.Name()),
 		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Way: way, Limits: t.Limits,
 	}
 	if t.Limits.Cgroup != nil {
-		what.CgroupAt = len(files) - 1
+		spec.CgroupAt = len(files) - 1
 	}
-	order, err := json.Marshal(what)
+	encoded, err := json.Marshal(spec)
 	if err == nil {
-		_, err = ours.Write(order) // a supervisor that is gone already has said why, or is missed below
+		_, err = ours.Write(encoded) // a supervisor that is gone has reported why, or the report is missed below
 	}
 	finished := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { t.watch(ctx, above, ours, finished) })
-	last, readErr := readAnswers(ours, func() {
+	watching.Go(func() { t.watch(ctx, handle, ours, finished) })
+	report, readErr := readAnswers(ours, func() {
 		pipes.begin()
 		if t.Running != nil {
 			t.Running()
 		}
 	})
-	waitErr := above.wait() // when it is gone, all is gone
+	waitErr := handle.wait() // when the supervisor is gone, all processes are gone
 	close(finished)
 	watching.Wait()
 	copyErr := pipes.finish()
-	return t.judge(ctx, above, last, errors.Join(err, readErr, waitErr), copyErr)
+	return t.judge(ctx, handle, report, errors.Join(err, readErr, waitErr), copyErr)
 }
 
-// handOver gives what a program needs to the one who will supervise it.
+// startSupervisor hands the files of a program to its supervisor: a new process, or one in a namespace.
 func (t Task) handOver(way Containment, files []*os.File) (*above, error) {
 	if t.room != nil {
 		if err := t.room.handOver(files); err != nil {
@@ -246,7 +247,7 @@ func (t Task) handOver(way Containment, files []*os.File) (*above, error) {
 		return &above{way: way, room: t.room}, nil
 	}
 	cmd := &exec.Cmd{
-		// Few threads are enough, and fewer can be refused.
+		// Few threads are enough, and under a process limit fewer can be refused.
 		Path: self(), Args: []string{supervisorName, t.Label}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
 		ExtraFiles: files, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
@@ -260,28 +261,28 @@ func (t Task) handOver(way Containment, files []*os.File) (*above, error) {
 	return &above{way: way, cmd: cmd}, nil
 }
 
-// above is who supervises a program: a process of ours, or somebody in a room.
+// supervisorHandle is our side of a supervisor: a child process, or a process in a namespace.
 type above struct {
 	way  Containment
 	cmd  *exec.Cmd
 	room *Room
 }
 
-// wake wakes a supervisor that its program may have stopped.
+// resume continues a supervisor that its program may have stopped.
 func (a *above) wake() {
 	if a.cmd != nil && a.way != PIDNamespace {
 		_ = a.cmd.Process.Signal(syscall.SIGCONT)
 	}
 }
 
-// end ends a supervisor that does not do what it is asked to, where the kernel then does its work.
+// kill kills a supervisor that does not react, where the kernel then kills the program.
 func (a *above) end() {
 	if a.cmd != nil && a.way == PIDNamespace {
 		_ = a.cmd.Process.Kill()
 	}
 }
 
-// wait waits for the process to be gone. One in a room has gone when it has no more to say.
+// wait waits for the process to exit. A supervisor in a namespace is done when its connection ends.
 func (a *above) wait() error {
 	if a.cmd == nil {
 		return nil
@@ -289,7 +290,7 @@ func (a *above) wait() error {
 	return ignoreExit(a.cmd.Wait())
 }
 
-// killed is by what signal the supervisor was ended, which the program then was too.
+// killSignal returns the signal that killed the supervisor, and with it the program.
 func (a *above) killed() syscall.Signal {
 	if a.cmd != nil {
 		if ws, ok := a.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -299,10 +300,10 @@ func (a *above) killed() syscall.Signal {
 	return syscall.SIGKILL
 }
 
-// leaks reports whether something of the program may have outlived its supervisor.
+// mayLeak reports whether processes of the program may have outlived the supervisor.
 func (a *above) leaks() bool {
 	if a.room != nil {
-		return !a.room.ended(time.Second) // all of a room goes together
+		return !a.room.ended(time.Second) // all of a namespace ends together
 	}
 	return a.way == Subreaper
 }
@@ -314,69 +315,69 @@ func (a *above) String() string {
 	return a.cmd.ProcessState.String()
 }
 
-// watch asks the supervisor to end everything once ctx has ended. One that does not within any reason is
-// killed, if the kernel then does its work; else it is the only one who can, however long it takes.
-func (t Task) watch(ctx context.Context, above *above, control *os.File, finished <-chan struct{}) {
-	var wake <-chan time.Time
-	if above.way != PIDNamespace { // where the program can stop its supervisor
+// watchContext asks the supervisor to end everything once ctx has ended. A supervisor that does not react is killed,
+// where the kernel then kills the program; elsewhere only the supervisor can do that, however long it takes.
+func (t Task) watch(ctx context.Context, handle *above, control *os.File, finished <-chan struct{}) {
+	var resume <-chan time.Time
+	if handle.way != PIDNamespace { // only here can the program stop its supervisor
 		ticker := time.NewTicker(100 * time.Millisecond)
 		defer ticker.Stop()
-		wake = ticker.C
+		resume = ticker.C
 	}
-	ended, hurry := ctx.Done(), (<-chan struct{})(nil)
-	var late <-chan time.Time
+	ended, force := ctx.Done(), (<-chan struct{})(nil)
+	var killTimer <-chan time.Time
 	for {
 		select {
 		case <-finished:
 			return
 		case <-ended:
 			_, _ = control.Write([]byte{0}) // an error means that it is ending anyway
-			ended, hurry = nil, t.Hurry
-			late = time.After(t.Grace + 10*time.Second)
-		case <-hurry:
+			ended, force = nil, t.Hurry
+			killTimer = time.After(t.Grace + 10*time.Second)
+		case <-force:
 			_, _ = control.Write([]byte{0})
-			hurry = nil
-		case <-wake:
-			above.wake()
-		case <-late:
-			above.end()
+			force = nil
+		case <-resume:
+			handle.wake()
+		case <-killTimer:
+			handle.end()
 		}
 	}
 }
 
-// judge puts together what is known of how a task ended.
-func (t Task) judge(ctx context.Context, above *above, last answer, runErr, copyErr error) (Ending, error) {
-	ending := Ending{Contained: above.way, Leftovers: last.Leftovers}
+// buildResult combines the reports and errors of a task into its result.
+func (t Task) judge(ctx context.Context, handle *above, report answer, runErr, copyErr error) (Ending, error) {
+	ending := Ending{Contained: handle.way, Leftovers: report.Leftovers}
 	switch {
-	case last.Refused != "":
-		return Ending{}, &refusedError{above.way, errors.New(last.Refused)}
-	case last.Cannot != "":
-		return ending, &CannotRunError{Program: t.Argv[0], Code: last.Code, Err: errors.New(last.Cannot)}
-	case last.Failed != "":
-		return ending, &NotStartedError{errors.New(last.Failed)}
-	case !last.Starting && context.Cause(ctx) != nil:
+	case report.Refused != "":
+		return Ending{}, &refusedError{handle.way, errors.New(report.Refused)}
+	case report.Cannot != "":
+		return ending, &CannotRunError{Program: t.Argv[0], Code: report.Code, Err: errors.New(report.Cannot)}
+	case report.Failed != "":
+		return ending, &NotStartedError{errors.New(report.Failed)}
+	case !report.Starting && context.Cause(ctx) != nil:
 		return ending, &NotStartedError{context.Cause(ctx)}
-	case !last.Starting:
-		return ending, &NotStartedError{errors.Join(fmt.Errorf("the supervisor did not begin: %v", above), runErr)}
-	case last.Status != nil && last.Status.Signaled():
-		ending.Signal = last.Status.Signal()
+	case !report.Starting:
+		return ending, &NotStartedError{errors.Join(fmt.Errorf("the supervisor did not begin: %v", handle), runErr)}
+	case report.Status != nil && report.Status.Signaled():
+		ending.Signal = report.Status.Signal()
 		ending.Exit = 128 + int(ending.Signal)
-	case last.Status != nil:
-		ending.Exit = last.Status.ExitStatus()
+	case report.Status != nil:
+		ending.Exit = report.Status.ExitStatus()
 	default: // the supervisor was killed, and with it everything else
-		ending.Signal = above.killed()
+		ending.Signal = handle.killed()
 		ending.Exit = 128 + int(ending.Signal)
 	}
 	var err error
 	switch cause := context.Cause(ctx); {
-	case last.TimedOut:
+	case report.TimedOut:
 		err = ErrTimeout
-	case cause != nil && (last.Ended || last.Status == nil):
+	case cause != nil && (report.Ended || report.Status == nil):
 		err = cause
 	default:
-		ending.Stopped = last.Ended
+		ending.Stopped = report.Ended
 	}
-	if !last.Gone && above.leaks() {
+	if !report.Gone && handle.leaks() {
 		err = errors.Join(err, ErrLost, runErr)
 	}
 	if copyErr != nil {
@@ -401,24 +402,24 @@ func inWords(all [][]byte) []string {
 	return words
 }
 
-// readAnswers reads until the supervisor has no more to say, and returns all of it in one.
-func readAnswers(from io.Reader, running func()) (all answer, err error) {
+// readReports reads all reports of the supervisor until the connection ends, and returns them merged into one.
+func readAnswers(from io.Reader, running func()) (merged answer, err error) {
 	decoder := json.NewDecoder(from)
 	for {
-		before := all.Running
-		if err := decoder.Decode(&all); err != nil {
+		wasRunning := merged.Running
+		if err := decoder.Decode(&merged); err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-				return all, nil
+				return merged, nil
 			}
-			return all, err
+			return merged, err
 		}
-		if all.Running && !before {
+		if merged.Running && !wasRunning {
 			running()
 		}
 	}
 }
 
-// ignoreExit: how a supervisor exits says nothing.
+// ignoreExitError drops exec.ExitError: the exit status of a supervisor means nothing.
 func ignoreExit(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -428,7 +429,7 @@ func ignoreExit(err error) error {
 }
 
 func socketPair() (ours, theirs *os.File, err error) {
-	syscall.ForkLock.RLock() // nobody else's child shall get these
+	syscall.ForkLock.RLock() // keeps a concurrent fork from inheriting these
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(fds[0])
@@ -441,13 +442,13 @@ func socketPair() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "supervisor"), os.NewFile(uintptr(fds[1]), "supervised"), nil
 }
 
-// supervisorName is what a supervisor calls itself where processes are listed.
+// supervisorName is the argv[0] of supervisors.
 const supervisorName = "git-agency-supervisor"
 
-// Stop asks the supervisor of a task to end it: in an orderly way, and when asked again, at once. That it
-// is gone already is fine.
+// StopTask asks the supervisor of a task to end it; a second call makes it use SIGKILL at once. A supervisor that is
+// gone is not an error.
 func Stop(supervisor int) error {
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // it may have been stopped
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // SIGCONT, as it may have been stopped
 		if err := syscall.Kill(supervisor, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}

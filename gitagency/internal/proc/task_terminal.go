@@ -9,21 +9,21 @@ import (
 	"golang.org/x/term"
 )
 
-// runAtTerminal runs a task on a terminal of its own, behind the one that is its input. What of its output
-// goes elsewhere still does. Keys count from when the program runs: what is typed for one that cannot be
-// run is for whoever reads next.
+// runOnTerminal runs a task on its own pseudo-terminal, connected to the terminal that is its Stdin. Output that goes
+// elsewhere still does. Input is read only once the program runs: keys typed for a program that cannot be executed stay
+// for the next reader.
 func (t Task) runAtTerminal(ctx context.Context) (_ Ending, err error) {
-	at, ok := t.Stdin.(*os.File)
-	if !ok || !isTerminal(at) {
+	outer, ok := t.Stdin.(*os.File)
+	if !ok || !isTerminal(outer) {
 		return Ending{}, &NotStartedError{errors.New("standard input is no terminal")}
 	}
-	out := at
+	out := outer
 	for _, w := range []io.Writer{t.Stderr, t.Stdout} {
 		if isTerminal(w) {
 			out = w.(*os.File)
 		}
 	}
-	terminal, err := OpenTerminal(at, out)
+	terminal, err := OpenTerminal(outer, out)
 	if err != nil {
 		return Ending{}, &NotStartedError{err}
 	}
@@ -48,7 +48,7 @@ func (t Task) runAtTerminal(ctx context.Context) (_ Ending, err error) {
 	return t.runSomehow(ctx)
 }
 
-// isTerminal asks without changing how others wait for the file, which Fd would.
+// isTerminal does not use File.Fd, which would make the file blocking for others.
 func isTerminal(stream any) (is bool) {
 	f, ok := stream.(*os.File)
 	if !ok || f == nil {

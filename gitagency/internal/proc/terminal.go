@@ -2,6 +2,6 @@ package proc
 
 import "errors"
 
-// ErrBackground is a terminal that somebody else has in the foreground, usually the shell that started us
-// with a "&". Its keyboard is not ours to read, and asking for it would stop us.
+// ErrBackground reports that another process group is in the foreground of the terminal, usually because a shell started
+// us with "&". We must not read its keyboard: the kernel would stop us.
 var ErrBackground = errors.New("not in the foreground of the terminal")

@@ -14,71 +14,69 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal is a terminal of a program's own, behind the one that a person sits at. Keys pass to it as they
-// are: a Ctrl-C is a byte to us, and only the program's terminal makes a signal of it, which reaches those
-// that the program has in its foreground and never ourselves.
+// Terminal is a pseudo-terminal for a program, connected to the user's terminal. Keys pass unchanged: to us a Ctrl-C is
+// a byte, and only the program's terminal turns it into a signal, for the program's foreground process group and never
+// for us.
 type Terminal struct {
-	// Slave is the program's end: to be its input and its output, as far as those would be the terminal of
-	// the person, and the terminal that controls its session. Close closes it; until then our copy keeps
-	// the terminal alive for a program that closes it and opens /dev/tty again.
+	// Slave is the program's end: its controlling terminal, and its standard streams as far as those would be the user's
+	// terminal. Close closes it; until then our copy keeps the terminal alive for a program that closes it and opens
+	// /dev/tty again.
 	Slave *os.File
 
 	master *os.File
-	at     int         // the terminal of the person, for all but reading
-	before *term.State // of that
+	at     int         // descriptor of the user's terminal, for everything but reading
+	before *term.State // its modes
 	out    io.Writer
-	outErr error // why out takes no more; whoever shows may look, and everybody once shown is closed
+	outErr error // write error of out; owned by relayOutput, readable by all once outputDone is closed
 
 	relaying, closing      chan struct{} // closed when that begins
 	relayed, shown, minded chan struct{} // closed when that is over
-	progress               chan struct{} // out has taken something
-	wake                   int           // closing it interrupts the wait for keys
-	patience               time.Duration // with an out that takes nothing
+	progress               chan struct{} // out has accepted a write
+	wake                   int           // closing it interrupts the poll for keys
+	patience               time.Duration // for an out that accepts nothing
 
 	relay, end sync.Once
-	err        error // of end
+	err        error // result of Close
 }
 
 const (
-	// More than this the kernel does not hold back for a terminal. If there is more to drain, then somebody
-	// still writes.
+	// The kernel buffers less than this for a terminal. If there is more to drain, a process is still writing.
 	drainAtMost = 1 << 20
-	// A person's terminal that takes nothing for so long, though there is no Ctrl-S in raw mode, has no
-	// person.
+	// A user's terminal that accepts no output for this long is dead: in raw mode there is no Ctrl-S.
 	outputPatience = 10 * time.Second
-	// How often to look whether somebody has opened a terminal again that nobody had open.
+	// How often to check whether a process has reopened a terminal that none had open.
 	reopenPause = 50 * time.Millisecond
 )
 
-// OpenTerminal makes a terminal that looks like the one of the person, in modes and in size, and puts that
-// one into raw mode until Close. What appears on it is written to out. It fails with ErrBackground where we
-// are not in the foreground: the kernel would stop us until somebody says "fg", and whoever waits for us, or
-// for a lock that we hold, would not know why.
-func OpenTerminal(at *os.File, out io.Writer) (_ *Terminal, err error) {
+// OpenTerminal creates a pseudo-terminal with the modes and size of the user's terminal, and puts that one into raw
+// mode until Close. Output is written to out. It fails with ErrBackground where we are not in the foreground: the
+// kernel would stop us until the user types "fg", and processes that wait for us, or for a lock that we hold, would not
+// know why.
+func OpenTerminal(outer *os.File, out io.Writer) (_ *Terminal, err error) {
 	t := &Terminal{
 		out: out, patience: outputPatience, progress: make(chan struct{}, 1),
 		relaying: make(chan struct{}), closing: make(chan struct{}),
 		relayed: make(chan struct{}), shown: make(chan struct{}), minded: make(chan struct{}),
 	}
-	var opened []func() error
+	var undos []func() error
 	defer func() {
 		if err == nil {
 			return
 		}
-		for _, undo := range opened {
+		for _, undo := range undos {
 			err = errors.Join(err, undo())
 		}
-		err = fmt.Errorf("a terminal like %s: %w", at.Name(), err)
+		err = fmt.Errorf("a terminal like %s: %w", outer.Name(), err)
 	}()
 
-	// A descriptor of our own, which nobody closes. at.Fd would also change how others wait for it.
-	if err := control(at, func(fd int) (err error) {
+	// Our own descriptor, which no one else closes. outer.Fd would also make the file blocking for others.
+	if err := control(outer, func(fd int) (err error) {
 		t.at, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	opened = append(opened, func() error { return unix.Close(t.at) })
+	undos = append(undos, func() error { return unix.Close(t.at) })
 	modes, err := unix.IoctlGetTermios(t.at, unix.TCGETS)
 	if err != nil {
 		return nil, os.NewSyscallError("tcgetattr", err)
@@ -87,32 +85,32 @@ func OpenTerminal(at *os.File, out io.Writer) (_ *Terminal, err error) {
 		return nil, ErrBackground
 	}
 
-	// From here on no change of the size is missed. We do not ask for SIGTSTP, to leave raw mode when we are
-	// stopped: SIGSTOP would not ask us either, so that shells with jobs set their own modes anyway, and Go
-	// cannot give its default back to a SIGTSTP that was once asked for.
+	// From here on no change of the size is missed. We do not handle SIGTSTP to leave raw mode when we are stopped:
+	// SIGSTOP cannot be handled, so shells with job control set their own modes anyway, and Go cannot restore the
+	// default action of a SIGTSTP that was once handled.
 	resized, continued := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(resized, unix.SIGWINCH)
 	signal.Notify(continued, unix.SIGCONT)
-	opened = append(opened, func() error { signal.Stop(resized); signal.Stop(continued); return nil })
+	undos = append(undos, func() error { signal.Stop(resized); signal.Stop(continued); return nil })
 
 	if t.master, t.Slave, err = openPair(modes); err != nil {
 		return nil, err
 	}
-	opened = append(opened, t.master.Close, t.Slave.Close)
+	undos = append(undos, t.master.Close, t.Slave.Close)
 	t.resize()
 	keyboard, err := openKeyboard(t.at)
 	if err != nil {
 		return nil, os.NewSyscallError("dup", err)
 	}
-	opened = append(opened, func() error { return unix.Close(keyboard) })
+	undos = append(undos, func() error { return unix.Close(keyboard) })
 	var wake [2]int
 	if err := unix.Pipe2(wake[:], unix.O_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("pipe", err)
 	}
 	t.wake = wake[1]
-	opened = append(opened, func() error { return errors.Join(unix.Close(wake[0]), unix.Close(wake[1])) })
+	undos = append(undos, func() error { return errors.Join(unix.Close(wake[0]), unix.Close(wake[1])) })
 
-	// The last that can fail, so that there is never a raw terminal without somebody to restore it.
+	// The last step that can fail, so that raw mode is always restored.
 	if t.before, err = term.MakeRaw(t.at); err != nil {
 		return nil, os.NewSyscallError("tcsetattr", err)
 	}
@@ -122,15 +120,14 @@ func OpenTerminal(at *os.File, out io.Writer) (_ *Terminal, err error) {
 	return t, nil
 }
 
-// Relay begins to read the keyboard, and is for when there is a program that wants the keys: what was typed
-// before and is not relayed stays for whoever reads the terminal next. What a program does not read before
-// it ends is lost, as there is no way to put it back.
+// StartInput starts to read the keyboard. Call it when the program runs: keys typed before stay for the next reader of
+// the terminal. Keys that the program does not read before it ends are lost, as they cannot be put back.
 func (t *Terminal) Relay() { t.relay.Do(func() { close(t.relaying) }) }
 
-// Close is for when the program and all that it started have ended. It stops reading the keyboard, shows
-// what was still written, and puts the terminal of the person back exactly as it was. Whoever has the
-// program's terminal open all the same is hung up. The error says what of the output was lost, or that the
-// terminal is not restored. Close may be called more than once.
+// Close is called when the program and all of its descendants have ended. It stops reading the keyboard, writes the
+// remaining output, and restores the user's terminal exactly. A process that still has the program's terminal open gets
+// a hangup. The error says which output was lost, or that the terminal was not restored. Close may be called more than
+// once.
 func (t *Terminal) Close() error {
 	t.end.Do(func() { t.err = t.finish() })
 	return t.err
@@ -140,17 +137,17 @@ func (t *Terminal) finish() error {
 	close(t.closing)
 	err := errors.Join(
 		unix.Close(t.wake),
-		t.master.SetDeadline(time.Unix(1, 0)), // whoever waits for it stops, also for room for keys
+		t.master.SetDeadline(time.Unix(1, 0)), // ends reads and writes that are blocked, also for lack of space for keys
 	)
 	select {
 	case <-t.relayed:
-	case <-time.After(time.Second): // see openKeyboard: we may be waiting for a key that somebody else has got
+	case <-time.After(time.Second): // see openKeyboard: the read may be waiting for a key that another process took
 	}
 	err = errors.Join(err, t.allShown())
 	<-t.minded
-	// A terminal that the shell took back from us has the modes of the shell, and we would be stopped.
+	// A terminal that the shell has taken back has the shell's modes, and setting them would stop us.
 	if !inBackground(t.at) {
-		// What is typed and not read stays: this neither waits nor flushes.
+		// Keys typed and not read stay: this neither waits nor flushes.
 		err = errors.Join(err, os.NewSyscallError("tcsetattr", term.Restore(t.at, t.before)))
 	}
 	if closeErr := t.Slave.Close(); !errors.Is(closeErr, os.ErrClosed) {
@@ -162,7 +159,7 @@ func (t *Terminal) finish() error {
 	return nil
 }
 
-// allShown waits until out has taken everything, as long as it takes anything.
+// waitOutput waits until out has accepted everything, as long as it accepts anything.
 func (t *Terminal) allShown() error {
 	for {
 		select {
@@ -175,9 +172,9 @@ func (t *Terminal) allShown() error {
 	}
 }
 
-// pass passes keys to the program until Close, or until the terminal is hung up: then there is nothing more
-// to come, and the program is hung up in turn by Close. Whoever sits in the background when there is
-// something to read is stopped by the kernel, which is how the person learns that "fg" is needed.
+// relayInput copies keys to the program until Close, or until the user's terminal is hung up: then no more input comes,
+// and Close hangs up the program's terminal in turn. In the background the kernel stops us when there is something to
+// read, which tells the user that "fg" is needed.
 func (t *Terminal) pass(keyboard, woken int) {
 	defer close(t.relayed)
 	defer unix.Close(woken)
@@ -189,7 +186,7 @@ func (t *Terminal) pass(keyboard, woken int) {
 	}
 	keys := make([]byte, 4096)
 	for {
-		// Not read until there is something, so that a key typed after Close is never ours.
+		// Poll before reading, so that a key typed after Close is never taken.
 		ready := []unix.PollFd{{Fd: int32(keyboard), Events: unix.POLLIN}, {Fd: int32(woken)}}
 		if _, err := unix.Poll(ready, -1); errors.Is(err, unix.EINTR) {
 			continue
@@ -202,17 +199,17 @@ func (t *Terminal) pass(keyboard, woken int) {
 			_, err := t.master.Write(keys[:n])
 			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
 				return
-			} // any other: for a moment nobody is there to take them
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN): // somebody else was faster
-		case err == nil && ready[0].Revents&unix.POLLHUP == 0: // a Ctrl-D, while somebody else had set the modes
+			} // any other error: no process has the terminal open for a moment
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN): // another process was faster
+		case err == nil && ready[0].Revents&unix.POLLHUP == 0: // a Ctrl-D, while another process had set the modes
 		default:
 			return
 		}
 	}
 }
 
-// show writes to out what the program writes to its terminal, until Close. That the terminal is open on no
-// side but ours may be for a moment only, and only the caller of Close knows that it is for ever.
+// relayOutput copies the program's output to out until Close. That no other process has the terminal open may be
+// temporary; only the caller of Close knows that it is final.
 func (t *Terminal) show() {
 	defer close(t.shown)
 	buffer := make([]byte, 4096)
@@ -231,8 +228,8 @@ func (t *Terminal) show() {
 	}
 }
 
-// drain shows what is there now. The kernel hands over everything that was written before it says that
-// there is nothing, so that this needs no time to wait, and no end of file.
+// drainOutput copies the output that is available now. The kernel returns everything written before it reports EAGAIN,
+// so this needs neither a timeout nor an end of file.
 func (t *Terminal) drain(buffer []byte) {
 	for drained := 0; drained < drainAtMost; {
 		var n int
@@ -250,7 +247,7 @@ func (t *Terminal) drain(buffer []byte) {
 	}
 }
 
-// write shows something. When out fails the program shall not have to wait for it: the rest is dropped.
+// writeOut writes to out. After an error the rest is dropped, so that the program does not block on it.
 func (t *Terminal) write(p []byte) {
 	if len(p) > 0 && t.outErr == nil {
 		_, t.outErr = t.out.Write(p)
@@ -261,9 +258,9 @@ func (t *Terminal) write(p []byte) {
 	}
 }
 
-// mind follows the terminal of the person until Close: its size, and who has it. When we are continued the
-// shell had it in between, and has set modes of its own. If we are continued in the background, then asking
-// for raw mode stops us again, as it does to every program that needs the keyboard.
+// watchSignals follows the size and the foreground of the user's terminal until Close. After SIGCONT the shell had it in
+// between, and has set its own modes. If we are continued in the background, setting raw mode stops us again, like
+// every program that needs the keyboard.
 func (t *Terminal) mind(resized, continued chan os.Signal) {
 	defer close(t.minded)
 	defer signal.Stop(continued)
@@ -274,13 +271,13 @@ func (t *Terminal) mind(resized, continued chan os.Signal) {
 			return
 		case <-resized:
 		case <-continued:
-			_, _ = term.MakeRaw(t.at) // a terminal that is gone is found out by whoever reads and writes
+			_, _ = term.MakeRaw(t.at) // relayInput and relayOutput detect a terminal that is gone
 		}
 		t.resize()
 	}
 }
 
-// resize gives the program's terminal the size of the person's; the kernel tells the program.
+// copySize gives the program's terminal the size of the user's; the kernel sends SIGWINCH to the program.
 func (t *Terminal) resize() {
 	size, err := unix.IoctlGetWinsize(t.at, unix.TIOCGWINSZ)
 	if err != nil {
@@ -289,15 +286,15 @@ func (t *Terminal) resize() {
 	_ = control(t.master, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
 }
 
-// inBackground reports whether the kernel would stop us for reading a terminal or setting its modes. One
-// that does not control our session does not tell, and does not stop us either.
+// inBackground reports whether the kernel would stop us for reading a terminal or setting its modes. A terminal that
+// does not control our session does not say, and does not stop us either.
 func inBackground(terminal int) bool {
 	group, err := unix.IoctlGetUint32(terminal, unix.TIOCGPGRP)
 	return err == nil && int(group) != unix.Getpgrp()
 }
 
-// openPair makes the two ends of a terminal with these modes. Of ours, waiting can be interrupted; the
-// program's is an ordinary one.
+// openPTY opens a pseudo-terminal with these modes. The master is non-blocking, so that waiting for it can be
+// interrupted; the slave is an ordinary terminal.
 func openPair(modes *unix.Termios) (master, slave *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -321,7 +318,7 @@ func openSlave(master int, modes *unix.Termios) (*os.File, error) {
 	}
 	name := "/dev/pts/" + strconv.FormatUint(uint64(number), 10)
 	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
-	// By its other end: by that name, another terminal may be mounted here. An old kernel has only names.
+	// Through the master: the path may name a terminal of another devpts mount. An old kernel only has the path.
 	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, flags)
 	if errno != 0 {
 		named, err := unix.Open(name, flags, 0)
@@ -337,19 +334,19 @@ func openSlave(master int, modes *unix.Termios) (*os.File, error) {
 	return slave, nil
 }
 
-// openKeyboard opens a terminal once more, to be read without waiting: to others who read it, such as a
-// pager behind our output, we may lose a key that we were told of. What at was opened as is shared with the
-// shell, for which nothing must change. A terminal that is not ours to open, as after su, is read as it is:
-// then Close may have to leave a read behind.
-func openKeyboard(at int) (int, error) {
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(at), unix.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+// openKeyboard opens a terminal once more, for non-blocking reads: another reader, such as a pager behind our output,
+// may take a key that poll has announced. The open file description of outerFD is shared with the shell and must not
+// change. A terminal that we may not open, as after su, is read through outerFD: then Close may have to leave a blocked
+// read behind.
+func openKeyboard(outerFD int) (int, error) {
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(outerFD), unix.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return unix.FcntlInt(uintptr(at), unix.F_DUPFD_CLOEXEC, 3)
+		return unix.FcntlInt(uintptr(outerFD), unix.F_DUPFD_CLOEXEC, 3)
 	}
 	return fd, nil
 }
 
-// control does something to the descriptor of a file, which is not closed meanwhile.
+// withFD calls do with the descriptor of a file, which is not closed meanwhile.
 func control(f *os.File, do func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"os"
 )
 
-// Terminal is a terminal of a program's own. On this system there is none to be had.
+// Terminal is a pseudo-terminal for a program. It is not supported on this system.
 type Terminal struct{ Slave *os.File }
 
-// OpenTerminal says that this system is not known well enough.
+// OpenTerminal fails with errors.ErrUnsupported.
 func OpenTerminal(*os.File, io.Writer) (*Terminal, error) {
 	return nil, fmt.Errorf("a terminal of its own: %w", errors.ErrUnsupported)
 }
 
-// Relay does nothing.
+// StartInput does nothing.
 func (t *Terminal) Relay() {}
 
 // Close does nothing.

@@ -1,6 +1,5 @@
-// Package runner knows the coding agents: what they are called and which programs they are. So far it
-// only finds them. It never runs anything to find out, and looks nowhere but in the environment it is
-// given.
+// Package runner knows the names and programs of coding agents, and finds them. It must never run a program to find
+// one, and reads nothing but the environment it is given and the file system.
 package runner
 
 import (
@@ -14,18 +13,18 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Agent is a coding agent that is here, or that somebody configured.
+// Agent is a coding agent that is installed or configured.
 type Agent struct {
 	Name       string
-	Program    string // as it is called, or as it was configured
-	Path       string // where it is; empty when it is not there
+	Program    string // program name, or first word of the configured command line
+	Path       string // absolute path of the program; empty when not found
 	Configured bool
-	Err        error // why a configured one is not there
+	Err        error // reason why a configured program was not found
 }
 
-// Find lists the agents found on the PATH of env, in the order of the table, then those that only the
-// configuration names, by name. The latter maps names to command lines; it beats the table, and what it
-// names is listed also when it is not there.
+// Find lists the agents found on the PATH of env, in the order of the table, then the agents that are only configured,
+// by name. configured maps names to command lines; it overrides the table, and its agents are listed even when their
+// program is not found.
 func Find(env []string, configured map[string]string) []Agent {
 	var agents []Agent
 	for _, k := range known {
@@ -48,8 +47,7 @@ func Find(env []string, configured map[string]string) []Agent {
 	return agents
 }
 
-// known is every agent that is found without being configured; where one goes by several program names,
-// the first that is there counts.
+// knownAgents are the agents found without configuration. Of several program names, the first that exists counts.
 var known = []struct {
 	name     string
 	programs []string
@@ -67,7 +65,7 @@ var known = []struct {
 	{"qwen", []string{"qwen"}},
 }
 
-// Known lists the names of the table, in its order.
+// KnownNames returns the names of the knownAgents, in their order.
 func Known() []string {
 	names := make([]string, len(known))
 	for i, k := range known {

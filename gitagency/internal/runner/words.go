@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// Words splits a command line into its words as a shell does, but only that: single quotes, double
-// quotes and backslashes keep together what belongs together; nothing is expanded and nothing is run.
+// SplitWords splits a command line into words as a shell does, with single quotes, double quotes and backslashes. It
+// expands nothing and runs nothing.
 func Words(line string) ([]string, error) {
 	var (
 		words  []string
 		word   strings.Builder
 		inside bool // a word has begun, though it may still be empty
-		quote  byte // the quote we are in, or 0
-		escape bool // the character before was a backslash
+		quote  byte // open quote, or 0
+		escape bool // the previous character was a backslash
 	)
-	// Byte by byte: whatever else a path is made of goes through as it is.
+	// Byte by byte: other bytes of a path need not be UTF-8 and pass unchanged.
 	for i := range len(line) {
 		c := line[i]
 		switch {
-		case escape && c == '\n': // the line goes on
+		case escape && c == '\n': // line continuation
 			escape = false
 		case escape:
 			if quote == '"' && !strings.ContainsRune("\"\\$`", rune(c)) {
-				word.WriteByte('\\') // there it protects only these
+				word.WriteByte('\\') // inside double quotes a backslash only escapes these four
 			}
 			word.WriteByte(c)
 			escape, inside = false, true

@@ -14,8 +14,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// DirectoryMeta is the record of a directory that belongs to no repository, and of which there are snapshots all the
-// same, in a repository beside the record.
+// DirectoryMeta is the record of a directory outside of any repository. Its snapshots are kept in a git repository
+// beside the record.
 type DirectoryMeta struct {
 	SchemaVersion string    `json:"schema_version"`
 	DirectoryID   string    `json:"directory_id"`
@@ -27,20 +27,21 @@ func (m DirectoryMeta) check() string {
 	return missing(m.SchemaVersion, m.OnboardedAt, []field{{"directory_id", m.DirectoryID}, {"path", m.Path}})
 }
 
-// DirectoryID names a directory by its canonical path.
+// DirectoryID derives the id of a directory from its canonical path.
 func DirectoryID(path string) string { return RepoID(path) }
 
-// DirectoryDir holds all there is of a directory, and the lock for it; of all directories, for "".
+// DirectoryDir returns the path that holds the record, repository and lock of a directory, or, for an empty id, the
+// parent of all of these.
 func (s Store) DirectoryDir(id string) string { return filepath.Join(s.Root, "directories", id) }
 
-// DirectoryGitDir is its repository.
+// DirectoryGitDir returns the path of the git directory that holds the snapshots.
 func (s Store) DirectoryGitDir(id string) string { return filepath.Join(s.DirectoryDir(id), "git") }
 
-// DirectoryMemory is an index by which files are known that have not changed since they were last read.
+// DirectoryIndexPath returns the path of the index file whose stat data tells unchanged files from changed ones.
 func (s Store) DirectoryMemory(id string) string { return filepath.Join(s.DirectoryDir(id), "index") }
 
-// Directory reads the record of a directory. Without one the error is fs.ErrNotExist; with one that says nothing, or
-// speaks of another, it is a *CorruptRecordError.
+// Directory reads the record of a directory. The error is fs.ErrNotExist when there is no record, and a
+// *CorruptRecordError when the record is incomplete or belongs to another directory.
 func (s Store) Directory(id string) (DirectoryMeta, error) {
 	var meta DirectoryMeta
 	path := metaPath(s.DirectoryDir(id))
@@ -61,12 +62,12 @@ func (s Store) Directory(id string) (DirectoryMeta, error) {
 	return meta, nil
 }
 
-// CorruptRecordError is a record that cannot be made sense of.
+// CorruptRecordError reports a record that cannot be parsed, or that is incomplete or inconsistent.
 type CorruptRecordError struct{ Path, What string }
 
 func (e *CorruptRecordError) Error() string { return e.Path + ": " + e.What }
 
-// Directories lists the ids of those that have a record, also one that cannot be made sense of.
+// Directories lists the ids of all directories that have a record, including corrupt records.
 func (s Store) Directories() ([]string, error) {
 	entries, err := os.ReadDir(s.DirectoryDir(""))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +83,7 @@ func (s Store) Directories() ([]string, error) {
 	return ids, nil
 }
 
-// EnsureDirectories makes the place for directories, and clears what killed removals left in it.
+// EnsureDirectories creates the parent of all directory records and removes the remains of killed removals from it.
 func (s Store) EnsureDirectories() error {
 	dir := s.DirectoryDir("")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -95,8 +96,8 @@ func (s Store) EnsureDirectories() error {
 	return err
 }
 
-// EnsureDirectory makes the place for the repository of a directory that has no record, and clears what a killed
-// process left there. The caller holds the lock.
+// PrepareDirectory creates an empty git directory for a directory that has no record yet, and first removes the files
+// that a killed process left there. The caller holds the lock of the directory.
 func (s Store) EnsureDirectory(id string) error {
 	if err := errors.Join(durable.RemoveTemps(s.DirectoryDir(id)), durable.Remove(s.DirectoryMemory(id)), durable.RemoveTree(s.DirectoryGitDir(id))); err != nil {
 		return err
@@ -109,13 +110,14 @@ func (s Store) WriteDirectory(meta DirectoryMeta) error {
 	return errors.Join(durable.SyncDir(s.DirectoryDir("")), writeJSON(metaPath(s.DirectoryDir(meta.DirectoryID)), meta))
 }
 
-// RemoveDirectory removes all there is of a directory, from one moment to the next, and what that leaves empty.
+// RemoveDirectory atomically removes the record and repository of a directory, and parent directories that become
+// empty.
 func (s Store) RemoveDirectory(id string) error {
 	if err := durable.RemoveAway(s.DirectoryDir(id)); err != nil {
 		return err
 	}
 	for _, dir := range []string{s.DirectoryDir(""), s.Root} {
-		_ = os.Remove(dir) // what is not empty has other users
+		_ = os.Remove(dir) // fails when not empty: others use it
 	}
 	return nil
 }

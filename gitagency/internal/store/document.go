@@ -8,9 +8,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// updateJSON changes the T in a file and leaves everything else in it as it is: fields this version
-// does not know, at any depth, and their order. What the change did to the T is found by comparing
-// it before and after, and only that is carried over.
+// updateJSON applies change to the T stored in a file and preserves everything else in the file: fields that this
+// version does not know, at any depth, and the order of the keys. It compares the T before and after the change and
+// writes only the differences into the document.
 func updateJSON[T any](path string, change func(*T)) error {
 	data, err := durable.ReadFile(path, maxRecord)
 	if err != nil {
@@ -45,7 +45,7 @@ func patchJSON[T any](data []byte, change func(*T)) ([]byte, error) {
 	return encode(doc, "  ")
 }
 
-// encode writes JSON as people write it, with <, > and & as they are, and a newline at the end.
+// encodeJSON encodes a value with a newline at the end, and without escaping <, > and &.
 func encode(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -55,13 +55,13 @@ func encode(v any, indent string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// object is a JSON object that keeps the order of its keys and the spelling of its values.
+// jsonObject is a JSON object that preserves the order of its keys and the spelling of its values.
 type object struct {
 	keys   []string
 	values map[string]json.RawMessage
 }
 
-// carry applies to o what changed between before and after.
+// applyChanges applies the differences between before and after to o.
 func (o *object) carry(before, after object) error {
 	for _, k := range before.keys {
 		if _, kept := after.values[k]; !kept {
@@ -98,7 +98,7 @@ func (o *object) set(key string, raw json.RawMessage) {
 	o.values[key] = raw
 }
 
-// UnmarshalJSON reads one object; anything else is an error.
+// UnmarshalJSON reads one object; any other JSON value is an error.
 func (o *object) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &o.values); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (o *object) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the keys in the order they were read.
+// MarshalJSON writes the keys in the order in which they were read.
 func (o object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The most of a history that is read: the end of it, and of that no line that is longer.
+// Limits on reading an event log: only the end of the file is read, and longer lines are skipped.
 const (
 	mostHistory = 64 << 20
 	longestLine = 256 << 10
 )
 
-// Events passes every line of the history of an invocation to a function, the oldest first; the line is the
-// function's for the time of the call only. Half a line, such as a full disk leaves, is a line too: whoever
-// reads them knows what they look like. Without a history there is nothing to pass.
+// ReadEvents passes every line of an invocation's event log to a function, oldest first. The line is valid only
+// during the call. An incomplete line, as a full disk leaves it, is passed as well; the callback must recognise it. A
+// missing log is not an error.
 func (s Store) Events(repoID, invocationID string, each func(line []byte)) (err error) {
 	f, err := os.OpenFile(eventsPath(s.InvocationDir(repoID, invocationID)), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +37,7 @@ func (s Store) Events(repoID, invocationID string, each func(line []byte)) (err 
 	}
 	from := max(fi.Size()-mostHistory, 0)
 	r := bufio.NewReaderSize(io.NewSectionReader(f, from, fi.Size()-from), longestLine)
-	for within := from > 0; ; { // a line whose beginning or end nobody sees
+	for within := from > 0; ; { // inside a line whose start or end was not read
 		line, err := r.ReadSlice('\n')
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):

@@ -14,32 +14,32 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Intent is written before a creation changes anything else, and taken away after its record is
-// there. One that is found later names everything the interrupted run may have made.
+// Intent is the write-ahead record of a creation. It is written before the creation changes anything else and removed
+// after the record was written. An intent found later names everything that the interrupted creation may have made.
 type Intent struct {
 	SchemaVersion string    `json:"schema_version"`
 	ID            string    `json:"id"`
 	Command       string    `json:"command"`
 	Tree          string    `json:"tree"`
-	Branch        string    `json:"branch"` // full ref
+	Branch        string    `json:"branch"` // full ref name
 	Base          string    `json:"base_commit"`
-	Tip           string    `json:"tip,omitempty"`           // where the branch starts, if not at the base
-	FromSnapshot  string    `json:"from_snapshot,omitempty"` // the commit whose files are in the tree, if not those of the tip
-	Adopted       bool      `json:"adopted,omitempty"`       // the tree was there before and is not ours to remove
-	Marked        bool      `json:"marked,omitempty"`        // … and neither is its marker
-	Exclude       string    `json:"exclude,omitempty"`       // how info/exclude was before a line was added to it
+	Tip           string    `json:"tip,omitempty"`           // commit at which the branch starts, if not the base
+	FromSnapshot  string    `json:"from_snapshot,omitempty"` // commit whose files are in the tree, if not those of the tip
+	Adopted       bool      `json:"adopted,omitempty"`       // the tree existed before, and undo must not remove it
+	Marked        bool      `json:"marked,omitempty"`        // the marker existed before, and undo must not remove it
+	Exclude       string    `json:"exclude,omitempty"`       // content of info/exclude before a line was added
 	PID           int       `json:"pid"`
 	StartedAt     time.Time `json:"started_at"`
 }
 
-// OpenIntent is an intent whose creation is under way: its file is locked for as long as we live,
-// so that others can tell it from an interrupted one.
+// LockedIntent is the intent of a creation in progress. Its file is locked as long as this process lives, so that
+// others can tell it from an interrupted creation.
 type OpenIntent struct {
 	dir  string
 	file *os.File
 }
 
-// WriteIntent records what is about to be made in dir.
+// WriteIntent writes and locks the intent of a creation in dir.
 func WriteIntent(dir string, intent Intent) (*OpenIntent, error) {
 	intent.SchemaVersion = SchemaVersion
 	data, err := encode(intent, "  ")
@@ -55,7 +55,7 @@ func WriteIntent(dir string, intent Intent) (*OpenIntent, error) {
 	return &OpenIntent{dir, f}, nil
 }
 
-// Remove ends the creation. Safe to call twice.
+// Remove deletes the intent and ends the creation. It may be called twice.
 func (i *OpenIntent) Remove() error {
 	err := RemoveIntent(i.dir)
 	if closeErr := i.file.Close(); err == nil && !errors.Is(closeErr, os.ErrClosed) {
@@ -64,12 +64,12 @@ func (i *OpenIntent) Remove() error {
 	return err
 }
 
-// RemoveIntent takes the intent of an interrupted creation away.
+// RemoveIntent deletes the intent of an interrupted creation.
 func RemoveIntent(dir string) error { return durable.Remove(intentPath(dir)) }
 
-// readIntent says whether a creation of id in dir was interrupted (then it returns the intent, if there
-// is one that can be believed) or is under way. Between making the directory and writing the intent
-// there is nothing to go by but whether anybody holds the repository lock.
+// readIntent reports whether the creation of id in dir is still in progress, and otherwise returns the intent of the
+// interrupted creation, or nil if there is no valid one. Between creating the directory and writing the intent, the
+// only evidence of a creation in progress is that some process holds the repository lock, which busy reports.
 func readIntent(id, dir string, busy func() bool) (_ *Intent, underWay bool) {
 	f, err := os.OpenFile(intentPath(dir), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,12 +93,12 @@ func readIntent(id, dir string, busy func() bool) (_ *Intent, underWay bool) {
 	return &intent, false
 }
 
-// names reports whether the intent is that of a creation of id, and complete.
+// isFor reports whether the intent is complete and belongs to a creation of id.
 func (i Intent) names(id string) bool {
 	return i.ID == id && i.Tree != "" && (i.Adopted || i.Branch != "" && i.Base != "")
 }
 
-// isEmpty reports whether a directory is there and holds nothing but what is just being written.
+// isEmptyDir reports whether a directory exists and holds nothing but temporary files of writes in progress.
 func isEmpty(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {

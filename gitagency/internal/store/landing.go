@@ -11,36 +11,37 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Landing is the note of a landing that is under way, or was interrupted: it is written before anything of the person's
-// changes, and goes when everything is written down. There is one at most: whoever lands holds the repository lock.
+// LandingJournal describes a landing that is in progress or was interrupted. It is written before the landing changes
+// the user's branches or files, and removed once the result is recorded. A repository has at most one, because a
+// landing holds the repository lock.
 type Landing struct {
 	SchemaVersion string          `json:"schema_version"`
 	InvocationID  string          `json:"invocation_id"`
-	Verb          string          `json:"verb"` // "land", "unland" for one that is taken back, "push" for a merge of what others have pushed
+	Verb          string          `json:"verb"` // "land", "unland", or "push" for a merge of commits that others pushed
 	Strategy      string          `json:"strategy,omitempty"`
-	Tip           string          `json:"tip"`     // what came: the end of the sandbox's work, what others have pushed or, of one that is taken back, the commit by which it had landed
-	Advance       json.RawMessage `json:"advance"` // from where to where which branch goes, and whose files with it
+	Tip           string          `json:"tip"`     // land: tip of the sandbox's branch; push: the commits others pushed; unland: the commit that landed
+	Advance       json.RawMessage `json:"advance"` // the branch update: old and new commit, and the checkouts that follow
 	PID           int             `json:"pid"`
 	StartedAt     time.Time       `json:"started_at"`
 }
 
-// LandingPath is where the note of a landing lies.
+// LandingJournalPath returns the path of the landing journal.
 func (s Store) LandingPath(repoID string) string {
 	return filepath.Join(s.RepoDir(repoID), "landing.json")
 }
 
-// WriteLanding writes the note of a landing that is about to begin.
+// WriteLandingJournal writes the journal of a landing that is about to start.
 func (s Store) WriteLanding(repoID string, note Landing) error {
 	note.SchemaVersion = SchemaVersion
 	return writeJSON(s.LandingPath(repoID), note)
 }
 
-// Landing is the note of a landing; nil when there is none.
+// ReadLandingJournal returns the journal of an unfinished landing, or nil when there is none.
 func (s Store) Landing(repoID string) (*Landing, error) {
 	return readNote[Landing](s.LandingPath(repoID))
 }
 
-// readNote reads the note of something that is under way; nil when there is none.
+// readJournal reads the journal of an unfinished operation; it returns nil when there is none.
 func readNote[T any](path string) (*T, error) {
 	data, err := durable.ReadFile(path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,5 +57,5 @@ func readNote[T any](path string) (*T, error) {
 	return &note, nil
 }
 
-// RemoveLanding takes the note away, durably.
+// RemoveLandingJournal deletes the landing journal, durably.
 func (s Store) RemoveLanding(repoID string) error { return durable.Remove(s.LandingPath(repoID)) }

@@ -11,11 +11,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// RadarDir holds what radar remembers of the last time: nothing that could not be found out anew. So it is written
-// without waiting for the disk, and what cannot be read there was never there.
+// RadarDir returns the path of radar's cache. Everything in it can be computed again, so it is written without fsync,
+// and a file that cannot be read counts as missing.
 func (s Store) RadarDir(repoID string) string { return filepath.Join(s.RepoDir(repoID), "radar") }
 
-// ReadRadar is what is remembered under a name; nothing when there is none.
+// ReadRadarCache returns the cached data of a name, or nil when there is none.
 func (s Store) ReadRadar(repoID, name string) []byte {
 	const most = 1 << 30
 	data, err := durable.ReadFile(filepath.Join(s.RadarDir(repoID), name), most)
@@ -27,7 +27,7 @@ func (s Store) ReadRadar(repoID, name string) []byte {
 
 const radarTemp = ".new-"
 
-// WriteRadar remembers something under a name, all of it or nothing.
+// WriteRadarCache stores data under a name, atomically.
 func (s Store) WriteRadar(repoID, name string, data []byte) error {
 	dir := s.RadarDir(repoID)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -47,9 +47,9 @@ func (s Store) WriteRadar(repoID, name string, data []byte) error {
 	return err
 }
 
-// ForgetRadar forgets all but what is to be kept, and what somebody is just writing.
+// PruneRadarCache deletes all cache files that keep rejects, except temporary files that are still being written.
 func (s Store) ForgetRadar(repoID string, keep func(name string) bool) error {
-	const long = time.Hour // for writing a file
+	const long = time.Hour // upper bound for writing one file
 	entries, err := os.ReadDir(s.RadarDir(repoID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -15,18 +15,18 @@ type InvocationMeta struct {
 	SandboxPath           string     `json:"sandbox_path"`
 	SandboxBranch         string     `json:"sandbox_branch"`
 	BaseCommit            string     `json:"base_commit"`
-	FromSnapshot          string     `json:"from_snapshot,omitempty"` // the commit of the snapshot whose state it began in
-	Verifies              string     `json:"verifies,omitempty"`      // the invocation whose landing is tried in it; it goes when that is done
+	FromSnapshot          string     `json:"from_snapshot,omitempty"` // commit of the snapshot that the sandbox started from
+	Verifies              string     `json:"verifies,omitempty"`      // temporary sandbox: the invocation whose landing it verifies
 	Runner                string     `json:"runner"`
 	Mode                  string     `json:"mode"`
 	Status                string     `json:"status"`
 	StartedAt             time.Time  `json:"started_at"`
-	StartedNS             int64      `json:"started_ns,omitempty"` // nanoseconds later it was made: the order of those of one second
+	StartedNS             int64      `json:"started_ns,omitempty"` // nanoseconds to add to StartedAt: orders invocations of the same second
 	Primitives            Primitives `json:"primitives"`
 	Limits                Limits     `json:"limits,omitzero"`
 
 	// Written by later commands.
-	SyncedCommit string     `json:"synced_commit,omitempty"` // of the integration branch, that a sync last brought in
+	SyncedCommit string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
 	Landing      string     `json:"landing,omitempty"`
 	FinishedAt   *time.Time `json:"finished_at,omitempty"`
 
@@ -34,25 +34,25 @@ type InvocationMeta struct {
 	LandedAs
 }
 
-// Submission is what review left in a record. What was said last stays when the state goes on.
+// Submission holds the fields that review writes. Values of an earlier state stay when the state changes.
 type Submission struct {
-	SubmittedAt     *time.Time `json:"submitted_at,omitempty"` // to the nanosecond: the order in which work lands
+	SubmittedAt     *time.Time `json:"submitted_at,omitempty"` // with nanoseconds: work lands in this order
 	SubmittedCommit string     `json:"submitted_commit,omitempty"`
 	ReviewNote      string     `json:"review_note,omitempty"`
 	RejectedAt      *time.Time `json:"rejected_at,omitempty"`
 	RejectedReason  string     `json:"rejected_reason,omitempty"`
 }
 
-// LandedAs is what landing, and taking it back, left in a record.
+// LandedAs holds the fields that land and unland write.
 type LandedAs struct {
-	LandedAt       *time.Time `json:"landed_at,omitempty"`       // unlike finished_at, it stays when more is kept of the sandbox
-	LandedCommit   string     `json:"landed_commit,omitempty"`   // the commit of the integration branch that has it
-	LandedBefore   string     `json:"landed_before,omitempty"`   // what that branch was at before
-	LandedTip      string     `json:"landed_tip,omitempty"`      // what the sandbox was at
-	LandedBranch   string     `json:"landed_branch,omitempty"`   // the integration branch, without refs/heads/
-	LandedStrategy string     `json:"landed_strategy,omitempty"` // how
-	LookedAt       *time.Time `json:"looked_at,omitempty"`       // what was written to the sandbox from then on may not have
-	UnlandedCommit string     `json:"unlanded_commit,omitempty"` // the commit that took it back
+	LandedAt       *time.Time `json:"landed_at,omitempty"`       // unlike finished_at, not changed when more of the sandbox is saved later
+	LandedCommit   string     `json:"landed_commit,omitempty"`   // commit of the integration branch that contains the work
+	LandedBefore   string     `json:"landed_before,omitempty"`   // tip of the integration branch before the landing
+	LandedTip      string     `json:"landed_tip,omitempty"`      // tip of the sandbox's branch
+	LandedBranch   string     `json:"landed_branch,omitempty"`   // integration branch, without refs/heads/
+	LandedStrategy string     `json:"landed_strategy,omitempty"` // merge strategy
+	LookedAt       *time.Time `json:"looked_at,omitempty"`       // time of the last check of the sandbox; files written later may not have landed
+	UnlandedCommit string     `json:"unlanded_commit,omitempty"` // commit that reverted the landing
 	UnlandedAt     *time.Time `json:"unlanded_at,omitempty"`
 }
 
@@ -65,13 +65,13 @@ type Primitives struct {
 	Software  string `json:"software"`
 }
 
-// Limits are what the commands of a sandbox may use at most; what is zero is not bound.
+// Limits bounds the resources of a sandbox's commands; zero means no limit.
 type Limits struct {
-	Memory     int64 `json:"memory,omitempty"`     // bytes, of all of them together
-	Processes  int   `json:"processes,omitempty"`  // and threads
+	Memory     int64 `json:"memory,omitempty"`     // bytes, all processes together
+	Processes  int   `json:"processes,omitempty"`  // including threads
 	FileSize   int64 `json:"file_size,omitempty"`  // bytes
-	TimeoutMS  int64 `json:"timeout_ms,omitempty"` // of each
-	Nice       int   `json:"nice,omitempty"`       // the least
+	TimeoutMS  int64 `json:"timeout_ms,omitempty"` // of each command
+	Nice       int   `json:"nice,omitempty"`       // minimum nice value
 	BestEffort bool  `json:"best_effort,omitempty"`
 }
 
@@ -88,8 +88,8 @@ type WorktreeMeta struct {
 	State         string    `json:"state"`
 }
 
-// The states of an integration worktree, and those of the work of an invocation that is no longer only
-// being worked on. Only the last two are ends.
+// States of an integration worktree (Present, Archived), and review states of an invocation (the others). Only Landed
+// and Discarded are final.
 const (
 	Present   = "present"
 	Archived  = "archived"
@@ -99,7 +99,7 @@ const (
 	Discarded = "discarded"
 )
 
-// check says what a record lacks; empty when it is complete.
+// problem describes why the record is invalid; it is empty for a valid record.
 func (m InvocationMeta) check() string {
 	return missing(m.SchemaVersion, m.StartedAt, []field{
 		{"invocation_id", m.InvocationID},

@@ -13,8 +13,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Repos lists the repositories that there are records of, by the names of their directories. One whose
-// repo.json cannot be read has no common dir.
+// Repos lists all repositories that have records, identified by the names of their directories. CommonDir is empty
+// where repo.json cannot be read.
 func (s Store) Repos() ([]RepoRecord, error) {
 	entries, err := os.ReadDir(filepath.Join(s.Root, "repos"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -36,18 +36,18 @@ func (s Store) Repos() ([]RepoRecord, error) {
 	return repos, nil
 }
 
-// IDs lists the ids that have a directory of a kind: "worktrees", "invocations" or "sandboxes".
+// ListIDs lists the ids that have a directory of a kind: "worktrees", "invocations" or "sandboxes".
 func (s Store) IDs(repoID, kind string) ([]string, error) {
 	return idsIn(filepath.Join(s.RepoDir(repoID), kind), "")
 }
 
-// Relocate moves everything that is kept for one repository to the name it has now. Paths in the
-// records stay as they were. It can be interrupted and called again; nothing is ever replaced.
+// RelocateRepo moves all records and trees of a repository to its new id. It does not change the paths inside the
+// records. An interrupted call can be repeated; nothing is ever overwritten.
 func (s Store) Relocate(from, to, commonDir string, now time.Time) error {
 	if err := s.EnsureRepo(to, commonDir, now); err != nil {
 		return err
 	}
-	// First of all the decision: who takes this up later cannot tell from what is left any more.
+	// Record the decision first: after an interruption, the remaining files do not show that a move was in progress.
 	if err := updateJSON(filepath.Join(s.RepoDir(to), "repo.json"), func(r *RepoRecord) {
 		if !slices.Contains(r.Formerly, from) {
 			r.Formerly = append(r.Formerly, from)
@@ -55,7 +55,7 @@ func (s Store) Relocate(from, to, commonDir string, now time.Time) error {
 	}); err != nil {
 		return err
 	}
-	// A tree moves before its record, so that no record is ever without what it promises.
+	// A tree moves before its record, so that no record ever names a missing tree.
 	for _, kind := range []string{"sandboxes", "invocations", "worktrees"} {
 		found, err := s.IDs(from, kind)
 		if err != nil {
@@ -77,14 +77,14 @@ func (s Store) Relocate(from, to, commonDir string, now time.Time) error {
 	return s.DropRepo(from)
 }
 
-// Closed reports whether the record in a directory is one that we may not read, and its path.
+// IsUnreadable returns the path of the record in a directory, and whether permissions prevent reading it.
 func Closed(dir string) (meta string, closed bool) {
 	_, err := durable.ReadFile(metaPath(dir), maxRecord)
 	return metaPath(dir), errors.Is(err, fs.ErrPermission)
 }
 
-// RemoveRecord removes a record and its directory. A directory that holds anything else, as a tree, stays
-// with all that is in it, and is an error.
+// RemoveRecord removes a record with its directory. It is an error, and removes nothing, if the directory holds any
+// other file, such as a tree.
 func RemoveRecord(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +100,7 @@ func RemoveRecord(dir string) error {
 	return durable.RemoveTree(dir)
 }
 
-// Remnant is what is left of the record in a directory, as text.
+// ReadRawMeta returns the content of a possibly corrupt record as valid UTF-8 text, or "".
 func Remnant(dir string) string {
 	data, err := durable.ReadFile(metaPath(dir), maxRecord)
 	if err != nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Remains is what is still there of a sandbox that has ended.
+// SandboxRemains describes the files that are left of a sandbox that has ended.
 type Remains struct {
-	Tree    bool   // the tree, which may hold work
-	Aside   bool   // the same on its way out, not yet looked at a last time
-	Other   bool   // what holds none: a tree that was looked at, a link, the directory around them
-	Strange string // a path that nothing of ours has made
+	Tree    bool   // the tree, which may hold unsaved work
+	Aside   bool   // the withdrawn tree, whose last check is still to be done
+	Other   bool   // anything without work: a checked tree, a symlink, the directory itself
+	Strange string // path that git-agency did not create
 }
 
-// Any reports whether anything is there.
+// Any reports whether anything is left.
 func (r Remains) Any() bool { return r.Tree || r.Aside || r.Other }
 
-// Remains looks at what is left of the sandbox of an invocation.
+// FindRemains looks for the files that are left of an invocation's sandbox.
 func (s Store) Remains(repoID, invocationID string) (r Remains, err error) {
 	dir, tree := s.SandboxDir(repoID, invocationID), s.SandboxTreePath(repoID, invocationID)
 	entries, err := os.ReadDir(dir)
@@ -49,7 +49,7 @@ func (s Store) Remains(repoID, invocationID string) (r Remains, err error) {
 	return r, nil
 }
 
-// Leftovers lists what RemoveLeftovers would find beside a record.
+// ListLeftovers lists the files that RemoveLeftovers would delete beside a record.
 func Leftovers(dir string) ([]string, error) {
 	left, err := durable.Temps(dir)
 	if _, there := Taken(intentPath(dir)); there {
@@ -58,9 +58,8 @@ func Leftovers(dir string) ([]string, error) {
 	return left, err
 }
 
-// Temps lists what killed processes left directly in the directories of a repository: files that were
-// being written and records that were being removed. Only who holds the repository lock knows that
-// nobody is at it any more.
+// ListTemps lists what killed processes left directly in the directories of a repository: files being written and
+// records being removed. The caller must hold the repository lock; otherwise these may belong to a running process.
 func (s Store) Temps(repoID string) ([]string, error) {
 	var all []string
 	for _, dir := range []string{s.RepoDir(repoID), s.InvocationDir(repoID, ""), s.SandboxDir(repoID, ""), s.WorktreeDir(repoID, "")} {
@@ -73,20 +72,20 @@ func (s Store) Temps(repoID string) ([]string, error) {
 	return all, nil
 }
 
-// RemoveInvocation removes the record of an invocation. From one moment to the next it is not there any
-// more; what a killed process leaves of it is listed by Temps.
+// RemoveInvocation atomically removes the record of an invocation. ListTemps lists what a killed removal leaves
+// behind.
 func (s Store) RemoveInvocation(repoID, invocationID string) error {
 	return durable.RemoveAway(s.InvocationDir(repoID, invocationID))
 }
 
-// Records reports whether there is a record of an id, of whatever kind.
+// HasRecord reports whether an invocation or a worktree with this id has a record.
 func (s Store) Records(repoID, id string) bool {
 	_, there := Taken(s.InvocationMetaPath(repoID, id), metaPath(s.WorktreeDir(repoID, id)))
 	return there
 }
 
-// Knows reports whether there are records of a repository. Where there are none, that one is missing
-// says nothing: the data directory may be elsewhere, or not mounted.
+// HasRepo reports whether there are records of a repository. If there are none, a missing record proves nothing: the
+// data directory may be elsewhere, or not mounted.
 func (s Store) Knows(repoID string) bool {
 	fi, err := os.Lstat(filepath.Join(s.RepoDir(repoID), "repo.json"))
 	return err == nil && fi.Mode().IsRegular()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// NotFoundError is a query that names nothing.
+// NotFoundError reports a query that matches no entry.
 type NotFoundError struct {
 	Kind  string // "invocation" or "worktree"
 	Query string
@@ -13,7 +13,7 @@ type NotFoundError struct {
 
 func (e *NotFoundError) Error() string { return fmt.Sprintf("no such %s: %q", e.Kind, e.Query) }
 
-// AmbiguousError is a prefix that several ids share.
+// AmbiguousError reports a prefix that several ids share.
 type AmbiguousError struct {
 	Kind    string
 	Query   string
@@ -24,9 +24,8 @@ func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("%q is ambiguous; it could be any of %s", e.Query, strings.Join(e.Matches, ", "))
 }
 
-// Resolve finds the entry a query names: its name, where entries have names that count (named may be
-// nil); its exact id; a prefix of the id that no other entry shares. A broken entry answers to its
-// full id only.
+// Resolve finds the entry that a query names: by name, where entries have names (named may be nil); by full id; or by
+// an id prefix that no other entry shares. A defective entry is found by its full id only.
 func Resolve[T any](kind string, entries []Entry[T], query string, named func(Entry[T]) string) (Entry[T], error) {
 	var none Entry[T]
 	var matches []Entry[T]

@@ -8,36 +8,37 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// Rollback is the note of a rollback that is under way, or was interrupted, or of a sync, which goes to a state that
-// nobody was in yet: it is written before anything changes in the sandbox, and goes when all of it has.
+// RollbackJournal describes a rollback or sync that is in progress or was interrupted. It is written before anything
+// changes in the sandbox and removed when all changes are done. A sync is a rollback to a state that no sandbox had
+// before.
 type Rollback struct {
 	SchemaVersion string    `json:"schema_version"`
 	InvocationID  string    `json:"invocation_id"`
-	Snapshot      string    `json:"snapshot"`     // the commit that the sandbox goes back to
-	SnapshotRef   string    `json:"snapshot_ref"` // what keeps it
-	Left          string    `json:"left"`         // the commit of the state that it leaves
+	Snapshot      string    `json:"snapshot"`     // commit of the target state
+	SnapshotRef   string    `json:"snapshot_ref"` // ref that keeps the target commit alive
+	Left          string    `json:"left"`         // commit of the state before the rollback
 	LeftRef       string    `json:"left_ref"`
-	Began         string    `json:"began,omitempty"`  // the first state that was left, where this one was half-way
-	Verb          string    `json:"verb,omitempty"`   // "rollback", which those of older tools do not say, or "sync"
-	Synced        string    `json:"synced,omitempty"` // the commit that a sync brings in
+	Began         string    `json:"began,omitempty"`  // first state that was left, if LeftCommit is a half-finished rollback
+	Verb          string    `json:"verb,omitempty"`   // "rollback" (also when empty, as older versions write it) or "sync"
+	Synced        string    `json:"synced,omitempty"` // commit that a sync merges
 	PID           int       `json:"pid"`
 	StartedAt     time.Time `json:"started_at"`
 }
 
 func rollbackPath(dir string) string { return filepath.Join(dir, "rollback.json") }
 
-// RollbackPath is where the note of a rollback lies.
+// RollbackJournalPath returns the path of an invocation's rollback journal.
 func (s Store) RollbackPath(repoID, invocationID string) string {
 	return rollbackPath(s.InvocationDir(repoID, invocationID))
 }
 
-// WriteRollback writes the note of a rollback that is about to begin.
+// WriteRollbackJournal writes the journal of a rollback that is about to start.
 func (s Store) WriteRollback(repoID string, note Rollback) error {
 	note.SchemaVersion = SchemaVersion
 	return writeJSON(s.RollbackPath(repoID, note.InvocationID), note)
 }
 
-// Rollback is the note of a rollback of an invocation; nil when there is none.
+// ReadRollbackJournal returns the journal of an invocation's unfinished rollback, or nil when there is none.
 func (s Store) Rollback(repoID, invocationID string) (*Rollback, error) {
 	path := s.RollbackPath(repoID, invocationID)
 	note, err := readNote[Rollback](path)
@@ -50,7 +51,7 @@ func (s Store) Rollback(repoID, invocationID string) (*Rollback, error) {
 	return note, nil
 }
 
-// RemoveRollback removes the note of a rollback.
+// RemoveRollbackJournal deletes the rollback journal, durably.
 func (s Store) RemoveRollback(repoID, invocationID string) error {
 	return durable.Remove(s.RollbackPath(repoID, invocationID))
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 )
 
-// Reason says how record and tree disagree.
+// Defect classifies how a record and its tree are inconsistent.
 type Reason string
 
-// The ways to be broken.
+// The defects of an entry.
 const (
 	Whole       Reason = ""
 	MissingTree Reason = "missing-tree"
@@ -29,35 +29,34 @@ const (
 	Incomplete  Reason = "incomplete"
 )
 
-// Entry is what was found under one id.
+// Entry is everything found under one id.
 type Entry[T any] struct {
 	ID       string
-	Record   T // what could be read; zero when nothing could
+	Record   T // zero value when unreadable
 	Tree     string
 	HasTree  bool
-	Intent   *Intent // of a creation that never finished
+	Intent   *Intent // intent of a creation that never finished
 	Broken   Reason
-	Detail   string // what exactly is wrong
-	UnderWay bool   // somebody is creating it right now; it is not there yet
+	Detail   string // description of the defect
+	UnderWay bool   // another process is creating it; callers treat it as absent
 }
 
-// Invocations yields every invocation of a repository, also the broken ones, the oldest first.
-// busy says whether the repository lock is held; it is asked only when it matters.
+// Invocations returns every invocation of a repository, including defective ones, oldest first. busy reports whether
+// the repository lock is held; it is called only when needed.
 func (s Store) Invocations(repoID string, busy func() bool) ([]Entry[InvocationMeta], error) {
 	return s.InvocationsLike(repoID, "", busy)
 }
 
-// InvocationsLike is Invocations of which only those count whose ids begin like that. The records of others
-// are not even opened, and for a full id no directory is listed: finding one among thousands costs no more
-// than finding one.
+// InvocationsWithPrefix is Invocations limited to ids with a prefix. It opens no other records, and for a full id it
+// lists no directory, so that finding one invocation among thousands costs no more than finding the only one.
 func (s Store) InvocationsLike(repoID, prefix string, busy func() bool) ([]Entry[InvocationMeta], error) {
 	return scan(
 		[]string{s.InvocationDir(repoID, ""), s.SandboxDir(repoID, "")}, prefix,
 		func(id string) Entry[InvocationMeta] { return s.Invocation(repoID, id, busy) })
 }
 
-// Invocation looks at one invocation. Nothing under that id is Incomplete, like a directory with
-// nothing in it; a caller who did not get the id from a listing checks that first.
+// Invocation reads one invocation. An id with no files at all yields Incomplete, as an empty directory does; a caller
+// that did not take the id from a listing must check for its existence first.
 func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationMeta] {
 	tree := s.SandboxTreePath(repoID, id)
 	return load(id, s.InvocationDir(repoID, id), busy, func(m InvocationMeta) (string, bool, bool) {
@@ -65,7 +64,7 @@ func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationM
 		if m.SandboxPath == "" || leadsTo(m.SandboxPath, tree) {
 			return tree, IsDir(tree), wanted
 		}
-		// Moved with its data dir, perhaps. Never trust it as a place to work in or to delete.
+		// The data directory may have moved. Never use this path to work in or to delete.
 		return m.SandboxPath, IsDir(m.SandboxPath), wanted
 	}, func(m InvocationMeta, hasTree bool) string {
 		if hasTree && !leadsTo(m.SandboxPath, tree) {
@@ -75,13 +74,13 @@ func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationM
 	}, false)
 }
 
-// Worktrees yields every integration worktree of a repository, also the broken ones, the oldest first.
+// Worktrees returns every integration worktree of a repository, including defective ones, oldest first.
 func (s Store) Worktrees(repoID string, busy func() bool) ([]Entry[WorktreeMeta], error) {
 	return scan([]string{s.WorktreeDir(repoID, "")}, "",
 		func(id string) Entry[WorktreeMeta] { return s.Worktree(repoID, id, busy) })
 }
 
-// Worktree looks at one integration worktree.
+// Worktree reads one integration worktree.
 func (s Store) Worktree(repoID, id string, busy func() bool) Entry[WorktreeMeta] {
 	return load(id, s.WorktreeDir(repoID, id), busy, func(m WorktreeMeta) (string, bool, bool) {
 		tree := m.TreePath
@@ -97,7 +96,7 @@ func (s Store) Worktree(repoID, id string, busy func() bool) Entry[WorktreeMeta]
 	}, false)
 }
 
-// maxRecord bounds what is read as a record.
+// maxRecordBytes limits the size of a record file.
 const maxRecord = 1 << 20
 
 type record interface {
@@ -106,8 +105,8 @@ type record interface {
 	began() time.Time
 }
 
-// scan collects the ids named by the directories and looks at each, several at once: with a
-// thousand of them the disk, not the processor, is what one waits for.
+// scanEntries collects the ids that have a directory in dirs and reads their records, several in parallel: with a
+// thousand of them, reading waits for the disk and not for the CPU.
 func scan[T record](dirs []string, prefix string, look func(id string) Entry[T]) ([]Entry[T], error) {
 	var names []string
 	for _, dir := range dirs {
@@ -146,9 +145,9 @@ func scan[T record](dirs []string, prefix string, look func(id string) Entry[T])
 	return entries, nil
 }
 
-// idsIn lists the ids in a directory that begin like that.
+// listIDs lists the ids in a directory that have a prefix.
 func idsIn(dir, prefix string) ([]string, error) {
-	if ids.Valid(prefix) { // no id begins with another
+	if ids.Valid(prefix) { // a full id is never the prefix of another
 		_, err := os.Lstat(filepath.Join(dir, prefix))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
@@ -168,7 +167,7 @@ func idsIn(dir, prefix string) ([]string, error) {
 	return found, nil
 }
 
-// startOf is when an entry began; what has no readable record still has an id that says so.
+// startTime returns the start time of an entry, from the id if the record is unreadable.
 func startOf[T record](e Entry[T]) time.Time {
 	if at := e.Record.began(); !at.IsZero() {
 		return at
@@ -177,8 +176,8 @@ func startOf[T record](e Entry[T]) time.Time {
 	return at
 }
 
-// load reads one record and holds it against its directory and its tree. where says where the tree
-// of a record is, whether it is there, and whether it should be.
+// loadEntry reads one record and checks it against its directory and its tree. where returns the path of a record's
+// tree, whether it exists, and whether it should.
 func load[T record](id, dir string, busy func() bool, where func(T) (tree string, there, wanted bool), verify func(T, bool) string, again bool) Entry[T] {
 	e := Entry[T]{ID: id}
 	data, readErr := durable.ReadFile(metaPath(dir), maxRecord)
@@ -187,7 +186,7 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 		decodeErr = json.Unmarshal(data, &e.Record)
 	}
 	if decodeErr != nil {
-		var none T // half a record is no record
+		var none T // discard a partly decoded record
 		e.Record = none
 	}
 	tree, there, wanted := where(e.Record)
@@ -196,11 +195,11 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 	switch {
 	case errors.Is(readErr, fs.ErrNotExist):
 		if there {
-			busy = nil // a tree comes after the intent, so nobody is only about to write one
+			busy = nil // the tree is created after the intent, so no creation is waiting to write its intent
 		}
 		e.Intent, e.UnderWay = readIntent(id, dir, busy)
 		if _, err := os.Lstat(metaPath(dir)); err == nil && !again {
-			return load(id, dir, busy, where, verify, true) // it was finished while we looked
+			return load(id, dir, busy, where, verify, true) // the creation finished during the check
 		}
 		e.Broken, e.Detail = Incomplete, "there is neither a record nor a tree"
 		if there {
@@ -221,7 +220,7 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 		} else if what := verify(e.Record, there); what != "" {
 			e.Broken, e.Detail = CorruptMeta, what
 		} else if wanted && !there && !again {
-			return load(id, dir, busy, where, verify, true) // who takes a tree away says so first, perhaps after we read
+			return load(id, dir, busy, where, verify, true) // a removal updates the record before the tree, possibly after our read
 		} else if wanted && !there {
 			e.Broken, e.Detail = MissingTree, tree+" is gone"
 		}
@@ -229,8 +228,8 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 	return e
 }
 
-// leadsTo reports whether a recorded path is the path it should be, also by a link that was put where
-// the data directory used to be.
+// resolvesTo reports whether a recorded path is the expected path, possibly by way of a symlink at the former place
+// of the data directory.
 func leadsTo(recorded, path string) bool {
 	if recorded == path {
 		return true
@@ -239,13 +238,13 @@ func leadsTo(recorded, path string) bool {
 	return err == nil && resolved == path
 }
 
-// IsDir reports whether a path is a directory, and not a link to one.
+// IsDir reports whether a path is a directory and not a symlink to one.
 func IsDir(path string) bool {
 	fi, err := os.Lstat(path)
 	return err == nil && fi.IsDir()
 }
 
-// Taken reports the first of these paths that exists.
+// FirstExisting returns the first of the paths that exists, and whether any does.
 func Taken(paths ...string) (string, bool) {
 	for _, p := range paths {
 		if _, err := os.Lstat(filepath.Clean(p)); err == nil {

@@ -1,10 +1,9 @@
-// Package store keeps the records: where they lie, how they are read and written, how they are
-// found. It owns everything below DATA_DIR except what is inside the trees, and it reads every state
-// that can be found there, also the ones that should not be: it names what is broken and repairs
-// nothing.
+// Package store keeps git-agency's records: their paths, their formats, and how they are read, written and found. It
+// owns everything below DATA_DIR except the content of the trees. It reads every possible state of these files,
+// including inconsistent ones; it reports defects and must never repair them.
 //
-// Directory names are the identity of a record. A record is there when its meta.json is; writing
-// that file is one durable rename.
+// The name of its directory is the identity of a record. A record exists if its meta.json exists, and that file is
+// created by one durable rename.
 package store
 
 import (
@@ -23,58 +22,58 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// SchemaVersion is what every record says of itself.
+// SchemaVersion is the version in every record that is written.
 const SchemaVersion = "1.0"
 
 // Store is a data directory.
 type Store struct {
-	Root string // canonical
+	Root string // canonical path
 }
 
-// Tops are the names that everything of ours has directly below the root.
+// TopLevelNames are the names of git-agency's entries directly below the root.
 var Tops = []string{"repos", "directories"}
 
-// RepoID names a repository by the canonical path of its common dir.
+// RepoID derives the id of a repository from the canonical path of its common directory.
 func RepoID(commonDir string) string {
 	sum := sha256.Sum256([]byte(commonDir))
 	return hex.EncodeToString(sum[:])[:16]
 }
 
-// RepoDir holds everything of one repository.
+// RepoDir returns the directory of all records and trees of one repository.
 func (s Store) RepoDir(repoID string) string { return filepath.Join(s.Root, "repos", repoID) }
 
-// InvocationDir holds the record of an invocation.
+// InvocationDir returns the directory of an invocation's record.
 func (s Store) InvocationDir(repoID, invocationID string) string {
 	return filepath.Join(s.RepoDir(repoID), "invocations", invocationID)
 }
 
-// InvocationMetaPath is the canonical record of an invocation.
+// InvocationMetaPath returns the path of an invocation's record.
 func (s Store) InvocationMetaPath(repoID, invocationID string) string {
 	return metaPath(s.InvocationDir(repoID, invocationID))
 }
 
-// SandboxDir holds the tree of a sandbox.
+// SandboxDir returns the directory that holds the tree of a sandbox.
 func (s Store) SandboxDir(repoID, invocationID string) string {
 	return filepath.Join(s.RepoDir(repoID), "sandboxes", invocationID)
 }
 
-// WallsDir holds what the commands of a sandbox wrote elsewhere than to its tree, out of their reach and of
-// anybody else's.
+// WallsDir returns the directory for files that a sandbox's commands wrote outside of its tree. Neither those
+// commands nor other users can reach it.
 func (s Store) WallsDir(repoID, invocationID string) string {
 	return filepath.Join(s.SandboxDir(repoID, invocationID), "walls")
 }
 
-// SandboxTreePath is the tree of a sandbox.
+// SandboxTreePath returns the path of a sandbox's tree.
 func (s Store) SandboxTreePath(repoID, invocationID string) string {
 	return filepath.Join(s.SandboxDir(repoID, invocationID), "tree")
 }
 
-// WorktreeDir holds the record of an integration worktree, and its tree unless it was adopted.
+// WorktreeDir returns the directory of an integration worktree's record, and of its tree unless it was adopted.
 func (s Store) WorktreeDir(repoID, worktreeID string) string {
 	return filepath.Join(s.RepoDir(repoID), "worktrees", worktreeID)
 }
 
-// WorktreeTreePath is the tree of an integration worktree that was made here.
+// WorktreeTreePath returns the path of the tree of an integration worktree that git-agency created.
 func (s Store) WorktreeTreePath(repoID, worktreeID string) string {
 	return filepath.Join(s.WorktreeDir(repoID, worktreeID), "tree")
 }
@@ -83,17 +82,16 @@ func metaPath(dir string) string   { return filepath.Join(dir, "meta.json") }
 func intentPath(dir string) string { return filepath.Join(dir, "intent.json") }
 func eventsPath(dir string) string { return filepath.Join(dir, "events.jsonl") }
 
-// RepoRecord says, to whoever finds a directory with a hash for a name, which repository it is.
+// RepoRecord is repo.json. It names the repository that a directory, whose own name is a hash, belongs to.
 type RepoRecord struct {
 	SchemaVersion string    `json:"schema_version"`
 	RepoID        string    `json:"repo_id"`
 	CommonDir     string    `json:"common_dir"`
 	CreatedAt     time.Time `json:"created_at"`
-	Formerly      []string  `json:"formerly,omitempty"` // ids it had elsewhere, whose records belong here
+	Formerly      []string  `json:"formerly,omitempty"` // previous ids of the repository, whose records belong here
 }
 
-// EnsureRepo makes the directories of a repository and says in repo.json whose they are. The caller
-// holds the repository lock.
+// EnsureRepo creates the directories of a repository and its repo.json. The caller holds the repository lock.
 func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 	dir := s.RepoDir(repoID)
 	for _, sub := range []string{"worktrees", "invocations", "sandboxes"} {
@@ -122,14 +120,14 @@ func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 	return nil
 }
 
-// WriteRepo says in repo.json whose the records are.
+// WriteRepoRecord writes repo.json.
 func (s Store) WriteRepo(repoID, commonDir string, now time.Time) error {
 	return writeJSON(filepath.Join(s.RepoDir(repoID), "repo.json"), RepoRecord{
 		SchemaVersion: SchemaVersion, RepoID: repoID, CommonDir: commonDir, CreatedAt: now.UTC().Truncate(time.Second),
 	})
 }
 
-// DropRepo takes back what EnsureRepo made, as far as nobody uses it.
+// RemoveUnusedRepo undoes EnsureRepo, unless the repository has records or trees.
 func (s Store) DropRepo(repoID string) error {
 	dir := s.RepoDir(repoID)
 	for _, sub := range []string{"worktrees", "invocations", "sandboxes"} {
@@ -144,18 +142,18 @@ func (s Store) DropRepo(repoID string) error {
 		return err
 	}
 	for _, d := range []string{dir, filepath.Dir(dir), s.Root} {
-		_ = os.Remove(d) // what is not empty has other users
+		_ = os.Remove(d) // fails when not empty: others use it
 	}
 	return nil
 }
 
-// EnsureInvocationDir makes the directory of a new invocation; that it was not there before is what
-// makes the id this invocation's.
+// CreateInvocationDir creates the directory of a new invocation. It fails if the directory exists, and thereby
+// reserves the id.
 func (s Store) EnsureInvocationDir(repoID, invocationID string) error {
 	return durable.Mkdir(s.InvocationDir(repoID, invocationID), 0o700)
 }
 
-// EnsureWorktreeDir is EnsureInvocationDir for an integration worktree.
+// CreateWorktreeDir is CreateInvocationDir for an integration worktree.
 func (s Store) EnsureWorktreeDir(repoID, worktreeID string) error {
 	return durable.Mkdir(s.WorktreeDir(repoID, worktreeID), 0o700)
 }
@@ -165,7 +163,7 @@ func (s Store) WriteInvocationMeta(repoID string, meta InvocationMeta) error {
 	return writeJSON(s.InvocationMetaPath(repoID, meta.InvocationID), meta)
 }
 
-// UpdateInvocationMeta changes a record and keeps every field it does not know.
+// UpdateInvocationMeta changes a record and preserves fields that this version does not know.
 func (s Store) UpdateInvocationMeta(repoID, invocationID string, change func(*InvocationMeta)) error {
 	return updateJSON(s.InvocationMetaPath(repoID, invocationID), change)
 }
@@ -175,15 +173,15 @@ func (s Store) WriteWorktreeMeta(meta WorktreeMeta) error {
 	return writeJSON(metaPath(s.WorktreeDir(meta.RepoID, meta.WorktreeID)), meta)
 }
 
-// UpdateWorktreeMeta changes a record and keeps every field it does not know.
+// UpdateWorktreeMeta changes a record and preserves fields that this version does not know.
 func (s Store) UpdateWorktreeMeta(repoID, worktreeID string, change func(*WorktreeMeta)) error {
 	return updateJSON(metaPath(s.WorktreeDir(repoID, worktreeID)), change)
 }
 
-// RemoveMeta takes a record back, durably. It is the first thing an undo does.
+// RemoveMeta deletes a record, durably. Undoing a creation starts with it.
 func RemoveMeta(dir string) error { return durable.Remove(metaPath(dir)) }
 
-// RemoveSandboxTree removes the tree of a sandbox and the directory around it, as far as it gets.
+// RemoveSandboxTree removes the tree of a sandbox and its directory. It goes on after errors and joins them.
 func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 	return errors.Join(
 		durable.RemoveTree(s.SandboxTreePath(repoID, invocationID)),
@@ -191,15 +189,16 @@ func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 		durable.Remove(s.SandboxDir(repoID, invocationID)))
 }
 
-// Aside and Done are the names a tree goes by, beside where it was, on its way out: out of the reach of
-// whoever knows its path, but not yet looked at a last time; and looked at, so that it can go.
+// WithdrawnPath returns the path, beside a tree's own, of a tree that is being removed: programs that know the
+// original path cannot reach it any more, but its last check for new work is still to be done.
 func Aside(tree string) string { return filepath.Join(filepath.Dir(tree), ".aside") }
 
-// Done: see Aside.
+// RemovablePath returns the path, beside a tree's own, of a withdrawn tree that passed its last check and can be
+// deleted.
 func Done(tree string) string { return filepath.Join(filepath.Dir(tree), ".done") }
 
-// RemoveLeftovers removes what a killed process left beside a record: files that were being written, and
-// an intent that the record has made meaningless.
+// RemoveLeftovers deletes what a killed process left beside a record: temporary files, and an intent that the record
+// made obsolete.
 func RemoveLeftovers(dir string) error {
 	if err := durable.RemoveTemps(dir); err != nil {
 		return err
@@ -207,8 +206,8 @@ func RemoveLeftovers(dir string) error {
 	return RemoveIntent(dir)
 }
 
-// RemoveRemains removes the directories of something that has neither record nor tree nor intent. A
-// directory with anything of substance in it stays, and is an error.
+// RemoveEmptyRecordDirs removes directories that hold neither record nor tree nor intent. It is an error if a
+// directory holds anything but temporary files.
 func RemoveRemains(dirs ...string) error {
 	for _, dir := range dirs {
 		if err := durable.RemoveTemps(dir); err != nil {
@@ -221,7 +220,7 @@ func RemoveRemains(dirs ...string) error {
 	return nil
 }
 
-// AppendEvent adds one line to the history of an invocation.
+// AppendEvent appends one line to the event log of an invocation.
 func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 	line, err := encode(event, "")
 	if err != nil {
@@ -231,8 +230,8 @@ func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 	if err != nil {
 		return err
 	}
-	// One after the other, so that lines never mix; and none behind half a line that a full disk left, which
-	// is what somebody else's line looks like while it is being written.
+	// Lock the file, so that lines never mix, and so that an incomplete last line was left by a full disk and is not
+	// being written by another process; it gets its newline first.
 	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 	}
@@ -241,7 +240,7 @@ func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 	}
 	last := []byte{'\n'}
 	if fi, err := f.Stat(); err == nil && fi.Size() > 0 {
-		_, _ = f.ReadAt(last, fi.Size()-1) // what cannot be read is taken for whole
+		_, _ = f.ReadAt(last, fi.Size()-1) // on error, assume a complete line
 	}
 	if last[0] != '\n' {
 		line = append([]byte{'\n'}, line...)

@@ -2,11 +2,10 @@ package treediff
 
 import "strings"
 
-// context is how many lines are shown around what changed.
+// contextLines is the number of unchanged lines around a change.
 const context = 3
 
-// hunks turns what stayed into what changed, with some of what stayed around it. In each run of changes all that was
-// removed comes first.
+// buildHunks builds hunks from the pairs of unchanged lines. In each run of changes the removed lines come first.
 func hunks(a, b []string, stayed []pair) []Hunk {
 	var all []Hunk
 	var h *hunkWriter
@@ -37,11 +36,11 @@ func hunks(a, b []string, stayed []pair) []Hunk {
 	return all
 }
 
-// hunkWriter is a hunk that goes on.
+// hunkBuilder is a hunk under construction.
 type hunkWriter struct {
 	Hunk
 	aStart, bStart int
-	aEnd           int // behind the last line of the old side that was written
+	aEnd           int // end of the old lines written so far (exclusive)
 }
 
 func beginHunk(a, b int) *hunkWriter {
@@ -49,7 +48,7 @@ func beginHunk(a, b int) *hunkWriter {
 	return &hunkWriter{aStart: a - lead, bStart: b - lead, aEnd: a - lead}
 }
 
-// keep writes lines that stayed.
+// addContext adds unchanged lines up to end.
 func (h *hunkWriter) keep(a []string, end int) {
 	for ; h.aEnd < end; h.aEnd++ {
 		h.write(Same, a[h.aEnd])

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// What a difference is in JSON. There are no bytes in JSON, only text: what is not UTF-8 has U+FFFD in the places
-// where it is not, and stands beside it once more, in base64.
+// The JSON form of a diff. JSON strings are Unicode, so text that is not valid UTF-8 has U+FFFD in place of invalid
+// bytes, and is repeated in base64 in a second field.
 type (
 	jsonDiff struct {
 		Added   []jsonFile `json:"added"`
@@ -52,15 +52,15 @@ type (
 	}
 )
 
-// MarshalJSON has all three lists, also those with nothing in them.
+// MarshalJSON writes all three lists, including empty ones.
 func (d Diff) MarshalJSON() ([]byte, error) {
 	return marshal(jsonDiff{each(d.Added, jsonOfFile), each(d.Removed, jsonOfFile), each(d.Changed, jsonOfFile)})
 }
 
-// MarshalJSON has the same fields for every file, besides those that only some kinds need.
+// MarshalJSON writes the same fields for every file, and the sizes for binary files only.
 func (f File) MarshalJSON() ([]byte, error) { return marshal(jsonOfFile(f)) }
 
-// MarshalJSON is a hunk as in a file.
+// MarshalJSON writes a hunk in the same form as inside of a file.
 func (h Hunk) MarshalJSON() ([]byte, error) { return marshal(jsonOfHunk(h)) }
 
 func jsonOfFile(f File) jsonFile {
@@ -87,7 +87,7 @@ func jsonOfLine(l Line) jsonLine {
 	return j
 }
 
-// each is never nil, which would not be a list in JSON.
+// mapSlice maps a slice. The result is never nil, which JSON would encode as null.
 func each[A, B any](all []A, one func(A) B) []B {
 	made := make([]B, len(all))
 	for i, a := range all {
@@ -96,7 +96,7 @@ func each[A, B any](all []A, one func(A) B) []B {
 	return made
 }
 
-// asBytes is what JSON cannot hold as text; nil when it can.
+// nonUTF8Bytes returns the bytes of text that is not valid UTF-8, and nil for valid text.
 func asBytes(text string) []byte {
 	if utf8.ValidString(text) {
 		return nil
@@ -104,7 +104,8 @@ func asBytes(text string) []byte {
 	return []byte(text)
 }
 
-// marshal leaves <, > and & alone, of which code is full; whoever wants them escaped still can.
+// marshalUnescaped encodes without escaping <, > and &, which are frequent in code. An outer encoder may still escape
+// them.
 func marshal(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

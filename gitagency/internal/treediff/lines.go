@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	mostLines = 2000 // that go-diff is given, of both sides together: what it takes grows with the square
-	mostDepth = 64   // of comparing what lies between lines that are the same
+	mostLines = 2000 // lines, of both sides together, passed to go-diff, whose cost grows with the square
+	mostDepth = 64   // recursion depth between matching lines
 )
 
-// Text is how a file with one content differs from one with another, with the words that changed. It has neither path
-// nor modes nor ids: there are no objects.
+// CompareText compares two contents of a file, including changed words. The result has no path, modes or object ids,
+// because there are no git objects.
 func Text(before, after []byte) File {
 	f := File{}
 	if bytes.Equal(before, after) {
@@ -32,10 +32,9 @@ func Text(before, after []byte) File {
 	return f
 }
 
-// Lines compares text line by line, where git has no objects to compare. Lines that both sides have just once hold the
-// comparison together, as far as they come in the same order; between two of them go-diff compares what is left, if
-// that is not much. So a long text costs little more than a short one, and two texts that have a line in common are
-// never told to have none.
+// CompareLines compares two texts line by line without git. Lines that occur once on both sides, and in the same
+// order, are anchors (as in patience diff); go-diff compares the lines between anchors if they are few. So the cost
+// for long texts grows slowly, and two texts that share a line are never reported as entirely different.
 func Lines(before, after []byte) []Hunk {
 	a, b := slices.Collect(strings.Lines(string(before))), slices.Collect(strings.Lines(string(after)))
 	known := map[string]int{}
@@ -45,7 +44,7 @@ func Lines(before, after []byte) []Hunk {
 	return hunks(a, b, m.pairs)
 }
 
-// numbered gives every different line a number.
+// numberLines maps each distinct line to a number.
 func numbered(lines []string, known map[string]int) []int {
 	numbers := make([]int, len(lines))
 	for i, l := range lines {
@@ -59,20 +58,20 @@ func numbered(lines []string, known map[string]int) []int {
 	return numbers
 }
 
-// matcher finds which lines stayed.
+// matcher finds the unchanged lines.
 type matcher struct {
 	a, b  []int
-	pairs []pair // in order on both sides
+	pairs []pair // ascending on both sides
 	seen  []sighting
 }
 
-// pair is a line of one side that is one of the other.
+// pair is an unchanged line: its index on each side.
 type pair struct{ a, b int }
 
-// sighting is how often a line was seen, and where last.
+// occurrence counts how often a line occurs on each side, and where it was last on the old side.
 type sighting struct{ inA, inB, lastA int }
 
-// match compares a part of each side.
+// matchRange compares a range of each side.
 func (m *matcher) match(a, aEnd, b, bEnd, depth int) {
 	for a < aEnd && b < bEnd && m.a[a] == m.b[b] {
 		m.pairs = append(m.pairs, pair{a, b})
@@ -90,7 +89,7 @@ func (m *matcher) match(a, aEnd, b, bEnd, depth int) {
 	}
 }
 
-// between is match of what has nothing in common at its ends.
+// matchMiddle is matchRange for ranges without a common prefix or suffix.
 func (m *matcher) between(a, aEnd, b, bEnd, depth int) {
 	var anchors []pair
 	if depth < mostDepth {
@@ -115,7 +114,7 @@ func (m *matcher) between(a, aEnd, b, bEnd, depth int) {
 	m.match(a, aEnd, b, bEnd, depth+1)
 }
 
-// unique are the lines that each part has only once, as far as they are in the same order.
+// uniqueLines returns the lines that occur once in each range, reduced to those in the same order.
 func (m *matcher) unique(a, aEnd, b, bEnd int) []pair {
 	for i := a; i < aEnd; i++ {
 		m.seen[m.a[i]] = sighting{}
@@ -139,7 +138,7 @@ func (m *matcher) unique(a, aEnd, b, bEnd int) []pair {
 	return inOrder(candidates)
 }
 
-// uniqueRuns is unique for text in which no line is: the beginnings of runs of lines.
+// uniqueRuns is uniqueLines for text without unique lines: it returns the starts of unique runs of lines.
 func (m *matcher) uniqueRuns(a, aEnd, b, bEnd int) []pair {
 	const length = 12
 	type run [length]int
@@ -165,8 +164,8 @@ func (m *matcher) uniqueRuns(a, aEnd, b, bEnd int) []pair {
 	return inOrder(candidates)
 }
 
-// pieces compares text that nothing holds together piece by piece, each with the one in its place. If those have no
-// line in common, whatever the two have is found: the first of one is the first of the other, and so on.
+// matchChunks compares text without anchors chunk by chunk, each with the chunk at the same position. If those share
+// no line, it pairs equal lines by order of occurrence, so that a shared line is still found.
 func (m *matcher) pieces(a, aEnd, b, bEnd int) {
 	found, aStart, bStart := len(m.pairs), a, b
 	for n := (aEnd-a+bEnd-b)/mostLines + 1; n > 0; n-- {
@@ -179,7 +178,8 @@ func (m *matcher) pieces(a, aEnd, b, bEnd int) {
 	}
 }
 
-// inTurn pairs the first of each line with the first, the second with the second, as far as that is in order.
+// pairByOccurrence pairs the first occurrence of each line with the first on the other side, the second with the
+// second, and so on, reduced to pairs in the same order.
 func (m *matcher) inTurn(a, aEnd, b, bEnd int) []pair {
 	where := map[int][]int{}
 	for i := a; i < aEnd; i++ {
@@ -195,9 +195,9 @@ func (m *matcher) inTurn(a, aEnd, b, bEnd int) []pair {
 	return inOrder(candidates)
 }
 
-// inOrder is the longest sequence of pairs, given by where they are in b, that is in order in a too.
+// longestIncreasing returns the longest subsequence of pairs, sorted by b, that is ascending in a too.
 func inOrder(pairs []pair) []pair {
-	var ends []int // of the best sequence of each length, the pair it ends with
+	var ends []int // for each length, the last pair of the best sequence
 	before := make([]int, len(pairs))
 	for i, p := range pairs {
 		at := sort.Search(len(ends), func(k int) bool { return pairs[ends[k]].a >= p.a })
@@ -222,7 +222,7 @@ func inOrder(pairs []pair) []pair {
 	return sequence
 }
 
-// compare has go-diff find the least that must change.
+// diffRange adds the unchanged lines of a minimal diff by go-diff.
 func (m *matcher) compare(a, aEnd, b, bEnd int) {
 	known := map[int]rune{}
 	x, y := asRunes(m.a[a:aEnd], known), asRunes(m.b[b:bEnd], known)

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// ParsePatch reads what "git diff-tree -r --raw -p --full-index" prints: every file that differs in one line, an empty
-// line, and then the patch of each, in the same order. Names, modes and ids come from the former, where nothing can be
-// taken for something else; the patches say only how the content differs. The result holds on to text.
+// ParsePatch parses the output of "git diff-tree -r --raw -p --full-index": one line for each file that differs, an
+// empty line, and then the patches in the same order. Names, modes and ids are taken from the raw lines, which are
+// unambiguous; the patches only supply the content. The result keeps references to text.
 func ParsePatch(text string) (Diff, error) {
 	p := parser{rest: text}
 	files, err := p.raw()
@@ -34,8 +34,8 @@ func ParsePatch(text string) (Diff, error) {
 	return d, nil
 }
 
-// ParseCounts reads what "git diff-tree -r -z --raw" prints, alone or with --numstat: which files differ, and by how
-// many lines.
+// ParseCounts parses the output of "git diff-tree -r -z --raw", with or without --numstat: the files that differ, and
+// their line counts.
 func ParseCounts(text string) (Diff, error) {
 	var files []File
 	fields := fields{text}
@@ -72,7 +72,7 @@ func ParseCounts(text string) (Diff, error) {
 		}
 		f := &files[i]
 		if counts[0] == "-" {
-			f.Binary = f.Before != f.After // of what stayed, a patch does not say it either
+			f.Binary = f.Before != f.After // a patch does not mark unchanged content as binary either
 			continue
 		}
 		var err error
@@ -85,13 +85,13 @@ func ParseCounts(text string) (Diff, error) {
 	}
 	var d Diff
 	for _, f := range files {
-		f.Replaced = nil // of what is not looked at there is nothing to tell apart
+		f.Replaced = nil // without patches the two bodies of a type change do not matter
 		d.add(f)
 	}
 	return d, nil
 }
 
-// fields are separated by NUL.
+// nulFields splits text at NUL bytes.
 type fields struct{ rest string }
 
 func (f *fields) next() string {
@@ -100,7 +100,7 @@ func (f *fields) next() string {
 	return field
 }
 
-// parseRaw reads ":<mode> <mode> <id> <id> <status>".
+// parseRawEntry parses ":<mode> <mode> <id> <id> <status>".
 func parseRaw(line string) (File, error) {
 	fail := func() (File, error) { return File{}, fmt.Errorf("git says of a file %q", line) }
 	words := strings.Split(strings.TrimPrefix(line, ":"), " ")
@@ -114,7 +114,7 @@ func parseRaw(line string) (File, error) {
 		case i >= 2 && (len(w) != 40 && len(w) != 64 || strings.Trim(w, "0123456789abcdef") != ""):
 			return fail()
 		case strings.Trim(w, "0") == "":
-			words[i] = "" // there is none
+			words[i] = "" // all zero: absent on this side
 		}
 	}
 	f := File{OldMode: words[0], NewMode: words[1], Before: words[2], After: words[3]}
@@ -134,10 +134,10 @@ func parseRaw(line string) (File, error) {
 	return f, nil
 }
 
-// kindOf is what of a mode says whether it is a file, a link or a submodule.
+// fileKind returns the part of a mode that tells files, symlinks and submodules apart.
 func kindOf(mode string) string { return mode[:min(len(mode), 3)] }
 
-// parser goes through text line by line.
+// parser reads text line by line.
 type parser struct{ rest string }
 
 func (p *parser) line() string {
@@ -154,7 +154,7 @@ func (p *parser) unexpected(want string) error {
 	return fmt.Errorf("want %s where git says %q", want, line[:min(len(line), most)])
 }
 
-// raw reads the lines that name the files, and the empty one.
+// parseRawEntries reads the raw lines and the empty line after them.
 func (p *parser) raw() ([]File, error) {
 	var files []File
 	for p.begins(":") {
@@ -179,7 +179,7 @@ func (p *parser) raw() ([]File, error) {
 	return files, nil
 }
 
-// section reads the patch of one file.
+// parseFilePatch reads the patch of one file.
 func (p *parser) section() (Body, error) {
 	const begin = "diff --git "
 	var b Body
@@ -208,13 +208,13 @@ func (p *parser) section() (Body, error) {
 		case len(b.Hunks) > 0 || b.Binary:
 			return b, p.unexpected("a hunk")
 		default:
-			p.line() // of the header, of which everything is known
+			p.line() // header line, already known from the raw entry
 		}
 	}
 	return b, nil
 }
 
-// hunk reads as many lines as its first one announces.
+// parseHunkLines reads a hunk: its header and as many lines as that announces.
 func (p *parser) hunk() (Hunk, error) {
 	first := p.line()
 	h, ok := parseHunk(first)
@@ -235,7 +235,7 @@ func (p *parser) hunk() (Hunk, error) {
 		}
 		text := p.line()
 		if text == "" {
-			text = " " // some set git up to leave it out
+			text = " " // git leaves out the blank with diff.suppressBlankEmpty
 		}
 		l := Line{Op: Op(text[0]), Text: text[1:]}
 		switch l.Op {
@@ -260,7 +260,7 @@ func (p *parser) hunk() (Hunk, error) {
 	return h, nil
 }
 
-// parseHunk reads "@@ -<start>[,<lines>] +<start>[,<lines>] @@[ <section>]".
+// parseHunkHeader parses "@@ -<start>[,<lines>] +<start>[,<lines>] @@[ <section>]".
 func parseHunk(line string) (h Hunk, ok bool) {
 	inner, section, ok := strings.Cut(strings.TrimPrefix(line, "@@ "), " @@")
 	if !ok {

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// escapes are the letters that git has for characters of their own, in their order.
+// Characters with an escape letter in git's quoting, and these letters in the same order.
 const (
 	escaped = "\a\b\t\n\v\f\r\"\\"
 	letters = `abtnvfr"\`
 )
 
-// Quote writes a path as git does, so that git reads it back: as it is, or in quotes when there is anything in it
-// that could be taken for something else or would steer a terminal. Letters of every script stay readable.
+// Quote writes a path as git does, so that git can read it back: unchanged, or in quotes if it contains characters
+// that are ambiguous or control a terminal. Letters of all scripts stay readable.
 func Quote(path string) string {
 	if utf8.ValidString(path) && !strings.ContainsFunc(path, func(c rune) bool { return c == '"' || c == '\\' || !shown(c) }) {
 		return path
@@ -41,12 +41,12 @@ func Quote(path string) string {
 	return b.String()
 }
 
-// shown reports whether a character is one that people see and that leaves the terminal alone.
+// isPrintable reports whether a character is visible and does not control the terminal.
 func shown(c rune) bool {
 	return !unicode.IsControl(c) && !unicode.Is(unicode.Cf, c) && c != '\u2028' && c != '\u2029'
 }
 
-// unquote reads a path that git wrote, and says what follows it.
+// unquote parses a path as git writes it, and returns the rest of the text.
 func unquote(text string) (path, rest string, ok bool) {
 	if !strings.HasPrefix(text, `"`) {
 		end := strings.IndexByte(text, '\t')

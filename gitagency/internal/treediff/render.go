@@ -7,32 +7,32 @@ import (
 	"strings"
 )
 
-// Style is how a difference looks. The zero value is plain text, byte for byte: what git apply reads.
+// Style controls how a diff is written. The zero value is plain text, byte for byte, which git apply can read.
 type Style struct {
 	Colors Colors
 
-	// Visible shows what would steer a terminal instead of sending it there: ESC as ^[, and what is no text by its
-	// number.
+	// EscapeControls writes control characters visibly instead of sending them to the terminal: ESC as ^[, and
+	// invalid bytes by their number.
 	Visible bool
 
-	// Width is how many columns there are for a table; 0 means 80.
+	// Width is the number of columns of a table; 0 means 80.
 	Width int
 }
 
-// Colors are the sequences that begin what they are named after. All that are not empty are ended by Reset.
+// Colors are terminal sequences that start a colour. Every one that is not empty is ended by Reset.
 type Colors struct {
-	Meta     string // headers of files
-	Hunk     string // the numbers of a hunk
-	Section  string // what follows them
+	Meta     string // file headers
+	Hunk     string // line numbers of a hunk header
+	Section  string // section heading of a hunk header
 	Same     string
 	Removed  string
 	Added    string
-	Emphasis string // what changed inside of a line, on top of the colour of the line
-	Calm     string // ends an emphasis
+	Emphasis string // changed words of a line, added to the colour of the line
+	Calm     string // ends Emphasis
 	Reset    string
 }
 
-// paint writes text in a colour; not across the end of a line, from which pagers begin anew.
+// paint wraps text in a colour. The text must not contain a newline, because pagers reset colours at line ends.
 func (c Colors) paint(color, text string) string {
 	if color == "" || text == "" {
 		return text
@@ -40,13 +40,13 @@ func (c Colors) paint(color, text string) string {
 	return color + text + c.Reset
 }
 
-// Patch writes a unified diff as git does.
+// WritePatch writes a unified diff in git's format.
 func (d Diff) Patch(out io.Writer, style Style) error {
 	r := renderer{Writer: bufio.NewWriterSize(out, 64<<10), Style: style}
 	for _, f := range d.Files() {
 		r.file(f)
 	}
-	return r.Flush() // which also has what went wrong before
+	return r.Flush() // also returns earlier write errors
 }
 
 type renderer struct {
@@ -66,7 +66,7 @@ func (r *renderer) file(f File) {
 	r.section(f, f.Body)
 }
 
-// section writes the patch of a file that stays what it was, comes or goes.
+// writeFilePatch writes the patch of a file that is modified, added or deleted. A type change is two of these.
 func (r *renderer) section(f File, b Body) {
 	oldPath := f.Path
 	if f.OldPath != "" {
@@ -115,10 +115,10 @@ func (r *renderer) section(f File, b Body) {
 	}
 }
 
-// sizes is how the size of a binary file changed.
+// formatSizes describes how the size of a binary file changed.
 func sizes(f File) string { return fmt.Sprintf("%d -> %d bytes", f.OldSize, f.NewSize) }
 
-// endOfName marks where a name ends that has blanks in it, as git does for other programs.
+// nameTerminator returns the tab with which git ends a name that contains blanks.
 func endOfName(name string) string {
 	if strings.Contains(name, " ") && name[0] != '"' {
 		return "\t"
@@ -126,8 +126,8 @@ func endOfName(name string) string {
 	return ""
 }
 
-// id is an object for people; one of a binary file in full, as only then git apply can look for it. other says how
-// long it is when it is not there.
+// indexID formats an object id for the index line. It is abbreviated except for binary files, for which git apply
+// needs it in full. other supplies the length when oid is empty.
 func id(oid, other string, full bool) string {
 	const short = 10
 	if oid == "" {
@@ -154,7 +154,7 @@ func (r *renderer) hunk(h Hunk) {
 	}
 }
 
-// interval leaves out a length of 1, as git does.
+// formatRange leaves out a line count of 1, as git does.
 func interval(start, lines int) string {
 	if lines == 1 {
 		return fmt.Sprint(start)
@@ -171,7 +171,7 @@ func (r *renderer) line(l Line) {
 		color = r.Colors.Added
 	}
 	text, crlf := l.Text, false
-	if l.Op == Same { // a newline in two parts is harmless where nothing changed
+	if l.Op == Same { // CRLF: do not escape the \r, which is harmless in an unchanged line
 		text, crlf = strings.CutSuffix(text, "\r")
 	}
 	r.put(color)
@@ -202,12 +202,12 @@ func (r *renderer) spans(spans []Span) {
 	}
 }
 
-// meta writes a line of a header.
+// writeHeader writes one header line.
 func (r *renderer) meta(line string) {
 	r.put(r.Colors.paint(r.Colors.Meta, line) + "\n")
 }
 
-// put leaves errors to Flush.
+// emit writes text; Flush returns the error.
 func (r *renderer) put(text string) { _, _ = r.WriteString(text) }
 
 func (r *renderer) shown(text string) string {

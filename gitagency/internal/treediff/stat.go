@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Summary is how much differs, in one line as git has it; empty when nothing does.
+// Summary returns git's one-line summary of a diff ("2 files changed, …"), or "" for an empty diff.
 func (d Diff) Summary() string {
 	files, insertions, deletions := d.Files(), 0, 0
 	if len(files) == 0 {
@@ -35,7 +35,7 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// NameStatus writes one line for each file: what happened to it, and its name.
+// WriteNameStatus writes one line per file: its status letter and its name.
 func (d Diff) NameStatus(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	for _, f := range d.Files() {
@@ -48,7 +48,7 @@ func (d Diff) NameStatus(out io.Writer) error {
 	return w.Flush()
 }
 
-// Status is git's letter for what happened to a file.
+// Status returns git's status letter of a file, with the similarity of a rename.
 func (f File) Status() string {
 	switch {
 	case f.OldMode == "":
@@ -63,7 +63,7 @@ func (f File) Status() string {
 	return "M"
 }
 
-// Stat writes a table of the files with a graph of how many lines differ, and the summary.
+// WriteStat writes a table of the files with a graph of changed lines, and the summary.
 func (d Diff) Stat(out io.Writer, style Style) error {
 	w := bufio.NewWriter(out)
 	files := d.Files()
@@ -79,7 +79,7 @@ func (d Diff) Stat(out io.Writer, style Style) error {
 		countWidth = max(countWidth, len(counts[i]))
 		most = max(most, f.Insertions+f.Deletions)
 	}
-	// " <name> | <count> <graph>": a graph has at least six columns, and a name what is then left.
+	// " <name> | <count> <graph>": the graph has at least six columns, the name gets the rest.
 	const frame, leastGraph = 5, 6
 	nameWidth = min(nameWidth, max(width-frame-countWidth-min(leastGraph, most), 10))
 	graphWidth := max(width-frame-nameWidth-countWidth, 1)
@@ -106,7 +106,7 @@ func (d Diff) Stat(out io.Writer, style Style) error {
 	return w.Flush()
 }
 
-// scaled makes a count fit into the graph; what is there is seen.
+// scaleBar scales a count to the width of the graph; a count above 0 has at least one column.
 func scaled(n, width, most int) int {
 	if n == 0 {
 		return 0
@@ -114,7 +114,7 @@ func scaled(n, width, most int) int {
 	return 1 + n*(width-2)/most
 }
 
-// named is a file in one word; of one that was renamed what stayed is said once, as in "src/{a => b}.go".
+// displayName returns the name of a file; for a rename it writes common directories once, as in "src/{a => b}.go".
 func named(f File) string {
 	if f.OldPath == "" {
 		return Quote(f.Path)

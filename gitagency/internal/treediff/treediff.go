@@ -1,9 +1,9 @@
-// Package treediff knows what a difference between two trees is: files, hunks, lines, and the words that changed inside
-// of lines. It reads one from what git prints, makes the parts that git does not make, and writes it as text.
+// Package treediff represents the difference between two trees: files, hunks, lines, and changed words within lines.
+// It parses git's output, computes what git does not provide, and writes diffs as text.
 //
-// Everything here is a pure function of its arguments: no git, no files, no clock. Text is bytes and stays what it was,
-// whether it is UTF-8 or not. The cost of everything is bounded by the size of what is compared, however it was made:
-// it may have been made by somebody who would like us to take for ever. It is the only importer of go-diff.
+// All functions are pure: no git, no files, no clock. Text is bytes and is preserved, valid UTF-8 or not. The cost of
+// every function is bounded by the size of its input, because the input may be crafted to exhaust us. It is the only
+// package that imports go-diff.
 package treediff
 
 import (
@@ -11,61 +11,61 @@ import (
 	"slices"
 )
 
-// Diff is how two trees differ.
+// Diff is the difference between two trees.
 type Diff struct {
 	Added   []File
 	Removed []File
-	Changed []File // also those that were renamed
+	Changed []File // including renamed files
 }
 
-// File is how one file differs.
+// File is the difference of one file.
 type File struct {
-	Path    string // where it is, or was; bytes
-	OldPath string // where it was, if that is elsewhere
+	Path    string // current path, or the old one if deleted; bytes
+	OldPath string // path before a rename, otherwise empty
 
-	Before  string // the full id of what it was; empty when it was not there
+	Before  string // full object id before; empty if added
 	After   string
-	OldMode string // six octal digits, as git has them; empty when it was not there
+	OldMode string // six octal digits, as in git; empty if added
 	NewMode string
 
-	Similarity int // per cent, of what was renamed
+	Similarity int // per cent, of a rename
 
 	Body
-	Replaced *Body // what was removed, where a file became something else, as a link; the Body is then what was added
+	Replaced *Body // removed content of a type change (file to symlink …), whose Body is the added content
 
 	Insertions int
 	Deletions  int
 
-	OldSize int64 // in bytes; known of binary files only
+	OldSize int64 // in bytes; only set for binary files
 	NewSize int64
 }
 
-// Body is how content differs.
+// Body is the difference of content.
 type Body struct {
 	Binary bool
-	Patch  string // of binary content, as git encodes it, when that was asked for
+	Patch  string // git's encoded binary patch, if requested
 	Hunks  []Hunk
 }
 
-// Hunk is a run of lines, some of which differ.
+// Hunk is a group of changed lines with the context around them.
 type Hunk struct {
 	OldStart int
 	OldLines int
 	NewStart int
 	NewLines int
-	Section  string // the line above that git takes for a heading
+	Section  string // heading after the line numbers, chosen by git
 	Lines    []Line
 }
 
 // Line is one line of a hunk.
 type Line struct {
 	Op        Op
-	NoNewline bool   // it is the last of its file, and is not ended
+	NoNewline bool   // last line of a file without a newline at its end
 	Text      string // without the newline; bytes
-	Spans     []Span // what changed in it, where the line has a counterpart; together they are Text
+	Spans     []Span // changed and unchanged parts, if the line has a counterpart; concatenated they are Text
 }
 
-// Op says which side a line is on.
+// Op tells on which side a line is.
 type Op byte
 
 const (
@@ -80,17 +80,17 @@ type Span struct {
 	Changed bool
 }
 
-// Files are all files, in the order in which git has them.
+// Files returns all files, sorted by path as git does.
 func (d Diff) Files() []File {
 	all := slices.Concat(d.Added, d.Removed, d.Changed)
 	slices.SortStableFunc(all, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	return all
 }
 
-// Empty reports whether there is no difference.
+// IsEmpty reports whether there is no difference.
 func (d Diff) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
 
-// add puts a file where it belongs.
+// add appends a file to the list that it belongs to.
 func (d *Diff) add(f File) {
 	switch {
 	case f.OldMode == "":
@@ -102,7 +102,7 @@ func (d *Diff) add(f File) {
 	}
 }
 
-// Each lets something be changed about every file.
+// UpdateFiles calls change for every file.
 func (d *Diff) Each(change func(*File)) {
 	for _, files := range [][]File{d.Added, d.Removed, d.Changed} {
 		for i := range files {
@@ -111,10 +111,10 @@ func (d *Diff) Each(change func(*File)) {
 	}
 }
 
-// IsBinary reports whether there is content that has no lines, on either side.
+// IsBinary reports whether the content of either side is binary.
 func (f File) IsBinary() bool { return f.Binary || f.Replaced != nil && f.Replaced.Binary }
 
-// AllHunks are those of what was removed, where that is something else, and then those of what is there.
+// AllHunks returns all hunks; of a type change, the removed ones first.
 func (f File) AllHunks() []Hunk {
 	if f.Replaced == nil {
 		return f.Hunks
@@ -122,7 +122,7 @@ func (f File) AllHunks() []Hunk {
 	return slices.Concat(f.Replaced.Hunks, f.Hunks)
 }
 
-// count counts the lines that were added and removed.
+// countLines counts the added and removed lines.
 func (f *File) count() {
 	f.Insertions, f.Deletions = 0, 0
 	for _, h := range f.AllHunks() {
@@ -137,10 +137,10 @@ func (f *File) count() {
 	}
 }
 
-// binaryWithin is how far git looks for a NUL.
+// binaryProbeBytes is how many bytes git searches for a NUL.
 const binaryWithin = 8000
 
-// IsBinary is git's own rule for content.
+// IsBinary applies git's rule for binary content.
 func IsBinary(content []byte) bool {
 	return slices.Contains(content[:min(len(content), binaryWithin)], 0)
 }

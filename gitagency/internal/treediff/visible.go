@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// visible shows what would steer a terminal, or mislead whoever reads it there, as pagers do: ^[ for ESC, <9B> for a
-// byte that is no character, <U+202E> for a character that nobody sees.
+// escapeControls replaces characters that control a terminal or mislead its reader, as pagers do: ^[ for ESC, <9B>
+// for an invalid byte, <U+202E> for an invisible character.
 func visible(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool { return c != '\t' && !shown(c) }) {
 		return text

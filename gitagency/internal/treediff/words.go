@@ -8,19 +8,19 @@ import (
 	"github.com/sergi/go-diff/diffmatchpatch"
 )
 
-// What finding words may cost, so that nobody can make it take for ever. It is counted and not measured by a clock:
-// the same text has the same spans everywhere.
+// Limits on the cost of finding changed words, so that no input can make it run for ever. Steps are counted instead
+// of timed, so that the same text has the same spans on every machine.
 const (
-	mostSteps  = 64 << 20  // for all lines of a file
-	mostPairs  = 144       // of lines that are held against each other to find which belong together
-	mostTokens = 2000      // in a line, besides what both have at their ends
-	mostText   = 256 << 10 // in a line
+	mostSteps  = 64 << 20  // per file
+	mostPairs  = 144       // line pairs compared to find counterparts
+	mostTokens = 2000      // per line, without the common prefix and suffix
+	mostText   = 256 << 10 // bytes per line
 )
 
-// FindWords says of every changed line of a file that has a counterpart on the other side what of it has changed.
+// MarkWords sets the Spans of every changed line that has a counterpart on the other side.
 func (f *File) FindWords() {
 	w := words{budget: mostSteps}
-	for _, h := range f.Hunks { // what was replaced by something else has no counterpart in it
+	for _, h := range f.Hunks { // the two sides of a type change have no counterparts
 		for at := 0; at < len(h.Lines); {
 			if h.Lines[at].Op == Same {
 				at++
@@ -39,11 +39,11 @@ func (f *File) FindWords() {
 	}
 }
 
-// words finds them, for as long as its budget lasts.
+// wordDiffer finds changed words until its budget is used up.
 type words struct{ budget int }
 
-// run looks at lines that were replaced by others. As many as before: each is the counterpart of the one in its place.
-// Otherwise those belong together that have most in common, in their order.
+// diffRun compares a run of removed lines with the added lines that replace it. If they are equally many, lines at
+// the same position are counterparts; otherwise the most similar lines are, in order.
 func (w *words) run(old, new []Line) {
 	switch {
 	case len(old) == 0 || len(new) == 0:
@@ -58,7 +58,7 @@ func (w *words) run(old, new []Line) {
 	}
 }
 
-// counterparts chooses the pairs, in order, that have most in common all together.
+// pairLines chooses the ordered pairs of lines with the highest total similarity.
 func (w *words) counterparts(old, new []Line) (pairs [][2]int) {
 	bags := func(lines []Line) []map[string]int {
 		all := make([]map[string]int, len(lines))
@@ -77,7 +77,7 @@ func (w *words) counterparts(old, new []Line) (pairs [][2]int) {
 		return all
 	}
 	a, b := bags(old), bags(new)
-	best := make([][]float64, len(a)+1) // of what follows
+	best := make([][]float64, len(a)+1) // best total of the remaining lines
 	for i := range best {
 		best[i] = make([]float64, len(b)+1)
 	}
@@ -119,7 +119,7 @@ func (w *words) counterparts(old, new []Line) (pairs [][2]int) {
 	return pairs
 }
 
-// pair finds what differs between two lines, if they have enough in common for that to mean anything.
+// diffPair finds the differences of two lines, if they have at least a third in common.
 func (w *words) pair(old, new *Line) {
 	if len(old.Text) > mostText || len(new.Text) > mostText || old.Text == new.Text || w.budget <= 0 {
 		return
@@ -153,13 +153,14 @@ func (w *words) pair(old, new *Line) {
 	new.Spans = spans(new.Text, edits, func(e edit) []string { return e.new })
 }
 
-// edit is a part of two lines: the same in both, or replaced.
+// edit is a part of two lines: equal in both, or replaced.
 type edit struct {
 	old, new []string
 	same     bool
 }
 
-// middle compares words that have nothing in common at their ends. Where that would take too long, all of them differ.
+// diffMiddle compares tokens without a common prefix or suffix. If that would cost too much, all of them count as
+// changed.
 func (w *words) middle(a, b []string) []edit {
 	if len(a) == 0 || len(b) == 0 || len(a) > mostTokens || len(b) > mostTokens || w.budget < len(a)*len(b) {
 		return []edit{{a, b, false}}
@@ -185,16 +186,16 @@ func (w *words) middle(a, b []string) []edit {
 	return edits
 }
 
-// compare is go-diff on things that were given a character each. It has all the time it wants: what it finds must not
-// depend on the machine. So it must not be given much.
+// diffRunes runs go-diff on items encoded as one rune each. It has no time limit, so that the result does not depend
+// on the machine; callers must limit the size of the input.
 func compare(a, b []rune) []diffmatchpatch.Diff {
 	d := diffmatchpatch.New()
 	d.DiffTimeout = 0
 	return d.DiffMainRunes(a, b, false)
 }
 
-// asRunes gives every different word a character; those that no text has, which go-diff could not keep apart, are far
-// beyond as many as there can be.
+// toRunes encodes each distinct item as a rune. go-diff could not tell surrogates apart, but they start far beyond
+// the number of items that there can be.
 func asRunes[T comparable](things []T, known map[T]rune) []rune {
 	runes := make([]rune, len(things))
 	for i, t := range things {
@@ -208,7 +209,7 @@ func asRunes[T comparable](things []T, known map[T]rune) []rune {
 	return runes
 }
 
-// bridge takes blanks between two words that changed for changed: nobody reads them as what stayed.
+// mergeBlanks marks blanks between two changed words as changed, because readers do not see them as unchanged text.
 func bridge(edits []edit) []edit {
 	for i := 1; i+1 < len(edits); i++ {
 		if e := edits[i]; e.same && !edits[i-1].same && !edits[i+1].same && solid(e.old) == 0 {
@@ -218,7 +219,7 @@ func bridge(edits []edit) []edit {
 	return edits
 }
 
-// spans are one side of a comparison, cut out of its line; none when nothing of it has changed.
+// buildSpans cuts one side of a comparison out of its line; it returns nil if nothing on that side changed.
 func spans(line string, edits []edit, side func(edit) []string) []Span {
 	var all []Span
 	begin, end, changed := 0, 0, false
@@ -249,7 +250,7 @@ func spans(line string, edits []edit, side func(edit) []string) []Span {
 	return all
 }
 
-// solid counts the bytes that are not blank.
+// nonBlankBytes counts the bytes of tokens that are not blank.
 func solid(tokens []string) int {
 	n := 0
 	for _, t := range tokens {
@@ -260,8 +261,8 @@ func solid(tokens []string) int {
 	return n
 }
 
-// tokens cuts a line into words, blanks, and single characters of everything else. A byte that is no character is a
-// token too; together they are the line.
+// tokenize splits a line into words, blanks, and single other characters. An invalid byte is a token as well;
+// concatenated the tokens are the line.
 func tokens(line string) []string {
 	var all []string
 	for len(line) > 0 {

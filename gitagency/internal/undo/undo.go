@@ -1,8 +1,8 @@
-// Package undo is the backbone of every transaction: named steps that change the world, and the
-// undos they registered, run backwards when a later step fails.
+// Package undo runs transactions: named steps that change state, and the undo functions that the steps registered,
+// run in reverse order when a later step fails.
 //
-// It decides nothing. What an undo may touch, and how it makes sure that it touches only what this
-// very run created, is the business of whoever registers it.
+// It owns no policy. The code that registers an undo function decides what it may touch, and makes sure that it only
+// touches things that this run created.
 package undo
 
 import (
@@ -10,13 +10,13 @@ import (
 	"fmt"
 )
 
-// Tx is a transaction under way. The zero value is ready.
+// Tx is a transaction in progress. The zero value is ready to use.
 type Tx struct {
-	// Fault, when set, is asked at "<step>:before" and "<step>:after" of every step; its error
-	// fails the step there. Only tests set it.
+	// Fault, when set, is called at "<step>:before" and "<step>:after" of every step; its error fails the step at that
+	// point. Only tests set it.
 	Fault func(ctx context.Context, point string) error
 
-	// Log hears of every undo that failed. Nil drops nothing: Rollback returns them too.
+	// Log receives the error of every failed undo. It may be nil: Rollback returns these errors as well.
 	Log func(error)
 
 	undos []entry
@@ -27,7 +27,7 @@ type entry struct {
 	undo func(context.Context) error
 }
 
-// Step runs one named step, unless ctx has ended; then the cause is the error.
+// Step runs one named step, unless ctx has ended; then it returns the cause of ctx.
 func (t *Tx) Step(ctx context.Context, name string, do func() error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -41,14 +41,14 @@ func (t *Tx) Step(ctx context.Context, name string, do func() error) error {
 	return t.fault(ctx, name+":after")
 }
 
-// Undo registers how to take a step back. Call it inside the step: on the line after a change that
-// either happens or does not, on the line before one that can happen by halves.
+// Undo registers the function that reverts a step. Call it inside the step: on the line after a change that is atomic,
+// on the line before a change that can be left incomplete.
 func (t *Tx) Undo(name string, undo func(context.Context) error) {
 	t.undos = append(t.undos, entry{name, undo})
 }
 
-// Rollback runs every registered undo, last first, whatever the others say, and returns what
-// failed. A second call has nothing left to do.
+// Rollback runs every registered undo, last first, also after one has failed, and returns the errors. A second call
+// does nothing.
 func (t *Tx) Rollback(ctx context.Context) []error {
 	var failed []error
 	for len(t.undos) > 0 {
@@ -65,7 +65,7 @@ func (t *Tx) Rollback(ctx context.Context) []error {
 	return failed
 }
 
-// Commit forgets every undo: what was done stays.
+// Commit drops all registered undo functions, so that the changes stay.
 func (t *Tx) Commit() { t.undos = nil }
 
 func (t *Tx) fault(ctx context.Context, point string) error {

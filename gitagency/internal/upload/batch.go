@@ -12,7 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// File is something to put into a tree, as the library's File says it.
+// File is a file, directory or symlink to put into a tree; see the public File of the library.
 type File struct {
 	Path    string
 	Content []byte
@@ -20,31 +20,31 @@ type File struct {
 	Mode    fs.FileMode
 }
 
-// batch is what is put at once, as the tree it makes.
+// batch is the tree of all files of one put.
 type batch struct {
 	tree  *guard.Tree
 	top   *node
-	nodes int // that are no directories
+	nodes int // nodes that are not directories
 
-	real   map[string]string // where the directories that were named lead
-	absent map[string]bool   // those of them that are still to be made
-	links  map[string]string // those that are links, by where the link is
+	real   map[string]string // named directory -> its path with symlinks resolved
+	absent map[string]bool   // resolved directories that are still to be created
+	links  map[string]string // path of a symlink in the tree -> directory named through it
 }
 
-// node is a name in a batch.
+// node is one path of a batch.
 type node struct {
 	name     string
-	path     string // relative to the tree, with no link on the way
-	given    string // as the caller has it
-	file     *File  // nil for a directory that only is on the way of others
+	path     string // relative to the tree, symlinks resolved
+	given    string // as the caller spelled it
+	file     *File  // nil for a directory that is only a parent of others
 	dir      bool
 	children map[string]*node
-	names    []string // of the children, in order
+	names    []string // keys of children
 
-	identity identity // once it is staged
+	identity identity // set once staged
 }
 
-// perm are the permissions that a node gets.
+// perm returns the final permissions of a node.
 func (n *node) perm() fs.FileMode {
 	switch {
 	case n.file != nil && n.file.Mode.Perm() != 0:
@@ -55,10 +55,10 @@ func (n *node) perm() fs.FileMode {
 	return 0o644
 }
 
-// narrow reports whether even the owner may not make anything in the directory.
+// ownerRestricted reports whether the final mode of a directory keeps even its owner from creating entries in it.
 func (n *node) narrow() bool { return n.dir && n.perm()&0o700 != 0o700 }
 
-// all yields a node and everything below it, parents first.
+// subtree yields a node and everything below it, parents first.
 func (n *node) all(yield func(*node) bool) { n.walk(yield) }
 
 func (n *node) walk(yield func(*node) bool) bool {
@@ -73,7 +73,7 @@ func (n *node) walk(yield func(*node) bool) bool {
 	return true
 }
 
-// find is the node at a path below; nil when there is none.
+// lookup returns the node at a path below, or nil.
 func (n *node) find(path string) *node {
 	for name := range strings.SplitSeq(path, "/") {
 		if n = n.children[name]; n == nil {
@@ -83,15 +83,15 @@ func (n *node) find(path string) *node {
 	return n
 }
 
-// newBatch checks the names of files, and that nothing in the batch is in the way of something else. The
-// tree is only looked at for where directories lead.
+// newBatch checks the names of the files, and that no file of the batch is in the way of another. It reads the tree
+// only to resolve directories.
 func newBatch(tree *guard.Tree, files []File) (*batch, error) {
 	b := &batch{
 		tree: tree, top: &node{name: ".", path: ".", given: ".", dir: true, children: map[string]*node{}},
 		real: map[string]string{}, absent: map[string]bool{}, links: map[string]string{},
 	}
 	paths := make([]string, len(files))
-	for i := range files { // one bad name, and not even the others are looked up
+	for i := range files { // check all names before reading the tree
 		var err error
 		if paths[i], err = checkFile(&files[i]); err != nil {
 			return nil, err
@@ -128,7 +128,7 @@ func newBatch(tree *guard.Tree, files []File) (*batch, error) {
 	return b, nil
 }
 
-// checkFile checks what can be checked of a file alone, and returns its path without what is needless.
+// checkFile checks a file on its own and returns its cleaned path.
 func checkFile(f *File) (string, error) {
 	clean, err := guard.CleanPath(f.Path)
 	if err != nil {
@@ -148,11 +148,11 @@ func checkFile(f *File) (string, error) {
 	return clean, nil
 }
 
-// add puts a file in its place in the batch.
+// addFile inserts a file into the tree of the batch.
 func (b *batch) add(f *File, clean string) error {
 	dir := f.Mode.IsDir()
 	if clean == "." {
-		return nil // the top is there
+		return nil // the top directory exists
 	}
 	parent, err := b.resolve(path.Dir(clean))
 	var confined *guard.ConfinementError
@@ -163,7 +163,7 @@ func (b *batch) add(f *File, clean string) error {
 		return err
 	}
 	at := path.Join(parent, path.Base(clean))
-	if at != clean && refusal(at) != "" { // by way of a link it may have become too long
+	if at != clean && refusal(at) != "" { // resolving symlinks may have made it too long
 		return &guard.ConfinementError{Path: f.Path, Why: "leads to " + guard.Quoted(at) + ", which " + refusal(at)}
 	}
 	n := b.top
@@ -198,15 +198,15 @@ func (b *batch) add(f *File, clean string) error {
 	return nil
 }
 
-// refuseLink says what is wrong with where a symbolic link leads.
+// linkError returns the error for a refused target of a symbolic link.
 func refuseLink(n *node, why string) error {
 	return &guard.ConfinementError{Path: n.given, Why: "is a symbolic link to " + guard.Quoted(string(n.file.Content)) + ", which " + why}
 }
 
-// checkWay makes sure that a symbolic link stays inside on the whole way that it leads, through links of the
-// batch and of the tree.
+// checkLinkPath follows a symbolic link through all symlinks of the batch and of the tree, and makes sure that it
+// stays inside at every step.
 func (b *batch) checkWay(n *node) error {
-	const most = 40 // links, as many as the kernel follows
+	const most = 40 // symlinks; the kernel follows no more
 	at, way := dirOf(n.path), strings.Split(string(n.file.Content), "/")
 	for links := 0; len(way) > 0; {
 		name := way[0]
@@ -245,13 +245,14 @@ func (b *batch) checkWay(n *node) error {
 	return nil
 }
 
-// dirOf are the directories that a path lies in.
+// parentNames returns the names of the directories above a path.
 func dirOf(name string) []string {
 	names := strings.Split(name, "/")
 	return names[:len(names)-1]
 }
 
-// linkAt says where the link at a path leads when all is put, and whether there is one. No link is on the way.
+// linkTargetAt returns the target of the symlink that will be at a path after the put, if any. The path has no
+// symlinks in its parents.
 func (b *batch) linkAt(at string) (target string, isLink bool, err error) {
 	if n := b.top.find(at); n != nil && !n.dir {
 		return string(n.file.Content), n.file.Mode.Type() == fs.ModeSymlink, nil
@@ -269,8 +270,8 @@ func (b *batch) linkAt(at string) (target string, isLink bool, err error) {
 	return target, true, err
 }
 
-// checkLink makes sure that a symbolic link may be what it says: by names that may be used, and up no further than
-// the top. Going up again after going down could lead anywhere, if on the way down there comes to be a link.
+// checkLinkTarget checks the text of a symbolic link's target: allowed names only, and ".." only at the start and
+// never above the top. A ".." after a name could lead anywhere if that name became a symlink.
 func checkLink(n *node) error {
 	target := string(n.file.Content)
 	refuse := func(why string) error { return refuseLink(n, why) }
@@ -306,7 +307,7 @@ func checkLink(n *node) error {
 	return nil
 }
 
-// resolve says where a directory, given by a clean path, leads.
+// resolveDir resolves the symlinks of a directory given by a clean path.
 func (b *batch) resolve(dir string) (string, error) {
 	if dir == "." {
 		return ".", nil
@@ -343,7 +344,7 @@ func (b *batch) resolve(dir string) (string, error) {
 	return real, nil
 }
 
-// follow says where a link of the tree leads, which must be a directory in it.
+// followLink returns the target of a symlink of the tree, which must be a directory inside of it.
 func (b *batch) follow(dir, link string) (string, error) {
 	inside, isDir, err := b.tree.Locate(link)
 	var confined *guard.ConfinementError
@@ -358,8 +359,8 @@ func (b *batch) follow(dir, link string) (string, error) {
 	return inside, nil
 }
 
-// check holds the batch against what is in the tree, and returns what would be made: everything that is not
-// a directory already.
+// checkAgainstTree checks the batch against the current files of the tree and returns the nodes that the put will
+// create: all but the directories that exist.
 func (b *batch) check(top *guard.Folder) (made []*node, err error) {
 	err = b.existing(top, func(_ *node, at *guard.Folder, child *node, there *guard.Info) error {
 		switch {
@@ -376,8 +377,8 @@ func (b *batch) check(top *guard.Folder) (made []*node, err error) {
 	return made, err
 }
 
-// existing visits the children of every directory of the batch that is in the tree, with what stands in their
-// place there. However deep it goes, one directory is open at a time.
+// walkExisting visits the children of all directories of the batch that exist in the tree, together with the current
+// entry of the same name, nil if there is none. It keeps one directory open at a time, at any depth.
 func (b *batch) existing(top *guard.Folder, visit func(n *node, at *guard.Folder, child *node, there *guard.Info) error) (err error) {
 	c := cursor{top: top, find: (*guard.Folder).Find}
 	defer func() { err = errors.Join(err, c.close()) }()
@@ -410,7 +411,8 @@ func (b *batch) existing(top *guard.Folder, visit func(n *node, at *guard.Folder
 	return nil
 }
 
-// wantFile says what is wrong with what stands where a file is to be put. A link is replaced, like a file.
+// checkReplaceable returns an error if an entry of this type may not be replaced by a file. A symlink is replaced
+// like a file.
 func wantFile(path string, mode fs.FileMode) error {
 	switch {
 	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
@@ -422,7 +424,7 @@ func wantFile(path string, mode fs.FileMode) error {
 	}
 }
 
-// refusal says why a path may not be used; empty when it may.
+// pathProblem describes why a path is refused; it is empty for an allowed path.
 func refusal(path string) string {
 	var confined *guard.ConfinementError
 	if errors.As(guard.CheckPath(path), &confined) {
@@ -431,7 +433,7 @@ func refusal(path string) string {
 	return ""
 }
 
-// about words an error about a path as the caller knows it, and not by the way it was reached.
+// withPath rewrites an error to name the path as the caller gave it.
 func about(op, path string, err error) error {
 	var inner *fs.PathError
 	if errors.As(err, &inner) {

@@ -6,16 +6,16 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// cursor opens one directory after another and keeps only the last, from which it goes on where that is on the way:
-// so going down costs a step for each level, and never more than two descriptors.
+// cursor opens directories one after the other and keeps only the last one open. It starts from there when the next
+// one lies below, so that a descent costs one open per level and never more than two descriptors.
 type cursor struct {
 	top  *guard.Folder
 	find func(from *guard.Folder, path string) (*guard.Folder, error)
 	at   *guard.Folder
-	dir  string // where that is, from the top
+	dir  string // path of current, from the top
 }
 
-// to opens a directory, which stays open until the next.
+// open opens a directory, which stays open until the next call.
 func (c *cursor) to(dir string) (*guard.Folder, error) {
 	from, way := c.top, dir
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// place moves everything from the stage to where it belongs.
+// moveIntoPlace moves everything from the stage to its final path.
 func (p *putting) place(ctx context.Context, tx *undo.Tx) error {
 	err := p.batch.existing(p.top, func(n *node, at *guard.Folder, child *node, there *guard.Info) error {
 		if there != nil && child.dir {
@@ -27,7 +27,7 @@ func (p *putting) place(ctx context.Context, tx *undo.Tx) error {
 	if err != nil {
 		return err
 	}
-	// A directory that its owner may not write in could not have been moved.
+	// A directory without owner write permission could not have been moved, so these modes are set last.
 	for i := len(p.made) - 1; i >= 0; i-- {
 		if n := p.made[i]; n.narrow() {
 			if err := p.chmod(n); err != nil {
@@ -46,7 +46,7 @@ func (p *putting) chmod(n *node) error {
 	return errors.Join(at.Chmod(n.perm()), at.Close())
 }
 
-// placeOne moves a child of a directory that is there already.
+// placeChild moves one child into a directory that exists.
 func (p *putting) placeOne(n *node, at *guard.Folder, child *node, there *guard.Info) error {
 	if err := p.hold(at); err != nil {
 		return err
@@ -75,9 +75,9 @@ func (p *putting) placeOne(n *node, at *guard.Folder, child *node, there *guard.
 	return errors.Join(err, fresh.Close())
 }
 
-// replace puts a file in the place of another, which is set aside. There is no moment without one where the kernel
-// can exchange them: the new one lies where the other will be set aside, and whoever is killed before they change
-// places leaves nothing to be put back, since something is there.
+// replaceFile replaces a file and keeps the old one in the stage. Where the kernel can exchange two files, the path
+// exists at every moment: the new file is first moved to the place in the stage that is meant for the old one, and
+// then the two are exchanged. A put killed between these steps has nothing to restore, because the path still exists.
 func replace(fresh, old, at *guard.Folder, child *node, there *guard.Info) error {
 	if err := wantFile(child.path, there.Mode); err != nil {
 		return err
@@ -98,7 +98,8 @@ func replace(fresh, old, at *guard.Folder, child *node, there *guard.Info) error
 	return nil
 }
 
-// replaceSlowly is replace from where the new one lies aside, by one move after the other.
+// replaceByRename is replaceFile without exchange, by two renames. The new file starts at the place meant for the old
+// one.
 func replaceSlowly(fresh, old, at *guard.Folder, child *node) error {
 	err := old.Move(child.name, fresh)
 	if err == nil {
@@ -116,7 +117,8 @@ func replaceSlowly(fresh, old, at *guard.Folder, child *node) error {
 	return nil
 }
 
-// wantAside is wantFile for what was set aside: it may be something else by now than when it was looked at.
+// checkReplacedFile is checkReplaceable for the file that was moved to the stage, which may have changed since the
+// check.
 func wantAside(old *guard.Folder, child *node) error {
 	fi, err := old.Lstat(child.name)
 	if err != nil {
@@ -125,7 +127,7 @@ func wantAside(old *guard.Folder, child *node) error {
 	return wantFile(child.path, fi.Mode)
 }
 
-// asideFor opens the directory for what is replaced in another, and makes it if need be.
+// openOldDir opens the directory in stage/old for the replaced files of another directory, and creates it if needed.
 func (p *putting) asideFor(dir string) (*guard.Folder, error) {
 	old, err := p.aside.Find(dir)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -139,8 +141,8 @@ func (p *putting) asideFor(dir string) (*guard.Folder, error) {
 	return old, errors.Join(err, above.Close())
 }
 
-// settled makes sure that every directory that something was moved to is still where it was: what is in one that was
-// moved away meanwhile, maybe out of the tree, has not been put where it should be.
+// checkTargetsUnmoved makes sure that all directories that files were moved to are still at their paths. Files in a
+// directory that was moved away in the meantime, maybe out of the tree, are not where they should be.
 func (p *putting) settled() error {
 	c := cursor{top: p.top, find: (*guard.Folder).Find}
 	for _, dir := range slices.Sorted(maps.Keys(p.touched)) {
@@ -156,7 +158,7 @@ func (p *putting) settled() error {
 	return c.close()
 }
 
-// hold keeps a directory open until the end, by a descriptor of its own, unless there are very many already.
+// keepTargetOpen keeps a directory open until the end of the put, with its own descriptor, unless too many are open.
 func (p *putting) hold(f *guard.Folder) error {
 	if p.held[f.Path] != nil || len(p.held) >= mostHeld() {
 		return nil
@@ -172,8 +174,8 @@ func (p *putting) hold(f *guard.Folder) error {
 	return nil
 }
 
-// mostHeld is how many directories may stay open: as many as leave enough for everything else that is done
-// in this process, and at most some hundred.
+// maxOpenTargets returns how many directories may stay open: at most 400, and few enough to leave descriptors for the
+// rest of the process.
 func mostHeld() int {
 	const most, reserve = 400, 128
 	var limit unix.Rlimit
@@ -183,7 +185,7 @@ func mostHeld() int {
 	return max(0, int(limit.Cur)-reserve) / 2
 }
 
-// find opens a directory of the tree, if need be from where it was when something was moved there.
+// openTarget opens a directory of the tree, if possible from a handle kept since files were moved there.
 func (p *putting) find(dir string) (*guard.Folder, error) {
 	for up := dir; up != "."; up = path.Dir(up) {
 		if held := p.held[up]; held != nil {

@@ -1,6 +1,6 @@
-// Package upload puts files into a tree that others write in as well, all of them or none, and takes back what
-// puts that were killed left half done. What may be put where is the business of guard, through which alone it
-// reaches the tree; it knows nothing of invocations or git.
+// Package upload puts files into a tree that other programs write to at the same time, all or none, and undoes puts
+// that were killed halfway. Package guard decides which paths are allowed and is the only way by which it reaches the
+// tree. It must not know about invocations or git.
 package upload
 
 import (
@@ -20,17 +20,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// A put prepares everything in a stage, a directory of its own in the tree, where git does not see it:
+// A put prepares all files in a stage, a directory in the tree that git ignores:
 //
-//	.agency/put-<random>/new/…       what is put, as the tree it will be; whole directories move at once
-//	.agency/put-<random>/old/…       what it takes the place of, at the paths it had
-//	.agency/put-<random>/plan.json   what moving makes; from then on there is something to take back
-//	.agency/gone-<random>            the whole stage, when all of it is in its place or taken back
+//	.agency/put-<random>/new/…       the new files, in their final layout; new directories are moved as a whole
+//	.agency/put-<random>/old/…       replaced files, at their original paths
+//	.agency/put-<random>/plan.json   the paths that the put creates; once it exists there may be something to undo
+//	.agency/gone-<random>            a stage whose put is complete or undone
 //
-// What is gone holds nothing that anybody needs, in whichever order it is removed.
+// A gone stage holds nothing of value and can be deleted in any order.
 //
-// Whoever puts holds a lock on its stage, by which a living one is told from one that was killed; and one
-// on .agency for as long as things move, so that two never do at once.
+// A put holds a lock on its stage, which tells a running put from a killed one. It also holds a lock on .agency while
+// it moves files, so that no two puts do that at the same time.
 const (
 	stagePrefix = "put-"
 	gonePrefix  = "gone-"
@@ -39,76 +39,76 @@ const (
 	planName    = "plan.json"
 )
 
-// Put puts files into the tree, all of them or, when anything fails or ctx ends, none: then the tree is as it
-// was, down to the inodes. What is in the way of a file is replaced and never written to, so that a
-// link that leads out, or a second name elsewhere, does no harm. The steps of tx are its own, and rolled back
-// here, while nobody else moves anything. progress, if not nil, hears how much is prepared.
+// Put puts files into the tree, all of them, or none when anything fails or ctx ends: then the tree is as it was,
+// with the same inodes. An existing file is replaced and never written to, so that a symlink to a path outside, or a
+// hard link, does no harm. Put rolls back the steps of tx itself, while it still holds the lock against other puts.
+// progress, if not nil, is called as files are staged.
 func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progress func(Progress)) (err error) {
 	p := &putting{tree: tree, progress: progress, touched: map[string]identity{}}
 	defer func() {
 		if err != nil {
-			tx.Rollback(context.WithoutCancel(ctx)) // what fails there was logged
+			tx.Rollback(context.WithoutCancel(ctx)) // tx logs rollback errors
 		}
 		err = errors.Join(err, p.close())
 	}()
-	// 1. Names, and what is there. Nothing is written if this fails.
+	// 1. Check the names, and the files that exist. Nothing is written if this fails.
 	if err := tx.Step(ctx, "check", func() error { return p.check(files) }); err != nil {
 		return err
 	}
-	// 2. The stage, as soon as nothing is left of those that were killed.
+	// 2. Open the stage, after undoing killed puts.
 	if err := tx.Step(ctx, "open", func() error { return p.open(ctx, tx) }); err != nil {
 		return err
 	}
-	// 3. Everything is written, where nobody looks.
+	// 3. Write all files to the stage.
 	if err := tx.Step(ctx, "stage", func() error { return p.stageAll(ctx) }); err != nil {
 		return err
 	}
-	// 4. From here on nobody else moves anything. Time has passed: what is there is looked at again.
+	// 4. Lock out other puts. Files may have changed since step 1, so check again and write the plan.
 	if err := tx.Step(ctx, "plan", func() error { return p.plan(ctx) }); err != nil {
 		return err
 	}
-	// 5. It moves into place.
+	// 5. Move the files into place.
 	tx.Undo("place", p.takeBack)
 	if err := p.place(ctx, tx); err != nil {
 		return err
 	}
-	// 6. The commit point.
+	// 6. Commit.
 	if err := tx.Step(ctx, "done", func() error { return p.done(tx) }); err != nil {
 		return err
 	}
 	tx.Commit()
-	_ = p.removeStage() // it is known to be done with; whoever comes next tries again
+	_ = p.removeStage() // already marked as gone; the next put tries again
 	return nil
 }
 
-// Progress is how far a put is, as the library's UploadProgress says it.
+// Progress is how many files and bytes of a put are staged; see the public UploadProgress of the library.
 type Progress struct {
 	Files, Total int
 	Bytes        int64
 }
 
-// putting is a put under way.
+// putOp is one put in progress.
 type putting struct {
 	tree     *guard.Tree
 	progress func(Progress)
 
 	batch  *batch
-	top    *guard.Folder // the tree
-	agency *guard.Folder // its .agency
-	locked *os.File      // holds the lock on that
+	top    *guard.Folder // top directory of the tree
+	agency *guard.Folder // .agency
+	locked *os.File      // holds the lock on .agency
 
-	name  string        // of the stage
+	name  string        // name of the stage
 	stage *guard.Folder // nil when there is none
 	alive *os.File      // holds the lock on the stage
 	fresh *guard.Folder // stage/new
 	aside *guard.Folder // stage/old
 
-	made    []*node                  // what moving makes
-	touched map[string]identity      // where something was moved to, by path
-	held    map[string]*guard.Folder // where something was moved to, by path: the path may lead elsewhere when it is to be taken back
-	last    *guard.Folder            // what at has opened last
+	made    []*node                  // nodes that the put creates
+	touched map[string]identity      // directories that files were moved to, by path
+	held    map[string]*guard.Folder // handles of these, by path: for undo, since the path may lead elsewhere by then
+	last    *guard.Folder            // result of the last openTargetCached
 	lastDir string
-	kept    bool // the stage holds something that could not be put back
+	kept    bool // the stage holds files that could not be restored
 }
 
 func (p *putting) close() error {
@@ -145,7 +145,7 @@ func (p *putting) openAgency() (err error) {
 	return err
 }
 
-// lock waits until nobody else moves anything in the tree.
+// lockMoves waits until no other put moves files in the tree.
 func (p *putting) lock(ctx context.Context, timeout time.Duration) error {
 	dir, err := p.agency.Handle()
 	if err != nil {
@@ -164,8 +164,8 @@ func (p *putting) unlock() error {
 	return err
 }
 
-// recoverOthers is recover for one who has work of his own: what he cannot undo is in nobody's way, and whoever
-// calls Recover hears of it.
+// recoverOthers is recoverStages for a new put. It ignores errors: a stage that cannot be undone does not block the
+// put, and Recover reports it.
 func (p *putting) recoverOthers(ctx context.Context) { _ = p.recover(ctx) }
 
 func (p *putting) open(ctx context.Context, tx *undo.Tx) error {
@@ -184,7 +184,7 @@ func (p *putting) open(ctx context.Context, tx *undo.Tx) error {
 		return err
 	}
 	if err := lock.ClearOpen(ctx, p.alive, 0); err != nil {
-		p.alive = nil // was closed
+		p.alive = nil // closed by the failed call
 		return err
 	}
 	for _, sub := range []struct {
@@ -200,7 +200,7 @@ func (p *putting) open(ctx context.Context, tx *undo.Tx) error {
 
 func randomName() string { return strings.ToLower(rand.Text()[:16]) }
 
-// removeStage removes the stage, unless it holds what should be elsewhere.
+// removeStage removes the stage, unless it holds files that could not be restored.
 func (p *putting) removeStage() error {
 	if p.kept {
 		return nil
@@ -208,8 +208,8 @@ func (p *putting) removeStage() error {
 	return p.remove(p.name)
 }
 
-// remove removes a stage that nobody needs any more, and says so first: whoever comes upon half of it restores
-// nothing from there.
+// retireStage removes a stage that is not needed any more. It renames it to gone-… first, so that nothing is restored
+// from a half-removed stage.
 func (p *putting) remove(name string) error {
 	if !strings.HasPrefix(name, gonePrefix) {
 		gone := gonePrefix + randomName()
@@ -220,7 +220,7 @@ func (p *putting) remove(name string) error {
 	return p.agency.RemoveAll(name)
 }
 
-// plan writes down what will be made.
+// writePlan checks the tree again and writes plan.json.
 func (p *putting) plan(ctx context.Context) error {
 	if err := p.lock(ctx, -1); err != nil {
 		return err
@@ -240,7 +240,7 @@ func (p *putting) plan(ctx context.Context) error {
 	if len(data) > largestPlan {
 		return fmt.Errorf("too many to put at once: %d files and directories", len(p.made))
 	}
-	temporary := planName + "." + randomName() // one that nobody has taken before us
+	temporary := planName + "." + randomName() // a name that cannot have been created before
 	f, err := p.stage.Create(temporary, 0o600)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (p *putting) plan(ctx context.Context) error {
 	return p.stage.MoveAs(temporary, p.stage, planName)
 }
 
-// done is the point from which on the put has happened.
+// commitPut renames the stage to gone-…, which is the commit point of the put.
 func (p *putting) done(tx *undo.Tx) error {
 	if err := p.settled(); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// stageAll writes the batch into the stage. Directories are made by one; their files are written by as many
-// as there are processors.
+// stageAll writes the batch to the stage. One goroutine creates the directories; as many workers as CPUs, at least
+// two, write the files.
 func (p *putting) stageAll(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -59,14 +59,14 @@ func (p *putting) stageAll(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// stageJob is some files to write in one directory, whose handle is the job's to close.
+// stageJob is a list of files to write in one directory. The worker closes the handle.
 type stageJob struct {
 	in    *guard.Folder
 	nodes []*node
 }
 
-// stageDirs makes the directories of the batch, and submits their files. However deep it goes, one directory is
-// open at a time.
+// stageDirs creates the directories of the batch and submits their files. It keeps one directory open at a time, at
+// any depth.
 func (p *putting) stageDirs(ctx context.Context, submit func(*guard.Folder, []*node)) (err error) {
 	c := cursor{top: p.fresh, find: (*guard.Folder).Find}
 	defer func() { err = errors.Join(err, c.close()) }()
@@ -88,10 +88,10 @@ func (p *putting) stageDirs(ctx context.Context, submit func(*guard.Folder, []*n
 	return nil
 }
 
-// stageDir makes the directories in a directory, each with the permissions it will have, unless even we could
-// not write there then, and submits the files.
+// stageDir creates the subdirectories of a directory and submits its files. A subdirectory gets its final permissions
+// now, unless these would keep us from writing in it.
 func stageDir(n *node, in *guard.Folder, submit func(*guard.Folder, []*node)) error {
-	const most = 100 // files for one job
+	const most = 100 // files per job
 	var files []*node
 	for i, name := range n.names {
 		child := n.children[name]
@@ -130,7 +130,7 @@ func stageChild(n *node, in *guard.Folder) (err error) {
 	return err
 }
 
-// stageFile writes one file or link.
+// stageFile writes one file or symlink.
 func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte, written func(int64)) (err error) {
 	if n.file.Mode.Type() == fs.ModeSymlink {
 		if err := in.Symlink(string(n.file.Content), n.name); err != nil {
@@ -145,7 +145,7 @@ func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte, wr
 		if from, err = n.file.Open(); err != nil {
 			return fmt.Errorf("put %s: %w", n.path, err)
 		}
-		// Whatever it reads from, it does not wait for that for ever.
+		// Close the source when ctx ends, so that a blocked read ends too.
 		stop := context.AfterFunc(ctx, func() { _ = from.Close() })
 		defer func() {
 			if stop() {
@@ -161,7 +161,7 @@ func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte, wr
 	if err := transfer(ctx, to, from, buffer, written); err != nil {
 		return fmt.Errorf("put %s: %w", n.path, err)
 	}
-	fi, err := guard.StatOf(to) // what has come to go by its name is not ours
+	fi, err := guard.StatOf(to) // fstat: another file may have taken the name
 	if err == nil && fi.Mode.Perm() != n.perm() {
 		err = to.Chmod(n.perm())
 	}
@@ -169,7 +169,7 @@ func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte, wr
 	return err
 }
 
-// transfer copies until the end, or until ctx ends.
+// copyContext copies until EOF, or until ctx ends.
 func transfer(ctx context.Context, to io.Writer, from io.Reader, buffer []byte, written func(int64)) error {
 	for {
 		n, err := from.Read(buffer)

@@ -17,16 +17,16 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
-// Recover takes back what puts that were killed left half done. It costs a look at one directory when there
-// was none. Everything it goes by may have been written by whoever works in the tree, so it does nothing that they
-// could not do: it moves and removes files inside, by names that may be used. What is not shaped like a stage was
-// forged, and is removed or ignored; nobody can forge something that makes this fail. A put that is under way is
-// waited for as long as timeout says (0 is not at all, negative for ever); then the error is a *lock.TimeoutError.
-// When files cannot be put back it is a *LeftError.
+// Recover undoes puts that were killed halfway. Without any it costs one directory listing. Programs that work in the
+// tree may have forged everything that it reads, so it does nothing that they could not do themselves: it moves and
+// removes files inside of the tree, by allowed names. Anything that does not look like a stage was forged, and is
+// removed or ignored; no forgery can make Recover fail. It waits up to timeout for a put in progress (0: not at all,
+// negative: for ever); then the error is a *lock.TimeoutError. If files cannot be restored, the error is an
+// *IncompleteUndoError.
 func Recover(ctx context.Context, tree *guard.Tree, timeout time.Duration) error {
 	p := &putting{tree: tree}
 	if err := p.openAgency(); err != nil {
-		return errors.Join(unlessGone(err), p.close()) // without .agency nothing was ever put
+		return errors.Join(unlessGone(err), p.close()) // without .agency there was no put
 	}
 	stages, err := p.stages()
 	if len(stages) > 0 && err == nil {
@@ -37,12 +37,13 @@ func Recover(ctx context.Context, tree *guard.Tree, timeout time.Duration) error
 	return errors.Join(err, p.close())
 }
 
-// Quiesce is Recover after which nobody moves anything until release is called, which is never nil: what is in the
-// tree meanwhile holds every put wholly or not at all. That is so with a *LeftError too, but for what it says.
+// Quiesce is Recover that keeps puts from moving files until release is called; release is never nil. Until then the
+// tree contains each put completely or not at all, also with an *IncompleteUndoError, except for the files that it
+// reports.
 func Quiesce(ctx context.Context, tree *guard.Tree, timeout time.Duration) (release func() error, err error) {
 	p := &putting{tree: tree}
 	if err := p.openAgency(); err != nil {
-		return p.close, unlessGone(err) // without .agency nobody can put
+		return p.close, unlessGone(err) // without .agency there can be no put
 	}
 	if err := p.lock(ctx, timeout); err != nil {
 		return p.close, err
@@ -50,11 +51,11 @@ func Quiesce(ctx context.Context, tree *guard.Tree, timeout time.Duration) (rele
 	return p.close, p.recover(ctx)
 }
 
-// LeftError is a put that was killed and cannot be undone, not all of it.
+// IncompleteUndoError reports a killed put that could not be undone completely.
 type LeftError struct {
-	Stage string // where it left what it was about
-	Files int    // how many it had replaced, and are still there
-	Err   error  // why
+	Stage string // path of its stage
+	Files int    // number of replaced files that are still in the stage
+	Err   error  // cause
 }
 
 func (e *LeftError) Error() string {
@@ -63,14 +64,14 @@ func (e *LeftError) Error() string {
 
 func (e *LeftError) Unwrap() error { return e.Err }
 
-// Interrupted is a put that was killed and not undone yet.
+// InterruptedPut is a killed put that was not undone yet.
 type Interrupted struct {
-	Stage    string // its path
-	Replaced bool   // it holds files that it had replaced
+	Stage    string // path of its stage
+	Replaced bool   // the stage holds replaced files
 }
 
-// Find lists what Recover would deal with. It changes nothing, and waits for nobody: while somebody puts, there is
-// nothing to be said.
+// FindInterrupted lists the puts that Recover would undo. It changes nothing and does not wait: while a put is moving
+// files, it returns an empty list.
 func Find(ctx context.Context, tree *guard.Tree) (found []Interrupted, err error) {
 	p := &putting{tree: tree}
 	defer func() { err = errors.Join(err, p.close()) }()
@@ -94,7 +95,7 @@ func Find(ctx context.Context, tree *guard.Tree) (found []Interrupted, err error
 	for _, name := range stages {
 		there := Interrupted{Stage: path.Join(tree.Path, guard.Dir, name)}
 		stage, err := p.agency.Enter(name)
-		if errors.Is(err, fs.ErrPermission) { // it takes changing something to look into it
+		if errors.Is(err, fs.ErrPermission) { // entering it would need a chmod
 			there.Replaced = !strings.HasPrefix(name, gonePrefix)
 			found = append(found, there)
 			continue
@@ -113,7 +114,7 @@ func Find(ctx context.Context, tree *guard.Tree) (found []Interrupted, err error
 	return found, errors.Join(errs...)
 }
 
-// isDead reports whether the owner of a stage is gone.
+// ownerIsDead reports whether the process that owned a stage has ended.
 func isDead(ctx context.Context, stage *guard.Folder) (bool, error) {
 	handle, err := stage.Handle()
 	if err != nil {
@@ -128,9 +129,9 @@ func isDead(ctx context.Context, stage *guard.Folder) (bool, error) {
 	return true, handle.Close()
 }
 
-// Rescue moves what killed puts had replaced, and Recover could not put back, to the top of the tree, each to a
-// directory named after its put, and says how many files and which directories that is. It is for a tree that is
-// about to go, of which everything but .agency is kept.
+// RescueReplaced moves the files that killed puts had replaced, and that Recover could not restore, to the top of the
+// tree, into one directory per put. It returns the number of files and the directories. It is for a tree that is
+// about to be removed, of which everything but .agency is saved.
 func Rescue(ctx context.Context, tree *guard.Tree) (files int, dirs []string, err error) {
 	p := &putting{tree: tree}
 	defer func() { err = errors.Join(err, p.close()) }()
@@ -159,14 +160,14 @@ func Rescue(ctx context.Context, tree *guard.Tree) (files int, dirs []string, er
 	return files, dirs, errors.Join(errs...)
 }
 
-// takeBack undoes what was placed so far.
+// undoPlaced undoes the moves made so far.
 func (p *putting) takeBack(ctx context.Context) error {
 	err := errors.Join(p.unmake(ctx, p.entries()), p.restore(ctx, p.aside))
 	p.kept = err != nil
 	return err
 }
 
-// entries are what a plan says of what is made.
+// planEntries returns the entries of plan.json.
 func (p *putting) entries() []madeEntry {
 	made := make([]madeEntry, 0, len(p.made))
 	for _, n := range p.made {
@@ -175,8 +176,8 @@ func (p *putting) entries() []madeEntry {
 	return made
 }
 
-// largestPlan is more than some hundred thousand files need. Whoever works in the tree can write plans as well, and
-// shall not keep those busy who read them.
+// maxPlanBytes is more than a few hundred thousand files need. Programs in the tree can write plans as well, and must
+// not be able to keep their readers busy.
 const largestPlan = 32 << 20
 
 // planFile is plan.json.
@@ -184,20 +185,20 @@ type planFile struct {
 	Made []madeEntry `json:"made"`
 }
 
-// madeEntry is something that was put where nothing of that name was, or in the place of something else.
+// createdEntry is a file or directory created by a put, at an unused path or in place of a replaced file.
 type madeEntry struct {
 	Path   string `json:"path"`
 	Dir    bool   `json:"dir,omitempty"`
-	Narrow bool   `json:"narrow,omitempty"` // a directory that in the end even its owner may not write in
+	Narrow bool   `json:"narrow,omitempty"` // final mode of the directory denies its owner write access
 	identity
 }
 
-// identity is how something that was put is known again. Who has written to it since, or put something else in
-// its place, keeps what he has.
+// identity tells whether a file is still the one that was put. A file that was modified or replaced since then is not
+// removed by undo.
 type identity struct {
 	Device   uint64 `json:"dev"`
 	Inode    uint64 `json:"ino"`
-	Modified int64  `json:"mtime,omitempty"` // in nanoseconds; not of directories, where it says little
+	Modified int64  `json:"mtime,omitempty"` // in nanoseconds; not set for directories, where it means little
 }
 
 func identify(fi guard.Info) identity {
@@ -208,15 +209,15 @@ func identify(fi guard.Info) identity {
 	return id
 }
 
-// unmake removes what was made, the last first, as far as it is still that. Directories in which there is
-// something else stay.
+// removeCreated removes created files and directories, in reverse order, if they are unchanged. Directories that hold
+// other files stay.
 func (p *putting) unmake(ctx context.Context, made []madeEntry) error {
 	for _, e := range made {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		if e.Narrow {
-			// What cannot be opened up cannot be emptied either, and is told then.
+			// A failure shows up when the directory is emptied.
 			_ = p.ifThere(e, func(in *guard.Folder, name string) error { return in.Widen(name) })
 		}
 	}
@@ -236,12 +237,12 @@ func (p *putting) unmake(ctx context.Context, made []madeEntry) error {
 	return errors.Join(errs...)
 }
 
-// ifThere does something to what was made, if it is still there.
+// withCreated calls do for a created file or directory, if it is still there and unchanged.
 func (p *putting) ifThere(e madeEntry, do func(in *guard.Folder, name string) error) error {
 	dir, name := path.Split(e.Path)
 	in, err := p.at(path.Clean(dir))
 	if err != nil {
-		return unlessGone(err) // it never got there, or somebody else has taken it away
+		return unlessGone(err) // never created, or removed by another program
 	}
 	if fi, err := in.Lstat(name); err == nil && identify(fi) == e.identity {
 		return do(in, name)
@@ -249,7 +250,7 @@ func (p *putting) ifThere(e madeEntry, do func(in *guard.Folder, name string) er
 	return nil
 }
 
-// at is find that keeps what it opened until the next: one entry after the other is in the same directory.
+// openTargetCached is openTarget that keeps its last result open, because consecutive entries share a directory.
 func (p *putting) at(dir string) (*guard.Folder, error) {
 	if p.last != nil && p.lastDir == dir {
 		return p.last, nil
@@ -269,8 +270,8 @@ func notEmpty(err error) bool {
 	return errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST)
 }
 
-// restore puts back what was replaced, where nothing else is now. What has no directory any more would be gone as
-// well if nothing had ever been put.
+// restoreReplaced moves replaced files back to their paths, unless these are in use again. A file whose directory is
+// gone is not restored: without the put it would be gone as well.
 func (p *putting) restore(ctx context.Context, aside *guard.Folder) error {
 	return eachAside(ctx, aside, (*guard.Folder).FindForce, func(in *guard.Folder, dir, name string) error {
 		at, err := p.at(dir)
@@ -284,8 +285,8 @@ func (p *putting) restore(ctx context.Context, aside *guard.Folder) error {
 	})
 }
 
-// eachAside visits everything that was replaced. What nobody could have put, by its name or its depth, was not.
-// However deep it goes, one directory is open at a time.
+// walkReplaced visits all replaced files in stage/old. It skips entries that no put can have created, by their name
+// or depth. It keeps one directory open at a time, at any depth.
 func eachAside(ctx context.Context, aside *guard.Folder, find func(*guard.Folder, string) (*guard.Folder, error), visit func(in *guard.Folder, dir, name string) error) error {
 	var errs []error
 	c := cursor{top: aside, find: find}
@@ -319,16 +320,16 @@ func eachAside(ctx context.Context, aside *guard.Folder, find func(*guard.Folder
 	return errors.Join(append(errs, c.close())...)
 }
 
-// unlessGone is an error, unless it says that there is no such directory.
+// ignoreMissing returns nil for an error that means that the directory does not exist, and otherwise the error.
 func unlessGone(err error) error {
-	var confined *guard.ConfinementError // something else is in its place
+	var confined *guard.ConfinementError // another file type is in its place
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.As(err, &confined) {
 		return nil
 	}
 	return err
 }
 
-// stages are the names of all stages there are, those of the living and those that are gone too.
+// listStages lists the names of all stages, including those of running puts and those that are gone.
 func (p *putting) stages() ([]string, error) {
 	names, err := p.agency.Names()
 	var found []string
@@ -343,8 +344,8 @@ func (p *putting) stages() ([]string, error) {
 	return found, err
 }
 
-// recover undoes what the killed left, or clears up behind those that were done. The caller has the lock. One
-// stage that cannot be dealt with does not keep it from the others.
+// recoverStages undoes killed puts and removes the stages of completed ones. The caller holds the lock. A stage that
+// fails does not stop it from handling the others.
 func (p *putting) recover(ctx context.Context) error {
 	stages, err := p.stages()
 	errs := []error{err}
@@ -360,11 +361,11 @@ func (p *putting) recover(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// inDeadStage does something with a stage, unless its owner lives.
+// withDeadStage calls do with a stage, unless the process that owns it lives.
 func (p *putting) inDeadStage(ctx context.Context, name string, do func(stage *guard.Folder) error) (err error) {
 	stage, err := p.agency.Force(name)
 	if err != nil {
-		return unlessGone(err) // its owner has just removed it
+		return unlessGone(err) // just removed by its owner
 	}
 	defer func() { err = errors.Join(err, stage.Close()) }()
 	handle, err := stage.Handle()
@@ -385,7 +386,7 @@ func (p *putting) recoverStage(ctx context.Context, stage *guard.Folder, name st
 	if !strings.HasPrefix(name, gonePrefix) {
 		err := p.undoStage(ctx, stage)
 		if cause := context.Cause(ctx); cause != nil {
-			return cause // whoever comes next goes on
+			return cause // the next call continues
 		}
 		if err != nil {
 			return &LeftError{Stage: path.Join(p.tree.Path, stage.Path), Files: replaced(ctx, stage), Err: err}
@@ -394,7 +395,7 @@ func (p *putting) recoverStage(ctx context.Context, stage *guard.Folder, name st
 	return p.remove(name)
 }
 
-// undoStage takes back what a plan says was made, and puts back what it replaced.
+// undoStage removes what the plan says was created and restores the replaced files.
 func (p *putting) undoStage(ctx context.Context, stage *guard.Folder) error {
 	made, err := readPlan(ctx, stage)
 	if err != nil {
@@ -402,30 +403,29 @@ func (p *putting) undoStage(ctx context.Context, stage *guard.Folder) error {
 	}
 	err = p.unmake(ctx, made)
 	aside, enterErr := stage.Force(asideName)
-	if enterErr != nil { // it did not get that far
+	if enterErr != nil { // killed before this was created
 		return errors.Join(err, unlessGone(enterErr))
 	}
 	return errors.Join(err, p.restore(ctx, aside), aside.Close())
 }
 
-// replaced counts the files that a stage holds, of those that were replaced.
+// countReplaced counts the replaced files that a stage holds.
 func replaced(ctx context.Context, stage *guard.Folder) (n int) {
 	aside, err := stage.Enter(asideName)
 	if err != nil {
 		return 0
 	}
 	defer aside.Close()
-	_ = eachAside(ctx, aside, (*guard.Folder).Find, func(*guard.Folder, string, string) error { n++; return nil }) // as far as one can see
+	_ = eachAside(ctx, aside, (*guard.Folder).Find, func(*guard.Folder, string, string) error { n++; return nil }) // counts what is readable
 	return n
 }
 
-// readPlan reads what a killed put was to make; nothing when it was killed before it knew. What does not
-// read like a plan, or names what nobody puts, was not written by us, and tells us nothing; nor does what we
-// cannot read.
+// readPlan reads the plan of a killed put; it returns nothing if the put was killed before writing one. It ignores a
+// file that is not a valid plan, that names paths no put can create, or that may not be read: a put did not write it.
 func readPlan(ctx context.Context, stage *guard.Folder) ([]madeEntry, error) {
 	f, err := stage.Read(planName)
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // that is a socket
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // ENXIO: a socket
 			err = nil
 		}
 		return nil, unlessGone(err)
@@ -436,7 +436,7 @@ func readPlan(ctx context.Context, stage *guard.Folder) ([]madeEntry, error) {
 		return nil, cause
 	}
 	var failed *fs.PathError
-	if errors.As(err, &failed) { // it could not be read
+	if errors.As(err, &failed) { // a read error
 		return nil, err
 	}
 	if err != nil {
@@ -445,7 +445,7 @@ func readPlan(ctx context.Context, stage *guard.Folder) ([]madeEntry, error) {
 	return made, nil
 }
 
-// decodePlan reads a plan entry by entry, so that what is no plan costs no more than what it is up to there.
+// decodePlan decodes a plan entry by entry and stops at the first invalid one, to bound the cost of a forged file.
 func decodePlan(ctx context.Context, from io.Reader) (made []madeEntry, err error) {
 	forged := errors.New("no plan")
 	decoder := json.NewDecoder(from)
@@ -470,7 +470,7 @@ func decodePlan(ctx context.Context, from io.Reader) (made []madeEntry, err erro
 		}
 		made = append(made, e)
 	}
-	for _, want := range []json.Token{json.Delim(']'), json.Delim('}')} { // or it was longer than any may be
+	for _, want := range []json.Token{json.Delim(']'), json.Delim('}')} { // missing when it was longer than the limit
 		if token, err := decoder.Token(); err != nil {
 			return nil, err
 		} else if token != want {
