@@ -17,37 +17,37 @@ import (
 
 // creation holds the values in which creating a sandbox differs from creating an integration worktree.
 type creation struct {
-	verb   string
-	home   string         // directory of the record
-	ensure func() error   // makes recordDir; fails if it exists
-	spec   changeset.Spec // tree, branch and start commit
-	marker guard.Marker
-	record func() error // writes meta.json
+	verb          string
+	recordDir     string         // directory of the record
+	makeRecordDir func() error   // makes recordDir; fails if it exists
+	spec          changeset.Spec // tree, branch and start commit
+	marker        guard.Marker
+	writeRecord   func() error // writes meta.json
 }
 
 // createTree is the one transaction that creates trees, those of sandboxes and of integration worktrees. The caller
 // holds the repository lock and has checked that every name in c is free and every path safe. Until step 10 is done
 // no other process sees the new tree as existing; a failure or cancellation undoes the steps, last one first.
-func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (err error) {
-	tx := r.begin(c.verb)
+func (r *Repository) createTree(ctx context.Context, repo *git.Repo, c creation) (err error) {
+	tx := r.beginTx(c.verb)
 	defer func() {
 		if err != nil {
-			rollback(ctx, tx)
+			rollbackTx(ctx, tx)
 		}
 	}()
-	trees := backend(repo)
+	trees := worktreeBackend(repo)
 	around := filepath.Dir(c.spec.Tree)
 
 	// 1.–4. Claim the id and write intent.json, which names everything that the transaction may create.
-	intent, err := r.claim(ctx, tx, repo, c.home, c.ensure, store.Intent{
-		ID: c.spec.ID, Command: c.verb, Tree: c.spec.Tree, Branch: c.spec.Branch, Base: c.spec.Base,
-		Tip: c.spec.Tip, FromSnapshot: c.spec.Files,
+	intent, err := r.claimID(ctx, tx, repo, c.recordDir, c.makeRecordDir, store.Intent{
+		ID: c.spec.ID, Command: c.verb, Tree: c.spec.Tree, Branch: c.spec.Branch, BaseCommit: c.spec.Base,
+		Tip: c.spec.Tip, FromSnapshot: c.spec.FilesCommit,
 	})
 	if err != nil {
 		return err
 	}
 	// 5. Make the parent directory of the tree, unless it is the record's directory.
-	if around != c.home {
+	if around != c.recordDir {
 		if err := tx.Step(ctx, "sandbox-dir", func() error {
 			if err := durable.Mkdir(around, 0o700); err != nil {
 				return err
@@ -63,7 +63,7 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 		return err
 	}
 	// 7. Refuse a checkout that brings an .agency directory: it could pass for a marker.
-	if err := tx.Step(ctx, "inspect", func() error { return refuseMarkers(c.spec) }); err != nil {
+	if err := tx.Step(ctx, "inspect", func() error { return checkNoMarker(c.spec) }); err != nil {
 		return err
 	}
 	// 8. Write the marker: from here on the directory says what it is.
@@ -72,7 +72,7 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 	}
 	// 9. Sync to disk everything that the record refers to, so that no power failure after step 10 can lose it.
 	if err := tx.Step(ctx, "sync", func() error {
-		if err := durable.Sync(filepath.Join(c.spec.Tree, guard.Dir)); err != nil {
+		if err := durable.Sync(filepath.Join(c.spec.Tree, guard.AgencyDir)); err != nil {
 			return err
 		}
 		return trees.Sync(c.spec)
@@ -80,16 +80,16 @@ func (r *Repository) create(ctx context.Context, repo *git.Repo, c creation) (er
 		return err
 	}
 	// 10. Commit point: write meta.json.
-	return r.publish(ctx, tx, c.home, intent, c.record)
+	return r.publishRecord(ctx, tx, c.recordDir, intent, c.writeRecord)
 }
 
 // claimID begins a creation: it makes the directories of the repository and of the record, writes the intent and adds
 // the exclude pattern that hides markers.
-func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, home string, ensure func() error, intent store.Intent) (*store.OpenIntent, error) {
-	var open *store.OpenIntent
+func (r *Repository) claimID(ctx context.Context, tx *undo.Tx, repo *git.Repo, home string, ensure func() error, intent store.Intent) (*store.LockedIntent, error) {
+	var open *store.LockedIntent
 	if err := tx.Step(ctx, "repo-dir", func() error {
-		if _, there := store.Taken(r.store.RepoDir(r.ID)); !there {
-			tx.Undo("repo-dir", func(context.Context) error { return r.store.DropRepo(r.ID) })
+		if _, there := store.FirstExisting(r.store.RepoDir(r.ID)); !there {
+			tx.Undo("repo-dir", func(context.Context) error { return r.store.RemoveUnusedRepo(r.ID) })
 		}
 		return r.store.EnsureRepo(r.ID, r.CommonDir, r.now())
 	}); err != nil {
@@ -109,7 +109,7 @@ func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, hom
 	if err := tx.Step(ctx, "intent", func() error {
 		intent.PID, intent.StartedAt = os.Getpid(), r.now()
 		var err error
-		if intent.Exclude, err = repo.ExcludeState(excludeLine); err != nil {
+		if intent.ExcludeBefore, err = repo.ExcludeState(excludePattern); err != nil {
 			return err
 		}
 		if open, err = store.WriteIntent(home, intent); err != nil {
@@ -122,7 +122,7 @@ func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, hom
 	}
 	// Markers must not show in git status, in any worktree.
 	return open, tx.Step(ctx, "exclude", func() error {
-		undo, err := repo.Exclude(excludeLine)
+		undo, err := repo.AddExclude(excludePattern)
 		if undo != nil {
 			tx.Undo("exclude", func(context.Context) error { return undo() })
 		}
@@ -131,10 +131,10 @@ func (r *Repository) claim(ctx context.Context, tx *undo.Tx, repo *git.Repo, hom
 }
 
 // excludePattern is the line in info/exclude that keeps markers out of git status in every worktree.
-const excludeLine = "/" + guard.Dir + "/"
+const excludePattern = "/" + guard.AgencyDir + "/"
 
 // publishRecord is the commit point of a creation: it writes the record, then removes the intent.
-func (r *Repository) publish(ctx context.Context, tx *undo.Tx, home string, intent *store.OpenIntent, record func() error) error {
+func (r *Repository) publishRecord(ctx context.Context, tx *undo.Tx, home string, intent *store.LockedIntent, record func() error) error {
 	if err := tx.Step(ctx, "record", func() error {
 		tx.Undo("record", func(context.Context) error { return store.RemoveMeta(home) })
 		return record()
@@ -151,7 +151,7 @@ func (r *Repository) publish(ctx context.Context, tx *undo.Tx, home string, inte
 
 // allocateID generates ids until taken reports no collision: two ids in the same second are normal. taken returns the
 // path or ref that already uses the id.
-func (r *Repository) freeID(ctx context.Context, taken func(id string) (what string, err error)) (string, time.Time, error) {
+func (r *Repository) allocateID(ctx context.Context, taken func(id string) (what string, err error)) (string, time.Time, error) {
 	const tries = 100
 	what := ""
 	for range tries {
@@ -174,15 +174,15 @@ func (r *Repository) freeID(ctx context.Context, taken func(id string) (what str
 
 // undoCreation removes the leftovers of an interrupted creation. Paths and names are derived from the id, never read
 // from intent.json: that is a file that may have been changed, and everything it names would be removed.
-func (r *Repository) abandon(ctx context.Context, repo *git.Repo, home string, spec changeset.Spec) error {
-	if err := checkReal(spec.Tree); err != nil {
+func (r *Repository) undoCreation(ctx context.Context, repo *git.Repo, home string, spec changeset.Spec) error {
+	if err := checkParentResolved(spec.Tree); err != nil {
 		return err
 	}
-	if err := r.refuseWorkedIn(ctx, repo, spec); err != nil {
+	if err := r.checkUnmodifiedTree(ctx, repo, spec); err != nil {
 		return err
 	}
 	spec.Scratch = home
-	if err := backend(repo).Abandon(ctx, spec); err != nil {
+	if err := worktreeBackend(repo).RemoveIncomplete(ctx, spec); err != nil {
 		return err
 	}
 	if around := filepath.Dir(spec.Tree); around != home {
@@ -195,27 +195,27 @@ func (r *Repository) abandon(ctx context.Context, repo *git.Repo, home string, s
 
 // removeUnusedRepoDir removes the data of a repository and its exclude pattern after the first creation in it was
 // undone. It does nothing if the repository has any worktree, invocation or sandbox.
-func (r *Repository) leave(repo *git.Repo, intent store.Intent) error {
+func (r *Repository) removeUnusedRepoDir(repo *git.Repo, intent store.Intent) error {
 	for _, kind := range []string{"worktrees", "invocations", "sandboxes"} {
-		if found, err := r.store.IDs(r.ID, kind); err != nil || len(found) > 0 {
+		if found, err := r.store.ListIDs(r.ID, kind); err != nil || len(found) > 0 {
 			return err
 		}
 	}
-	if err := repo.Unexclude(excludeLine, intent.Exclude); err != nil {
+	if err := repo.RemoveExclude(excludePattern, intent.ExcludeBefore); err != nil {
 		return err
 	}
-	return r.store.DropRepo(r.ID)
+	return r.store.RemoveUnusedRepo(r.ID)
 }
 
 // checkUnmodifiedTree refuses a tree that was changed although its creation never finished. Only a tree with a marker
 // is examined: the marker is written last, and before that git reports files as changed that are not checked out yet.
-func (r *Repository) refuseWorkedIn(ctx context.Context, repo *git.Repo, spec changeset.Spec) error {
+func (r *Repository) checkUnmodifiedTree(ctx context.Context, repo *git.Repo, spec changeset.Spec) error {
 	for _, m := range []guard.Marker{guard.Sandbox, guard.Integration} {
-		marked, err := m.In(spec.Tree)
+		marked, err := m.IsIn(spec.Tree)
 		if err != nil || !marked {
 			continue
 		}
-		untouched, err := r.asCreated(ctx, repo, spec)
+		untouched, err := r.isUnmodifiedTree(ctx, repo, spec)
 		if err != nil {
 			return err
 		}
@@ -227,26 +227,26 @@ func (r *Repository) refuseWorkedIn(ctx context.Context, repo *git.Repo, spec ch
 }
 
 // isUnmodifiedTree reports whether a tree holds exactly the files that its creation wrote.
-func (r *Repository) asCreated(ctx context.Context, repo *git.Repo, spec changeset.Spec) (bool, error) {
-	subject := git.Subject{Name: spec.ID, Tree: spec.Tree, Branch: spec.Branch, Base: spec.Base}
-	if spec.Files == "" {
-		captured, err := r.capture(ctx, repo, subject)
-		return !captured.Dirty && captured.Commit == spec.Start(), err
+func (r *Repository) isUnmodifiedTree(ctx context.Context, repo *git.Repo, spec changeset.Spec) (bool, error) {
+	subject := git.WorktreeSpec{Name: spec.ID, Dir: spec.Tree, Branch: spec.Branch, Base: spec.Base}
+	if spec.FilesCommit == "" {
+		captured, err := r.captureTree(ctx, repo, subject)
+		return !captured.Dirty && captured.Commit == spec.StartCommit(), err
 	}
 	// The tree was created from a snapshot, with uncommitted changes in it; the snapshot still holds them.
-	subject, err := r.capturable(subject)
+	subject, err := r.prepareCapture(subject)
 	if err != nil {
 		return false, err
 	}
-	subject.Trusted = false // the record of the invocation that the snapshot is from may be gone, so its walls are unknown
-	return repo.Holds(ctx, spec.Files, subject)
+	subject.TrustConfig = false // the record of the invocation that the snapshot is from may be gone, so its walls are unknown
+	return repo.HoldsWorktree(ctx, spec.FilesCommit, subject)
 }
 
 // checkNoMarker refuses a checkout that contains .agency, however it got there: tracked, tracked in another letter
 // case on a case-insensitive file system, or written by a filter.
-func refuseMarkers(spec changeset.Spec) error {
-	if _, err := os.Lstat(filepath.Join(spec.Tree, guard.Dir)); err == nil {
-		return &TrackedMarkerError{Commit: cmp.Or(spec.Files, spec.Start())}
+func checkNoMarker(spec changeset.Spec) error {
+	if _, err := os.Lstat(filepath.Join(spec.Tree, guard.AgencyDir)); err == nil {
+		return &TrackedMarkerError{Commit: cmp.Or(spec.FilesCommit, spec.StartCommit())}
 	} else if !os.IsNotExist(err) {
 		return err
 	}

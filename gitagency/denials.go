@@ -28,40 +28,40 @@ func (r *Repository) Denials(query string) ([]Denial, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := tellings{denials: []Denial{}, at: map[denialKey]int{}}
-	if err := r.store.Events(r.ID, inv.ID, log.add); err != nil {
+	log := denialLog{denials: []Denial{}, positions: map[denialKey]int{}}
+	if err := r.store.ReadEvents(r.ID, inv.ID, log.addLine); err != nil {
 		return nil, err
 	}
 	for i := range log.denials {
-		log.denials[i].Allow = inv.allowing(log.denials[i].Entry)
+		log.denials[i].Allow = inv.allowCommand(log.denials[i].Entry)
 	}
 	slices.SortStableFunc(log.denials, func(a, b Denial) int { return a.Time.Compare(b.Time) })
 	return log.denials, inv.Err()
 }
 
 // denialLog collects the denials of an event history and merges equal ones.
-type tellings struct {
-	denials []Denial
-	at      map[denialKey]int
+type denialLog struct {
+	denials   []Denial
+	positions map[denialKey]int
 }
 
 type denialKey struct{ kind, target, reason string }
 
 // addLine adds one line of an event history. It ignores lines that are not denial events or do not parse.
-func (t *tellings) add(line []byte) {
+func (t *denialLog) addLine(line []byte) {
 	var e denialEvent
 	if json.Unmarshal(line, &e) != nil || e.Event != deniedEvent {
 		return
 	}
 	key := denialKey{e.Kind, e.Target, e.Reason}
-	at, known := t.at[key]
+	at, known := t.positions[key]
 	if !known {
 		at = len(t.denials)
-		t.at[key] = at
+		t.positions[key] = at
 		t.denials = append(t.denials, Denial{Kind: e.Kind, Target: e.Target, Reason: e.Reason})
 	}
 	d := &t.denials[at]
-	d.Count += untold(e.Count)
+	d.Count += denialsSincePrevious(e.Count)
 	if !e.Time.Before(d.Time) {
 		d.Time, d.Entry = e.Time, e.Allow
 	}
@@ -69,7 +69,7 @@ func (t *tellings) add(line []byte) {
 
 // denialsSincePrevious returns how many denials one recorded event stands for: those since the previous event of the
 // same kind. Of equal denials, each proxy records the first, the tenth, the hundredth and so on, and the last.
-func untold(count int) int {
+func denialsSincePrevious(count int) int {
 	before := 0
 	for next := 1; next < count && next > 0; next *= 10 {
 		before = next
@@ -78,7 +78,7 @@ func untold(count int) int {
 }
 
 // allowCommand returns the command line that starts a sandbox like this one with one more entry in its outputs.
-func (i Invocation) allowing(entry string) string {
+func (i Invocation) allowCommand(entry string) string {
 	hosts, some := strings.CutPrefix(i.Primitives.Outputs, hostsPrefix)
 	if entry == "" || !some {
 		return ""
@@ -96,7 +96,7 @@ func (i Invocation) allowing(entry string) string {
 	}
 	words = append(words, "--outputs", hostsPrefix+rules.String())
 	for n, word := range words {
-		words[n] = ShellWord(word)
+		words[n] = ShellQuote(word)
 	}
 	return strings.Join(words, " ")
 }

@@ -10,7 +10,7 @@ import (
 func TestWhatProxiesTellAddsUpToWhatTheyRefused(t *testing.T) {
 	t.Parallel()
 	for _, counts := range [][]int{{1}, {7}, {10}, {11}, {99}, {100}, {1234, 56}, {1, 1, 1}, {10, 100, 1000}} {
-		told, want := tellings{at: map[denialKey]int{}}, 0
+		told, want := denialLog{positions: map[denialKey]int{}}, 0
 		var lines []string
 		for _, count := range counts {
 			want += count
@@ -23,7 +23,7 @@ func TestWhatProxiesTellAddsUpToWhatTheyRefused(t *testing.T) {
 			}
 		}
 		for _, line := range lines {
-			told.add([]byte(line))
+			told.addLine([]byte(line))
 		}
 		if len(told.denials) != 1 || told.denials[0].Count != want {
 			t.Errorf("of %v: %+v", counts, told.denials)
@@ -50,7 +50,7 @@ func TestOnlyWhatCouldBeTypedIsSaidToAllowSomething(t *testing.T) {
 		if tt.isolation == "os" && DefaultPrimitives().Isolation != "os" {
 			continue // there it has to be said
 		}
-		if got := inv.allowing(tt.entry); got != tt.want {
+		if got := inv.allowCommand(tt.entry); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
 		}
 	}

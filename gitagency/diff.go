@@ -32,12 +32,12 @@ type Diff struct {
 }
 
 // Empty reports whether there is no difference.
-func (d Diff) Empty() bool { return d.tree().Empty() }
+func (d Diff) Empty() bool { return d.toTreeDiff().IsEmpty() }
 
 // MarshalJSON encodes all three lists, including empty ones.
-func (d Diff) MarshalJSON() ([]byte, error) { return d.tree().MarshalJSON() }
+func (d Diff) MarshalJSON() ([]byte, error) { return d.toTreeDiff().MarshalJSON() }
 
-func (d Diff) tree() treediff.Diff {
+func (d Diff) toTreeDiff() treediff.Diff {
 	return treediff.Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed}
 }
 
@@ -75,7 +75,7 @@ type DiffRequest struct {
 	Words  bool // mark the changed words inside lines
 	Binary bool // include patches of binary files
 
-	Secrets bool // let DiffWork include untracked files that look like credentials
+	IncludeSecrets bool // let DiffWork include untracked files that look like credentials
 }
 
 // DiffSnapshots compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
@@ -92,20 +92,20 @@ func (r *Repository) DiffSnapshots(ctx context.Context, req DiffRequest) (_ Diff
 	if err != nil {
 		return Diff{}, err
 	}
-	c := r.comparisonOf(inv)
+	c := r.newComparison(inv)
 	defer func() { err = errors.Join(err, c.close()) }()
-	if slices.ContainsFunc([]string{req.From, req.To}, livesInSandbox) {
-		if c.site, err = r.visit(ctx, inv); err != nil {
+	if slices.ContainsFunc([]string{req.From, req.To}, needsSandbox) {
+		if c.handle, err = r.importAndOpen(ctx, inv); err != nil {
 			return Diff{}, err
 		}
 	} else if inv.BaseCommit == "" {
 		return Diff{}, inv.Err()
 	}
-	return c.difference(ctx, req)
+	return c.diff(ctx, req)
 }
 
 // DiffText compares two texts that are in no repository. The result has neither path nor object ids.
-func DiffText(before, after []byte) DiffFile { return treediff.Text(before, after) }
+func DiffText(before, after []byte) DiffFile { return treediff.CompareText(before, after) }
 
 // check validates the request and fills in defaults. words lists the named states that are allowed besides snapshots.
 func (req *DiffRequest) check(words []string) error {

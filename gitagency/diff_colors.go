@@ -11,7 +11,7 @@ import (
 // DiffColors reads the user's color.diff.<slot> settings, with git's defaults. It ignores the configuration of the
 // repository: anyone who can write there could make changes invisible.
 func (r *Repository) DiffColors() (DiffColors, error) {
-	colors := DiffColors{Emphasis: "\x1b[7m", Calm: "\x1b[27m", Reset: "\x1b[m"}
+	colors := DiffColors{Emphasis: "\x1b[7m", EmphasisEnd: "\x1b[27m", Reset: "\x1b[m"}
 	for _, slot := range []struct {
 		names []string
 		color string
@@ -27,12 +27,12 @@ func (r *Repository) DiffColors() (DiffColors, error) {
 		color := slot.color
 		for _, name := range slices.Backward(slot.names) {
 			key := "color.diff." + name
-			s, set, _ := r.git.Config.Trusted(key, nil)
+			s, set, _ := r.git.Config.LastTrusted(key, nil)
 			if !set {
 				continue
 			}
 			if _, ok := colorSequence(s.Value); !ok {
-				return DiffColors{}, misconfigured(key, s, "a colour such as 'bold red' or '#ff8800'")
+				return DiffColors{}, invalidSetting(key, s, "a colour such as 'bold red' or '#ff8800'")
 			}
 			color = s.Value
 		}

@@ -18,11 +18,11 @@ const (
 
 // DiffFormat selects how a diff is printed. The zero value is a patch that git apply reads.
 type DiffFormat struct {
-	Form    DiffForm
-	Summary bool       // start a patch with a summary of the totals; git apply skips it
-	Colors  DiffColors // default: none
-	Visible bool       // print control characters in visible form instead of sending them to the terminal
-	Width   int        // width of the terminal; 0 means 80
+	Form           DiffForm
+	Summary        bool       // start a patch with a summary of the totals; git apply skips it
+	Colors         DiffColors // default: none
+	EscapeControls bool       // print control characters in visible form instead of sending them to the terminal
+	Width          int        // width of the terminal; 0 means 80
 }
 
 // DiffColors holds terminal escape sequences for the parts of a diff.
@@ -37,25 +37,25 @@ func FormatDiff(d Diff, format DiffFormat) string {
 
 // WriteDiff writes a diff to w, as FormatDiff formats it.
 func WriteDiff(w io.Writer, difference Diff, format DiffFormat) error {
-	d := difference.tree()
-	if d.Empty() {
+	d := difference.toTreeDiff()
+	if d.IsEmpty() {
 		return nil
 	}
-	style := treediff.Style{Colors: format.Colors, Visible: format.Visible, Width: format.Width}
+	style := treediff.Style{Colors: format.Colors, EscapeControls: format.EscapeControls, Width: format.Width}
 	switch format.Form {
 	case DiffStat:
-		return d.Stat(w, style)
+		return d.WriteStat(w, style)
 	case DiffNameStatus:
-		return d.NameStatus(w)
+		return d.WriteNameStatus(w)
 	}
 	if format.Summary {
 		if _, err := io.WriteString(w, d.Summary()+"\n"); err != nil {
 			return err
 		}
 	}
-	return d.Patch(w, style)
+	return d.WritePatch(w, style)
 }
 
 // QuotePath quotes a path as git does in line-based output: in double quotes when it contains characters that could
 // be misread or that control a terminal.
-func QuotedPath(path string) string { return treediff.Quote(path) }
+func QuotePath(path string) string { return treediff.Quote(path) }

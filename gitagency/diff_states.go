@@ -14,77 +14,77 @@ import (
 )
 
 // needsSandbox reports whether a state can only be read from an existing sandbox.
-func livesInSandbox(state string) bool { return state == DiffWork || state == DiffHead }
+func needsSandbox(state string) bool { return state == DiffWork || state == DiffHead }
 
 // comparison computes one diff between states of one tree.
 type comparison struct {
-	r       *Repository
-	of      string                                           // name of the tree in messages
-	words   map[string]func(context.Context) (string, error) // named states other than snapshots, each with its lookup
-	subject git.Subject                                      // current state of the tree
-	like    string                                           // any existing object; its id length tells the object format
-	secrets bool                                             // compare untracked files that look like credentials too
+	r              *Repository
+	treeName       string                                           // name of the tree in messages
+	stateLookups   map[string]func(context.Context) (string, error) // named states other than snapshots, each with its lookup
+	subject        git.WorktreeSpec                                 // current state of the tree
+	anyObject      string                                           // any existing object; its id length tells the object format
+	includeSecrets bool                                             // compare untracked files that look like credentials too
 
-	site      *site // lock on the sandbox; nil unless a state of it is compared
-	mirror    *git.Mirror
-	snapshots func() ([]Snapshot, error) // all snapshots of the repository
-	leftOut   []LeftOut
+	handle       *handle // lock on the sandbox; nil unless a state of it is compared
+	mirror       *git.Mirror
+	allSnapshots func() ([]Snapshot, error) // all snapshots of the repository
+	leftOut      []LeftOut
 }
 
 // newComparison returns a comparison of states of a sandbox.
-func (r *Repository) comparisonOf(inv Invocation) *comparison {
+func (r *Repository) newComparison(inv Invocation) *comparison {
 	c := &comparison{
-		r: r, of: inv.ID, like: inv.BaseCommit,
-		subject: git.Subject{Name: inv.ID, Tree: r.sandboxOf(inv.ID).tree, Branch: sandboxRef(inv.ID), Base: inv.BaseCommit},
+		r: r, treeName: inv.ID, anyObject: inv.BaseCommit,
+		subject: git.WorktreeSpec{Name: inv.ID, Dir: r.sandboxOf(inv.ID).tree, Branch: sandboxRef(inv.ID), Base: inv.BaseCommit},
 	}
-	c.words = map[string]func(context.Context) (string, error){
-		DiffBase:        func(ctx context.Context) (string, error) { return r.baseOf(ctx, inv) },
+	c.stateLookups = map[string]func(context.Context) (string, error){
+		DiffBase:        func(ctx context.Context) (string, error) { return r.workBase(ctx, inv) },
 		DiffHead:        func(ctx context.Context) (string, error) { return r.git.Head(ctx, c.subject) },
-		DiffWork:        c.work,
-		DiffIntegration: func(ctx context.Context) (string, error) { return r.integration(ctx, inv) },
+		DiffWork:        c.captureWork,
+		DiffIntegration: func(ctx context.Context) (string, error) { return r.integrationCommit(ctx, inv) },
 	}
 	return c
 }
 
 // importAndOpen imports pending commits from behind the walls of a sandbox, so that git on the host sees them, and
 // opens the sandbox, so that it is not removed meanwhile.
-func (r *Repository) visit(ctx context.Context, inv Invocation) (*site, error) {
+func (r *Repository) importAndOpen(ctx context.Context, inv Invocation) (*handle, error) {
 	if _, err := inv.Path(); err != nil {
 		return nil, err
 	}
 	s := r.sandboxOf(inv.ID)
-	if err := s.bringOut(ctx); err != nil {
+	if err := s.importPending(ctx); err != nil {
 		return nil, err
 	}
 	return s.open(ctx)
 }
 
 // diff resolves both states and compares them.
-func (c *comparison) difference(ctx context.Context, req DiffRequest) (_ Diff, err error) {
-	c.secrets = req.Secrets
-	c.snapshots = sync.OnceValues(func() ([]Snapshot, error) { return snapshots(ctx, c.r.git) })
-	if c.mirror, err = c.r.git.Mirror(c.like); err != nil {
+func (c *comparison) diff(ctx context.Context, req DiffRequest) (_ Diff, err error) {
+	c.includeSecrets = req.IncludeSecrets
+	c.allSnapshots = sync.OnceValues(func() ([]Snapshot, error) { return listSnapshots(ctx, c.r.git) })
+	if c.mirror, err = c.r.git.NewMirror(c.anyObject); err != nil {
 		return Diff{}, err
 	}
 	asked := git.Comparison{Paths: req.Paths, Detail: git.Detail(req.Detail), Binary: req.Binary, Limit: DiffLimit}
-	if asked.From, asked.To, err = c.states(ctx, req.From, req.To); err != nil {
+	if asked.From, asked.To, err = c.resolveStates(ctx, req.From, req.To); err != nil {
 		return Diff{}, err
 	}
-	d, err := c.compare(ctx, asked)
+	d, err := c.runDiff(ctx, asked)
 	switch {
 	case errors.Is(err, git.ErrTooLong):
 		return Diff{}, &TooMuchError{What: "the difference", Limit: DiffLimit}
 	case err != nil:
-		return Diff{}, fmt.Errorf("diff of %s: %w", c.of, c.explained(ctx, err, req, asked))
+		return Diff{}, fmt.Errorf("diff of %s: %w", c.treeName, c.explainError(ctx, err, req, asked))
 	}
 	if req.Words {
-		d.Each((*DiffFile).FindWords)
+		d.UpdateFiles((*DiffFile).MarkWords)
 	}
-	return Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed, LeftOut: leftOutOf(c.leftOut, req.Paths)}, nil
+	return Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed, LeftOut: filterLeftOut(c.leftOut, req.Paths)}, nil
 }
 
 // filterLeftOut returns the left-out entries that are equal to, below or above one of the paths.
-func leftOutOf(all []LeftOut, paths []string) []LeftOut {
+func filterLeftOut(all []LeftOut, paths []string) []LeftOut {
 	if len(paths) == 0 {
 		return all
 	}
@@ -97,8 +97,8 @@ func leftOutOf(all []LeftOut, paths []string) []LeftOut {
 
 func (c *comparison) close() error {
 	var errs []error
-	if c.site != nil {
-		errs = append(errs, c.site.close())
+	if c.handle != nil {
+		errs = append(errs, c.handle.close())
 	}
 	if c.mirror != nil {
 		errs = append(errs, c.mirror.Close())
@@ -107,13 +107,13 @@ func (c *comparison) close() error {
 }
 
 // resolveStates resolves both states concurrently.
-func (c *comparison) states(ctx context.Context, from, to string) (fromID, toID string, err error) {
+func (c *comparison) resolveStates(ctx context.Context, from, to string) (fromID, toID string, err error) {
 	if from == to { // the same state is not captured twice
-		fromID, err = c.state(ctx, from)
+		fromID, err = c.resolveState(ctx, from)
 		return fromID, fromID, err
 	}
-	other := proc.Meanwhile(func() (string, error) { return c.state(ctx, from) })
-	toID, toErr := c.state(ctx, to)
+	other := proc.Async(func() (string, error) { return c.resolveState(ctx, from) })
+	toID, toErr := c.resolveState(ctx, to)
 	if fromID, err = other(); err == nil {
 		err = toErr
 	}
@@ -121,34 +121,34 @@ func (c *comparison) states(ctx context.Context, from, to string) (fromID, toID 
 }
 
 // resolveState returns the commit or tree that a state name stands for.
-func (c *comparison) state(ctx context.Context, name string) (string, error) {
-	if find, is := c.words[name]; is {
+func (c *comparison) resolveState(ctx context.Context, name string) (string, error) {
+	if find, is := c.stateLookups[name]; is {
 		return find(ctx)
 	}
-	all, err := c.snapshots()
+	all, err := c.allSnapshots()
 	if err != nil {
 		return "", err
 	}
-	snapshot, err := pickSnapshot(all, name)
+	snapshot, err := matchSnapshot(all, name)
 	return snapshot.ID, err
 }
 
 // captureWork writes the current content of the tree as a tree object into the mirror and returns its id.
-func (c *comparison) work(ctx context.Context) (string, error) {
-	subject, err := c.r.capturable(c.subject)
+func (c *comparison) captureWork(ctx context.Context) (string, error) {
+	subject, err := c.r.prepareCapture(c.subject)
 	if err != nil {
 		return "", err
 	}
-	if !c.secrets {
-		subject.Secrets = c.r.SecretPatterns()
+	if !c.includeSecrets {
+		subject.SecretPatterns = c.r.SecretPatterns()
 	}
-	tree, left, err := c.mirror.WorkTree(ctx, subject)
-	c.leftOut = leftOut(left)
+	tree, left, err := c.mirror.DiskTree(ctx, subject)
+	c.leftOut = toLeftOut(left)
 	return tree, err
 }
 
 // runDiff runs git diff, parses its output and adds the sizes of binary files.
-func (c *comparison) compare(ctx context.Context, asked git.Comparison) (d treediff.Diff, err error) {
+func (c *comparison) runDiff(ctx context.Context, asked git.Comparison) (d treediff.Diff, err error) {
 	text, err := c.mirror.Compare(ctx, asked)
 	if err != nil {
 		return d, err
@@ -161,19 +161,19 @@ func (c *comparison) compare(ctx context.Context, asked git.Comparison) (d treed
 		return d, err
 	}
 	var blobs []string
-	d.Each(func(f *DiffFile) {
+	d.UpdateFiles(func(f *DiffFile) {
 		if f.IsBinary() {
-			blobs = append(blobs, f.Before, f.After)
+			blobs = append(blobs, f.OldID, f.NewID)
 		}
 	})
 	blobs = slices.DeleteFunc(blobs, func(oid string) bool { return oid == "" })
 	sizes, err := c.mirror.Sizes(ctx, blobs...)
-	d.Each(func(f *DiffFile) { f.OldSize, f.NewSize = sizes[f.Before], sizes[f.After] })
+	d.UpdateFiles(func(f *DiffFile) { f.OldSize, f.NewSize = sizes[f.OldID], sizes[f.NewID] })
 	return d, err
 }
 
 // explainError replaces an error of git by a *NoCommitError if one of the states does not exist any more.
-func (c *comparison) explained(ctx context.Context, err error, req DiffRequest, asked git.Comparison) error {
+func (c *comparison) explainError(ctx context.Context, err error, req DiffRequest, asked git.Comparison) error {
 	found, lookErr := c.r.git.Lookup(ctx, asked.From+"^{tree}", asked.To+"^{tree}")
 	for i, name := range []string{req.From, req.To} {
 		if lookErr == nil && name != DiffWork && found[i].Missing() {

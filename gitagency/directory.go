@@ -24,9 +24,9 @@ import (
 // A Directory has no rollback. The rollback of a Sandbox relies on the tree being ours to change; a directory belongs to
 // the user, who can check out a snapshot and put it in place.
 type Directory struct {
-	ID    string   // first 16 hex digits of the SHA-256 of Path; its snapshots are named <id>/<n>
-	Path  string   // canonical path
-	First Snapshot // snapshot taken by Onboard; Created is set only by the call that took it
+	ID            string   // first 16 hex digits of the SHA-256 of Path; its snapshots are named <id>/<n>
+	Path          string   // canonical path
+	FirstSnapshot Snapshot // snapshot taken by Onboard; Created is set only by the call that took it
 
 	repo *Repository // bare repository with the snapshots
 }
@@ -34,9 +34,9 @@ type Directory struct {
 // OpenDirectory opens an onboarded directory by any path that leads to it. The directory itself may be gone; its snapshots
 // remain. A directory without a record is a *NotFoundError.
 func OpenDirectory(ctx context.Context, dir string, opts Options) (*Directory, error) {
-	d, err := directory(ctx, dir, opts)
+	d, err := resolveDirectory(ctx, dir, opts)
 	if err == nil {
-		err = d.open(ctx)
+		err = d.load(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func OpenDirectory(ctx context.Context, dir string, opts Options) (*Directory, e
 
 // Directories lists the onboarded directories, sorted by path.
 func Directories(ctx context.Context, opts Options) ([]*Directory, error) {
-	desk, err := openDesk(ctx, opts)
+	desk, err := openWithoutRepository(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func Directories(ctx context.Context, opts Options) ([]*Directory, error) {
 			desk.warn("%v", err)
 			continue
 		}
-		d := desk.directory(meta.Path)
-		if err := d.open(ctx); is[*NotFoundError](err) {
+		d := desk.directoryAt(meta.Path)
+		if err := d.load(ctx); is[*NotFoundError](err) {
 			continue
 		} else if err != nil {
 			return nil, err
@@ -77,32 +77,32 @@ func Directories(ctx context.Context, opts Options) ([]*Directory, error) {
 }
 
 // resolveDirectory returns the Directory for a path, onboarded or not.
-func directory(ctx context.Context, dir string, opts Options) (*Directory, error) {
-	desk, err := openDesk(ctx, opts)
+func resolveDirectory(ctx context.Context, dir string, opts Options) (*Directory, error) {
+	desk, err := openWithoutRepository(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
 	if dir == "" {
 		return nil, &InvalidError{What: "directory", Value: dir, Want: "a path"}
 	}
-	path, err := resolve(desk.here, dir)
+	path, err := resolveFrom(desk.callerDir, dir)
 	if err != nil {
 		return nil, err
 	}
 	if !utf8.ValidString(path) {
 		return nil, &InvalidError{What: "directory", Value: path, Want: "a path in valid UTF-8"}
 	}
-	return desk.directory(path), nil
+	return desk.directoryAt(path), nil
 }
 
 // openWithoutRepository returns a Repository that only has the data directory and the user's git configuration. It ignores
 // the repository around the current directory and the one that the environment names.
-func openDesk(ctx context.Context, opts Options) (*Repository, error) {
-	opts, err := opts.filled()
+func openWithoutRepository(ctx context.Context, opts Options) (*Repository, error) {
+	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if err := outside(opts.Env); err != nil {
+	if err := checkOutsideWalls(opts.Env); err != nil {
 		return nil, err
 	}
 	user, err := git.OpenBare(ctx, os.DevNull, opts.Env)
@@ -113,32 +113,32 @@ func openDesk(ctx context.Context, opts Options) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{DataDir: data, git: user, store: store.Store{Root: data}, here: opts.Dir, opts: opts}, nil
+	return &Repository{DataDir: data, git: user, store: store.Store{Root: data}, callerDir: opts.Dir, opts: opts}, nil
 }
 
 // directoryAt returns the Directory for a canonical path, without reading anything.
-func (r *Repository) directory(path string) *Directory {
+func (r *Repository) directoryAt(path string) *Directory {
 	id := store.DirectoryID(path)
 	return &Directory{ID: id, Path: path, repo: &Repository{
 		ID: id, CommonDir: r.store.DirectoryGitDir(id), DataDir: r.DataDir,
-		git: r.git.Sibling(r.store.DirectoryGitDir(id)), store: r.store, here: r.here, lockedAt: r.store.DirectoryDir(id), opts: r.opts,
+		git: r.git.ForBareDir(r.store.DirectoryGitDir(id)), store: r.store, callerDir: r.callerDir, lockDirOverride: r.store.DirectoryDir(id), opts: r.opts,
 	}}
 }
 
 // load checks that the directory is onboarded, and reads its first snapshot.
-func (d *Directory) open(ctx context.Context) error {
-	if err := d.onboarded(); err != nil {
+func (d *Directory) load(ctx context.Context) error {
+	if err := d.checkOnboarded(); err != nil {
 		return err
 	}
-	all, err := snapshots(ctx, d.repo.git, d.ID)
+	all, err := listSnapshots(ctx, d.repo.git, d.ID)
 	if err == nil && len(all) > 0 {
-		d.First = all[0]
+		d.FirstSnapshot = all[0]
 	}
 	return err
 }
 
 // checkOnboarded returns a *NotFoundError if there is no record of the directory.
-func (d *Directory) onboarded() error {
+func (d *Directory) checkOnboarded() error {
 	_, err := d.repo.store.Directory(d.ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &NotFoundError{Kind: "directory", Query: d.Path}
@@ -148,7 +148,7 @@ func (d *Directory) onboarded() error {
 
 // checkPath refuses a path that is not a directory, or a directory that overlaps the data directory, an integration tree,
 // a sandbox or a repository.
-func (d *Directory) check() error {
+func (d *Directory) checkPath() error {
 	fi, err := os.Lstat(d.Path)
 	switch {
 	case err != nil:
@@ -163,7 +163,7 @@ func (d *Directory) check() error {
 	if place.Path != d.Path { // a parent directory was replaced by a symlink
 		return &UnsafePathError{Path: d.Path, Why: "leads to " + place.Path}
 	}
-	if err := unmarked(place); err != nil {
+	if err := checkUnmarked(place); err != nil {
 		return err
 	}
 	trees, err := d.integrationTrees()
@@ -171,11 +171,11 @@ func (d *Directory) check() error {
 		return err
 	}
 	for _, other := range append(trees, d.repo.DataDir) {
-		if rel := place.Relation(other); rel != guard.Apart {
+		if rel := place.Relation(other); rel != guard.Disjoint {
 			return &OverlapError{Path: d.Path, Relation: string(rel), Other: other}
 		}
 	}
-	around, err := git.Around(d.Path)
+	around, err := git.EnclosingRepo(d.Path)
 	if err == nil && around != "" {
 		err = &InRepositoryError{Path: d.Path, Repository: around}
 	}
@@ -195,8 +195,8 @@ func (d *Directory) integrationTrees() ([]string, error) {
 			return nil, err
 		}
 		for _, w := range worktrees {
-			if w.Tree != "" && w.Record.State != store.Archived {
-				trees = append(trees, w.Tree)
+			if w.TreePath != "" && w.Record.State != store.Archived {
+				trees = append(trees, w.TreePath)
 			}
 		}
 	}
@@ -205,17 +205,17 @@ func (d *Directory) integrationTrees() ([]string, error) {
 
 // lock takes the lock of an onboarded directory.
 func (d *Directory) lock(ctx context.Context) (*git.Repo, func(), error) {
-	if err := d.onboarded(); err != nil { // locking would create its directory in the data directory
+	if err := d.checkOnboarded(); err != nil { // locking would create its directory in the data directory
 		return nil, nil, err
 	}
-	repo, unlock, err := d.repo.lock(ctx)
+	repo, unlock, err := d.repo.lockAndRecover(ctx)
 	if errors.Is(err, fs.ErrNotExist) { // removed by Forget meanwhile
 		return nil, nil, errors.Join(&NotFoundError{Kind: "directory", Query: d.Path}, err)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := d.onboarded(); err != nil {
+	if err := d.checkOnboarded(); err != nil {
 		if is[*NotFoundError](err) {
 			err = errors.Join(err, d.repo.store.RemoveDirectory(d.ID)) // created by the lock
 		}
@@ -236,9 +236,9 @@ func (d *Directory) Forget(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	return d.repo.forward(ctx, "forget", []step{{"directory", func() error {
+	return d.repo.runSteps(ctx, "forget", []step{{"directory", func() error {
 		dir := d.repo.store.DirectoryDir(d.ID)
-		if err := checkReal(filepath.Join(dir, "git")); err != nil {
+		if err := checkParentResolved(filepath.Join(dir, "git")); err != nil {
 			return err
 		}
 		return d.repo.store.RemoveDirectory(d.ID)
@@ -246,13 +246,13 @@ func (d *Directory) Forget(ctx context.Context) error {
 }
 
 // subject describes the directory to a capture, with the message of the snapshot commit.
-func (d *Directory) subject(message string) git.Subject {
-	return git.Subject{
-		Name: d.ID, Tree: d.Path, Memory: d.repo.store.DirectoryMemory(d.ID),
+func (d *Directory) subject(message string) git.WorktreeSpec {
+	return git.WorktreeSpec{
+		Name: d.ID, Dir: d.Path, IndexCache: d.repo.store.DirectoryIndexPath(d.ID),
 		Message: fmt.Sprintf("%s\n\nAgency-Directory: %s\nAgency-Version: %s", message, d.ID, cmp.Or(d.repo.opts.Version, "unknown")),
 	}
 }
 
-func (d *Directory) history() history {
-	return history{repo: d.repo, id: d.ID, of: "directory " + d.ID, subject: d.subject}
+func (d *Directory) history() snapshotSeries {
+	return snapshotSeries{repo: d.repo, id: d.ID, treeName: "directory " + d.ID, subject: d.subject}
 }

@@ -130,10 +130,10 @@ func TestAnOnboardingThatIsKilledAnywhereIsDoneByTheNextCall(t *testing.T) {
 					t.Errorf("%v, %v", all, err)
 				}
 				d := l.onboard()
-				if d.First.Created == done || d.First.Number != 1 {
-					t.Errorf("%+v", d.First)
+				if d.FirstSnapshot.Created == done || d.FirstSnapshot.Number != 1 {
+					t.Errorf("%+v", d.FirstSnapshot)
 				}
-				l.equal("what is held", l.checkout(d, d.First.ID), map[string]string{"/a/b": "false b"})
+				l.equal("what is held", l.checkout(d, d.FirstSnapshot.ID), map[string]string{"/a/b": "false b"})
 				l.equal("the directory", l.contents(l.dir, true), before)
 				got := strings.ReplaceAll(fmt.Sprint(l.names()), d.ID, id)
 				if got != fmt.Sprint(want) {
@@ -163,7 +163,7 @@ func TestASnapshotOfADirectoryThatIsKilledIsThereOrNot(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			l.equal("what is held", l.checkout(d, s.ID), map[string]string{"/a": "false b"})
-			if v, err := d.VerifySnapshot(t.Context(), VerifyRequest{Snapshot: s.ID}); err != nil || !v.Sound {
+			if v, err := d.VerifySnapshot(t.Context(), VerifySnapshotRequest{Snapshot: s.ID}); err != nil || !v.Intact {
 				t.Errorf("%+v, %v", v, err)
 			}
 		})
@@ -194,7 +194,7 @@ func TestAForgettingThatIsKilledIsDoneOrNot(t *testing.T) {
 	if all, err := Directories(t.Context(), l.opts); err != nil || len(all) != 0 {
 		t.Errorf("%v, %v", all, err)
 	}
-	if again := l.onboard(); !again.First.Created || strings.Contains(fmt.Sprint(l.names()), ".tmp-") {
-		t.Errorf("%+v, %q", again.First, l.names())
+	if again := l.onboard(); !again.FirstSnapshot.Created || strings.Contains(fmt.Sprint(l.names()), ".tmp-") {
+		t.Errorf("%+v, %q", again.FirstSnapshot, l.names())
 	}
 }

@@ -21,7 +21,7 @@ func TestWhatIsOnboardedAndCheckedOutIsTheIdenticalTree(t *testing.T) {
 		l.scramble(r, 25)
 		d := l.onboard()
 		states := []map[string]string{l.contents(l.dir, false)}
-		names := []string{d.First.ID}
+		names := []string{d.FirstSnapshot.ID}
 		for range 2 {
 			l.scramble(r, 8)
 			names = append(names, l.snapshot(d, SnapshotRequest{}).ID)

@@ -126,7 +126,7 @@ func (l *plainLab) contents(dir string, all bool) map[string]string {
 			return nil
 		}
 		if all {
-			what += fmt.Sprint(fi.Mode(), fi.ModTime(), durable.Stamp(fi))
+			what += fmt.Sprint(fi.Mode(), fi.ModTime(), durable.StatFingerprint(fi))
 		}
 		found[name] = what
 		return nil
@@ -151,15 +151,15 @@ func TestADirectoryLivesFromOnboardingToForgetting(t *testing.T) {
 	l.must(os.Mkdir(filepath.Join(l.dir, "empty"), 0o755))
 	before := l.contents(l.dir, true)
 	d := l.onboard()
-	if !d.First.Created || d.First.Number != 1 || d.Path != l.dir || d.First.Ref != "refs/agency/snapshots/"+d.ID+"/1" {
+	if !d.FirstSnapshot.Created || d.FirstSnapshot.Number != 1 || d.Path != l.dir || d.FirstSnapshot.Ref != "refs/agency/snapshots/"+d.ID+"/1" {
 		t.Errorf("%+v", d)
 	}
-	if want := []LeftOut{{".env", LeftSecret}, {".agency", LeftReserved}}; !slices.Equal(d.First.LeftOut, want) {
-		t.Errorf("%v", d.First.LeftOut)
+	if want := []LeftOut{{".env", LeftOutSecret}, {".agency", LeftOutReserved}}; !slices.Equal(d.FirstSnapshot.LeftOut, want) {
+		t.Errorf("%v", d.FirstSnapshot.LeftOut)
 	}
 	first := map[string]string{"/a.txt": "false a\n", "/sub/b.txt": "false b\n"}
 	l.equal("the first", l.checkout(d, d.ID+"/1"), first)
-	if same := l.snapshot(d, SnapshotRequest{}); same.Created || same.ID != d.First.ID {
+	if same := l.snapshot(d, SnapshotRequest{}); same.Created || same.ID != d.FirstSnapshot.ID {
 		t.Errorf("nothing has changed: %+v", same)
 	}
 	l.equal("the directory", l.contents(l.dir, true), before)
@@ -183,19 +183,19 @@ func TestADirectoryLivesFromOnboardingToForgetting(t *testing.T) {
 	}
 	all, err := d.Snapshots(t.Context())
 	l.must(err)
-	if len(all) != 2 || all[1].Message != "second" || all[1].Parent != d.First.ID || all[0].Parent != "" || all[1].Files != 3 || all[0].Tool != "1.2.3" || all[1].Head != "" {
+	if len(all) != 2 || all[1].Message != "second" || all[1].Parent != d.FirstSnapshot.ID || all[0].Parent != "" || all[1].Files != 3 || all[0].Tool != "1.2.3" || all[1].Head != "" {
 		t.Errorf("%+v", all)
 	}
-	verified, err := d.VerifySnapshot(t.Context(), VerifyRequest{Snapshot: second.ID})
+	verified, err := d.VerifySnapshot(t.Context(), VerifySnapshotRequest{Snapshot: second.ID})
 	l.must(err)
-	if !verified.Sound {
+	if !verified.Intact {
 		t.Errorf("%+v", verified)
 	}
-	l.equal("the first, still", l.checkout(d, d.First.ID), first)
+	l.equal("the first, still", l.checkout(d, d.FirstSnapshot.ID), first)
 
 	after := l.contents(l.dir, true)
 	again := l.onboard()
-	if again.First.Created || again.First.ID != d.First.ID {
+	if again.FirstSnapshot.Created || again.FirstSnapshot.ID != d.FirstSnapshot.ID {
 		t.Errorf("%+v", again)
 	}
 	l.must(d.Forget(t.Context()))
@@ -225,14 +225,14 @@ func TestADirectoryIsFoundByAnyPathAndAlsoWhenItIsGone(t *testing.T) {
 	l.must(os.RemoveAll(l.dir))
 	gone, err := OpenDirectory(t.Context(), "./notes/", l.opts)
 	l.must(err)
-	if got := l.checkout(gone, gone.First.ID); len(got) != 1 {
+	if got := l.checkout(gone, gone.FirstSnapshot.ID); len(got) != 1 {
 		t.Error(got)
 	}
 	if _, err := gone.Snapshot(t.Context(), SnapshotRequest{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	all, err := Directories(t.Context(), l.opts)
-	if err != nil || len(all) != 1 || all[0].Path != l.dir || all[0].First.ID != d.First.ID {
+	if err != nil || len(all) != 1 || all[0].Path != l.dir || all[0].FirstSnapshot.ID != d.FirstSnapshot.ID {
 		t.Errorf("%v, %v", all, err)
 	}
 	if _, err := OpenDirectory(t.Context(), "elsewhere", l.opts); !is[*NotFoundError](err) {
@@ -286,7 +286,7 @@ func TestWhatMustNotBeOnboardedIsRefusedAndLeavesNothing(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{l.dir, filepath.Join(l.dir, "copy"), filepath.Join(l.data, "copy")} {
-		if _, err := d.CheckoutSnapshot(t.Context(), CheckoutRequest{Snapshot: d.First.ID, Dir: dir}); !overlap(err) {
+		if _, err := d.CheckoutSnapshot(t.Context(), CheckoutRequest{Snapshot: d.FirstSnapshot.ID, Dir: dir}); !overlap(err) {
 			t.Errorf("checkout to %s: %v", dir, err)
 		}
 	}
@@ -297,7 +297,7 @@ func TestWhatMustNotBeOnboardedIsRefusedAndLeavesNothing(t *testing.T) {
 	if _, err := d.Snapshot(t.Context(), SnapshotRequest{}); !belongs(err) {
 		t.Error(err)
 	}
-	if again, err := OpenDirectory(t.Context(), l.dir, l.opts); err != nil || len(l.checkout(again, again.First.ID)) == 0 {
+	if again, err := OpenDirectory(t.Context(), l.dir, l.opts); err != nil || len(l.checkout(again, again.FirstSnapshot.ID)) == 0 {
 		t.Errorf("what was taken before can still be had: %v", err)
 	}
 }
@@ -378,13 +378,13 @@ func TestASnapshotOfADirectoryIsWhatGitWouldHaveOfIt(t *testing.T) {
 		"/.gitignore": "false *.log\n!keep.log\n", "/keep.log": "false kept", "/crlf.txt": "false a\nb\n", "/loud.up": "false QUIET",
 		"/.gitattributes": "false *.up filter=upper\n*.evil filter=evil diff=evil\n", "/a.evil": "false evil", "/new\nline": "false x", "/b\xffd": "false not UTF-8",
 	}
-	got := l.checkout(d, d.First.ID)
+	got := l.checkout(d, d.FirstSnapshot.ID)
 	delete(got, "/.gitconfig")
 	l.equal("held", got, want)
-	if !slices.Equal(d.First.LeftOut, []LeftOut{{"my.token", LeftSecret}}) {
-		t.Errorf("%v", d.First.LeftOut)
+	if !slices.Equal(d.FirstSnapshot.LeftOut, []LeftOut{{"my.token", LeftOutSecret}}) {
+		t.Errorf("%v", d.FirstSnapshot.LeftOut)
 	}
-	full := l.snapshot(d, SnapshotRequest{Ignored: true, Secrets: true})
+	full := l.snapshot(d, SnapshotRequest{IncludeIgnored: true, IncludeSecrets: true})
 	got = l.checkout(d, full.ID)
 	for _, name := range []string{"/x.log", "/old.bak", "/my.token"} {
 		if got[name] == "" {
@@ -427,10 +427,10 @@ func TestTwoWhoOnboardAtOnceHaveTheSame(t *testing.T) {
 		if d == nil {
 			t.FailNow()
 		}
-		if d.First.Created {
+		if d.FirstSnapshot.Created {
 			made++
 		}
-		if d.First.ID != found[0].First.ID {
+		if d.FirstSnapshot.ID != found[0].FirstSnapshot.ID {
 			t.Error("there are two")
 		}
 	}
@@ -466,7 +466,7 @@ func TestOnboardingAndForgettingMayTakeTurnsAtWill(t *testing.T) {
 	}
 	group.Wait()
 	d := l.onboard()
-	l.equal("what is held", l.checkout(d, d.First.ID), map[string]string{"/a": "false a"})
+	l.equal("what is held", l.checkout(d, d.FirstSnapshot.ID), map[string]string{"/a": "false a"})
 }
 
 func TestADirectoryThatGoesOnChangingIsNoState(t *testing.T) {

@@ -12,105 +12,105 @@ import (
 )
 
 // DiscardResult reports what remains of a discarded invocation.
-type Discarded struct {
-	ID       string `json:"invocation_id"`
-	TrashRef string `json:"trash_ref"`    // ref that keeps the content of the sandbox; empty when there was none
-	Commit   string `json:"trash_commit"` // commit that TrashRef points at
-	Already  bool   `json:"already"`      // already discarded before this call
-	Undone   bool   `json:"undone"`       // it was an interrupted creation, which was undone; not even a record is left
-	Commands int    `json:"commands"`     // number of commands that still ran in the sandbox and were ended
+type DiscardResult struct {
+	ID             string `json:"invocation_id"`
+	TrashRef       string `json:"trash_ref"`    // ref that keeps the content of the sandbox; empty when there was none
+	Commit         string `json:"trash_commit"` // commit that TrashRef points at
+	Already        bool   `json:"already"`      // already discarded before this call
+	CreationUndone bool   `json:"undone"`       // it was an interrupted creation, which was undone; not even a record is left
+	EndedCommands  int    `json:"commands"`     // number of commands that still ran in the sandbox and were ended
 }
 
 // Discard ends an invocation: it removes the tree and the branch and keeps the record and a trash ref to everything
 // that was in the sandbox, including uncommitted and untracked files. Discarding twice is allowed and finishes an
 // interrupted discard. Of an interrupted creation it removes every trace.
-func (r *Repository) Discard(ctx context.Context, query string) (Discarded, error) {
+func (r *Repository) Discard(ctx context.Context, query string) (DiscardResult, error) {
 	inv, err := r.Invocation(query)
 	if err != nil {
-		return Discarded{}, err
+		return DiscardResult{}, err
 	}
-	repo, unlock, err := r.lock(ctx)
+	repo, unlock, err := r.lockAndRecover(ctx)
 	if err != nil {
-		return Discarded{}, err
+		return DiscardResult{}, err
 	}
 	defer unlock()
 	entry := r.store.Invocation(r.ID, inv.ID, nil) // may have changed while waiting for the lock
-	if _, there := store.Taken(r.store.InvocationDir(r.ID, inv.ID), r.store.SandboxDir(r.ID, inv.ID)); !there {
-		return Discarded{ID: inv.ID, Already: !inv.Broken, Undone: inv.Broken}, nil // pruned or undone by another process meanwhile
+	if _, there := store.FirstExisting(r.store.InvocationDir(r.ID, inv.ID), r.store.SandboxDir(r.ID, inv.ID)); !there {
+		return DiscardResult{ID: inv.ID, Already: !inv.Broken, CreationUndone: inv.Broken}, nil // pruned or undone by another process meanwhile
 	}
 
 	switch {
-	case entry.Broken != store.Whole && entry.Intent != nil:
-		err = r.abandonSandbox(ctx, repo, entry.ID, *entry.Intent)
-	case entry.Broken == store.Incomplete:
-		err = store.RemoveRemains(r.store.SandboxDir(r.ID, entry.ID), r.store.InvocationDir(r.ID, entry.ID))
-	case entry.Broken != store.Whole && entry.Broken != store.MissingTree:
-		return Discarded{}, invocation(entry, nil).Err()
+	case entry.Defect != store.NoDefect && entry.Intent != nil:
+		err = r.undoInterruptedStart(ctx, repo, entry.ID, *entry.Intent)
+	case entry.Defect == store.Incomplete:
+		err = store.RemoveEmptyRecordDirs(r.store.SandboxDir(r.ID, entry.ID), r.store.InvocationDir(r.ID, entry.ID))
+	case entry.Defect != store.NoDefect && entry.Defect != store.MissingTree:
+		return DiscardResult{}, invocationFromEntry(entry, nil).Err()
 	case entry.Record.Landing == store.Landed:
-		return Discarded{}, &EndedError{ID: entry.ID, Landing: entry.Record.Landing, Ref: trashRef(entry.ID)}
+		return DiscardResult{}, &EndedError{ID: entry.ID, Landing: entry.Record.Landing, Ref: trashRef(entry.ID)}
 	default:
-		return r.end(ctx, repo, entry)
+		return r.endInvocation(ctx, repo, entry)
 	}
 	if err != nil {
-		return Discarded{}, fmt.Errorf("undo the interrupted creation of %s: %w", entry.ID, err)
+		return DiscardResult{}, fmt.Errorf("undo the interrupted creation of %s: %w", entry.ID, err)
 	}
-	return Discarded{ID: entry.ID, Undone: true}, nil
+	return DiscardResult{ID: entry.ID, CreationUndone: true}, nil
 }
 
 // undoInterruptedStart removes what an interrupted Start left behind.
-func (r *Repository) abandonSandbox(ctx context.Context, repo *git.Repo, id string, intent store.Intent) error {
-	return r.abandon(ctx, repo, r.store.InvocationDir(r.ID, id), changeset.Spec{
+func (r *Repository) undoInterruptedStart(ctx context.Context, repo *git.Repo, id string, intent store.Intent) error {
+	return r.undoCreation(ctx, repo, r.store.InvocationDir(r.ID, id), changeset.Spec{
 		ID: id, Tree: r.store.SandboxTreePath(r.ID, id), Branch: sandboxRef(id),
-		Base: intent.Base, Tip: intent.Tip, Files: intent.FromSnapshot,
+		Base: intent.BaseCommit, Tip: intent.Tip, FilesCommit: intent.FromSnapshot,
 	})
 }
 
 // endInvocation discards an invocation that has a record, or finishes an interrupted discard or landing of it.
-func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (Discarded, error) {
-	if err := checkReal(r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
-		return Discarded{}, err
+func (r *Repository) endInvocation(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (DiscardResult, error) {
+	if err := checkParentResolved(r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
+		return DiscardResult{}, err
 	}
-	already, how := ended(entry.Record), store.Discarded
+	already, how := hasEnded(entry.Record), store.Discarded
 	if already {
 		how = entry.Record.Landing
-	} else if err := r.checkNotMoved(repo, entry.ID, r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
-		return Discarded{}, err // not checked for an ended invocation: its name may be in use elsewhere
+	} else if err := r.checkTreeNotMoved(repo, entry.ID, r.store.SandboxTreePath(r.ID, entry.ID)); err != nil {
+		return DiscardResult{}, err // not checked for an ended invocation: its name may be in use elsewhere
 	}
-	if err := r.mayVacate(ctx, repo, r.subject(entry)); err != nil {
-		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
+	if err := r.checkBeforeStop(ctx, repo, r.trashSubject(entry)); err != nil {
+		return DiscardResult{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
-	locked, err := r.vacate(ctx, entry.ID)
+	locked, err := r.lockExclusive(ctx, entry.ID)
 	if err != nil {
-		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
+		return DiscardResult{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	defer locked.close()
-	r.settle(ctx, entry.ID)
-	r.sandboxOf(entry.ID).finishForGood(ctx, repo, locked)
-	if err := r.sandboxOf(entry.ID).emptyLayer(ctx, repo, entry.Record.Primitives, locked.inside); err != nil {
-		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
+	r.recoverUploads(ctx, entry.ID)
+	r.sandboxOf(entry.ID).finishRollbackForDiscard(ctx, repo, locked)
+	if err := r.sandboxOf(entry.ID).importForDiscard(ctx, repo, entry.Record.Primitives, locked.invocationLock); err != nil {
+		return DiscardResult{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	since := time.Now()
 	if already { // unknown when the interrupted run began
 		since = time.Time{}
 	}
-	keeps, err := r.holdsWork(ctx, repo, entry.ID)
+	keeps, err := r.hasUnkeptWork(ctx, repo, entry.ID)
 	if err != nil {
-		return Discarded{}, err
+		return DiscardResult{}, err
 	}
 	switch {
 	case !already:
-		err = r.giveUp(ctx, repo, entry)
+		err = r.moveToTrash(ctx, repo, entry)
 	case keeps:
-		err = r.keepMore(ctx, repo, entry)
+		err = r.addToTrash(ctx, repo, entry)
 	}
 	if err != nil {
-		return Discarded{}, fmt.Errorf("discard %s: %w", entry.ID, err)
+		return DiscardResult{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
-	commit, err := r.removeDiscarded(ctx, repo, entry, since)
+	commit, err := r.removeSandbox(ctx, repo, entry, since)
 	if err != nil {
-		return Discarded{}, &CleanupError{Kind: "invocation", ID: entry.ID, Done: how, Err: err}
+		return DiscardResult{}, &CleanupError{Kind: "invocation", ID: entry.ID, Done: how, Err: err}
 	}
-	d := Discarded{ID: entry.ID, Commit: commit, Already: already, Commands: locked.commands}
+	d := DiscardResult{ID: entry.ID, Commit: commit, Already: already, EndedCommands: locked.endedCommands}
 	if commit != "" {
 		d.TrashRef = trashRef(entry.ID)
 	}
@@ -118,13 +118,13 @@ func (r *Repository) end(ctx context.Context, repo *git.Repo, entry store.Entry[
 }
 
 // trashSubject describes the worktree of an invocation for the commit that its trash ref will point at.
-func (r *Repository) subject(entry store.Entry[store.InvocationMeta]) git.Subject {
+func (r *Repository) trashSubject(entry store.Entry[store.InvocationMeta]) git.WorktreeSpec {
 	how := store.Discarded
-	if ended(entry.Record) {
+	if hasEnded(entry.Record) {
 		how = entry.Record.Landing
 	}
-	return git.Subject{
-		Name: entry.ID, Tree: r.store.SandboxTreePath(r.ID, entry.ID), Branch: sandboxRef(entry.ID), Base: entry.Record.BaseCommit,
+	return git.WorktreeSpec{
+		Name: entry.ID, Dir: r.store.SandboxTreePath(r.ID, entry.ID), Branch: sandboxRef(entry.ID), Base: entry.Record.BaseCommit,
 		Message: fmt.Sprintf("agency: what was in sandbox %s when it was %s\n\nAgency-Invocation: %s\nAgency-Base: %s",
 			entry.ID, how, entry.ID, entry.Record.BaseCommit),
 	}
@@ -133,7 +133,7 @@ func (r *Repository) subject(entry store.Entry[store.InvocationMeta]) git.Subjec
 // hasUnkeptWork reports whether the invocation still has a tree, a branch whose commits the trash ref does not
 // contain, or a git worktree entry that may lead to commits although its tree is gone. This happens after an
 // interrupted discard, or when an agent continued to write.
-func (r *Repository) holdsWork(ctx context.Context, repo *git.Repo, id string) (bool, error) {
+func (r *Repository) hasUnkeptWork(ctx context.Context, repo *git.Repo, id string) (bool, error) {
 	found, err := repo.Lookup(ctx, trashRef(id), sandboxRef(id))
 	if err != nil {
 		return false, err
@@ -142,36 +142,36 @@ func (r *Repository) holdsWork(ctx context.Context, repo *git.Repo, id string) (
 	if err != nil {
 		return false, err
 	}
-	registered, err := repo.Registered()
+	registered, err := repo.RegisteredTrees()
 	if err != nil {
 		return false, err
 	}
 	spec := r.sandboxSpec(id)
 	// If the tree was renamed aside, removing it captures the entry too.
-	entry := !store.IsDir(store.Aside(spec.Tree)) && backend(repo).Registered(spec, registered)
+	entry := !store.IsDir(store.WithdrawnPath(spec.Tree)) && worktreeBackend(repo).IsRegistered(spec, registered)
 	return store.IsDir(spec.Tree) || !found[1].Missing() && !held || entry, nil
 }
 
 // moveToTrash captures the sandbox under the trash ref and records the invocation as discarded. The record is the
 // commit point: before it everything is undone on failure, after it only removal is left.
-func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (err error) {
-	tx := r.begin("discard")
+func (r *Repository) moveToTrash(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (err error) {
+	tx := r.beginTx("discard")
 	defer func() {
 		if err != nil {
-			rollback(ctx, tx)
+			rollbackTx(ctx, tx)
 		}
 	}()
 	// 1. Capture the content as a commit that no ref points at yet.
-	var captured git.Captured
+	var captured git.CaptureResult
 	if err := tx.Step(ctx, "capture", func() error {
-		captured, err = r.capture(ctx, repo, r.subject(entry))
+		captured, err = r.captureTree(ctx, repo, r.trashSubject(entry))
 		return err
 	}); err != nil {
 		return err
 	}
 	// 2. Point the trash ref at it.
 	if err := tx.Step(ctx, "trash", func() error {
-		return r.keep(ctx, tx, repo, trashRef(entry.ID), captured.Commit)
+		return r.keepCommit(ctx, tx, repo, trashRef(entry.ID), captured.Commit)
 	}); err != nil {
 		return err
 	}
@@ -190,29 +190,29 @@ func (r *Repository) giveUp(ctx context.Context, repo *git.Repo, entry store.Ent
 		return err
 	}
 	tx.Commit()
-	r.note(entry.ID, "discard", captured.Commit)
+	r.recordTrash(entry.ID, "discard", captured.Commit)
 	return nil
 }
 
 // addToTrash adds changes made to a sandbox after it had ended to its trash ref, without replacing what the ref
 // keeps. It renews the date of the record first: pruning decides by that date and must never take the new content for
 // old, even if this process dies in between.
-func (r *Repository) keepMore(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (err error) {
-	tx := r.begin("discard")
+func (r *Repository) addToTrash(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (err error) {
+	tx := r.beginTx("discard")
 	defer func() {
 		if err != nil {
-			rollback(ctx, tx)
+			rollbackTx(ctx, tx)
 		}
 	}()
 	kept := ""
-	var captured git.Captured
+	var captured git.CaptureResult
 	if err := tx.Step(ctx, "capture", func() error {
-		if kept, err = r.kept(ctx, repo, entry.ID); err != nil {
+		if kept, err = r.trashCommit(ctx, repo, entry.ID); err != nil {
 			return err
 		}
-		subject := r.subject(entry)
+		subject := r.trashSubject(entry)
 		subject.Onto = kept
-		captured, err = r.capture(ctx, repo, subject)
+		captured, err = r.captureTree(ctx, repo, subject)
 		return err
 	}); err != nil || captured.Commit == kept {
 		return err // no changes
@@ -221,22 +221,22 @@ func (r *Repository) keepMore(ctx context.Context, repo *git.Repo, entry store.E
 		tx.Undo("record", func(context.Context) error {
 			return r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) { m.FinishedAt = entry.Record.FinishedAt })
 		})
-		return r.renew(entry.ID)
+		return r.renewFinishedAt(entry.ID)
 	}); err != nil {
 		return err
 	}
 	if err := tx.Step(ctx, "trash", func() error {
-		return r.keep(ctx, tx, repo, trashRef(entry.ID), captured.Commit)
+		return r.keepCommit(ctx, tx, repo, trashRef(entry.ID), captured.Commit)
 	}); err != nil {
 		return err
 	}
 	tx.Commit()
-	r.note(entry.ID, "keep", captured.Commit)
+	r.recordTrash(entry.ID, "keep", captured.Commit)
 	return nil
 }
 
 // renewFinishedAt sets the end date of an invocation to now, because there was work in its sandbox until now.
-func (r *Repository) renew(id string) error {
+func (r *Repository) renewFinishedAt(id string) error {
 	return r.store.UpdateInvocationMeta(r.ID, id, func(m *store.InvocationMeta) {
 		now := r.now()
 		m.FinishedAt = &now
@@ -244,13 +244,13 @@ func (r *Repository) renew(id string) error {
 }
 
 // recordTrash appends an event with the trash ref and its commit to the history of an invocation.
-func (r *Repository) note(id, event, commit string) {
-	r.record(id, discardEvent{r.now(), event, trashRef(id), commit})
+func (r *Repository) recordTrash(id, event, commit string) {
+	r.appendEvent(id, discardEvent{r.now(), event, trashRef(id), commit})
 }
 
 // appendEvent appends an event to the history of an invocation. A failure is only a warning: the operation itself is
 // already done.
-func (r *Repository) record(id string, event any) {
+func (r *Repository) appendEvent(id string, event any) {
 	if err := r.store.AppendEvent(r.ID, id, event); err != nil {
 		r.warn("history of %s: %v", id, err)
 	}
@@ -265,18 +265,20 @@ type discardEvent struct {
 
 // removeSandbox removes the tree, the worktree entry and the branch of a discarded invocation, and returns the commit
 // of the trash ref. Each part may be gone already.
-func (r *Repository) removeDiscarded(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time) (string, error) {
+func (r *Repository) removeSandbox(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time) (string, error) {
 	id, spec := entry.ID, r.sandboxSpec(entry.ID)
-	if err := r.forward(ctx, "discard", []step{
-		{"tree", func() error { return r.clear(ctx, repo, r.subject(entry), since, func() error { return r.renew(id) }) }},
-		{"registration", func() error { return backend(repo).Unregister(spec) }},
-		{"branch", func() error { return r.deleteSandboxBranch(ctx, repo, spec) }},
+	if err := r.runSteps(ctx, "discard", []step{
+		{"tree", func() error {
+			return r.removeCapturedTree(ctx, repo, r.trashSubject(entry), since, func() error { return r.renewFinishedAt(id) })
+		}},
+		{"registration", func() error { return worktreeBackend(repo).Unregister(spec) }},
+		{"branch", func() error { return r.deleteKeptBranch(ctx, repo, spec) }},
 		{"leftovers", func() error { return store.RemoveLeftovers(spec.Scratch) }},
 		{"sandbox-dir", func() error { return r.store.RemoveSandboxTree(r.ID, id) }},
 	}); err != nil {
 		return "", err
 	}
-	return r.kept(ctx, repo, id)
+	return r.trashCommit(ctx, repo, id)
 }
 
 // sandboxSpec returns the paths and the branch of the sandbox of an invocation.
@@ -286,7 +288,7 @@ func (r *Repository) sandboxSpec(id string) changeset.Spec {
 
 // deleteKeptBranch deletes the branch of a discarded sandbox, unless another worktree has it checked out. It fails if
 // the trash ref does not contain all commits of the branch.
-func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, spec changeset.Spec) error {
+func (r *Repository) deleteKeptBranch(ctx context.Context, repo *git.Repo, spec changeset.Spec) error {
 	found, err := repo.Lookup(ctx, trashRef(spec.ID), spec.Branch)
 	if err != nil {
 		return err
@@ -296,26 +298,26 @@ func (r *Repository) deleteSandboxBranch(ctx context.Context, repo *git.Repo, sp
 	if err != nil {
 		return err
 	}
-	if path := elsewhere(listing.Worktrees, spec); path != "" {
-		r.warn("branch %s is checked out at %s; it stays", short(spec.Branch), path)
+	if path := checkedOutElsewhere(listing.Worktrees, spec); path != "" {
+		r.warn("branch %s is checked out at %s; it stays", shortBranch(spec.Branch), path)
 		return nil
 	}
 	if branch == "" {
-		return errors.Join(repo.RemoveLost(ctx, spec.Branch), repo.SweepRef(ctx, spec.Branch))
+		return errors.Join(repo.DeleteBrokenRef(ctx, spec.Branch), repo.RemoveRefLeftovers(ctx, spec.Branch))
 	}
 	safe, err := repo.IsAncestor(ctx, branch, kept)
 	if err != nil {
 		return err
 	}
 	if !safe {
-		return errors.New("branch " + short(spec.Branch) + " has commits that " + trashRef(spec.ID) + " does not; it stays")
+		return errors.New("branch " + shortBranch(spec.Branch) + " has commits that " + trashRef(spec.ID) + " does not; it stays")
 	}
-	return backend(repo).DeleteBranch(ctx, spec, branch)
+	return worktreeBackend(repo).DeleteBranch(ctx, spec, branch)
 }
 
 // checkedOutElsewhere returns the path of another worktree that has the branch of the sandbox checked out; empty when
 // there is none.
-func elsewhere(worktrees []git.Worktree, spec changeset.Spec) string {
+func checkedOutElsewhere(worktrees []git.Worktree, spec changeset.Spec) string {
 	for _, w := range worktrees {
 		if w.Branch == spec.Branch && w.Path != spec.Tree {
 			return w.Path

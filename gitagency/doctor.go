@@ -19,29 +19,29 @@ import (
 
 // Finding is one problem that Diagnose found.
 type Finding struct {
-	Code    string `json:"code"` // stable identifier; FindingCodes lists all
-	ID      string `json:"id"`   // argument for Fix: an invocation id, a worktree id, or a path in the git directory
-	Path    string `json:"path"`
-	What    string `json:"what"`         // description for people, part of a sentence
-	AtRisk  bool   `json:"work_at_risk"` // a wrong step could lose work that is stored nowhere else
-	Mend    string `json:"mend"`         // command that fixes it
-	Outcome string `json:"outcome"`      // state after Fix; empty if only a person can fix it
+	Code       string `json:"code"` // stable identifier; FindingCodes lists all
+	ID         string `json:"id"`   // argument for Fix: an invocation id, a worktree id, or a path in the git directory
+	Path       string `json:"path"`
+	Problem    string `json:"what"`         // description for people, part of a sentence
+	AtRisk     bool   `json:"work_at_risk"` // a wrong step could lose work that is stored nowhere else
+	FixCommand string `json:"mend"`         // command that fixes it
+	Outcome    string `json:"outcome"`      // state after Fix; empty if only a person can fix it
 
-	mend  func(ctx context.Context) error // nil if only a person can fix it
-	along bool                            // blocks other commands, so Fix fixes it first, whatever id it is given
+	fix      func(ctx context.Context) error // nil if only a person can fix it
+	fixFirst bool                            // blocks other commands, so Fix fixes it first, whatever id it is given
 }
 
 // sameAs reports whether two findings describe the same problem.
-func (f Finding) same(other Finding) bool {
+func (f Finding) sameAs(other Finding) bool {
 	return f.Code == other.Code && f.ID == other.ID && f.Path == other.Path
 }
 
 // Diagnosis is the result of Diagnose.
 type Diagnosis struct {
-	Findings []Finding `json:"findings"`
-	Busy     string    `json:"busy"` // process that was changing the repository meanwhile, whose traces are not reported; else empty
+	Findings      []Finding `json:"findings"`
+	ActiveProcess string    `json:"busy"` // process that was changing the repository meanwhile, whose traces are not reported; else empty
 
-	Machine []Capability `json:"machine"`
+	Capabilities []Capability `json:"machine"`
 }
 
 // Diagnose checks a repository, its records and its trees for every known problem, and changes nothing. A result returned
@@ -49,23 +49,23 @@ type Diagnosis struct {
 func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
 	d := Diagnosis{}
 	var lookErr, err error
-	d.Findings, d.Busy, lookErr = r.examine(ctx)
-	d.Machine, err = r.Machine(ctx)
+	d.Findings, d.ActiveProcess, lookErr = r.collectFindings(ctx)
+	d.Capabilities, err = r.Capabilities(ctx)
 	return d, errors.Join(lookErr, err)
 }
 
 // collectFindings runs all checks, under the repository lock if possible: operations in progress are no findings.
-func (r *Repository) examine(ctx context.Context) ([]Finding, string, error) {
-	x := &examination{Repository: r, repo: r.git, findings: []Finding{}}
-	if _, used := store.Taken(r.lockDir()); used {
+func (r *Repository) collectFindings(ctx context.Context) ([]Finding, string, error) {
+	x := &checkRun{Repository: r, repo: r.git, findings: []Finding{}}
+	if _, used := store.FirstExisting(r.lockDir()); used {
 		// Do not wait: the lock may be held by a process that hangs.
 		held, err := lock.Acquire(ctx, lock.Request{Dir: r.lockDir(), Command: r.opts.Command})
 		var timeout *LockTimeoutError
 		switch {
 		case errors.As(err, &timeout):
-			x.busy, x.unsettled = timeout.Holder.String(), true
+			x.activeProcess, x.changing = timeout.Holder.String(), true
 		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS): // without write access the checks still work
-			x.unsettled = r.busy()
+			x.changing = r.isLocked()
 		case err != nil:
 			return x.findings, "", err
 		default:
@@ -76,45 +76,45 @@ func (r *Repository) examine(ctx context.Context) ([]Finding, string, error) {
 			}()
 		}
 	}
-	err := x.look(ctx)
-	if x.unsettled && len(x.findings) > 0 {
+	err := x.runAll(ctx)
+	if x.changing && len(x.findings) > 0 {
 		// A record may have been read before a change and its tree after it. Every command writes the record first, so a second
 		// run of the checks does not repeat such a false finding.
-		again := &examination{Repository: r, repo: r.git, unsettled: true}
-		err = again.look(ctx)
-		x.findings = slices.DeleteFunc(x.findings, func(f Finding) bool { return !slices.ContainsFunc(again.findings, f.same) })
+		again := &checkRun{Repository: r, repo: r.git, changing: true}
+		err = again.runAll(ctx)
+		x.findings = slices.DeleteFunc(x.findings, func(f Finding) bool { return !slices.ContainsFunc(again.findings, f.sameAs) })
 	}
-	return x.findings, x.busy, err
+	return x.findings, x.activeProcess, err
 }
 
 // Fix fixes everything that was found under one id, and returns those findings. It finishes or undoes interrupted
 // operations and never loses work: a ref keeps everything that it removes.
 func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 	fixed := []Finding{}
-	repo, unlock, err := r.lockOnly(ctx)
+	repo, unlock, err := r.lockWithoutRecovery(ctx)
 	if err != nil {
 		return fixed, err
 	}
 	defer unlock()
-	id = r.spelledOut(id)
+	id = r.resolveFindingID(id)
 	// Fix one finding at a time and run the checks again: a fix often removes the next finding, or reveals it.
 	for {
-		x := &examination{Repository: r, repo: repo}
-		lookErr := x.look(ctx)
-		next, ok := x.next(id, fixed)
+		x := &checkRun{Repository: r, repo: repo}
+		lookErr := x.runAll(ctx)
+		next, ok := x.nextFinding(id, fixed)
 		switch {
 		case !ok && lookErr != nil && len(fixed) == 0:
 			return fixed, lookErr
-		case ok && next.mend == nil:
+		case ok && next.fix == nil:
 			return fixed, &FindingError{next}
 		case ok:
-			if err := next.mend(ctx); err != nil {
+			if err := next.fix(ctx); err != nil {
 				return fixed, fmt.Errorf("mend %s of %s: %w", next.Code, next.ID, err)
 			}
 			fixed = append(fixed, next)
 			continue
 		case len(fixed) == 0:
-			return fixed, r.nothingWrong(id)
+			return fixed, r.checkFindingID(id)
 		case lookErr != nil:
 			r.warn("not everything could be looked at: %v", lookErr)
 		}
@@ -124,7 +124,7 @@ func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 
 // resolveFindingID expands an id prefix or a worktree name to the full id, and returns anything else unchanged. A broken
 // record has no other name than its full id.
-func (r *Repository) spelledOut(id string) string {
+func (r *Repository) resolveFindingID(id string) string {
 	if i, err := r.Invocation(id); err == nil {
 		return i.ID
 	}
@@ -135,22 +135,22 @@ func (r *Repository) spelledOut(id string) string {
 }
 
 // nextFinding returns the next finding to fix. A finding that is still there after its fix gets errNotFixed as its fix.
-func (x *examination) next(id string, fixed []Finding) (Finding, bool) {
+func (x *checkRun) nextFinding(id string, fixed []Finding) (Finding, bool) {
 	hasID := func(f Finding) bool { return f.ID == id }
 	if !slices.ContainsFunc(x.findings, hasID) && len(fixed) == 0 {
 		return Finding{}, false // nothing under that id; then fixFirst findings stay too
 	}
 	for _, wanted := range []func(Finding) bool{
-		func(f Finding) bool { return f.along && f.mend != nil },
-		func(f Finding) bool { return hasID(f) && f.mend != nil },
+		func(f Finding) bool { return f.fixFirst && f.fix != nil },
+		func(f Finding) bool { return hasID(f) && f.fix != nil },
 		hasID,
 	} {
 		for _, f := range x.findings {
 			if !wanted(f) {
 				continue
 			}
-			if slices.ContainsFunc(fixed, f.same) {
-				f.mend = func(context.Context) error { return errStillThere }
+			if slices.ContainsFunc(fixed, f.sameAs) {
+				f.fix = func(context.Context) error { return errNotFixed }
 			}
 			return f, true
 		}
@@ -159,38 +159,38 @@ func (x *examination) next(id string, fixed []Finding) (Finding, bool) {
 }
 
 // errNotFixed reports a finding that is still there after its fix.
-var errStillThere = errors.New("it was mended, and is there again")
+var errNotFixed = errors.New("it was mended, and is there again")
 
 // checkFindingID returns an error if an id without findings does not exist at all.
-func (r *Repository) nothingWrong(id string) error {
-	if _, there := store.Taken(r.store.InvocationDir(r.ID, id), r.store.WorktreeDir(r.ID, id)); there && ids.Valid(id) {
+func (r *Repository) checkFindingID(id string) error {
+	if _, there := store.FirstExisting(r.store.InvocationDir(r.ID, id), r.store.WorktreeDir(r.ID, id)); there && ids.Valid(id) {
 		return nil
 	}
 	return &NotFoundError{Kind: "finding", Query: id}
 }
 
 // checks lists all checks in the order in which findings are shown.
-func checks() []check {
-	return []check{
-		{[]string{"moved-repository", "damaged-repo"}, (*examination).movedRepository},
-		{[]string{"data-dir-missing", "data-dir-open"}, (*examination).dataDir},
-		{[]string{"refused-setting"}, (*examination).sandboxSettings},
-		{[]string{"stale-lock"}, (*examination).locks},
-		{[]string{"interrupted-land", "stray-landing"}, (*examination).landings},
-		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*examination).integrationWorktrees},
-		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback", "interrupted-verify"}, (*examination).sandboxes},
-		{[]string{"unclaimed-marker"}, (*examination).unclaimedMarkers},
-		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*examination).strays},
-		{[]string{"damaged-entry", "initializing-entry"}, (*examination).gitEntries},
-		{[]string{"orphan-log"}, (*examination).orphanLogs},
-		{[]string{"leftover-scratch"}, (*examination).scratch},
-		{[]string{"visible-markers"}, (*examination).exclude},
+func checks() []checkSpec {
+	return []checkSpec{
+		{[]string{"moved-repository", "damaged-repo"}, (*checkRun).checkMovedRepository},
+		{[]string{"data-dir-missing", "data-dir-open"}, (*checkRun).checkDataDir},
+		{[]string{"refused-setting"}, (*checkRun).checkSandboxSettings},
+		{[]string{"stale-lock"}, (*checkRun).checkGitLocks},
+		{[]string{"interrupted-land", "stray-landing"}, (*checkRun).checkLandings},
+		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*checkRun).checkIntegrationWorktrees},
+		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback", "interrupted-verify"}, (*checkRun).checkSandboxes},
+		{[]string{"unclaimed-marker"}, (*checkRun).checkUnrecordedMarkers},
+		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*checkRun).checkUnrecorded},
+		{[]string{"damaged-entry", "initializing-entry"}, (*checkRun).checkWorktreeEntries},
+		{[]string{"orphan-log"}, (*checkRun).checkOrphanReflogs},
+		{[]string{"leftover-scratch"}, (*checkRun).checkScratch},
+		{[]string{"visible-markers"}, (*checkRun).checkExclude},
 	}
 }
 
-type check struct {
+type checkSpec struct {
 	codes []string
-	look  func(*examination, context.Context) error
+	run   func(*checkRun, context.Context) error
 }
 
 // FindingCodes lists every code that a finding can have.
@@ -203,61 +203,61 @@ func FindingCodes() []string {
 }
 
 // checkRun is one run of all checks, with the data that they share.
-type examination struct {
+type checkRun struct {
 	*Repository
-	repo      *git.Repo
-	unsettled bool   // another process may be changing the repository now
-	busy      string // description of that process
-	findings  []Finding
+	repo          *git.Repo
+	changing      bool   // another process may be changing the repository now
+	activeProcess string // description of that process
+	findings      []Finding
 
-	worktrees   []store.Entry[store.WorktreeMeta]
-	invocations []store.Entry[store.InvocationMeta]
-	entries     map[string]git.Entry // git's worktree entries (.git/worktrees/<name>) by name
-	refs        map[string]string    // commits of the refs that belong to ids; empty if a ref does not exist
-	elsewhere   map[string]bool      // ids recorded under an earlier path of the repository
-	unmounted   bool                 // a data directory is missing, so a missing record proves nothing
+	worktrees      []store.Entry[store.WorktreeMeta]
+	invocations    []store.Entry[store.InvocationMeta]
+	entries        map[string]git.WorktreeEntry // git's worktree entries (.git/worktrees/<name>) by name
+	refs           map[string]string            // commits of the refs that belong to ids; empty if a ref does not exist
+	movedIDs       map[string]bool              // ids recorded under an earlier path of the repository
+	dataDirMissing bool                         // a data directory is missing, so a missing record proves nothing
 }
 
 // runAll runs every check. A check that fails does not hide the findings of the others.
-func (x *examination) look(ctx context.Context) error {
-	if err := x.gather(ctx); err != nil {
+func (x *checkRun) runAll(ctx context.Context) error {
+	if err := x.loadInputs(ctx); err != nil {
 		return err
 	}
 	var errs []error
 	for _, c := range checks() {
-		errs = append(errs, c.look(x, ctx))
+		errs = append(errs, c.run(x, ctx))
 	}
 	return errors.Join(errs...)
 }
 
 // loadInputs reads the records, worktree entries and refs that the checks share.
-func (x *examination) gather(ctx context.Context) (err error) {
-	x.elsewhere = map[string]bool{}
-	if path, err := x.repo.Blocker(); err != nil {
+func (x *checkRun) loadInputs(ctx context.Context) (err error) {
+	x.movedIDs = map[string]bool{}
+	if path, err := x.repo.BlockingRef(); err != nil {
 		return err
 	} else if path != "" {
 		return &UnsafePathError{Path: path, Why: "is not a file, and git would wait for it for ever; remove it first"}
 	}
-	busy := func() bool { return x.unsettled }
+	busy := func() bool { return x.changing }
 	if x.worktrees, err = x.store.Worktrees(x.ID, busy); err != nil {
 		return err
 	}
 	if x.invocations, err = x.store.Invocations(x.ID, busy); err != nil {
 		return err
 	}
-	entries, err := x.repo.Entries()
+	entries, err := x.repo.WorktreeEntries()
 	if err != nil {
 		return err
 	}
-	x.entries = map[string]git.Entry{}
+	x.entries = map[string]git.WorktreeEntry{}
 	for _, e := range entries {
 		x.entries[e.Name] = e
 	}
-	return x.resolve(ctx)
+	return x.resolveRefs(ctx)
 }
 
 // resolveRefs looks up every ref that belongs to an id, with one git process.
-func (x *examination) resolve(ctx context.Context) error {
+func (x *checkRun) resolveRefs(ctx context.Context) error {
 	var names []string
 	for _, e := range x.invocations {
 		names = append(names, sandboxRef(e.ID), trashRef(e.ID))
@@ -265,7 +265,7 @@ func (x *examination) resolve(ctx context.Context) error {
 	for _, e := range x.worktrees {
 		names = append(names, trashRef(e.ID))
 		if e.Record.Branch != "" && !strings.ContainsAny(e.Record.Branch, "\n\x00") {
-			names = append(names, heads+e.Record.Branch)
+			names = append(names, headsPrefix+e.Record.Branch)
 		}
 	}
 	for name := range x.entries {
@@ -293,29 +293,29 @@ func (x *examination) resolve(ctx context.Context) error {
 }
 
 // addFinding adds a finding. Fix calls fix; if fix is nil, f.FixCommand is the command for a person to type.
-func (x *examination) found(f Finding, fix func(context.Context) error) {
-	f.mend = fix
-	if f.Mend == "" {
-		f.Mend = "git agency doctor --fix " + ShellWord(f.ID)
+func (x *checkRun) addFinding(f Finding, fix func(context.Context) error) {
+	f.fix = fix
+	if f.FixCommand == "" {
+		f.FixCommand = "git agency doctor --fix " + ShellQuote(f.ID)
 	}
 	if f.Outcome == "" && fix != nil {
-		f.Outcome = outcomes[f.Code]
+		f.Outcome = fixOutcomes[f.Code]
 	}
 	x.findings = append(x.findings, f)
 }
 
 // isRecorded reports whether there is a record or a sandbox directory of an id.
-func (x *examination) known(id string) bool {
-	_, there := store.Taken(x.store.InvocationDir(x.ID, id), x.store.SandboxDir(x.ID, id), x.store.WorktreeDir(x.ID, id))
-	return there || x.elsewhere[id]
+func (x *checkRun) isRecorded(id string) bool {
+	_, there := store.FirstExisting(x.store.InvocationDir(x.ID, id), x.store.SandboxDir(x.ID, id), x.store.WorktreeDir(x.ID, id))
+	return there || x.movedIDs[id]
 }
 
 // ownerID returns the id in the path of a file in the git directory, if it is on record; otherwise the path itself.
-func (x *examination) owner(rel string) string {
+func (x *checkRun) ownerID(rel string) string {
 	for part := rel; part != "." && part != "/"; part = filepath.Dir(part) {
 		base := filepath.Base(part)
 		for len(base) >= idLength {
-			if ids.Valid(base[:idLength]) && x.known(base[:idLength]) {
+			if ids.Valid(base[:idLength]) && x.isRecorded(base[:idLength]) {
 				return base[:idLength]
 			}
 			base = base[1:]

@@ -14,31 +14,31 @@ import (
 // walledEnvironment computes the environment of a command behind walls. It is an allowlist, because an unknown
 // variable may hold a secret.
 type walledEnvironment struct {
-	caller  []string // required: environment of the calling git-agency process
-	further []string // NAME=value pairs of --env; they override everything else
+	callerEnv []string // required: environment of the calling git-agency process
+	extraEnv  []string // NAME=value pairs of --env; they override everything else
 
 	policy policy       // same policy as in plan
 	plan   confine.Plan // required
 
-	caches  string   // required: directory for the caches that cannot be used in their usual place
-	proxied []string // variables that point programs to the proxy
+	cacheDir string   // required: directory for the caches that cannot be used in their usual place
+	proxyEnv []string // variables that point programs to the proxy
 }
 
 // variables returns the environment, each variable once.
-func (e walledEnvironment) list() []string {
+func (e walledEnvironment) variables() []string {
 	var env []string
-	for _, kv := range git.Elsewhere(e.caller) {
+	for _, kv := range git.WithoutRepoVariables(e.callerEnv) {
 		name, value, ok := strings.Cut(kv, "=")
 		switch {
 		case !ok || name == "":
 			continue
 		case slices.Contains(e.policy.env, name): // listed by its exact name in agency.sandbox.env: passed unchanged, even with credentials
 		case name == "PATH":
-			kv = "PATH=" + e.path(value)
-		case !e.passes(name):
+			kv = "PATH=" + e.visiblePath(value)
+		case !e.allows(name):
 			continue
 		default:
-			value, clean := withoutCredentials(value)
+			value, clean := stripURLCredentials(value)
 			if !clean || slices.Contains(proxyVariables, name) && strings.Contains(value, "@") { // proxy variables may have user@host without a scheme
 				continue
 			}
@@ -47,14 +47,14 @@ func (e walledEnvironment) list() []string {
 		env = append(env, kv)
 	}
 	env = append(env, "TMPDIR=/tmp")
-	env = append(env, e.standIns()...)
-	env = append(env, e.proxied...)
-	return lastOnly(append(env, e.further...))
+	env = append(env, e.cacheOverrides()...)
+	env = append(env, e.proxyEnv...)
+	return dedupeEnv(append(env, e.extraEnv...))
 }
 
 // allows reports whether a variable passes the walls, by a pattern of agency.sandbox.env or by the built-in list.
-func (e walledEnvironment) passes(name string) bool {
-	if slices.Contains(neverByPattern, name) {
+func (e walledEnvironment) allows(name string) bool {
+	if slices.Contains(exactNameOnly, name) {
 		return false
 	}
 	for _, pattern := range e.policy.env {
@@ -65,18 +65,18 @@ func (e walledEnvironment) passes(name string) bool {
 	if slices.Contains(proxyVariables, name) {
 		return e.plan.Network == confine.HostNetwork // without the host's network the proxy is unreachable
 	}
-	return passing()[name] || strings.HasPrefix(name, "LC_")
+	return allowedVariables()[name] || strings.HasPrefix(name, "LC_")
 }
 
 // visiblePath drops the directories of PATH that are not visible behind the walls. A directory that is reached
 // through a hidden symbolic link is replaced by its target if that is visible: programs installed for one session, or
 // system-wide through a link in /run, have a hidden link and a visible target.
-func (e walledEnvironment) path(value string) string {
+func (e walledEnvironment) visiblePath(value string) string {
 	var dirs []string
 	for _, dir := range filepath.SplitList(value) {
-		if !filepath.IsAbs(dir) || e.plan.Sees(filepath.Clean(dir)) {
+		if !filepath.IsAbs(dir) || e.plan.IsVisible(filepath.Clean(dir)) {
 			dirs = append(dirs, dir)
-		} else if real := resolved(dir); real != "" && e.plan.Sees(real) {
+		} else if real := resolveOrEmpty(dir); real != "" && e.plan.IsVisible(real) {
 			dirs = append(dirs, real)
 		}
 	}
@@ -84,7 +84,7 @@ func (e walledEnvironment) path(value string) string {
 }
 
 // cacheOverrides returns variables that move tool caches into cacheDir where the usual cache cannot be created.
-func (e walledEnvironment) standIns() []string {
+func (e walledEnvironment) cacheOverrides() []string {
 	var env []string
 	for _, s := range []struct{ variable, name string }{
 		{"XDG_CACHE_HOME", ""},
@@ -95,12 +95,12 @@ func (e walledEnvironment) standIns() []string {
 	} {
 		usable := false
 		for _, c := range e.policy.caches {
-			if c.variable == s.variable && e.usable(c) {
+			if c.variable == s.variable && e.isUsableCache(c) {
 				usable = true
 			}
 		}
 		if !usable {
-			env = append(env, s.variable+"="+filepath.Join(e.caches, s.name))
+			env = append(env, s.variable+"="+filepath.Join(e.cacheDir, s.name))
 		}
 	}
 	return env
@@ -109,18 +109,18 @@ func (e walledEnvironment) standIns() []string {
 // isUsableCache reports whether a tool can work with a cache where it is. A read-only cache is enough for most tools,
 // but not for XDG_CACHE_HOME, which many tools expect to write to; that one counts only if agency.sandbox.read names
 // it.
-func (e walledEnvironment) usable(c cache) bool {
-	if e.plan.Writes(c.path) {
+func (e walledEnvironment) isUsableCache(c cache) bool {
+	if e.plan.IsWritable(c.path) {
 		return true
 	}
-	return c.there && e.plan.Sees(c.path) && (c.variable != "XDG_CACHE_HOME" || slices.Contains(e.policy.Read, c.path))
+	return c.exists && e.plan.IsVisible(c.path) && (c.variable != "XDG_CACHE_HOME" || slices.Contains(e.policy.Read, c.path))
 }
 
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 
 // exactNameOnly lists variables that point to hidden sockets and files, or let programs act for the user. A pattern
 // such as NAME_* never lets them pass, only their exact name.
-var neverByPattern = []string{
+var exactNameOnly = []string{
 	"SSH_AUTH_SOCK", "SSH_AGENT_PID", "SSH_ASKPASS", "GIT_ASKPASS", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS",
 	"GPG_AGENT_INFO", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DOCKER_HOST", "CONTAINER_HOST", "TMPDIR", "LD_PRELOAD", "LD_LIBRARY_PATH", "AGENCY_DATA_DIR",
 }
@@ -128,8 +128,8 @@ var neverByPattern = []string{
 // allowedVariables is the built-in list of variables that pass the walls: user, locale, terminal and tool
 // configuration. It contains no name of a secret, and nothing that leads to the user's own programs and sockets. The
 // set is built on first use: every command starts this program twice, and most runs do not need it.
-var passing = sync.OnceValue(func() map[string]bool {
-	return set(`
+var allowedVariables = sync.OnceValue(func() map[string]bool {
+	return wordSet(`
 	HOME USER LOGNAME SHELL LANG LANGUAGE TZ TZDIR
 	TERM TERMINFO TERMINFO_DIRS COLORTERM COLUMNS LINES TERM_PROGRAM NO_COLOR CLICOLOR CLICOLOR_FORCE FORCE_COLOR LS_COLORS
 	EDITOR VISUAL PAGER LESS LESSCHARSET MANPATH INFOPATH
@@ -164,7 +164,7 @@ var passing = sync.OnceValue(func() map[string]bool {
 `)
 })
 
-func set(words string) map[string]bool {
+func wordSet(words string) map[string]bool {
 	known := map[string]bool{}
 	for word := range strings.FieldsSeq(words) {
 		known[word] = true
@@ -172,22 +172,22 @@ func set(words string) map[string]bool {
 	return known
 }
 
-var userInURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`://[^/?#\s@]*(@[^/?#\s@]*)*@`) })
+var urlUserinfo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`://[^/?#\s@]*(@[^/?#\s@]*)*@`) })
 
 // stripURLCredentials removes the userinfo part from the URLs in a value, and reports whether the result is free of
 // credentials.
-func withoutCredentials(value string) (string, bool) {
+func stripURLCredentials(value string) (string, bool) {
 	if !strings.Contains(value, "://") {
 		return value, true
 	}
-	value = userInURL().ReplaceAllString(value, "://")
+	value = urlUserinfo().ReplaceAllString(value, "://")
 	_, after, found := strings.Cut(value, "://")
 	return value, !found || !strings.Contains(after, "@")
 }
 
 // dedupeEnv keeps the last occurrence of every variable: given duplicates, some programs take the first and some the
 // last.
-func lastOnly(env []string) []string {
+func dedupeEnv(env []string) []string {
 	last := map[string]int{}
 	for i, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")

@@ -14,7 +14,7 @@ import (
 
 // walled is an environment behind walls of which all caches can be written.
 func walled(caller ...string) walledEnvironment {
-	e := walledEnvironment{caller: caller, caches: "/tmp/.cache", plan: confine.Plan{Network: confine.HostNetwork, Private: []string{"/tmp", "/run"}}}
+	e := walledEnvironment{callerEnv: caller, cacheDir: "/tmp/.cache", plan: confine.Plan{Network: confine.HostNetwork, Private: []string{"/tmp", "/run"}}}
 	for _, t := range toolCaches {
 		e.policy.caches = append(e.policy.caches, cache{variable: t.variable, path: "/tmp/x"})
 	}
@@ -38,7 +38,7 @@ func TestOnlyKnownVariablesPass(t *testing.T) {
 		"DOCKER_HOST=unix:///run/d", "KUBECONFIG=/k", "LD_PRELOAD=/x.so", "AGENCY_DATA_DIR=/d", "TMPDIR=/elsewhere", "OLDPWD=/x", "PWD=/x", "_=/bin/env", "SUDO_USER=me", "TMUX=/tmp/t,1,0",
 		"NODE_OPTIONS=--require=/x", "MALFORMED", "=x", "Path=/x",
 	}
-	got := walled(append(slices.Clone(stay), pass...)...).list()
+	got := walled(append(slices.Clone(stay), pass...)...).variables()
 	slices.Sort(got)
 	want := append(pass, "TMPDIR=/tmp")
 	slices.Sort(want)
@@ -50,13 +50,13 @@ func TestOnlyKnownVariablesPass(t *testing.T) {
 // What a list of names cannot promise about names that are added to it, this does.
 func TestNoVariableThatPassesLooksLikeASecret(t *testing.T) {
 	t.Parallel()
-	for name := range passing() {
+	for name := range allowedVariables() {
 		for _, part := range []string{"TOKEN", "SECRET", "PASS", "_KEY", "CRED", "AUTH_", "_SOCK", "DBUS", "GPG_", "DISPLAY", "COOKIE"} {
 			if strings.Contains(strings.ToUpper(name), part) {
 				t.Errorf("%s passes", name)
 			}
 		}
-		if slices.Contains(neverByPattern, name) {
+		if slices.Contains(exactNameOnly, name) {
 			t.Errorf("%s passes, and never does", name)
 		}
 	}
@@ -67,7 +67,7 @@ func TestWhatTheUserNamesPassesToo(t *testing.T) {
 	e := walled("ACME_URL=https://u:p@h", "ACME=1", "MY_TOKEN=t", "MY_TOKENS=t", "SSH_AUTH_SOCK=/s", "SSH_OTHER=o", "GOPROXY=https://u:p@h", "GIT_DIR=/x", "DISPLAY=:0")
 	e.policy.env = []string{"ACME_*", "MY_TOKEN", "SSH_*", "GOPROXY", "GIT_*", "DISPLAY"}
 	want := []string{"ACME_URL=https://h", "MY_TOKEN=t", "SSH_OTHER=o", "GOPROXY=https://u:p@h", "DISPLAY=:0", "TMPDIR=/tmp"}
-	if got := e.list(); !slices.Equal(got, want) {
+	if got := e.variables(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -75,11 +75,11 @@ func TestWhatTheUserNamesPassesToo(t *testing.T) {
 func TestWhatIsGivenToTheCommandWins(t *testing.T) {
 	t.Parallel()
 	e := walled("HOME=/home/me", "LANG=C")
-	e.plan.Network, e.proxied = confine.ProxiedOnly, outlet.Variables("127.0.0.1:3128", outlet.Rules{})
-	e.further = []string{"HOME=/h", "TMPDIR=/t", "HTTP_PROXY=http://other", "SECRET=s", "SECRET=t"}
-	got := e.list()
+	e.plan.Network, e.proxyEnv = confine.ProxiedOnly, outlet.Environment("127.0.0.1:3128", outlet.Rules{})
+	e.extraEnv = []string{"HOME=/h", "TMPDIR=/t", "HTTP_PROXY=http://other", "SECRET=s", "SECRET=t"}
+	got := e.variables()
 	for name, want := range map[string]string{"HOME": "/h", "TMPDIR": "/t", "HTTP_PROXY": "http://other", "http_proxy": "http://127.0.0.1:3128", "SECRET": "t", "LANG": "C"} {
-		if v := proc.Variable(got, name); v != want {
+		if v := proc.Getenv(got, name); v != want {
 			t.Errorf("%s=%s, want %s", name, v, want)
 		}
 	}
@@ -103,11 +103,11 @@ func TestTheProxyIsWhatTheNetworkIs(t *testing.T) {
 			"ALL_PROXY=socks5h://127.0.0.1:3128 all_proxy=socks5h://127.0.0.1:3128 NO_PROXY=localhost,127.0.0.1,::1 no_proxy=localhost,127.0.0.1,::1",
 	} {
 		e := walled(theirs...)
-		e.plan.Network, e.proxied = network, nil
+		e.plan.Network, e.proxyEnv = network, nil
 		if network == confine.ProxiedOnly {
-			e.proxied = outlet.Variables("127.0.0.1:3128", outlet.Rules{})
+			e.proxyEnv = outlet.Environment("127.0.0.1:3128", outlet.Rules{})
 		}
-		got := slices.DeleteFunc(e.list(), func(kv string) bool { return kv == "TMPDIR=/tmp" })
+		got := slices.DeleteFunc(e.variables(), func(kv string) bool { return kv == "TMPDIR=/tmp" })
 		if got := strings.Join(got, " "); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", network, got, want)
 		}
@@ -130,7 +130,7 @@ func TestCredentialsInAddressesStayOutside(t *testing.T) {
 		"https://u:p?w@h":          "",
 		"https://a.example/x@v1.0": "",
 	} {
-		got, clean := withoutCredentials(value)
+		got, clean := stripURLCredentials(value)
 		if !clean {
 			got = ""
 		}
@@ -146,7 +146,7 @@ func FuzzNoCredentialsPass(f *testing.F) {
 	f.Add("", "a,b", "h")
 	f.Fuzz(func(t *testing.T, user, pass, rest string) {
 		const secret = "5ecret"
-		if got, clean := withoutCredentials("https://" + user + ":" + pass + secret + "@" + rest); clean && strings.Contains(got, secret) && !strings.Contains(rest, secret) {
+		if got, clean := stripURLCredentials("https://" + user + ":" + pass + secret + "@" + rest); clean && strings.Contains(got, secret) && !strings.Contains(rest, secret) {
 			t.Errorf("%q", got)
 		}
 	})
@@ -169,17 +169,17 @@ func TestPathHasOnlyWhatIsSeen(t *testing.T) {
 	e := walled("PATH=" + strings.ReplaceAll("R/run/system/bin:R/store/bin/:R/hidden/bin:R/run/gone:R/kept/bin::rel:/none", "R", root))
 	e.plan.Private, e.plan.Hidden = []string{root + "/run"}, []string{root + "/hidden"}
 	want := strings.ReplaceAll("R/store/bin:R/store/bin/:R/kept/bin::rel:/none", "R", root)
-	if got := proc.Variable(e.list(), "PATH"); got != want {
+	if got := proc.Getenv(e.variables(), "PATH"); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 func TestToolsAreLedToACacheThatCanBeWritten(t *testing.T) {
 	t.Parallel()
-	layer := func(paths ...string) []confine.Layer {
-		var layers []confine.Layer
+	layer := func(paths ...string) []confine.OverlayMount {
+		var layers []confine.OverlayMount
 		for _, p := range paths {
-			layers = append(layers, confine.Layer{Path: p})
+			layers = append(layers, confine.OverlayMount{Path: p})
 		}
 		return layers
 	}
@@ -196,28 +196,28 @@ func TestToolsAreLedToACacheThatCanBeWritten(t *testing.T) {
 		want   string
 	}{
 		"all have layers":             {func(*walledEnvironment) {}, ""},
-		"what is only read is enough": {func(e *walledEnvironment) { e.plan.Layers = layer("/h/.cache") }, ""},
+		"what is only read is enough": {func(e *walledEnvironment) { e.plan.Overlays = layer("/h/.cache") }, ""},
 		"but not of what is everybody's": {
-			func(e *walledEnvironment) { e.plan.Layers = layer("/h/.npm") }, "XDG_CACHE_HOME=/tmp/.cache",
+			func(e *walledEnvironment) { e.plan.Overlays = layer("/h/.npm") }, "XDG_CACHE_HOME=/tmp/.cache",
 		},
 		"unless the user wants it so": {
-			func(e *walledEnvironment) { e.plan.Layers, e.policy.Read = nil, []string{"/h/.cache"} }, "",
+			func(e *walledEnvironment) { e.plan.Overlays, e.policy.Read = nil, []string{"/h/.cache"} }, "",
 		},
 		"what is not there": {
 			func(e *walledEnvironment) {
-				e.plan.Layers = layer("/h/.npm", "/h/.gradle")
+				e.plan.Overlays = layer("/h/.npm", "/h/.gradle")
 				e.policy.caches = slices.Clone(caches)
 				for i := range e.policy.caches {
-					e.policy.caches[i].there = false
+					e.policy.caches[i].exists = false
 				}
 			},
 			"XDG_CACHE_HOME=/tmp/.cache GOPATH=/tmp/.cache/go CARGO_HOME=/tmp/.cache/cargo",
 		},
 		"what is hidden": {
-			func(e *walledEnvironment) { e.plan.Hidden, e.plan.Layers = []string{"/h/go"}, layer("/h/.cache") }, "GOPATH=/tmp/.cache/go",
+			func(e *walledEnvironment) { e.plan.Hidden, e.plan.Overlays = []string{"/h/go"}, layer("/h/.cache") }, "GOPATH=/tmp/.cache/go",
 		},
 		"what lies in something private": {
-			func(e *walledEnvironment) { e.plan.Private, e.plan.Layers = []string{"/h"}, nil }, "",
+			func(e *walledEnvironment) { e.plan.Private, e.plan.Overlays = []string{"/h"}, nil }, "",
 		},
 		"no home": {
 			func(e *walledEnvironment) { e.policy.caches = nil },
@@ -226,9 +226,9 @@ func TestToolsAreLedToACacheThatCanBeWritten(t *testing.T) {
 	} {
 		e := walled()
 		e.policy.caches = caches
-		e.plan.Layers = layer("/h/.cache", "/h/go/pkg", "/h/.npm", "/h/.cargo/registry", "/h/.gradle")
+		e.plan.Overlays = layer("/h/.cache", "/h/go/pkg", "/h/.npm", "/h/.cargo/registry", "/h/.gradle")
 		c.change(&e)
-		got := slices.DeleteFunc(e.list(), func(kv string) bool { return kv == "TMPDIR=/tmp" })
+		got := slices.DeleteFunc(e.variables(), func(kv string) bool { return kv == "TMPDIR=/tmp" })
 		if got := strings.Join(got, " "); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}

@@ -27,9 +27,9 @@ type (
 	// AmbiguousError: several ids begin with the prefix.
 	AmbiguousError = store.AmbiguousError
 	// NestedRepositoryError: a tree contains repositories, which no commit can hold and which would be lost with it.
-	NestedRepositoryError = git.NestedError
+	NestedRepositoryError = git.NestedRepositoryError
 	// InTheWayError: something that no snapshot can hold is where a rollback has to write a file.
-	InTheWayError = git.InTheWayError
+	InTheWayError = git.ObstructionError
 	// GitAtWorkError: another git is writing in a sandbox, or has left its lock file there.
 	GitAtWorkError = git.LockedError
 	// UnreadableError: a file in a sandbox cannot be read, so no snapshot could hold it.
@@ -37,10 +37,10 @@ type (
 	// IncompleteError: an object is missing or has the wrong type.
 	IncompleteError = git.IncompleteError
 	// UnsettledError: files in a sandbox keep changing, so no consistent state can be read.
-	UnsettledError = git.UnsettledError
+	UnsettledError = git.StillChangingError
 	// DistrustedFilterError: a file cannot be read or written without running a filter that an agent may have
 	// configured.
-	DistrustedFilterError = git.DistrustedError
+	DistrustedFilterError = git.UntrustedFilterError
 	// CannotRunError: a command does not exist or cannot be executed.
 	CannotRunError = proc.CannotRunError
 	// OutputError: the output of a command could not be passed on.
@@ -48,14 +48,14 @@ type (
 	// UnenforceableError: this machine cannot enforce a limit.
 	UnenforceableError = confine.UnenforceableError
 	// UnsoundError: a tree object of a sandbox has an entry that git would not accept.
-	UnsoundError = git.UnsoundError
+	UnsoundError = git.FsckError
 	// UnsoundCommitError: a commit object of a sandbox is malformed; git would not have written it.
-	UnsoundCommitError = git.UnsoundCommitError
+	UnsoundCommitError = git.InvalidCommitError
 	// OverlapsError: local changes of the user are in the paths that a landing would write.
 	OverlapsError = git.OverlapsError
 	// WorktreeBusyError: a merge, rebase or other git operation is in progress in the worktree that has the
 	// integration branch checked out.
-	WorktreeBusyError = git.UnderWayError
+	WorktreeBusyError = git.OperationInProgressError
 	// UnrelatedError: a sandbox has no common history with its integration branch.
 	UnrelatedError = git.UnrelatedError
 	// NoIdentityError: git has no name and email for the author of a commit.
@@ -63,7 +63,7 @@ type (
 	// DateError: a date variable, such as GIT_AUTHOR_DATE, has a value that git cannot parse.
 	DateError = git.DateError
 	// LostHeadError: HEAD of a sandbox leads to a missing commit.
-	LostHeadError = git.LostHeadError
+	LostHeadError = git.MissingHeadError
 	// ConfinementError: a path leads out of a sandbox, or has a reserved name.
 	ConfinementError = guard.ConfinementError
 )
@@ -76,7 +76,7 @@ var (
 	// ErrStopped reports a command that was ended from outside, for example by a discard of its sandbox.
 	ErrStopped = errors.New("the command was told to end, as when its sandbox is discarded")
 	// ErrLost reports a command whose processes may still run, because its supervisor was killed.
-	ErrLost = proc.ErrLost
+	ErrLost = proc.ErrSupervisorKilled
 	// ErrBackground reports a terminal that cannot be read, because this process is not in its foreground process
 	// group.
 	ErrBackground = proc.ErrBackground
@@ -88,8 +88,8 @@ type InvalidError struct {
 	Value string
 	Want  string // e.g. "2 to 40 of a-z, 0-9 and -"
 
-	key     string // key and setting of a value from git config
-	setting git.Setting
+	configKey string // key and setting of a value from git config
+	setting   git.Setting
 }
 
 func (e *InvalidError) Error() string {
@@ -151,10 +151,10 @@ func (e *BrokenError) Error() string {
 
 // DamagedError reports a snapshot with missing or corrupt objects.
 type DamagedError struct {
-	Snapshot string // name of the snapshot, such as <id>/<n>
-	Commit   string
-	Objects  int  // number of damaged objects found
-	Stopped  bool // verification stopped early; there may be more
+	Snapshot     string // name of the snapshot, such as <id>/<n>
+	Commit       string
+	Objects      int  // number of damaged objects found
+	StoppedEarly bool // verification stopped early; there may be more
 }
 
 func (e *DamagedError) Error() string {
@@ -162,7 +162,7 @@ func (e *DamagedError) Error() string {
 	if e.Objects == 1 {
 		what = "1 object"
 	}
-	if e.Stopped {
+	if e.StoppedEarly {
 		what = "at least " + what
 	}
 	return fmt.Sprintf("snapshot %s (%s) is damaged: %s", e.Snapshot, e.Commit, what)
@@ -172,7 +172,7 @@ func (e *DamagedError) Error() string {
 type FindingError struct{ Finding Finding }
 
 func (e *FindingError) Error() string {
-	return fmt.Sprintf("%s: %s (%s)", e.Finding.ID, e.Finding.What, e.Finding.Code)
+	return fmt.Sprintf("%s: %s (%s)", e.Finding.ID, e.Finding.Problem, e.Finding.Code)
 }
 
 // CorruptEntryError reports a corrupt entry in .git/worktrees, which keeps git from working with any worktree.

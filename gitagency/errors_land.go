@@ -24,7 +24,7 @@ type ConflictStage struct {
 }
 
 // convertConflicts converts the conflicts of package git.
-func conflicts(found []git.Conflict) []Conflict {
+func convertConflicts(found []git.Conflict) []Conflict {
 	all := make([]Conflict, len(found))
 	for i, c := range found {
 		all[i] = Conflict{Path: c.Path, Kinds: append([]string{}, c.Kinds...), Stages: []ConflictStage{}}
@@ -38,15 +38,15 @@ func conflicts(found []git.Conflict) []Conflict {
 // ConflictsError reports conflicts between a sandbox and its integration branch. Nothing has changed, unless
 // UnfinishedIn names the sandbox that holds the unfinished merge.
 type ConflictsError struct {
-	ID        string
-	Conflicts []Conflict
-	Left      string   // path of the sandbox that holds the unfinished merge; empty if there is none
-	At        string   // commit of the sandbox at which a rebase stopped; empty for other strategies
-	Back      bool     // an unland conflicts with later commits
-	Revert    string   // arguments for git revert, if Unlanding
-	Branch    string   // branch to revert on, if Unlanding
-	Tree      string   // worktree that has this branch checked out; empty where none has
-	Stand     []string // ids that the same command landed earlier
+	ID            string
+	Conflicts     []Conflict
+	UnfinishedIn  string   // path of the sandbox that holds the unfinished merge; empty if there is none
+	StoppedAt     string   // commit of the sandbox at which a rebase stopped; empty for other strategies
+	Unlanding     bool     // an unland conflicts with later commits
+	RevertArgs    string   // arguments for git revert, if Unlanding
+	Branch        string   // branch to revert on, if Unlanding
+	Tree          string   // worktree that has this branch checked out; empty where none has
+	AlreadyLanded []string // ids that the same command landed earlier
 }
 
 func (e *ConflictsError) Error() string {
@@ -54,30 +54,30 @@ func (e *ConflictsError) Error() string {
 	if len(e.Conflicts) == 1 {
 		paths = "1 path"
 	}
-	if e.Left != "" {
-		return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; the merge waits in %s", e.ID, paths, e.Left)
+	if e.UnfinishedIn != "" {
+		return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; the merge waits in %s", e.ID, paths, e.UnfinishedIn)
 	}
-	if e.Back {
+	if e.Unlanding {
 		return fmt.Sprintf("what has landed since conflicts with taking back %s in %s; nothing changed", e.ID, paths)
 	}
-	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; %s", e.ID, paths, nothingElse(e.Stand, "nothing changed"))
+	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; %s", e.ID, paths, describeUnchanged(e.AlreadyLanded, "nothing changed"))
 }
 
 // setAlreadyLanded adds the ids that landed earlier to a *ConflictsError or *MovingError.
-func tellStanding(err error, landed []string) {
+func setAlreadyLanded(err error, landed []string) {
 	var conflicts *ConflictsError
 	var moving *MovingError
 	if errors.As(err, &conflicts) {
-		conflicts.Stand = landed
+		conflicts.AlreadyLanded = landed
 	}
 	if errors.As(err, &moving) {
-		moving.Stand = landed
+		moving.AlreadyLanded = landed
 	}
 }
 
 // describeUnchanged returns unchanged, or, if earlier ids of the command landed, names them and says that nothing else
 // changed.
-func nothingElse(landed []string, unchanged string) string {
+func describeUnchanged(landed []string, unchanged string) string {
 	switch len(landed) {
 	case 0:
 		return unchanged
@@ -93,21 +93,21 @@ type UncommittedError struct {
 	Path  string   // path of the sandbox
 	Files []string // relative to the top of the sandbox
 
-	LeftOut   []LeftOut // files that were left out of Files and do not count
-	Tracked   bool      // only changes of tracked files count
-	CommitAll bool      // LandRequest.CommitAll would land them
+	LeftOut     []LeftOut // files that were left out of Files and do not count
+	TrackedOnly bool      // only changes of tracked files count
+	CommitAll   bool      // LandRequest.CommitAll would land them
 }
 
 func (e *UncommittedError) Error() string {
-	return fmt.Sprintf("there is work in %s that is in no commit:\n%s", e.Path, someOf(e.Files))
+	return fmt.Sprintf("there is work in %s that is in no commit:\n%s", e.Path, listPaths(e.Files))
 }
 
 // listPaths formats up to 20 paths, quoted and one a line, and the number of further ones.
-func someOf(paths []string) string {
+func listPaths(paths []string) string {
 	const most = 20
 	lines := []string{}
 	for _, path := range paths[:min(len(paths), most)] {
-		lines = append(lines, "  "+QuotedPath(path))
+		lines = append(lines, "  "+QuotePath(path))
 	}
 	if more := len(paths) - most; more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more", more))
@@ -117,18 +117,18 @@ func someOf(paths []string) string {
 
 // NothingToLandError reports a sandbox without work to land.
 type NothingToLandError struct {
-	ID      string
-	Void    bool      // there are commits, but together they change nothing
-	LeftOut []LeftOut // uncommitted files that are left out of landings
+	ID          string
+	NoNetChange bool      // there are commits, but together they change nothing
+	LeftOut     []LeftOut // uncommitted files that are left out of landings
 }
 
 func (e *NothingToLandError) Error() string {
 	text := "there is nothing to land: the sandbox has no commit that it did not start from"
-	if e.Void {
+	if e.NoNetChange {
 		text = "there is nothing to land: all together, the commits of the sandbox change nothing"
 	}
 	for i, l := range e.LeftOut {
-		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + QuotedPath(l.Path)
+		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + QuotePath(l.Path)
 	}
 	return text
 }
@@ -231,9 +231,9 @@ func (e *SandboxUnderWayError) Error() string {
 }
 
 // operationInProgressError converts the operation that package git found in progress in the sandbox.
-func (s *Sandbox) underWay(b git.Begun, prims Primitives) error {
-	e := &SandboxUnderWayError{ID: s.ID, What: b.What, Unstaged: b.Unstaged}
-	if b.Outside && prims.Isolation == isolationOS {
+func (s *Sandbox) operationInProgressError(b git.OngoingOperation, prims Primitives) error {
+	e := &SandboxUnderWayError{ID: s.ID, What: b.Command, Unstaged: b.IndexUnchanged}
+	if b.OutsideWalls && prims.Isolation == isolationOS {
 		e.Path = s.tree
 	}
 	return e
@@ -255,22 +255,22 @@ func (e *StuckLandingError) Unwrap() error { return e.Err }
 
 // GoneError reports work that has landed and is no longer on the integration branch.
 type GoneError struct {
-	ID     string
-	Commit string // commit of the landing
-	Branch string
-	By     string // commit of the unland; empty where it was not undone by unland
-	Undone bool   // the branch contains the landing, but later commits undid all of its changes
-	Again  string // git arguments that restore the work; empty where merging RestoreCommit does
-	Ref    string // trash ref with the sandbox's commits; empty if it was pruned
-	Work   string // revision to merge to restore the work: Ref, or the landed commit where Ref holds more than had landed
-	Tree   string // worktree that has the branch checked out; empty where none has
+	ID            string
+	Commit        string // commit of the landing
+	Branch        string
+	UnlandedBy    string // commit of the unland; empty where it was not undone by unland
+	Reverted      bool   // the branch contains the landing, but later commits undid all of its changes
+	RestoreArgs   string // git arguments that restore the work; empty where merging RestoreCommit does
+	Ref           string // trash ref with the sandbox's commits; empty if it was pruned
+	RestoreCommit string // revision to merge to restore the work: Ref, or the landed commit where Ref holds more than had landed
+	Tree          string // worktree that has the branch checked out; empty where none has
 }
 
 func (e *GoneError) Error() string {
-	if e.By != "" {
-		return fmt.Sprintf("%s had landed on %s, and was taken back by %s", e.ID, e.Branch, e.By)
+	if e.UnlandedBy != "" {
+		return fmt.Sprintf("%s had landed on %s, and was taken back by %s", e.ID, e.Branch, e.UnlandedBy)
 	}
-	if e.Undone {
+	if e.Reverted {
 		return fmt.Sprintf("%s had landed on %s, and nothing of that is left there; somebody has taken it back", e.ID, e.Branch)
 	}
 	return fmt.Sprintf("%s had landed as %s, which %s does not lead to any more", e.ID, e.Commit, e.Branch)
@@ -334,19 +334,19 @@ type MovingError struct {
 	Times  int
 
 	Verifying bool // the attempts were verifications of the landing
-	Back      bool // the attempts were to take a landing back
+	Unlanding bool // the attempts were to take a landing back
 
-	Stand []string // ids that the same command landed earlier
+	AlreadyLanded []string // ids that the same command landed earlier
 }
 
 func (e *MovingError) Error() string {
 	switch {
 	case e.Verifying:
-		return fmt.Sprintf("%s or sandbox %s moved each of the %d times that what would land was being verified; %s", e.Branch, e.ID, e.Times, nothingElse(e.Stand, "nothing has landed"))
-	case e.Back:
+		return fmt.Sprintf("%s or sandbox %s moved each of the %d times that what would land was being verified; %s", e.Branch, e.ID, e.Times, describeUnchanged(e.AlreadyLanded, "nothing has landed"))
+	case e.Unlanding:
 		return fmt.Sprintf("%s moved each of the %d times that the landing of %s was about to be taken back; nothing changed", e.Branch, e.Times, e.ID)
 	}
-	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that it was about to land; %s", e.Branch, e.ID, e.Times, nothingElse(e.Stand, "nothing has landed"))
+	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that it was about to land; %s", e.Branch, e.ID, e.Times, describeUnchanged(e.AlreadyLanded, "nothing has landed"))
 }
 
 // ThrowAwayError reports a temporary sandbox, which exists only to verify a landing and cannot land itself.

@@ -20,7 +20,7 @@ func TestWhatDoesNotLandSaysWhatStands(t *testing.T) {
 			"; a and b have landed, and nothing else changed": {"a", "b"},
 		} {
 			err := failed()
-			tellStanding(fmt.Errorf("land c: %w", err), stand)
+			setAlreadyLanded(fmt.Errorf("land c: %w", err), stand)
 			if got := err.Error(); !strings.Contains(got, want) {
 				t.Errorf("after %q: %s", stand, got)
 			}

@@ -34,19 +34,19 @@ type DistrustedRemoteError struct {
 }
 
 func (e *DistrustedRemoteError) Error() string {
-	return fmt.Sprintf("remote %s is %s, says a setting that a sandbox without walls can write; a push would run:\n%s", e.Remote, e.URL, someOf(e.Hooks))
+	return fmt.Sprintf("remote %s is %s, says a setting that a sandbox without walls can write; a push would run:\n%s", e.Remote, e.URL, listPaths(e.Hooks))
 }
 
 // NotPushedError reports an integration branch that could not be pushed. Earlier landings on it stand.
 type NotPushedError struct {
 	PushPlan
-	IDs       []string   // ids of the landed invocations
-	Tries     int        // number of push attempts
-	Tree      string     // worktree that has the branch checked out; empty where none has, or it is unknown
-	Conflicts []Conflict // conflicts of the branch with commits on the remote
-	Err       error      // nil if there are Conflicts
-	Unknown   bool       // the push was interrupted and may have succeeded
-	Back      bool       // the push was for an unland
+	IDs            []string   // ids of the landed invocations
+	Tries          int        // number of push attempts
+	Tree           string     // worktree that has the branch checked out; empty where none has, or it is unknown
+	Conflicts      []Conflict // conflicts of the branch with commits on the remote
+	Err            error      // nil if there are Conflicts
+	OutcomeUnknown bool       // the push was interrupted and may have succeeded
+	Unlanding      bool       // the push was for an unland
 }
 
 func (e *NotPushedError) Error() string {
@@ -56,13 +56,13 @@ func (e *NotPushedError) Error() string {
 		for i, c := range e.Conflicts {
 			paths[i] = c.Path
 		}
-		because = "it conflicts with what others have pushed:\n" + someOf(paths)
+		because = "it conflicts with what others have pushed:\n" + listPaths(paths)
 	}
 	stands := fmt.Sprintf("what has landed on %s stands", e.Branch)
-	if e.Back {
+	if e.Unlanding {
 		stands = fmt.Sprintf("the landing is taken back from %s", e.Branch)
 	}
-	if e.Unknown {
+	if e.OutcomeUnknown {
 		return fmt.Sprintf("%s; whether it was pushed to %s is not known: %s", stands, e.Remote, because)
 	}
 	return fmt.Sprintf("%s, but was not pushed to %s: %s", stands, e.Remote, because)
@@ -71,10 +71,10 @@ func (e *NotPushedError) Error() string {
 func (e *NotPushedError) Unwrap() error { return e.Err }
 
 // RejectedError reports a push that the remote rejected, for another reason than that it was no fast-forward.
-type RejectedError struct{ Words string } // message of the remote
+type RejectedError struct{ Message string } // message of the remote
 
 func (e *RejectedError) Error() string {
-	first, rest, more := strings.Cut(e.Words, "\n")
+	first, rest, more := strings.Cut(e.Message, "\n")
 	if !more {
 		return first
 	}

@@ -48,14 +48,14 @@ func (e *RunningError) Error() string {
 // HalfWayError reports a rollback or sync that could not be finished. The sandbox is neither in its old state, which
 // the snapshot LeftSnapshot keeps, nor in the new one; the next command that works in it finishes the transition.
 type HalfWayError struct {
-	ID   string
-	To   string // name of the snapshot to restore
-	Left string
-	Err  error
+	ID           string
+	To           string // name of the snapshot to restore
+	LeftSnapshot string
+	Err          error
 }
 
 func (e *HalfWayError) Error() string {
-	return fmt.Sprintf("sandbox %s is half-way to %s; the state it left is kept as %s: %v", e.ID, e.To, e.Left, e.Err)
+	return fmt.Sprintf("sandbox %s is half-way to %s; the state it left is kept as %s: %v", e.ID, e.To, e.LeftSnapshot, e.Err)
 }
 
 func (e *HalfWayError) Unwrap() error { return e.Err }

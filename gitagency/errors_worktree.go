@@ -68,7 +68,7 @@ type TrackedMarkerError struct {
 }
 
 func (e *TrackedMarkerError) Error() string {
-	return fmt.Sprintf("commit %s brings its own %s, which is reserved for markers", e.Commit, guard.Dir)
+	return fmt.Sprintf("commit %s brings its own %s, which is reserved for markers", e.Commit, guard.AgencyDir)
 }
 
 // SandboxError reports a sandbox where an integration worktree is required.
@@ -156,7 +156,7 @@ type OffBranchError struct {
 }
 
 func (e *OffBranchError) Error() string {
-	if e.On == git.Detached {
+	if e.On == git.DetachedHead {
 		return fmt.Sprintf("HEAD of sandbox %s is detached, and not on its branch, %s", e.ID, e.Branch)
 	}
 	return fmt.Sprintf("HEAD of sandbox %s is on %s, and not on its branch, %s", e.ID, e.On, e.Branch)
@@ -170,5 +170,5 @@ type StraysInTheWayError struct {
 }
 
 func (e *StraysInTheWayError) Error() string {
-	return fmt.Sprintf("untracked files in %s are in the way of others:\n%s", e.Path, someOf(e.Files))
+	return fmt.Sprintf("untracked files in %s are in the way of others:\n%s", e.Path, listPaths(e.Files))
 }

@@ -50,7 +50,7 @@ func ExampleOnboard() {
 	fmt.Print(gitagency.FormatDiff(diff, gitagency.DiffFormat{Form: gitagency.DiffNameStatus}))
 
 	then := filepath.Join(home, "then")
-	if _, err := dir.CheckoutSnapshot(ctx, gitagency.CheckoutRequest{Snapshot: dir.First.ID, Dir: then}); err != nil {
+	if _, err := dir.CheckoutSnapshot(ctx, gitagency.CheckoutRequest{Snapshot: dir.FirstSnapshot.ID, Dir: then}); err != nil {
 		log.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(then, "todo.txt"))

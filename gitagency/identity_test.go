@@ -52,7 +52,7 @@ func TestACommitOfALandingIsByWhoeverGitTakesTheUserFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			author, committer, err := repo.landingIdentity(t.Context())
+			author, committer, err := repo.landingSignatures(t.Context())
 			if is[*NoIdentityError](err) != (tt.author == "") || err != nil && tt.author != "" {
 				t.Fatal(err)
 			}

@@ -37,7 +37,7 @@ type InstallRequest struct {
 }
 
 // InstallResult reports the files of an installation or its undo.
-type Installed struct {
+type InstallResult struct {
 	Prefix      string          `json:"prefix"`
 	Undo        bool            `json:"undo"`
 	DryRun      bool            `json:"dry_run"` // nothing was done; the result is a plan
@@ -67,50 +67,50 @@ const (
 )
 
 // installTargets lists the path of each kind of file and its comment syntax.
-var installPlaces = []installPlace{
+var installTargets = []installTarget{
 	// man also searches share/man beside every bin directory of PATH, even in a home directory.
-	{kind: "manual", below: "share/man/man1/git-agency.1", comment: `.\"`},
+	{kind: "manual", relPath: "share/man/man1/git-agency.1", commentPrefix: `.\"`},
 	// bash loads it by name, when git's completion meets "git agency" for the first time.
-	{kind: "bash", below: "share/bash-completion/completions/git-agency", comment: "#", user: installPlace.dataHome},
+	{kind: "bash", relPath: "share/bash-completion/completions/git-agency", commentPrefix: "#", userPath: installTarget.xdgDataPath},
 	// zsh searches no directory of the user by default.
-	{kind: "zsh", below: "share/zsh/site-functions/_git-agency", comment: "#"},
+	{kind: "zsh", relPath: "share/zsh/site-functions/_git-agency", commentPrefix: "#"},
 	// fish must read it at startup: it loads completions for git by name, but not for git-agency.
-	{kind: "fish", below: "share/fish/vendor_conf.d/git-agency.fish", comment: "#", user: installPlace.fishHome},
+	{kind: "fish", relPath: "share/fish/vendor_conf.d/git-agency.fish", commentPrefix: "#", userPath: installTarget.fishConfigPath},
 }
 
-type installPlace struct {
-	kind    string
-	below   string // path below the prefix
-	comment string // prefix of a comment line in this kind of file
-	user    func(p installPlace, env []string, home string) string
+type installTarget struct {
+	kind          string
+	relPath       string // path below the prefix
+	commentPrefix string // prefix of a comment line in this kind of file
+	userPath      func(p installTarget, env []string, home string) string
 }
 
-func (p installPlace) dataHome(env []string, home string) string {
-	data := proc.Variable(env, "XDG_DATA_HOME")
+func (p installTarget) xdgDataPath(env []string, home string) string {
+	data := proc.Getenv(env, "XDG_DATA_HOME")
 	if !filepath.IsAbs(data) {
 		data = filepath.Join(home, ".local", "share")
 	}
-	return filepath.Join(data, strings.TrimPrefix(p.below, "share/"))
+	return filepath.Join(data, strings.TrimPrefix(p.relPath, "share/"))
 }
 
-func (p installPlace) fishHome(env []string, home string) string {
-	config := proc.Variable(env, "XDG_CONFIG_HOME")
+func (p installTarget) fishConfigPath(env []string, home string) string {
+	config := proc.Getenv(env, "XDG_CONFIG_HOME")
 	if !filepath.IsAbs(config) {
 		config = filepath.Join(home, ".config")
 	}
-	return filepath.Join(config, "fish", "conf.d", filepath.Base(p.below))
+	return filepath.Join(config, "fish", "conf.d", filepath.Base(p.relPath))
 }
 
 // Install installs files, all of them or none, or removes the files that it installed. Doing it twice is fine. A file
 // that is not ours, or that was edited since, is neither overwritten nor removed: the last line of every installed
 // file names its installation and the checksum of its content.
-func Install(ctx context.Context, req InstallRequest) (Installed, error) {
+func Install(ctx context.Context, req InstallRequest) (InstallResult, error) {
 	if !filepath.IsAbs(req.Prefix) {
-		return Installed{}, &InvalidError{What: "prefix", Value: req.Prefix, Want: "an absolute path"}
+		return InstallResult{}, &InvalidError{What: "prefix", Value: req.Prefix, Want: "an absolute path"}
 	}
 	for kind := range req.Files {
-		if !slices.ContainsFunc(installPlaces, func(p installPlace) bool { return p.kind == kind }) {
-			return Installed{}, &InvalidError{What: "kind of file", Value: kind, Want: "manual, bash, zsh or fish"}
+		if !slices.ContainsFunc(installTargets, func(p installTarget) bool { return p.kind == kind }) {
+			return InstallResult{}, &InvalidError{What: "kind of file", Value: kind, Want: "manual, bash, zsh or fish"}
 		}
 	}
 	req.Prefix = filepath.Clean(req.Prefix)
@@ -118,27 +118,27 @@ func Install(ctx context.Context, req InstallRequest) (Installed, error) {
 		req.Env = os.Environ()
 	}
 	if req.Undo {
-		return req.uninstall(ctx)
+		return req.removeFiles(ctx)
 	}
-	return req.install(ctx)
+	return req.installFiles(ctx)
 }
 
 // pendingFile is one file to install.
-type installation struct {
-	place installPlace
-	path  string
-	found installedState
-	data  []byte   // content without the footer
-	owner string   // id of the installation that the file belongs to
-	dirs  []string // directories to make first, outermost first
+type pendingFile struct {
+	target      installTarget
+	path        string
+	current     fileState
+	data        []byte   // content without the footer
+	owner       string   // id of the installation that the file belongs to
+	missingDirs []string // directories to make first, outermost first
 }
 
 // installFiles plans all files first, then writes them in one transaction.
-func (req InstallRequest) install(ctx context.Context) (Installed, error) {
-	result := Installed{Prefix: req.Prefix, DryRun: req.DryRun, Files: []InstalledFile{}, Directories: []string{}}
-	var todo []installation
+func (req InstallRequest) installFiles(ctx context.Context) (InstallResult, error) {
+	result := InstallResult{Prefix: req.Prefix, DryRun: req.DryRun, Files: []InstalledFile{}, Directories: []string{}}
+	var todo []pendingFile
 	var foreign []error
-	for _, p := range installPlaces {
+	for _, p := range installTargets {
 		data, wanted := req.Files[p.kind]
 		if !wanted {
 			continue
@@ -146,26 +146,26 @@ func (req InstallRequest) install(ctx context.Context) (Installed, error) {
 		if !bytes.HasSuffix(data, []byte("\n")) {
 			data = append(bytes.Clone(data), '\n')
 		}
-		i := installation{place: p, path: req.path(p), data: data, owner: ownerOf(req.Prefix)}
+		i := pendingFile{target: p, path: req.targetPath(p), data: data, owner: installationID(req.Prefix)}
 		var err error
-		if i.found, err = stateOf(i.path, p.comment); err != nil {
-			return Installed{}, err
+		if i.current, err = readFileState(i.path, p.commentPrefix); err != nil {
+			return InstallResult{}, err
 		}
 		action := FileWritten
 		switch {
-		case i.found.there && bytes.Equal(i.found.data, data): // also a file without our footer, installed by hand
+		case i.current.exists && bytes.Equal(i.current.data, data): // also a file without our footer, installed by hand
 			action = FileUnchanged
-		case i.found.there && i.found.foreign != "":
-			foreign = append(foreign, &ForeignFileError{Path: i.path, Why: i.found.foreign})
-			result.Files = append(result.Files, InstalledFile{Kind: p.kind, Path: i.path, Action: FileLeft, Why: i.found.foreign})
+		case i.current.exists && i.current.foreignReason != "":
+			foreign = append(foreign, &ForeignFileError{Path: i.path, Why: i.current.foreignReason})
+			result.Files = append(result.Files, InstalledFile{Kind: p.kind, Path: i.path, Action: FileLeft, Why: i.current.foreignReason})
 			continue
-		case i.found.there:
+		case i.current.exists:
 			action = FileReplaced
 		default:
-			if i.dirs, err = missingDirs(filepath.Dir(i.path), result.Directories); err != nil {
-				return Installed{}, err
+			if i.missingDirs, err = missingDirs(filepath.Dir(i.path), result.Directories); err != nil {
+				return InstallResult{}, err
 			}
-			result.Directories = append(result.Directories, i.dirs...)
+			result.Directories = append(result.Directories, i.missingDirs...)
 		}
 		result.Files = append(result.Files, InstalledFile{Kind: p.kind, Path: i.path, Action: action})
 		if action != FileUnchanged {
@@ -176,17 +176,17 @@ func (req InstallRequest) install(ctx context.Context) (Installed, error) {
 		return result, errors.Join(foreign...)
 	}
 	if len(foreign) > 0 {
-		return Installed{}, errors.Join(foreign...)
+		return InstallResult{}, errors.Join(foreign...)
 	}
 	if req.DryRun {
 		return result, nil
 	}
 
-	tx := req.begin()
+	tx := req.beginTx()
 	for _, i := range todo {
-		if err := tx.Step(ctx, i.place.kind, func() error { return i.put(tx) }); err != nil {
+		if err := tx.Step(ctx, i.target.kind, func() error { return i.write(tx) }); err != nil {
 			err = fmt.Errorf("install %s: %w", i.path, err)
-			return Installed{}, errors.Join(append([]error{err}, tx.Rollback(context.WithoutCancel(ctx))...)...)
+			return InstallResult{}, errors.Join(append([]error{err}, tx.Rollback(context.WithoutCancel(ctx))...)...)
 		}
 	}
 	tx.Commit()
@@ -194,9 +194,9 @@ func (req InstallRequest) install(ctx context.Context) (Installed, error) {
 }
 
 // write makes the missing directories of a file and writes the file.
-func (i installation) put(tx *undo.Tx) error {
-	made := i.found.made
-	for _, dir := range i.dirs {
+func (i pendingFile) write(tx *undo.Tx) error {
+	made := i.current.madeDirs
+	for _, dir := range i.missingDirs {
 		err := durable.Mkdir(dir, 0o755)
 		switch {
 		case errors.Is(err, fs.ErrExist): // another process made it: it and the directories above are not ours to remove
@@ -206,29 +206,29 @@ func (i installation) put(tx *undo.Tx) error {
 			return err
 		}
 		made++
-		tx.Undo("make "+dir, func(context.Context) error { _, err := removeIfEmpty(dir); return err })
+		tx.Undo("make "+dir, func(context.Context) error { _, err := removeEmptyDir(dir); return err })
 	}
 	// The file may have changed since it was read.
-	switch now, err := stateOf(i.path, i.place.comment); {
+	switch now, err := readFileState(i.path, i.target.commentPrefix); {
 	case err != nil:
 		return err
-	case now.there && now.foreign == "" && bytes.Equal(now.data, i.data): // another setup wrote the same content, and relies on the directories
+	case now.exists && now.foreignReason == "" && bytes.Equal(now.data, i.data): // another setup wrote the same content, and relies on the directories
 		return nil
-	case now.there != i.found.there || !bytes.Equal(now.raw, i.found.raw):
+	case now.exists != i.current.exists || !bytes.Equal(now.raw, i.current.raw):
 		return &ForeignFileError{Path: i.path, Why: "somebody else has just written it"}
 	}
 	owner := i.owner
-	if i.found.there && i.found.owner != "" {
-		owner = i.found.owner // the installation that wrote it first
+	if i.current.exists && i.current.owner != "" {
+		owner = i.current.owner // the installation that wrote it first
 	}
-	content := marked(i.data, i.place.comment, made, owner)
+	content := withFooter(i.data, i.target.commentPrefix, made, owner)
 	tx.Undo("write "+i.path, func(context.Context) error {
-		now, err := stateOf(i.path, i.place.comment)
+		now, err := readFileState(i.path, i.target.commentPrefix)
 		switch {
 		case err != nil || !bytes.Equal(now.raw, content): // not written yet, or changed by another process since
 			return err
-		case i.found.there:
-			return durable.WriteFile(i.path, i.found.raw, i.found.mode)
+		case i.current.exists:
+			return durable.WriteFile(i.path, i.current.raw, i.current.mode)
 		}
 		return durable.Remove(i.path)
 	})
@@ -237,16 +237,16 @@ func (i installation) put(tx *undo.Tx) error {
 
 // removeFiles removes the installed files. It continues after an error: every removed file is one less to remove by
 // hand.
-func (req InstallRequest) uninstall(ctx context.Context) (Installed, error) {
-	result := Installed{Prefix: req.Prefix, Undo: true, DryRun: req.DryRun, Files: []InstalledFile{}, Directories: []string{}}
+func (req InstallRequest) removeFiles(ctx context.Context) (InstallResult, error) {
+	result := InstallResult{Prefix: req.Prefix, Undo: true, DryRun: req.DryRun, Files: []InstalledFile{}, Directories: []string{}}
 	gone := map[string]bool{} // paths that were removed, or would be in a dry run
 	made := map[string]bool{} // directories that were made for these files
 	var failed []error
-	tx := req.begin()
-	for _, p := range installPlaces {
-		file := InstalledFile{Kind: p.kind, Path: req.path(p), Action: FileAbsent}
+	tx := req.beginTx()
+	for _, p := range installTargets {
+		file := InstalledFile{Kind: p.kind, Path: req.targetPath(p), Action: FileAbsent}
 		err := tx.Step(ctx, p.kind, func() error {
-			for _, temp := range leftovers(file.Path) {
+			for _, temp := range leftoverTemps(file.Path) {
 				gone[temp] = true
 				if !req.DryRun {
 					if err := durable.Remove(temp); err != nil {
@@ -254,15 +254,15 @@ func (req InstallRequest) uninstall(ctx context.Context) (Installed, error) {
 					}
 				}
 			}
-			found, err := stateOf(file.Path, p.comment)
+			found, err := readFileState(file.Path, p.commentPrefix)
 			switch {
-			case err != nil || !found.there:
+			case err != nil || !found.exists:
 				return err
-			case found.foreign != "":
-				file.Action, file.Why = FileLeft, found.foreign
+			case found.foreignReason != "":
+				file.Action, file.Why = FileLeft, found.foreignReason
 				return nil
-			case found.owner != ownerOf(req.Prefix) && !isInside(file.Path, req.Prefix):
-				file.Action, file.Why = FileLeft, others
+			case found.owner != installationID(req.Prefix) && !isInside(file.Path, req.Prefix):
+				file.Action, file.Why = FileLeft, reasonOtherInstallation
 				return nil
 			case !req.DryRun:
 				if err := durable.Remove(file.Path); err != nil {
@@ -270,9 +270,9 @@ func (req InstallRequest) uninstall(ctx context.Context) (Installed, error) {
 				}
 			}
 			file.Action, gone[file.Path] = FileRemoved, true
-			for dir := filepath.Dir(file.Path); found.made > 0 && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			for dir := filepath.Dir(file.Path); found.madeDirs > 0 && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 				made[dir] = true
-				found.made--
+				found.madeDirs--
 			}
 			return nil
 		})
@@ -284,13 +284,13 @@ func (req InstallRequest) uninstall(ctx context.Context) (Installed, error) {
 		}
 		result.Files = append(result.Files, file)
 	}
-	for _, dir := range innermostFirst(made) {
+	for _, dir := range sortInnermostFirst(made) {
 		var empty bool
 		var err error
 		if req.DryRun {
 			empty, err = wouldBeEmpty(dir, gone)
 		} else {
-			empty, err = removeIfEmpty(dir)
+			empty, err = removeEmptyDir(dir)
 		}
 		if err != nil {
 			failed = append(failed, err)
@@ -303,7 +303,7 @@ func (req InstallRequest) uninstall(ctx context.Context) (Installed, error) {
 	return result, errors.Join(failed...)
 }
 
-func (req InstallRequest) begin() *undo.Tx {
+func (req InstallRequest) beginTx() *undo.Tx {
 	tx := &undo.Tx{}
 	if req.Fault != nil {
 		tx.Fault = func(ctx context.Context, point string) error { return req.Fault(ctx, "setup/"+point) }
@@ -312,11 +312,11 @@ func (req InstallRequest) begin() *undo.Tx {
 }
 
 // targetPath returns the path to install a file at.
-func (req InstallRequest) path(p installPlace) string {
-	if home := proc.Variable(req.Env, "HOME"); p.user != nil && !req.Staged && isInside(req.Prefix, home) {
-		return p.user(p, req.Env, filepath.Clean(home))
+func (req InstallRequest) targetPath(p installTarget) string {
+	if home := proc.Getenv(req.Env, "HOME"); p.userPath != nil && !req.Staged && isInside(req.Prefix, home) {
+		return p.userPath(p, req.Env, filepath.Clean(home))
 	}
-	return filepath.Join(req.Prefix, filepath.FromSlash(p.below))
+	return filepath.Join(req.Prefix, filepath.FromSlash(p.relPath))
 }
 
 // isInside reports whether path is dir or lies inside it, with symbolic links resolved. Nothing counts as

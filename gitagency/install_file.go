@@ -19,83 +19,83 @@ import (
 )
 
 // fileState is the present state of a path to install at.
-type installedState struct {
-	there   bool
-	foreign string // reason why the file is not ours; empty if it is, or if there is none
-	raw     []byte
-	mode    fs.FileMode
-	data    []byte // content without the footer
-	made    int    // number of directories above it that were made for it
-	owner   string // id of the installation it belongs to
+type fileState struct {
+	exists        bool
+	foreignReason string // reason why the file is not ours; empty if it is, or if there is none
+	raw           []byte
+	mode          fs.FileMode
+	data          []byte // content without the footer
+	madeDirs      int    // number of directories above it that were made for it
+	owner         string // id of the installation it belongs to
 }
 
 // maxInstalledSize is larger than any file that we install.
-const installedLimit = 1 << 20
+const maxInstalledSize = 1 << 20
 
 // readFileState reads the file at a path to install at. comment is the comment prefix of its kind.
-func stateOf(path, comment string) (installedState, error) {
+func readFileState(path, comment string) (fileState, error) {
 	fi, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-		return installedState{}, nil
+		return fileState{}, nil
 	case err != nil:
-		return installedState{}, err
+		return fileState{}, err
 	case fi.Mode()&fs.ModeSymlink != 0:
-		return installedState{there: true, foreign: "it is a symbolic link"}, nil
+		return fileState{exists: true, foreignReason: "it is a symbolic link"}, nil
 	case !fi.Mode().IsRegular():
-		return installedState{there: true, foreign: "it is not a file"}, nil
-	case fi.Size() > installedLimit:
-		return installedState{there: true, foreign: notOurs}, nil
+		return fileState{exists: true, foreignReason: "it is not a file"}, nil
+	case fi.Size() > maxInstalledSize:
+		return fileState{exists: true, foreignReason: reasonNotInstalled}, nil
 	}
-	raw, err := durable.ReadFile(path, installedLimit)
+	raw, err := durable.ReadFile(path, maxInstalledSize)
 	if err != nil {
-		return installedState{}, err
+		return fileState{}, err
 	}
-	s := readMark(raw, comment)
-	s.there, s.raw, s.mode = true, raw, fi.Mode().Perm()
+	s := parseFooter(raw, comment)
+	s.exists, s.raw, s.mode = true, raw, fi.Mode().Perm()
 	return s, nil
 }
 
 const (
-	notOurs = "it was not installed by 'git agency setup'"
-	others  = "it belongs to another installation"
-	edited  = "it was changed since 'git agency setup' installed it"
+	reasonNotInstalled      = "it was not installed by 'git agency setup'"
+	reasonOtherInstallation = "it belongs to another installation"
+	reasonEdited            = "it was changed since 'git agency setup' installed it"
 )
 
 // withFooter appends the line that identifies a file as ours and has the checksum of its content. It is the last
 // line, because some programs require a special first line.
-func marked(data []byte, comment string, made int, owner string) []byte {
+func withFooter(data []byte, comment string, made int, owner string) []byte {
 	return fmt.Appendf(bytes.Clone(data), "%s Installed by 'git agency setup'; --undo removes it. directories=%d for=%s sha256=%x\n", comment, made, owner, sha256.Sum256(data))
 }
 
-var markLine = sync.OnceValue(func() *regexp.Regexp {
+var footerPattern = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\S+) Installed by 'git agency setup'; --undo removes it\. directories=([0-9]{1,2}) for=([0-9a-f]{16}) sha256=([0-9a-f]{64})$`)
 })
 
 // installationID derives the id of an installation from its prefix. A file in one of the user's own directories
 // serves all installations, and is removed with the one that wrote it first.
-func ownerOf(prefix string) string {
+func installationID(prefix string) string {
 	sum := sha256.Sum256([]byte(filepath.Clean(prefix)))
 	return fmt.Sprintf("%x", sum[:8])
 }
 
 // parseFooter splits the footer from the content of a file.
-func readMark(raw []byte, comment string) installedState {
+func parseFooter(raw []byte, comment string) fileState {
 	end := bytes.LastIndexByte(bytes.TrimSuffix(raw, []byte("\n")), '\n') + 1
-	m := markLine().FindSubmatch(bytes.TrimSuffix(raw[end:], []byte("\n")))
+	m := footerPattern().FindSubmatch(bytes.TrimSuffix(raw[end:], []byte("\n")))
 	if m == nil || string(m[1]) != comment {
-		return installedState{data: raw, foreign: notOurs}
+		return fileState{data: raw, foreignReason: reasonNotInstalled}
 	}
 	data := raw[:end]
 	if fmt.Sprintf("%x", sha256.Sum256(data)) != string(m[4]) {
-		return installedState{data: data, foreign: edited}
+		return fileState{data: data, foreignReason: reasonEdited}
 	}
 	made, _ := strconv.Atoi(string(m[2])) // the pattern allows only one or two digits
-	return installedState{data: data, made: made, owner: string(m[3])}
+	return fileState{data: data, madeDirs: made, owner: string(m[3])}
 }
 
 // leftoverTemps lists the temporary files that a killed writer left beside a file.
-func leftovers(path string) []string {
+func leftoverTemps(path string) []string {
 	var found []string
 	entries, _ := os.ReadDir(filepath.Dir(path)) // in a directory that cannot be read nothing was written
 	for _, e := range entries {
@@ -128,7 +128,7 @@ func missingDirs(dir string, planned []string) ([]string, error) {
 	return missing, nil
 }
 
-func innermostFirst(dirs map[string]bool) []string {
+func sortInnermostFirst(dirs map[string]bool) []string {
 	var list []string
 	for dir := range dirs {
 		list = append(list, dir)
@@ -144,7 +144,7 @@ func innermostFirst(dirs map[string]bool) []string {
 
 // removeEmptyDir removes a directory if it is empty. It uses rmdir, as os.Remove would also remove a symbolic link
 // that replaced the directory.
-func removeIfEmpty(dir string) (removed bool, err error) {
+func removeEmptyDir(dir string) (removed bool, err error) {
 	err = syscall.Rmdir(dir)
 	for _, fine := range []error{syscall.ENOTEMPTY, syscall.EEXIST, syscall.ENOENT, syscall.ENOTDIR} {
 		if errors.Is(err, fine) {

@@ -31,7 +31,7 @@ func anInstallation(t *testing.T) (home string, req InstallRequest) {
 	}
 }
 
-func mustInstall(t *testing.T, req InstallRequest) Installed {
+func mustInstall(t *testing.T, req InstallRequest) InstallResult {
 	t.Helper()
 	got, err := Install(t.Context(), req)
 	if err != nil {
@@ -88,7 +88,7 @@ func compareTrees(t *testing.T, before, after map[string]string) {
 	}
 }
 
-func actions(i Installed) map[string]InstallAction {
+func actions(i InstallResult) map[string]InstallAction {
 	found := map[string]InstallAction{}
 	for _, f := range i.Files {
 		found[f.Kind] = f.Action
@@ -301,7 +301,7 @@ func TestADryRunSaysExactlyWhatHappensThen(t *testing.T) {
 	rehearse("undo again")
 }
 
-func paths(i Installed) []string {
+func paths(i InstallResult) []string {
 	var found []string
 	for _, f := range i.Files {
 		found = append(found, f.Path)
@@ -314,14 +314,14 @@ var inTheWay = map[string]func(t *testing.T, path string){
 	"a file of somebody else's": func(t *testing.T, path string) { put(t, path, "# theirs\n") },
 	"an empty file":             func(t *testing.T, path string) { put(t, path, "") },
 	"a file of ours that was edited": func(t *testing.T, path string) {
-		put(t, path, "# edited\n"+string(marked([]byte("# ours\n"), "#", 0, ownerOf("/x"))))
+		put(t, path, "# edited\n"+string(withFooter([]byte("# ours\n"), "#", 0, installationID("/x"))))
 	},
 	"a file that only claims to be ours": func(t *testing.T, path string) {
-		put(t, path, strings.Replace(string(marked([]byte("# ours\n"), "#", 0, ownerOf("/x"))), "# ours", "# theirs", 1))
+		put(t, path, strings.Replace(string(withFooter([]byte("# ours\n"), "#", 0, installationID("/x"))), "# ours", "# theirs", 1))
 	},
-	"a huge file": func(t *testing.T, path string) { put(t, path, strings.Repeat("#\n", installedLimit)) },
+	"a huge file": func(t *testing.T, path string) { put(t, path, strings.Repeat("#\n", maxInstalledSize)) },
 	"a link to a file of ours": func(t *testing.T, path string) {
-		put(t, path+".real", string(marked([]byte("# ours\n"), "#", 0, ownerOf("/x"))))
+		put(t, path+".real", string(withFooter([]byte("# ours\n"), "#", 0, installationID("/x"))))
 		if err := os.Symlink(path+".real", path); err != nil {
 			t.Fatal(err)
 		}
@@ -556,19 +556,19 @@ func FuzzAMarkIsBelievedOnlyOnWhatItWasMadeFor(f *testing.F) {
 			data = append(bytes.Clone(data), '\n')
 		}
 		for _, comment := range []string{"#", `.\"`} {
-			raw := marked(data, comment, made, ownerOf("/x"))
-			got := readMark(raw, comment)
-			if !bytes.Equal(got.data, data) || got.made != made || got.owner != ownerOf("/x") || got.foreign != "" {
+			raw := withFooter(data, comment, made, installationID("/x"))
+			got := parseFooter(raw, comment)
+			if !bytes.Equal(got.data, data) || got.madeDirs != made || got.owner != installationID("/x") || got.foreignReason != "" {
 				t.Fatalf("%q came back as %+v", raw, got)
 			}
 			if at < 0 || at >= len(data) || data[at] == change {
 				continue
 			}
 			raw[at] = change
-			if readMark(raw, comment).foreign == "" {
+			if parseFooter(raw, comment).foreignReason == "" {
 				t.Fatalf("%q is believed", raw)
 			}
 		}
-		readMark(data, "#")
+		parseFooter(data, "#")
 	})
 }

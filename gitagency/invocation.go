@@ -10,26 +10,26 @@ import (
 
 // Invocation is one piece of agent work: an id, a record, a sandbox.
 type Invocation struct {
-	ID            string     `json:"invocation_id"`
-	Name          string     `json:"invocation_name"`
-	WorktreeID    string     `json:"integration_worktree_id"`
-	Worktree      string     `json:"integration_worktree"` // name of the integration worktree
-	SandboxPath   string     `json:"sandbox_path"`
-	SandboxBranch string     `json:"sandbox_branch"`
-	BaseCommit    string     `json:"base_commit"`
-	FromSnapshot  string     `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
-	Verifies      string     `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
-	SyncedCommit  string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
-	Runner        string     `json:"runner"`
-	Mode          string     `json:"mode"`
-	Status        string     `json:"status"`
-	Landing       string     `json:"landing"`
-	TrashRef      string     `json:"trash_ref,omitempty"` // ref that keeps the work of a landed or discarded invocation
-	StartedAt     time.Time  `json:"started_at"`
-	Primitives    Primitives `json:"primitives"`
-	Limits        LimitsMade `json:"limits,omitzero"` // limits of its commands
-	Broken        bool       `json:"broken"`
-	BrokenReason  string     `json:"broken_reason"`
+	ID            string         `json:"invocation_id"`
+	Name          string         `json:"invocation_name"`
+	WorktreeID    string         `json:"integration_worktree_id"`
+	Worktree      string         `json:"integration_worktree"` // name of the integration worktree
+	SandboxPath   string         `json:"sandbox_path"`
+	SandboxBranch string         `json:"sandbox_branch"`
+	BaseCommit    string         `json:"base_commit"`
+	FromSnapshot  string         `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
+	Verifies      string         `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
+	SyncedCommit  string         `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
+	Runner        string         `json:"runner"`
+	Mode          string         `json:"mode"`
+	Status        string         `json:"status"`
+	Landing       string         `json:"landing"`
+	TrashRef      string         `json:"trash_ref,omitempty"` // ref that keeps the work of a landed or discarded invocation
+	StartedAt     time.Time      `json:"started_at"`
+	Primitives    Primitives     `json:"primitives"`
+	Limits        RecordedLimits `json:"limits,omitzero"` // limits of its commands
+	Broken        bool           `json:"broken"`
+	BrokenReason  string         `json:"broken_reason"`
 
 	// Fields that review and landing added to the record; each is set only after its event.
 	SubmittedAt     time.Time `json:"submitted_at,omitzero"`      // time of submission; work lands in this order
@@ -61,7 +61,7 @@ func (i Invocation) Err() error {
 
 // Path returns the path of the sandbox. It fails for an invocation that is broken, landed or discarded.
 func (i Invocation) Path() (string, error) {
-	if !i.Broken && ended(i.entry.Record) {
+	if !i.Broken && hasEnded(i.entry.Record) {
 		return "", &EndedError{ID: i.ID, Landing: i.Landing, Ref: trashRef(i.ID)}
 	}
 	return i.SandboxPath, i.Err()
@@ -75,7 +75,7 @@ type ListRequest struct {
 
 // Invocations lists invocations, oldest first.
 func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
-	r.warnElsewhere()
+	r.warnRecordsElsewhere()
 	only := ""
 	if req.Worktree != "" {
 		wt, err := r.Worktree(req.Worktree)
@@ -84,7 +84,7 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 		}
 		only = wt.ID
 	}
-	entries, err := r.store.Invocations(r.ID, r.busy)
+	entries, err := r.store.Invocations(r.ID, r.isLocked)
 	if err != nil {
 		return nil, err
 	}
@@ -95,10 +95,10 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 	invocations := []Invocation{}
 	for _, e := range entries {
 		switch {
-		case !req.All && (e.Broken != store.Whole || ended(e.Record)):
+		case !req.All && (e.Defect != store.NoDefect || hasEnded(e.Record)):
 		case only != "" && e.Record.IntegrationWorktreeID != only:
 		default:
-			invocations = append(invocations, invocation(e, names))
+			invocations = append(invocations, invocationFromEntry(e, names))
 		}
 	}
 	return invocations, nil
@@ -107,8 +107,8 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 // Invocation finds an invocation by its id or a unique prefix of it, never by its name. A broken one is found by its
 // full id only.
 func (r *Repository) Invocation(query string) (Invocation, error) {
-	r.warnElsewhere()
-	entries, err := r.store.InvocationsLike(r.ID, query, r.busy)
+	r.warnRecordsElsewhere()
+	entries, err := r.store.InvocationsWithPrefix(r.ID, query, r.isLocked)
 	if err != nil {
 		return Invocation{}, err
 	}
@@ -116,8 +116,8 @@ func (r *Repository) Invocation(query string) (Invocation, error) {
 	if is[*NotFoundError](err) && ids.Valid(query) {
 		// While the lock is held, listings omit empty directories, as a creation may be about to fill them. A query
 		// for the full id of such a directory still finds it, unless its creation is in progress.
-		if _, there := store.Taken(r.store.InvocationDir(r.ID, query)); there {
-			if e = r.store.Invocation(r.ID, query, nil); !e.UnderWay {
+		if _, there := store.FirstExisting(r.store.InvocationDir(r.ID, query)); there {
+			if e = r.store.Invocation(r.ID, query, nil); !e.BeingCreated {
 				err = nil
 			}
 		}
@@ -129,7 +129,7 @@ func (r *Repository) Invocation(query string) (Invocation, error) {
 	if id := e.Record.IntegrationWorktreeID; ids.Valid(id) { // the id comes from a file and becomes part of a path
 		names[id] = r.store.Worktree(r.ID, id, nil).Record.Name
 	}
-	return invocation(e, names), nil
+	return invocationFromEntry(e, names), nil
 }
 
 // worktreeNames maps the ids of the integration worktrees to their names.
@@ -146,24 +146,24 @@ func (r *Repository) worktreeNames() (map[string]string, error) {
 }
 
 // invocationFromEntry converts the stored entry of an invocation. worktrees maps ids of worktrees to their names.
-func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string) Invocation {
+func invocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[string]string) Invocation {
 	m := e.Record
 	i := Invocation{
 		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: worktrees[m.IntegrationWorktreeID],
-		SandboxPath: e.Tree, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Verifies: m.Verifies, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
+		SandboxPath: e.TreePath, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Verifies: m.VerifiesInvocation, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
 		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits,
-		Broken: e.Broken != store.Whole, BrokenReason: string(e.Broken), entry: e,
+		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect), entry: e,
 
-		SubmittedAt: whenever(m.SubmittedAt), SubmittedCommit: m.SubmittedCommit, ReviewNote: m.ReviewNote,
-		RejectedAt: whenever(m.RejectedAt), RejectedReason: m.RejectedReason,
+		SubmittedAt: timeOrZero(m.SubmittedAt), SubmittedCommit: m.SubmittedCommit, ReviewNote: m.ReviewNote,
+		RejectedAt: timeOrZero(m.RejectedAt), RejectedReason: m.RejectedReason,
 		LandedCommit: m.LandedCommit, LandedBefore: m.LandedBefore, LandedTip: m.LandedTip,
-		LandedBranch: m.LandedBranch, LandedStrategy: m.LandedStrategy, UnlandedCommit: m.UnlandedCommit, UnlandedAt: whenever(m.UnlandedAt),
+		LandedBranch: m.LandedBranch, LandedStrategy: m.LandedStrategy, UnlandedCommit: m.UnlandedCommit, UnlandedAt: timeOrZero(m.UnlandedAt),
 	}
-	if ended(m) {
+	if hasEnded(m) {
 		i.TrashRef = trashRef(e.ID)
 	}
 	if m.Landing == store.Landed {
-		i.LandedAt = whenever(cmp.Or(m.LandedAt, m.FinishedAt)) // old records have only FinishedAt
+		i.LandedAt = timeOrZero(cmp.Or(m.LandedAt, m.FinishedAt)) // old records have only FinishedAt
 	}
 	if i.StartedAt.IsZero() {
 		i.StartedAt, _ = ids.Time(e.ID)
@@ -172,7 +172,7 @@ func invocation(e store.Entry[store.InvocationMeta], worktrees map[string]string
 }
 
 // timeOrZero returns the time that a pointer leads to, or the zero time for nil.
-func whenever(at *time.Time) time.Time {
+func timeOrZero(at *time.Time) time.Time {
 	if at == nil {
 		return time.Time{}
 	}
@@ -180,6 +180,6 @@ func whenever(at *time.Time) time.Time {
 }
 
 // hasEnded reports whether a record is landed or discarded, so that its sandbox is gone on purpose.
-func ended(m store.InvocationMeta) bool {
+func hasEnded(m store.InvocationMeta) bool {
 	return m.Landing == store.Landed || m.Landing == store.Discarded
 }

@@ -31,8 +31,8 @@ func TestFindingOneInvocationOpensNoOtherRecord(t *testing.T) {
 		at := now.Add(time.Duration(n) * time.Second)
 		id := fmt.Sprintf("%s-%04x", at.Format("20060102150405"), n)
 		tree := repo.store.SandboxTreePath(repo.ID, id)
-		check(repo.store.EnsureWorktreeDir(repo.ID, id))
-		check(repo.store.EnsureInvocationDir(repo.ID, id))
+		check(repo.store.CreateWorktreeDir(repo.ID, id))
+		check(repo.store.CreateInvocationDir(repo.ID, id))
 		check(os.MkdirAll(tree, 0o700))
 		check(repo.store.WriteWorktreeMeta(store.WorktreeMeta{
 			SchemaVersion: store.SchemaVersion, WorktreeID: id, RepoID: repo.ID, Name: "wt-" + id, TreePath: tree, CreatedAt: at, State: store.Present,

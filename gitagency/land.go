@@ -17,42 +17,42 @@ import (
 
 // LandRequest says which sandbox to land, and how. The zero value of every field but ID is a good default.
 type LandRequest struct {
-	ID          string   // required: invocation id or unique prefix of it
-	Strategy    string   // one of Strategies; empty: agency.land.strategy, else merge
-	CommitAll   bool     // commit uncommitted work first, with Message
-	Message     string   // message of the CommitAll commit, else of the merge or squash commit (not for rebase); empty: generated
-	RequireBase bool     // refuse if the integration branch has commits that the sandbox lacks
-	DryRun      bool     // run the same checks with the same errors, but change nothing
-	Later       bool     // leave the removal of the sandbox's tree to a second Land of the same id
-	Stand       []string // ids that the same command landed earlier; errors quote them
+	ID            string   // required: invocation id or unique prefix of it
+	Strategy      string   // one of Strategies; empty: agency.land.strategy, else merge
+	CommitAll     bool     // commit uncommitted work first, with Message
+	Message       string   // message of the CommitAll commit, else of the merge or squash commit (not for rebase); empty: generated
+	RequireBase   bool     // refuse if the integration branch has commits that the sandbox lacks
+	DryRun        bool     // run the same checks with the same errors, but change nothing
+	DeferCleanup  bool     // leave the removal of the sandbox's tree to a second Land of the same id
+	AlreadyLanded []string // ids that the same command landed earlier; errors quote them
 
 	// Verify is a shell command that must succeed on the tree that would land. It runs in a temporary sandbox with the walls
 	// and limits of the landed sandbox. Empty means agency.verify; NoVerify turns verification off.
 	Verify   string
 	NoVerify bool
 	Output   io.Writer       // receives the output of Verify; may be nil
-	Hurry    <-chan struct{} // once closed, ends the grace period of the Verify command, as in ExecOptions
+	Force    <-chan struct{} // once closed, ends the grace period of the Verify command, as in ExecOptions
 
-	known     *Landed // result returned with an error: the fields known so far
-	verified  string  // tree on which Verify has succeeded
-	overtaken int     // times the landing started over because the branch or the sandbox moved
+	partialResult *LandResult // result returned with an error: the fields known so far
+	verifiedTree  string      // tree on which Verify has succeeded
+	retries       int         // times the landing started over because the branch or the sandbox moved
 }
 
 // LandResult is the result of Land.
-type Landed struct {
-	Invocation string    `json:"invocation_id"`
-	Commit     string    `json:"commit"`    // new commit of the integration branch; if it had landed before, the commit of that landing
-	Before     string    `json:"before"`    // commit of the integration branch before the landing
-	Branch     string    `json:"branch"`    // branch of the integration worktree
-	Strategy   string    `json:"strategy"`  // strategy used; empty if nothing had to be merged
-	Tip        string    `json:"tip"`       // last commit of the sandbox
-	Commits    int       `json:"commits"`   // commits of the sandbox that landed; for a rebase, the commits created
-	TrashRef   string    `json:"trash_ref"` // ref that keeps the sandbox's own commits until prune
-	Already    bool      `json:"already"`   // it had landed before, or the branch had all of its commits
-	DryRun     bool      `json:"dry_run"`   // nothing was changed
-	LeftOut    []LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
-	Unsaid     bool      `json:"-"`         // CommitAll was set, but there was nothing to commit
-	Aside      bool      `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
+type LandResult struct {
+	Invocation      string    `json:"invocation_id"`
+	Commit          string    `json:"commit"`    // new commit of the integration branch; if it had landed before, the commit of that landing
+	Before          string    `json:"before"`    // commit of the integration branch before the landing
+	Branch          string    `json:"branch"`    // branch of the integration worktree
+	Strategy        string    `json:"strategy"`  // strategy used; empty if nothing had to be merged
+	Tip             string    `json:"tip"`       // last commit of the sandbox
+	Commits         int       `json:"commits"`   // commits of the sandbox that landed; for a rebase, the commits created
+	TrashRef        string    `json:"trash_ref"` // ref that keeps the sandbox's own commits until prune
+	Already         bool      `json:"already"`   // it had landed before, or the branch had all of its commits
+	DryRun          bool      `json:"dry_run"`   // nothing was changed
+	LeftOut         []LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
+	MessageUnused   bool      `json:"-"`         // CommitAll was set, but there was nothing to commit
+	CleanupDeferred bool      `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
 
 	Verified  bool   `json:"verified"`   // the verify command succeeded on this tree
 	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none
@@ -61,7 +61,7 @@ type Landed struct {
 }
 
 // IsNew reports whether this call landed the work, and not an earlier one.
-func (l Landed) New() bool { return l.Commit != "" && !l.Already && !l.DryRun }
+func (l LandResult) IsNew() bool { return l.Commit != "" && !l.Already && !l.DryRun }
 
 // Land merges the work of a sandbox into the integration branch and updates the worktree that has the branch checked out,
 // all or nothing. Then it removes the sandbox; a ref keeps the sandbox's commits unchanged.
@@ -70,39 +70,39 @@ func (l Landed) New() bool { return l.Commit != "" && !l.Already && !l.DryRun }
 // *BaseMovedError, *NotSubmittedError, *VerifyError, *MovingError, or reports a git operation in progress. The next
 // command that takes the repository lock finishes or undoes a landing that was killed. A result returned with an error
 // has the fields known so far, and a Commit only if the work has landed.
-func (r *Repository) Land(ctx context.Context, req LandRequest) (Landed, error) {
-	if err := req.check(r); err != nil {
-		return Landed{}, err
+func (r *Repository) Land(ctx context.Context, req LandRequest) (LandResult, error) {
+	if err := req.normalize(r); err != nil {
+		return LandResult{}, err
 	}
 	inv, err := r.Invocation(req.ID)
 	if err != nil {
-		return Landed{}, err
+		return LandResult{}, err
 	}
-	req.ID, req.known = inv.ID, &Landed{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}
+	req.ID, req.partialResult = inv.ID, &LandResult{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}
 	if inv.Landing == store.Landed && !inv.Broken && !req.DryRun { // needs no repository lock, and may take long
-		if err := r.tidy(ctx, inv.ID); err != nil {
-			return *req.known, err
+		if err := r.removeLandedTree(ctx, inv.ID); err != nil {
+			return *req.partialResult, err
 		}
 	}
-	landed, err := r.landVerified(ctx, req)
+	landed, err := r.verifyAndLand(ctx, req)
 	var archived *ArchivedError
 	if errors.As(err, &archived) {
 		archived.Invocation = req.ID
 	}
-	tellStanding(err, req.Stand)
+	setAlreadyLanded(err, req.AlreadyLanded)
 	if err != nil && !is[*EndedError](err) && !is[*CleanupError](err) {
-		return *req.known, fmt.Errorf("land %s: %w", req.ID, err)
+		return *req.partialResult, fmt.Errorf("land %s: %w", req.ID, err)
 	}
 	if err != nil && landed.Invocation == "" {
-		landed = *req.known
+		landed = *req.partialResult
 	}
 	return landed, err
 }
 
 // normalize fills in the defaults from the configuration, and refuses invalid values.
-func (req *LandRequest) check(r *Repository) error {
+func (req *LandRequest) normalize(r *Repository) error {
 	if req.Strategy == "" {
-		strategy, err := r.landStrategy()
+		strategy, err := r.configuredStrategy()
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (req *LandRequest) check(r *Repository) error {
 	if req.Message != "" && !req.CommitAll && req.Strategy == rebaseStrategy {
 		return &InvalidError{What: "message", Value: req.Message, Want: "none: a rebase keeps those of the sandbox's commits"}
 	}
-	if err := checkLine(req.Verify); err != nil {
+	if err := checkCommand(req.Verify); err != nil {
 		return err
 	}
 	switch {
@@ -134,7 +134,7 @@ func (req *LandRequest) check(r *Repository) error {
 	case req.NoVerify:
 		req.Verify = ""
 	case req.Verify == "":
-		line, err := r.verifyLine()
+		line, err := r.verifyCommand()
 		if err != nil {
 			return err
 		}
@@ -145,88 +145,90 @@ func (req *LandRequest) check(r *Repository) error {
 
 // landLocked is Land for a caller that holds the repository lock. It stops before the branch moves if the candidate still
 // has to be verified; LandResult.candidate is set then.
-func (r *Repository) land(ctx context.Context, repo *git.Repo, req LandRequest) (_ Landed, err error) {
-	if err := r.finishLanding(ctx, repo); err != nil { // an interrupted landing whose recovery failed when the lock was taken
-		return Landed{}, err
+func (r *Repository) landLocked(ctx context.Context, repo *git.Repo, req LandRequest) (_ LandResult, err error) {
+	if err := r.recoverLanding(ctx, repo); err != nil { // an interrupted landing whose recovery failed when the lock was taken
+		return LandResult{}, err
 	}
 	entry := r.store.Invocation(r.ID, req.ID, nil) // the record may have changed while we waited for the lock
-	if entry.Broken == store.Whole && entry.Record.Landing == store.Landed {
-		return r.landedBefore(ctx, repo, entry, req.DryRun)
+	if entry.Defect == store.NoDefect && entry.Record.Landing == store.Landed {
+		return r.completeLanded(ctx, repo, entry, req.DryRun)
 	}
-	if _, err := invocation(entry, nil).Path(); err != nil {
-		return Landed{}, err
+	if _, err := invocationFromEntry(entry, nil).Path(); err != nil {
+		return LandResult{}, err
 	}
-	if of := entry.Record.Verifies; of != "" {
-		return Landed{}, &ThrowAwayError{ID: entry.ID, Verifies: of}
+	if of := entry.Record.VerifiesInvocation; of != "" {
+		return LandResult{}, &ThrowAwayError{ID: entry.ID, Verifies: of}
 	}
-	ctx, cancel, err := r.bounded(ctx, "landing")
+	ctx, cancel, err := r.withOperationTimeout(ctx, "landing")
 	if err != nil {
-		return Landed{}, err
+		return LandResult{}, err
 	}
 	defer cancel()
-	l := &landing{r: r, repo: repo, req: req, entry: entry, s: r.sandboxOf(req.ID)}
+	l := &landAttempt{r: r, repo: repo, req: req, entry: entry, s: r.sandboxOf(req.ID)}
 	defer func() {
-		l.tell(req.known)
+		l.fillPartial(req.partialResult)
 		err = errors.Join(err, l.close())
 	}()
-	if err := l.consider(ctx); err != nil {
-		return Landed{}, err
+	if err := l.prepare(ctx); err != nil {
+		return LandResult{}, err
 	}
-	if err := l.make(ctx); err != nil {
-		return Landed{}, err
+	if err := l.makeCommit(ctx); err != nil {
+		return LandResult{}, err
 	}
-	c, err := l.candidate(ctx)
+	c, err := l.prepareCandidate(ctx)
 	if c != nil {
-		return Landed{Branch: short(l.target.branch), candidate: c}, err
+		return LandResult{Branch: shortBranch(l.target.branch), candidate: c}, err
 	}
-	var landed Landed
+	var landed LandResult
 	if err == nil {
-		landed, err = l.publish(ctx)
+		landed, err = l.publishLanding(ctx)
 	}
-	if overtaken(err) && req.overtaken == mostOvertaken {
-		err = &MovingError{ID: req.ID, Branch: short(l.target.branch), Times: mostOvertaken + 1}
+	if branchMoved(err) && req.retries == maxLandRetries {
+		err = &MovingError{ID: req.ID, Branch: shortBranch(l.target.branch), Times: maxLandRetries + 1}
 	}
-	if overtaken(err) && req.overtaken < mostOvertaken {
-		req.overtaken++
-		l.tell(req.known)
-		l.looked, l.target = git.Looked{}, target{} // stale; the retry fills them again
-		if err := errors.Join(l.close(), pause(ctx, req.overtaken, betweenLandings)); err != nil {
-			return Landed{}, err
+	if branchMoved(err) && req.retries < maxLandRetries {
+		req.retries++
+		l.fillPartial(req.partialResult)
+		l.scanResult, l.target = git.Report{}, integrationTarget{} // stale; the retry fills them again
+		if err := errors.Join(l.close(), waitBackoff(ctx, req.retries, landBackoff)); err != nil {
+			return LandResult{}, err
 		}
-		return r.land(ctx, repo, req)
+		return r.landLocked(ctx, repo, req)
 	}
 	return landed, err
 }
 
 // branchMoved reports whether err says that the branch was moved, or checked out in another worktree, since we read it.
-func overtaken(err error) bool { return is[*git.MovedRefError](err) || is[*git.ReseatedError](err) }
+func branchMoved(err error) bool {
+	return is[*git.MovedRefError](err) || is[*git.CheckoutMovedError](err)
+}
 
 // maxLandRetries bounds how often a landing starts over because other processes committed to the branch, or in the
 // sandbox, during the landing. A commit takes longer than a landing, and the wait grows with every retry, so a landing
 // gets its chance between two commits.
-const mostOvertaken = 50
+const maxLandRetries = 50
 
 // completeLanded returns the result of a landing that is done, and removes the parts of the sandbox that a killed landing
 // left.
-func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], dry bool) (Landed, error) {
+func (r *Repository) completeLanded(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], dry bool) (LandResult, error) {
 	m := entry.Record
-	landed := Landed{
+	landed := LandResult{
 		Invocation: entry.ID, Commit: m.LandedCommit, Before: m.LandedBefore, Branch: m.LandedBranch, Strategy: m.LandedStrategy, Tip: m.LandedTip,
 		Already: true, DryRun: dry, LeftOut: []LeftOut{},
 	}
-	kept, err := r.kept(ctx, repo, entry.ID)
+	kept, err := r.trashCommit(ctx, repo, entry.ID)
 	if kept != "" {
 		landed.TrashRef = trashRef(entry.ID)
 	}
 	if err != nil {
 		return landed, err
 	}
-	gone := &GoneError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: landed.TrashRef, Work: landed.TrashRef}
+	gone := &GoneError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: landed.TrashRef, RestoreCommit: landed.TrashRef}
 	if kept != "" && kept != m.LandedTip {
-		gone.Work = m.LandedTip
+		gone.RestoreCommit = m.LandedTip
 	}
-	if there, err := r.stillThere(ctx, repo, m, gone); err != nil || !there {
-		return Landed{}, err
+	if there, err := r.stillOnBranch(ctx, repo, m, gone); err != nil || !there {
+		return LandResult{}, err
 	}
 	if dry {
 		return landed, nil
@@ -235,102 +237,102 @@ func (r *Repository) landedBefore(ctx context.Context, repo *git.Repo, entry sto
 		if err := r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
 			m.UnlandedCommit, m.UnlandedAt = "", nil
 		}); err != nil {
-			return Landed{}, err
+			return LandResult{}, err
 		}
 	}
-	return landed, r.endLanded(ctx, repo, entry.ID)
+	return landed, r.cleanUpLanded(ctx, repo, entry.ID)
 }
 
 // stillOnBranch reports whether a landing is still on its branch. If it is not, it completes gone and returns it as the
 // error.
-func (r *Repository) stillThere(ctx context.Context, repo *git.Repo, m store.InvocationMeta, gone *GoneError) (bool, error) {
+func (r *Repository) stillOnBranch(ctx context.Context, repo *git.Repo, m store.InvocationMeta, gone *GoneError) (bool, error) {
 	if m.LandedCommit == "" {
 		return true, nil
 	}
-	there, err := repo.IsAncestor(ctx, m.LandedCommit, heads+m.LandedBranch)
+	there, err := repo.IsAncestor(ctx, m.LandedCommit, headsPrefix+m.LandedBranch)
 	if err != nil {
 		return false, err
 	}
 	switch {
 	case there && m.UnlandedCommit != "":
-		gone.By = m.UnlandedCommit
-		there, err = r.anythingLeft(ctx, repo, m)
+		gone.UnlandedBy = m.UnlandedCommit
+		there, err = r.isStillApplied(ctx, repo, m)
 	case there:
-		there, err = r.anythingLeft(ctx, repo, m)
-		if gone.Undone = true; m.LandedStrategy != "" {
-			gone.Again = "cherry-pick " + landedRange(m)
+		there, err = r.isStillApplied(ctx, repo, m)
+		if gone.Reverted = true; m.LandedStrategy != "" {
+			gone.RestoreArgs = "cherry-pick " + landedRevisions(m)
 		}
 	case m.UnlandedCommit == "": // the sandbox's tip may have been merged again by hand
-		there, err = repo.IsAncestor(ctx, m.LandedTip, heads+m.LandedBranch)
+		there, err = repo.IsAncestor(ctx, m.LandedTip, headsPrefix+m.LandedBranch)
 	}
 	if err != nil || there {
 		return there, err
 	}
-	gone.Tree = checkedOut(ctx, repo, heads+m.LandedBranch)
+	gone.Tree = checkoutPath(ctx, repo, headsPrefix+m.LandedBranch)
 	return false, gone
 }
 
 // checkoutPath returns the worktree that has a branch checked out, for use in hints; empty if none has.
-func checkedOut(ctx context.Context, repo *git.Repo, branch string) string {
-	_, tree, err := repo.Seat(ctx, branch)
+func checkoutPath(ctx context.Context, repo *git.Repo, branch string) string {
+	_, tree, err := repo.CheckedOutIn(ctx, branch)
 	var busy *WorktreeBusyError
 	if errors.As(err, &busy) {
-		return busy.Tree
+		return busy.Worktree
 	}
 	return tree
 }
 
 // landAttempt is one attempt to land one sandbox.
-type landing struct {
+type landAttempt struct {
 	r     *Repository
 	repo  *git.Repo // holds the repository lock
 	req   LandRequest
 	entry store.Entry[store.InvocationMeta]
 	s     *Sandbox
 
-	target target
-	place  *site
-	leave  []func() // functions that release the locks on the sandbox; called in reverse order
-	merger *git.Merger
-	ending func() (struct{}, error) // waits until merger is closed; nil before startMergerClose
+	target           integrationTarget
+	handle           *handle
+	releases         []func() // functions that release the locks on the sandbox; called in reverse order
+	merger           *git.Merger
+	waitMergerClosed func() (struct{}, error) // waits until merger is closed; nil before startMergerClose
 
-	began   time.Time // start of the scan; later writes to the sandbox may be missing from scanResult
-	looked  git.Looked
-	tip     string // last commit that lands
-	commits []git.Commit
-	made    int    // commits that the integration branch gains; a rebase may create fewer than it replays
-	result  string // new commit of the integration branch; empty if the branch has all of the work
-	trash   string // commit of the trash ref before the landing; empty if there was none
+	scanStart   time.Time // start of the scan; later writes to the sandbox may be missing from scanResult
+	scanResult  git.Report
+	tip         string // last commit that lands
+	commits     []git.RangeCommit
+	commitCount int    // commits that the integration branch gains; a rebase may create fewer than it replays
+	newTip      string // new commit of the integration branch; empty if the branch has all of the work
+	oldTrash    string // commit of the trash ref before the landing; empty if there was none
 }
 
-func (l *landing) close() error {
-	l.endMerger()
-	_, err := l.ending()
-	l.merger, l.ending = nil, nil
-	l.depart()
+func (l *landAttempt) close() error {
+	l.startMergerClose()
+	_, err := l.waitMergerClosed()
+	l.merger, l.waitMergerClosed = nil, nil
+	l.releaseSandbox()
 	return err
 }
 
 // startMergerClose closes the merger in the background.
-func (l *landing) endMerger() {
-	if l.ending == nil {
+func (l *landAttempt) startMergerClose() {
+	if l.waitMergerClosed == nil {
 		merger := l.merger
-		l.ending = proc.Meanwhile(func() (struct{}, error) { return struct{}{}, merger.Close() })
+		l.waitMergerClosed = proc.Async(func() (struct{}, error) { return struct{}{}, merger.Close() })
 	}
 }
 
 // fillPartial copies the tip and the target branch, as far as they are known, into a result.
-func (l *landing) tell(known *Landed) {
-	known.Tip = cmp.Or(l.looked.Head, known.Tip)
+func (l *landAttempt) fillPartial(known *LandResult) {
+	known.Tip = cmp.Or(l.scanResult.Head, known.Tip)
 	if l.target.branch != "" {
-		known.Branch = short(l.target.branch)
+		known.Branch = shortBranch(l.target.branch)
 	}
 }
 
 // releaseSandbox releases the locks on the sandbox.
-func (l *landing) depart() {
-	for len(l.leave) > 0 {
-		l.leave[len(l.leave)-1]()
-		l.leave = l.leave[:len(l.leave)-1]
+func (l *landAttempt) releaseSandbox() {
+	for len(l.releases) > 0 {
+		l.releases[len(l.releases)-1]()
+		l.releases = l.releases[:len(l.releases)-1]
 	}
 }

@@ -45,7 +45,7 @@ func TestALandingThatIsOvertakenEveryTimeGivesUpAndSaysSo(t *testing.T) {
 	*busy = true
 	_, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID})
 	var moving *MovingError
-	if !errors.As(err, &moving) || moving.Times != *times || *times != mostOvertaken+1 || moving.ID != l.box.ID || moving.Branch != l.integration().Branch {
+	if !errors.As(err, &moving) || moving.Times != *times || *times != maxLandRetries+1 || moving.ID != l.box.ID || moving.Branch != l.integration().Branch {
 		t.Errorf("after %d times: %v", *times, err)
 	}
 	if err == nil || strings.Contains(err.Error(), "refs/heads/") || !strings.Contains(err.Error(), "nothing has landed") {
@@ -58,7 +58,7 @@ func TestALandingThatIsOvertakenEveryTimeGivesUpAndSaysSo(t *testing.T) {
 
 	*busy, *times = true, 0
 	_, err = l.repo.Unland(t.Context(), UnlandRequest{ID: l.box.ID})
-	if !errors.As(err, &moving) || moving.Times != *times || *times != mostOvertaken+1 || !strings.Contains(err.Error(), "nothing changed") {
+	if !errors.As(err, &moving) || moving.Times != *times || *times != maxLandRetries+1 || !strings.Contains(err.Error(), "nothing changed") {
 		t.Errorf("after %d times: %v", *times, err)
 	}
 	*busy = false
@@ -72,7 +72,7 @@ func TestWhoIsInterruptedBetweenTwoTriesDoesNotTryAgain(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if err := pause(ctx, 100, betweenPushes); !errors.Is(err, gone) {
+	if err := waitBackoff(ctx, 100, pushBackoff); !errors.Is(err, gone) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -18,7 +18,7 @@ type (
 	// Limits bound the resources of the commands of a sandbox. A zero field is no limit.
 	Limits = confine.Limits
 	// RecordedLimits are the limits that a sandbox was started with, as written in its record.
-	LimitsMade = store.Limits
+	RecordedLimits = store.Limits
 	// EnforcedLimit tells how a limit is enforced. One with a Detail is not enforced, or not in full.
 	EnforcedLimit = confine.Enforcement
 	// LimitKind names one of the limits.
@@ -56,8 +56,8 @@ func ParseProcesses(s string) (int, error) {
 // sandbox never get.
 func ParseNice(s string) (int, error) {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > confine.MostNice {
-		return 0, &InvalidError{What: "niceness", Value: s, Want: fmt.Sprintf("a number from 1 to %d", confine.MostNice)}
+	if err != nil || n < 1 || n > confine.MaxNice {
+		return 0, &InvalidError{What: "niceness", Value: s, Want: fmt.Sprintf("a number from 1 to %d", confine.MaxNice)}
 	}
 	return n, nil
 }
@@ -67,37 +67,37 @@ func FormatSize(n int64) string { return confine.FormatSize(n) }
 
 // enforceableLimits returns limits in the form of a record. It refuses limits that this machine cannot enforce,
 // before anything is created.
-func (r *Repository) chooseLimits(ctx context.Context, l Limits) (LimitsMade, error) {
-	if err := checkLimits(l); err != nil {
-		return LimitsMade{}, err
+func (r *Repository) enforceableLimits(ctx context.Context, l Limits) (RecordedLimits, error) {
+	if err := validateLimits(l); err != nil {
+		return RecordedLimits{}, err
 	}
-	machine, _ := confine.LookLimits(ctx, l, r.opts.Env, true)
+	machine, _ := confine.InspectLimitSupport(ctx, l, r.opts.Env, true)
 	plan, err := l.Plan(machine)
 	if err != nil {
-		return LimitsMade{}, err
+		return RecordedLimits{}, err
 	}
 	for _, e := range plan.Enforced {
 		if e.Detail != "" {
-			r.warn("%s %s will not hold here, or not in full: %s", e.Limit, e.Limit.Text(e.Value), e.Detail)
+			r.warn("%s %s will not hold here, or not in full: %s", e.Limit, e.Limit.Format(e.Value), e.Detail)
 		}
 	}
-	return LimitsMade{
+	return RecordedLimits{
 		Memory: l.Memory, Processes: l.Processes, FileSize: l.FileSize, Nice: l.Nice, BestEffort: l.BestEffort,
 		TimeoutMS: int64((l.Timeout + time.Millisecond - 1) / time.Millisecond),
 	}, nil
 }
 
 // validateLimits refuses malformed limits with an *InvalidError.
-func checkLimits(l Limits) error {
+func validateLimits(l Limits) error {
 	var bad *confine.BadLimitError
-	if err := l.Check(); errors.As(err, &bad) {
+	if err := l.Validate(); errors.As(err, &bad) {
 		return &InvalidError{What: bad.Limit.String(), Value: strconv.FormatInt(bad.Value, 10), Want: bad.Want}
 	}
 	return nil
 }
 
 // limitsFromRecord converts the limits of a record.
-func limitsMade(m LimitsMade) Limits {
+func limitsFromRecord(m RecordedLimits) Limits {
 	return Limits{
 		Memory: m.Memory, Processes: m.Processes, FileSize: m.FileSize, Nice: m.Nice, BestEffort: m.BestEffort,
 		Timeout: time.Duration(m.TimeoutMS) * time.Millisecond,
@@ -105,11 +105,11 @@ func limitsMade(m LimitsMade) Limits {
 }
 
 // commandLimits are the prepared limits of one command.
-type bounds struct {
-	program  proc.Limits
-	timeout  time.Duration
-	hold     []*os.File // files that the process which runs the command has to keep open
-	enforced []EnforcedLimit
+type commandLimits struct {
+	procLimits proc.Limits
+	timeout    time.Duration
+	holdOpen   []*os.File // files that the process which runs the command has to keep open
+	enforced   []EnforcedLimit
 
 	cgroup *confine.Cgroup
 	warn   func(format string, args ...any)
@@ -118,31 +118,31 @@ type bounds struct {
 // prepareLimits prepares the limits of a command: those of the sandbox, narrowed by those of the command. The
 // sandbox's timeout bounds timeout too, also where that is a default or none. An explicit limit that is wider than
 // the sandbox's is refused.
-func (s *Sandbox) bound(ctx context.Context, opts ExecOptions, made Limits, timeout time.Duration) (_ bounds, err error) {
+func (s *Sandbox) prepareLimits(ctx context.Context, opts ExecOptions, made Limits, timeout time.Duration) (_ commandLimits, err error) {
 	asked := opts.Limits
 	asked.Timeout = opts.Timeout
 	var wider *confine.WiderError
-	if err := asked.Within(made); errors.As(err, &wider) {
-		return bounds{}, &InvalidError{What: wider.Limit.String(), Value: wider.Limit.Text(wider.Asked), Want: wider.Want() + ", with which sandbox " + s.ID + " was started"}
+	if err := asked.CheckWithin(made); errors.As(err, &wider) {
+		return commandLimits{}, &InvalidError{What: wider.Limit.String(), Value: wider.Limit.Format(wider.Requested), Want: wider.Want() + ", with which sandbox " + s.ID + " was started"}
 	}
 	asked.Timeout = max(timeout, 0)
-	if err := checkLimits(asked); err != nil {
-		return bounds{}, err
+	if err := validateLimits(asked); err != nil {
+		return commandLimits{}, err
 	}
 	if made.Timeout > 0 && (asked.Timeout == 0 || asked.Timeout > made.Timeout) {
 		asked.Timeout = made.Timeout
 	}
-	limits := made.Narrow(asked)
-	machine, cgroups := confine.LookLimits(ctx, limits, s.repo.opts.Env, made.BestEffort || asked.BestEffort)
+	limits := made.NarrowedBy(asked)
+	machine, cgroups := confine.InspectLimitSupport(ctx, limits, s.repo.opts.Env, made.BestEffort || asked.BestEffort)
 	plan, err := limits.Plan(machine)
 	if err != nil {
-		return bounds{}, &SetupError{ID: s.ID, Err: err}
+		return commandLimits{}, &SetupError{ID: s.ID, Err: err}
 	}
-	b := bounds{
-		program: proc.Limits{FileSize: plan.FileSize, Data: plan.Data, Processes: plan.Processes, Nice: plan.Nice},
-		timeout: plan.Timeout, enforced: plan.Enforced, warn: s.repo.warn,
+	b := commandLimits{
+		procLimits: proc.Limits{FileSize: plan.FileSize, Data: plan.Data, Processes: plan.Processes, Nice: plan.Nice},
+		timeout:    plan.Timeout, enforced: plan.Enforced, warn: s.repo.warn,
 	}
-	if !plan.Cgroup() {
+	if !plan.NeedsCgroup() {
 		return b, nil
 	}
 	whole := confine.CgroupLimits{Memory: made.Memory, Processes: made.Processes}
@@ -152,15 +152,15 @@ func (s *Sandbox) bound(ctx context.Context, opts ExecOptions, made Limits, time
 	if plan.CgroupProcesses == 0 {
 		whole.Processes = 0
 	}
-	b.cgroup, err = cgroups.Enter(s.ID, whole, confine.CgroupLimits{Memory: plan.CgroupMemory, Processes: plan.CgroupProcesses})
+	b.cgroup, err = cgroups.NewCommandCgroup(s.ID, whole, confine.CgroupLimits{Memory: plan.CgroupMemory, Processes: plan.CgroupProcesses})
 	if err != nil {
-		return bounds{}, &SetupError{ID: s.ID, Err: fmt.Errorf("make a cgroup: %w", err)}
+		return commandLimits{}, &SetupError{ID: s.ID, Err: fmt.Errorf("make a cgroup: %w", err)}
 	}
-	b.program.Cgroup, b.hold = b.cgroup.Procs, []*os.File{b.cgroup.Hold}
+	b.procLimits.Cgroup, b.holdOpen = b.cgroup.Procs, []*os.File{b.cgroup.Hold}
 	return b, nil
 }
 
-func (b bounds) close() {
+func (b commandLimits) close() {
 	if b.cgroup == nil {
 		return
 	}
@@ -171,11 +171,11 @@ func (b bounds) close() {
 
 // limitEnforcers maps the enforced limits to their mechanisms, for the event log of an invocation. The timeout is
 // left out.
-func enforcers(limits []EnforcedLimit) map[string]string {
+func limitEnforcers(limits []EnforcedLimit) map[string]string {
 	by := map[string]string{}
 	for _, l := range limits {
 		if l.Limit != TimeoutLimit {
-			by[l.Limit.Key()] = string(l.By)
+			by[l.Limit.RecordKey()] = string(l.By)
 		}
 	}
 	return by

@@ -17,7 +17,7 @@ func TestACommandIsBoundByItsSandboxAndMayBeBoundTighter(t *testing.T) {
 		Worktree: "mine", Limits: gitagency.Limits{FileSize: 1 << 20, Nice: 2, Timeout: time.Hour},
 	})
 	must(t, err)
-	if want := (gitagency.LimitsMade{FileSize: 1 << 20, Nice: 2, TimeoutMS: 3600_000}); inv.Limits != want {
+	if want := (gitagency.RecordedLimits{FileSize: 1 << 20, Nice: 2, TimeoutMS: 3600_000}); inv.Limits != want {
 		t.Errorf("recorded %+v", inv.Limits)
 	}
 	s, err := p.repo.Sandbox(inv.ID)

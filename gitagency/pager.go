@@ -40,10 +40,10 @@ type PagerRequest struct {
 
 // Pager is a running pager that shows the bytes written to it.
 type Pager struct {
-	command string
-	program *proc.Fed
-	stop    func() bool
-	quit    bool
+	command     string
+	program     *proc.Pager
+	stopFeeding func() bool
+	quit        bool
 }
 
 // StartPager starts a pager. When ctx ends, the pager's input is closed but the pager is not stopped, as the user may
@@ -55,7 +55,7 @@ func StartPager(ctx context.Context, req PagerRequest) (*Pager, error) {
 	}
 	env = slices.Clone(env)
 	for _, kv := range []string{"LESS=FRX", "LV=-c"} { // defaults that git gives its pager where the user has set nothing
-		if name, _, _ := strings.Cut(kv, "="); !isSet(env, name) {
+		if name, _, _ := strings.Cut(kv, "="); !hasVariable(env, name) {
 			env = append(env, kv)
 		}
 	}
@@ -66,12 +66,12 @@ func StartPager(ctx context.Context, req PagerRequest) (*Pager, error) {
 	if !strings.ContainsAny(req.Command, "|&;<>()$`\\\"' \t\n*?[#~=%") {
 		argv = []string{req.Command}
 	}
-	program, err := proc.Feed(proc.Command{Argv: argv, Env: env}, req.Stdout, req.Stderr)
+	program, err := proc.StartPager(proc.Command{Argv: argv, Env: env}, req.Stdout, req.Stderr)
 	if err != nil {
 		return nil, &PagerMissingError{Command: req.Command, Err: err}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = program.End() }) // Close reports its error
-	return &Pager{command: req.Command, program: program, stop: stop}, nil
+	stop := context.AfterFunc(ctx, func() { _ = program.CloseInput() }) // Close reports its error
+	return &Pager{command: req.Command, program: program, stopFeeding: stop}, nil
 }
 
 // Write returns ErrPagerQuit when the pager has closed its input.
@@ -87,8 +87,8 @@ func (p *Pager) Write(b []byte) (int, error) {
 // Close closes the pager's input and waits until the user has left it. The error is a *PagerMissingError if the pager
 // could not be run, ErrPagerQuit if it was left early. As in git, any other exit status of the pager is ignored.
 func (p *Pager) Close() error {
-	p.stop()
-	endErr := p.program.End()
+	p.stopFeeding()
+	endErr := p.program.CloseInput()
 	code, err := p.program.Wait()
 	switch {
 	case err != nil || endErr != nil:

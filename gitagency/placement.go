@@ -12,7 +12,7 @@ import (
 // checkPlacement refuses a path for a new tree that equals, contains or lies inside any of these: an integration
 // worktree on record, a worktree that git lists, the git directory, and a directory with a marker of any repository.
 // Symbolic links and bind mounts are resolved before paths are compared.
-func (r *Repository) checkPlacement(tree string, listing git.Listing) error {
+func (r *Repository) checkPlacement(tree string, listing git.WorktreeList) error {
 	place, err := guard.Locate(tree)
 	if err != nil {
 		return &UnsafePathError{Path: tree, Why: err.Error()}
@@ -27,15 +27,15 @@ func (r *Repository) checkPlacement(tree string, listing git.Listing) error {
 	}
 	for _, w := range worktrees {
 		if w.Record.State != store.Archived {
-			others = append(others, w.Tree)
+			others = append(others, w.TreePath)
 		}
 	}
 	for _, other := range others {
-		if rel := place.Relation(other); rel != guard.Apart {
+		if rel := place.Relation(other); rel != guard.Disjoint {
 			return &OverlapError{Path: place.Path, Relation: string(rel), Other: other}
 		}
 	}
-	if err := unmarked(place); err != nil {
+	if err := checkUnmarked(place); err != nil {
 		return err
 	}
 	if place.Path != tree {
@@ -45,10 +45,10 @@ func (r *Repository) checkPlacement(tree string, listing git.Listing) error {
 }
 
 // checkUnmarked refuses a place that has a marker, of any repository, in it or in a directory above it.
-func unmarked(place guard.Place) error {
+func checkUnmarked(place guard.Location) error {
 	for dir := range place.Ancestors {
 		for _, m := range []guard.Marker{guard.Integration, guard.Sandbox} {
-			marked, err := m.In(dir)
+			marked, err := m.IsIn(dir)
 			if err != nil {
 				return &UnsafePathError{Path: dir, Why: err.Error()}
 			}
@@ -61,16 +61,16 @@ func unmarked(place guard.Place) error {
 }
 
 // checkListingIntact refuses to continue if git's worktree list has an entry that git cannot read.
-func intact(listing git.Listing) error {
-	for _, p := range listing.Problems {
-		return &CorruptEntryError{Path: p.Path, What: p.What}
+func checkListingIntact(listing git.WorktreeList) error {
+	for _, p := range listing.Damaged {
+		return &CorruptEntryError{Path: p.Path, What: p.Problem}
 	}
 	return nil
 }
 
 // checkParentResolved refuses a path of ours whose parent directory has become a symbolic link or lies below one:
 // nothing may be read or removed through such a link. The last component may be anything.
-func checkReal(path string) error {
+func checkParentResolved(path string) error {
 	parent := filepath.Dir(path)
 	real, err := guard.Resolve(parent)
 	if err != nil {
@@ -84,7 +84,7 @@ func checkReal(path string) error {
 
 // dataDirOfEntry returns the data directory of a git worktree entry, and whether its tree is laid out like one of
 // ours: <data dir>/repos/<repo>/<kind>/<id>/tree.
-func dataDirOf(name, tree string) (string, bool) {
+func dataDirOfEntry(name, tree string) (string, bool) {
 	around := filepath.Dir(tree)
 	repos := filepath.Dir(filepath.Dir(filepath.Dir(around)))
 	ours := ids.Valid(name) && filepath.Base(tree) == "tree" && filepath.Base(around) == name && filepath.Base(repos) == "repos"
@@ -93,17 +93,17 @@ func dataDirOf(name, tree string) (string, bool) {
 
 // warnRecordsElsewhere warns, once, if the data directory has no records of this repository while git has worktree
 // entries of ours in another data directory: an empty listing then means that the wrong data directory is used.
-func (r *Repository) warnElsewhere() {
-	if _, there := store.Taken(r.store.RepoDir(r.ID)); there {
+func (r *Repository) warnRecordsElsewhere() {
+	if _, there := store.FirstExisting(r.store.RepoDir(r.ID)); there {
 		return
 	}
-	r.warned.Do(func() {
-		entries, err := r.git.Entries()
+	r.warnedElsewhere.Do(func() {
+		entries, err := r.git.WorktreeEntries()
 		if err != nil {
 			return // a listing does not report unrelated problems
 		}
 		for _, e := range entries {
-			if place, ours := dataDirOf(e.Name, e.Path); ours {
+			if place, ours := dataDirOfEntry(e.Name, e.Path); ours {
 				r.warn("there are no records of this repository in %s, but git knows trees in %s; 'git agency doctor' says more", r.DataDir, place)
 				return
 			}

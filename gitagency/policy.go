@@ -22,7 +22,7 @@ import (
 
 // policySection is the subsection of the keys that open walls (agency.sandbox.*). No profile and no runner can have
 // this name.
-const policyName = "sandbox"
+const policySection = "sandbox"
 
 // Keys that open walls. Each may be set many times and all values count; an empty value clears those before it, as in
 // git's own multi-valued keys.
@@ -30,7 +30,7 @@ const (
 	readKey  = confine.ReadKey
 	writeKey = confine.WriteKey
 	hideKey  = confine.HideKey
-	envKey   = "agency." + policyName + ".env"
+	envKey   = "agency." + policySection + ".env"
 )
 
 // privatePrefix marks a value of writeKey as a directory that can be written in the sandbox alone.
@@ -53,11 +53,11 @@ type policy struct {
 type cache struct {
 	variable string // variable that relocates the cache; may be empty
 	path     string // with symbolic links resolved, if it exists
-	there    bool
+	exists   bool
 }
 
 // wallsPolicy reads the policy of the walls from the configuration.
-func (r *Repository) policy() (policy, error) {
+func (r *Repository) wallsPolicy() (policy, error) {
 	homes := []string{}
 	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil { // HOME may be that of the user who called sudo
 		homes = append(homes, u.HomeDir)
@@ -67,39 +67,39 @@ func (r *Repository) policy() (policy, error) {
 
 // readPolicy reads the policy from a configuration and an environment. homes are further home directories, whose
 // secrets are hidden too.
-func readPolicy(config git.Config, env, homes []string) (policy, error) {
+func readPolicy(config git.Settings, env, homes []string) (policy, error) {
 	if err := checkPolicyKeys(config); err != nil {
 		return policy{}, err
 	}
-	home := proc.Variable(env, "HOME")
+	home := proc.Getenv(env, "HOME")
 	p := policy{
-		home: home, runtimeDir: proc.Variable(env, "XDG_RUNTIME_DIR"),
-		agentSockets: agentSockets(env), path: filepath.SplitList(proc.Variable(env, "PATH")),
+		home: home, runtimeDir: proc.Getenv(env, "XDG_RUNTIME_DIR"),
+		agentSockets: findAgentSockets(env), path: filepath.SplitList(proc.Getenv(env, "PATH")),
 		caches: findCaches(env),
 	}
 	for _, h := range slices.Compact(append([]string{home}, homes...)) {
-		p.Secrets = append(p.Secrets, below(h, secretFiles)...)
+		p.Secrets = append(p.Secrets, joinAll(h, homeSecrets)...)
 	}
-	p.Secrets = append(p.Secrets, secretsNamed(env)...)
+	p.Secrets = append(p.Secrets, secretPathsFromEnv(env)...)
 	p.Secrets = append(p.Secrets, systemSecrets...)
 	for _, c := range p.caches {
 		p.Caches = append(p.Caches, c.path)
 	}
-	reads, err := grants(config, readKey, home)
+	reads, err := readGrants(config, readKey, home)
 	if err != nil {
 		return policy{}, err
 	}
-	hides, err := grants(config, hideKey, home)
+	hides, err := readGrants(config, hideKey, home)
 	if err != nil {
 		return policy{}, err
 	}
-	writes, err := grants(config, writeKey, home)
+	writes, err := readGrants(config, writeKey, home)
 	if err != nil {
 		return policy{}, err
 	}
 	for _, g := range writes {
 		if g.private {
-			p.Private = append(p.Private, g.path)
+			p.OverlayWrite = append(p.OverlayWrite, g.path)
 		} else {
 			p.Write = append(p.Write, g.path)
 		}
@@ -111,18 +111,18 @@ func readPolicy(config git.Config, env, homes []string) (policy, error) {
 		p.Hide = append(p.Hide, g.path)
 	}
 	for _, g := range writes {
-		if marked := markedAround(g.path); marked != "" {
-			return policy{}, misconfigured(g.key, g.setting, "a path outside of "+marked+", where work is integrated or another sandbox is")
+		if marked := markedAncestor(g.path); marked != "" {
+			return policy{}, invalidSetting(g.key, g.setting, "a path outside of "+marked+", where work is integrated or another sandbox is")
 		}
 	}
 	for _, g := range append(reads, writes...) {
-		if g.redirected(p.Write) {
-			return policy{}, misconfigured(g.key, g.setting, "a path that commands in sandboxes cannot lead elsewhere")
+		if g.isRedirectable(p.Write) {
+			return policy{}, invalidSetting(g.key, g.setting, "a path that commands in sandboxes cannot lead elsewhere")
 		}
 	}
-	for _, s := range listed(config, envKey) {
-		if err := checkVariable(s.Value); err != nil {
-			return policy{}, misconfigured(envKey, s, wantVariable)
+	for _, s := range multiValues(config, envKey) {
+		if err := checkVariablePattern(s.Value); err != nil {
+			return policy{}, invalidSetting(envKey, s, wantVariable)
 		}
 		p.env = append(p.env, s.Value)
 	}
@@ -130,20 +130,20 @@ func readPolicy(config git.Config, env, homes []string) (policy, error) {
 }
 
 // checkPolicyKeys refuses unknown keys below agency.sandbox: a misspelt key would be a wall that is missing.
-func checkPolicyKeys(config git.Config) error {
+func checkPolicyKeys(config git.Settings) error {
 	for _, key := range slices.Sorted(maps.Keys(config)) {
-		name, ours := strings.CutPrefix(key, "agency."+policyName+".")
-		if ours && !slices.Contains([]string{readKey, writeKey, hideKey, envKey}, "agency."+policyName+"."+name) {
+		name, ours := strings.CutPrefix(key, "agency."+policySection+".")
+		if ours && !slices.Contains([]string{readKey, writeKey, hideKey, envKey}, "agency."+policySection+"."+name) {
 			settings := config[key]
-			return misconfigured("key "+key, settings[len(settings)-1], "agency.sandbox.read, .write, .hide or .env")
+			return invalidSetting("key "+key, settings[len(settings)-1], "agency.sandbox.read, .write, .hide or .env")
 		}
 	}
 	return nil
 }
 
 // fillRequest sets those fields of a request for walls that do not depend on the sandbox.
-func (p policy) draws(req *confine.Request) {
-	req.Home, req.RuntimeDir, req.AgentSockets, req.Path, req.Policy = p.home, p.runtimeDir, p.agentSockets, p.path, p.Policy
+func (p policy) fillRequest(req *confine.Request) {
+	req.Home, req.RuntimeDir, req.AgentSockets, req.PathDirs, req.Policy = p.home, p.runtimeDir, p.agentSockets, p.path, p.Policy
 }
 
 // integrationTrees lists the trees that people work in: all worktrees of this repository, adopted or not, and, if the
@@ -159,7 +159,7 @@ func (r *Repository) integrationTrees(p policy) ([]string, error) {
 		}
 		trees = append(trees, tree)
 	}
-	entries, err := r.git.Entries()
+	entries, err := r.git.WorktreeEntries()
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (r *Repository) integrationTrees(p policy) ([]string, error) {
 		}
 	}
 	repos := []string{r.ID}
-	if len(p.Write)+len(p.Private) > 0 {
+	if len(p.Write)+len(p.OverlayWrite) > 0 {
 		found, err := os.ReadDir(r.store.RepoDir(""))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -185,12 +185,12 @@ func (r *Repository) integrationTrees(p policy) ([]string, error) {
 		}
 		for _, w := range worktrees {
 			if w.Record.State != store.Archived {
-				trees = append(trees, w.Tree)
+				trees = append(trees, w.TreePath)
 			}
 		}
 	}
 	for i, tree := range trees {
-		trees[i] = cmp.Or(resolved(tree), filepath.Clean(tree))
+		trees[i] = cmp.Or(resolveOrEmpty(tree), filepath.Clean(tree))
 	}
 	slices.Sort(trees)
 	return slices.Compact(trees), nil
@@ -198,10 +198,10 @@ func (r *Repository) integrationTrees(p policy) ([]string, error) {
 
 // markedAncestor returns the innermost directory at or above path that has a marker; empty if there is none. A marker
 // that cannot be read counts as present.
-func markedAround(path string) string {
+func markedAncestor(path string) string {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		for _, m := range []guard.Marker{guard.Integration, guard.Sandbox} {
-			if marked, err := m.In(dir); marked || err != nil {
+			if marked, err := m.IsIn(dir); marked || err != nil {
 				return dir
 			}
 		}
@@ -212,9 +212,9 @@ func markedAround(path string) string {
 }
 
 // multiValues returns the values of a multi-valued key; an empty value clears those before it.
-func listed(config git.Config, key string) []git.Setting {
+func multiValues(config git.Settings, key string) []git.Setting {
 	var values []git.Setting
-	for _, s := range config[canonical(key)] {
+	for _, s := range config[canonicalKey(key)] {
 		if s.Value == "" {
 			values = nil
 			continue
@@ -232,23 +232,23 @@ const (
 
 // grant is one path of a key, as set and resolved.
 type grant struct {
-	key     string
-	setting git.Setting
-	named   string // absolute path as configured
-	path    string // with symbolic links resolved
-	private bool
+	key        string
+	setting    git.Setting
+	configured string // absolute path as configured
+	path       string // with symbolic links resolved
+	private    bool
 }
 
 // readGrants returns the paths of a key. A path to write must exist; other paths that do not exist are skipped.
-func grants(config git.Config, key, home string) ([]grant, error) {
+func readGrants(config git.Settings, key, home string) ([]grant, error) {
 	var found []grant
-	for _, s := range listed(config, key) {
+	for _, s := range multiValues(config, key) {
 		value, private := s.Value, false
 		if key == writeKey {
 			value, private = strings.CutPrefix(value, privatePrefix)
 		}
-		if err := checkPlace(key, s.Value, home); err != nil {
-			return nil, misconfigured(key, s, wanted(key))
+		if err := checkPathSetting(key, s.Value, home); err != nil {
+			return nil, invalidSetting(key, s, wantFor(key))
 		}
 		named := expandHome(value, home)
 		path, err := guard.Resolve(named)
@@ -259,9 +259,9 @@ func grants(config git.Config, key, home string) ([]grant, error) {
 		case err == nil:
 			found = append(found, grant{key, s, named, path, private})
 		case strings.ContainsAny(value, "*?["):
-			return nil, misconfigured(key, s, "the path of one thing, in which * stands for nothing else")
+			return nil, invalidSetting(key, s, "the path of one thing, in which * stands for nothing else")
 		case key == writeKey:
-			return nil, misconfigured(key, s, "something that exists")
+			return nil, invalidSetting(key, s, "something that exists")
 		}
 	}
 	return found, nil
@@ -269,10 +269,10 @@ func grants(config git.Config, key, home string) ([]grant, error) {
 
 // isRedirectable reports whether the configured path goes through a writable directory and leads out of it: a command
 // in a sandbox could then change a symbolic link there, and so choose what is granted.
-func (g grant) redirected(writable []string) bool {
+func (g grant) isRedirectable(writable []string) bool {
 	holds := func(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
-	for dir := filepath.Dir(g.named); dir != "/"; dir = filepath.Dir(dir) {
-		at := resolved(dir)
+	for dir := filepath.Dir(g.configured); dir != "/"; dir = filepath.Dir(dir) {
+		at := resolveOrEmpty(dir)
 		if slices.ContainsFunc(writable, func(w string) bool { return holds(w, at) && !holds(w, g.path) }) {
 			return true
 		}
@@ -281,19 +281,19 @@ func (g grant) redirected(writable []string) bool {
 }
 
 // checkPathSetting validates a value of a key that names paths. It does not check that the path exists.
-func checkPlace(key, value, home string) error {
+func checkPathSetting(key, value, home string) error {
 	path := value
 	if key == writeKey {
 		path = strings.TrimPrefix(path, privatePrefix)
 	}
-	if value == "" || checkPath(expandHome(path, home)) == nil {
+	if value == "" || checkAbsolutePath(expandHome(path, home)) == nil {
 		return nil
 	}
-	return &InvalidError{What: "path", Value: value, Want: wanted(key)}
+	return &InvalidError{What: "path", Value: value, Want: wantFor(key)}
 }
 
 // wantFor describes the valid values of a key that names paths.
-func wanted(key string) string {
+func wantFor(key string) string {
 	if key == writeKey {
 		return wantGrant
 	}
@@ -301,15 +301,15 @@ func wanted(key string) string {
 }
 
 // checkVariableSetting validates a value of agency.sandbox.env. The empty value is valid: it clears those before it.
-func checkVariables(value string) error {
+func checkVariableSetting(value string) error {
 	if value == "" {
 		return nil
 	}
-	return checkVariable(value)
+	return checkVariablePattern(value)
 }
 
 // checkVariablePattern accepts NAME and NAME_*. A lone * would pass every variable.
-func checkVariable(pattern string) error {
+func checkVariablePattern(pattern string) error {
 	name := strings.TrimSuffix(pattern, "*")
 	valid := name != "" && !strings.ContainsFunc(name, func(c rune) bool {
 		return c != '_' && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9')
@@ -321,7 +321,7 @@ func checkVariable(pattern string) error {
 }
 
 // resolveOrEmpty resolves the symbolic links of a path; empty if that fails.
-func resolved(path string) string {
+func resolveOrEmpty(path string) string {
 	path, err := guard.Resolve(path)
 	if err != nil {
 		return ""
@@ -330,9 +330,9 @@ func resolved(path string) string {
 }
 
 // checkProfileName refuses a profile with the name of policySection.
-func reservedName(profile string) error {
-	if profile != policyName {
+func checkProfileName(profile string) error {
+	if profile != policySection {
 		return nil
 	}
-	return &InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("another name: agency.%s.* says what walls leave open", policyName)}
+	return &InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("another name: agency.%s.* says what walls leave open", policySection)}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // joinAll joins every name to dir; nil if dir is not absolute.
-func below(dir string, names []string) []string {
+func joinAll(dir string, names []string) []string {
 	if !filepath.IsAbs(dir) {
 		return nil
 	}
@@ -25,7 +25,7 @@ func below(dir string, names []string) []string {
 // credentials, sockets of programs that act for the user, and histories. Files that an agent needs for its own login,
 // such as .claude, are not hidden, nor are files that might hold a secret but mostly do not, such as .gitconfig and
 // pip.conf.
-var secretFiles = []string{
+var homeSecrets = []string{
 	// keys
 	".ssh", ".gnupg", ".pki", ".password-store", ".local/share/gopass", ".config/sops", ".config/age", ".putty",
 	".local/share/keyrings", ".local/share/kwalletd", ".kde/share/apps/kwallet", ".config/keepassxc", ".keychain",
@@ -104,10 +104,10 @@ var secretVariables = []struct{ name, within string }{
 
 // secretPathsFromEnv returns the paths that secretVariables name, and those of homeSecrets that the XDG variables
 // relocate.
-func secretsNamed(env []string) []string {
+func secretPathsFromEnv(env []string) []string {
 	var found []string
 	for _, v := range secretVariables {
-		for _, path := range filepath.SplitList(proc.Variable(env, v.name)) {
+		for _, path := range filepath.SplitList(proc.Getenv(env, v.name)) {
 			if filepath.IsAbs(path) {
 				found = append(found, filepath.Join(path, v.within))
 			}
@@ -120,12 +120,12 @@ func secretsNamed(env []string) []string {
 		{"XDG_STATE_HOME", ".local/state/"},
 	} {
 		var names []string
-		for _, name := range secretFiles {
+		for _, name := range homeSecrets {
 			if rest, usually := strings.CutPrefix(name, x.usual); usually {
 				names = append(names, rest)
 			}
 		}
-		found = append(found, below(proc.Variable(env, x.variable), names)...)
+		found = append(found, joinAll(proc.Getenv(env, x.variable), names)...)
 	}
 	return found
 }
@@ -139,10 +139,10 @@ var socketVariables = []string{
 
 // findAgentSockets extracts the paths from the values of socketVariables: /path, unix:path=/path,guid=…,
 // unix:///path, /path:pid:1.
-func agentSockets(env []string) []string {
+func findAgentSockets(env []string) []string {
 	var found []string
 	for _, name := range socketVariables {
-		for word := range strings.FieldsFuncSeq(proc.Variable(env, name), func(c rune) bool { return strings.ContainsRune(",;:=", c) }) {
+		for word := range strings.FieldsFuncSeq(proc.Getenv(env, name), func(c rune) bool { return strings.ContainsRune(",;:=", c) }) {
 			if strings.HasPrefix(word, "/") {
 				found = append(found, filepath.Clean(word))
 			}
@@ -193,17 +193,17 @@ var toolCaches = []struct {
 // findCaches returns the caches of toolCaches, also those that do not exist.
 func findCaches(env []string) []cache {
 	var found []cache
-	home := proc.Variable(env, "HOME")
+	home := proc.Getenv(env, "HOME")
 	if filepath.IsAbs(home) {
-		home = cmp.Or(resolved(home), home)
+		home = cmp.Or(resolveOrEmpty(home), home)
 	}
 	for _, t := range toolCaches {
 		var dirs []string
 		if t.variable != "" {
-			dirs = filepath.SplitList(proc.Variable(env, t.variable)) // GOPATH may list several
+			dirs = filepath.SplitList(proc.Getenv(env, t.variable)) // GOPATH may list several
 		}
 		if len(dirs) == 0 && t.home != "" {
-			dirs = below(home, []string{t.home})
+			dirs = joinAll(home, []string{t.home})
 		}
 		for _, dir := range dirs {
 			if !filepath.IsAbs(dir) {
@@ -216,7 +216,7 @@ func findCaches(env []string) []cache {
 			for _, part := range parts {
 				c := cache{variable: t.variable, path: filepath.Join(dir, part)}
 				if _, err := os.Stat(c.path); err == nil {
-					c.path, c.there = resolved(c.path), true
+					c.path, c.exists = resolveOrEmpty(c.path), true
 				}
 				found = append(found, c)
 			}

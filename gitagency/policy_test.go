@@ -40,10 +40,10 @@ func policyLab(t *testing.T, names ...string) (home string, env []string) {
 }
 
 // settingsOf takes keys and values in turn.
-func settingsOf(words ...string) git.Config {
-	config := git.Config{}
+func settingsOf(words ...string) git.Settings {
+	config := git.Settings{}
 	for i := 0; i < len(words); i += 2 {
-		key := canonical(words[i])
+		key := canonicalKey(words[i])
 		config[key] = append(config[key], git.Setting{Value: words[i+1], Scope: "global", Origin: "file:conf"})
 	}
 	return config
@@ -65,7 +65,7 @@ func TestAPolicyIsWhatAllScopesSay(t *testing.T) {
 	for name, c := range map[string]struct{ got, want []string }{
 		"read":    {p.Read, []string{home + "/a", home + "/deep/file"}},
 		"write":   {p.Write, []string{home + "/b"}},
-		"private": {p.Private, []string{home + "/c", home + "/a"}},
+		"private": {p.OverlayWrite, []string{home + "/c", home + "/a"}},
 		"hide":    {p.Hide, []string{home + "/b"}},
 		"env":     {p.env, []string{"MY_TOKEN", "ACME_*"}},
 		"path":    {p.path, []string{"/usr/bin", "/bin"}},
@@ -116,7 +116,7 @@ func TestSecretsAreThoseOfEveryHomeAndWhereVariablesSay(t *testing.T) {
 	t.Parallel()
 	home, env := policyLab(t)
 	env = append(env, "XDG_CONFIG_HOME=/conf", "GNUPGHOME=/keys", "KUBECONFIG=/k1:/k2:rel", "DOCKER_CONFIG=/dock", "CARGO_HOME=/cargo", "XDG_CACHE_HOME=relative")
-	p, err := readPolicy(git.Config{}, env, []string{"/root", "", "relative"})
+	p, err := readPolicy(git.Settings{}, env, []string{"/root", "", "relative"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestSecretsAreThoseOfEveryHomeAndWhereVariablesSay(t *testing.T) {
 
 func TestTheSocketsOfAgentsAreFoundInAnyNotation(t *testing.T) {
 	t.Parallel()
-	got := agentSockets([]string{
+	got := findAgentSockets([]string{
 		"SSH_AUTH_SOCK=/a/agent.1", "GPG_AGENT_INFO=/b/S.gpg-agent:123:1", "DBUS_SESSION_BUS_ADDRESS=unix:path=/c/bus,guid=0f;unix:abstract=/d/x",
 		"DOCKER_HOST=unix:///e/docker.sock", "TMUX=/f/tmux-0/default,12,0", "DISPLAY=:0", "WAYLAND_DISPLAY=wayland-0", "CONTAINER_HOST=tcp://h:1",
 	})
@@ -165,7 +165,7 @@ func TestCachesAreWhereVariablesSay(t *testing.T) {
 	t.Parallel()
 	home, env := policyLab(t, "real/npm/", ".npm -> real/npm", ".cache/", ".cargo/registry/")
 	env = append(env, "GOPATH=/go1:/go2", "GOMODCACHE=/mod", "UV_CACHE_DIR=rel")
-	p, err := readPolicy(git.Config{}, env, nil)
+	p, err := readPolicy(git.Settings{}, env, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,11 +192,11 @@ func TestNoProfileAndNoAgentGoesByTheNameOfThePolicy(t *testing.T) {
 	if got := repo.runnerCommands(); len(got) != 0 {
 		t.Errorf("agents %q", got)
 	}
-	if _, err := repo.policy(); !is[*InvalidError](err) { // which is how a misspelt wall is found
+	if _, err := repo.wallsPolicy(); !is[*InvalidError](err) { // which is how a misspelt wall is found
 		t.Error(err)
 	}
 	delete(repo.git.Config, "agency.sandbox.command")
-	if p, err := repo.policy(); err != nil || !slices.Equal(p.Read, []string{"/usr"}) {
+	if p, err := repo.wallsPolicy(); err != nil || !slices.Equal(p.Read, []string{"/usr"}) {
 		t.Errorf("%q %v", p.Read, err)
 	}
 	settings, err := Settings(t.Context(), repo.opts)
@@ -245,40 +245,40 @@ func TestAPolicyIsDrawnOnARealHome(t *testing.T) {
 	t.Parallel()
 	home, env := policyLab(t, ".ssh/id", ".npmrc", ".cache/x", "keys/", ".aws -> keys", ".bash_history -> /dev/null",
 		"data/sandboxes/s/tree/.git", "data/sandboxes/s/walls/", "repo/.git/", "shared/", "h -> .")
-	machine := confine.Look()
+	machine := confine.InspectMachine()
 	if machine.System != "linux" {
 		t.Skip("skipped: walls are Linux's")
 	}
-	machine.Arch, machine.LandlockABI, machine.NoSeccomp = "amd64", 6, "" // whatever this kernel offers
+	machine.Arch, machine.LandlockABI, machine.WhyNoSeccomp = "amd64", 6, "" // whatever this kernel offers
 	p, err := readPolicy(settingsOf(writeKey, "~/h/shared", readKey, "~/.npmrc"), env, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := confine.Request{
-		Tree: home + "/data/sandboxes/s/tree", GitFile: home + "/data/sandboxes/s/tree/.git", Layers: home + "/data/sandboxes/s/walls",
-		DataDir: home + "/data", GitDir: home + "/repo/.git", Integration: []string{home + "/repo"}, Outputs: "none",
+		Tree: home + "/data/sandboxes/s/tree", GitFile: home + "/data/sandboxes/s/tree/.git", OverlayDir: home + "/data/sandboxes/s/walls",
+		DataDir: home + "/data", GitDir: home + "/repo/.git", IntegrationTrees: []string{home + "/repo"}, Outputs: "none",
 	}
-	p.draws(&req)
-	plan, err := confine.Draw(req, machine)
+	p.fillRequest(&req)
+	plan, err := confine.MakePlan(req, machine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]confine.Sight{
-		"data": confine.Hidden, "data/sandboxes/s/tree/file": confine.Writable, "repo/.git/HEAD": confine.Layered, ".ssh/id": confine.Hidden,
-		"keys": confine.Hidden, ".cache/x": confine.Layered, "shared": confine.Writable,
+	for name, want := range map[string]confine.Visibility{
+		"data": confine.Hidden, "data/sandboxes/s/tree/file": confine.Writable, "repo/.git/HEAD": confine.Overlaid, ".ssh/id": confine.Hidden,
+		"keys": confine.Hidden, ".cache/x": confine.Overlaid, "shared": confine.Writable,
 	} {
-		if got := plan.At(filepath.Join(home, name)); got != want {
+		if got := plan.VisibilityOf(filepath.Join(home, name)); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}
-	if !plan.Sees(home+"/.npmrc") || !plan.Sees(home+"/repo/file") || plan.Writes(home+"/repo/file") || plan.Writes(home) {
+	if !plan.IsVisible(home+"/.npmrc") || !plan.IsVisible(home+"/repo/file") || plan.IsWritable(home+"/repo/file") || plan.IsWritable(home) {
 		t.Errorf("%+v", plan)
 	}
 	if slices.Contains(plan.Hidden, "/dev/null") {
 		t.Error("/dev/null is hidden")
 	}
 	req.Policy.Write = []string{home + "/repo"}
-	if _, err := confine.Draw(req, machine); !is[*confine.RefusedError](err) {
+	if _, err := confine.MakePlan(req, machine); !is[*confine.RefusedError](err) {
 		t.Errorf("writing the repository: %v", err)
 	}
 }

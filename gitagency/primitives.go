@@ -15,20 +15,20 @@ type Primitives = store.Primitives
 
 // primitive is one of the five choices and its values.
 type primitive struct {
-	name   string
-	field  func(*Primitives) *string
-	values []choice // the first is the default
-	open   choice   // prefix of further valid values; empty if there are none
+	name       string
+	field      func(*Primitives) *string
+	values     []choice // the first is the default
+	openPrefix choice   // prefix of further valid values; empty if there are none
 }
 
-type choice struct{ value, unbuilt string }
+type choice struct{ value, unsupportedReason string }
 
-const unbuilt = "not built yet"
+const notBuiltYet = "not built yet"
 
 var primitives = []primitive{
 	{
 		"changeset", func(p *Primitives) *string { return &p.Changeset },
-		[]choice{{"worktree", ""}, {"clone", unbuilt}, {"overlay", unbuilt}},
+		[]choice{{"worktree", ""}, {"clone", notBuiltYet}, {"overlay", notBuiltYet}},
 		choice{},
 	},
 	{
@@ -38,7 +38,7 @@ var primitives = []primitive{
 	},
 	{
 		"isolation", func(p *Primitives) *string { return &p.Isolation },
-		isolations(runtime.GOOS),
+		isolationChoices(runtime.GOOS),
 		choice{},
 	},
 	{
@@ -55,11 +55,11 @@ var primitives = []primitive{
 
 // isolationChoices lists the values of --isolation on an operating system. On Linux walls are the default; elsewhere
 // they cannot be built.
-func isolations(system string) []choice {
+func isolationChoices(system string) []choice {
 	walls, none := choice{isolationOS, ""}, choice{isolationNone, ""}
 	further := []choice{{"container", "containers are not built yet; --isolation os needs none"}, {"vm", "virtual machines are not built yet"}}
 	if system != "linux" {
-		walls.unbuilt = "only Linux has what it is built from, so far"
+		walls.unsupportedReason = "only Linux has what it is built from, so far"
 		return append([]choice{none, walls}, further...)
 	}
 	return append([]choice{walls, none}, further...)
@@ -79,7 +79,7 @@ func PrimitiveValues(name string) []string {
 	var values []string
 	for _, prim := range primitives {
 		for _, c := range prim.values {
-			if prim.name == name && c.unbuilt == "" {
+			if prim.name == name && c.unsupportedReason == "" {
 				values = append(values, c.value)
 			}
 		}
@@ -115,15 +115,15 @@ func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primit
 			key := "agency." + profile + "." + prim.name
 			setting, _ := r.git.Config.Last(key)
 			var invalid *InvalidError
-			if err := prim.check(setting.Value); setting.Value != "" && errors.As(err, &invalid) {
-				return Primitives{}, misconfigured(key, setting, invalid.Want)
+			if err := prim.checkValue(setting.Value); setting.Value != "" && errors.As(err, &invalid) {
+				return Primitives{}, invalidSetting(key, setting, invalid.Want)
 			}
 			*value = setting.Value
 		}
 		if *value == "" {
 			*value = prim.values[0].value
 		}
-		if err := prim.check(*value); err != nil {
+		if err := prim.checkValue(*value); err != nil {
 			return Primitives{}, err
 		}
 	}
@@ -133,7 +133,7 @@ func (r *Repository) choosePrimitives(chosen Primitives, profile string) (Primit
 // checkProfile refuses a profile that does not exist, and one with an unknown key: a misspelt key would be a wall
 // that is missing.
 func (r *Repository) checkProfile(profile string) error {
-	if err := reservedName(profile); err != nil {
+	if err := checkProfileName(profile); err != nil {
 		return err
 	}
 	known := false
@@ -146,7 +146,7 @@ func (r *Repository) checkProfile(profile string) error {
 			continue // a runner may have the name of a profile
 		}
 		if !slices.ContainsFunc(primitives, func(p primitive) bool { return p.name == name }) {
-			return misconfigured("key "+key, settings[len(settings)-1], "changeset, platform, isolation, outputs or software")
+			return invalidSetting("key "+key, settings[len(settings)-1], "changeset, platform, isolation, outputs or software")
 		}
 		known = true
 	}
@@ -157,24 +157,24 @@ func (r *Repository) checkProfile(profile string) error {
 }
 
 // checkValue refuses a value that is unknown, or that cannot be built yet.
-func (p primitive) check(value string) error {
+func (p primitive) checkValue(value string) error {
 	i := slices.IndexFunc(p.values, func(c choice) bool { return c.value == value })
 	switch {
-	case i >= 0 && p.values[i].unbuilt == "":
+	case i >= 0 && p.values[i].unsupportedReason == "":
 		return nil
 	case i >= 0:
-		return &UnsupportedError{Primitive: p.name, Value: value, Why: p.values[i].unbuilt}
-	case p.open.value != "" && strings.HasPrefix(value, p.open.value) && p.open.unbuilt == "":
+		return &UnsupportedError{Primitive: p.name, Value: value, Why: p.values[i].unsupportedReason}
+	case p.openPrefix.value != "" && strings.HasPrefix(value, p.openPrefix.value) && p.openPrefix.unsupportedReason == "":
 		return nil // the part after the prefix is checked elsewhere
-	case p.open.value != "" && strings.HasPrefix(value, p.open.value):
-		return &UnsupportedError{Primitive: p.name, Value: value, Why: p.open.unbuilt}
+	case p.openPrefix.value != "" && strings.HasPrefix(value, p.openPrefix.value):
+		return &UnsupportedError{Primitive: p.name, Value: value, Why: p.openPrefix.unsupportedReason}
 	}
 	names := make([]string, len(p.values))
 	for i, c := range p.values {
 		names[i] = c.value
 	}
-	if p.open.value != "" && p.open.unbuilt == "" {
-		names = append(names, p.open.value+"<list>")
+	if p.openPrefix.value != "" && p.openPrefix.unsupportedReason == "" {
+		names = append(names, p.openPrefix.value+"<list>")
 	}
 	return &InvalidError{What: p.name, Value: value, Want: "one of " + strings.Join(names, ", ")}
 }

@@ -21,77 +21,77 @@ import (
 type prunePlan struct {
 	r    *Repository
 	repo *git.Repo // holds the repository lock, unless the repository was never used
-	expiring
+	pruneCutoff
 
-	things []Pruned
-	failed []error // items that could not be inspected; they are kept
+	results []PruneResult
+	errs    []error // items that could not be inspected; they are kept
 
-	known      bool                        // there are records of the repository
-	refs       map[string]string           // commits of trash and snapshot refs, and of our branches, by ref
-	snapshots  map[string][]PrunedSnapshot // by id
-	registered map[string]string           // tree paths of git's linked worktrees by entry name
-	checkedOut []git.Worktree              // listed on first use
-	needed     map[string]string           // owner of a snapshot -> invocation whose interrupted rollback needs it
+	hasRecords      bool                        // there are records of the repository
+	refs            map[string]string           // commits of trash and snapshot refs, and of our branches, by ref
+	snapshots       map[string][]PrunedSnapshot // by id
+	registered      map[string]string           // tree paths of git's linked worktrees by entry name
+	worktrees       []git.Worktree              // listed on first use
+	rollbackSources map[string]string           // owner of a snapshot -> invocation whose interrupted rollback needs it
 }
 
-const workedIn = "it was worked in after it ended"
+const reasonChangedAfterEnd = "it was worked in after it ended"
 
 // planAll plans for all records, refs and leftovers.
-func (p *prunePlan) everything(ctx context.Context) error {
+func (p *prunePlan) planAll(ctx context.Context) error {
 	var err error
-	p.known = p.r.store.Knows(p.r.ID)
-	if err := p.list(ctx, heads+branchRoot+"/"); err != nil {
+	p.hasRecords = p.r.store.HasRepo(p.r.ID)
+	if err := p.listRefs(ctx, headsPrefix+branchNamespace+"/"); err != nil {
 		return err
 	}
-	if p.registered, err = p.repo.Registered(); err != nil {
+	if p.registered, err = p.repo.RegisteredTrees(); err != nil {
 		return err
 	}
 	invocations, err := p.r.store.Invocations(p.r.ID, nil)
 	if err != nil {
 		return err
 	}
-	p.needed = map[string]string{}
+	p.rollbackSources = map[string]string{}
 	for _, e := range invocations {
-		if note, err := p.r.store.Rollback(p.r.ID, e.ID); err == nil && note != nil {
-			id, _, _ := strings.Cut(strings.TrimPrefix(note.SnapshotRef, snapshotRoot), "/")
-			p.needed[id] = e.ID
+		if note, err := p.r.store.ReadRollbackJournal(p.r.ID, e.ID); err == nil && note != nil {
+			id, _, _ := strings.Cut(strings.TrimPrefix(note.SnapshotRef, allSnapshotsPrefix), "/")
+			p.rollbackSources[id] = e.ID
 		}
 	}
 	for _, e := range invocations {
-		p.invocation(ctx, e)
+		p.planInvocation(ctx, e)
 	}
 	worktrees, err := p.r.store.Worktrees(p.r.ID, nil)
 	if err != nil {
 		return err
 	}
 	for _, e := range worktrees {
-		p.archived(ctx, p.r.worktree(e))
+		p.planArchived(ctx, p.r.worktreeFromEntry(e))
 	}
-	if err := p.trash(ctx); err != nil {
+	if err := p.planOrphanRefs(ctx); err != nil {
 		return err
 	}
-	if err := p.leftovers(); err != nil {
+	if err := p.planLeftovers(); err != nil {
 		return err
 	}
 	return context.Cause(ctx)
 }
 
 // planRefsOnly plans for a repository that was never used here. It may contain our refs: a mirror clone copies all refs.
-func (p *prunePlan) untouched(ctx context.Context) error {
-	if err := p.list(ctx); err != nil {
+func (p *prunePlan) planRefsOnly(ctx context.Context) error {
+	if err := p.listRefs(ctx); err != nil {
 		return err
 	}
-	return p.trash(ctx)
+	return p.planOrphanRefs(ctx)
 }
 
 // listRefs lists the trash and snapshot refs, and the refs below more prefixes.
-func (p *prunePlan) list(ctx context.Context, more ...string) (err error) {
-	if p.refs, err = p.repo.Refs(ctx, append(more, trashRef(""), snapshotRoot)...); err != nil {
+func (p *prunePlan) listRefs(ctx context.Context, more ...string) (err error) {
+	if p.refs, err = p.repo.Refs(ctx, append(more, trashRef(""), allSnapshotsPrefix)...); err != nil {
 		return err
 	}
 	p.snapshots = map[string][]PrunedSnapshot{}
 	for ref, commit := range p.refs {
-		if name, is := strings.CutPrefix(ref, snapshotRoot); is {
+		if name, is := strings.CutPrefix(ref, allSnapshotsPrefix); is {
 			id, _, _ := strings.Cut(name, "/")
 			p.snapshots[id] = append(p.snapshots[id], PrunedSnapshot{ref, commit})
 		}
@@ -105,55 +105,55 @@ func (p *prunePlan) list(ctx context.Context, more ...string) (err error) {
 }
 
 // planInvocation decides about one invocation.
-func (p *prunePlan) invocation(ctx context.Context, e store.Entry[store.InvocationMeta]) {
-	t := Pruned{Kind: "invocation", ID: e.ID, Action: PruneKeep, Path: p.r.store.InvocationDir(p.r.ID, e.ID), entry: e}
-	p.keeps(&t)
+func (p *prunePlan) planInvocation(ctx context.Context, e store.Entry[store.InvocationMeta]) {
+	t := PruneResult{Kind: "invocation", ID: e.ID, Action: PruneKeep, Path: p.r.store.InvocationDir(p.r.ID, e.ID), entry: e}
+	p.fillRefs(&t)
 	switch {
-	case e.Broken != store.Whole:
-		t.broken(string(e.Broken), e.Detail)
-	case p.r.abandoned(e):
-		t.Action, t.Reason, t.TrashRef, t.abandoned = PruneClean, "it was only there to verify "+e.Record.Verifies+", and nothing is verified in it any more", trashRef(e.ID), true
-	case !ended(e.Record):
+	case e.Defect != store.NoDefect:
+		t.setBroken(string(e.Defect), e.Detail)
+	case p.r.isAbandonedVerification(e):
+		t.Action, t.Reason, t.TrashRef, t.discardFirst = PruneClean, "it was only there to verify "+e.Record.VerifiesInvocation+", and nothing is verified in it any more", trashRef(e.ID), true
+	case !hasEnded(e.Record):
 		t.Reason = "it is neither landed nor discarded"
 	default:
-		p.ended(ctx, &t)
+		p.planEnded(ctx, &t)
 	}
-	p.things = append(p.things, t)
+	p.results = append(p.results, t)
 }
 
 // fillRefs sets the trash and snapshot refs of an item.
-func (p *prunePlan) keeps(t *Pruned) {
+func (p *prunePlan) fillRefs(t *PruneResult) {
 	t.Snapshots = p.snapshots[t.ID]
-	if t.kept = p.refs[trashRef(t.ID)]; t.kept != "" {
+	if t.keptCommit = p.refs[trashRef(t.ID)]; t.keptCommit != "" {
 		t.TrashRef = trashRef(t.ID)
 	}
 }
 
-func (t *Pruned) broken(reason, detail string) {
+func (t *PruneResult) setBroken(reason, detail string) {
 	t.BrokenReason, t.Reason = reason, fmt.Sprintf("it is broken (%s): %s", reason, detail)
 }
 
 // planEnded decides about an invocation that was landed or discarded.
-func (p *prunePlan) ended(ctx context.Context, t *Pruned) {
-	left, late, err := p.sandbox(ctx, t.entry, t.kept)
-	t.left = left
+func (p *prunePlan) planEnded(ctx context.Context, t *PruneResult) {
+	left, late, err := p.inspectSandbox(ctx, t.entry, t.keptCommit)
+	t.hasRemains = left
 	m := t.entry.Record
 	when := "it was " + m.Landing
 	if m.FinishedAt != nil {
-		when += " at " + moment(*m.FinishedAt)
+		when += " at " + formatTime(*m.FinishedAt)
 	}
 	switch {
 	case err != nil:
-		p.refuse(t, err)
+		p.keepBecause(t, err)
 		return
 	case late:
-		t.Action, t.Reason, t.TrashRef = PruneClean, workedIn, trashRef(t.ID)
+		t.Action, t.Reason, t.TrashRef = PruneClean, reasonChangedAfterEnd, trashRef(t.ID)
 		return
-	case p.needed[t.ID] != "":
-		t.Reason = "a rollback of " + p.needed[t.ID] + " that was interrupted goes back to a snapshot of it"
+	case p.rollbackSources[t.ID] != "":
+		t.Reason = "a rollback of " + p.rollbackSources[t.ID] + " that was interrupted goes back to a snapshot of it"
 		return
-	case p.passed(m.FinishedAt):
-		t.Action, t.Reason, t.TrashCommit = PruneRemove, when, t.kept
+	case p.isExpired(m.FinishedAt):
+		t.Action, t.Reason, t.TrashCommit = PruneRemove, when, t.keptCommit
 		return
 	case left:
 		t.Action = PruneClean
@@ -168,59 +168,59 @@ func (p *prunePlan) ended(ctx context.Context, t *Pruned) {
 	}
 }
 
-func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // keepBecause keeps an item because of an error. An error that is no reason to keep it, but prevents the decision, also
 // counts as a failure of the Prune.
-func (p *prunePlan) refuse(t *Pruned, err error) {
+func (p *prunePlan) keepBecause(t *PruneResult, err error) {
 	t.Reason = err.Error()
-	if !is[*NestedRepositoryError](err) && !is[*UnsafePathError](err) && !is[*git.WaitsForeverError](err) && !is[*DistrustedFilterError](err) && !errors.Is(err, fs.ErrPermission) {
-		p.failed = append(p.failed, fmt.Errorf("%s %s is kept: %w", t.Kind, t.ID, err))
+	if !is[*NestedRepositoryError](err) && !is[*UnsafePathError](err) && !is[*git.SpecialFileError](err) && !is[*DistrustedFilterError](err) && !errors.Is(err, fs.ErrPermission) {
+		p.errs = append(p.errs, fmt.Errorf("%s %s is kept: %w", t.Kind, t.ID, err))
 	}
 }
 
 // inspectSandbox checks the rest of an ended sandbox. left reports whether a discard would remove anything, late whether
 // there is work that the trash ref does not keep yet; the error says why it has to stay.
-func (p *prunePlan) sandbox(ctx context.Context, e store.Entry[store.InvocationMeta], kept string) (left, late bool, err error) {
+func (p *prunePlan) inspectSandbox(ctx context.Context, e store.Entry[store.InvocationMeta], kept string) (left, late bool, err error) {
 	spec := p.r.sandboxSpec(e.ID)
-	if err := checkReal(spec.Scratch); err != nil {
+	if err := checkParentResolved(spec.Scratch); err != nil {
 		return false, false, err
 	}
-	remains, err := p.r.store.Remains(p.r.ID, e.ID)
+	remains, err := p.r.store.FindRemains(p.r.ID, e.ID)
 	if err != nil {
 		return false, false, err
 	}
-	beside, err := store.Leftovers(spec.Scratch)
+	beside, err := store.ListLeftovers(spec.Scratch)
 	if err != nil {
 		return false, false, err
 	}
-	branch, registered := p.refs[spec.Branch], backend(p.repo).Registered(spec, p.registered)
+	branch, registered := p.refs[spec.Branch], worktreeBackend(p.repo).IsRegistered(spec, p.registered)
 	switch {
-	case remains.Strange != "":
-		return true, false, &UnsafePathError{Path: remains.Strange, Why: "does not belong there"}
+	case remains.ForeignPath != "":
+		return true, false, &UnsafePathError{Path: remains.ForeignPath, Why: "does not belong there"}
 	case !remains.Any() && len(beside) == 0 && branch == "" && !registered:
 		return false, false, nil
 	}
-	if err := removable(spec.Tree); err != nil {
+	if err := checkRemovable(spec.Tree); err != nil {
 		return true, false, err
 	}
 	unheld := false
 	if branch != "" {
-		if unheld, err = p.unheld(ctx, spec, branch, kept); err != nil {
+		if unheld, err = p.hasUnkeptCommits(ctx, spec, branch, kept); err != nil {
 			return true, false, err
 		}
 	}
 	var trees []string
-	if remains.Tree || unheld || registered && !remains.Aside {
+	if remains.HasTree || unheld || registered && !remains.HasWithdrawn {
 		trees = append(trees, spec.Tree)
 	}
-	if remains.Aside {
-		trees = append(trees, store.Aside(spec.Tree))
+	if remains.HasWithdrawn {
+		trees = append(trees, store.WithdrawnPath(spec.Tree))
 	}
 	for _, tree := range trees {
-		s := p.r.subject(e)
-		s.Tree, s.Onto = tree, kept
-		captured, err := p.r.rehearse(ctx, p.repo, s)
+		s := p.r.trashSubject(e)
+		s.Dir, s.Onto = tree, kept
+		captured, err := p.r.captureDryRun(ctx, p.repo, s)
 		if err != nil {
 			return true, false, err
 		}
@@ -230,25 +230,25 @@ func (p *prunePlan) sandbox(ctx context.Context, e store.Entry[store.InvocationM
 }
 
 // checkRemovable refuses a tree if something is mounted in its directory, or if its path leads through a symlink.
-func removable(tree string) error {
-	if points := guard.MountedBelow(filepath.Dir(tree)); len(points) > 0 {
+func checkRemovable(tree string) error {
+	if points := guard.MountsBelow(filepath.Dir(tree)); len(points) > 0 {
 		return &UnsafePathError{Path: tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
 	}
-	return checkReal(tree)
+	return checkParentResolved(tree)
 }
 
 // hasUnkeptCommits reports whether a branch that a discard would delete has commits that the trash ref does not keep. A
 // branch that is checked out elsewhere is an error: then the item stays.
-func (p *prunePlan) unheld(ctx context.Context, spec changeset.Spec, branch, kept string) (bool, error) {
-	if p.checkedOut == nil {
+func (p *prunePlan) hasUnkeptCommits(ctx context.Context, spec changeset.Spec, branch, kept string) (bool, error) {
+	if p.worktrees == nil {
 		listing, err := p.repo.Worktrees(ctx)
 		if err != nil {
 			return false, err
 		}
-		p.checkedOut = listing.Worktrees
+		p.worktrees = listing.Worktrees
 	}
-	if at := elsewhere(p.checkedOut, spec); at != "" {
-		return false, &UnsafePathError{Path: at, Why: "has its branch, " + short(spec.Branch) + ", checked out"}
+	if at := checkedOutElsewhere(p.worktrees, spec); at != "" {
+		return false, &UnsafePathError{Path: at, Why: "has its branch, " + shortBranch(spec.Branch) + ", checked out"}
 	}
 	held, err := p.repo.IsAncestor(ctx, branch, kept)
 	return !held, err
@@ -256,54 +256,54 @@ func (p *prunePlan) unheld(ctx context.Context, spec changeset.Spec, branch, kep
 
 // planArchived keeps the record and the branch of an archived worktree, which are the user's, and removes the rest of its
 // tree after an interrupted archiving.
-func (p *prunePlan) archived(ctx context.Context, wt Worktree) {
-	t := Pruned{Kind: "worktree", ID: wt.ID, Action: PruneKeep, Path: p.r.store.WorktreeDir(p.r.ID, wt.ID), worktree: wt}
-	p.keeps(&t)
+func (p *prunePlan) planArchived(ctx context.Context, wt Worktree) {
+	t := PruneResult{Kind: "worktree", ID: wt.ID, Action: PruneKeep, Path: p.r.store.WorktreeDir(p.r.ID, wt.ID), worktree: wt}
+	p.fillRefs(&t)
 	switch {
 	case wt.Broken:
-		t.broken(wt.BrokenReason, wt.entry.Detail)
-	case wt.State != store.Archived && t.kept == "":
+		t.setBroken(wt.BrokenReason, wt.entry.Detail)
+	case wt.State != store.Archived && t.keptCommit == "":
 		return
 	case wt.State != store.Archived:
 		t.Reason = "worktree " + wt.Name + " is not archived"
 	default:
 		t.Reason = "worktree " + wt.Name + " is archived, and its record and branch stay"
-		left, late, err := p.archivedTree(ctx, wt, t.kept)
+		left, late, err := p.inspectArchivedTree(ctx, wt, t.keptCommit)
 		switch {
 		case err != nil:
-			p.refuse(&t, err)
+			p.keepBecause(&t, err)
 		case late:
 			t.Action, t.TrashRef = PruneClean, trashRef(t.ID)
 		case left:
 			t.Action = PruneClean
 		}
 	}
-	p.things = append(p.things, t)
+	p.results = append(p.results, t)
 }
 
 // inspectArchivedTree checks the rest of an archived worktree's tree. left reports whether there is anything to remove,
 // late whether there is work that is not kept yet; the error says why it has to stay.
-func (p *prunePlan) archivedTree(ctx context.Context, wt Worktree, kept string) (left, late bool, err error) {
+func (p *prunePlan) inspectArchivedTree(ctx context.Context, wt Worktree, kept string) (left, late bool, err error) {
 	if wt.adopted {
 		return false, false, nil
 	}
-	if tree, there := store.Taken(wt.TreePath); there {
+	if tree, there := store.FirstExisting(wt.TreePath); there {
 		return true, false, &UnsafePathError{Path: tree, Why: "is there although the worktree is archived"}
 	}
-	home, aside := p.r.store.WorktreeDir(p.r.ID, wt.ID), store.Aside(wt.TreePath)
-	beside, err := store.Leftovers(home)
+	home, aside := p.r.store.WorktreeDir(p.r.ID, wt.ID), store.WithdrawnPath(wt.TreePath)
+	beside, err := store.ListLeftovers(home)
 	if err != nil {
 		return false, false, err
 	}
 	spec := changeset.Spec{ID: wt.ID, Tree: wt.TreePath, Scratch: home}
-	if _, there := store.Taken(aside, store.Done(wt.TreePath)); !there && len(beside) == 0 && !backend(p.repo).Registered(spec, p.registered) {
+	if _, there := store.FirstExisting(aside, store.RemovablePath(wt.TreePath)); !there && len(beside) == 0 && !worktreeBackend(p.repo).IsRegistered(spec, p.registered) {
 		return false, false, nil
 	}
-	if err := removable(wt.TreePath); err != nil || !store.IsDir(aside) {
+	if err := checkRemovable(wt.TreePath); err != nil || !store.IsDir(aside) {
 		return true, false, err
 	}
-	s := wt.subject()
-	s.Tree, s.Onto = aside, kept
-	captured, err := p.r.rehearse(ctx, p.repo, s)
-	return true, captured.Commit != kept && captured.Commit != captured.Branch, err
+	s := wt.captureSubject()
+	s.Dir, s.Onto = aside, kept
+	captured, err := p.r.captureDryRun(ctx, p.repo, s)
+	return true, captured.Commit != kept && captured.Commit != captured.BranchTip, err
 }

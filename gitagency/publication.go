@@ -20,66 +20,66 @@ const (
 // publication describes a move of the integration branch together with the worktree that has it checked out. Landing,
 // unlanding and merging before a push share it.
 type publication struct {
-	merger  *git.Merger // has created the new commit
-	advance git.Advance
-	note    store.Landing // note for recovery after a kill; runPublication fills in the rest
-	dry     bool          // only check whether it is possible
-	record  func() error  // writes the record of the invocation; nil if there is none
-	then    []step        // steps after the branch has moved
+	merger       *git.Merger // has created the new commit
+	branchUpdate git.Update
+	note         store.LandingJournal // note for recovery after a kill; runPublication fills in the rest
+	dryRun       bool                 // only check whether it is possible
+	writeRecord  func() error         // writes the record of the invocation; nil if there is none
+	followUp     []step               // steps after the branch has moved
 }
 
 // runPublication is the transaction that moves the branch. Until the refs have moved, every failure or cancellation is
 // undone, last step first. From then on it only goes forward; each step can be repeated, so that recoverLanding can finish
 // it from the note.
-func (r *Repository) carryOut(ctx context.Context, p publication) (done bool, err error) {
+func (r *Repository) runPublication(ctx context.Context, p publication) (done bool, err error) {
 	// 1. Check everything that could prevent the update.
-	moving, err := p.merger.Advance(ctx, p.advance)
+	moving, err := p.merger.BeginMerged(ctx, p.branchUpdate)
 	if err != nil {
 		return false, err
 	}
 	defer func() {
 		if closeErr := moving.Close(); closeErr != nil {
-			r.warn("%s: %v", p.advance.Tree, closeErr)
+			r.warn("%s: %v", p.branchUpdate.Worktree, closeErr)
 		}
 	}()
-	if p.dry {
+	if p.dryRun {
 		return false, nil
 	}
-	if err := r.advance(ctx, p.merger, moving, r.noteOf(p.note, p.advance)); err != nil {
+	if err := r.moveBranch(ctx, p.merger, moving, r.completeNote(p.note, p.branchUpdate)); err != nil {
 		return false, err
 	}
 	// 8. Finish. Each of these steps may have been done before.
 	onward := context.WithoutCancel(ctx)
 	steps := []step{{"index", func() error { return moving.Publish(onward) }}}
-	if p.record != nil {
-		steps = append(steps, step{"record", p.record})
+	if p.writeRecord != nil {
+		steps = append(steps, step{"record", p.writeRecord})
 	}
-	steps = append(steps, step{"clear", moving.Clear}, step{"done", func() error { return r.store.RemoveLanding(r.ID) }})
-	return true, r.forward(onward, p.note.Verb, append(steps, p.then...))
+	steps = append(steps, step{"clear", moving.WaitCleanup}, step{"done", func() error { return r.store.RemoveLandingJournal(r.ID) }})
+	return true, r.runSteps(onward, p.note.Verb, append(steps, p.followUp...))
 }
 
 // completeNote adds to a note the data that recovery needs.
-func (r *Repository) noteOf(note store.Landing, a git.Advance) store.Landing {
+func (r *Repository) completeNote(note store.LandingJournal, a git.Update) store.LandingJournal {
 	data, err := json.Marshal(a)
 	if err != nil {
 		panic(err) // cannot happen: it contains only strings, booleans and lists
 	}
-	note.Advance, note.PID, note.StartedAt = data, os.Getpid(), r.now()
+	note.Update, note.PID, note.StartedAt = data, os.Getpid(), r.now()
 	return note
 }
 
 // moveBranch runs the steps of runPublication up to the commit point, the move of the refs.
-func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *git.Advancing, note store.Landing) (err error) {
-	tx := r.begin(note.Verb)
+func (r *Repository) moveBranch(ctx context.Context, merger *git.Merger, moving *git.Transaction, note store.LandingJournal) (err error) {
+	tx := r.beginTx(note.Verb)
 	defer func() {
 		if err != nil {
-			rollback(ctx, tx)
+			rollbackTx(ctx, tx)
 		}
 	}()
 	var stuck error // error that prevented the undo
-	moving.Wake(ctx)
+	moving.StartUpdateRef(ctx)
 	// 2. Write the new objects to the repository.
-	if err := tx.Step(ctx, "objects", func() error { return merger.Keep(ctx) }); err != nil {
+	if err := tx.Step(ctx, "objects", func() error { return merger.Persist(ctx) }); err != nil {
 		return err
 	}
 	// 3. Write the note, in case this process is killed.
@@ -88,9 +88,9 @@ func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *gi
 			if stuck != nil {
 				return nil // keep the note, so that the next command tries again
 			}
-			return r.store.RemoveLanding(r.ID)
+			return r.store.RemoveLandingJournal(r.ID)
 		})
-		return r.store.WriteLanding(r.ID, note)
+		return r.store.WriteLandingJournal(r.ID, note)
 	}); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *gi
 	if err := tx.Step(ctx, "lock", func() error {
 		tx.Undo("lock", func(ctx context.Context) error {
 			err := moving.Undo(ctx)
-			if !onlyStranded(err) { // only the user can resolve these
+			if !onlyForeignWrites(err) { // only the user can resolve these
 				stuck = err
 			}
 			return err
@@ -109,7 +109,7 @@ func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *gi
 	}
 	for _, s := range []step{
 		{"prepare", func() error { return moving.Prepare(ctx) }}, // 5. Lock the refs at their old values.
-		{"files", func() error { return moving.Files(ctx) }},     // 6. Replace the files of the checkout; write the new index beside the old.
+		{"files", func() error { return moving.MoveFiles(ctx) }}, // 6. Replace the files of the checkout; write the new index beside the old.
 	} {
 		if err := tx.Step(ctx, s.name, s.do); err != nil {
 			return err
@@ -128,19 +128,19 @@ func (r *Repository) advance(ctx context.Context, merger *git.Merger, moving *gi
 		return err
 	}
 	tx.Commit()
-	if b := moving.Behind(); b != nil {
-		r.warn("%v; to bring it along: git -C %s read-tree -m -u %s %s", b, ShellWord(b.Tree), b.Old, b.New)
+	if b := moving.StaleCheckout(); b != nil {
+		r.warn("%v; to bring it along: git -C %s read-tree -m -u %s %s", b, ShellQuote(b.Worktree), b.Old, b.New)
 	}
 	return nil
 }
 
 // onlyForeignWrites reports whether an undo failed for no other reason than that others have written to some paths.
-func onlyStranded(err error) bool {
+func onlyForeignWrites(err error) bool {
 	switch e := err.(type) {
-	case nil, *git.StrandedError:
+	case nil, *git.ConcurrentChangeError:
 		return true
 	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(e.Unwrap(), func(part error) bool { return !onlyStranded(part) })
+		return !slices.ContainsFunc(e.Unwrap(), func(part error) bool { return !onlyForeignWrites(part) })
 	}
 	return false
 }

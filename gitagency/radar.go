@@ -8,7 +8,7 @@ import (
 )
 
 // RadarResult is the result of Radar: which sandboxes conflict with the integration branch and with each other.
-type Radar struct {
+type RadarResult struct {
 	Sandboxes []RadarSandbox `json:"sandboxes"` // oldest first
 	Pairs     []RadarPair    `json:"pairs"`     // every two sandboxes that could be read
 }
@@ -45,7 +45,7 @@ const (
 )
 
 // ConflictCount returns the number of other sandboxes that a sandbox conflicts with.
-func (r Radar) Rivals(id string) int {
+func (r RadarResult) ConflictCount(id string) int {
 	n := 0
 	for _, p := range r.Pairs {
 		if !p.Clean && (p.A == id || p.B == id) {
@@ -57,8 +57,8 @@ func (r Radar) Rivals(id string) int {
 
 // Summary describes a sandbox in one word: its state, with the number of conflicting paths; or "rivals" with the number of
 // other sandboxes that it conflicts with, if nothing else prevents its landing.
-func (r Radar) Summary(s RadarSandbox) string {
-	switch rivals := r.Rivals(s.ID); {
+func (r RadarResult) Summary(s RadarSandbox) string {
+	switch rivals := r.ConflictCount(s.ID); {
 	case s.State == RadarConflicts:
 		return fmt.Sprintf("%s(%d)", s.State, len(s.Paths))
 	case s.State == RadarClean && rivals > 0:
@@ -69,10 +69,10 @@ func (r Radar) Summary(s RadarSandbox) string {
 
 // FillRadar sets the Radar field of every live invocation to its summary. Worktrees that fail are reported as warnings.
 func (r *Repository) FillRadar(ctx context.Context, invocations []Invocation) error {
-	found := map[string]Radar{}
+	found := map[string]RadarResult{}
 	for i := range invocations {
 		inv := &invocations[i]
-		if !inv.Broken && ended(inv.entry.Record) || inv.WorktreeID == "" || inv.Verifies != "" {
+		if !inv.Broken && hasEnded(inv.entry.Record) || inv.WorktreeID == "" || inv.Verifies != "" {
 			continue
 		}
 		radar, known := found[inv.WorktreeID]
@@ -105,44 +105,44 @@ func (r *Repository) FillRadar(ctx context.Context, invocations []Invocation) er
 // Radar changes nothing, and commands may run meanwhile; changes made during the scan may be included or not. It ignores
 // configuration and attributes that an agent could have written, and runs nothing that they name. A sandbox that cannot be
 // read has an Error and is in no pair; the others are not affected.
-func (r *Repository) Radar(ctx context.Context, worktree string) (_ Radar, err error) {
+func (r *Repository) Radar(ctx context.Context, worktree string) (_ RadarResult, err error) {
 	wt, err := r.Worktree(worktree)
 	if err != nil {
-		return Radar{}, err
+		return RadarResult{}, err
 	}
 	invocations, err := r.Invocations(ListRequest{All: true})
 	if err != nil {
-		return Radar{}, err
+		return RadarResult{}, err
 	}
-	s, err := r.newSweep(ctx, wt, invocations)
+	s, err := r.newForecast(ctx, wt, invocations)
 	if err != nil {
-		return Radar{}, err
+		return RadarResult{}, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.run(ctx); err != nil {
-		return Radar{}, err
+	if err := s.compute(ctx); err != nil {
+		return RadarResult{}, err
 	}
-	s.remember(invocations)
-	return s.radar(), nil
+	s.saveFacts(invocations)
+	return s.result(), nil
 }
 
 // result returns the public result of the forecast.
-func (s *sweep) radar() Radar {
-	found := Radar{Sandboxes: []RadarSandbox{}, Pairs: []RadarPair{}}
-	for i, b := range s.boxes {
+func (s *forecast) result() RadarResult {
+	found := RadarResult{Sandboxes: []RadarSandbox{}, Pairs: []RadarPair{}}
+	for i, b := range s.sandboxes {
 		sandbox := RadarSandbox{ID: b.inv.ID, Name: b.inv.Name, State: RadarError, Paths: []string{}}
 		if b.err != nil {
 			sandbox.Error = b.err.Error()
 		} else {
-			m := s.now.Merges[s.mergeKey(ontoIntegration(i))]
+			m := s.facts.Merges[s.mergeKey(integrationPair(i))]
 			sandbox.Paths, sandbox.Clean = m.paths(), m.clean()
-			refused := s.now.Refused[s.soundKey(i)]
+			refused := s.facts.Refused[s.fsckKey(i)]
 			switch {
 			case refused != "":
 				sandbox.State, sandbox.Clean, sandbox.Error = RadarRefused, false, refused
 			case !sandbox.Clean:
 				sandbox.State = RadarConflicts
-			case m.Nothing:
+			case m.NothingNew:
 				sandbox.State = RadarNothing
 			default:
 				sandbox.State = RadarClean
@@ -151,9 +151,9 @@ func (s *sweep) radar() Radar {
 		found.Sandboxes = append(found.Sandboxes, sandbox)
 	}
 	for _, p := range s.pairs() {
-		if !p.lands() {
-			m := s.now.Merges[s.mergeKey(p)]
-			found.Pairs = append(found.Pairs, RadarPair{A: s.boxes[p.a].inv.ID, B: s.boxes[p.b].inv.ID, Clean: m.clean(), Paths: m.paths()})
+		if !p.withIntegration() {
+			m := s.facts.Merges[s.mergeKey(p)]
+			found.Pairs = append(found.Pairs, RadarPair{A: s.sandboxes[p.a].inv.ID, B: s.sandboxes[p.b].inv.ID, Clean: m.clean(), Paths: m.paths()})
 		}
 	}
 	return found

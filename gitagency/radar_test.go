@@ -20,7 +20,7 @@ type radarLab struct {
 func newRadarLab(t *testing.T, sandboxes int) *radarLab {
 	t.Helper()
 	l := &radarLab{lab: newLab(t, Options{})}
-	l.commitTo(l.repo.here, "first", func(dir string) {
+	l.commitTo(l.repo.callerDir, "first", func(dir string) {
 		for _, name := range []string{"a", "b", "dir/c", "dir/d", "dir/e"} {
 			l.put(dir, name, strings.Repeat(fmt.Sprintln("line of", name), 12))
 		}
@@ -57,7 +57,7 @@ func (l *radarLab) commitTo(dir, message string, change func(dir string)) {
 	l.git("-C", dir, "commit", "-q", "--allow-empty", "-m", message)
 }
 
-func (l *radarLab) radar() Radar {
+func (l *radarLab) radar() RadarResult {
 	l.t.Helper()
 	found, err := l.repo.Radar(l.t.Context(), "radar")
 	if err != nil {
@@ -67,7 +67,7 @@ func (l *radarLab) radar() Radar {
 }
 
 // afresh is radar for who remembers nothing. What was remembered is there again afterwards.
-func (l *radarLab) afresh() Radar {
+func (l *radarLab) afresh() RadarResult {
 	l.t.Helper()
 	dir := l.repo.store.RadarDir(l.repo.ID)
 	if err := os.Rename(dir, dir+"-aside"); err != nil {

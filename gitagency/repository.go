@@ -33,7 +33,7 @@ type Options struct {
 
 	// NoGitProbe opens a repository with an ordinary layout without running git, because starting git takes longer
 	// than many a whole command. A git that is too old is then not noticed.
-	Swift bool
+	NoGitProbe bool
 
 	// Warn receives messages for the user that are not errors. Nil drops them.
 	Warn func(message string)
@@ -50,27 +50,27 @@ type Repository struct {
 	CommonDir string // git common dir, canonical path
 	DataDir   string // canonical path
 
-	git         *git.Repo
-	store       store.Store
-	ids         ids.Source
-	here        string // directory in which the user called the command
-	lockedAt    string // directory of the lock, if not <common dir>/agency
-	opts        Options
-	quarantined bool
-	warned      sync.Once // guards the warning about records in another data directory
-	unbelieved  sync.Once // guards the warning about an agency.verify that the repository's own config sets
+	git             *git.Repo
+	store           store.Store
+	ids             ids.Source
+	callerDir       string // directory in which the user called the command
+	lockDirOverride string // directory of the lock, if not <common dir>/agency
+	opts            Options
+	quarantined     bool
+	warnedElsewhere sync.Once // guards the warning about records in another data directory
+	warnedUntrusted sync.Once // guards the warning about an agency.verify that the repository's own config sets
 }
 
 // Open opens the repository that git itself would use in the caller's environment.
 func Open(ctx context.Context, opts Options) (*Repository, error) {
-	opts, err := opts.filled()
+	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if err := outside(opts.Env); err != nil {
+	if err := checkOutsideWalls(opts.Env); err != nil {
 		return nil, err
 	}
-	repo, err := find(ctx, opts)
+	repo, err := openGit(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -85,24 +85,24 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 		git:         repo,
 		store:       store.Store{Root: dataDir},
 		ids:         ids.Source{Now: opts.Now, Rand: opts.Rand},
-		here:        here(opts, repo),
+		callerDir:   resolveCallerDir(opts, repo),
 		opts:        opts,
-		quarantined: proc.Variable(opts.Env, "GIT_QUARANTINE_PATH") != "",
+		quarantined: proc.Getenv(opts.Env, "GIT_QUARANTINE_PATH") != "",
 	}, nil
 }
 
 // checkOutsideWalls refuses a call from behind walls, where no record is visible.
-func outside(env []string) error {
-	if proc.Variable(env, isolationVariable) == isolationOS {
-		return &BehindWallsError{ID: proc.Variable(env, invocationVariable)}
+func checkOutsideWalls(env []string) error {
+	if proc.Getenv(env, isolationVariable) == isolationOS {
+		return &BehindWallsError{ID: proc.Getenv(env, invocationVariable)}
 	}
 	return nil
 }
 
 // openGit opens the git repository, without running git if NoGitProbe is set and its layout is ordinary.
-func find(ctx context.Context, opts Options) (*git.Repo, error) {
-	if opts.Swift {
-		if repo, ordinary := git.OpenSwiftly(opts.Dir, opts.Env); ordinary {
+func openGit(ctx context.Context, opts Options) (*git.Repo, error) {
+	if opts.NoGitProbe {
+		if repo, ordinary := git.OpenWithoutGit(opts.Dir, opts.Env); ordinary {
 			return repo, nil
 		}
 	}
@@ -110,7 +110,7 @@ func find(ctx context.Context, opts Options) (*git.Repo, error) {
 }
 
 // withDefaults replaces zero values by their defaults.
-func (o Options) filled() (Options, error) {
+func (o Options) withDefaults() (Options, error) {
 	if o.Dir == "" {
 		dir, err := os.Getwd()
 		if err != nil {
@@ -130,27 +130,27 @@ func (o Options) filled() (Options, error) {
 // resolveCallerDir returns the directory in which the user called the command. Git runs hooks and aliases at the top
 // of the worktree and sets GIT_PREFIX to the user's directory; an alias that has changed directory itself is there
 // already.
-func here(opts Options, repo *git.Repo) string {
+func resolveCallerDir(opts Options, repo *git.Repo) string {
 	if dir, err := guard.Resolve(opts.Dir); err != nil || dir != repo.TopLevel {
 		return opts.Dir
 	}
-	return filepath.Join(opts.Dir, proc.Variable(opts.Env, "GIT_PREFIX"))
+	return filepath.Join(opts.Dir, proc.Getenv(opts.Env, "GIT_PREFIX"))
 }
 
 // lockDir returns the directory of the repository lock.
 func (r *Repository) lockDir() string {
-	return cmp.Or(r.lockedAt, filepath.Join(r.CommonDir, "agency"))
+	return cmp.Or(r.lockDirOverride, filepath.Join(r.CommonDir, "agency"))
 }
 
 // lockAndRecover takes the repository lock, then finishes or undoes an interrupted landing. The git children of the
 // returned Repo inherit the lock.
-func (r *Repository) lock(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
-	repo, unlock, err := r.lockOnly(ctx)
+func (r *Repository) lockAndRecover(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
+	repo, unlock, err := r.lockWithoutRecovery(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.interruptedLanding() {
-		if err := r.finishLanding(ctx, repo); err != nil { // only a warning here: landing itself reports it as an error
+	if r.hasInterruptedLanding() {
+		if err := r.recoverLanding(ctx, repo); err != nil { // only a warning here: landing itself reports it as an error
 			r.warn("%v", err)
 		}
 	}
@@ -158,16 +158,16 @@ func (r *Repository) lock(ctx context.Context) (_ *git.Repo, unlock func(), err 
 }
 
 // lockWithoutRecovery takes the repository lock for callers that handle interrupted landings themselves.
-func (r *Repository) lockOnly(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
+func (r *Repository) lockWithoutRecovery(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
 	timeout, err := r.lockTimeout()
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.lockWithin(ctx, timeout)
+	return r.lockWithTimeout(ctx, timeout)
 }
 
 // lockWithTimeout is lockWithoutRecovery with a timeout other than the configured one.
-func (r *Repository) lockWithin(ctx context.Context, timeout time.Duration) (_ *git.Repo, unlock func(), err error) {
+func (r *Repository) lockWithTimeout(ctx context.Context, timeout time.Duration) (_ *git.Repo, unlock func(), err error) {
 	if r.quarantined {
 		return nil, nil, ErrQuarantine
 	}
@@ -175,7 +175,7 @@ func (r *Repository) lockWithin(ctx context.Context, timeout time.Duration) (_ *
 		Dir:     r.lockDir(),
 		Command: r.opts.Command,
 		Timeout: timeout,
-		Slow:    func(h lock.Holder) { r.warn("waiting for the repository lock, held by %s", h) },
+		OnSlow:  func(h lock.Holder) { r.warn("waiting for the repository lock, held by %s", h) },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -183,7 +183,7 @@ func (r *Repository) lockWithin(ctx context.Context, timeout time.Duration) (_ *
 	if held.LabelErr != nil {
 		r.warn("the repository is locked, but not all of that could be written down: %v", held.LabelErr)
 	}
-	return r.git.Holding(held.File()), func() {
+	return r.git.WithLock(held.File()), func() {
 		if err := held.Release(); err != nil {
 			r.warn("release the repository lock: %v", err)
 		}
@@ -191,13 +191,13 @@ func (r *Repository) lockWithin(ctx context.Context, timeout time.Duration) (_ *
 }
 
 // isLocked reports whether any process holds the repository lock; false if that cannot be determined.
-func (r *Repository) busy() bool {
-	held, err := lock.Held(r.lockDir())
+func (r *Repository) isLocked() bool {
+	held, err := lock.IsHeld(r.lockDir())
 	return err == nil && held
 }
 
 // beginTx starts the transaction of a command.
-func (r *Repository) begin(verb string) *undo.Tx {
+func (r *Repository) beginTx(verb string) *undo.Tx {
 	tx := &undo.Tx{Log: func(err error) { r.warn("clean-up: %v", err) }}
 	if r.opts.Fault != nil {
 		tx.Fault = func(ctx context.Context, point string) error { return r.opts.Fault(ctx, verb+"/"+point) }
@@ -213,8 +213,8 @@ type step struct {
 
 // runSteps runs the steps that follow a commit point. Each must tolerate having been done before, as an interrupted
 // command is finished by running its steps again.
-func (r *Repository) forward(ctx context.Context, verb string, steps []step) error {
-	tx := r.begin(verb)
+func (r *Repository) runSteps(ctx context.Context, verb string, steps []step) error {
+	tx := r.beginTx(verb)
 	for _, s := range steps {
 		if err := tx.Step(ctx, s.name, s.do); err != nil {
 			return err
@@ -224,11 +224,11 @@ func (r *Repository) forward(ctx context.Context, verb string, steps []step) err
 }
 
 // worktreeBackend returns the backend that creates and removes the trees of sandboxes and integration worktrees.
-func backend(repo *git.Repo) changeset.Worktree { return changeset.Worktree{Repo: repo} }
+func worktreeBackend(repo *git.Repo) changeset.Worktree { return changeset.Worktree{Repo: repo} }
 
 // rollbackTx undoes a transaction, even if ctx is cancelled: the cancellation was for the transaction, not for its
 // undo.
-func rollback(ctx context.Context, tx *undo.Tx) {
+func rollbackTx(ctx context.Context, tx *undo.Tx) {
 	tx.Rollback(context.WithoutCancel(ctx)) // tx.Log has reported the errors
 }
 

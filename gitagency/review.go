@@ -21,76 +21,76 @@ type SubmitRequest struct {
 }
 
 // SubmitResult is the result of Submit.
-type Submitted struct {
-	ID      string    `json:"invocation_id"`
-	Commit  string    `json:"submitted_commit"` // commit to review: HEAD of the sandbox
-	At      time.Time `json:"submitted_at"`     // time of submission; determines the place in the queue
-	Note    string    `json:"review_note"`
-	Already bool      `json:"already"` // this commit was in review already
-	Renewed bool      `json:"renewed"` // another commit of the invocation was in review
+type SubmitResult struct {
+	ID            string    `json:"invocation_id"`
+	Commit        string    `json:"submitted_commit"` // commit to review: HEAD of the sandbox
+	At            time.Time `json:"submitted_at"`     // time of submission; determines the place in the queue
+	Note          string    `json:"review_note"`
+	Already       bool      `json:"already"` // this commit was in review already
+	CommitChanged bool      `json:"renewed"` // another commit of the invocation was in review
 }
 
 // Submit marks the HEAD commit of a sandbox as ready for review and landing. Uncommitted work is an *UncommittedError, no
 // work at all a *NothingToLandError; commits with unsafe objects, which must not land, are refused too. The sandbox stays
 // as it is, and commands may go on in it. Submitting again is allowed: the submission keeps its place in the queue unless
 // HEAD has moved.
-func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (Submitted, error) {
-	note, err := remark("note", req.Note)
+func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (SubmitResult, error) {
+	note, err := normalizeText("note", req.Note)
 	if err != nil {
-		return Submitted{}, err
+		return SubmitResult{}, err
 	}
 	inv, err := r.Invocation(req.Invocation)
 	if err != nil {
-		return Submitted{}, err
+		return SubmitResult{}, err
 	}
 	if _, err := inv.Path(); err != nil {
-		return Submitted{}, err
+		return SubmitResult{}, err
 	}
 	if inv.Verifies != "" {
-		return Submitted{}, &ThrowAwayError{ID: inv.ID, Verifies: inv.Verifies}
+		return SubmitResult{}, &ThrowAwayError{ID: inv.ID, Verifies: inv.Verifies}
 	}
 	if wt, err := r.worktreeByID(inv.WorktreeID); err == nil && !wt.Broken && wt.State == store.Archived { // it could never land
-		return Submitted{}, fmt.Errorf("submit %s: %w", inv.ID, &ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch, Invocation: inv.ID})
+		return SubmitResult{}, fmt.Errorf("submit %s: %w", inv.ID, &ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch, Invocation: inv.ID})
 	}
 	s := r.sandboxOf(inv.ID)
-	if stuck, err := s.broughtOut(ctx); err != nil {
-		return Submitted{}, err
+	if stuck, err := s.tryImportPending(ctx); err != nil {
+		return SubmitResult{}, err
 	} else if stuck { // commits behind the walls would be missing from the review
-		return Submitted{}, fmt.Errorf("submit %s: %w", s.ID, errStuckInside)
+		return SubmitResult{}, fmt.Errorf("submit %s: %w", s.ID, errImportFailed)
 	}
-	repo, unlock, err := r.lock(ctx)
+	repo, unlock, err := r.lockAndRecover(ctx)
 	if err != nil {
-		return Submitted{}, err
+		return SubmitResult{}, err
 	}
 	defer unlock()
-	place, err := s.openHolding(ctx, repo)
+	place, err := s.openLocked(ctx, repo)
 	if err != nil {
-		return Submitted{}, err
+		return SubmitResult{}, err
 	}
 	defer func() {
 		if closeErr := place.close(); closeErr != nil {
 			r.warn("%s: %v", s.tree, closeErr)
 		}
 	}()
-	ctx, cancel, err := r.bounded(ctx, "submit")
+	ctx, cancel, err := r.withOperationTimeout(ctx, "submit")
 	if err != nil {
-		return Submitted{}, err
+		return SubmitResult{}, err
 	}
 	defer cancel()
 	entry := r.store.Invocation(r.ID, inv.ID, nil) // the record may have changed while we waited for the lock
-	tip, err := r.finished(ctx, repo, place, s, entry)
+	tip, err := r.submittableCommit(ctx, repo, place, s, entry)
 	if err != nil {
-		return Submitted{}, fmt.Errorf("submit %s: %w", s.ID, err)
+		return SubmitResult{}, fmt.Errorf("submit %s: %w", s.ID, err)
 	}
-	return r.submit(ctx, entry, tip, note)
+	return r.recordSubmission(ctx, entry, tip, note)
 }
 
 // recordSubmission is the transaction: one step, which is the commit point.
-func (r *Repository) submit(ctx context.Context, entry store.Entry[store.InvocationMeta], tip, note string) (_ Submitted, err error) {
+func (r *Repository) recordSubmission(ctx context.Context, entry store.Entry[store.InvocationMeta], tip, note string) (_ SubmitResult, err error) {
 	m := entry.Record
 	inReview := m.Landing == store.Review
-	done := Submitted{ID: entry.ID, Commit: tip, At: whenever(m.SubmittedAt), Note: note, Already: inReview && m.SubmittedCommit == tip}
-	done.Renewed = inReview && !done.Already
+	done := SubmitResult{ID: entry.ID, Commit: tip, At: timeOrZero(m.SubmittedAt), Note: note, Already: inReview && m.SubmittedCommit == tip}
+	done.CommitChanged = inReview && !done.Already
 	if inReview { // same work: keep the earlier note unless there is a new one
 		done.Note = cmp.Or(note, m.ReviewNote)
 	}
@@ -98,21 +98,21 @@ func (r *Repository) submit(ctx context.Context, entry store.Entry[store.Invocat
 		return done, nil
 	}
 	if !done.Already {
-		if done.At, err = r.turn(); err != nil {
-			return Submitted{}, err
+		if done.At, err = r.nextQueueTime(); err != nil {
+			return SubmitResult{}, err
 		}
 	}
-	if err := r.judge(ctx, "submit", entry, func(m *store.InvocationMeta) {
+	if err := r.updateReview(ctx, "submit", entry, func(m *store.InvocationMeta) {
 		m.Landing, m.SubmittedAt, m.SubmittedCommit, m.ReviewNote = store.Review, &done.At, tip, done.Note
 	}); err != nil {
-		return Submitted{}, err
+		return SubmitResult{}, err
 	}
-	r.record(entry.ID, reviewEvent{Time: r.now(), Event: "submit", Commit: tip, Note: done.Note})
+	r.appendEvent(entry.ID, reviewEvent{Time: r.now(), Event: "submit", Commit: tip, Note: done.Note})
 	return done, nil
 }
 
 // nextQueueTime returns a time after that of every waiting submission, even if the clock was set back or stands still.
-func (r *Repository) turn() (time.Time, error) {
+func (r *Repository) nextQueueTime() (time.Time, error) {
 	at := r.opts.Now().UTC()
 	waiting, err := r.InReview("")
 	for _, i := range waiting {
@@ -144,7 +144,7 @@ type RejectRequest struct {
 }
 
 // RejectResult is the result of Reject.
-type Rejection struct {
+type RejectResult struct {
 	ID     string    `json:"invocation_id"`
 	Commit string    `json:"submitted_commit"` // commit that was rejected
 	At     time.Time `json:"rejected_at"`
@@ -153,46 +153,46 @@ type Rejection struct {
 
 // Reject sends a submission back for more work, with the reason. An invocation that is not in review is a
 // *NotInReviewError.
-func (r *Repository) Reject(ctx context.Context, req RejectRequest) (Rejection, error) {
-	reason, err := remark("reason", req.Reason)
+func (r *Repository) Reject(ctx context.Context, req RejectRequest) (RejectResult, error) {
+	reason, err := normalizeText("reason", req.Reason)
 	if err != nil {
-		return Rejection{}, err
+		return RejectResult{}, err
 	}
 	if reason == "" {
-		return Rejection{}, &InvalidError{What: "reason", Want: "some text: whoever goes on with the work has nothing else to go by"}
+		return RejectResult{}, &InvalidError{What: "reason", Want: "some text: whoever goes on with the work has nothing else to go by"}
 	}
 	inv, err := r.Invocation(req.Invocation)
 	if err != nil {
-		return Rejection{}, err
+		return RejectResult{}, err
 	}
-	_, unlock, err := r.lock(ctx)
+	_, unlock, err := r.lockAndRecover(ctx)
 	if err != nil {
-		return Rejection{}, err
+		return RejectResult{}, err
 	}
 	defer unlock()
 	entry := r.store.Invocation(r.ID, inv.ID, nil) // the record may have changed while we waited for the lock
-	if err := invocation(entry, nil).Err(); err != nil {
-		return Rejection{}, err
+	if err := invocationFromEntry(entry, nil).Err(); err != nil {
+		return RejectResult{}, err
 	}
 	if m := entry.Record; m.Landing != store.Review {
-		return Rejection{}, &NotInReviewError{ID: entry.ID, State: m.Landing}
+		return RejectResult{}, &NotInReviewError{ID: entry.ID, State: m.Landing}
 	}
-	done := Rejection{ID: entry.ID, Commit: entry.Record.SubmittedCommit, At: r.now(), Reason: reason}
-	if err := r.judge(ctx, "reject", entry, func(m *store.InvocationMeta) {
+	done := RejectResult{ID: entry.ID, Commit: entry.Record.SubmittedCommit, At: r.now(), Reason: reason}
+	if err := r.updateReview(ctx, "reject", entry, func(m *store.InvocationMeta) {
 		m.Landing, m.RejectedAt, m.RejectedReason = store.Rejected, &done.At, reason
 	}); err != nil {
-		return Rejection{}, err
+		return RejectResult{}, err
 	}
-	r.record(entry.ID, reviewEvent{Time: done.At, Event: "reject", Commit: done.Commit, Reason: reason})
+	r.appendEvent(entry.ID, reviewEvent{Time: done.At, Event: "reject", Commit: done.Commit, Reason: reason})
 	return done, nil
 }
 
 // updateReview changes the review state in the record of an invocation. The rename of the record is the commit point.
-func (r *Repository) judge(ctx context.Context, verb string, entry store.Entry[store.InvocationMeta], change func(*store.InvocationMeta)) (err error) {
-	tx := r.begin(verb)
+func (r *Repository) updateReview(ctx context.Context, verb string, entry store.Entry[store.InvocationMeta], change func(*store.InvocationMeta)) (err error) {
+	tx := r.beginTx(verb)
 	defer func() {
 		if err != nil {
-			rollback(ctx, tx)
+			rollbackTx(ctx, tx)
 		}
 	}()
 	if err := tx.Step(ctx, "record", func() error {
@@ -219,31 +219,31 @@ type reviewEvent struct {
 
 // submittableCommit returns HEAD of a sandbox, if that contains all of its work and there is any. The caller holds the
 // repository lock and has the sandbox open.
-func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, s *Sandbox, entry store.Entry[store.InvocationMeta]) (tip string, err error) {
-	subject, err := r.capturable(s.subject(place.base, ""))
+func (r *Repository) submittableCommit(ctx context.Context, repo *git.Repo, place *handle, s *Sandbox, entry store.Entry[store.InvocationMeta]) (tip string, err error) {
+	subject, err := r.prepareCapture(s.snapshotSubject(place.base, ""))
 	if err != nil {
 		return "", err
 	}
-	subject.Secrets = r.SecretPatterns()
-	merger, err := repo.Merger(place.base)
+	subject.SecretPatterns = r.SecretPatterns()
+	merger, err := repo.NewMerger(place.base)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, merger.Close()) }()
-	found, err := merger.Look(ctx, subject)
+	found, err := merger.Inspect(ctx, subject)
 	if err != nil {
 		return "", err
 	}
-	if err := r.fit(ctx, repo, merger, entry, found.Head); err != nil { // first, because an unsafe tree would show up as uncommitted work
+	if err := r.fsckSubmission(ctx, repo, merger, entry, found.Head); err != nil { // first, because an unsafe tree would show up as uncommitted work
 		return "", err
 	}
-	if found.Begun.What != "" {
-		return "", s.underWay(found.Begun, place.prims)
+	if found.InProgress.Command != "" {
+		return "", s.operationInProgressError(found.InProgress, place.prims)
 	}
 	if len(found.Uncommitted) > 0 {
-		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted, LeftOut: leftOut(found.LeftOut)}
+		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted, LeftOut: toLeftOut(found.LeftOut)}
 	}
-	base, err := r.baseOf(ctx, invocation(entry, nil))
+	base, err := r.workBase(ctx, invocationFromEntry(entry, nil))
 	if err != nil {
 		return "", err
 	}
@@ -256,25 +256,25 @@ func (r *Repository) finished(ctx context.Context, repo *git.Repo, place *site, 
 		return "", err
 	}
 	if none || void {
-		return "", &NothingToLandError{ID: s.ID, Void: void, LeftOut: leftOut(found.LeftOut)}
+		return "", &NothingToLandError{ID: s.ID, NoNetChange: void, LeftOut: toLeftOut(found.LeftOut)}
 	}
 	return found.Head, nil
 }
 
 // fsckSubmission refuses commits with unsafe objects, as a landing does. If the integration worktree has no branch to land
 // on, which Land reports, it checks the commits since the base of the sandbox.
-func (r *Repository) fit(ctx context.Context, repo *git.Repo, merger *git.Merger, entry store.Entry[store.InvocationMeta], head string) error {
+func (r *Repository) fsckSubmission(ctx context.Context, repo *git.Repo, merger *git.Merger, entry store.Entry[store.InvocationMeta], head string) error {
 	onto := entry.Record.BaseCommit
-	if to, err := r.integrationTarget(ctx, repo, entry.Record.IntegrationWorktreeID); err == nil {
-		onto = to.at
+	if to, err := r.findIntegrationTarget(ctx, repo, entry.Record.IntegrationWorktreeID); err == nil {
+		onto = to.commit
 	}
-	return unsound(ctx, merger, entry, [2]string{onto, head}, merger.SoundRange(ctx, onto, head))
+	return addFsckContext(ctx, merger, entry, [2]string{onto, head}, merger.FsckRange(ctx, onto, head))
 }
 
 // checkReviewed refuses to land a tip that was not submitted, if agency.requireReview is set. Changes after the submitted
 // commit, committed or not, have not been reviewed.
-func (r *Repository) reviewed(entry store.Entry[store.InvocationMeta], tip string) error {
-	required, err := r.truth(requireReviewKey, false)
+func (r *Repository) checkReviewed(entry store.Entry[store.InvocationMeta], tip string) error {
+	required, err := r.boolSetting(requireReviewKey, false)
 	if err != nil || !required {
 		return err
 	}
@@ -286,7 +286,7 @@ func (r *Repository) reviewed(entry store.Entry[store.InvocationMeta], tip strin
 }
 
 // normalizeText trims and checks a note or a reason, which is stored in a record.
-func remark(what, text string) (string, error) {
+func normalizeText(what, text string) (string, error) {
 	const most = 64 << 10 // records are read as a whole by every command
 	text = strings.TrimSpace(text)
 	switch {

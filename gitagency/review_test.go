@@ -22,12 +22,12 @@ func TestOnlyWhatWasSubmittedLandsWhereReviewIsRequired(t *testing.T) {
 		{store.Review, "a", "b", "has changed since it was submitted; submit it again"},
 	} {
 		entry := store.Entry[store.InvocationMeta]{ID: "x", Record: store.InvocationMeta{Landing: c.state, Submission: store.Submission{SubmittedCommit: c.submitted}}}
-		err := repo.reviewed(entry, c.tip)
+		err := repo.checkReviewed(entry, c.tip)
 		var refused *NotSubmittedError
 		if errors.As(err, &refused) != (c.says != "") || refused != nil && (!strings.Contains(refused.Error(), c.says) || refused.Moved != (c.state == store.Review)) {
 			t.Errorf("%+v: %v", c, err)
 		}
-		if err := (&Repository{git: &git.Repo{}}).reviewed(entry, c.tip); err != nil {
+		if err := (&Repository{git: &git.Repo{}}).checkReviewed(entry, c.tip); err != nil {
 			t.Errorf("%+v, where nobody asks for review: %v", c, err)
 		}
 	}
@@ -52,13 +52,13 @@ func TestARepositoryCanAskForReviewAndCannotWaiveIt(t *testing.T) {
 		{[]string{"global agency.requirereview=ture", "local agency.requirereview=no"}, false, true},
 	} {
 		repo := &Repository{git: &git.Repo{Config: configured(t, c.lines...)}}
-		got, err := repo.truth(requireReviewKey, false)
+		got, err := repo.boolSetting(requireReviewKey, false)
 		if got != c.want || is[*InvalidError](err) != c.invalid {
 			t.Errorf("%q: %v, %v", c.lines, got, err)
 		}
 	}
 	repo := &Repository{git: &git.Repo{Config: configured(t, "global agency.land.sign=true", "local agency.land.sign=false")}}
-	if got, err := repo.truth(signKey, true); got || err != nil {
+	if got, err := repo.boolSetting(signKey, true); got || err != nil {
 		t.Errorf("of other keys, the last counts: %v, %v", got, err)
 	}
 }

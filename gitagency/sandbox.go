@@ -60,27 +60,27 @@ func (s *Sandbox) Teardown(ctx context.Context) error {
 }
 
 // handle is an open sandbox. Its lock prevents the removal of the sandbox.
-type site struct {
+type handle struct {
 	*guard.Tree
-	worktree string // id of the integration worktree
-	base     string // commit that the sandbox started from
-	limits   Limits // limits of its commands
-	prims    Primitives
-	repo     *git.Repo // repository with its lock held by the caller; else nil
-	occupied *os.File  // lock of the invocation directory; inherited by processes that work in the sandbox
+	worktreeID     string // id of the integration worktree
+	base           string // commit that the sandbox started from
+	limits         Limits // limits of its commands
+	prims          Primitives
+	lockedRepo     *git.Repo // repository with its lock held by the caller; else nil
+	invocationLock *os.File  // lock of the invocation directory; inherited by processes that work in the sandbox
 }
 
 // open checks the sandbox and locks it against removal. It first finishes an interrupted rollback.
-func (s *Sandbox) open(ctx context.Context) (*site, error) { return s.openHolding(ctx, nil) }
+func (s *Sandbox) open(ctx context.Context) (*handle, error) { return s.openLocked(ctx, nil) }
 
 // openLocked is open for a caller that holds the repository lock.
-func (s *Sandbox) openHolding(ctx context.Context, repo *git.Repo) (*site, error) {
+func (s *Sandbox) openLocked(ctx context.Context, repo *git.Repo) (*handle, error) {
 	for {
 		if err := s.finishRollback(ctx, repo); err != nil {
 			return nil, err
 		}
-		h, err := s.openNow(ctx)
-		if err != nil || !s.halfWay() {
+		h, err := s.openOnce(ctx)
+		if err != nil || !s.hasRollbackNote() {
 			return h, err
 		}
 		if err := h.close(); err != nil { // another rollback was killed while we waited for the lock
@@ -89,17 +89,17 @@ func (s *Sandbox) openHolding(ctx context.Context, repo *git.Repo) (*site, error
 	}
 }
 
-func (s *Sandbox) openNow(ctx context.Context) (_ *site, err error) {
+func (s *Sandbox) openOnce(ctx context.Context) (_ *handle, err error) {
 	timeout, err := s.repo.lockTimeout()
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.enter(ctx, timeout)
+	held, err := s.lockShared(ctx, timeout)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &NotFoundError{Kind: "invocation", Query: s.ID}
 	}
 	if is[*LockTimeoutError](err) {
-		return nil, &BusyError{ID: s.ID, Waited: timeout, Holders: proc.Holders(s.repo.store.SandboxDir(s.repo.ID, s.ID))}
+		return nil, &BusyError{ID: s.ID, Waited: timeout, Holders: proc.FileUsers(s.repo.store.SandboxDir(s.repo.ID, s.ID))}
 	}
 	if err != nil {
 		return nil, err
@@ -109,12 +109,12 @@ func (s *Sandbox) openNow(ctx context.Context) (_ *site, err error) {
 			err = errors.Join(err, held.Close())
 		}
 	}()
-	return s.look(held)
+	return s.newHandle(held)
 }
 
 // newHandle checks the sandbox and returns a handle that owns held, the lock that prevents its removal.
-func (s *Sandbox) look(held *os.File) (*site, error) {
-	inv := invocation(s.repo.store.Invocation(s.repo.ID, s.ID, nil), nil) // read again: it cannot be removed any more
+func (s *Sandbox) newHandle(held *os.File) (*handle, error) {
+	inv := invocationFromEntry(s.repo.store.Invocation(s.repo.ID, s.ID, nil), nil) // read again: it cannot be removed any more
 	if _, err := inv.Path(); err != nil {
 		return nil, err
 	}
@@ -125,23 +125,23 @@ func (s *Sandbox) look(held *os.File) (*site, error) {
 	if err := checkSandbox(tree); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
-	return &site{Tree: tree, worktree: inv.WorktreeID, base: inv.BaseCommit, limits: limitsMade(inv.Limits), prims: sinceWalls(inv.Primitives), occupied: held}, nil
+	return &handle{Tree: tree, worktreeID: inv.WorktreeID, base: inv.BaseCommit, limits: limitsFromRecord(inv.Limits), prims: fillLegacyPrimitives(inv.Primitives), invocationLock: held}, nil
 }
 
 // fillLegacyPrimitives fills in the primitives that records written before there were walls do not have.
-func sinceWalls(p Primitives) Primitives {
+func fillLegacyPrimitives(p Primitives) Primitives {
 	p.Isolation, p.Outputs = cmp.Or(p.Isolation, isolationNone), cmp.Or(p.Outputs, outputsOpen)
 	return p
 }
 
 // lockShared takes the shared lock of the sandbox. It passes through the lock of the sandbox directory, which is held
 // exclusively while a sandbox is being ended.
-func (s *Sandbox) enter(ctx context.Context, timeout time.Duration) (*os.File, error) {
-	sandboxLock, err := lock.Occupy(ctx, s.repo.store.SandboxDir(s.repo.ID, s.ID), timeout)
+func (s *Sandbox) lockShared(ctx context.Context, timeout time.Duration) (*os.File, error) {
+	sandboxLock, err := lock.AcquireDirShared(ctx, s.repo.store.SandboxDir(s.repo.ID, s.ID), timeout)
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // the caller finds the reason in the record
 		return nil, err
 	}
-	invocationLock, err := lock.Occupy(ctx, s.repo.store.InvocationDir(s.repo.ID, s.ID), timeout)
+	invocationLock, err := lock.AcquireDirShared(ctx, s.repo.store.InvocationDir(s.repo.ID, s.ID), timeout)
 	if sandboxLock != nil {
 		err = errors.Join(err, sandboxLock.Close())
 	}
@@ -149,10 +149,10 @@ func (s *Sandbox) enter(ctx context.Context, timeout time.Duration) (*os.File, e
 }
 
 // handOver closes our copy of the lock; the process that inherited it keeps the sandbox.
-func (s *site) handOver() { _ = s.occupied.Close() }
+func (s *handle) handOver() { _ = s.invocationLock.Close() }
 
-func (s *site) close() error {
-	err := s.occupied.Close()
+func (s *handle) close() error {
+	err := s.invocationLock.Close()
 	if errors.Is(err, os.ErrClosed) {
 		err = nil // closed by handOver
 	}
@@ -161,11 +161,11 @@ func (s *site) close() error {
 
 // checkSandbox refuses a tree that has no sandbox marker or has the marker of an integration worktree.
 func checkSandbox(tree *guard.Tree) error {
-	theirs, err := tree.Carries(guard.Integration)
+	theirs, err := tree.HasMarker(guard.Integration)
 	if err != nil {
 		return err
 	}
-	ours, err := tree.Carries(guard.Sandbox)
+	ours, err := tree.HasMarker(guard.Sandbox)
 	if err != nil {
 		return err
 	}

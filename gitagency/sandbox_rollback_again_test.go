@@ -52,7 +52,7 @@ func TestARollbackThatIsFinishedKeepsWhatWasIgnoredWhenItBegan(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
-	if l.box.halfWay() {
+	if l.box.hasRollbackNote() {
 		t.Error("it was not finished")
 	}
 }

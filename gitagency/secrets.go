@@ -15,12 +15,12 @@ var defaultSecrets = []string{".env*", "*.key", "*.pem", "credentials.json", "se
 // matches counts; one that begins with "!" includes the file.
 func (r *Repository) SecretPatterns() []string {
 	patterns := defaultSecrets
-	for _, s := range r.git.Config[canonical(secretKey)] {
+	for _, s := range r.git.Config[canonicalKey(secretKey)] {
 		if s.Value == "" { // clears the patterns before it, also the defaults
 			patterns = nil
 			continue
 		}
-		if err := checkSecret(s.Value); err != nil {
+		if err := checkSecretPattern(s.Value); err != nil {
 			r.warn("ignoring %s = %q (%s): %v", secretKey, s.Value, s.Origin, err)
 			continue
 		}
@@ -30,7 +30,7 @@ func (r *Repository) SecretPatterns() []string {
 }
 
 // checkSecretPattern validates a value of agency.secret. The empty value is valid: it clears those before it.
-func checkSecret(value string) error {
+func checkSecretPattern(value string) error {
 	if _, err := path.Match(strings.TrimPrefix(value, "!"), ""); err != nil {
 		return &InvalidError{What: "pattern", Value: value, Want: "a pattern such as *.pem, or !*.pem for what is let in"}
 	}

@@ -23,13 +23,13 @@ import (
 func (r *Repository) runnerCommands() map[string]string {
 	commands := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(r.git.Config)) {
-		name := between(key, "agency.", ".command")
-		if name == "" || name == policyName {
+		name := cutPrefixSuffix(key, "agency.", ".command")
+		if name == "" || name == policySection {
 			continue
 		}
-		setting, set, others := r.git.Config.Trusted(key, nil)
+		setting, set, others := r.git.Config.LastTrusted(key, nil)
 		for _, o := range others {
-			r.warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, noCommand(o))
+			r.warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, commandRefusal(o))
 		}
 		if set {
 			commands[name] = setting.Value
@@ -39,17 +39,17 @@ func (r *Repository) runnerCommands() map[string]string {
 }
 
 // dataDir returns the data directory with symbolic links resolved. It need not exist yet.
-func dataDir(env []string, config git.Config) (string, error) {
+func dataDir(env []string, config git.Settings) (string, error) {
 	path, from := "", ""
 	switch setting, _ := config.Last("agency.datadir"); {
-	case proc.Variable(env, "AGENCY_DATA_DIR") != "":
-		path, from = proc.Variable(env, "AGENCY_DATA_DIR"), "AGENCY_DATA_DIR"
+	case proc.Getenv(env, "AGENCY_DATA_DIR") != "":
+		path, from = proc.Getenv(env, "AGENCY_DATA_DIR"), "AGENCY_DATA_DIR"
 	case setting.Value != "":
-		path, from = expandHome(setting.Value, proc.Variable(env, "HOME")), "agency.dataDir ("+setting.Origin+")"
-	case filepath.IsAbs(proc.Variable(env, "XDG_DATA_HOME")): // the XDG specification says to ignore a relative path
-		path, from = filepath.Join(proc.Variable(env, "XDG_DATA_HOME"), "agency"), "XDG_DATA_HOME"
-	case proc.Variable(env, "HOME") != "":
-		path, from = filepath.Join(proc.Variable(env, "HOME"), ".local", "share", "agency"), "HOME"
+		path, from = expandHome(setting.Value, proc.Getenv(env, "HOME")), "agency.dataDir ("+setting.Origin+")"
+	case filepath.IsAbs(proc.Getenv(env, "XDG_DATA_HOME")): // the XDG specification says to ignore a relative path
+		path, from = filepath.Join(proc.Getenv(env, "XDG_DATA_HOME"), "agency"), "XDG_DATA_HOME"
+	case proc.Getenv(env, "HOME") != "":
+		path, from = filepath.Join(proc.Getenv(env, "HOME"), ".local", "share", "agency"), "HOME"
 	default:
 		return "", &InvalidError{What: "data directory", Value: "", Want: "HOME, or AGENCY_DATA_DIR, to be set"}
 	}
@@ -94,7 +94,7 @@ func (r *Repository) lockTimeout() (time.Duration, error) {
 	if r.opts.LockTimeout != nil {
 		return *r.opts.LockTimeout, nil
 	}
-	return r.duration("agency.lockTimeout", defaultLockTimeout, ParseDuration)
+	return r.durationSetting("agency.lockTimeout", defaultLockTimeout, ParseDuration)
 }
 
 // Default timeouts.
@@ -106,12 +106,12 @@ const (
 // OperationTimeout returns the time limit of one operation in a sandbox: agency.operationTimeout, else
 // DefaultOperationTimeout. Negative is no limit.
 func (r *Repository) OperationTimeout() (time.Duration, error) {
-	return r.duration("agency.operationTimeout", DefaultOperationTimeout, ParseTimeout)
+	return r.durationSetting("agency.operationTimeout", DefaultOperationTimeout, ParseTimeout)
 }
 
 // withOperationTimeout returns a context that ends with an *OverdueError after OperationTimeout. what names the
 // operation.
-func (r *Repository) bounded(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {
+func (r *Repository) withOperationTimeout(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {
 	timeout, err := r.OperationTimeout()
 	if err != nil {
 		return nil, nil, err
@@ -127,26 +127,26 @@ func (r *Repository) bounded(ctx context.Context, what string) (context.Context,
 // RunTimeout returns the time limit of a run of an agent: agency.runTimeout, else DefaultRunTimeout. Negative is no
 // limit.
 func (r *Repository) RunTimeout() (time.Duration, error) {
-	return r.duration("agency.runTimeout", DefaultRunTimeout, ParseTimeout)
+	return r.durationSetting("agency.runTimeout", DefaultRunTimeout, ParseTimeout)
 }
 
 // durationSetting returns the value of a key, parsed by parse, or fallback if the key is not set.
-func (r *Repository) duration(key string, fallback time.Duration, parse func(string) (time.Duration, error)) (time.Duration, error) {
-	setting, set := r.git.Config.Last(canonical(key))
+func (r *Repository) durationSetting(key string, fallback time.Duration, parse func(string) (time.Duration, error)) (time.Duration, error) {
+	setting, set := r.git.Config.Last(canonicalKey(key))
 	if !set {
 		return fallback, nil
 	}
 	d, err := parse(setting.Value)
 	var invalid *InvalidError
 	if errors.As(err, &invalid) {
-		return 0, misconfigured(key, setting, invalid.Want)
+		return 0, invalidSetting(key, setting, invalid.Want)
 	}
 	return d, err
 }
 
 // checkPushSettings refuses invalid settings that a push would trip over later.
-func (r *Repository) checkPush(req LandRequest) error {
-	if err := req.check(r); err != nil {
+func (r *Repository) checkPushSettings(req LandRequest) error {
+	if err := req.normalize(r); err != nil {
 		return err
 	}
 	if _, err := r.pushTimeout(); err != nil {
@@ -160,31 +160,31 @@ func (r *Repository) checkPush(req LandRequest) error {
 }
 
 func (r *Repository) pushTimeout() (time.Duration, error) {
-	return r.duration(pushKey, pushingTime, ParseDuration)
+	return r.durationSetting(pushTimeoutKey, defaultPushTimeout, ParseDuration)
 }
 
-const wantTruth = "true or false"
+const wantBool = "true or false"
 
 // boolSetting returns the boolean value of a key, or fallback if it is not set. A key with repoCanOnlyEnable cannot
 // be switched off by the repository's own config.
-func (r *Repository) truth(key string, fallback bool) (bool, error) {
-	setting, set := r.git.Config.Last(canonical(key))
-	if slices.ContainsFunc(Keys(), func(k Key) bool { return k.Name == key && k.strict }) {
-		setting, set, _ = r.git.Config.Trusted(canonical(key), isDemand)
+func (r *Repository) boolSetting(key string, fallback bool) (bool, error) {
+	setting, set := r.git.Config.Last(canonicalKey(key))
+	if slices.ContainsFunc(Keys(), func(k Key) bool { return k.Name == key && k.repoCanOnlyEnable }) {
+		setting, set, _ = r.git.Config.LastTrusted(canonicalKey(key), doesNotDisable)
 	}
 	if !set {
 		return fallback, nil
 	}
 	yes, ok := parseBool(setting.Value)
 	if !ok {
-		return false, misconfigured(key, setting, wantTruth)
+		return false, invalidSetting(key, setting, wantBool)
 	}
 	return yes, nil
 }
 
 // invalidSetting returns an *InvalidError that names the key and the file in which it is set.
-func misconfigured(key string, s git.Setting, want string) error {
-	return &InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want, key: key, setting: s}
+func invalidSetting(key string, s git.Setting, want string) error {
+	return &InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want, configKey: key, setting: s}
 }
 
 const (
@@ -194,7 +194,7 @@ const (
 
 // pruneExpiry parses the moment before which ended things may be pruned; the zero time if none may. An empty text
 // means agency.pruneAfter, else two weeks.
-func (r *Repository) expiry(ctx context.Context, text string) (time.Time, error) {
+func (r *Repository) pruneExpiry(ctx context.Context, text string) (time.Time, error) {
 	var setting git.Setting
 	set := false
 	if text == "" {
@@ -203,24 +203,24 @@ func (r *Repository) expiry(ctx context.Context, text string) (time.Time, error)
 			text = setting.Value
 		}
 	}
-	at, ok, err := readExpiry(ctx, r.opts, text)
+	at, ok, err := parseExpiry(ctx, r.opts, text)
 	switch {
 	case err != nil || ok:
 		return at, err
 	case set:
-		return at, misconfigured("agency.pruneAfter", setting, wantExpiry)
+		return at, invalidSetting("agency.pruneAfter", setting, wantExpiry)
 	}
 	return at, &InvalidError{What: "expiry", Value: text, Want: wantExpiry}
 }
 
 // parseExpiry parses a moment as git does, but refuses text that looks like a duration: git would take 14d for the
 // fourteenth of the month.
-func readExpiry(ctx context.Context, opts Options, text string) (time.Time, bool, error) {
+func parseExpiry(ctx context.Context, opts Options, text string) (time.Time, bool, error) {
 	digits := strings.TrimLeft(text, "0123456789")
 	if digits != text && digits != "" && strings.Trim(digits, "abcdefghijklmnopqrstuvwxyz") == "" {
 		return time.Time{}, false, nil
 	}
-	return git.Expiry(ctx, opts.Dir, opts.Env, text)
+	return git.ParseExpiry(ctx, opts.Dir, opts.Env, text)
 }
 
 const wantDuration = "a duration such as 30s, 0 for one try or -1 for ever"

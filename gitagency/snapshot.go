@@ -25,38 +25,38 @@ type Snapshot struct {
 
 // LeftOut is a path in a sandbox that a snapshot does not hold.
 type LeftOut struct {
-	Path string `json:"path"` // relative to the top of the sandbox
-	Why  string `json:"why"`  // one of the LeftOut constants
+	Path   string `json:"path"` // relative to the top of the sandbox
+	Reason string `json:"why"`  // one of the LeftOut constants
 }
 
 // Reasons why a path is left out.
 const (
-	LeftSecret     = string(git.Secret)     // untracked file that looks like a credential
-	LeftRepository = string(git.Repository) // nested repository, which a commit cannot hold
-	LeftSubmodule  = string(git.Submodule)  // checkout of a submodule; the snapshot holds only its staged commit id
-	LeftReserved   = "reserved"             // has the reserved name of the marker directory; only in a Directory
+	LeftOutSecret     = string(git.OmitSecret)     // untracked file that looks like a credential
+	LeftOutRepository = string(git.OmitRepository) // nested repository, which a commit cannot hold
+	LeftOutSubmodule  = string(git.OmitSubmodule)  // checkout of a submodule; the snapshot holds only its staged commit id
+	LeftOutReserved   = "reserved"                 // has the reserved name of the marker directory; only in a Directory
 )
 
-func leftOut(found []git.LeftOut) []LeftOut {
+func toLeftOut(found []git.LeftOut) []LeftOut {
 	all := make([]LeftOut, len(found))
 	for i, l := range found {
-		all[i] = LeftOut{Path: l.Path, Why: string(l.Why)}
+		all[i] = LeftOut{Path: l.Path, Reason: string(l.Reason)}
 	}
 	return all
 }
 
 // findSnapshot finds a snapshot by its commit, in full or as a unique prefix, or by "<invocation>/<number>", where
 // the invocation may be a unique prefix too. The invocation may have ended.
-func (r *Repository) snapshotNamed(ctx context.Context, repo *git.Repo, query string) (Snapshot, error) {
-	all, err := snapshots(ctx, repo)
+func (r *Repository) findSnapshot(ctx context.Context, repo *git.Repo, query string) (Snapshot, error) {
+	all, err := listSnapshots(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return pickSnapshot(all, query)
+	return matchSnapshot(all, query)
 }
 
 // matchSnapshot is findSnapshot on a list of snapshots.
-func pickSnapshot(all []Snapshot, query string) (Snapshot, error) {
+func matchSnapshot(all []Snapshot, query string) (Snapshot, error) {
 	id, number, numbered := strings.Cut(query, "/")
 	const shortest = 4 // shortest abbreviation of a commit that git accepts
 	var found []Snapshot
@@ -86,13 +86,13 @@ func pickSnapshot(all []Snapshot, query string) (Snapshot, error) {
 func (s Snapshot) name() string { return s.Invocation + "/" + strconv.Itoa(s.Number) }
 
 // listSnapshots lists the snapshots of some invocations, or of all, oldest first.
-func snapshots(ctx context.Context, repo *git.Repo, invocations ...string) ([]Snapshot, error) {
-	prefixes := []string{snapshotRoot}
+func listSnapshots(ctx context.Context, repo *git.Repo, invocations ...string) ([]Snapshot, error) {
+	prefixes := []string{allSnapshotsPrefix}
 	if len(invocations) > 0 {
 		prefixes = nil
 	}
 	for _, id := range invocations {
-		prefixes = append(prefixes, snapshotRefs(id))
+		prefixes = append(prefixes, snapshotsPrefix(id))
 	}
 	refs, err := repo.Refs(ctx, prefixes...)
 	if err != nil {
@@ -100,7 +100,7 @@ func snapshots(ctx context.Context, repo *git.Repo, invocations ...string) ([]Sn
 	}
 	var all []Snapshot
 	for ref, commit := range refs {
-		id, _, _ := strings.Cut(strings.TrimPrefix(ref, snapshotRoot), "/")
+		id, _, _ := strings.Cut(strings.TrimPrefix(ref, allSnapshotsPrefix), "/")
 		if n := snapshotNumber(id, ref); n > 0 {
 			all = append(all, Snapshot{Invocation: id, ID: commit, Ref: ref, Number: n})
 		}

@@ -21,7 +21,7 @@ type CheckoutRequest struct {
 }
 
 // CheckoutResult reports a copy of a snapshot.
-type CheckedOut struct {
+type CheckoutResult struct {
 	Invocation string `json:"invocation_id"`
 	ID         string `json:"snapshot"`
 	Ref        string `json:"ref"`
@@ -32,37 +32,37 @@ type CheckedOut struct {
 // CheckoutSnapshot creates a directory with the files of a snapshot and nothing else, or fails and leaves nothing.
 // The directory belongs to no repository. It must not overlap an integration tree, a sandbox, a git directory or the
 // data directory, by any spelling.
-func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) (CheckedOut, error) {
+func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) (CheckoutResult, error) {
 	if req.Dir == "" {
-		return CheckedOut{}, &InvalidError{What: "directory", Value: req.Dir, Want: "a path"}
+		return CheckoutResult{}, &InvalidError{What: "directory", Value: req.Dir, Want: "a path"}
 	}
-	snapshot, err := r.snapshotNamed(ctx, r.git, req.Snapshot)
+	snapshot, err := r.findSnapshot(ctx, r.git, req.Snapshot)
 	if err != nil {
-		return CheckedOut{}, err
+		return CheckoutResult{}, err
 	}
-	dir, err := resolve(r.here, req.Dir)
+	dir, err := resolveFrom(r.callerDir, req.Dir)
 	if err != nil {
-		return CheckedOut{}, err
+		return CheckoutResult{}, err
 	}
 	listing, err := r.git.Worktrees(ctx)
 	if err != nil {
-		return CheckedOut{}, err
+		return CheckoutResult{}, err
 	}
-	if err := r.checkApart(dir, listing); err != nil {
-		return CheckedOut{}, err
+	if err := r.checkOutsideOurs(dir, listing); err != nil {
+		return CheckoutResult{}, err
 	}
-	perm, err := vacantDir(dir)
+	perm, err := checkEmptyDir(dir)
 	if err != nil {
-		return CheckedOut{}, err
+		return CheckoutResult{}, err
 	}
-	if err := r.copyOut(ctx, git.Copying{Commit: snapshot.ID, Dir: dir, Distrust: !r.trustsSettings(snapshot.Invocation)}, perm); err != nil {
-		return CheckedOut{}, fmt.Errorf("check out snapshot %s: %w", snapshot.name(), err)
+	if err := r.copySnapshot(ctx, git.CopyRequest{Commit: snapshot.ID, Dir: dir, UntrustedConfig: !r.trustsRepoConfig(snapshot.Invocation)}, perm); err != nil {
+		return CheckoutResult{}, fmt.Errorf("check out snapshot %s: %w", snapshot.name(), err)
 	}
-	return CheckedOut{Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number, Path: dir}, nil
+	return CheckoutResult{Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number, Path: dir}, nil
 }
 
 // resolveFrom resolves a path relative to a directory and follows symbolic links.
-func resolve(here, path string) (string, error) {
+func resolveFrom(here, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = here + "/" + path // no filepath.Join: it would remove ".." before links are followed
 	}
@@ -71,7 +71,7 @@ func resolve(here, path string) (string, error) {
 
 // checkOutsideOurs is checkPlacement for a directory that is not managed by git-agency: it must not be in the data
 // directory either, nor in any git directory.
-func (r *Repository) checkApart(dir string, listing git.Listing) error {
+func (r *Repository) checkOutsideOurs(dir string, listing git.WorktreeList) error {
 	if err := r.checkPlacement(dir, listing); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (r *Repository) checkApart(dir string, listing git.Listing) error {
 	if err != nil {
 		return &UnsafePathError{Path: dir, Why: err.Error()}
 	}
-	if rel := place.Relation(r.DataDir); rel != guard.Apart {
+	if rel := place.Relation(r.DataDir); rel != guard.Disjoint {
 		return &OverlapError{Path: place.Path, Relation: string(rel), Other: r.DataDir}
 	}
 	for above := range place.Ancestors {
@@ -96,7 +96,7 @@ func (r *Repository) checkApart(dir string, listing git.Listing) error {
 
 // checkEmptyDir refuses a path that is neither an empty directory nor free. It returns the permissions of an existing
 // directory; 0 when there is none.
-func vacantDir(dir string) (fs.FileMode, error) {
+func checkEmptyDir(dir string) (fs.FileMode, error) {
 	fi, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(filepath.Dir(dir)); err != nil {
@@ -125,11 +125,11 @@ func vacantDir(dir string) (fs.FileMode, error) {
 const checkoutPrefix = ".agency-checkout-"
 
 // copySnapshot is the transaction. The copy becomes visible with its last step.
-func (r *Repository) copyOut(ctx context.Context, c git.Copying, perm fs.FileMode) (err error) {
-	tx := r.begin("snapshot checkout")
+func (r *Repository) copySnapshot(ctx context.Context, c git.CopyRequest, perm fs.FileMode) (err error) {
+	tx := r.beginTx("snapshot checkout")
 	defer func() {
 		if err != nil {
-			rollback(ctx, tx)
+			rollbackTx(ctx, tx)
 		}
 	}()
 	var beside, tree string
@@ -140,9 +140,9 @@ func (r *Repository) copyOut(ctx context.Context, c git.Copying, perm fs.FileMod
 			return err
 		}
 		tx.Undo("directory", func(context.Context) error { return durable.RemoveTree(beside) })
-		c.Scratch, tree = filepath.Join(beside, "git"), filepath.Join(beside, "tree")
+		c.ScratchDir, tree = filepath.Join(beside, "git"), filepath.Join(beside, "tree")
 		c.Dir = tree
-		if err := checkReal(tree); err != nil { // a parent directory may have been replaced by a symbolic link
+		if err := checkParentResolved(tree); err != nil { // a parent directory may have been replaced by a symbolic link
 			return err
 		}
 		return os.Mkdir(tree, 0o777)
@@ -150,23 +150,23 @@ func (r *Repository) copyOut(ctx context.Context, c git.Copying, perm fs.FileMod
 		return err
 	}
 	// 2. Write the files.
-	if err := tx.Step(ctx, "files", func() error { return r.git.CopyOut(ctx, c) }); err != nil {
+	if err := tx.Step(ctx, "files", func() error { return r.git.CopyFiles(ctx, c) }); err != nil {
 		return err
 	}
 	// 3. Refuse a copy that looks like an agency tree or a repository.
-	if err := tx.Step(ctx, "inspect", func() error { return refuseForeignMarks(c.Commit, tree) }); err != nil {
+	if err := tx.Step(ctx, "inspect", func() error { return refuseMarkersAndGit(c.Commit, tree) }); err != nil {
 		return err
 	}
 	// 4. Commit point: rename. An empty directory is replaced; anything else that was created there since is not.
 	if err := tx.Step(ctx, "name", func() error {
-		if err := errors.Join(checkReal(tree), checkReal(dir)); err != nil {
+		if err := errors.Join(checkParentResolved(tree), checkParentResolved(dir)); err != nil {
 			return err
 		}
-		if err := rename(tree, dir); err != nil {
+		if err := renameOntoEmpty(tree, dir); err != nil {
 			return err
 		}
 		tx.Undo("name", func(context.Context) error {
-			if err := rename(dir, tree); err != nil || perm == 0 {
+			if err := renameOntoEmpty(dir, tree); err != nil || perm == 0 {
 				return err
 			}
 			return os.Mkdir(dir, perm)
@@ -186,7 +186,7 @@ func (r *Repository) copyOut(ctx context.Context, c git.Copying, perm fs.FileMod
 }
 
 // renameOntoEmpty renames a directory to a path that is free or an empty directory.
-func rename(tree, dir string) error {
+func renameOntoEmpty(tree, dir string) error {
 	err := syscall.Rename(tree, dir) // os.Rename refuses to replace any directory
 	switch {
 	case errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST):
@@ -197,9 +197,9 @@ func rename(tree, dir string) error {
 	return nil
 }
 
-func refuseForeignMarks(commit, tree string) error {
-	for _, name := range []string{guard.Dir, ".git"} {
-		if _, err := os.Lstat(filepath.Join(tree, name)); err == nil && name == guard.Dir {
+func refuseMarkersAndGit(commit, tree string) error {
+	for _, name := range []string{guard.AgencyDir, ".git"} {
+		if _, err := os.Lstat(filepath.Join(tree, name)); err == nil && name == guard.AgencyDir {
 			return &TrackedMarkerError{Commit: commit}
 		} else if err == nil {
 			return &UnsafePathError{Path: name, Why: "is in the snapshot"}

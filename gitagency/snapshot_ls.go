@@ -11,7 +11,7 @@ import (
 )
 
 // SnapshotInfo is a snapshot with its metadata.
-type TakenSnapshot struct {
+type SnapshotInfo struct {
 	Invocation string    `json:"invocation_id"`
 	ID         string    `json:"snapshot"` // full commit id
 	Ref        string    `json:"ref"`
@@ -33,12 +33,12 @@ type TakenSnapshot struct {
 }
 
 // Name returns the name for users, "<invocation>/<number>".
-func (s TakenSnapshot) Name() string {
+func (s SnapshotInfo) Name() string {
 	return Snapshot{Invocation: s.Invocation, Number: s.Number}.name()
 }
 
 // Subject returns the first line of the message.
-func (s TakenSnapshot) Subject() string {
+func (s SnapshotInfo) Subject() string {
 	line, _, _ := strings.Cut(s.Message, "\n")
 	return line
 }
@@ -46,21 +46,21 @@ func (s TakenSnapshot) Subject() string {
 // SnapshotsRequest selects the snapshots to list.
 type SnapshotsRequest struct {
 	Invocation string // id or unique prefix of an invocation, which may have ended; empty: all
-	Uncounted  bool   // do not count differences from the parent, which takes the longest
+	SkipCounts bool   // do not count differences from the parent, which takes the longest
 }
 
 // Snapshots lists snapshots by invocation and number, the newest last. The number of git processes does not depend on
 // the number of snapshots.
-func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]TakenSnapshot, error) {
+func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]SnapshotInfo, error) {
 	var invocations []string
 	if req.Invocation != "" {
-		id, err := r.invocationOfSnapshots(ctx, req.Invocation)
+		id, err := r.resolveSnapshotInvocation(ctx, req.Invocation)
 		if err != nil {
 			return nil, err
 		}
 		invocations = append(invocations, id)
 	}
-	all, err := snapshots(ctx, r.git, invocations...)
+	all, err := listSnapshots(ctx, r.git, invocations...)
 	if err != nil {
 		return nil, err
 	}
@@ -72,16 +72,16 @@ func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]Tak
 	if err != nil {
 		return nil, err
 	}
-	taken := make([]TakenSnapshot, len(all))
+	taken := make([]SnapshotInfo, len(all))
 	against := map[string]string{}
 	for i, s := range all {
-		taken[i] = describe(s, states[i])
+		taken[i] = newSnapshotInfo(s, states[i])
 		against[s.ID] = taken[i].Parent
 	}
-	if req.Uncounted {
+	if req.SkipCounts {
 		return taken, nil
 	}
-	counted, err := r.git.CountChanges(ctx, against)
+	counted, err := r.git.DiffStats(ctx, against)
 	if is[*git.Error](err) { // the rest of the listing is useful without the counts
 		r.warn("files and lines cannot be counted: %v", err)
 		return taken, nil
@@ -96,11 +96,11 @@ func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]Tak
 	return taken, nil
 }
 
-func describe(s Snapshot, state git.State) TakenSnapshot {
-	t := TakenSnapshot{
+func newSnapshotInfo(s Snapshot, state git.State) SnapshotInfo {
+	t := SnapshotInfo{
 		Invocation: s.Invocation, ID: s.ID, Ref: s.Ref, Number: s.Number,
-		Message: state.Message, TakenAt: state.Time.UTC(), Tool: state.Tool,
-		Tree: state.Tree, Base: state.Base, Head: state.Head, Index: state.Index,
+		Message: state.Message, TakenAt: state.Time.UTC(), Tool: state.ToolVersion,
+		Tree: state.Tree, Base: state.Base, Head: state.Head, Index: state.IndexTree,
 	}
 	if len(state.Parents) > 0 {
 		t.Parent = state.Parents[0]
@@ -109,12 +109,12 @@ func describe(s Snapshot, state git.State) TakenSnapshot {
 }
 
 // resolveSnapshotInvocation returns the id of an invocation that has a record, or at least a snapshot.
-func (r *Repository) invocationOfSnapshots(ctx context.Context, query string) (string, error) {
+func (r *Repository) resolveSnapshotInvocation(ctx context.Context, query string) (string, error) {
 	inv, err := r.Invocation(query)
 	if !is[*NotFoundError](err) {
 		return inv.ID, err
 	}
-	all, listErr := snapshots(ctx, r.git)
+	all, listErr := listSnapshots(ctx, r.git)
 	if listErr != nil {
 		return "", listErr
 	}

@@ -3,24 +3,24 @@ package gitagency
 import "context"
 
 // VerifySnapshotRequest selects the snapshot to verify.
-type VerifyRequest struct {
+type VerifySnapshotRequest struct {
 	Snapshot string            // required: commit, in full or as a unique prefix, or "<invocation>/<number>"
 	Progress func(objects int) // called now and then with the number of hashed objects; may be nil
 }
 
 // VerifySnapshotResult reports the verification of a snapshot.
-type VerifiedSnapshot struct {
-	Invocation string          `json:"invocation_id"`
-	ID         string          `json:"snapshot"`
-	Ref        string          `json:"ref"`
-	Number     int             `json:"number"`
-	Sound      bool            `json:"sound"`
-	Objects    int             `json:"objects"` // number of objects whose content matches their id
-	Bytes      int64           `json:"bytes"`   // total size of their contents
-	Damage     []DamagedObject `json:"damage"`
-	CutOff     []string        `json:"cut_off"`  // commits of a shallow repository whose parents are missing
-	Promised   int             `json:"promised"` // number of objects that only a remote has (partial clone)
-	Stopped    bool            `json:"stopped"`  // too much damage was found; the rest was not checked
+type VerifySnapshotResult struct {
+	Invocation     string          `json:"invocation_id"`
+	ID             string          `json:"snapshot"`
+	Ref            string          `json:"ref"`
+	Number         int             `json:"number"`
+	Intact         bool            `json:"sound"`
+	Objects        int             `json:"objects"` // number of objects whose content matches their id
+	Bytes          int64           `json:"bytes"`   // total size of their contents
+	Damage         []DamagedObject `json:"damage"`
+	ShallowCommits []string        `json:"cut_off"`  // commits of a shallow repository whose parents are missing
+	Promised       int             `json:"promised"` // number of objects that only a remote has (partial clone)
+	StoppedEarly   bool            `json:"stopped"`  // too much damage was found; the rest was not checked
 }
 
 // DamagedObject is an object that is missing or does not match its id.
@@ -33,33 +33,33 @@ type DamagedObject struct {
 }
 
 // Err returns a *DamagedError if the snapshot is damaged, else nil.
-func (v VerifiedSnapshot) Err() error {
-	if v.Sound {
+func (v VerifySnapshotResult) Err() error {
+	if v.Intact {
 		return nil
 	}
 	return &DamagedError{
-		Snapshot: Snapshot{Invocation: v.Invocation, Number: v.Number}.name(), Commit: v.ID, Objects: len(v.Damage), Stopped: v.Stopped,
+		Snapshot: Snapshot{Invocation: v.Invocation, Number: v.Number}.name(), Commit: v.ID, Objects: len(v.Damage), StoppedEarly: v.StoppedEarly,
 	}
 }
 
 // VerifySnapshot hashes every object that is reachable from a snapshot in this process, its commit, trees, files and
 // whole history, and reports those that do not match their ids. Damage is not an error here; see Err of the result.
-func (r *Repository) VerifySnapshot(ctx context.Context, req VerifyRequest) (VerifiedSnapshot, error) {
-	snapshot, err := r.snapshotNamed(ctx, r.git, req.Snapshot)
+func (r *Repository) VerifySnapshot(ctx context.Context, req VerifySnapshotRequest) (VerifySnapshotResult, error) {
+	snapshot, err := r.findSnapshot(ctx, r.git, req.Snapshot)
 	if err != nil {
-		return VerifiedSnapshot{}, err
+		return VerifySnapshotResult{}, err
 	}
 	found, err := r.git.Verify(ctx, snapshot.ID, req.Progress)
 	if err != nil {
-		return VerifiedSnapshot{}, err
+		return VerifySnapshotResult{}, err
 	}
-	for _, said := range found.Said {
+	for _, said := range found.GitMessages {
 		r.warn("git says: %s", said)
 	}
-	v := VerifiedSnapshot{
+	v := VerifySnapshotResult{
 		Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number,
-		Sound: len(found.Damages) == 0, Objects: found.Objects, Bytes: found.Bytes, Damage: []DamagedObject{},
-		CutOff: append([]string{}, found.CutOff...), Promised: found.Promised, Stopped: found.Stopped,
+		Intact: len(found.Damages) == 0, Objects: found.Objects, Bytes: found.Bytes, Damage: []DamagedObject{},
+		ShallowCommits: append([]string{}, found.ShallowCommits...), Promised: found.PromisedObjects, StoppedEarly: found.Stopped,
 	}
 	for _, d := range found.Damages {
 		v.Damage = append(v.Damage, DamagedObject{d.OID, d.Kind, d.Path, d.Problem, d.Detail})

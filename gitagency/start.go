@@ -28,35 +28,35 @@ type StartRequest struct {
 	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
 	FromSnapshot string
 
-	verifies string    // invocation whose landing is verified in this sandbox; empty for ordinary ones
-	from     beginning // start point; only with verifies
+	verifies   string     // invocation whose landing is verified in this sandbox; empty for ordinary ones
+	verifyFrom startPoint // start point; only with verifies
 }
 
 // Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
 func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, error) {
-	choice, err := r.choose(ctx, req)
+	choice, err := r.planStart(ctx, req)
 	if err != nil {
 		return Invocation{}, err
 	}
-	repo, unlock, err := r.lock(ctx)
+	repo, unlock, err := r.lockAndRecover(ctx)
 	if err != nil {
 		return Invocation{}, err
 	}
 	defer unlock()
-	return r.start(ctx, repo, choice)
+	return r.startLocked(ctx, repo, choice)
 }
 
 // startPlan is a checked StartRequest: everything that can be decided without the repository lock.
-type chosen struct {
+type startPlan struct {
 	StartRequest
-	prims    Primitives
-	limits   LimitsMade
-	origin   beginning
-	worktree string // id of the integration worktree
+	prims      Primitives
+	limits     RecordedLimits
+	origin     startPoint
+	worktreeID string // id of the integration worktree
 }
 
 // planStart refuses what cannot be built before it takes the repository lock.
-func (r *Repository) choose(ctx context.Context, req StartRequest) (c chosen, err error) {
+func (r *Repository) planStart(ctx context.Context, req StartRequest) (c startPlan, err error) {
 	if err := req.check(); err != nil {
 		return c, err
 	}
@@ -67,48 +67,48 @@ func (r *Repository) choose(ctx context.Context, req StartRequest) (c chosen, er
 	if err := r.checkWalls(ctx, c.prims); err != nil {
 		return c, err
 	}
-	if c.limits, err = r.chooseLimits(ctx, req.Limits); err != nil {
+	if c.limits, err = r.enforceableLimits(ctx, req.Limits); err != nil {
 		return c, err
 	}
-	if c.origin = req.from; req.verifies == "" {
-		if c.origin, err = r.origin(ctx, req.FromSnapshot); err != nil {
+	if c.origin = req.verifyFrom; req.verifies == "" {
+		if c.origin, err = r.snapshotStartPoint(ctx, req.FromSnapshot); err != nil {
 			return c, err
 		}
 	}
-	wt, err := r.Worktree(cmp.Or(req.Worktree, c.origin.worktree))
+	wt, err := r.Worktree(cmp.Or(req.Worktree, c.origin.worktreeID))
 	if err == nil {
-		err = wt.usable()
+		err = wt.checkUsable()
 	}
-	c.worktree = wt.ID
+	c.worktreeID = wt.ID
 	return c, err
 }
 
 // startLocked is Start for a caller that holds the repository lock.
-func (r *Repository) start(ctx context.Context, repo *git.Repo, req chosen) (Invocation, error) {
+func (r *Repository) startLocked(ctx context.Context, repo *git.Repo, req startPlan) (Invocation, error) {
 	origin := req.origin
-	wt := r.worktree(r.store.Worktree(r.ID, req.worktree, nil)) // may have changed while waiting for the lock
-	if err := wt.usable(); err != nil {
+	wt := r.worktreeFromEntry(r.store.Worktree(r.ID, req.worktreeID, nil)) // may have changed while waiting for the lock
+	if err := wt.checkUsable(); err != nil {
 		return Invocation{}, err
 	}
 	listing, err := repo.Worktrees(ctx)
 	if err != nil {
 		return Invocation{}, err
 	}
-	if err := intact(listing); err != nil {
+	if err := checkListingIntact(listing); err != nil {
 		return Invocation{}, err
 	}
 
 	if origin.base == "" {
-		if origin.base, err = r.integrationTip(wt, listing); err != nil {
+		if origin.base, err = r.sandboxStartRev(wt, listing); err != nil {
 			return Invocation{}, err
 		}
 	}
-	var point beginning
-	id, at, err := r.freeID(ctx, func(id string) (taken string, err error) {
-		if path, there := store.Taken(r.store.InvocationDir(r.ID, id), r.store.SandboxDir(r.ID, id), repo.AdminDir(id)); there {
+	var point startPoint
+	id, at, err := r.allocateID(ctx, func(id string) (taken string, err error) {
+		if path, there := store.FirstExisting(r.store.InvocationDir(r.ID, id), r.store.SandboxDir(r.ID, id), repo.AdminDir(id)); there {
 			return path, nil
 		}
-		point, taken, err = r.resolve(ctx, repo, origin, sandboxRef(id))
+		point, taken, err = r.resolveStartPoint(ctx, repo, origin, sandboxRef(id))
 		return taken, err
 	})
 	if err != nil {
@@ -125,20 +125,20 @@ func (r *Repository) start(ctx context.Context, repo *git.Repo, req chosen) (Inv
 	if req.verifies != "" {
 		verb = verbVerify
 	}
-	err = r.create(ctx, repo, creation{
-		verb:   verb,
-		home:   home,
-		ensure: func() error { return r.store.EnsureInvocationDir(r.ID, id) },
+	err = r.createTree(ctx, repo, creation{
+		verb:          verb,
+		recordDir:     home,
+		makeRecordDir: func() error { return r.store.CreateInvocationDir(r.ID, id) },
 		spec: changeset.Spec{
 			ID: id, Tree: tree, Branch: sandboxRef(id), Base: point.base, Scratch: home, Reason: "agency: " + verb + " " + id,
-			Tip: point.tip, Files: point.snapshot, Index: point.index, Distrust: point.distrust,
+			Tip: point.head, FilesCommit: point.snapshot, IndexTree: point.index, UntrustedConfig: point.untrustedConfig,
 		},
 		marker: guard.Sandbox,
-		record: func() error {
+		writeRecord: func() error {
 			return r.store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
-				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: short(sandboxRef(id)),
-				BaseCommit: point.base, FromSnapshot: point.snapshot, Verifies: req.verifies,
+				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: shortBranch(sandboxRef(id)),
+				BaseCommit: point.base, FromSnapshot: point.snapshot, VerifiesInvocation: req.verifies,
 				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: req.prims, Limits: req.limits,
 			})
 		},
@@ -146,7 +146,7 @@ func (r *Repository) start(ctx context.Context, repo *git.Repo, req chosen) (Inv
 	if err != nil {
 		return Invocation{}, fmt.Errorf("create sandbox %s: %w", id, err)
 	}
-	return invocation(r.store.Invocation(r.ID, id, nil), map[string]string{wt.ID: wt.Name}), nil
+	return invocationFromEntry(r.store.Invocation(r.ID, id, nil), map[string]string{wt.ID: wt.Name}), nil
 }
 
 func (req *StartRequest) check() error {
@@ -172,37 +172,37 @@ func checkLabel(what, label string) error {
 }
 
 // startPoint is the initial state of a sandbox.
-type beginning struct {
-	base                 string // base commit, which the sandbox is compared with later
-	snapshot, tip, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
-	distrust             bool   // do not run programs that the configuration of the repository names
-	worktree             string // id of the integration worktree of the snapshot, if known
+type startPoint struct {
+	base                  string // base commit, which the sandbox is compared with later
+	snapshot, head, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
+	untrustedConfig       bool   // do not run programs that the configuration of the repository names
+	worktreeID            string // id of the integration worktree of the snapshot, if known
 }
 
 // resolveStartPoint resolves the start point to object ids, once. The same git call checks for what would make the
 // creation fail: a tracked .agency, a branch called "agency", and an existing branch with the name of the sandbox's
 // branch, which it returns as taken.
-func (r *Repository) resolve(ctx context.Context, repo *git.Repo, from beginning, branch string) (_ beginning, taken string, err error) {
-	names := []string{from.base + "^{commit}", heads + branchRoot, branch}
+func (r *Repository) resolveStartPoint(ctx context.Context, repo *git.Repo, from startPoint, branch string) (_ startPoint, taken string, err error) {
+	names := []string{from.base + "^{commit}", headsPrefix + branchNamespace, branch}
 	sources := []string{from.base}
 	if from.snapshot != "" {
-		names = append(names, from.tip+"^{commit}")
-		sources = []string{from.snapshot, from.tip, cmp.Or(from.index, from.tip)}
+		names = append(names, from.head+"^{commit}")
+		sources = []string{from.snapshot, from.head, cmp.Or(from.index, from.head)}
 	}
 	first := len(names)
 	for _, source := range sources {
-		names = append(names, source+":"+guard.Dir)
+		names = append(names, source+":"+guard.AgencyDir)
 	}
 	found, err := repo.Lookup(ctx, names...)
 	if err != nil {
-		return beginning{}, "", err
+		return startPoint{}, "", err
 	}
 	if found[0].Missing() {
-		return beginning{}, "", &NoCommitError{Name: short(from.base)}
+		return startPoint{}, "", &NoCommitError{Name: shortBranch(from.base)}
 	}
 	from.base = found[0].OID
 	if from.snapshot != "" && found[3].Missing() {
-		return beginning{}, "", &NoCommitError{Name: from.tip}
+		return startPoint{}, "", &NoCommitError{Name: from.head}
 	}
 	for i, tracked := range found[first:] {
 		if !tracked.Missing() {
@@ -210,12 +210,12 @@ func (r *Repository) resolve(ctx context.Context, repo *git.Repo, from beginning
 			if from.snapshot != "" {
 				commit = sources[i]
 			}
-			return beginning{}, "", &TrackedMarkerError{Commit: commit}
+			return startPoint{}, "", &TrackedMarkerError{Commit: commit}
 		}
 	}
 	switch {
 	case !found[1].Missing():
-		return beginning{}, "", &BranchInTheWayError{Branch: branchRoot}
+		return startPoint{}, "", &BranchInTheWayError{Branch: branchNamespace}
 	case !found[2].Missing():
 		taken = branch
 	}

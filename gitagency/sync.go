@@ -15,19 +15,19 @@ import (
 )
 
 // SyncResult is the result of Sync.
-type Synced struct {
-	Invocation string     `json:"invocation_id"`
-	Commit     string     `json:"integration_commit"` // integration commit that was merged
-	Branch     string     `json:"integration_branch"` // branch of that commit; empty if the worktree is on no branch
-	Head       string     `json:"head"`               // new commit of the sandbox's branch
-	Already    bool       `json:"already"`            // the sandbox had that commit; nothing changed
-	Forward    bool       `json:"fast_forward"`       // the sandbox had no commits of its own; its branch moved to the integration commit
-	Conflicts  []Conflict `json:"conflicts"`          // unresolved conflicts left in the sandbox; empty, not null
-	Left       string     `json:"left"`               // snapshot of the state before; empty if nothing changed
-	LeftName   string     `json:"left_name"`          // name of that snapshot, for rollback
-	Added      int        `json:"added"`              // new files in the sandbox
-	Changed    int        `json:"changed"`
-	Removed    int        `json:"removed"`
+type SyncResult struct {
+	Invocation   string     `json:"invocation_id"`
+	Commit       string     `json:"integration_commit"` // integration commit that was merged
+	Branch       string     `json:"integration_branch"` // branch of that commit; empty if the worktree is on no branch
+	Head         string     `json:"head"`               // new commit of the sandbox's branch
+	Already      bool       `json:"already"`            // the sandbox had that commit; nothing changed
+	FastForward  bool       `json:"fast_forward"`       // the sandbox had no commits of its own; its branch moved to the integration commit
+	Conflicts    []Conflict `json:"conflicts"`          // unresolved conflicts left in the sandbox; empty, not null
+	Previous     string     `json:"left"`               // snapshot of the state before; empty if nothing changed
+	PreviousName string     `json:"left_name"`          // name of that snapshot, for rollback
+	Added        int        `json:"added"`              // new files in the sandbox
+	Changed      int        `json:"changed"`
+	Removed      int        `json:"removed"`
 }
 
 // Sync merges the integration branch into the sandbox's branch, as git merge would: by a merge commit, or by a fast-forward
@@ -42,26 +42,26 @@ type Synced struct {
 // the sandbox's branch (*OffBranchError), and if tracked files have uncommitted changes (*UncommittedError). Untracked
 // files stay; Sync refuses if the merge would overwrite one. Ignored files in the way are kept in the snapshot and then
 // replaced.
-func (s *Sandbox) Sync(ctx context.Context) (Synced, error) {
-	repo, unlock, err := s.repo.lock(ctx)
+func (s *Sandbox) Sync(ctx context.Context) (SyncResult, error) {
+	repo, unlock, err := s.repo.lockAndRecover(ctx)
 	if err != nil {
-		return Synced{}, err
+		return SyncResult{}, err
 	}
 	defer unlock()
-	place, leave, err := s.openAlone(ctx)
+	place, leave, err := s.openExclusive(ctx)
 	if err != nil {
-		return Synced{}, err
+		return SyncResult{}, err
 	}
 	defer leave()
-	if err := s.finish(ctx, repo, place); err != nil {
-		return Synced{}, err
+	if err := s.resumeRollback(ctx, repo, place); err != nil {
+		return SyncResult{}, err
 	}
-	ctx, cancel, err := s.repo.bounded(ctx, syncVerb)
+	ctx, cancel, err := s.repo.withOperationTimeout(ctx, syncVerb)
 	if err != nil {
-		return Synced{}, err
+		return SyncResult{}, err
 	}
 	defer cancel()
-	synced, err := s.sync(ctx, repo, place)
+	synced, err := s.syncLocked(ctx, repo, place)
 	if err != nil && !is[*HalfWayError](err) && !is[*ConflictsError](err) {
 		err = fmt.Errorf("sync of %s: %w", s.ID, err)
 	}
@@ -71,120 +71,120 @@ func (s *Sandbox) Sync(ctx context.Context) (Synced, error) {
 const syncVerb = "sync"
 
 // syncLocked is Sync for a caller that holds the repository lock and has locked the sandbox exclusively.
-func (s *Sandbox) sync(ctx context.Context, repo *git.Repo, place *site) (_ Synced, err error) {
-	if err := s.bringOutAlone(ctx, repo, place); err != nil {
-		return Synced{}, err
+func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, place *handle) (_ SyncResult, err error) {
+	if err := s.importPendingExclusive(ctx, repo, place); err != nil {
+		return SyncResult{}, err
 	}
 	// An operation in progress outside would be in progress behind the walls too, once there is an upper directory.
-	if what := git.UnderwayIn(repo.AdminDir(s.ID)); what != "" && !store.IsDir(s.layer()) {
-		return Synced{}, s.underWay(git.Begun{What: what, Outside: true}, place.prims)
+	if what := git.OperationIn(repo.AdminDir(s.ID)); what != "" && !store.IsDir(s.upperDir()) {
+		return SyncResult{}, s.operationInProgressError(git.OngoingOperation{Command: what, OutsideWalls: true}, place.prims)
 	}
-	if err := s.ownLayer(ctx, place.prims); err != nil {
-		return Synced{}, err
+	if err := s.ensureGitUpperDir(ctx, place.prims); err != nil {
+		return SyncResult{}, err
 	}
-	synced := Synced{Invocation: s.ID, Conflicts: []Conflict{}}
-	if synced.Commit, err = s.repo.integration(ctx, Invocation{WorktreeID: place.worktree}); err != nil {
-		return Synced{}, err
+	synced := SyncResult{Invocation: s.ID, Conflicts: []Conflict{}}
+	if synced.Commit, err = s.repo.integrationCommit(ctx, Invocation{WorktreeID: place.worktreeID}); err != nil {
+		return SyncResult{}, err
 	}
-	synced.Branch = s.repo.worktree(s.repo.store.Worktree(s.repo.ID, place.worktree, nil)).Branch
-	if marker, err := repo.Lookup(ctx, synced.Commit+":"+guard.Dir); err != nil || !marker[0].Missing() {
-		return Synced{}, errors.Join(err, &TrackedMarkerError{Commit: synced.Commit})
+	synced.Branch = s.repo.worktreeFromEntry(s.repo.store.Worktree(s.repo.ID, place.worktreeID, nil)).Branch
+	if marker, err := repo.Lookup(ctx, synced.Commit+":"+guard.AgencyDir); err != nil || !marker[0].Missing() {
+		return SyncResult{}, errors.Join(err, &TrackedMarkerError{Commit: synced.Commit})
 	}
 	with := cmp.Or(synced.Branch, synced.Commit)
-	merger, err := repo.Merger(synced.Commit)
+	merger, err := repo.NewMerger(synced.Commit)
 	if err != nil {
-		return Synced{}, err
+		return SyncResult{}, err
 	}
-	merger.Trusted = s.repo.trustsSettings(s.ID)
+	merger.Trusted = s.repo.trustsRepoConfig(s.ID)
 	defer func() {
 		if closeErr := merger.Close(); closeErr != nil {
 			s.repo.warn("%v", closeErr)
 		}
 	}()
-	done, err := s.pass(ctx, repo, place, passage{
-		verb: syncVerb, synced: synced.Commit, trusted: true,
-		leaving: "agency: before the sync with " + with, arriving: "agency: after the sync with " + with,
-		why: "agency: sync with " + with,
-		aim: func(ctx context.Context, from git.State) (git.State, error) {
-			return s.joined(ctx, repo, merger, place, from, &synced)
+	done, err := s.runTransition(ctx, repo, place, transition{
+		verb: syncVerb, syncedCommit: synced.Commit, trustsConfig: true,
+		sourceMessage: "agency: before the sync with " + with, targetMessage: "agency: after the sync with " + with,
+		reflogMessage: "agency: sync with " + with,
+		chooseTarget: func(ctx context.Context, from git.State) (git.State, error) {
+			return s.mergedState(ctx, repo, merger, place, from, &synced)
 		},
-		spare: func(ctx context.Context, from git.State, paths []string) error {
-			if paths, err = repo.NotIgnored(ctx, s.subject(place.base, ""), from.Tree, paths); err == nil && len(paths) > 0 {
+		checkOverwrite: func(ctx context.Context, from git.State, paths []string) error {
+			if paths, err = repo.NotIgnored(ctx, s.snapshotSubject(place.base, ""), from.Tree, paths); err == nil && len(paths) > 0 {
 				err = &StraysInTheWayError{ID: s.ID, Path: s.tree, Files: paths}
 			}
 			return err
 		},
 	})
-	if errors.Is(err, errAlready) {
+	if errors.Is(err, errAlreadyThere) {
 		synced.Already = true
 		return synced, nil
 	}
 	if err != nil {
-		return Synced{}, err
+		return SyncResult{}, err
 	}
-	synced.Left, synced.LeftName = done.left.ID, done.left.name()
+	synced.Previous, synced.PreviousName = done.source.ID, done.source.name()
 	synced.Added, synced.Changed, synced.Removed = done.added, done.changed, done.removed
 	s.recordSync(synced.Commit, done)
 	if len(synced.Conflicts) > 0 {
-		return synced, &ConflictsError{ID: s.ID, Conflicts: synced.Conflicts, Left: s.tree}
+		return synced, &ConflictsError{ID: s.ID, Conflicts: synced.Conflicts, UnfinishedIn: s.tree}
 	}
 	return synced, nil
 }
 
 // mergedState returns the state of the sandbox after merging the integration branch, and writes its objects to the
 // repository.
-func (s *Sandbox) joined(ctx context.Context, repo *git.Repo, merger *git.Merger, place *site, from git.State, synced *Synced) (git.State, error) {
-	subject, err := s.repo.capturable(s.subject(place.base, ""))
+func (s *Sandbox) mergedState(ctx context.Context, repo *git.Repo, merger *git.Merger, place *handle, from git.State, synced *SyncResult) (git.State, error) {
+	subject, err := s.repo.prepareCapture(s.snapshotSubject(place.base, ""))
 	if err != nil {
 		return git.State{}, err
 	}
-	if err := s.mergeable(ctx, repo, place, subject, from); err != nil {
+	if err := s.checkMergeable(ctx, repo, place, subject, from); err != nil {
 		return git.State{}, err
 	}
 	synced.Head = from.Head
-	if has, err := merger.Has(ctx, from.Head, synced.Commit); err != nil || has {
-		return git.State{}, errors.Join(err, errAlready)
+	if has, err := merger.Contains(ctx, from.Head, synced.Commit); err != nil || has {
+		return git.State{}, errors.Join(err, errAlreadyThere)
 	}
-	joined, err := merger.Join(ctx, subject, git.Join{
-		From: from, Commit: synced.Commit, Name: synced.Branch, OursName: "HEAD",
-		Message: mergeMessage(synced.Commit, synced.Branch, short(subject.Branch)), Sign: s.repo.landingIdentity,
+	joined, err := merger.MergeIntoWorktree(ctx, subject, git.WorktreeMerge{
+		From: from, Commit: synced.Commit, TheirsName: synced.Branch, OursName: "HEAD",
+		Message: mergeMessage(synced.Commit, synced.Branch, shortBranch(subject.Branch)), Signatures: s.repo.landingSignatures,
 	})
 	var uncommitted *git.UncommittedError
 	var strays *git.UntrackedError
 	switch {
 	case errors.As(err, &uncommitted):
-		return git.State{}, &UncommittedError{ID: s.ID, Path: s.tree, Files: uncommitted.Paths, Tracked: true}
+		return git.State{}, &UncommittedError{ID: s.ID, Path: s.tree, Files: uncommitted.Paths, TrackedOnly: true}
 	case errors.As(err, &strays):
 		return git.State{}, &StraysInTheWayError{ID: s.ID, Path: s.tree, Files: strays.Paths}
 	case err != nil:
 		return git.State{}, err
 	}
-	synced.Head, synced.Forward, synced.Conflicts = joined.State.Head, joined.Forward, conflicts(joined.Conflicts)
-	return joined.State, merger.Keep(ctx)
+	synced.Head, synced.FastForward, synced.Conflicts = joined.State.Head, joined.FastForward, convertConflicts(joined.Conflicts)
+	return joined.State, merger.Persist(ctx)
 }
 
 // checkMergeable refuses a sandbox in which git would not start a merge, or would merge into another branch.
-func (s *Sandbox) mergeable(ctx context.Context, repo *git.Repo, place *site, subject git.Subject, from git.State) error {
-	if err := repo.LostHead(ctx, subject, from.Head); err != nil {
+func (s *Sandbox) checkMergeable(ctx context.Context, repo *git.Repo, place *handle, subject git.WorktreeSpec, from git.State) error {
+	if err := repo.CheckHead(ctx, subject, from.Head); err != nil {
 		return err
 	}
-	if begun, err := repo.Begun(ctx, subject, from); err != nil || begun.What != "" {
-		return errors.Join(err, s.underWay(begun, place.prims))
+	if begun, err := repo.FindOperation(ctx, subject, from); err != nil || begun.Command != "" {
+		return errors.Join(err, s.operationInProgressError(begun, place.prims))
 	}
-	under, err := repo.ReadUnderway(ctx, from)
+	under, err := repo.ReadOperation(ctx, from)
 	if err != nil {
 		return err
 	}
-	on := from.On
-	if inside, elsewhere := under.Inside["HEAD"]; elsewhere {
+	on := from.HeadRef
+	if inside, elsewhere := under.SandboxRefs["HEAD"]; elsewhere {
 		if branch, is := strings.CutPrefix(inside, "ref: "); is {
 			on = branch
 		} else {
-			on = git.Detached
+			on = git.DetachedHead
 		}
 	}
-	if on != subject.Branch || under.Inside["branch"] != "" {
-		return &OffBranchError{ID: s.ID, On: short(on), Branch: short(subject.Branch)}
+	if on != subject.Branch || under.SandboxRefs["branch"] != "" {
+		return &OffBranchError{ID: s.ID, On: shortBranch(on), Branch: shortBranch(subject.Branch)}
 	}
 	return nil
 }
@@ -200,23 +200,23 @@ func mergeMessage(commit, branch, into string) string {
 // ensureGitUpperDir creates the overlay upper directory for the git directory before an operation is in progress, so that
 // the git behind the walls has its own copy of the worktree's state. Without it, an operation that git ends there would
 // stay in progress outside.
-func (s *Sandbox) ownLayer(ctx context.Context, prims Primitives) error {
-	if prims.Isolation != isolationOS || store.IsDir(s.layer()) {
+func (s *Sandbox) ensureGitUpperDir(ctx context.Context, prims Primitives) error {
+	if prims.Isolation != isolationOS || store.IsDir(s.upperDir()) {
 		return nil
 	}
-	return s.makeLayers(ctx, confine.Plan{Layers: []confine.Layer{{Path: s.repo.CommonDir, Upper: s.layer(), Work: s.threshold()}}})
+	return s.createUpperDirs(ctx, confine.Plan{Overlays: []confine.OverlayMount{{Path: s.repo.CommonDir, Upper: s.upperDir(), Work: s.setupLockDir()}}})
 }
 
 // resumeSync finishes an interrupted sync: it moves the sandbox to the state in the snapshot made for it.
-func (s *Sandbox) goOn(ctx context.Context, repo *git.Repo, place *site, to Snapshot, commit string) error {
-	target, err := s.target(ctx, repo, to)
+func (s *Sandbox) resumeSync(ctx context.Context, repo *git.Repo, place *handle, to Snapshot, commit string) error {
+	target, err := s.readTarget(ctx, repo, to)
 	if err != nil {
 		return err
 	}
-	done, err := s.pass(ctx, repo, place, passage{
-		verb: syncVerb, to: to, synced: commit, again: true, trusted: true,
-		leaving: "agency: before the sync was finished", why: "agency: sync",
-		aim: func(context.Context, git.State) (git.State, error) { return target, nil },
+	done, err := s.runTransition(ctx, repo, place, transition{
+		verb: syncVerb, to: to, syncedCommit: commit, resuming: true, trustsConfig: true,
+		sourceMessage: "agency: before the sync was finished", reflogMessage: "agency: sync",
+		chooseTarget: func(context.Context, git.State) (git.State, error) { return target, nil },
 	})
 	if err == nil {
 		s.recordSync(commit, done)
@@ -224,31 +224,31 @@ func (s *Sandbox) goOn(ctx context.Context, repo *git.Repo, place *site, to Snap
 	return err
 }
 
-func (s *Sandbox) recordSync(commit string, done passed) {
-	s.repo.record(s.ID, syncEvent{s.repo.now(), "sync", commit, done.to.ID, done.to.Ref, done.left.ID, done.left.Ref})
+func (s *Sandbox) recordSync(commit string, done transitionResult) {
+	s.repo.appendEvent(s.ID, syncEvent{s.repo.now(), "sync", commit, done.target.ID, done.target.Ref, done.source.ID, done.source.Ref})
 }
 
 type syncEvent struct {
-	Time     time.Time `json:"time"`
-	Event    string    `json:"event"`
-	Commit   string    `json:"integration_commit"`
-	Snapshot string    `json:"snapshot"` // state after the sync
-	Ref      string    `json:"ref"`
-	Left     string    `json:"left"`
-	LeftRef  string    `json:"left_ref"`
+	Time        time.Time `json:"time"`
+	Event       string    `json:"event"`
+	Commit      string    `json:"integration_commit"`
+	Snapshot    string    `json:"snapshot"` // state after the sync
+	Ref         string    `json:"ref"`
+	Previous    string    `json:"left"`
+	PreviousRef string    `json:"left_ref"`
 }
 
 // workBase returns the commit that the work of an invocation builds on: its base commit or, of the commits that syncs have
 // merged, the last that is still in its history. A sync may have been rolled back, or its merge aborted.
-func (r *Repository) baseOf(ctx context.Context, inv Invocation) (string, error) {
+func (r *Repository) workBase(ctx context.Context, inv Invocation) (string, error) {
 	if inv.SyncedCommit == "" {
 		return inv.BaseCommit, nil
 	}
 	head := trashRef(inv.ID)
 	if _, err := inv.Path(); err == nil {
 		s := r.sandboxOf(inv.ID)
-		subject := s.subject(inv.BaseCommit, "")
-		if r.git.Merging(subject) == inv.SyncedCommit {
+		subject := s.snapshotSubject(inv.BaseCommit, "")
+		if r.git.MergeHead(subject) == inv.SyncedCommit {
 			return inv.SyncedCommit, nil
 		}
 		if head, err = r.git.Head(ctx, subject); err != nil {

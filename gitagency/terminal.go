@@ -26,7 +26,7 @@ type TerminalSettings struct {
 
 // ReadTerminalSettings reads the settings; it needs no repository.
 func ReadTerminalSettings(ctx context.Context, opts Options) (TerminalSettings, error) {
-	opts, err := opts.filled()
+	opts, err := opts.withDefaults()
 	if err != nil {
 		return TerminalSettings{}, err
 	}
@@ -34,15 +34,15 @@ func ReadTerminalSettings(ctx context.Context, opts Options) (TerminalSettings, 
 	if err != nil {
 		return TerminalSettings{}, err
 	}
-	return terminalSettings(config, opts.Env)
+	return parseTerminalSettings(config, opts.Env)
 }
 
 // TerminalSettings returns the settings from the configuration that was read when the repository was opened.
 func (r *Repository) TerminalSettings() (TerminalSettings, error) {
-	return terminalSettings(r.git.Config, r.opts.Env)
+	return parseTerminalSettings(r.git.Config, r.opts.Env)
 }
 
-func terminalSettings(config git.Config, env []string) (t TerminalSettings, err error) {
+func parseTerminalSettings(config git.Settings, env []string) (t TerminalSettings, err error) {
 	if t.Color, err = colorSetting(config); err != nil {
 		return t, err
 	}
@@ -50,13 +50,13 @@ func terminalSettings(config git.Config, env []string) (t TerminalSettings, err 
 	if s, set := config.Last("color.pager"); set {
 		yes, ok := parseBool(s.Value)
 		if !ok {
-			return t, misconfigured("color.pager", s, "true or false")
+			return t, invalidSetting("color.pager", s, "true or false")
 		}
 		t.ColorInPager = yes
 	}
 
-	own, ownSet, ownIgnored := config.Trusted("pager.agency", isPaging)
-	core, coreSet, coreIgnored := config.Trusted("core.pager", isNoPager)
+	own, ownSet, ownIgnored := config.LastTrusted("pager.agency", isPagerSwitch)
+	core, coreSet, coreIgnored := config.LastTrusted("core.pager", isNoPager)
 	page, isBool := parseBool(own.Value)
 	switch {
 	case ownSet && isBool && !page:
@@ -65,17 +65,17 @@ func terminalSettings(config git.Config, env []string) (t TerminalSettings, err 
 		t.Paging = "always"
 	}
 	switch {
-	case isSet(env, "GIT_PAGER"):
-		t.Pager = proc.Variable(env, "GIT_PAGER")
+	case hasVariable(env, "GIT_PAGER"):
+		t.Pager = proc.Getenv(env, "GIT_PAGER")
 	case ownSet && !isBool:
-		t.Pager, t.Ignored = own.Value, refused("pager.agency", ownIgnored)
+		t.Pager, t.Ignored = own.Value, ignoredSettingErrors("pager.agency", ownIgnored)
 	default:
-		t.Ignored = append(refused("pager.agency", ownIgnored), refused("core.pager", coreIgnored)...)
+		t.Ignored = append(ignoredSettingErrors("pager.agency", ownIgnored), ignoredSettingErrors("core.pager", coreIgnored)...)
 		switch {
 		case coreSet:
 			t.Pager = core.Value
-		case isSet(env, "PAGER"):
-			t.Pager = proc.Variable(env, "PAGER")
+		case hasVariable(env, "PAGER"):
+			t.Pager = proc.Getenv(env, "PAGER")
 		default:
 			t.Pager = "less"
 		}
@@ -88,7 +88,7 @@ func terminalSettings(config git.Config, env []string) (t TerminalSettings, err 
 
 // isPagerSwitch reports whether a value of pager.agency switches paging on or off without naming a program. Such a
 // value counts from every scope; a program does not.
-func isPaging(value string) bool {
+func isPagerSwitch(value string) bool {
 	_, isBool := parseBool(value)
 	return isBool || isNoPager(value)
 }
@@ -98,7 +98,7 @@ func isNoPager(command string) bool { return command == "" || command == "cat" }
 
 // colorSetting returns color.agency, else color.ui. As in git, any other value than always, auto and never must be a
 // boolean; an invalid one is an error.
-func colorSetting(config git.Config) (string, error) {
+func colorSetting(config git.Settings) (string, error) {
 	for _, key := range []string{"color.agency", "color.ui"} {
 		s, set := config.Last(key)
 		if !set {
@@ -106,7 +106,7 @@ func colorSetting(config git.Config) (string, error) {
 		}
 		color, ok := parseColor(s.Value)
 		if !ok {
-			return "", misconfigured(key, s, wantColor)
+			return "", invalidSetting(key, s, wantColor)
 		}
 		return color, nil
 	}
@@ -135,10 +135,10 @@ func checkColor(value string) error {
 }
 
 // ignoredSettingErrors returns an error for each pager command that is ignored because of its scope.
-func refused(key string, settings []git.Setting) []error {
+func ignoredSettingErrors(key string, settings []git.Setting) []error {
 	var errs []error
 	for _, s := range settings {
-		errs = append(errs, &SettingError{Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: noCommand(s)}})
+		errs = append(errs, &SettingError{Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: commandRefusal(s)}})
 	}
 	return errs
 }
@@ -156,6 +156,6 @@ func parseBool(value string) (yes, ok bool) {
 }
 
 // hasVariable reports whether a variable is set, also to the empty value.
-func isSet(env []string, name string) bool {
+func hasVariable(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // configured makes a configuration out of "scope key=value" lines.
-func configured(t *testing.T, lines ...string) git.Config {
+func configured(t *testing.T, lines ...string) git.Settings {
 	t.Helper()
-	config := git.Config{}
+	config := git.Settings{}
 	for _, line := range lines {
 		scope, rest, _ := strings.Cut(line, " ")
 		key, value, ok := strings.Cut(rest, "=")
@@ -60,7 +60,7 @@ func TestThePagerIsTheOneGitWouldUse(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := terminalSettings(configured(t, tt.config...), tt.env)
+			got, err := parseTerminalSettings(configured(t, tt.config...), tt.env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestColourIsReadAsGitReadsIt(t *testing.T) {
 		{[]string{"local color.pager=false"}, "", false},
 		{[]string{"global color.pager=false", "local color.pager=on"}, "", true},
 	} {
-		got, err := terminalSettings(configured(t, tt.config...), nil)
+		got, err := parseTerminalSettings(configured(t, tt.config...), nil)
 		if err != nil || got.Color != tt.color || got.ColorInPager != tt.inPager {
 			t.Errorf("%q: got %q, %v, %v", tt.config, got.Color, got.ColorInPager, err)
 		}
@@ -110,7 +110,7 @@ func TestColourIsReadAsGitReadsIt(t *testing.T) {
 func TestAColourThatIsNoneNamesItsKeyValueAndFile(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"local color.agency=purple", "local color.ui=purple", "local color.pager=purple"} {
-		_, err := terminalSettings(configured(t, line), nil)
+		_, err := parseTerminalSettings(configured(t, line), nil)
 		var invalid *InvalidError
 		if !errors.As(err, &invalid) {
 			t.Errorf("%s: got %v", line, err)
@@ -121,7 +121,7 @@ func TestAColourThatIsNoneNamesItsKeyValueAndFile(t *testing.T) {
 			t.Errorf("%s: got %v", line, err)
 		}
 	}
-	if _, err := terminalSettings(configured(t, "global color.ui=purple", "local color.agency=never"), nil); err != nil {
+	if _, err := parseTerminalSettings(configured(t, "global color.ui=purple", "local color.agency=never"), nil); err != nil {
 		t.Errorf("what does not count was not right, and that is an error: %v", err)
 	}
 }

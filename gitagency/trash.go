@@ -28,32 +28,32 @@ func toolSignature(at time.Time) git.Signature {
 
 // captureTree writes the content of a tree that is about to be removed as a commit; no ref points at it yet. The
 // content that an earlier capture kept (Onto) stays part of it.
-func (r *Repository) capture(ctx context.Context, repo *git.Repo, s git.Subject) (git.Captured, error) {
-	s, err := r.capturable(s)
+func (r *Repository) captureTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (git.CaptureResult, error) {
+	s, err := r.prepareCapture(s)
 	if err != nil {
-		return git.Captured{}, err
+		return git.CaptureResult{}, err
 	}
 	return repo.Capture(ctx, s)
 }
 
 // captureDryRun returns the result that captureTree would return, and changes nothing.
-func (r *Repository) rehearse(ctx context.Context, repo *git.Repo, s git.Subject) (git.Captured, error) {
-	s, err := r.capturable(s)
+func (r *Repository) captureDryRun(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (git.CaptureResult, error) {
+	s, err := r.prepareCapture(s)
 	if err != nil {
-		return git.Captured{}, err
+		return git.CaptureResult{}, err
 	}
-	return repo.Rehearse(ctx, s)
+	return repo.DryRunCapture(ctx, s)
 }
 
 // prepareCapture fills in the author, the omitted directory and the trust of a capture. It refuses a tree with a
 // mount inside.
-func (r *Repository) capturable(s git.Subject) (git.Subject, error) {
-	if !store.IsDir(s.Tree) {
-		s.Tree = "" // the tree is gone, or replaced by a symbolic link to a directory that is not ours
-	} else if points := guard.MountedBelow(s.Tree); len(points) > 0 {
-		return s, &UnsafePathError{Path: s.Tree, Why: "something is mounted at " + points[0] + "; unmount it first"}
+func (r *Repository) prepareCapture(s git.WorktreeSpec) (git.WorktreeSpec, error) {
+	if !store.IsDir(s.Dir) {
+		s.Dir = "" // the tree is gone, or replaced by a symbolic link to a directory that is not ours
+	} else if points := guard.MountsBelow(s.Dir); len(points) > 0 {
+		return s, &UnsafePathError{Path: s.Dir, Why: "something is mounted at " + points[0] + "; unmount it first"}
 	}
-	s.Omit, s.Author, s.Trusted = guard.Dir, toolIdentity, r.trustsSettings(s.Name)
+	s.Omit, s.Author, s.TrustConfig = guard.AgencyDir, toolIdentity, r.trustsRepoConfig(s.Name)
 	return s, nil
 }
 
@@ -61,16 +61,16 @@ func (r *Repository) capturable(s git.Subject) (git.Subject, error) {
 // processes that know the path no longer reach it; then it captures changes made after since; then it renames the
 // tree to .done and deletes it. The name shows how far the removal got, so an interrupted one can be
 // continued at any point. late, which may be nil, is called before changes are kept that were not captured earlier.
-func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Subject, since time.Time, late func() error) error {
-	tree, aside, done := s.Tree, store.Aside(s.Tree), store.Done(s.Tree)
-	if _, there := store.Taken(aside); !there && store.IsDir(tree) {
+func (r *Repository) removeCapturedTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, late func() error) error {
+	tree, aside, done := s.Dir, store.WithdrawnPath(s.Dir), store.RemovablePath(s.Dir)
+	if _, there := store.FirstExisting(aside); !there && store.IsDir(tree) {
 		if err := os.Rename(tree, aside); err != nil {
 			return err
 		}
 	}
 	if store.IsDir(aside) {
-		if touched, err := touchedSince(aside, since); err != nil || touched { // on an error, capture again to be safe
-			if err := r.keepLate(ctx, repo, s, aside, late); err != nil {
+		if touched, err := modifiedSince(aside, since); err != nil || touched { // on an error, capture again to be safe
+			if err := r.keepLateChanges(ctx, repo, s, aside, late); err != nil {
 				return err
 			}
 		}
@@ -90,14 +90,14 @@ func (r *Repository) clear(ctx context.Context, repo *git.Repo, s git.Subject, s
 }
 
 // keepLateChanges adds changes made after a capture to the commit under the trash ref.
-func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Subject, aside string, late func() error) error {
-	onto, err := r.kept(ctx, repo, s.Name)
+func (r *Repository) keepLateChanges(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, aside string, late func() error) error {
+	onto, err := r.trashCommit(ctx, repo, s.Name)
 	if err != nil {
 		return err
 	}
-	s.Tree, s.Onto = aside, onto
-	captured, err := r.capture(ctx, repo, s)
-	if err != nil || captured.Commit == captured.Branch || captured.Commit == onto {
+	s.Dir, s.Onto = aside, onto
+	captured, err := r.captureTree(ctx, repo, s)
+	if err != nil || captured.Commit == captured.BranchTip || captured.Commit == onto {
 		return err
 	}
 	if late != nil {
@@ -105,13 +105,13 @@ func (r *Repository) keepLate(ctx context.Context, repo *git.Repo, s git.Subject
 			return err
 		}
 	}
-	return r.keep(ctx, &undo.Tx{}, repo, trashRef(s.Name), captured.Commit)
+	return r.keepCommit(ctx, &undo.Tx{}, repo, trashRef(s.Name), captured.Commit)
 }
 
 // modifiedSince reports whether any file or directory in a tree was created or changed after a moment, or up to 100
 // ms before it: file system clocks are coarse. For files the ctime counts too, which programs cannot set; for
 // directories it does not, as renaming changes it.
-func touchedSince(tree string, since time.Time) (bool, error) {
+func modifiedSince(tree string, since time.Time) (bool, error) {
 	since = since.Add(-100 * time.Millisecond)
 	touched := false
 	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
@@ -136,7 +136,7 @@ func touchedSince(tree string, since time.Time) (bool, error) {
 }
 
 // trashCommit returns the commit that a trash ref points at; empty if there is none.
-func (r *Repository) kept(ctx context.Context, repo *git.Repo, id string) (string, error) {
+func (r *Repository) trashCommit(ctx context.Context, repo *git.Repo, id string) (string, error) {
 	if tip, err := repo.Tip(ctx, trashRef(id)); err != nil || tip == "" {
 		return "", err
 	}
@@ -148,11 +148,11 @@ func (r *Repository) kept(ctx context.Context, repo *git.Repo, id string) (strin
 }
 
 // keepCommit points a ref at a commit and registers the undo.
-func (r *Repository) keep(ctx context.Context, tx *undo.Tx, repo *git.Repo, ref, commit string) error {
+func (r *Repository) keepCommit(ctx context.Context, tx *undo.Tx, repo *git.Repo, ref, commit string) error {
 	if commit == "" {
 		return nil // the capture was empty
 	}
-	if err := repo.SweepRef(ctx, ref); err != nil { // removes the lock file of a killed attempt
+	if err := repo.RemoveRefLeftovers(ctx, ref); err != nil { // removes the lock file of a killed attempt
 		return err
 	}
 	found, err := repo.Lookup(ctx, ref)
@@ -183,8 +183,8 @@ func (r *Repository) keep(ctx context.Context, tx *undo.Tx, repo *git.Repo, ref,
 }
 
 // checkTreeNotMoved refuses to end a tree that "git worktree move" has moved: only git's entry knows the new path.
-func (r *Repository) checkNotMoved(repo *git.Repo, id, tree string) error {
-	at := repo.RegisteredAt(id)
+func (r *Repository) checkTreeNotMoved(repo *git.Repo, id, tree string) error {
+	at := repo.RegisteredTree(id)
 	if at == "" || !store.IsDir(at) {
 		return nil
 	}

@@ -26,7 +26,7 @@ func TestALateWriteIsKnownByATimeThatNobodySets(t *testing.T) {
 	if err := os.Rename(tree, tree+".aside"); err != nil {
 		t.Fatal(err)
 	}
-	if touched, err := touchedSince(tree+".aside", time.Now().Add(-time.Minute)); err != nil || touched {
+	if touched, err := modifiedSince(tree+".aside", time.Now().Add(-time.Minute)); err != nil || touched {
 		t.Errorf("moved: %v, %v", touched, err)
 	}
 	if err := os.Rename(tree+".aside", tree); err != nil {
@@ -37,7 +37,7 @@ func TestALateWriteIsKnownByATimeThatNobodySets(t *testing.T) {
 	}
 	set(file)
 	set(tree)
-	if touched, err := touchedSince(tree, time.Now().Add(-time.Minute)); err != nil || !touched {
+	if touched, err := modifiedSince(tree, time.Now().Add(-time.Minute)); err != nil || !touched {
 		t.Errorf("written: %v, %v", touched, err)
 	}
 }

@@ -17,7 +17,7 @@ type UnlandRequest struct {
 }
 
 // UnlandResult is the result of Unland.
-type Unlanded struct {
+type UnlandResult struct {
 	Invocation string `json:"invocation_id"`
 	Commit     string `json:"commit"`    // new commit of the integration branch
 	Before     string `json:"before"`    // commit of the integration branch before
@@ -30,24 +30,24 @@ type Unlanded struct {
 
 // Unland reverts a landing with a commit on top of the integration branch that undoes its changes and nothing later. It
 // gives the guarantees of Land. Later changes to the same lines are a *ConflictsError.
-func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (Unlanded, error) {
+func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (UnlandResult, error) {
 	inv, err := r.Invocation(req.ID)
 	if err != nil {
-		return Unlanded{}, err
+		return UnlandResult{}, err
 	}
-	repo, unlock, err := r.lock(ctx)
+	repo, unlock, err := r.lockAndRecover(ctx)
 	if err != nil {
-		return Unlanded{}, err
+		return UnlandResult{}, err
 	}
 	defer unlock()
-	unlanded, err := r.unland(ctx, repo, inv.ID, req.DryRun)
-	for again := 1; again <= mostOvertaken && overtaken(err); again++ {
-		if err = pause(ctx, again, betweenLandings); err == nil {
-			unlanded, err = r.unland(ctx, repo, inv.ID, req.DryRun)
+	unlanded, err := r.unlandLocked(ctx, repo, inv.ID, req.DryRun)
+	for again := 1; again <= maxLandRetries && branchMoved(err); again++ {
+		if err = waitBackoff(ctx, again, landBackoff); err == nil {
+			unlanded, err = r.unlandLocked(ctx, repo, inv.ID, req.DryRun)
 		}
 	}
-	if overtaken(err) {
-		err = &MovingError{ID: inv.ID, Branch: inv.LandedBranch, Times: mostOvertaken + 1, Back: true}
+	if branchMoved(err) {
+		err = &MovingError{ID: inv.ID, Branch: inv.LandedBranch, Times: maxLandRetries + 1, Unlanding: true}
 	}
 	if err != nil && !is[*CleanupError](err) {
 		unlanded.Commit, unlanded.Before = "", "" // the other fields stay valid
@@ -57,20 +57,20 @@ func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (Unlanded, e
 }
 
 // unlandLocked is Unland for a caller that holds the repository lock.
-func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry bool) (u Unlanded, err error) {
-	if err := r.finishLanding(ctx, repo); err != nil {
+func (r *Repository) unlandLocked(ctx context.Context, repo *git.Repo, id string, dry bool) (u UnlandResult, err error) {
+	if err := r.recoverLanding(ctx, repo); err != nil {
 		return u, err
 	}
 	entry := r.store.Invocation(r.ID, id, nil)
 	m := entry.Record
 	switch {
-	case entry.Broken != store.Whole:
-		return u, invocation(entry, nil).Err()
+	case entry.Defect != store.NoDefect:
+		return u, invocationFromEntry(entry, nil).Err()
 	case m.Landing != store.Landed || m.LandedStrategy == "":
 		return u, &NotLandedError{ID: id, Landing: m.Landing}
 	}
-	u = Unlanded{Invocation: id, Commit: m.UnlandedCommit, Landed: m.LandedCommit, Branch: m.LandedBranch, DryRun: dry}
-	kept, err := r.kept(ctx, repo, id)
+	u = UnlandResult{Invocation: id, Commit: m.UnlandedCommit, Landed: m.LandedCommit, Branch: m.LandedBranch, DryRun: dry}
+	kept, err := r.trashCommit(ctx, repo, id)
 	if kept != "" {
 		u.TrashRef = trashRef(id)
 	}
@@ -78,36 +78,36 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 		return u, err
 	}
 	if m.UnlandedCommit != "" {
-		back, err := r.anythingLeft(ctx, repo, m)
+		back, err := r.isStillApplied(ctx, repo, m)
 		if err != nil || !back {
 			u.Already = true
 			return u, err
 		}
 		u.Commit = ""
 	}
-	ctx, cancel, err := r.bounded(ctx, "unland")
+	ctx, cancel, err := r.withOperationTimeout(ctx, "unland")
 	if err != nil {
 		return u, err
 	}
 	defer cancel()
-	to, err := r.integrationTarget(ctx, repo, m.IntegrationWorktreeID)
+	to, err := r.findIntegrationTarget(ctx, repo, m.IntegrationWorktreeID)
 	if err != nil {
 		return u, err
 	}
-	if short(to.branch) != m.LandedBranch {
-		return u, fmt.Errorf("it has landed on %s, but worktree %q is on %s now", m.LandedBranch, to.worktree.Name, short(to.branch))
+	if shortBranch(to.branch) != m.LandedBranch {
+		return u, fmt.Errorf("it has landed on %s, but worktree %q is on %s now", m.LandedBranch, to.worktree.Name, shortBranch(to.branch))
 	}
-	merger, err := repo.Merger(to.at)
+	merger, err := repo.NewMerger(to.commit)
 	if err != nil {
 		return u, err
 	}
 	defer func() { err = errors.Join(err, merger.Close()) }()
-	merger.Trusted = r.trustsSettings(id)
-	u.Before = to.at
-	if u.Commit, err = r.revert(ctx, merger, m, to.at); err != nil {
+	merger.Trusted = r.trustsRepoConfig(id)
+	u.Before = to.commit
+	if u.Commit, err = r.makeRevertCommit(ctx, merger, m, to.commit); err != nil {
 		var conflicts *ConflictsError
 		if errors.As(err, &conflicts) {
-			conflicts.Tree = to.tree
+			conflicts.Tree = to.checkoutTree
 		}
 		return u, err
 	}
@@ -117,8 +117,8 @@ func (r *Repository) unland(ctx context.Context, repo *git.Repo, id string, dry 
 // isStillApplied reports whether any change of a landing is still on its branch: reverting it would change the tree. If
 // the revert conflicts with later changes, the history decides: the landing counts as reverted if the unland commit is on
 // the branch.
-func (r *Repository) anythingLeft(ctx context.Context, repo *git.Repo, m store.InvocationMeta) (left bool, err error) {
-	at, err := repo.Tip(ctx, heads+m.LandedBranch)
+func (r *Repository) isStillApplied(ctx context.Context, repo *git.Repo, m store.InvocationMeta) (left bool, err error) {
+	at, err := repo.Tip(ctx, headsPrefix+m.LandedBranch)
 	if err != nil || at == "" || at == m.LandedCommit {
 		return at != "", err
 	}
@@ -126,14 +126,14 @@ func (r *Repository) anythingLeft(ctx context.Context, repo *git.Repo, m store.I
 	if err != nil || m.LandedStrategy == "" && found[0].Missing() { // pruned: assume that it is still there
 		return err == nil, err
 	}
-	merger, err := repo.Merger(at)
+	merger, err := repo.NewMerger(at)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, merger.Close()) }()
-	merger.Trusted = r.trustsSettings(m.InvocationID)
+	merger.Trusted = r.trustsRepoConfig(m.InvocationID)
 	if m.LandedStrategy == "" { // nothing had to be merged: the branch had all of it
-		merged, err := merger.Merge(ctx, git.Merging{Ours: at, Theirs: m.LandedTip})
+		merged, err := merger.Merge(ctx, git.Request{Ours: at, Theirs: m.LandedTip})
 		if err != nil || len(merged.Conflicts) > 0 {
 			return err == nil, err
 		}
@@ -142,7 +142,7 @@ func (r *Repository) anythingLeft(ctx context.Context, repo *git.Repo, m store.I
 	if there, err := merger.IsAncestor(ctx, m.LandedCommit, at); err != nil || !there {
 		return false, err
 	}
-	merged, err := merger.Merge(ctx, git.Merging{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
+	merged, err := merger.Merge(ctx, git.Request{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
 	if err != nil {
 		return false, err
 	}
@@ -158,15 +158,15 @@ func (r *Repository) anythingLeft(ctx context.Context, repo *git.Repo, m store.I
 }
 
 // landedRevisions returns the arguments that name a landing for git revert or git cherry-pick.
-func landedRange(m store.InvocationMeta) string {
-	if m.LandedStrategy == strategies()[0].name {
+func landedRevisions(m store.InvocationMeta) string {
+	if m.LandedStrategy == landStrategies()[0].name {
 		return "-m 1 " + m.LandedCommit
 	}
 	return m.LandedBefore + ".." + m.LandedCommit
 }
 
 // makeRevertCommit creates the commit that undoes a landing.
-func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.InvocationMeta, at string) (string, error) {
+func (r *Repository) makeRevertCommit(ctx context.Context, merger *git.Merger, m store.InvocationMeta, at string) (string, error) {
 	there, err := merger.IsAncestor(ctx, m.LandedCommit, at)
 	if err != nil {
 		return "", err
@@ -174,12 +174,12 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 	if !there {
 		return "", fmt.Errorf("%s, by which it landed, is not on %s any more", m.LandedCommit, m.LandedBranch)
 	}
-	merged, err := merger.Merge(ctx, git.Merging{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
+	merged, err := merger.Merge(ctx, git.Request{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
 	if err != nil {
 		return "", err
 	}
 	if len(merged.Conflicts) > 0 {
-		return "", &ConflictsError{ID: m.InvocationID, Conflicts: conflicts(merged.Conflicts), Back: true, Revert: landedRange(m), Branch: m.LandedBranch}
+		return "", &ConflictsError{ID: m.InvocationID, Conflicts: convertConflicts(merged.Conflicts), Unlanding: true, RevertArgs: landedRevisions(m), Branch: m.LandedBranch}
 	}
 	same, err := merger.SameTree(ctx, merged.Tree, at)
 	if err != nil {
@@ -188,10 +188,10 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 	if same {
 		return "", &NotLandedError{ID: m.InvocationID, Landing: m.Landing, Reverted: true}
 	}
-	if err := merger.Sound(ctx, merged.Tree, at); err != nil { // the merge of two valid trees may be invalid
+	if err := merger.FsckTree(ctx, merged.Tree, at); err != nil { // the merge of two valid trees may be invalid
 		return "", err
 	}
-	author, committer, err := r.landingIdentity(ctx)
+	author, committer, err := r.landingSignatures(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +199,7 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 	if err != nil {
 		return "", err
 	}
-	return merger.Commit(ctx, git.NewCommit{
+	return merger.CreateCommit(ctx, git.CommitRequest{
 		Tree: merged.Tree, Parents: []string{at}, Author: author, Committer: committer, Sign: sign,
 		Message: git.WithTrailers(fmt.Sprintf("Take back the landing of %s\n\nThis undoes %s..%s.", m.InvocationID, m.LandedBefore, m.LandedCommit),
 			[][2]string{{invocationTrailer, m.InvocationID}, {baseTrailer, m.BaseCommit}, {undoesTrailer, m.LandedCommit}}),
@@ -207,33 +207,33 @@ func (r *Repository) revert(ctx context.Context, merger *git.Merger, m store.Inv
 }
 
 // publishUnland moves the integration branch to the revert commit, in the same transaction as a landing.
-func (r *Repository) publishUnland(ctx context.Context, merger *git.Merger, to target, u Unlanded) (Unlanded, error) {
-	a := git.Advance{
-		Branch: to.branch, Old: to.at, New: u.Commit, Reason: "agency: unland " + u.Invocation,
-		GitDir: to.gitDir, Tree: to.tree, Trusted: merger.Trusted,
+func (r *Repository) publishUnland(ctx context.Context, merger *git.Merger, to integrationTarget, u UnlandResult) (UnlandResult, error) {
+	a := git.Update{
+		Branch: to.branch, Old: to.commit, New: u.Commit, Reason: "agency: unland " + u.Invocation,
+		GitDir: to.checkoutGitDir, Worktree: to.checkoutTree, Trusted: merger.Trusted,
 	}
-	done, err := r.carryOut(ctx, publication{
-		merger: merger, advance: a, dry: u.DryRun, record: func() error { return r.recordUnlanding(u) },
-		note: store.Landing{InvocationID: u.Invocation, Verb: verbUnland, Tip: u.Landed},
+	done, err := r.runPublication(ctx, publication{
+		merger: merger, branchUpdate: a, dryRun: u.DryRun, writeRecord: func() error { return r.recordUnlanding(u) },
+		note: store.LandingJournal{InvocationID: u.Invocation, Verb: verbUnland, Tip: u.Landed},
 	})
 	switch {
 	case err == nil:
 		return u, nil
 	case !done:
-		return Unlanded{}, err
+		return UnlandResult{}, err
 	}
 	return u, &CleanupError{Kind: "invocation", ID: u.Invocation, Done: "taken back", Err: err}
 }
 
 // recordUnlanding writes the unland to the record and the event log of the invocation.
-func (r *Repository) recordUnlanding(u Unlanded) error {
+func (r *Repository) recordUnlanding(u UnlandResult) error {
 	now := r.now()
 	if err := r.store.UpdateInvocationMeta(r.ID, u.Invocation, func(m *store.InvocationMeta) {
 		m.UnlandedCommit, m.UnlandedAt = u.Commit, &now
 	}); err != nil {
 		return err
 	}
-	r.record(u.Invocation, unlandEvent{now, verbUnland, u.Commit, u.Before, u.Branch, u.Landed})
+	r.appendEvent(u.Invocation, unlandEvent{now, verbUnland, u.Commit, u.Before, u.Branch, u.Landed})
 	return nil
 }
 

@@ -39,14 +39,14 @@ func (w Worktree) Err() error {
 
 // Worktrees lists the integration worktrees, oldest first: the present and unbroken ones, or with all set, every one.
 func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
-	r.warnElsewhere()
-	entries, err := r.store.Worktrees(r.ID, r.busy)
+	r.warnRecordsElsewhere()
+	entries, err := r.store.Worktrees(r.ID, r.isLocked)
 	if err != nil {
 		return nil, err
 	}
 	worktrees := []Worktree{}
 	for _, e := range entries {
-		if w := r.worktree(e); all || !w.Broken && w.State == store.Present {
+		if w := r.worktreeFromEntry(e); all || !w.Broken && w.State == store.Present {
 			worktrees = append(worktrees, w)
 		}
 	}
@@ -56,13 +56,13 @@ func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
 // Worktree finds an integration worktree by its name, its id or a unique prefix of the id; an empty query means the
 // one that contains the caller's directory.
 func (r *Repository) Worktree(query string) (Worktree, error) {
-	r.warnElsewhere()
-	entries, err := r.store.Worktrees(r.ID, r.busy)
+	r.warnRecordsElsewhere()
+	entries, err := r.store.Worktrees(r.ID, r.isLocked)
 	if err != nil {
 		return Worktree{}, err
 	}
 	if query == "" {
-		return r.worktreeAround(entries)
+		return r.worktreeContainingCaller(entries)
 	}
 	e, err := store.Resolve("worktree", entries, query, func(e store.Entry[store.WorktreeMeta]) string {
 		if e.Record.State != store.Present {
@@ -73,7 +73,7 @@ func (r *Repository) Worktree(query string) (Worktree, error) {
 	if err != nil {
 		return Worktree{}, err
 	}
-	return r.worktree(e), nil
+	return r.worktreeFromEntry(e), nil
 }
 
 // worktreeByID returns the worktree whose id a record holds.
@@ -81,17 +81,17 @@ func (r *Repository) worktreeByID(id string) (Worktree, error) {
 	if !ids.Valid(id) { // the id comes from a file and becomes part of a path
 		return Worktree{}, &NotFoundError{Kind: "worktree", Query: id}
 	}
-	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
+	return r.worktreeFromEntry(r.store.Worktree(r.ID, id, nil)), nil
 }
 
 // worktreeContainingCaller finds the integration worktree that contains the caller's directory.
-func (r *Repository) worktreeAround(entries []store.Entry[store.WorktreeMeta]) (Worktree, error) {
-	here, err := guard.Locate(r.here)
+func (r *Repository) worktreeContainingCaller(entries []store.Entry[store.WorktreeMeta]) (Worktree, error) {
+	here, err := guard.Locate(r.callerDir)
 	if err != nil {
 		return Worktree{}, err
 	}
 	for dir := range here.Ancestors {
-		if marked, err := guard.Sandbox.In(dir); err != nil {
+		if marked, err := guard.Sandbox.IsIn(dir); err != nil {
 			return Worktree{}, &UnsafePathError{Path: dir, Why: err.Error()}
 		} else if marked {
 			return Worktree{}, &SandboxError{Path: dir}
@@ -101,8 +101,8 @@ func (r *Repository) worktreeAround(entries []store.Entry[store.WorktreeMeta]) (
 			return Worktree{}, err
 		}
 		for _, e := range entries {
-			if e.Record.State == store.Present && e.Tree != "" && place.Relation(e.Tree) == guard.Same {
-				return r.worktree(e), nil
+			if e.Record.State == store.Present && e.TreePath != "" && place.Relation(e.TreePath) == guard.Same {
+				return r.worktreeFromEntry(e), nil
 			}
 		}
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -113,13 +113,13 @@ func (r *Repository) worktreeAround(entries []store.Entry[store.WorktreeMeta]) (
 }
 
 // worktreeFromEntry converts the stored entry of a worktree.
-func (r *Repository) worktree(e store.Entry[store.WorktreeMeta]) Worktree {
+func (r *Repository) worktreeFromEntry(e store.Entry[store.WorktreeMeta]) Worktree {
 	m := e.Record
 	w := Worktree{
 		ID: e.ID, Name: m.Name, RepoID: r.ID, Branch: m.Branch, ParentBranch: m.ParentBranch,
-		TreePath: e.Tree, CreatedAt: m.CreatedAt, State: m.State,
-		Broken: e.Broken != store.Whole, BrokenReason: string(e.Broken),
-		adopted: e.Tree != r.store.WorktreeTreePath(r.ID, e.ID),
+		TreePath: e.TreePath, CreatedAt: m.CreatedAt, State: m.State,
+		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect),
+		adopted: e.TreePath != r.store.WorktreeTreePath(r.ID, e.ID),
 		entry:   e,
 	}
 	if w.CreatedAt.IsZero() {
@@ -138,14 +138,14 @@ func (w Worktree) Path() (string, error) {
 }
 
 // checkUsable refuses a worktree that no sandbox may start from: one that is broken, archived or without its marker.
-func (w Worktree) usable() error {
+func (w Worktree) checkUsable() error {
 	if err := w.Err(); err != nil {
 		return err
 	}
 	if w.State != store.Present {
 		return &ArchivedError{Name: w.Name, ID: w.ID, Branch: w.Branch}
 	}
-	marked, err := guard.Integration.In(w.TreePath)
+	marked, err := guard.Integration.IsIn(w.TreePath)
 	if err != nil {
 		return &UnsafePathError{Path: w.TreePath, Why: err.Error()}
 	}
@@ -155,10 +155,10 @@ func (w Worktree) usable() error {
 	return nil
 }
 
-var worktreeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,39}$`) })
+var worktreeNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,39}$`) })
 
 func checkWorktreeName(name string) error {
-	if !worktreeName().MatchString(name) || ids.Valid(name) {
+	if !worktreeNamePattern().MatchString(name) || ids.Valid(name) {
 		return &InvalidError{What: "worktree name", Value: name, Want: "2 to 40 of a-z, 0-9 and -, not starting with - and not looking like an id"}
 	}
 	return nil

@@ -26,14 +26,14 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 			return Worktree{}, err
 		}
 	}
-	path := r.here
+	path := r.callerDir
 	if req.Path != "" {
 		path = req.Path
 		if !filepath.IsAbs(path) {
-			path = r.here + "/" + path // not filepath.Join: that would remove ".." before symbolic links are followed
+			path = r.callerDir + "/" + path // not filepath.Join: that would remove ".." before symbolic links are followed
 		}
 	}
-	repo, unlock, err := r.lock(ctx)
+	repo, unlock, err := r.lockAndRecover(ctx)
 	if err != nil {
 		return Worktree{}, err
 	}
@@ -42,16 +42,16 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 	if err != nil {
 		return Worktree{}, err
 	}
-	tree, err := worktreeHolding(path, listing)
+	tree, err := gitWorktreeContaining(path, listing)
 	if err != nil {
 		return Worktree{}, err
 	}
-	if known, err := r.worktreeAt(tree.Path); err != nil || known != nil {
-		return r.remark(known, err)
+	if known, err := r.worktreeAtPath(tree.Path); err != nil || known != nil {
+		return r.restoreMarker(known, err)
 	}
-	branch := short(tree.Branch)
+	branch := shortBranch(tree.Branch)
 	if req.Name == "" {
-		req.Name = nameAfter(branch, tree.Path)
+		req.Name = deriveWorktreeName(branch, tree.Path)
 	}
 	if err := checkWorktreeName(req.Name); err != nil {
 		return Worktree{}, err
@@ -62,37 +62,37 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 	if err := r.checkNameFree(req.Name); err != nil {
 		return Worktree{}, err
 	}
-	id, at, err := r.freeID(ctx, func(id string) (string, error) {
-		path, _ := store.Taken(r.store.WorktreeDir(r.ID, id))
+	id, at, err := r.allocateID(ctx, func(id string) (string, error) {
+		path, _ := store.FirstExisting(r.store.WorktreeDir(r.ID, id))
 		return path, nil
 	})
 	if err != nil {
 		return Worktree{}, err
 	}
-	if err := r.adopt(ctx, repo, store.WorktreeMeta{
+	if err := r.adoptTree(ctx, repo, store.WorktreeMeta{
 		SchemaVersion: store.SchemaVersion, WorktreeID: id, Name: req.Name, RepoID: r.ID,
 		Branch: branch, TreePath: tree.Path, CreatedAt: at, State: store.Present,
 	}); err != nil {
 		return Worktree{}, fmt.Errorf("adopt %s: %w", tree.Path, err)
 	}
-	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
+	return r.worktreeFromEntry(r.store.Worktree(r.ID, id, nil)), nil
 }
 
 // adoptTree is the transaction of an adoption: a creation without creating a tree.
-func (r *Repository) adopt(ctx context.Context, repo *git.Repo, meta store.WorktreeMeta) (err error) {
-	tx := r.begin("worktree adopt")
+func (r *Repository) adoptTree(ctx context.Context, repo *git.Repo, meta store.WorktreeMeta) (err error) {
+	tx := r.beginTx("worktree adopt")
 	defer func() {
 		if err != nil {
-			rollback(ctx, tx)
+			rollbackTx(ctx, tx)
 		}
 	}()
 	home := r.store.WorktreeDir(r.ID, meta.WorktreeID)
-	marked, err := guard.Integration.In(meta.TreePath)
+	marked, err := guard.Integration.IsIn(meta.TreePath)
 	if err != nil {
 		return err
 	}
-	intent, err := r.claim(ctx, tx, repo, home, func() error { return r.store.EnsureWorktreeDir(r.ID, meta.WorktreeID) }, store.Intent{
-		ID: meta.WorktreeID, Command: "worktree adopt", Tree: meta.TreePath, Adopted: true, Marked: marked,
+	intent, err := r.claimID(ctx, tx, repo, home, func() error { return r.store.CreateWorktreeDir(r.ID, meta.WorktreeID) }, store.Intent{
+		ID: meta.WorktreeID, Command: "worktree adopt", Tree: meta.TreePath, Adopted: true, MarkerExisted: marked,
 	})
 	if err != nil {
 		return err
@@ -108,11 +108,11 @@ func (r *Repository) adopt(ctx context.Context, repo *git.Repo, meta store.Workt
 			return err
 		}
 	}
-	return r.publish(ctx, tx, home, intent, func() error { return r.store.WriteWorktreeMeta(meta) })
+	return r.publishRecord(ctx, tx, home, intent, func() error { return r.store.WriteWorktreeMeta(meta) })
 }
 
 // gitWorktreeContaining finds the innermost git worktree of the repository that contains a path.
-func worktreeHolding(path string, listing git.Listing) (git.Worktree, error) {
+func gitWorktreeContaining(path string, listing git.WorktreeList) (git.Worktree, error) {
 	place, err := guard.Locate(path)
 	if err != nil {
 		return git.Worktree{}, &UnsafePathError{Path: path, Why: err.Error()}
@@ -143,11 +143,11 @@ func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree gi
 	if err != nil {
 		return &UnsafePathError{Path: tree.Path, Why: err.Error()}
 	}
-	if rel := place.Relation(r.store.SandboxDir(r.ID, "")); rel != guard.Apart {
+	if rel := place.Relation(r.store.SandboxDir(r.ID, "")); rel != guard.Disjoint {
 		return &SandboxError{Path: tree.Path} // by its path, even without a marker
 	}
 	for dir := range place.Ancestors {
-		if marked, err := guard.Sandbox.In(dir); err != nil {
+		if marked, err := guard.Sandbox.IsIn(dir); err != nil {
 			return &UnsafePathError{Path: dir, Why: err.Error()}
 		} else if marked {
 			return &SandboxError{Path: dir}
@@ -164,12 +164,12 @@ func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree gi
 	if head == "" || strings.Trim(head, "0") == "" {
 		head = tree.Branch
 	}
-	found, err := repo.Lookup(ctx, head+"^{commit}", head+":"+guard.Dir)
+	found, err := repo.Lookup(ctx, head+"^{commit}", head+":"+guard.AgencyDir)
 	switch {
 	case err != nil:
 		return err
 	case found[0].Missing():
-		return &NoCommitError{Name: short(tree.Branch), Unborn: true}
+		return &NoCommitError{Name: shortBranch(tree.Branch), Unborn: true}
 	case !found[1].Missing():
 		return &TrackedMarkerError{Commit: found[0].OID}
 	}
@@ -177,7 +177,7 @@ func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree gi
 }
 
 // worktreeAtPath finds the present integration worktree whose tree is at a path; nil if there is none.
-func (r *Repository) worktreeAt(path string) (*Worktree, error) {
+func (r *Repository) worktreeAtPath(path string) (*Worktree, error) {
 	entries, err := r.store.Worktrees(r.ID, nil)
 	if err != nil {
 		return nil, err
@@ -187,8 +187,8 @@ func (r *Repository) worktreeAt(path string) (*Worktree, error) {
 		return nil, &UnsafePathError{Path: path, Why: err.Error()}
 	}
 	for _, e := range entries {
-		if e.Record.State == store.Present && place.Relation(e.Tree) == guard.Same {
-			w := r.worktree(e)
+		if e.Record.State == store.Present && place.Relation(e.TreePath) == guard.Same {
+			w := r.worktreeFromEntry(e)
 			return &w, nil
 		}
 	}
@@ -197,14 +197,14 @@ func (r *Repository) worktreeAt(path string) (*Worktree, error) {
 
 // restoreMarker handles the adoption of a worktree that is adopted already. It writes the marker again if that was
 // lost, as to "git clean -x"; else it returns an error.
-func (r *Repository) remark(w *Worktree, err error) (Worktree, error) {
+func (r *Repository) restoreMarker(w *Worktree, err error) (Worktree, error) {
 	if err != nil {
 		return Worktree{}, err
 	}
 	if err := w.Err(); err != nil {
 		return Worktree{}, err
 	}
-	marked, err := guard.Integration.In(w.TreePath)
+	marked, err := guard.Integration.IsIn(w.TreePath)
 	if err != nil {
 		return Worktree{}, err
 	}
@@ -216,7 +216,7 @@ func (r *Repository) remark(w *Worktree, err error) (Worktree, error) {
 }
 
 // deriveWorktreeName makes a worktree name from a branch, or from the directory if there is no branch.
-func nameAfter(branch, path string) string {
+func deriveWorktreeName(branch, path string) string {
 	from := branch
 	if from == "" {
 		from = filepath.Base(path)

@@ -20,12 +20,12 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 	if err := checkWorktreeName(req.Name); err != nil {
 		return Worktree{}, err
 	}
-	r.warnElsewhere()
-	base, parent, err := r.startingPoint(ctx, req.From)
+	r.warnRecordsElsewhere()
+	base, parent, err := r.resolveStartCommit(ctx, req.From)
 	if err != nil {
 		return Worktree{}, err
 	}
-	repo, unlock, err := r.lock(ctx)
+	repo, unlock, err := r.lockAndRecover(ctx)
 	if err != nil {
 		return Worktree{}, err
 	}
@@ -40,16 +40,16 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 
 	branch := func(id string) string { return worktreeRef(req.Name, id) }
 	var tracked bool
-	id, at, err := r.freeID(ctx, func(id string) (string, error) {
-		if path, taken := store.Taken(r.store.WorktreeDir(r.ID, id), repo.AdminDir(id)); taken {
+	id, at, err := r.allocateID(ctx, func(id string) (string, error) {
+		if path, taken := store.FirstExisting(r.store.WorktreeDir(r.ID, id), repo.AdminDir(id)); taken {
 			return path, nil
 		}
-		found, err := repo.Lookup(ctx, branch(id), heads+branchRoot, base+":"+guard.Dir)
+		found, err := repo.Lookup(ctx, branch(id), headsPrefix+branchNamespace, base+":"+guard.AgencyDir)
 		switch {
 		case err != nil:
 			return "", err
 		case !found[1].Missing():
-			return "", &BranchInTheWayError{Branch: branchRoot}
+			return "", &BranchInTheWayError{Branch: branchNamespace}
 		case !found[0].Missing():
 			return branch(id), nil
 		}
@@ -66,34 +66,34 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 	if err := r.checkPlacement(tree, listing); err != nil {
 		return Worktree{}, err
 	}
-	if err := intact(listing); err != nil {
+	if err := checkListingIntact(listing); err != nil {
 		return Worktree{}, err
 	}
 
 	home := r.store.WorktreeDir(r.ID, id)
-	err = r.create(ctx, repo, creation{
-		verb:   "worktree create",
-		home:   home,
-		ensure: func() error { return r.store.EnsureWorktreeDir(r.ID, id) },
+	err = r.createTree(ctx, repo, creation{
+		verb:          "worktree create",
+		recordDir:     home,
+		makeRecordDir: func() error { return r.store.CreateWorktreeDir(r.ID, id) },
 		spec: changeset.Spec{
 			ID: id, Tree: tree, Branch: branch(id), Base: base, Scratch: home, Reason: "agency: worktree create " + req.Name,
 		},
 		marker: guard.Integration,
-		record: func() error {
+		writeRecord: func() error {
 			return r.store.WriteWorktreeMeta(store.WorktreeMeta{
 				SchemaVersion: store.SchemaVersion, WorktreeID: id, Name: req.Name, RepoID: r.ID,
-				Branch: short(branch(id)), ParentBranch: parent, TreePath: tree, CreatedAt: at, State: store.Present,
+				Branch: shortBranch(branch(id)), ParentBranch: parent, TreePath: tree, CreatedAt: at, State: store.Present,
 			})
 		},
 	})
 	if err != nil {
 		return Worktree{}, fmt.Errorf("create worktree %q: %w", req.Name, err)
 	}
-	return r.worktree(r.store.Worktree(r.ID, id, nil)), nil
+	return r.worktreeFromEntry(r.store.Worktree(r.ID, id, nil)), nil
 }
 
 // resolveStartCommit resolves the start of a new worktree, once, to a commit id, and to the branch if it names one.
-func (r *Repository) startingPoint(ctx context.Context, from string) (commit, branch string, err error) {
+func (r *Repository) resolveStartCommit(ctx context.Context, from string) (commit, branch string, err error) {
 	name := from
 	if name == "" {
 		name = "HEAD"

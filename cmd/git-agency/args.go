@@ -20,10 +20,10 @@ import (
 //
 // Combined short flags (-xy) are treated as one unknown flag; to use App's UseShortOptionHandling, change this
 // function first.
-func permute(app *cli.App, args []string, keepsAfter func(*cli.Command) bool) (out, after []string, hadDashDash bool) {
+func reorderArgs(app *cli.App, args []string, keepsAfter func(*cli.Command) bool) (out, after []string, hadDashDash bool) {
 	line, tail, hadDashDash := cutDashDash(args)
 	// A `--` added by us would turn urfave's completion off and run the action.
-	if len(args) == 0 || completing(args) {
+	if len(args) == 0 || isUrfaveCompletion(args) {
 		return args, nil, hadDashDash
 	}
 
@@ -33,7 +33,7 @@ func permute(app *cli.App, args []string, keepsAfter func(*cli.Command) bool) (o
 	for i := 1; i < len(line); i++ {
 		word, current := line[i], levels[len(levels)-1]
 		switch {
-		case isHelp(word):
+		case isHelpFlag(word):
 			help = []string{word}
 		case isFlag(word):
 			owner, takesValue := flagOwner(levels, word)
@@ -77,7 +77,7 @@ func permute(app *cli.App, args []string, keepsAfter func(*cli.Command) bool) (o
 // isUrfaveCompletion reports whether the last word is urfave's own request for completions. No action may run then:
 // urfave ignores the request if a `--` is among the words or EnableBashCompletion is off, and TAB would start an
 // agent.
-func completing(args []string) bool {
+func isUrfaveCompletion(args []string) bool {
 	words := []string{"--generate-bash-completion", "--generate-shell-completion"} // urfave's names for it, by version
 	return len(args) > 0 && slices.Contains(words, args[len(args)-1])
 }
@@ -114,16 +114,16 @@ func flagOwner(levels []*argLevel, word string) (owner *argLevel, takesValue boo
 
 // attachedValueFlag is a flag whose optional value is attached by an equals sign: in `--color ls`, as in git, ls is
 // not the colour. Its Value must have IsBoolFlag, which tells the flag package the same.
-type attachedFlag struct{ *cli.GenericFlag }
+type attachedValueFlag struct{ *cli.GenericFlag }
 
-func (f attachedFlag) TakesValue() bool { return false }
-func (f attachedFlag) String() string   { return cli.FlagStringer(f) }
+func (f attachedValueFlag) TakesValue() bool { return false }
+func (f attachedValueFlag) String() string   { return cli.FlagStringer(f) }
 
 // isFlag excludes a lone `-`, which means standard input.
 func isFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 
 // isHelpFlag recognizes the help flags, which urfave adds to each command only when it runs.
-func isHelp(word string) bool {
+func isHelpFlag(word string) bool {
 	return slices.Contains([]string{"-h", "--h", "-help", "--help"}, word)
 }
 

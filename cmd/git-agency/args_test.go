@@ -68,7 +68,7 @@ func TestPermutePutsEachFlagWhereUrfaveLooksForIt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			args := toyArgs(tt.in)
 			before := slices.Clone(args)
-			out, _, _ := permute(toyApp(nil), args, toyOwnsChild)
+			out, _, _ := reorderArgs(toyApp(nil), args, toyOwnsChild)
 			if want := toyArgs(tt.out); !slices.Equal(out, want) {
 				t.Errorf("permute(%q)\n got %q\nwant %q", args, out, want)
 			}
@@ -93,7 +93,7 @@ func TestPermuteGivesAChildItsWordsVerbatim(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.in, func(t *testing.T) {
-			_, after, dashed := permute(toyApp(nil), toyArgs(tt.in), toyOwnsChild)
+			_, after, dashed := reorderArgs(toyApp(nil), toyArgs(tt.in), toyOwnsChild)
 			if !slices.Equal(after, tt.after) || dashed != tt.dashed {
 				t.Errorf("got after %q, dashed %v; want %q, %v", after, dashed, tt.after, tt.dashed)
 			}
@@ -102,14 +102,14 @@ func TestPermuteGivesAChildItsWordsVerbatim(t *testing.T) {
 }
 
 func TestPermuteWithoutAPredicateGivesNoCommandAChild(t *testing.T) {
-	out, after, _ := permute(toyApp(nil), toyArgs("exec id -- cmd --json"), nil)
+	out, after, _ := reorderArgs(toyApp(nil), toyArgs("exec id -- cmd --json"), nil)
 	if want := toyArgs("exec -- id cmd --json"); !slices.Equal(out, want) || after != nil {
 		t.Errorf("got %q and after %q, want %q and none", out, after, want)
 	}
 }
 
 func TestPermuteSurvivesAnEmptyArgv(t *testing.T) {
-	if out, after, dashed := permute(toyApp(nil), nil, nil); len(out) != 0 || after != nil || dashed {
+	if out, after, dashed := reorderArgs(toyApp(nil), nil, nil); len(out) != 0 || after != nil || dashed {
 		t.Errorf("got %q, %q, %v", out, after, dashed)
 	}
 }
@@ -124,11 +124,11 @@ func TestCompletingIsToldByTheLastWordAlone(t *testing.T) {
 		"start --name --generate-bash-complet":    false,
 		"start --name --generate-bash-completion": true,
 	} {
-		if got := completing(toyArgs(in)); got != want {
+		if got := isUrfaveCompletion(toyArgs(in)); got != want {
 			t.Errorf("completing(%q) = %v, want %v", in, got, want)
 		}
 	}
-	if completing(nil) {
+	if isUrfaveCompletion(nil) {
 		t.Error("completing(nil) = true")
 	}
 }
@@ -307,7 +307,7 @@ func checkPermute(t *testing.T, choices []byte, odd string) {
 		args = append(args, vocabulary[int(c)%len(vocabulary)]...)
 	}
 	original := slices.Clone(args)
-	out, after, dashed := permute(toyApp(nil), args, toyOwnsChild)
+	out, after, dashed := reorderArgs(toyApp(nil), args, toyOwnsChild)
 	fail := func(why string) {
 		t.Helper()
 		t.Fatalf("%s:\n   in %q\n  out %q\nafter %q", why, original, out, after)
@@ -326,7 +326,7 @@ func checkPermute(t *testing.T, choices []byte, odd string) {
 
 	// Two kinds of command line shed words on purpose: one that asks for help
 	// and one that ends where a value is due.
-	sheds := awaitsValue(line[len(line)-1]) || slices.ContainsFunc(line, isHelp)
+	sheds := awaitsValue(line[len(line)-1]) || slices.ContainsFunc(line, isHelpFlag)
 	if !sheds && after == nil && !slices.Equal(out[len(out)-len(tail):], tail) {
 		fail("words after -- were not kept verbatim and last")
 	}
@@ -387,7 +387,7 @@ func toyRun(args []string) (seen toySeen, printed string, err error) {
 	var buf bytes.Buffer
 	app := toyApp(&seen)
 	app.Writer = &buf
-	out, after, _ := permute(app, args, toyOwnsChild)
+	out, after, _ := reorderArgs(app, args, toyOwnsChild)
 	err = app.Run(out)
 	seen.after = after
 	return seen, buf.String(), err

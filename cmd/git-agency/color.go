@@ -52,12 +52,12 @@ const (
 )
 
 // linkedColumns are the columns whose paths become hyperlinks.
-var linked = []string{"path"}
+var linkedColumns = []string{"path"}
 
 // paint adds the colour and the hyperlink of a cell with this value to the text shown for it.
-func (l look) paint(column, value, shown string) string {
+func (l style) paint(column, value, shown string) string {
 	column = strings.ToLower(column)
-	if l.links && value != "" && slices.Contains(linked, column) {
+	if l.links && value != "" && slices.Contains(linkedColumns, column) {
 		shown = hyperlink(fileURL(l.host, value), shown)
 	}
 	if l.color && value != "" {
@@ -81,7 +81,7 @@ func fileURL(host, path string) string {
 }
 
 // colorPolicy is all that decides whether standard output, or standard error, is coloured.
-type colorQuestion struct {
+type colorPolicy struct {
 	flag         string // always, auto or never, by the last --color or --no-color; empty without one
 	noColor      bool   // whether NO_COLOR is set and not empty
 	setting      string // always, auto or never, by color.agency, else color.ui; empty without one
@@ -92,7 +92,7 @@ type colorQuestion struct {
 }
 
 // useColor decides by the command line, the environment, the configuration and the terminal, in that order.
-func (p colorQuestion) answer() bool {
+func (p colorPolicy) useColor() bool {
 	choice := p.flag
 	if choice == "" && p.noColor {
 		choice = "never"
@@ -112,33 +112,33 @@ func (p colorQuestion) answer() bool {
 }
 
 // needsSetting reports whether git's configuration can affect the decision.
-func (p colorQuestion) needsSetting() bool { return p.flag == "" && !p.noColor }
+func (p colorPolicy) needsSetting() bool { return p.flag == "" && !p.noColor }
 
 // colorFlags returns --color and --no-color, which are accepted anywhere on the command line; the last one counts.
 func (t *tool) colorFlags() []cli.Flag {
 	return []cli.Flag{
-		attachedFlag{&cli.GenericFlag{Name: "color", Value: &colorValue{t: t, bare: "always"}, Usage: "colour: --color=always (or --color alone), auto or never"}},
-		attachedFlag{&cli.GenericFlag{Name: "no-color", Value: &colorValue{t: t, bare: "never"}, Usage: "no colour; the same as --color=never"}},
+		attachedValueFlag{&cli.GenericFlag{Name: "color", Value: &colorValue{t: t, implied: "always"}, Usage: "colour: --color=always (or --color alone), auto or never"}},
+		attachedValueFlag{&cli.GenericFlag{Name: "no-color", Value: &colorValue{t: t, implied: "never"}, Usage: "no colour; the same as --color=never"}},
 	}
 }
 
 // colorValue is the flag value of --color and --no-color; both set t.colorFlag.
 type colorValue struct {
-	t    *tool
-	bare string // value of the flag if none is attached
+	t       *tool
+	implied string // value of the flag if none is attached
 }
 
 // Set never returns an error, since urfave would reword it; checkColorFlag reports it.
 func (v *colorValue) Set(value string) error {
 	switch {
 	case value == "true": // the flag package's value for a flag without one
-		v.t.color = v.bare
-	case v.bare == "never":
-		v.t.badColor = errors.New("--no-color takes no value")
+		v.t.colorFlag = v.implied
+	case v.implied == "never":
+		v.t.colorFlagErr = errors.New("--no-color takes no value")
 	case !slices.Contains([]string{"always", "auto", "never"}, value):
-		v.t.badColor = fmt.Errorf("--color=%s: want always, auto or never", value)
+		v.t.colorFlagErr = fmt.Errorf("--color=%s: want always, auto or never", value)
 	default:
-		v.t.color = value
+		v.t.colorFlag = value
 	}
 	return nil
 }
@@ -150,50 +150,50 @@ func (v *colorValue) IsBoolFlag() bool { return true }
 
 // checkColorFlag reports an invalid --color or --no-color as a usage error.
 func (t *tool) checkColorFlag(c *cli.Context) error {
-	if t.badColor != nil {
-		return &usageError{err: t.badColor, usage: c.App.UsageText}
+	if t.colorFlagErr != nil {
+		return &usageError{err: t.colorFlagErr, usage: c.App.UsageText}
 	}
 	return nil
 }
 
 // printHint prints a hint on standard error.
-func (t *tool) hint(message string) {
-	fmt.Fprintf(t.stderr, "%s %s\n", t.prefix("hint:"), printable(message))
+func (t *tool) printHint(message string) {
+	fmt.Fprintf(t.stderr, "%s %s\n", t.paintPrefix("hint:"), printable(message))
 }
 
 // warn prints a warning on standard error.
 func (t *tool) warn(message string) {
-	fmt.Fprintf(t.stderr, "%s %s\n", t.prefix("warning:"), printable(message))
+	fmt.Fprintf(t.stderr, "%s %s\n", t.paintPrefix("warning:"), printable(message))
 }
 
 // paintPrefix returns the first word of a message, coloured if standard error is.
-func (t *tool) prefix(word string) string {
-	return look{color: t.colorsMessages()}.paint(messagePrefix, word, word)
+func (t *tool) paintPrefix(word string) string {
+	return style{color: t.colorsMessages()}.paint(messagePrefix, word, word)
 }
 
 // colorsMessages reports whether messages are coloured. A configuration that cannot be read means no colour, so that
 // it never keeps an error from being printed.
 func (t *tool) colorsMessages() bool {
-	if !isTerminal(t.messages) {
+	if !isTerminal(t.rawStderr) {
 		return false
 	}
-	p := t.colorQuestion()
+	p := t.newColorPolicy()
 	p.terminal = true
 	if p.needsSetting() {
-		settings, err := t.settings()
+		settings, err := t.terminalSettings()
 		if err != nil {
 			return false
 		}
 		p.setting = settings.Color
 	}
-	return p.answer()
+	return p.useColor()
 }
 
 // newColorPolicy returns the part of a policy that needs neither the configuration nor the stream.
-func (t *tool) colorQuestion() colorQuestion {
+func (t *tool) newColorPolicy() colorPolicy {
 	term := t.getenv("TERM")
-	return colorQuestion{
-		flag:    t.color,
+	return colorPolicy{
+		flag:    t.colorFlag,
 		noColor: t.getenv("NO_COLOR") != "",
 		dumb:    term == "" || term == "dumb",
 	}

@@ -21,7 +21,7 @@ func TestColourIsDecidedByTheFirstWhoHasAnOpinion(t *testing.T) {
 					for _, pager := range truths {
 						for _, colorInPager := range truths {
 							for _, dumb := range truths {
-								q := colorQuestion{flag, noColor, setting, terminal, pager, colorInPager, dumb}
+								q := colorPolicy{flag, noColor, setting, terminal, pager, colorInPager, dumb}
 								asked++
 								able := !dumb && (pager && colorInPager || !pager && terminal)
 								environment := ""
@@ -31,13 +31,13 @@ func TestColourIsDecidedByTheFirstWhoHasAnOpinion(t *testing.T) {
 								opinions := []string{flag, environment, setting, "auto"}
 								first := opinions[slices.IndexFunc(opinions, func(o string) bool { return o != "" })]
 								want := map[string]bool{"always": true, "never": false, "auto": able}[first]
-								if got := q.answer(); got != want {
+								if got := q.useColor(); got != want {
 									t.Errorf("%+v: got %v", q, got)
 								}
 								if !q.needsSetting() {
 									other := q
 									other.setting = "always"
-									if other.answer() != q.answer() {
+									if other.useColor() != q.useColor() {
 										t.Errorf("%+v needs no setting, and yet it matters", q)
 									}
 								}
@@ -69,8 +69,8 @@ func TestTheLastColourFlagCountsWhereverItStands(t *testing.T) {
 		"-color=auto version":                  "auto",
 	} {
 		tool := newTool(&bytes.Buffer{}, &bytes.Buffer{}, gitagency.Options{})
-		if code := tool.run(t.Context(), append([]string{"git-agency"}, strings.Fields(line)...)); code != 0 || tool.color != want {
-			t.Errorf("%s: got %d and %q, want %q", line, code, tool.color, want)
+		if code := tool.runCommandLine(t.Context(), append([]string{"git-agency"}, strings.Fields(line)...)); code != 0 || tool.colorFlag != want {
+			t.Errorf("%s: got %d and %q, want %q", line, code, tool.colorFlag, want)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestAColourFlagThatCannotBeMeantIsAUsageError(t *testing.T) {
 		"version --colour=always": `error: unknown option "--colour"; did you mean "--color"?`,
 	} {
 		var stdout, stderr bytes.Buffer
-		code := newTool(&stdout, &stderr, gitagency.Options{}).run(t.Context(), append([]string{"git-agency"}, strings.Fields(line)...))
+		code := newTool(&stdout, &stderr, gitagency.Options{}).runCommandLine(t.Context(), append([]string{"git-agency"}, strings.Fields(line)...))
 		if code != exitUsage || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
 			t.Errorf("%s: got %d, %q and %q", line, code, stdout.String(), stderr.String())
 		}
@@ -96,7 +96,7 @@ func TestAColourFlagThatCannotBeMeantIsAUsageError(t *testing.T) {
 
 func TestPaintKnowsTheColumnsOfEveryListing(t *testing.T) {
 	t.Parallel()
-	l := look{color: true, links: true, host: "box"}
+	l := style{color: true, links: true, host: "box"}
 	for _, tt := range []struct{ column, value, want string }{
 		{"ID", "20260128120500-b7c9", "\x1b[33m20260128120500-b7c9\x1b[m"},
 		{"invocation", "20260128120500-b7c9", "\x1b[33m20260128120500-b7c9\x1b[m"},
@@ -116,7 +116,7 @@ func TestPaintKnowsTheColumnsOfEveryListing(t *testing.T) {
 		if got := l.paint(tt.column, tt.value, tt.value); got != tt.want {
 			t.Errorf("%s %q: got %q, want %q", tt.column, tt.value, got, tt.want)
 		}
-		if got := (look{}).paint(tt.column, tt.value, tt.value); got != tt.value {
+		if got := (style{}).paint(tt.column, tt.value, tt.value); got != tt.value {
 			t.Errorf("without colour, %s %q: got %q", tt.column, tt.value, got)
 		}
 	}

@@ -23,11 +23,11 @@ import (
 // cursor, since shells differ in what they count as a match. A line without a value tells the shell what to complete
 // itself: "TAB files", "TAB directories", "TAB commands" or "TAB commits". A value that ends in a slash is incomplete:
 // the shell puts no space behind it.
-func (t *tool) complete(ctx context.Context, words []string) {
+func (t *tool) printCompletions(ctx context.Context, words []string) {
 	if len(words) < 2 || words[0] != "--" {
 		return
 	}
-	for _, c := range t.candidates(ctx, t.app(), words[1:]) {
+	for _, c := range t.completionCandidates(ctx, t.newApp(), words[1:]) {
 		if line, ok := c.line(); ok {
 			_, _ = t.stdout.WriteString(line) // Flush returns the error again
 		}
@@ -35,12 +35,12 @@ func (t *tool) complete(ctx context.Context, words []string) {
 	_ = t.stdout.Flush() // the shell has gone, so nothing reads an error either
 }
 
-const completeWord = "__complete"
+const completeVerb = "__complete"
 
 // isCompletionRequest reports whether a command line is a request of our completion scripts. Only printCompletions may
 // handle it; no command may run.
-func asksToComplete(args []string) bool {
-	return len(args) > 1 && args[1] == completeWord
+func isCompletionRequest(args []string) bool {
+	return len(args) > 1 && args[1] == completeVerb
 }
 
 // candidate is one word that can stand at the cursor. Without a value, the description names what the shell completes
@@ -50,7 +50,7 @@ type candidate struct{ value, description string }
 // line formats a candidate for the scripts. It reports false for a value that does not fit on one line or that could
 // control the terminal.
 func (c candidate) line() (string, bool) {
-	if !utf8.ValidString(c.value) || strings.ContainsAny(c.value, "\n\t") || strings.ContainsFunc(c.value, steering) {
+	if !utf8.ValidString(c.value) || strings.ContainsAny(c.value, "\n\t") || strings.ContainsFunc(c.value, isUnprintable) {
 		return "", false
 	}
 	if c.description == "" {
@@ -60,65 +60,65 @@ func (c candidate) line() (string, bool) {
 }
 
 // commandLine is a command line up to the cursor.
-type asked struct {
-	ctx     context.Context
-	tool    *tool
-	app     *cli.App
-	levels  []*argLevel // the program and the named commands
-	args    []string    // arguments before the cursor
-	given   []string    // flags before the cursor, as typed
-	pending string      // flag whose value is at the cursor
-	begun   string      // typed part of the argument or value at the cursor
-	dashed  bool        // whether there was a "--"
-	unknown bool        // whether a word in place of a command is none
+type commandLine struct {
+	ctx               context.Context
+	tool              *tool
+	app               *cli.App
+	levels            []*argLevel // the program and the named commands
+	args              []string    // arguments before the cursor
+	givenFlags        []string    // flags before the cursor, as typed
+	pendingFlag       string      // flag whose value is at the cursor
+	partialWord       string      // typed part of the argument or value at the cursor
+	hasDashDash       bool        // whether there was a "--"
+	hasUnknownCommand bool        // whether a word in place of a command is none
 }
 
 // completionCandidates returns the candidates for the last word.
-func (t *tool) candidates(ctx context.Context, app *cli.App, words []string) []candidate {
+func (t *tool) completionCandidates(ctx context.Context, app *cli.App, words []string) []candidate {
 	line, current := words[:len(words)-1], words[len(words)-1]
-	cl := &asked{ctx: ctx, tool: t, app: app, levels: []*argLevel{{cmd: &cli.Command{Flags: app.Flags, Subcommands: app.Commands}}}}
-	cl.read(line)
-	cl.begun = current
+	cl := &commandLine{ctx: ctx, tool: t, app: app, levels: []*argLevel{{cmd: &cli.Command{Flags: app.Flags, Subcommands: app.Commands}}}}
+	cl.parse(line)
+	cl.partialWord = current
 	command := cl.levels[len(cl.levels)-1].cmd
 	switch flag, value, hasValue := strings.Cut(current, "="); {
-	case cl.unknown:
+	case cl.hasUnknownCommand:
 		return nil
-	case cl.pending != "":
-		return cl.offer(cl.flagKind(cl.pending), "")
-	case cl.dashed:
-		return cl.offer(cl.argumentKind(" --"), "")
+	case cl.pendingFlag != "":
+		return cl.listWith(cl.flagLister(cl.pendingFlag), "")
+	case cl.hasDashDash:
+		return cl.listWith(cl.argumentLister(" --"), "")
 	case isFlag(current) && hasValue:
-		cl.begun = value
-		return cl.offer(cl.flagKind(flag), flag+"=")
+		cl.partialWord = value
+		return cl.listWith(cl.flagLister(flag), flag+"=")
 	case strings.HasPrefix(current, "-"):
-		return cl.flags()
+		return cl.flagCandidates()
 	case len(command.Subcommands) > 0:
-		return commandList(command.Subcommands)
+		return commandCandidates(command.Subcommands)
 	}
-	return cl.offer(cl.argumentKind(""), "")
+	return cl.listWith(cl.argumentLister(""), "")
 }
 
 // parse parses the words before the cursor as reorderArgs does.
-func (cl *asked) read(line []string) {
-	for i := 0; i < len(line) && !cl.unknown; i++ {
+func (cl *commandLine) parse(line []string) {
+	for i := 0; i < len(line) && !cl.hasUnknownCommand; i++ {
 		word, current := line[i], cl.levels[len(cl.levels)-1].cmd
 		switch {
-		case cl.dashed:
+		case cl.hasDashDash:
 			cl.args = append(cl.args, word)
 		case word == "--":
-			cl.dashed = true
+			cl.hasDashDash = true
 		case isFlag(word):
-			cl.given = append(cl.given, word)
+			cl.givenFlags = append(cl.givenFlags, word)
 			_, takesValue := flagOwner(cl.levels, word)
 			switch {
 			case takesValue && i+1 == len(line):
-				cl.pending = word
+				cl.pendingFlag = word
 			case takesValue && line[i+1] != "--":
 				i++
 			}
 		case len(current.Subcommands) > 0:
 			cmd := current.Command(word)
-			cl.unknown = cmd == nil
+			cl.hasUnknownCommand = cmd == nil
 			cl.levels = append(cl.levels, &argLevel{cmd: cmd})
 		default:
 			cl.args = append(cl.args, word)
@@ -127,7 +127,7 @@ func (cl *asked) read(line []string) {
 }
 
 // listWith returns the candidates of a lister, with prefix added to each value.
-func (cl *asked) offer(k kind, prefix string) []candidate {
+func (cl *commandLine) listWith(k lister, prefix string) []candidate {
 	if k == nil {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (cl *asked) offer(k kind, prefix string) []candidate {
 }
 
 // commandPath returns the name of the command, with those of its groups.
-func (cl *asked) command() string {
+func (cl *commandLine) commandPath() string {
 	var names []string
 	for _, l := range cl.levels[1:] {
 		names = append(names, l.cmd.Name)
@@ -155,8 +155,8 @@ func (cl *asked) command() string {
 }
 
 // argumentLister returns the lister for the argument at the cursor, or nil.
-func (cl *asked) argumentKind(suffix string) kind {
-	kinds := argumentKinds[cl.command()+suffix]
+func (cl *commandLine) argumentLister(suffix string) lister {
+	kinds := argumentListers[cl.commandPath()+suffix]
 	switch at, last := len(cl.args), len(kinds)-1; {
 	case last > 0 && kinds[last] == nil && at >= last: // repeatLast
 		return kinds[last-1]
@@ -167,17 +167,17 @@ func (cl *asked) argumentKind(suffix string) kind {
 }
 
 // flagLister returns the lister for the value of a flag, by any of its names.
-func (cl *asked) flagKind(word string) kind {
+func (cl *commandLine) flagLister(word string) lister {
 	for _, l := range slices.Backward(cl.levels) {
 		for _, f := range l.cmd.Flags {
-			if !named(f, word) {
+			if !flagHasName(f, word) {
 				continue
 			}
 			for _, name := range f.Names() {
-				if k, ok := flagKinds[cl.command()+" "+dashed(name)]; ok {
+				if k, ok := flagListers[cl.commandPath()+" "+withDashes(name)]; ok {
 					return k
 				}
-				if k, ok := flagKinds[dashed(name)]; ok {
+				if k, ok := flagListers[withDashes(name)]; ok {
 					return k
 				}
 			}
@@ -189,32 +189,32 @@ func (cl *asked) flagKind(word string) kind {
 
 // flagCandidates returns the flags of the named commands, the innermost first, and those of the program. A flag that
 // is on the line already is left out, unless it may be repeated.
-func (cl *asked) flags() []candidate {
+func (cl *commandLine) flagCandidates() []candidate {
 	var found []candidate
 	for _, l := range slices.Backward(cl.levels) {
 		for _, f := range l.cmd.Flags {
 			name := f.Names()[0]
 			doc, documented := f.(cli.DocGenerationFlag)
 			visible, canHide := f.(cli.VisibleFlag)
-			again := slices.ContainsFunc(cl.given, func(word string) bool { return named(f, word) })
+			again := slices.ContainsFunc(cl.givenFlags, func(word string) bool { return flagHasName(f, word) })
 			switch {
 			case canHide && !visible.IsVisible():
-			case again && !repeatable(f):
+			case again && !isRepeatable(f):
 			case name == "version" && len(cl.levels) > 1: // --version is a flag of the program only
-			case slices.ContainsFunc(found, func(c candidate) bool { return c.value == dashed(name) }):
+			case slices.ContainsFunc(found, func(c candidate) bool { return c.value == withDashes(name) }):
 			case documented:
-				found = append(found, candidate{dashed(name), strings.ReplaceAll(doc.GetUsage(), "`", "")})
+				found = append(found, candidate{withDashes(name), strings.ReplaceAll(doc.GetUsage(), "`", "")})
 			default:
-				found = append(found, candidate{dashed(name), ""})
+				found = append(found, candidate{withDashes(name), ""})
 			}
 		}
 	}
 	return found
 }
 
-func repeatable(f cli.Flag) bool {
+func isRepeatable(f cli.Flag) bool {
 	if generic, ok := f.(*cli.GenericFlag); ok {
-		_, ok := generic.Value.(*words)
+		_, ok := generic.Value.(*repeatedFlag)
 		return ok
 	}
 	slice, ok := f.(cli.DocGenerationSliceFlag)
@@ -222,12 +222,12 @@ func repeatable(f cli.Flag) bool {
 }
 
 // flagHasName reports whether a word of the line is this flag.
-func named(f cli.Flag, word string) bool {
+func flagHasName(f cli.Flag, word string) bool {
 	name, _, _ := strings.Cut(strings.TrimPrefix(word[1:], "-"), "=")
 	return slices.Contains(f.Names(), name)
 }
 
-func commandList(commands []*cli.Command) []candidate {
+func commandCandidates(commands []*cli.Command) []candidate {
 	var found []candidate
 	for _, c := range commands {
 		if !c.Hidden {
@@ -238,28 +238,28 @@ func commandList(commands []*cli.Command) []candidate {
 }
 
 // lister lists the candidates for an argument or a flag value.
-type kind func(*asked) ([]candidate, error)
+type lister func(*commandLine) ([]candidate, error)
 
 // repeatLast, as the last lister of a command, repeats the one before it.
-var more kind
+var repeatLast lister
 
 // freeText is the lister of arguments without candidates.
-func text(*asked) ([]candidate, error) { return nil, nil }
+func freeText(*commandLine) ([]candidate, error) { return nil, nil }
 
 // Listers of words that the shell completes itself.
 var (
-	directories = byShell("directories")
-	files       = byShell("files")
-	programs    = byShell("commands")
-	commits     = byShell("commits")
+	shellDirectories = completedByShell("directories")
+	shellFiles       = completedByShell("files")
+	shellCommands    = completedByShell("commands")
+	shellCommits     = completedByShell("commits")
 )
 
-func byShell(what string) kind {
-	return func(*asked) ([]candidate, error) { return []candidate{{"", what}}, nil }
+func completedByShell(what string) lister {
+	return func(*commandLine) ([]candidate, error) { return []candidate{{"", what}}, nil }
 }
 
-func oneOf(values ...string) kind {
-	return func(*asked) ([]candidate, error) {
+func oneOf(values ...string) lister {
+	return func(*commandLine) ([]candidate, error) {
 		var found []candidate
 		for _, v := range values {
 			found = append(found, candidate{v, ""})
@@ -268,10 +268,10 @@ func oneOf(values ...string) kind {
 	}
 }
 
-func primitive(name string) kind { return oneOf(gitagency.PrimitiveValues(name)...) }
+func primitiveValues(name string) lister { return oneOf(gitagency.PrimitiveValues(name)...) }
 
 // variableNames lists the environment variables, except those that the shell and git set for this request.
-func variableNames(cl *asked) ([]candidate, error) {
+func variableNames(cl *commandLine) ([]candidate, error) {
 	var names []string
 	for _, kv := range os.Environ() {
 		if name, _, _ := strings.Cut(kv, "="); name != "_" && name != "GIT_CONFIG_PARAMETERS" {
@@ -284,18 +284,18 @@ func variableNames(cl *asked) ([]candidate, error) {
 
 // diffStates lists the states that diff can compare: keywords, then snapshots. If the snapshots cannot be read, it
 // still lists the keywords.
-func states(cl *asked) ([]candidate, error) {
+func diffStates(cl *commandLine) ([]candidate, error) {
 	found, _ := oneOf(gitagency.DiffStates...)(cl)
 	snapshots, _ := snapshotNames(cl)
 	return append(found, snapshots...), nil
 }
 
 // sandboxDirectories lists the directories of the sandbox on the line, one level below the typed path.
-func sandboxDirectories(cl *asked) ([]candidate, error) {
+func sandboxDirectories(cl *commandLine) ([]candidate, error) {
 	if len(cl.args) == 0 {
 		return nil, nil
 	}
-	repo, err := cl.open()
+	repo, err := cl.openRepository()
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +303,7 @@ func sandboxDirectories(cl *asked) ([]candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	above := cl.begun[:strings.LastIndex(cl.begun, "/")+1]
+	above := cl.partialWord[:strings.LastIndex(cl.partialWord, "/")+1]
 	names, err := sandbox.Directories(above)
 	if err != nil {
 		return nil, err
@@ -316,7 +316,7 @@ func sandboxDirectories(cl *asked) ([]candidate, error) {
 }
 
 // commandNames lists the commands below the one that the arguments name so far.
-func commandNames(cl *asked) ([]candidate, error) {
+func commandNames(cl *commandLine) ([]candidate, error) {
 	commands := cl.app.Commands
 	for _, name := range cl.args {
 		i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(name) })
@@ -325,13 +325,15 @@ func commandNames(cl *asked) ([]candidate, error) {
 		}
 		commands = commands[i].Subcommands
 	}
-	return commandList(commands), nil
+	return commandCandidates(commands), nil
 }
 
-func (cl *asked) open() (*gitagency.Repository, error) { return gitagency.Open(cl.ctx, cl.tool.opts) }
+func (cl *commandLine) openRepository() (*gitagency.Repository, error) {
+	return gitagency.Open(cl.ctx, cl.tool.opts)
+}
 
-func profiles(cl *asked) ([]candidate, error) {
-	repo, err := cl.open()
+func profileNames(cl *commandLine) ([]candidate, error) {
+	repo, err := cl.openRepository()
 	if err != nil {
 		return nil, err
 	}
@@ -339,14 +341,14 @@ func profiles(cl *asked) ([]candidate, error) {
 }
 
 // presentWorktrees lists the worktrees that sandboxes can start from, first by name and then by id.
-func presentWorktrees(cl *asked) ([]candidate, error) { return listWorktrees(cl, false) }
+func presentWorktrees(cl *commandLine) ([]candidate, error) { return listWorktrees(cl, false) }
 
 // presentOrBrokenWorktrees lists the worktrees that can be shown or removed. A broken one is listed by its id only,
 // because it cannot be found by name.
-func presentOrBrokenWorktrees(cl *asked) ([]candidate, error) { return listWorktrees(cl, true) }
+func presentOrBrokenWorktrees(cl *commandLine) ([]candidate, error) { return listWorktrees(cl, true) }
 
-func listWorktrees(cl *asked, brokenToo bool) ([]candidate, error) {
-	repo, err := cl.open()
+func listWorktrees(cl *commandLine, brokenToo bool) ([]candidate, error) {
+	repo, err := cl.openRepository()
 	if err != nil {
 		return nil, err
 	}
@@ -358,7 +360,7 @@ func listWorktrees(cl *asked, brokenToo bool) ([]candidate, error) {
 	for _, w := range worktrees {
 		switch {
 		case w.Broken:
-			ids = append(ids, brokenWorktree(w))
+			ids = append(ids, brokenWorktreeCandidate(w))
 		case w.State == "present":
 			names = append(names, candidate{w.Name, w.Branch})
 			ids = append(ids, candidate{w.ID, w.Name})
@@ -368,12 +370,12 @@ func listWorktrees(cl *asked, brokenToo bool) ([]candidate, error) {
 }
 
 // allInvocations lists all invocations, including those that have ended or are broken, since they can be shown too.
-func invocations(cl *asked) ([]candidate, error) {
+func allInvocations(cl *commandLine) ([]candidate, error) {
 	return listInvocations(cl, func(gitagency.Invocation) bool { return true })
 }
 
 // invocationsWithSandbox lists the invocations whose sandbox exists.
-func withSandbox(cl *asked) ([]candidate, error) {
+func invocationsWithSandbox(cl *commandLine) ([]candidate, error) {
 	return listInvocations(cl, func(i gitagency.Invocation) bool {
 		_, err := i.Path()
 		return err == nil
@@ -381,7 +383,7 @@ func withSandbox(cl *asked) ([]candidate, error) {
 }
 
 // landableInvocations lists the invocations that can land and are not on the line yet.
-func landable(cl *asked) ([]candidate, error) {
+func landableInvocations(cl *commandLine) ([]candidate, error) {
 	return listInvocations(cl, func(i gitagency.Invocation) bool {
 		_, err := i.Path()
 		return err == nil && i.Verifies == "" && !slices.Contains(cl.args, i.ID)
@@ -389,26 +391,26 @@ func landable(cl *asked) ([]candidate, error) {
 }
 
 // submittableInvocations lists the invocations that can be submitted for review and are not on the line yet.
-func submittable(cl *asked) ([]candidate, error) {
+func submittableInvocations(cl *commandLine) ([]candidate, error) {
 	return listInvocations(cl, func(i gitagency.Invocation) bool {
 		return !i.Broken && i.Verifies == "" && (i.Landing == "" || i.Landing == "rejected") && !slices.Contains(cl.args, i.ID)
 	})
 }
 
 // invocationsInReview lists the invocations that can be rejected.
-func inReview(cl *asked) ([]candidate, error) {
+func invocationsInReview(cl *commandLine) ([]candidate, error) {
 	return listInvocations(cl, func(i gitagency.Invocation) bool { return !i.Broken && i.Landing == "review" })
 }
 
 // discardableInvocations lists the invocations that can be discarded and are not on the line yet.
-func undiscarded(cl *asked) ([]candidate, error) {
+func discardableInvocations(cl *commandLine) ([]candidate, error) {
 	return listInvocations(cl, func(i gitagency.Invocation) bool {
 		return (i.Broken || i.Landing != "discarded") && !slices.Contains(cl.args, i.ID)
 	})
 }
 
-func listInvocations(cl *asked, wanted func(gitagency.Invocation) bool) ([]candidate, error) {
-	repo, err := cl.open()
+func listInvocations(cl *commandLine, wanted func(gitagency.Invocation) bool) ([]candidate, error) {
+	repo, err := cl.openRepository()
 	if err != nil {
 		return nil, err
 	}
@@ -419,32 +421,32 @@ func listInvocations(cl *asked, wanted func(gitagency.Invocation) bool) ([]candi
 	var found []candidate
 	for _, i := range all {
 		if wanted(i) {
-			found = append(found, candidate{i.ID, listed(i.Name, i.Worktree, state(i))})
+			found = append(found, candidate{i.ID, joinNonEmpty(i.Name, i.Worktree, invocationState(i))})
 		}
 	}
 	return found, nil
 }
 
 // snapshotNames lists the snapshots of all invocations by name.
-func snapshotNames(cl *asked) ([]candidate, error) {
-	repo, err := cl.open()
+func snapshotNames(cl *commandLine) ([]candidate, error) {
+	repo, err := cl.openRepository()
 	if err != nil {
 		return nil, err
 	}
-	all, err := repo.Snapshots(cl.ctx, gitagency.SnapshotsRequest{Uncounted: true})
+	all, err := repo.Snapshots(cl.ctx, gitagency.SnapshotsRequest{SkipCounts: true})
 	if err != nil {
 		return nil, err
 	}
 	var found []candidate
 	for _, s := range all {
-		found = append(found, candidate{s.Name(), listed(s.Subject(), ago(cl.tool.now(), s.TakenAt))})
+		found = append(found, candidate{s.Name(), joinNonEmpty(s.Subject(), ago(cl.tool.now(), s.TakenAt))})
 	}
 	return found, nil
 }
 
 // brokenRecords lists all broken invocations and worktrees.
-func broken(cl *asked) ([]candidate, error) {
-	repo, err := cl.open()
+func brokenRecords(cl *commandLine) ([]candidate, error) {
+	repo, err := cl.openRepository()
 	if err != nil {
 		return nil, err
 	}
@@ -459,22 +461,22 @@ func broken(cl *asked) ([]candidate, error) {
 	var found []candidate
 	for _, i := range invocations {
 		if i.Broken {
-			found = append(found, candidate{i.ID, listed("invocation", i.Name, state(i))})
+			found = append(found, candidate{i.ID, joinNonEmpty("invocation", i.Name, invocationState(i))})
 		}
 	}
 	for _, w := range worktrees {
 		if w.Broken {
-			found = append(found, brokenWorktree(w))
+			found = append(found, brokenWorktreeCandidate(w))
 		}
 	}
 	return found, nil
 }
 
-func brokenWorktree(w gitagency.Worktree) candidate {
-	return candidate{w.ID, listed("worktree", w.Name, "broken: "+w.BrokenReason)}
+func brokenWorktreeCandidate(w gitagency.Worktree) candidate {
+	return candidate{w.ID, joinNonEmpty("worktree", w.Name, "broken: "+w.BrokenReason)}
 }
 
 // joinNonEmpty joins the parts that are not empty.
-func listed(parts ...string) string {
+func joinNonEmpty(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
 }

@@ -22,7 +22,7 @@ import (
 
 func TestCompletionKnowsEveryCommandAndEveryFlagThatTakesAValue(t *testing.T) {
 	t.Parallel()
-	app := newTool(io.Discard, io.Discard, gitagency.Options{}).app()
+	app := newTool(io.Discard, io.Discard, gitagency.Options{}).newApp()
 	check := func(command string, flags []cli.Flag) {
 		for _, f := range flags {
 			doc, ok := f.(cli.DocGenerationFlag)
@@ -30,8 +30,8 @@ func TestCompletionKnowsEveryCommandAndEveryFlagThatTakesAValue(t *testing.T) {
 				continue
 			}
 			known := slices.ContainsFunc(f.Names(), func(name string) bool {
-				_, here := flagKinds[command+" "+dashed(name)]
-				_, anywhere := flagKinds[dashed(name)]
+				_, here := flagListers[command+" "+withDashes(name)]
+				_, anywhere := flagListers[withDashes(name)]
 				return here || anywhere
 			})
 			if !known {
@@ -45,7 +45,7 @@ func TestCompletionKnowsEveryCommandAndEveryFlagThatTakesAValue(t *testing.T) {
 	for name, c := range leaves("", app.Commands) {
 		name = strings.TrimPrefix(name, " ")
 		check(name, c.Flags)
-		kinds, ok := argumentKinds[name]
+		kinds, ok := argumentListers[name]
 		if !ok {
 			t.Errorf("argumentKinds does not say what the arguments of %q stand for", name)
 		}
@@ -117,7 +117,7 @@ func (l *lab) inside(opts gitagency.Options, args ...string) outcome {
 	l.t.Helper()
 	var stdout, stderr bytes.Buffer
 	opts.Dir, opts.Env = l.repo, l.env
-	code := newTool(&stdout, &stderr, opts).run(l.t.Context(), append([]string{"git-agency"}, args...))
+	code := newTool(&stdout, &stderr, opts).runCommandLine(l.t.Context(), append([]string{"git-agency"}, args...))
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
@@ -247,17 +247,17 @@ func TestCompletionOffersEveryCommandAndEveryFlag(t *testing.T) {
 	tool := newTool(io.Discard, io.Discard, gitagency.Options{})
 	for _, line := range [][]string{{""}, {"help", ""}} {
 		want := ""
-		for _, c := range tool.app().Commands {
+		for _, c := range tool.newApp().Commands {
 			want += c.Name + "\t" + c.Usage + "\n"
 		}
 		if o := l.ask(line...); o != (outcome{0, want, ""}) {
 			t.Errorf("%q:\n got %+v\nwant %q", line, o, want)
 		}
 	}
-	for name, c := range leaves("", tool.app().Commands) {
+	for name, c := range leaves("", tool.newApp().Commands) {
 		o := l.ask(append(strings.Fields(name), "--")...)
-		for _, f := range slices.Concat(c.Flags, tool.app().Flags) {
-			offered := strings.Contains("\n"+o.stdout, "\n"+dashed(f.Names()[0])+"\t")
+		for _, f := range slices.Concat(c.Flags, tool.newApp().Flags) {
+			offered := strings.Contains("\n"+o.stdout, "\n"+withDashes(f.Names()[0])+"\t")
 			if visible := f.(cli.VisibleFlag).IsVisible() && f.Names()[0] != "version"; offered != visible {
 				t.Errorf("%s: --%s is offered: %v", name, f.Names()[0], offered)
 			}
@@ -276,7 +276,7 @@ func TestCompletionFollowsItsTable(t *testing.T) {
 	t.Parallel()
 	l := newCompletionLab(t)
 	tool := newTool(io.Discard, io.Discard, gitagency.Options{Dir: l.repo, Env: l.env})
-	app := tool.app()
+	app := tool.newApp()
 	app.Flags = append(app.Flags, &cli.BoolFlag{Name: "secret", Hidden: true})
 	app.Commands = append(app.Commands,
 		&cli.Command{Name: "secret", Hidden: true},
@@ -291,13 +291,13 @@ func TestCompletionFollowsItsTable(t *testing.T) {
 		{"a flag of the program can stand anywhere", "clinic --color=~", "--color=always\n--color=auto\n--color=never\n"},
 		{"a value that is optional is no next word", "clinic --color ~", ""},
 		{"a flag may be given twice", "clinic --prefix=x --fix y -e A --", "--env\n" + colorLines + "--help\tshow help\n"},
-		{"what is hidden stays so", "sec", commandLines(tool.app().Commands) + "clinic\n"},
+		{"what is hidden stays so", "sec", commandLines(tool.newApp().Commands) + "clinic\n"},
 		{"also as a flag", "clinic --prefix=x --fix y --sec", "--env\n" + colorLines + "--help\tshow help\n"},
 	}
 	for _, tt := range tests {
 		words := strings.Split(strings.ReplaceAll(tt.line, "~", ""), " ")
 		got := ""
-		for _, c := range tool.candidates(t.Context(), app, words) {
+		for _, c := range tool.completionCandidates(t.Context(), app, words) {
 			line, _ := c.line()
 			got += line
 		}
@@ -380,7 +380,7 @@ func TestCompletionThatCannotFindOutOffersNothingAndSaysNothing(t *testing.T) {
 		}
 	}
 	gone := newTool(failingWriter{}, io.Discard, gitagency.Options{})
-	if code := gone.run(t.Context(), []string{"git-agency", "__complete", "--", ""}); code != 0 {
+	if code := gone.runCommandLine(t.Context(), []string{"git-agency", "__complete", "--", ""}); code != 0 {
 		t.Errorf("when nobody reads the answer: %d", code)
 	}
 }

@@ -20,12 +20,12 @@ environment it comes from, and what it means. Change one with 'git config --glob
 A value that does not count is listed too, with the reason, and warned of.
 
 Exit status: 0, whatever is found; 129 usage.`,
-		Flags: listing(),
+		Flags: withListingFlags(),
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return noConfigArguments(c)
+				return configUsageError(c)
 			}
-			if err := checkListing(c); err != nil {
+			if err := checkListingArgs(c); err != nil {
 				return err
 			}
 			settings, err := gitagency.Settings(c.Context, t.opts)
@@ -37,21 +37,21 @@ Exit status: 0, whatever is found; 129 usage.`,
 					t.warn(err.Error())
 				}
 			}
-			t.forgiveSettings()
-			return list(t, c, settings, settingFields,
+			t.ignoreSettingsErrors()
+			return printList(t, c, settings, settingFields,
 				[]string{"KEY", "VALUE", "FROM", "MEANING"},
 				func(s gitagency.Setting) []string {
-					return []string{s.Key, s.Value, origin(s), cmp.Or(s.Problem, s.Meaning)}
+					return []string{s.Key, s.Value, settingOrigin(s), cmp.Or(s.Problem, s.Meaning)}
 				})
 		},
 	}
 }
 
 // configUsageError points a caller that passed arguments to 'git config'.
-func noConfigArguments(c *cli.Context) error {
+func configUsageError(c *cli.Context) error {
 	words := []string{"git", "config"}
 	for _, word := range c.Args().Slice() {
-		words = append(words, gitagency.ShellWord(word))
+		words = append(words, gitagency.ShellQuote(word))
 	}
 	return &usageError{
 		err: fmt.Errorf("unexpected argument %q", c.Args().First()), usage: c.Command.UsageText,
@@ -71,7 +71,7 @@ func settingFields(s gitagency.Setting) []field {
 	}
 }
 
-func origin(s gitagency.Setting) string {
+func settingOrigin(s gitagency.Setting) string {
 	if s.Origin == "" {
 		return s.Scope
 	}

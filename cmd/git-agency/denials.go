@@ -23,9 +23,9 @@ The kernel does not tell which files it refused; nor, with no network at all, wh
 
 Exit status: 0, whatever is found; 1 the history cannot be read; 3 no such invocation; 4 listed, but it
 is broken; 129 usage.`,
-		Flags: listing(),
+		Flags: withListingFlags(),
 		Action: func(c *cli.Context) error {
-			repo, query, err := t.openFor(c)
+			repo, query, err := t.openForQuery(c)
 			if err != nil {
 				return err
 			}
@@ -34,7 +34,7 @@ is broken; 129 usage.`,
 				return broken
 			}
 			if c.Bool("json") || c.Bool("porcelain") {
-				err = list(t, c, denials, denialFields, nil, nil)
+				err = printList(t, c, denials, denialFields, nil, nil)
 			} else {
 				err = t.printDenials(denials)
 			}
@@ -53,14 +53,14 @@ func (t *tool) printDenials(denials []gitagency.Denial) error {
 		fmt.Fprintln(t.stderr, "no refused connection is on record; what does not go by way of the proxy reaches nothing, and leaves no record")
 		return nil
 	}
-	style, err := t.look()
+	style, err := t.outputStyle()
 	if err != nil {
 		return err
 	}
 	for _, d := range denials {
 		target := oneLine(d.Target)
 		text := fmt.Sprintf("%s %s, %s, %s: %s\n", oneLine(d.Kind), style.paint("id", target, target),
-			counted(d.Count, "time", "times"), ago(t.now(), d.Time), oneLine(d.Reason))
+			pluralize(d.Count, "time", "times"), ago(t.now(), d.Time), oneLine(d.Reason))
 		if d.Allow != "" {
 			text += "  allow  " + oneLine(d.Allow) + "\n"
 		}

@@ -36,7 +36,7 @@ still has its base, its snapshots and the integration branch.
 
 Exit status: 0 compared; 1 failed, it has no sandbox any more, or with --exit-code there are
 differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
-		Flags: waitingFor("whoever is discarding the sandbox", jsonFlag(
+		Flags: withLockTimeoutFlag("whoever is discarding the sandbox", withJSONFlag(
 			&cli.StringFlag{Name: "from", Usage: "the `STATE` to begin with", DefaultText: "base"},
 			&cli.StringFlag{Name: "to", Usage: "the `STATE` to end with", DefaultText: "work"},
 			&cli.BoolFlag{Name: "stat", Usage: "print which files changed, and by how many lines"},
@@ -46,19 +46,19 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			&cli.BoolFlag{Name: "include-secrets", Usage: "compare untracked files that look like credentials, too"},
 		)...),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, -1)
+			args, err := positionalArgs(c, 1, -1)
 			if err != nil {
 				return err
 			}
 			if len(args) > 1 {
-				return asUsage(c, fmt.Errorf("unexpected argument %q; states come after --from and --to, paths after --", args[1]))
+				return newUsageError(c, fmt.Errorf("unexpected argument %q; states come after --from and --to, paths after --", args[1]))
 			}
-			form, err := diffForm(c)
+			form, err := parseDiffForm(c)
 			if err != nil {
 				return err
 			}
-			t.opts.Swift = true // users run this command again and again
-			repo, err := t.open(c)
+			t.opts.NoGitProbe = true // users run this command again and again
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
@@ -67,14 +67,14 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 				return err
 			}
 			d, err := repo.DiffSnapshots(c.Context, gitagency.DiffRequest{
-				Invocation: args[0], From: c.String("from"), To: c.String("to"), Paths: t.child,
-				Detail: details[form], Binary: c.Bool("binary"), Secrets: c.Bool("include-secrets"),
+				Invocation: args[0], From: c.String("from"), To: c.String("to"), Paths: t.afterDashDash,
+				Detail: diffDetails[form], Binary: c.Bool("binary"), IncludeSecrets: c.Bool("include-secrets"),
 				Words: c.Bool("json") || format.Colors != gitagency.DiffColors{},
 			})
 			if err != nil {
 				return err
 			}
-			t.tellLeftOut(d.LeftOut)
+			t.warnLeftOut(d.LeftOut)
 			if c.Bool("json") {
 				err = t.printJSON(d)
 			} else {
@@ -89,7 +89,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 }
 
 // parseDiffForm returns the form of the diff that the flags ask for.
-func diffForm(c *cli.Context) (gitagency.DiffForm, error) {
+func parseDiffForm(c *cli.Context) (gitagency.DiffForm, error) {
 	forms := 0
 	for _, name := range []string{"stat", "name-status", "json"} {
 		if c.Bool(name) {
@@ -98,9 +98,9 @@ func diffForm(c *cli.Context) (gitagency.DiffForm, error) {
 	}
 	switch {
 	case forms > 1:
-		return 0, asUsage(c, errors.New("--stat, --name-status and --json exclude each other"))
+		return 0, newUsageError(c, errors.New("--stat, --name-status and --json exclude each other"))
 	case c.Bool("binary") && forms > 0:
-		return 0, asUsage(c, errors.New("--binary is for patches: it excludes --stat, --name-status and --json"))
+		return 0, newUsageError(c, errors.New("--binary is for patches: it excludes --stat, --name-status and --json"))
 	case c.Bool("stat"):
 		return gitagency.DiffStat, nil
 	case c.Bool("name-status"):
@@ -110,18 +110,18 @@ func diffForm(c *cli.Context) (gitagency.DiffForm, error) {
 }
 
 // diffDetails maps each form to the detail that it needs.
-var details = map[gitagency.DiffForm]gitagency.DiffDetail{
+var diffDetails = map[gitagency.DiffForm]gitagency.DiffDetail{
 	gitagency.DiffPatch: gitagency.DiffHunks, gitagency.DiffStat: gitagency.DiffCounts, gitagency.DiffNameStatus: gitagency.DiffNames,
 }
 
 // diffFormat returns how to print the diff. On a terminal, control characters in an agent's files are made visible, so
 // that they cannot control it; a pipe, as to git apply, gets every byte.
 func (t *tool) diffFormat(repo *gitagency.Repository, form gitagency.DiffForm) (gitagency.DiffFormat, error) {
-	style, err := t.look()
+	style, err := t.outputStyle()
 	if err != nil {
 		return gitagency.DiffFormat{}, err
 	}
-	format := gitagency.DiffFormat{Form: form, Summary: true, Visible: style.color || t.watched(), Width: style.width}
+	format := gitagency.DiffFormat{Form: form, Summary: true, EscapeControls: style.color || t.showsOnTerminal(), Width: style.width}
 	if style.color {
 		format.Colors, err = repo.DiffColors()
 	}

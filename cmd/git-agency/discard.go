@@ -20,14 +20,14 @@ fine, and finishes what was interrupted. Of an interrupted 'start' (full id), ev
 Commands of 'exec' that still run in it are ended first.
 
 Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 129 usage.`,
-		Flags: changing(jsonFlag()...),
+		Flags: withRepositoryLockFlag(withJSONFlag()...),
 		Action: func(c *cli.Context) error {
-			repo, named, err := t.openForEach(c)
+			repo, named, err := t.openForInvocations(c)
 			if err != nil {
 				return err
 			}
 			var failed error // invocations before the failed one stay discarded
-			results := []gitagency.Discarded{}
+			results := []gitagency.DiscardResult{}
 			for _, inv := range named {
 				d, err := repo.Discard(c.Context, inv.ID)
 				if err != nil {
@@ -35,7 +35,7 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 					break
 				}
 				results = append(results, d)
-				t.sayDiscarded(d)
+				t.reportDiscarded(d)
 			}
 			if c.Bool("json") {
 				return errors.Join(failed, t.printJSON(results))
@@ -45,12 +45,12 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 	}
 }
 
-func (t *tool) sayDiscarded(d gitagency.Discarded) {
-	if d.Commands > 0 {
-		fmt.Fprintf(t.stderr, "ended %s that still ran in %s\n", counted(d.Commands, "command", "commands"), d.ID)
+func (t *tool) reportDiscarded(d gitagency.DiscardResult) {
+	if d.EndedCommands > 0 {
+		fmt.Fprintf(t.stderr, "ended %s that still ran in %s\n", pluralize(d.EndedCommands, "command", "commands"), d.ID)
 	}
 	switch {
-	case d.Undone:
+	case d.CreationUndone:
 		fmt.Fprintf(t.stderr, "undid the interrupted creation of %s\n", d.ID)
 	case d.Already:
 		fmt.Fprintf(t.stderr, "%s was discarded before\n", d.ID)

@@ -26,17 +26,17 @@ itself cannot list worktrees any more.
 Exit status: 0 nothing is wrong, or it was mended; 1 it could not be mended, or not everything could be
 looked at; 3 nothing was found under that id; 4 there are findings, or one that only a person can mend;
 5 something is in the way of looking at all; 75 locked; 129 usage.`,
-		Flags: changing(listing(&cli.StringFlag{Name: "fix", Usage: "mend what was found under `ID`"})...),
+		Flags: withRepositoryLockFlag(withListingFlags(&cli.StringFlag{Name: "fix", Usage: "mend what was found under `ID`"})...),
 		Action: func(c *cli.Context) error {
-			if err := checkListing(c); err != nil {
+			if err := checkListingArgs(c); err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
 			if c.IsSet("fix") {
-				return t.fix(c, repo)
+				return t.fixFinding(c, repo)
 			}
 			return t.diagnose(c, repo)
 		},
@@ -44,14 +44,14 @@ looked at; 3 nothing was found under that id; 4 there are findings, or one that 
 }
 
 // fixFinding repairs the finding named by --fix, and prints what was done.
-func (t *tool) fix(c *cli.Context, repo *gitagency.Repository) error {
+func (t *tool) fixFinding(c *cli.Context, repo *gitagency.Repository) error {
 	fixed, fixErr := repo.Fix(c.Context, c.String("fix"))
 	var err error
 	switch {
 	case c.Bool("json"):
 		err = t.printJSON(map[string]any{"mended": fixed})
 	case c.Bool("porcelain"):
-		err = list(t, c, fixed, findingFields, nil, nil)
+		err = printList(t, c, fixed, findingFields, nil, nil)
 	case len(fixed) == 0 && fixErr == nil:
 		err = t.printLine("nothing is wrong with " + oneLine(c.String("fix")))
 	default:
@@ -65,16 +65,16 @@ func (t *tool) fix(c *cli.Context, repo *gitagency.Repository) error {
 // diagnose prints all findings.
 func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	d, diagnoseErr := repo.Diagnose(c.Context)
-	d.Machine = append(d.Machine, t.installedParts(c.Context)...)
+	d.Capabilities = append(d.Capabilities, t.installationStatus(c.Context)...)
 	var err error
-	if d.Busy != "" {
-		t.warn(oneLine(d.Busy) + " is changing the repository; what it is at was not looked at")
+	if d.ActiveProcess != "" {
+		t.warn(oneLine(d.ActiveProcess) + " is changing the repository; what it is at was not looked at")
 	}
 	switch {
 	case c.Bool("json"):
 		err = t.printJSON(d)
 	case c.Bool("porcelain"):
-		err = list(t, c, d.Findings, findingFields, nil, nil)
+		err = printList(t, c, d.Findings, findingFields, nil, nil)
 	default:
 		err = t.printDiagnosis(d, diagnoseErr == nil)
 	}
@@ -95,7 +95,7 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, checkedAll bool) error {
 		if f.AtRisk {
 			risk = "work could be lost"
 		}
-		text := fmt.Sprintf("%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, oneLine(f.ID), oneLine(f.What), oneLine(f.Path), risk, oneLine(f.Mend))
+		text := fmt.Sprintf("%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, oneLine(f.ID), oneLine(f.Problem), oneLine(f.Path), risk, oneLine(f.FixCommand))
 		if f.Outcome != "" {
 			text += "  then  " + oneLine(f.Outcome) + "\n"
 		}
@@ -106,7 +106,7 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, checkedAll bool) error {
 	text := "\n"
 	switch {
 	case len(d.Findings) > 0 || !checkedAll:
-	case d.Busy != "":
+	case d.ActiveProcess != "":
 		text = "nothing is wrong with what could be looked at\n\n"
 	default:
 		text = "nothing is wrong\n\n"
@@ -115,7 +115,7 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, checkedAll bool) error {
 		return err
 	}
 	fields := []field{} // no table: the last part must not be cut
-	for _, m := range d.Machine {
+	for _, m := range d.Capabilities {
 		fields = append(fields, field{m.Name, fmt.Sprintf("%-8s %s", m.State, m.Detail), true})
 	}
 	return t.printFields(fields)
@@ -131,22 +131,22 @@ func findingFields(f gitagency.Finding) []field {
 		{"finding", f.Code, false},
 		{"id", f.ID, false},
 		{"path", f.Path, false},
-		{"what", f.What, false},
+		{"what", f.Problem, false},
 		{"risk", risk, false},
-		{"mend", f.Mend, false},
+		{"mend", f.FixCommand, false},
 		{"then", f.Outcome, true},
 	}
 }
 
 // findingsError sets the exit status of doctor if there are findings, which were printed as the result.
 type findingsError struct {
-	n        int
-	mendable bool // whether --fix can repair one of them
+	count   int
+	fixable bool // whether --fix can repair one of them
 }
 
 func (e *findingsError) Error() string {
-	if e.n == 1 {
+	if e.count == 1 {
 		return "one thing is wrong"
 	}
-	return fmt.Sprintf("%d things are wrong", e.n)
+	return fmt.Sprintf("%d things are wrong", e.count)
 }

@@ -570,20 +570,20 @@ func TestDoctorNamesEveryIllnessAndMendsItOrSaysWhoCan(t *testing.T) {
 			}
 			f := found[at]
 			id = f.ID
-			if f.AtRisk != ill.risk || !filepath.IsAbs(f.Path) || f.What == "" {
+			if f.AtRisk != ill.risk || !filepath.IsAbs(f.Path) || f.Problem == "" {
 				t.Errorf("it is %+v", f)
 			}
-			if o := l.try(nil, "sh", "-n", "-c", f.Mend); o.code != 0 || strings.Contains(f.Mend, "<") {
-				t.Errorf("no shell would take %q: %s", f.Mend, o.stderr)
+			if o := l.try(nil, "sh", "-n", "-c", f.FixCommand); o.code != 0 || strings.Contains(f.FixCommand, "<") {
+				t.Errorf("no shell would take %q: %s", f.FixCommand, o.stderr)
 			}
 			if d := diff(before, withoutObjects(l.world())); d != "" {
 				t.Errorf("looking changed the world:\n%s", d)
 			}
 			if ill.cured == nil {
-				if strings.Contains(f.Mend, "doctor --fix") || f.Mend == "" {
-					t.Errorf("the mend is %q", f.Mend)
+				if strings.Contains(f.FixCommand, "doctor --fix") || f.FixCommand == "" {
+					t.Errorf("the mend is %q", f.FixCommand)
 				}
-				if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 4 || !strings.Contains(o.stderr, f.Mend) {
+				if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 4 || !strings.Contains(o.stderr, f.FixCommand) {
 					t.Errorf("--fix ended with %d: %s", o.code, o.stderr)
 				}
 				if d := diff(before, withoutObjects(l.world())); d != "" {
@@ -591,8 +591,8 @@ func TestDoctorNamesEveryIllnessAndMendsItOrSaysWhoCan(t *testing.T) {
 				}
 				return
 			}
-			if f.Mend != "git agency doctor --fix "+id {
-				t.Errorf("the mend is %q", f.Mend)
+			if f.FixCommand != "git agency doctor --fix "+id {
+				t.Errorf("the mend is %q", f.FixCommand)
 			}
 			if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 0 || !strings.Contains(o.stdout, "mended "+ill.code) {
 				t.Fatalf("--fix ended with %d: %s", o.code, o.stderr)

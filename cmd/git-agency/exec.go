@@ -24,7 +24,7 @@ const execName = "exec"
 
 // keepsDashDashArgs reports whether a command keeps the words after -- apart from its arguments: they are the command
 // line of another program, or paths that must not be taken for an argument.
-func keepsRest(c *cli.Command) bool { return c.Name == execName || c.Name == diffName }
+func keepsDashDashArgs(c *cli.Command) bool { return c.Name == execName || c.Name == diffName }
 
 func (t *tool) execCommand() *cli.Command {
 	return &cli.Command{
@@ -42,15 +42,15 @@ Exit status: that of the command, 128+n when signal n killed it; 124 it timed ou
 set up and never ran; 126 it cannot be executed; 127 it was not found; before anything ran: 1 failed,
 or the sandbox has ended; 3 no such invocation; 4 broken; 5 not a sandbox, or a directory outside of
 it; 75 locked; 129 usage; 130, 143 interrupted.`,
-		Flags: waitingFor("whoever is discarding the sandbox", append([]cli.Flag{
+		Flags: withLockTimeoutFlag("whoever is discarding the sandbox", append([]cli.Flag{
 			&cli.StringFlag{Name: "cwd", Usage: "begin in `DIR`, relative to the sandbox or inside of it"},
 			&cli.StringFlag{Name: "timeout", Usage: "end the command after `DURATION` (-1: never)", DefaultText: "agency.operationTimeout, else 10m; never with --stdin at a terminal"},
 			&cli.StringFlag{Name: "grace", Usage: "leave `DURATION` between SIGTERM and SIGKILL (0: none)", DefaultText: "5s"},
-			&cli.GenericFlag{Name: "env", Value: &words{}, Usage: "set the variable `NAME=VALUE`, or NAME to what it is here; may be repeated"},
+			&cli.GenericFlag{Name: "env", Value: &repeatedFlag{}, Usage: "set the variable `NAME=VALUE`, or NAME to what it is here; may be repeated"},
 			&cli.BoolFlag{Name: "stdin", Usage: "pass standard input on"},
-		}, append(limitFlags(), jsonFlag()...)...)...),
+		}, append(limitFlags(), withJSONFlag()...)...)...),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, -1)
+			args, err := positionalArgs(c, 1, -1)
 			if err != nil {
 				return err
 			}
@@ -58,94 +58,94 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			if err != nil {
 				return err
 			}
-			t.opts.Swift = true // agents run this command all day and wait for it
-			sandbox, err := t.sandbox(c, args[0])
+			t.opts.NoGitProbe = true // agents run this command all day and wait for it
+			sandbox, err := t.openSandbox(c, args[0])
 			if err != nil {
 				return err
 			}
-			ctx, stop := withParent(c.Context)
+			ctx, stop := cancelOnParentExit(c.Context)
 			defer stop()
-			defer context.AfterFunc(ctx, func() { t.sayWaiting(opts) })()
+			defer context.AfterFunc(ctx, func() { t.reportWaiting(opts) })()
 			res, err := sandbox.Exec(ctx, opts)
-			return t.sayExec(c, sandbox, opts, res, err)
+			return t.finishExec(c, sandbox, opts, res, err)
 		},
 	}
 }
 
 // reportWaiting tells a user who has interrupted us at a terminal why we have not exited yet.
-func (t *tool) sayWaiting(opts gitagency.ExecOptions) {
+func (t *tool) reportWaiting(opts gitagency.ExecOptions) {
 	if opts.Grace >= 0 && term.IsTerminal(int(os.Stderr.Fd())) {
 		fmt.Fprintf(t.stderr, "waiting at most %s for it to end; interrupt again to kill it\n", cmp.Or(opts.Grace, gitagency.DefaultGrace))
 	}
 }
 
 // repeatedFlag is the value of a flag that may be repeated. It keeps each value verbatim.
-type words struct{ given []string }
+type repeatedFlag struct{ values []string }
 
-func (w *words) Set(word string) error { w.given = append(w.given, word); return nil }
-func (w *words) String() string        { return strings.Join(w.given, " ") }
+func (w *repeatedFlag) Set(word string) error { w.values = append(w.values, word); return nil }
+func (w *repeatedFlag) String() string        { return strings.Join(w.values, " ") }
 
 // execOptions returns the options of the flags and the command after --.
 func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOptions, error) {
 	none := gitagency.ExecOptions{}
 	switch {
 	case len(further) > 0:
-		return none, asUsage(c, fmt.Errorf("unexpected argument %q; the command comes after --", further[0]))
-	case len(t.child) == 0:
-		return none, asUsage(c, errors.New("no command given; it comes after --"))
+		return none, newUsageError(c, fmt.Errorf("unexpected argument %q; the command comes after --", further[0]))
+	case len(t.afterDashDash) == 0:
+		return none, newUsageError(c, errors.New("no command given; it comes after --"))
 	}
-	opts := gitagency.ExecOptions{Argv: t.child, Cwd: c.String("cwd"), Hurry: t.hurry}
+	opts := gitagency.ExecOptions{Argv: t.afterDashDash, Cwd: c.String("cwd"), Force: t.secondInterrupt}
 	var err error
 	if c.IsSet("timeout") {
 		if opts.Timeout, err = gitagency.ParseTimeout(c.String("timeout")); err != nil {
-			return none, asUsage(c, fmt.Errorf("--timeout: %w", err))
+			return none, newUsageError(c, fmt.Errorf("--timeout: %w", err))
 		}
 	}
 	if c.IsSet("grace") {
 		opts.Grace, err = time.ParseDuration(c.String("grace"))
 		if err != nil || opts.Grace < 0 {
-			return none, asUsage(c, fmt.Errorf("--grace: invalid duration %q: want one such as 5s, or 0", c.String("grace")))
+			return none, newUsageError(c, fmt.Errorf("--grace: invalid duration %q: want one such as 5s, or 0", c.String("grace")))
 		}
 		if opts.Grace == 0 {
 			opts.Grace = -1
 		}
 	}
-	if opts.Env, err = variables(c); err != nil {
+	if opts.Env, err = parseEnv(c); err != nil {
 		return none, err
 	}
-	if opts.Limits, err = limits(c); err != nil {
+	if opts.Limits, err = parseLimits(c); err != nil {
 		return none, err
 	}
 	atTerminal := term.IsTerminal(int(os.Stdin.Fd()))
 	switch {
 	case c.Bool("stdin"):
 		opts.Stdin, opts.Terminal = os.Stdin, atTerminal
-	case atTerminal && len(t.child) == 1 && slices.Contains(interactive, filepath.Base(t.child[0])):
-		t.hint(t.child[0] + " reads nothing; add --stdin to talk to it")
+	case atTerminal && len(t.afterDashDash) == 1 && slices.Contains(interactivePrograms, filepath.Base(t.afterDashDash[0])):
+		t.printHint(t.afterDashDash[0] + " reads nothing; add --stdin to talk to it")
 	}
 	if !c.Bool("json") {
-		opts.Stdout, opts.Stderr = t.results, t.messages
+		opts.Stdout, opts.Stderr = t.rawStdout, t.rawStderr
 	}
 	return opts, nil
 }
 
 // interactivePrograms are programs that, without an argument, only read commands from a terminal.
-var interactive = []string{"sh", "bash", "zsh", "fish", "dash", "python", "python3", "node", "irb"}
+var interactivePrograms = []string{"sh", "bash", "zsh", "fish", "dash", "python", "python3", "node", "irb"}
 
 // parseEnv returns the variables of --env. A name alone passes our own value of that variable on.
-func variables(c *cli.Context) ([]string, error) {
+func parseEnv(c *cli.Context) ([]string, error) {
 	var env []string
-	repeated, _ := c.Generic("env").(*words)
-	for _, word := range repeated.given {
+	repeated, _ := c.Generic("env").(*repeatedFlag)
+	for _, word := range repeated.values {
 		name, _, hasValue := strings.Cut(word, "=")
 		value, isSet := os.LookupEnv(name)
 		switch {
 		case name == "":
-			return nil, asUsage(c, fmt.Errorf("--env %q names no variable", word))
+			return nil, newUsageError(c, fmt.Errorf("--env %q names no variable", word))
 		case hasValue:
 			env = append(env, word)
 		case !isSet:
-			return nil, asUsage(c, fmt.Errorf("--env %s: there is no such variable here; give it a value with --env %s=…", name, name))
+			return nil, newUsageError(c, fmt.Errorf("--env %s: there is no such variable here; give it a value with --env %s=…", name, name))
 		default:
 			env = append(env, name+"="+value)
 		}
@@ -192,7 +192,7 @@ type execOutput struct {
 }
 
 // finishExec prints the result of an exec and returns it as an error with the exit code.
-func (t *tool) sayExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitagency.ExecResult, err error) error {
+func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitagency.ExecResult, err error) error {
 	if res.ContainedBy == "" {
 		return err // no process was started
 	}
@@ -205,26 +205,26 @@ func (t *tool) sayExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitagenc
 	}
 	if c.Bool("json") {
 		out := execOutput{
-			ExitCode: res.ExitCode, Stdout: res.Stdout, StdoutBase64: unlessText(res.Stdout),
-			Stderr: res.Stderr, StderrBase64: unlessText(res.Stderr), Truncated: res.Truncated,
+			ExitCode: res.ExitCode, Stdout: res.Stdout, StdoutBase64: base64UnlessText(res.Stdout),
+			Stderr: res.Stderr, StderrBase64: base64UnlessText(res.Stderr), Truncated: res.Truncated,
 			DurationMS: res.Duration.Milliseconds(), TimedOut: res.TimedOut, Signal: res.Signal,
 			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy, Walls: res.Walls, Limits: limitOutputs(res.Limits),
 		}
 		if err != nil {
 			out.Error = err.Error()
 		}
-		if err := t.printLarge(out); err != nil {
+		if err := t.printLargeJSON(out); err != nil {
 			return err
 		}
 	}
 	if !c.Bool("json") {
-		t.warnOfLimits(res.Limits)
+		t.warnUnenforcedLimits(res.Limits)
 	}
 	if res.LeftRunning > 0 {
-		t.warn(fmt.Sprintf("ended %s that the command left running", counted(res.LeftRunning, "process", "processes")))
+		t.warn(fmt.Sprintf("ended %s that the command left running", pluralize(res.LeftRunning, "process", "processes")))
 	}
 	if err == nil && !c.Bool("json") {
-		t.hintAtWalls(sandbox.ID, res)
+		t.printWallHints(sandbox.ID, res)
 	}
 	switch {
 	case res.TimedOut && err == nil:
@@ -232,15 +232,15 @@ func (t *tool) sayExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitagenc
 	case err == nil && res.ExitCode == 0:
 		return nil
 	}
-	return &childError{code: res.ExitCode, err: err, shellLine: shellLine(sandbox, opts, res)}
+	return &childError{code: res.ExitCode, err: err, shellLine: suspectedShellLine(sandbox, opts, res)}
 }
 
 // suspectedShellLine returns the command if it looks like a line for a shell that was given as the name of a program,
 // else "". An existing file of that name is a program that was not found for another reason, such as a missing
 // interpreter.
-func shellLine(sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitagency.ExecResult) string {
+func suspectedShellLine(sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitagency.ExecResult) string {
 	line := opts.Argv[0]
-	if res.ExitCode != exitNoCommand || len(opts.Argv) > 1 || !strings.ContainsAny(line, " \t\n|&;<>()$`\"'*?") {
+	if res.ExitCode != exitCommandNotFound || len(opts.Argv) > 1 || !strings.ContainsAny(line, " \t\n|&;<>()$`\"'*?") {
 		return ""
 	}
 	path := line
@@ -255,16 +255,16 @@ func shellLine(sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitag
 	return line
 }
 
-func (t *tool) hintAtWalls(id string, res gitagency.ExecResult) {
-	for _, hint := range wallsHint(fmt.Sprintf(" ('git agency denials %s' lists what was refused)", id), res) {
-		t.hint(hint)
+func (t *tool) printWallHints(id string, res gitagency.ExecResult) {
+	for _, hint := range wallHints(fmt.Sprintf(" ('git agency denials %s' lists what was refused)", id), res) {
+		t.printHint(hint)
 	}
 }
 
 // wallHints names the walls that may have made a command fail; the kernel does not report whether one did. A command
 // that was ended by a signal or a timeout, or never started, did not fail because of a wall.
-func wallsHint(refused string, res gitagency.ExecResult) []string {
-	if res.TimedOut || slices.Contains([]int{0, exitTimedOut, exitCannotExecute, exitNoCommand, 128 + int(syscall.SIGINT), 128 + int(syscall.SIGTERM)}, res.ExitCode) ||
+func wallHints(refused string, res gitagency.ExecResult) []string {
+	if res.TimedOut || slices.Contains([]int{0, exitTimedOut, exitCannotExecute, exitCommandNotFound, 128 + int(syscall.SIGINT), 128 + int(syscall.SIGTERM)}, res.ExitCode) ||
 		slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGKILL", "SIGTERM", "SIGPIPE"}, res.Signal) {
 		return nil
 	}
@@ -281,7 +281,7 @@ func wallsHint(refused string, res gitagency.ExecResult) []string {
 	}
 	for _, l := range res.Limits {
 		if l.Limit != gitagency.TimeoutLimit {
-			facts = append(facts, fmt.Sprintf("%s is limited to %s", l.Limit, l.Limit.Text(l.Value)))
+			facts = append(facts, fmt.Sprintf("%s is limited to %s", l.Limit, l.Limit.Format(l.Value)))
 		}
 	}
 	if len(facts) == 0 || len(res.Walls) == 0 {
@@ -292,13 +292,13 @@ func wallsHint(refused string, res gitagency.ExecResult) []string {
 
 // Exit codes of timeout(1), env(1) and shells for a command that did not set its own.
 const (
-	exitTimedOut      = 124
-	exitCannotExecute = 126
-	exitNoCommand     = 127
+	exitTimedOut        = 124
+	exitCannotExecute   = 126
+	exitCommandNotFound = 127
 )
 
 // base64UnlessText encodes text that is not valid UTF-8, which JSON cannot hold.
-func unlessText(s string) string {
+func base64UnlessText(s string) string {
 	if utf8.ValidString(s) {
 		return ""
 	}
@@ -306,7 +306,7 @@ func unlessText(s string) string {
 }
 
 // pluralize returns a number with the matching noun, such as "2 files".
-func counted(n int, one, many string) string {
+func pluralize(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -34,7 +34,7 @@ func (e interruptedError) Error() string {
 }
 
 // reportError prints an error as git does, with hints on what to type next, and returns its exit code.
-func (t *tool) report(err error) int {
+func (t *tool) reportError(err error) int {
 	if err == nil {
 		return 0
 	}
@@ -52,8 +52,8 @@ func (t *tool) report(err error) int {
 	if errors.As(err, &usage) {
 		fmt.Fprintf(t.stderr, "usage: %s\n", usage.usage)
 	}
-	for _, hint := range hints(err) {
-		fmt.Fprintf(t.stderr, "%s %s\n", t.prefix("hint:"), printable(hint))
+	for _, hint := range hintsFor(err) {
+		fmt.Fprintf(t.stderr, "%s %s\n", t.paintPrefix("hint:"), printable(hint))
 	}
 	return code
 }
@@ -62,7 +62,7 @@ func (t *tool) report(err error) int {
 func exitCode(err error) int {
 	var interrupted interruptedError
 	var child *childError
-	var queue *queueError
+	var queue *landQueueError
 	switch {
 	case errors.As(err, &child):
 		return child.code
@@ -96,7 +96,7 @@ func exitCode(err error) int {
 }
 
 // hintsFor returns the hints on an error: what to type next.
-func hints(err error) []string {
+func hintsFor(err error) []string {
 	var (
 		notFound  *gitagency.NotFoundError
 		noCommit  *gitagency.NoCommitError
@@ -153,7 +153,7 @@ func hints(err error) []string {
 		noRemote  *gitagency.NoRemoteError
 		upstream  *gitagency.UpstreamError
 		hooked    *gitagency.DistrustedRemoteError
-		queue     *queueError
+		queue     *landQueueError
 		archived  *gitagency.ArchivedError
 		moving    *gitagency.MovingError
 	)
@@ -169,44 +169,44 @@ func hints(err error) []string {
 	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0 && noRemote.Remote == "":
 		return []string{"add one with 'git remote add origin <url>'; nothing changed"}
 	case errors.As(err, &noRemote) && len(noRemote.Remotes) == 0:
-		return []string{"add it with 'git remote add " + gitagency.ShellWord(noRemote.Remote) + " <url>', there is no other; nothing changed"}
+		return []string{"add it with 'git remote add " + gitagency.ShellQuote(noRemote.Remote) + " <url>', there is no other; nothing changed"}
 	case errors.As(err, &noRemote):
 		return []string{"name one with --remote; there is " + strings.Join(noRemote.Remotes, ", ") + "; nothing changed"}
 	case errors.As(err, &upstream):
 		return []string{
 			"for " + upstream.Upstream + ": git config push.default upstream",
-			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellWord(upstream.Branch),
+			"for " + upstream.Branch + ": git branch --unset-upstream " + gitagency.ShellQuote(upstream.Branch),
 		}
 	case errors.As(err, &hooked):
 		return []string{
 			"nothing changed; if those are yours, say where no agent can that you push there:",
-			"  " + typedAgain(err, "remote.trusted.url="+hooked.URL, "-remote") + " --remote trusted",
+			"  " + retryCommand(err, "remote.trusted.url="+hooked.URL, "-remote") + " --remote trusted",
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut && unproven.Limit > 0:
 		return []string{
 			fmt.Sprintf("its sandbox was started with --timeout %s, which binds what verifies it too;", unproven.Limit),
-			"where you have seen for yourself that it is good: " + typedAgain(err, "", "-verify") + " --no-verify",
+			"where you have seen for yourself that it is good: " + retryCommand(err, "", "-verify") + " --no-verify",
 		}
 	case errors.As(err, &unproven) && unproven.TimedOut:
-		return []string{moreTime(err)}
+		return []string{moreTimeHint(err)}
 	case errors.As(err, &unproven) && unproven.Err == nil:
-		return wallsHint("", unproven.Result)
+		return wallHints("", unproven.Result)
 	case errors.As(err, &moving):
-		return []string{"try again when fewer commit to " + moving.Branch + ": " + typedAgain(err, "")}
+		return []string{"try again when fewer commit to " + moving.Branch + ": " + retryCommand(err, "")}
 	case errors.As(err, &archived) && archived.Invocation != "":
 		return []string{
 			"its work is on a branch, which you can merge where you want it: git merge agency/sandbox-" + archived.Invocation,
 			"and then 'git agency discard " + archived.Invocation + "' ends it",
 		}
 	case errors.As(err, &archived) && archived.Branch != "":
-		return []string{"this makes another worktree that goes on from its branch: git agency worktree create <name> --from " + gitagency.ShellWord(archived.Branch)}
+		return []string{"this makes another worktree that goes on from its branch: git agency worktree create <name> --from " + gitagency.ShellQuote(archived.Branch)}
 	case errors.As(err, &throwAway):
 		return []string{"land " + throwAway.Verifies + " instead; if nothing verifies it any more, 'git agency doctor --fix " + throwAway.ID + "' takes this one away"}
 	case errors.As(err, &child) && child.shellLine != "":
-		return []string{"no shell reads the command; for one, type: -- sh -c " + gitagency.ShellWord(child.shellLine)}
+		return []string{"no shell reads the command; for one, type: -- sh -c " + gitagency.ShellQuote(child.shellLine)}
 	case errors.As(err, &finding):
-		return []string{"only you can know; type:", "  " + finding.Finding.Mend}
-	case errors.As(err, &findings) && findings.mendable:
+		return []string{"only you can know; type:", "  " + finding.Finding.FixCommand}
+	case errors.As(err, &findings) && findings.fixable:
 		return []string{"'git agency doctor --fix <id>' mends what goes by that id"}
 	case errors.As(err, &notFound) && notFound.Kind == "finding":
 		return []string{"'git agency doctor' lists what is wrong, with ids"}
@@ -237,7 +237,7 @@ func hints(err error) []string {
 	case errors.As(err, &unmarked) && unmarked.Worktree != "":
 		return []string{
 			"agents only start from a worktree that is marked as a person's own",
-			fmt.Sprintf("if this one is yours, mark it again with 'git agency worktree adopt %s'", gitagency.ShellWord(unmarked.Path)),
+			fmt.Sprintf("if this one is yours, mark it again with 'git agency worktree adopt %s'", gitagency.ShellQuote(unmarked.Path)),
 		}
 	case errors.As(err, &unmarked):
 		return []string{
@@ -256,19 +256,19 @@ func hints(err error) []string {
 	case errors.As(err, &distrusted):
 		where := "--local"
 		if distrusted.File != "" {
-			where = "--file " + gitagency.ShellWord(distrusted.File)
+			where = "--file " + gitagency.ShellQuote(distrusted.File)
 		}
 		return []string{
 			"if that filter is yours, say so where no agent can, and it runs; all that it needs, as in:",
-			"  git config --global " + gitagency.ShellWord("filter."+distrusted.Filter+".clean") + " '<command>'",
+			"  git config --global " + gitagency.ShellQuote("filter."+distrusted.Filter+".clean") + " '<command>'",
 			"if it is not, take it out of the repository's configuration:",
-			"  git config " + where + " --remove-section " + gitagency.ShellWord("filter."+distrusted.Filter),
+			"  git config " + where + " --remove-section " + gitagency.ShellQuote("filter."+distrusted.Filter),
 		}
-	case is[*gitagency.NotEmptyError](err), is[*copyOutError](err) && errors.Is(err, syscall.ENOTDIR):
+	case is[*gitagency.NotEmptyError](err), is[*snapshotCheckoutError](err) && errors.Is(err, syscall.ENOTDIR):
 		return []string{"name a directory that is not there yet, or that is empty"}
-	case is[*copyOutError](err) && errors.Is(err, fs.ErrNotExist):
+	case is[*snapshotCheckoutError](err) && errors.Is(err, fs.ErrNotExist):
 		return []string{"the directory that it is to lie in has to be there, and a link has to lead somewhere; 'mkdir -p' makes directories"}
-	case is[*copyOutError](err) && errors.As(err, &overlap):
+	case is[*snapshotCheckoutError](err) && errors.As(err, &overlap):
 		return []string{"name a directory outside of every worktree, sandbox and git directory, such as ../copy beside the repository"}
 	case errors.As(err, &overlap):
 		return []string{
@@ -293,9 +293,9 @@ func hints(err error) []string {
 	case errors.As(err, &halfWay):
 		return []string{
 			"when the cause is gone, the next command that works in the sandbox finishes it, as 'git agency doctor --fix " + halfWay.ID + "' does",
-			"to go back to where it was: 'git agency snapshot rollback " + halfWay.ID + " " + halfWay.Left + "'",
+			"to go back to where it was: 'git agency snapshot rollback " + halfWay.ID + " " + halfWay.LeftSnapshot + "'",
 		}
-	case errors.As(err, &conflicts) && conflicts.Left != "":
+	case errors.As(err, &conflicts) && conflicts.UnfinishedIn != "":
 		inside := "git agency exec " + conflicts.ID + " -- git "
 		return []string{
 			"edit the files there, and then: " + inside + "commit -a --no-edit",
@@ -306,57 +306,57 @@ func hints(err error) []string {
 			"when the cause is gone, the next command finishes it, as 'git agency doctor --fix " + stuck.ID + "' does",
 			"what it was about to do is in " + stuck.Path,
 		}
-	case errors.As(err, &gone) && gone.By != "":
-		return []string{"this brings it back" + inTree(gone.Tree, gone.Branch) + " revert " + gone.By}
-	case errors.As(err, &gone) && gone.Again != "":
-		return []string{"this brings it back" + inTree(gone.Tree, gone.Branch) + " " + gone.Again}
+	case errors.As(err, &gone) && gone.UnlandedBy != "":
+		return []string{"this brings it back" + gitInTree(gone.Tree, gone.Branch) + " revert " + gone.UnlandedBy}
+	case errors.As(err, &gone) && gone.RestoreArgs != "":
+		return []string{"this brings it back" + gitInTree(gone.Tree, gone.Branch) + " " + gone.RestoreArgs}
 	case errors.As(err, &gone) && gone.Ref != "":
-		return []string{"its commits are kept, and this brings them back" + inTree(gone.Tree, gone.Branch) + " merge " + gone.Work}
+		return []string{"its commits are kept, and this brings them back" + gitInTree(gone.Tree, gone.Branch) + " merge " + gone.RestoreCommit}
 	case errors.As(err, &overlaps):
-		return []string{"commit it, stash it ('git -C " + gitagency.ShellWord(overlaps.Tree) + " stash -u'; what is ignored has to be moved), and try again"}
-	case errors.As(err, &busyTree) && busyTree.What == "index.lock":
-		return []string{"wait for that git, or, if none is at work there, remove the file: rm \"$(git -C " + gitagency.ShellWord(busyTree.Tree) + " rev-parse --absolute-git-dir)/index.lock\""}
+		return []string{"commit it, stash it ('git -C " + gitagency.ShellQuote(overlaps.Worktree) + " stash -u'; what is ignored has to be moved), and try again"}
+	case errors.As(err, &busyTree) && busyTree.Operation == "index.lock":
+		return []string{"wait for that git, or, if none is at work there, remove the file: rm \"$(git -C " + gitagency.ShellQuote(busyTree.Worktree) + " rev-parse --absolute-git-dir)/index.lock\""}
 	case errors.As(err, &busyTree):
-		in := "git -C " + gitagency.ShellWord(busyTree.Tree) + " "
-		switch busyTree.What {
+		in := "git -C " + gitagency.ShellQuote(busyTree.Worktree) + " "
+		switch busyTree.Operation {
 		case "conflicts":
 			return []string{"resolve them there: " + in + "status"}
 		case "bisect":
 			return []string{"end it there: " + in + "bisect reset"}
 		}
-		return []string{"finish it there: " + in + busyTree.What + " --continue", "or give it up: " + in + busyTree.What + " --abort"}
+		return []string{"finish it there: " + in + busyTree.Operation + " --continue", "or give it up: " + in + busyTree.Operation + " --abort"}
 	case errors.As(err, &unsound):
-		return unsoundHints(unsound)
+		return fsckHints(unsound)
 	case errors.As(err, &behind):
 		return []string{"'git agency sync " + behind.ID + "' brings what it lacks into the sandbox"}
 	case errors.As(err, &elsewhere):
 		return []string{"check out the branch whose work is to land, or merge one into the other: git agency exec " + elsewhere.ID + " -- git switch " + elsewhere.Branch}
 	case errors.As(err, &noBranch):
-		return []string{"make one there: git -C " + gitagency.ShellWord(noBranch.Path) + " switch -c <name>"}
+		return []string{"make one there: git -C " + gitagency.ShellQuote(noBranch.Path) + " switch -c <name>"}
 	case errors.As(err, &gitlink):
-		return []string{"take it out of the commits, or add it as a submodule: git agency exec " + gitlink.ID + " -- git rm --cached " + gitagency.ShellWord(gitlink.Path)}
+		return []string{"take it out of the commits, or add it as a submodule: git agency exec " + gitlink.ID + " -- git rm --cached " + gitagency.ShellQuote(gitlink.Path)}
 	case errors.As(err, &underWay):
-		return underWayHints(underWay)
-	case errors.As(err, &conflicts) && conflicts.Back:
-		return []string{"revert it by hand, with the paths above to decide on" + inTree(conflicts.Tree, conflicts.Branch) + " revert " + conflicts.Revert}
+		return inProgressHints(underWay)
+	case errors.As(err, &conflicts) && conflicts.Unlanding:
+		return []string{"revert it by hand, with the paths above to decide on" + gitInTree(conflicts.Tree, conflicts.Branch) + " revert " + conflicts.RevertArgs}
 	case errors.As(err, &conflicts):
 		return []string{"'git agency sync " + conflicts.ID + "' brings what they conflict with into the sandbox, to be resolved there"}
 	case errors.As(err, &off):
 		return []string{
-			"if its branch is to have what is checked out, and nothing else, this puts it there: git agency exec " + off.ID + " -- git checkout -B " + gitagency.ShellWord(off.Branch),
-			"this goes back to its branch, and leaves commits that were made elsewhere behind: git agency exec " + off.ID + " -- git checkout " + gitagency.ShellWord(off.Branch),
+			"if its branch is to have what is checked out, and nothing else, this puts it there: git agency exec " + off.ID + " -- git checkout -B " + gitagency.ShellQuote(off.Branch),
+			"this goes back to its branch, and leaves commits that were made elsewhere behind: git agency exec " + off.ID + " -- git checkout " + gitagency.ShellQuote(off.Branch),
 		}
 	case errors.As(err, &strays):
 		return []string{"commit them, move them away, or have git ignore them: git agency exec " + strays.ID + " -- git status"}
 	case is[*gitagency.NoIdentityError](err):
 		return []string{"say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'"}
 	case errors.As(err, &date):
-		return []string{"without it, commits are of now: unset " + date.Name}
+		return []string{"without it, commits are of now: unset " + date.Variable}
 	case errors.As(err, &lostHead):
-		return lostHints(lostHead)
+		return missingHeadHints(lostHead)
 	case errors.As(err, &uncommit):
 		return uncommittedHints(uncommit)
-	case errors.As(err, &nothing) && nothing.Void:
+	case errors.As(err, &nothing) && nothing.NoNetChange:
 		return []string{"if no commit will follow that does, 'git agency discard " + nothing.ID + "' ends it"}
 	case errors.As(err, &nothing):
 		return []string{"nothing was changed and committed in it yet; if nothing will be, 'git agency discard " + nothing.ID + "' ends it"}
@@ -383,7 +383,7 @@ func hints(err error) []string {
 	case errors.As(err, &nested):
 		hints := []string{"push or move away what is worth keeping there, then remove it and try again:"}
 		for _, path := range nested.Paths {
-			hints = append(hints, "  rm -rf "+gitagency.ShellWord(path))
+			hints = append(hints, "  rm -rf "+gitagency.ShellQuote(path))
 		}
 		return hints
 	case is[*gitagency.UnreadableError](err):
@@ -393,7 +393,7 @@ func hints(err error) []string {
 	case is[*gitagency.UnsettledError](err):
 		return []string{"a snapshot is one state, so wait until whoever writes there is done, or have git ignore what is always written"}
 	case errors.As(err, &moved):
-		return []string{fmt.Sprintf("move it back with 'git worktree move %s %s'", gitagency.ShellWord(moved.To), gitagency.ShellWord(moved.From))}
+		return []string{fmt.Sprintf("move it back with 'git worktree move %s %s'", gitagency.ShellQuote(moved.To), gitagency.ShellQuote(moved.From))}
 	case is[*outputError](err):
 		return []string{"what was created is shown by 'git agency ls' and 'git agency worktree ls'"}
 	case errors.As(err, &corrupt):
@@ -408,7 +408,7 @@ func hints(err error) []string {
 	case errors.As(err, &live):
 		return []string{"discard them first, or archive the worktree anyway with --force; they stay as they are"}
 	case errors.As(err, &workedIn):
-		return []string{"take away what is worth keeping, remove it with 'rm -rf " + gitagency.ShellWord(workedIn.Path) + "', and try again"}
+		return []string{"take away what is worth keeping, remove it with 'rm -rf " + gitagency.ShellQuote(workedIn.Path) + "', and try again"}
 	case is[*gitagency.ForeignFileError](err):
 		return []string{"move it away and try again, or install elsewhere with --prefix"}
 	case is[*gitagency.DirtyError](err):
@@ -424,7 +424,7 @@ func hints(err error) []string {
 	case errors.As(err, &link) && link.source != "":
 		return []string{
 			"a link is put as a link, so it must be relative and stay inside of the sandbox",
-			fmt.Sprintf("to put what it leads to, name that: \"$(realpath %s)\"", gitagency.ShellWord(link.source)),
+			fmt.Sprintf("to put what it leads to, name that: \"$(realpath %s)\"", gitagency.ShellQuote(link.source)),
 		}
 	case errors.As(err, &link):
 		return []string{
@@ -438,12 +438,12 @@ func hints(err error) []string {
 	case is[*gitagency.TooMuchError](err):
 		return []string{"name some paths behind --, or see how much there is with --stat"}
 	case is[*gitagency.OverdueError](err):
-		return []string{moreTime(err)}
+		return []string{moreTimeHint(err)}
 	case errors.Is(err, fs.ErrPermission) && is[*putError](err):
 		return []string{"it is the sandbox where that is not allowed; 'git agency exec <id> -- chmod u+rwx <directory>' allows it"}
-	case errors.Is(err, fs.ErrPermission) && is[*copyOutError](err):
+	case errors.Is(err, fs.ErrPermission) && is[*snapshotCheckoutError](err):
 		return []string{"name a directory where you may write"}
-	case errors.Is(err, fs.ErrPermission) && is[*setupError](err):
+	case errors.Is(err, fs.ErrPermission) && is[*installError](err):
 		return []string{"run it as a user who may write there, or install elsewhere with --prefix"}
 	case errors.Is(err, fs.ErrPermission):
 		return []string{"check who owns the repository and the data directory"}
@@ -453,29 +453,29 @@ func hints(err error) []string {
 
 // notPushedHints returns the commands that push a landed branch.
 func notPushedHints(err error, e *gitagency.NotPushedError) []string {
-	to := gitagency.ShellWord(e.Address)
+	to := gitagency.ShellQuote(e.Address)
 	if len(e.Conflicts) > 0 {
 		in := "git"
 		if e.Tree != "" {
-			in += " -C " + gitagency.ShellWord(e.Tree)
+			in += " -C " + gitagency.ShellQuote(e.Tree)
 		}
 		return []string{
 			"merge it yourself where " + e.Branch + " is checked out, and push that:",
-			"  " + in + " pull --no-rebase " + to + " " + gitagency.ShellWord(e.As),
-			"  " + in + " push " + to + " " + gitagency.ShellWord(e.Branch+":"+e.As),
+			"  " + in + " pull --no-rebase " + to + " " + gitagency.ShellQuote(e.RemoteBranch),
+			"  " + in + " push " + to + " " + gitagency.ShellQuote(e.Branch+":"+e.RemoteBranch),
 		}
 	}
 	if is[*gitagency.OverdueError](e.Err) {
-		return []string{moreTime(err)}
+		return []string{moreTimeHint(err)}
 	}
-	cause, typed := e.Err, &typedError{}
+	cause, typed := e.Err, &argvError{}
 	if errors.As(err, &typed) {
-		cause = &typedError{cause, typed.words, typed.settings}
+		cause = &argvError{cause, typed.args, typed.hasConfigArgs}
 	}
-	all := hints(cause) // the cause gets the hints that it gets in a landing
-	var unpushed *unpushedError
+	all := hintsFor(cause) // the cause gets the hints that it gets in a landing
+	var unpushed *pushError
 	if errors.As(err, &unpushed) {
-		all = append(all, "this tries again"+unpushed.again)
+		all = append(all, "this tries again"+unpushed.retry)
 	}
 	return all
 }

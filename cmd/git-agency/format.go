@@ -23,12 +23,12 @@ var atoms = []struct {
 	{"sandbox_path", func(i gitagency.Invocation, _ time.Time) string { return i.SandboxPath }},
 	{"sandbox_branch", func(i gitagency.Invocation, _ time.Time) string { return i.SandboxBranch }},
 	{"base_commit", func(i gitagency.Invocation, _ time.Time) string { return i.BaseCommit }},
-	{"base_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.BaseCommit) }},
+	{"base_commit:short", func(i gitagency.Invocation, _ time.Time) string { return shortOID(i.BaseCommit) }},
 	{"from_snapshot", func(i gitagency.Invocation, _ time.Time) string { return i.FromSnapshot }},
 	{"verifies", func(i gitagency.Invocation, _ time.Time) string { return i.Verifies }},
 	{"synced_commit", func(i gitagency.Invocation, _ time.Time) string { return i.SyncedCommit }},
-	{"synced_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.SyncedCommit) }},
-	{"from_snapshot:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.FromSnapshot) }},
+	{"synced_commit:short", func(i gitagency.Invocation, _ time.Time) string { return shortOID(i.SyncedCommit) }},
+	{"from_snapshot:short", func(i gitagency.Invocation, _ time.Time) string { return shortOID(i.FromSnapshot) }},
 	{"runner", func(i gitagency.Invocation, _ time.Time) string { return i.Runner }},
 	{"mode", func(i gitagency.Invocation, _ time.Time) string { return i.Mode }},
 	{"status", func(i gitagency.Invocation, _ time.Time) string { return i.Status }},
@@ -41,41 +41,41 @@ var atoms = []struct {
 	{"primitives.isolation", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Isolation }},
 	{"primitives.outputs", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Outputs }},
 	{"primitives.software", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Software }},
-	{"limits.memory", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(i.Limits.Memory) }},
-	{"limits.processes", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(int64(i.Limits.Processes)) }},
-	{"limits.file_size", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(i.Limits.FileSize) }},
-	{"limits.timeout_ms", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(i.Limits.TimeoutMS) }},
-	{"limits.nice", func(i gitagency.Invocation, _ time.Time) string { return unlessZero(int64(i.Limits.Nice)) }},
+	{"limits.memory", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Limits.Memory) }},
+	{"limits.processes", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(int64(i.Limits.Processes)) }},
+	{"limits.file_size", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Limits.FileSize) }},
+	{"limits.timeout_ms", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Limits.TimeoutMS) }},
+	{"limits.nice", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(int64(i.Limits.Nice)) }},
 	{"limits.best_effort", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Limits.BestEffort) }},
-	{"submitted_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.SubmittedAt) }},
-	{"submitted_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoUnlessNever(now, i.SubmittedAt) }},
+	{"submitted_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.SubmittedAt) }},
+	{"submitted_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.SubmittedAt) }},
 	{"submitted_commit", func(i gitagency.Invocation, _ time.Time) string { return i.SubmittedCommit }},
-	{"submitted_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.SubmittedCommit) }},
+	{"submitted_commit:short", func(i gitagency.Invocation, _ time.Time) string { return shortOID(i.SubmittedCommit) }},
 	{"review_note", func(i gitagency.Invocation, _ time.Time) string { return i.ReviewNote }},
-	{"rejected_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.RejectedAt) }},
-	{"rejected_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoUnlessNever(now, i.RejectedAt) }},
+	{"rejected_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.RejectedAt) }},
+	{"rejected_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.RejectedAt) }},
 	{"rejected_reason", func(i gitagency.Invocation, _ time.Time) string { return i.RejectedReason }},
-	{"landed_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.LandedAt) }},
-	{"landed_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoUnlessNever(now, i.LandedAt) }},
+	{"landed_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.LandedAt) }},
+	{"landed_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.LandedAt) }},
 	{"landed_commit", func(i gitagency.Invocation, _ time.Time) string { return i.LandedCommit }},
-	{"landed_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.LandedCommit) }},
+	{"landed_commit:short", func(i gitagency.Invocation, _ time.Time) string { return shortOID(i.LandedCommit) }},
 	{"landed_before", func(i gitagency.Invocation, _ time.Time) string { return i.LandedBefore }},
-	{"landed_before:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.LandedBefore) }},
+	{"landed_before:short", func(i gitagency.Invocation, _ time.Time) string { return shortOID(i.LandedBefore) }},
 	{"landed_tip", func(i gitagency.Invocation, _ time.Time) string { return i.LandedTip }},
-	{"landed_tip:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.LandedTip) }},
+	{"landed_tip:short", func(i gitagency.Invocation, _ time.Time) string { return shortOID(i.LandedTip) }},
 	{"landed_branch", func(i gitagency.Invocation, _ time.Time) string { return i.LandedBranch }},
 	{"landed_strategy", func(i gitagency.Invocation, _ time.Time) string { return i.LandedStrategy }},
 	{"unlanded_commit", func(i gitagency.Invocation, _ time.Time) string { return i.UnlandedCommit }},
-	{"unlanded_commit:short", func(i gitagency.Invocation, _ time.Time) string { return short(i.UnlandedCommit) }},
+	{"unlanded_commit:short", func(i gitagency.Invocation, _ time.Time) string { return shortOID(i.UnlandedCommit) }},
 	{"radar", func(i gitagency.Invocation, _ time.Time) string { return i.Radar }},
-	{"unlanded_at", func(i gitagency.Invocation, _ time.Time) string { return unlessNever(i.UnlandedAt) }},
-	{"unlanded_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoUnlessNever(now, i.UnlandedAt) }},
+	{"unlanded_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.UnlandedAt) }},
+	{"unlanded_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.UnlandedAt) }},
 	{"broken", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Broken) }},
 	{"broken_reason", func(i gitagency.Invocation, _ time.Time) string { return i.BrokenReason }},
 }
 
 // timeOrEmpty formats a time; a zero time, of an event that has not happened, is empty.
-func unlessNever(at time.Time) string {
+func timeOrEmpty(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
@@ -83,7 +83,7 @@ func unlessNever(at time.Time) string {
 }
 
 // agoOrEmpty is ago, but empty for a zero time.
-func agoUnlessNever(now, at time.Time) string {
+func agoOrEmpty(now, at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
@@ -91,7 +91,7 @@ func agoUnlessNever(now, at time.Time) string {
 }
 
 // numberOrEmpty formats a limit; zero means no limit and is empty.
-func unlessZero(n int64) string {
+func numberOrEmpty(n int64) string {
 	if n == 0 {
 		return ""
 	}
@@ -107,28 +107,28 @@ func atomNames() []string {
 }
 
 // formatSpec is a parsed --format: literal text and fields in turn.
-type format []piece
+type formatSpec []formatPiece
 
-type piece struct {
+type formatPiece struct {
 	literal string
 	atom    int // index in atoms of the field after the text; -1 for none
 }
 
 // formatError reports an invalid --format.
-type formatError struct{ what string }
+type formatError struct{ problem string }
 
-func (e *formatError) Error() string { return "--format: " + e.what }
+func (e *formatError) Error() string { return "--format: " + e.problem }
 
 // parseFormat parses text with %(field), %% and %xx in the syntax of git for-each-ref. Unlike git, it refuses a
 // percent sign without meaning instead of printing it.
-func parseFormat(s string) (format, error) {
-	var f format
+func parseFormat(s string) (formatSpec, error) {
+	var f formatSpec
 	var literal strings.Builder
 	for {
 		text, rest, found := strings.Cut(s, "%")
 		literal.WriteString(text)
 		if !found {
-			return append(f, piece{literal.String(), -1}), nil
+			return append(f, formatPiece{literal.String(), -1}), nil
 		}
 		switch {
 		case strings.HasPrefix(rest, "%"):
@@ -143,7 +143,7 @@ func parseFormat(s string) (format, error) {
 			if err != nil {
 				return nil, err
 			}
-			f = append(f, piece{literal.String(), atom})
+			f = append(f, formatPiece{literal.String(), atom})
 			literal.Reset()
 			s = after
 		default:
@@ -164,7 +164,7 @@ func findAtom(name string) (int, error) {
 		}
 	}
 	message := fmt.Sprintf("unknown field %q", name)
-	if near := nearest(name, atomNames()); near != "" {
+	if near := nearestWord(name, atomNames()); near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return 0, &formatError{message}
@@ -172,8 +172,8 @@ func findAtom(name string) (int, error) {
 
 // printFormat prints each invocation in a format. Values are verbatim, except that on a terminal control characters in
 // them are escaped; the text of the format itself never is.
-func (t *tool) printFormat(f format, invocations []gitagency.Invocation) error {
-	now, watched := t.now(), t.watched()
+func (t *tool) printFormat(f formatSpec, invocations []gitagency.Invocation) error {
+	now, watched := t.now(), t.showsOnTerminal()
 	for _, i := range invocations {
 		for _, p := range f {
 			text := p.literal

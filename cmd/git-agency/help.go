@@ -15,7 +15,7 @@ func (t *tool) helpCommand() *cli.Command {
 
 Exit status: 0 shown; 129 no such command.`,
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 0, 2)
+			args, err := positionalArgs(c, 0, 2)
 			if err != nil {
 				return err
 			}
@@ -24,7 +24,7 @@ Exit status: 0 shown; 129 no such command.`,
 			for _, word := range args {
 				i := slices.IndexFunc(commands, func(cmd *cli.Command) bool { return cmd.HasName(word) })
 				if i < 0 {
-					return noSuchCommand(word, title, commands, c.Command.UsageText)
+					return unknownCommandError(word, title, commands, c.Command.UsageText)
 				}
 				title += " " + commands[i].Name
 				commands = commands[i].Subcommands
@@ -33,18 +33,18 @@ Exit status: 0 shown; 129 no such command.`,
 			if len(args) > 0 {
 				blocks = manualSection(blocks, title)
 			}
-			style, err := t.look()
+			style, err := t.outputStyle()
 			if err != nil {
 				return err
 			}
-			_, err = t.stdout.WriteString(renderManual(blocks, lineWidth(style), style.color))
+			_, err = t.stdout.WriteString(renderManual(blocks, textWidth(style), style.color))
 			return err
 		},
 	}
 }
 
 // textWidth returns the maximal width of a line of text.
-func lineWidth(l look) int {
+func textWidth(l style) int {
 	const page, least = 80, 40
 	if l.width == 0 {
 		return page
@@ -53,6 +53,6 @@ func lineWidth(l look) int {
 }
 
 // helpFooter is the template of the last line of the short help that -h prints.
-const longHelp = `
+const helpFooter = `
 'git agency help{{slice .HelpName 10}}' shows the manual.
 `

@@ -18,7 +18,7 @@ import (
 func said(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = newTool(&out, &err, gitagency.Options{}).run(t.Context(), append([]string{"git-agency"}, args...))
+	code = newTool(&out, &err, gitagency.Options{}).runCommandLine(t.Context(), append([]string{"git-agency"}, args...))
 	return code, out.String(), err.String()
 }
 
@@ -191,7 +191,7 @@ func FuzzTheManualIsLaidOutWithinItsWidth(f *testing.F) {
 	f.Add("é\xff ü\n# \n##\n ### a\n:\n: \n", 40)
 	f.Fuzz(func(t *testing.T, source string, width int) {
 		blocks := parseManual(source)
-		blocks = slices.DeleteFunc(blocks, func(b manualBlock) bool { return b.kind == code })
+		blocks = slices.DeleteFunc(blocks, func(b manualBlock) bool { return b.kind == codeBlock })
 		text := renderManual(blocks, width, false)
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")

@@ -11,18 +11,18 @@ import (
 // committed.
 func uncommittedHints(e *gitagency.UncommittedError) []string {
 	inside := "git agency exec " + e.ID + " -- git "
-	if e.Tracked {
+	if e.TrackedOnly {
 		return []string{"commit it in the sandbox: " + inside + "commit -a -m '<message>'"}
 	}
 	add, without := inside+"add -A", 0
 	for _, l := range e.LeftOut {
-		if l.Why == gitagency.LeftSubmodule {
+		if l.Reason == gitagency.LeftOutSubmodule {
 			continue
 		}
 		if without++; without == 1 {
 			add += " -- ."
 		}
-		add += " " + gitagency.ShellWord(":(exclude,literal)"+l.Path)
+		add += " " + gitagency.ShellQuote(":(exclude,literal)"+l.Path)
 	}
 	const most = 10
 	if without > most {
@@ -36,39 +36,39 @@ func uncommittedHints(e *gitagency.UncommittedError) []string {
 }
 
 // missingHeadHints says where to look for the commit that HEAD was at.
-func lostHints(e *gitagency.LostHeadError) []string {
-	if e.Name == "" {
+func missingHeadHints(e *gitagency.LostHeadError) []string {
+	if e.Ref == "" {
 		return []string{"the log of HEAD says where it was: git reflog, in the sandbox"}
 	}
 	return []string{"see whether it is known where it was: git agency doctor"}
 }
 
 // gitInTree returns the start of a git command that has to be typed in the worktree where branch is checked out.
-func inTree(tree, branch string) string {
+func gitInTree(tree, branch string) string {
 	if tree == "" {
 		return "; check out " + branch + " first, and type it there: git"
 	}
-	return ": git -C " + gitagency.ShellWord(tree)
+	return ": git -C " + gitagency.ShellQuote(tree)
 }
 
 // fsckHints returns the commands that replace the commits of the sandbox by one commit without the object that must
 // not land. A later commit that removes it is not enough, since the history would land too.
-func unsoundHints(e *gitagency.UnsoundWorkError) []string {
+func fsckHints(e *gitagency.UnsoundWorkError) []string {
 	inside := "git agency exec " + e.ID + " -- git "
 	hints := []string{"it must be in no commit of the sandbox; this makes one of all that is staged there, without it:", "  " + inside + "reset --soft " + e.Base}
 	// Git writes a malformed directory correctly when it commits again, and a path with ".." cannot be in the index.
 	if e.Path != "" && !strings.HasSuffix(e.Path, "/") && !slices.Contains(strings.Split(e.Path, "/"), "..") {
-		hints = append(hints, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+gitagency.ShellWord(":(top,literal)"+e.Path))
+		hints = append(hints, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+gitagency.ShellQuote(":(top,literal)"+e.Path))
 	}
 	return append(hints, "  "+inside+"commit -m '<message>'")
 }
 
 // inProgressHints returns the commands that finish or abort an operation in progress in a sandbox. They need no
 // editor, since no person may be there, and run on the side of the walls on which the operation was started.
-func underWayHints(e *gitagency.SandboxUnderWayError) []string {
+func inProgressHints(e *gitagency.SandboxUnderWayError) []string {
 	there := "git agency exec " + e.ID + " -- git "
 	if e.Path != "" {
-		there = "git -C " + gitagency.ShellWord(e.Path) + " "
+		there = "git -C " + gitagency.ShellQuote(e.Path) + " "
 	}
 	finish := there + "-c core.editor=true " + e.What + " --continue"
 	switch {

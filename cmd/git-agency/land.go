@@ -47,7 +47,7 @@ names, and standard output lists kinds and paths; with --all-ready some conflict
 and standard output has the table, but where something fails for another reason too, that is 1; 3 no
 such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone
 first.`,
-		Flags: changing(jsonFlag(
+		Flags: withRepositoryLockFlag(withJSONFlag(
 			&cli.StringFlag{Name: "strategy", Usage: "how it looks in history: `HOW` is " + strings.Join(gitagency.Strategies(), ", "), DefaultText: "agency.land.strategy, else merge"},
 			&cli.BoolFlag{Name: "all-ready", Usage: "everything that was submitted in <wt>, in that order, past what conflicts"},
 			&cli.BoolFlag{Name: "commit-all", Usage: "commit what is not committed first, but for what looks like a secret"},
@@ -61,25 +61,25 @@ first.`,
 		)...),
 		Action: func(c *cli.Context) error {
 			if c.Bool("commit-all") && !c.IsSet("message") {
-				return asUsage(c, errors.New("--commit-all needs --message, for the commit that it makes"))
+				return newUsageError(c, errors.New("--commit-all needs --message, for the commit that it makes"))
 			}
 			if c.IsSet("message") && !c.Bool("commit-all") && (c.Bool("all-ready") || c.NArg() > 1) {
-				return asUsage(c, errors.New("--message is what one landing is called; land several one by one"))
+				return newUsageError(c, errors.New("--message is what one landing is called; land several one by one"))
 			}
 			if c.IsSet("remote") && !c.Bool("push") {
-				return asUsage(c, errors.New("--remote goes with --push"))
+				return newUsageError(c, errors.New("--remote goes with --push"))
 			}
 			if c.IsSet("verify") && c.Bool("no-verify") {
-				return asUsage(c, errors.New("--verify and --no-verify contradict each other"))
+				return newUsageError(c, errors.New("--verify and --no-verify contradict each other"))
 			}
 			if c.Bool("all-ready") && c.Bool("commit-all") {
-				return asUsage(c, errors.New("--all-ready lands what was submitted; --commit-all adds to that"))
+				return newUsageError(c, errors.New("--all-ready lands what was submitted; --commit-all adds to that"))
 			}
 			if c.Bool("all-ready") {
 				return t.landReady(c)
 			}
-			t.opts.Swift = true // later landings wait for this one
-			repo, named, err := t.openForEach(c)
+			t.opts.NoGitProbe = true // later landings wait for this one
+			repo, named, err := t.openForInvocations(c)
 			if err != nil {
 				return err
 			}
@@ -97,27 +97,27 @@ first.`,
 			if err != nil {
 				return err
 			}
-			deferCleanup, err := repo.TidiesLater()
+			deferCleanup, err := repo.DefersCleanup()
 			if err != nil {
 				return err
 			}
-			ctx, stop := withParent(c.Context)
+			ctx, stop := cancelOnParentExit(c.Context)
 			defer stop()
-			results := []landing{}
+			results := []landOutput{}
 			var alreadyLanded []string
 			var failed error // invocations that landed before the failure stay landed
 			for _, inv := range named {
 				req := t.landRequest(c)
-				req.ID, req.Later, req.Stand = inv.ID, deferCleanup, alreadyLanded
+				req.ID, req.DeferCleanup, req.AlreadyLanded = inv.ID, deferCleanup, alreadyLanded
 				landed, err := repo.Land(ctx, req)
 				if landed.Commit != "" {
-					t.tellLanded(landed)
+					t.reportLanded(landed)
 				}
-				if landed.New() {
+				if landed.IsNew() {
 					alreadyLanded = append(alreadyLanded, inv.ID)
 				}
 				landed.DryRun = req.DryRun
-				results = append(results, landingOf(inv.ID, inv.WorktreeID, landed, err))
+				results = append(results, newLandOutput(inv.ID, inv.WorktreeID, landed, err))
 				if err == nil && !c.Bool("json") {
 					err = t.printLine(landed.Commit)
 				}
@@ -125,12 +125,12 @@ first.`,
 					break
 				}
 			}
-			t.tidyLater(repo, results)
-			t.tellAlone(c, results)
+			t.cleanUpInBackground(repo, results)
+			t.noteSeparateDryRuns(c, results)
 			if failed == nil { // push only if all invocations have landed
-				failed = t.push(c, repo, plans, results)
+				failed = t.pushLanded(c, repo, plans, results)
 			} else {
-				t.tellUnpushed(c, plans, results)
+				t.warnUnpushed(c, plans, results)
 			}
 			if c.Bool("json") {
 				return errors.Join(failed, t.printJSON(results))
@@ -145,26 +145,26 @@ func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 	return gitagency.LandRequest{
 		Strategy: c.String("strategy"), CommitAll: c.Bool("commit-all"), Message: c.String("message"),
 		RequireBase: c.Bool("require-base"), DryRun: c.Bool("dry-run"),
-		Verify: c.String("verify"), NoVerify: c.Bool("no-verify"), Output: t.messages, Hurry: t.hurry,
+		Verify: c.String("verify"), NoVerify: c.Bool("no-verify"), Output: t.rawStderr, Force: t.secondInterrupt,
 	}
 }
 
 // cleanUpInBackground starts another process to remove what is left of landed sandboxes: it runs 'land' on the same
 // ids again, which removes their trees.
-func (t *tool) tidyLater(repo *gitagency.Repository, landings []landing) {
-	if repo.Stranded() {
+func (t *tool) cleanUpInBackground(repo *gitagency.Repository, landings []landOutput) {
+	if repo.WorkDirGone() {
 		t.warn("the directory that you are in has gone with its sandbox; go to another")
 	}
 	argv := []string{t.args[0], "land"}
 	for _, l := range landings {
-		if l.Aside { // never set by the second landing, so that the process starts no other
+		if l.CleanupDeferred { // never set by the second landing, so that the process starts no other
 			argv = append(argv, l.Invocation)
 		}
 	}
 	if len(argv) < 3 {
 		return
 	}
-	if err := repo.TidyLater(argv); err != nil {
+	if err := repo.CleanUpInBackground(argv); err != nil {
 		t.warn("what is left of the sandboxes stays until 'git agency prune': " + err.Error())
 	}
 }

@@ -19,23 +19,23 @@ func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, worktrees ..
 }
 
 // pushLanded pushes the branch of each plan, and records the outcome in the results that landed there.
-func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, results []landing) error {
+func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, results []landOutput) error {
 	for i, plan := range plans {
-		ids := landedIn(plan.Worktree, results)
+		ids := idsLandedIn(plan.Worktree, results)
 		if c.Bool("dry-run") {
-			t.tellPushed("would push", plan)
+			t.reportPush("would push", plan)
 		}
-		var pushed gitagency.Pushed
+		var pushed gitagency.PushResult
 		var err error
 		if !c.Bool("dry-run") {
 			pushed, err = repo.Push(c.Context, plan, t.landRequest(c), ids...)
 		}
 		var failed *gitagency.NotPushedError
 		if errors.As(err, &failed) {
-			failed.Back = c.Command.Name == "unland"
+			failed.Unlanding = c.Command.Name == "unland"
 		}
 		if pushed.Merged {
-			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.As, plan.Branch)))
+			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.RemoteBranch, plan.Branch)))
 		}
 		for i := range results {
 			if l := &results[i]; slices.Contains(ids, l.Invocation) {
@@ -46,25 +46,25 @@ func (t *tool) push(c *cli.Context, repo *gitagency.Repository, plans []gitagenc
 			}
 		}
 		if err != nil {
-			t.tellUnpushed(c, plans[i+1:], results)
-			return &unpushedError{err, t.pushAgain(c, plan, ids)}
+			t.warnUnpushed(c, plans[i+1:], results)
+			return &pushError{err, t.pushRetryCommand(c, plan, ids)}
 		}
 		switch {
 		case c.Bool("dry-run"):
-		case pushed.Had:
+		case pushed.UpToDate:
 			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("%s has all of %s", plan.Remote, plan.Branch)))
 		default:
-			t.tellPushed("pushed", plan)
+			t.reportPush("pushed", plan)
 		}
 	}
 	return nil
 }
 
 // idsLandedIn returns the ids of the invocations that landed in a worktree.
-func landedIn(worktree string, results []landing) []string {
+func idsLandedIn(worktree string, results []landOutput) []string {
 	ids := []string{}
 	for _, l := range results {
-		if l.worktree == worktree && l.Commit != "" {
+		if l.worktreeID == worktree && l.Commit != "" {
 			ids = append(ids, l.Invocation)
 		}
 	}
@@ -72,30 +72,30 @@ func landedIn(worktree string, results []landing) []string {
 }
 
 // warnUnpushed warns of each branch that was to be pushed and was not, because of an error elsewhere.
-func (t *tool) tellUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landing) {
+func (t *tool) warnUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landOutput) {
 	for _, plan := range plans {
-		if ids := landedIn(plan.Worktree, results); len(ids) > 0 && !c.Bool("dry-run") {
+		if ids := idsLandedIn(plan.Worktree, results); len(ids) > 0 && !c.Bool("dry-run") {
 			what := "what has landed on"
 			if c.Command.Name == "unland" {
 				what = "that it was taken back from"
 			}
 			t.warn(fmt.Sprintf("%s %s is not pushed to %s", what, plan.Branch, plan.Remote))
-			t.hint("this pushes it" + t.pushAgain(c, plan, ids))
+			t.printHint("this pushes it" + t.pushRetryCommand(c, plan, ids))
 		}
 	}
 }
 
 // pushRetryCommand returns the command that pushes a branch again, as the end of a hint. Settings given with -c are
 // not repeated, since they may be secret.
-func (t *tool) pushAgain(c *cli.Context, plan gitagency.PushPlan, ids []string) string {
+func (t *tool) pushRetryCommand(c *cli.Context, plan gitagency.PushPlan, ids []string) string {
 	what := "--all-ready " + plan.Worktree
 	if len(ids) > 0 {
 		what = ids[len(ids)-1]
 	}
-	words := c.Command.Name + " " + what + " --push --remote " + gitagency.ShellWord(plan.Remote)
+	words := c.Command.Name + " " + what + " --push --remote " + gitagency.ShellQuote(plan.Remote)
 	switch {
 	case c.IsSet("verify"): // commits of others are merged before the push and verified too
-		words += " --verify " + gitagency.ShellWord(c.String("verify"))
+		words += " --verify " + gitagency.ShellQuote(c.String("verify"))
 	case c.Bool("no-verify"):
 		words += " --no-verify"
 	}
@@ -106,17 +106,17 @@ func (t *tool) pushAgain(c *cli.Context, plan gitagency.PushPlan, ids []string) 
 }
 
 // pushError is a failed push with the command that tries it again.
-type unpushedError struct {
+type pushError struct {
 	error
-	again string
+	retry string
 }
 
-func (e *unpushedError) Unwrap() error { return e.error }
+func (e *pushError) Unwrap() error { return e.error }
 
-func (t *tool) tellPushed(did string, plan gitagency.PushPlan) {
+func (t *tool) reportPush(did string, plan gitagency.PushPlan) {
 	as := ""
-	if plan.As != plan.Branch {
-		as = " as " + plan.As
+	if plan.RemoteBranch != plan.Branch {
+		as = " as " + plan.RemoteBranch
 	}
 	fmt.Fprintln(t.stderr, printable(fmt.Sprintf("%s %s to %s%s", did, plan.Branch, plan.Remote, as)))
 }

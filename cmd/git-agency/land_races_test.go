@@ -186,14 +186,14 @@ func TestWhoIsOvertakenTooOftenIsToldToTryAgain(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
 		"git agency land 2026 --strategy squash -m 'a b'": &gitagency.MovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21},
-		"git agency unland 2026":                          &gitagency.MovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21, Back: true},
+		"git agency unland 2026":                          &gitagency.MovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21, Unlanding: true},
 	} {
 		words := []string{"unland", "2026"}
 		if strings.Contains(want, " land ") {
 			words = []string{"land", "2026", "--strategy", "squash", "-m", "a b"}
 		}
-		err = &typedError{error: err, words: words}
-		if got := hints(err); len(got) != 1 || !strings.HasSuffix(got[0], want) || exitCode(err) != exitFailed {
+		err = &argvError{error: err, args: words}
+		if got := hintsFor(err); len(got) != 1 || !strings.HasSuffix(got[0], want) || exitCode(err) != exitFailed {
 			t.Errorf("%v: %q, %d", err, got, exitCode(err))
 		}
 	}

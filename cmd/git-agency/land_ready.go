@@ -12,15 +12,15 @@ import (
 
 // landReady lands all submitted invocations of a worktree and prints the result of each.
 func (t *tool) landReady(c *cli.Context) error {
-	args, err := arguments(c, 0, 1)
+	args, err := positionalArgs(c, 0, 1)
 	if err != nil {
 		return err
 	}
-	repo, err := t.open(c)
+	repo, err := t.openRepository(c)
 	if err != nil {
 		return err
 	}
-	wt, err := readyWorktree(c, repo, strings.Join(args, ""))
+	wt, err := findReadyWorktree(c, repo, strings.Join(args, ""))
 	if err != nil {
 		return err
 	}
@@ -29,10 +29,10 @@ func (t *tool) landReady(c *cli.Context) error {
 		return err
 	}
 	req := t.landRequest(c)
-	if req.Later, err = repo.TidiesLater(); err != nil {
+	if req.DeferCleanup, err = repo.DefersCleanup(); err != nil {
 		return err
 	}
-	ctx, stop := withParent(c.Context)
+	ctx, stop := cancelOnParentExit(c.Context)
 	defer stop()
 	attempts, err := repo.LandReady(ctx, wt.ID, req)
 	if err != nil && attempts == nil {
@@ -41,9 +41,9 @@ func (t *tool) landReady(c *cli.Context) error {
 	if len(attempts) == 0 && err == nil && !c.Bool("json") {
 		fmt.Fprintln(t.stderr, "nothing is submitted")
 	}
-	results := make([]landing, 0, len(attempts))
+	results := make([]landOutput, 0, len(attempts))
 	rows := make([][]string, 0, len(attempts))
-	queue := &queueError{}
+	queue := &landQueueError{}
 	for _, a := range attempts {
 		result := "landed"
 		switch {
@@ -59,17 +59,17 @@ func (t *tool) landReady(c *cli.Context) error {
 		}
 		var verifyErr *gitagency.VerifyError
 		if errors.As(a.Err, &verifyErr) {
-			queue.walls = hints(t.typed(verifyErr))
+			queue.verifyHints = hintsFor(t.withArgv(verifyErr))
 		}
-		results = append(results, landingOf(a.Invocation, wt.ID, a.Landed, a.Err))
-		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, why(a.Err)})
+		results = append(results, newLandOutput(a.Invocation, wt.ID, a.LandResult, a.Err))
+		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, failureSummary(a.Err)})
 	}
-	t.tidyLater(repo, results)
-	t.tellAlone(c, results)
+	t.cleanUpInBackground(repo, results)
+	t.noteSeparateDryRuns(c, results)
 	if err == nil { // push even if nothing landed now: an earlier landing may not have been pushed
-		err = t.push(c, repo, plans, results)
+		err = t.pushLanded(c, repo, plans, results)
 	} else {
-		t.tellUnpushed(c, plans, results)
+		t.warnUnpushed(c, plans, results)
 	}
 	switch {
 	case c.Bool("json"):
@@ -86,11 +86,11 @@ func (t *tool) landReady(c *cli.Context) error {
 
 // findReadyWorktree returns the worktree whose queue is to land. It also finds an archived worktree, to report it as
 // archived, and reports the id of an invocation as a usage error.
-func readyWorktree(c *cli.Context, repo *gitagency.Repository, query string) (gitagency.Worktree, error) {
+func findReadyWorktree(c *cli.Context, repo *gitagency.Repository, query string) (gitagency.Worktree, error) {
 	wt, err := repo.Worktree(query)
 	if is[*gitagency.NotFoundError](err) {
 		if _, invErr := repo.Invocation(query); invErr == nil {
-			return wt, asUsage(c, errors.New("--all-ready lands all that was submitted in a worktree; it takes no ids of invocations"))
+			return wt, newUsageError(c, errors.New("--all-ready lands all that was submitted in a worktree; it takes no ids of invocations"))
 		}
 		all, listErr := repo.Worktrees(true)
 		if listErr != nil {
@@ -109,20 +109,20 @@ func readyWorktree(c *cli.Context, repo *gitagency.Repository, query string) (gi
 }
 
 // failureSummary returns one line on why an invocation did not land: the paths in conflict, or the message.
-func why(err error) string {
+func failureSummary(err error) string {
 	paths := []string{}
 	for _, c := range conflictsOf(err) {
-		paths = append(paths, gitagency.QuotedPath(c.Path))
+		paths = append(paths, gitagency.QuotePath(c.Path))
 	}
 	if len(paths) > 0 {
 		return strings.Join(paths, " ")
 	}
-	return printable(inOneLine(messageOf(err)))
+	return printable(summarizeMessage(errorText(err)))
 }
 
 // summarizeMessage returns the first line of a message. If that line introduces a list, the first item and the number
 // of further items are added.
-func inOneLine(message string) string {
+func summarizeMessage(message string) string {
 	first, rest, _ := strings.Cut(message, "\n")
 	if !strings.HasSuffix(first, ":") || rest == "" {
 		return strings.TrimSuffix(first, ":")
@@ -140,13 +140,13 @@ func inOneLine(message string) string {
 }
 
 // landQueueError reports that not all submitted invocations have landed. The table or the JSON has the result of each.
-type queueError struct {
+type landQueueError struct {
 	landed, failed int
 	conflicting    []string // ids of the invocations that conflict
-	walls          []string // hints on the last verification that failed, such as walls in its way
+	verifyHints    []string // hints on the last verification that failed, such as walls in its way
 }
 
-func (e *queueError) Error() string {
+func (e *landQueueError) Error() string {
 	var parts []string
 	other := ""
 	if len(e.conflicting) > 0 {
@@ -157,18 +157,18 @@ func (e *queueError) Error() string {
 		one, many string
 	}{{e.landed, "does", "do"}, {len(e.conflicting), "conflicts", "conflict"}, {e.failed, "fails" + other, "fail" + other}} {
 		if p.n > 0 {
-			parts = append(parts, counted(p.n, p.one, p.many))
+			parts = append(parts, pluralize(p.n, p.one, p.many))
 		}
 	}
 	return "not everything that was submitted lands: " + strings.Join(parts, ", ")
 }
 
-func (e *queueError) hints() []string {
+func (e *landQueueError) hints() []string {
 	switch len(e.conflicting) {
 	case 0:
-		return e.walls
+		return e.verifyHints
 	case 1:
-		return append(e.walls, "'git agency sync "+e.conflicting[0]+"' brings what it conflicts with into the sandbox, to be resolved there")
+		return append(e.verifyHints, "'git agency sync "+e.conflicting[0]+"' brings what it conflicts with into the sandbox, to be resolved there")
 	}
-	return append(e.walls, "'git agency sync <id>' brings what one conflicts with into its sandbox, to be resolved there")
+	return append(e.verifyHints, "'git agency sync <id>' brings what one conflicts with into its sandbox, to be resolved there")
 }

@@ -13,7 +13,7 @@ import (
 
 // noteSeparateDryRuns prints, after a dry run of several landings, that they were tried one by one and may conflict
 // with each other.
-func (t *tool) tellAlone(c *cli.Context, results []landing) {
+func (t *tool) noteSeparateDryRuns(c *cli.Context, results []landOutput) {
 	n := 0
 	for _, l := range results {
 		if l.Commit != "" && !l.Already {
@@ -26,25 +26,25 @@ func (t *tool) tellAlone(c *cli.Context, results []landing) {
 }
 
 // landOutput is the JSON of one landing, also after a failure.
-type landing struct {
-	gitagency.Landed
+type landOutput struct {
+	gitagency.LandResult
 	Conflicts []gitagency.Conflict `json:"conflicts"`
 	Error     string               `json:"error"`
-	pushing
+	pushOutput
 
-	worktree string
+	worktreeID string
 }
 
 // pushOutput is the JSON of a push, all zero without one.
-type pushing struct {
+type pushOutput struct {
 	Pushed            bool   `json:"pushed"`
 	Remote            string `json:"remote"`             // name of the remote
 	PushTries         int    `json:"push_tries"`         // number of attempts
 	IntegrationCommit string `json:"integration_commit"` // tip of the branch after the push, with commits of others merged
 }
 
-func landingOf(query, worktree string, landed gitagency.Landed, err error) landing {
-	l := landing{Landed: landed, Conflicts: conflictsOf(err), Error: messageOf(err), worktree: worktree}
+func newLandOutput(query, worktree string, landed gitagency.LandResult, err error) landOutput {
+	l := landOutput{LandResult: landed, Conflicts: conflictsOf(err), Error: errorText(err), worktreeID: worktree}
 	if l.Invocation == "" {
 		l.Invocation, l.LeftOut = query, []gitagency.LeftOut{}
 	}
@@ -63,7 +63,7 @@ func conflictsOf(err error) []gitagency.Conflict {
 	return []gitagency.Conflict{}
 }
 
-func messageOf(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -77,7 +77,7 @@ func (t *tool) printConflicts(err error) error {
 		return nil
 	}
 	for _, c := range conflicts.Conflicts {
-		if err := t.printLine(strings.Join(c.Kinds, ",") + "\t" + gitagency.QuotedPath(c.Path)); err != nil {
+		if err := t.printLine(strings.Join(c.Kinds, ",") + "\t" + gitagency.QuotePath(c.Path)); err != nil {
 			return err
 		}
 	}
@@ -85,15 +85,15 @@ func (t *tool) printConflicts(err error) error {
 }
 
 // reportLanded prints the result of a landing, with warnings.
-func (t *tool) tellLanded(l gitagency.Landed) {
+func (t *tool) reportLanded(l gitagency.LandResult) {
 	for _, o := range l.LeftOut {
-		t.warn("left out " + gitagency.QuotedPath(o.Path) + ": " + whyLeftOut[o.Why])
+		t.warn("left out " + gitagency.QuotePath(o.Path) + ": " + leftOutReasons[o.Reason])
 	}
-	kept := slices.IndexFunc(l.LeftOut, func(o gitagency.LeftOut) bool { return o.Why == gitagency.LeftSecret })
+	kept := slices.IndexFunc(l.LeftOut, func(o gitagency.LeftOut) bool { return o.Reason == gitagency.LeftOutSecret })
 	if kept >= 0 && l.TrashRef != "" {
-		t.hint("what looks like a credential is kept until it is pruned: git show " + gitagency.ShellWord(l.TrashRef+":"+l.LeftOut[kept].Path))
+		t.printHint("what looks like a credential is kept until it is pruned: git show " + gitagency.ShellQuote(l.TrashRef+":"+l.LeftOut[kept].Path))
 	}
-	if l.Unsaid {
+	if l.MessageUnused {
 		t.warn("there was nothing in " + l.Invocation + " to commit; the message of --commit-all is not used")
 	}
 	would := ""
@@ -106,6 +106,6 @@ func (t *tool) tellLanded(l gitagency.Landed) {
 	case l.Already:
 		fmt.Fprintf(t.stderr, "%s had landed before: %s has all of it\n", l.Invocation, l.Branch)
 	default:
-		fmt.Fprintf(t.stderr, "%slanded %s of %s on %s\n", would, counted(l.Commits, "commit", "commits"), l.Invocation, l.Branch)
+		fmt.Fprintf(t.stderr, "%slanded %s of %s on %s\n", would, pluralize(l.Commits, "commit", "commits"), l.Invocation, l.Branch)
 	}
 }

@@ -22,13 +22,13 @@ func limitFlags() []cli.Flag {
 }
 
 // parseLimits parses the values of limitFlags.
-func limits(c *cli.Context) (gitagency.Limits, error) {
+func parseLimits(c *cli.Context) (gitagency.Limits, error) {
 	l := gitagency.Limits{BestEffort: c.Bool("best-effort-limits")}
 	for _, read := range []func() error{
-		func() error { return flagValue(c, "memory", &l.Memory, gitagency.ParseSize) },
-		func() error { return flagValue(c, "processes", &l.Processes, gitagency.ParseProcesses) },
-		func() error { return flagValue(c, "file-size", &l.FileSize, gitagency.ParseSize) },
-		func() error { return flagValue(c, "nice", &l.Nice, gitagency.ParseNice) },
+		func() error { return parseFlag(c, "memory", &l.Memory, gitagency.ParseSize) },
+		func() error { return parseFlag(c, "processes", &l.Processes, gitagency.ParseProcesses) },
+		func() error { return parseFlag(c, "file-size", &l.FileSize, gitagency.ParseSize) },
+		func() error { return parseFlag(c, "nice", &l.Nice, gitagency.ParseNice) },
 	} {
 		if err := read(); err != nil {
 			return gitagency.Limits{}, err
@@ -38,20 +38,20 @@ func limits(c *cli.Context) (gitagency.Limits, error) {
 }
 
 // parseFlag parses the value of a flag into a variable, which it leaves alone if the flag was not given.
-func flagValue[T any](c *cli.Context, name string, into *T, parse func(string) (T, error)) error {
+func parseFlag[T any](c *cli.Context, name string, into *T, parse func(string) (T, error)) error {
 	if !c.IsSet(name) {
 		return nil
 	}
 	value, err := parse(c.String(name))
 	if err != nil {
-		return asUsage(c, fmt.Errorf("--%s: %w", name, err))
+		return newUsageError(c, fmt.Errorf("--%s: %w", name, err))
 	}
 	*into = value
 	return nil
 }
 
 // limitDetails returns the limits of a sandbox that 'show' prints for people.
-func limitDetails(l gitagency.LimitsMade) []field {
+func limitDetails(l gitagency.RecordedLimits) []field {
 	text := func(value int64, as func(int64) string) string {
 		if value == 0 {
 			return ""
@@ -88,16 +88,16 @@ func limitOutputs(limits []gitagency.EnforcedLimit) map[string]limitOutput {
 		if l.Limit == gitagency.TimeoutLimit {
 			value = int64((time.Duration(value) + time.Millisecond - 1) / time.Millisecond)
 		}
-		out[l.Limit.Key()] = limitOutput{Value: value, By: string(l.By), Detail: l.Detail}
+		out[l.Limit.RecordKey()] = limitOutput{Value: value, By: string(l.By), Detail: l.Detail}
 	}
 	return out
 }
 
 // warnUnenforcedLimits warns of each limit that was not enforced, or not in full.
-func (t *tool) warnOfLimits(limits []gitagency.EnforcedLimit) {
+func (t *tool) warnUnenforcedLimits(limits []gitagency.EnforcedLimit) {
 	for _, l := range limits {
 		if l.Detail != "" {
-			t.warn(fmt.Sprintf("%s %s did not hold, or not in full: %s", l.Limit, l.Limit.Text(l.Value), l.Detail))
+			t.warn(fmt.Sprintf("%s %s did not hold, or not in full: %s", l.Limit, l.Limit.Format(l.Value), l.Detail))
 		}
 	}
 }

@@ -24,21 +24,21 @@ conflicts(<paths>) with the integration branch, rivals(<sandboxes>) when it woul
 others, nothing when there is nothing to land, refused when there is something that must not, or error.
 
 Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
-		Flags: listing(
+		Flags: withListingFlags(
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are landed, discarded or broken"},
 			&cli.StringFlag{Name: "worktree", Usage: "only those of integration worktree `WT`"},
 			&cli.BoolFlag{Name: "radar", Usage: "also what is in the way of landing them"},
 			&cli.StringFlag{Name: "format", Usage: "print `FORMAT` for each, with its %(fields) filled in"},
 		),
 		Action: func(c *cli.Context) error {
-			if err := checkListing(c); err != nil {
+			if err := checkListingArgs(c); err != nil {
 				return err
 			}
 			format, err := parseFormat(c.String("format"))
 			if err != nil {
-				return asUsage(c, err)
+				return newUsageError(c, err)
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
@@ -56,15 +56,15 @@ Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 			if c.IsSet("format") {
 				return t.printFormat(format, invocations)
 			}
-			return list(t, c, invocations, porcelain, header, func(i gitagency.Invocation) []string {
-				return []string{i.ID, i.Name, i.Worktree, i.Runner, state(i), short(i.BaseCommit), ago(t.now(), i.StartedAt), i.Radar}[:len(header)]
+			return printList(t, c, invocations, invocationFields, header, func(i gitagency.Invocation) []string {
+				return []string{i.ID, i.Name, i.Worktree, i.Runner, invocationState(i), shortOID(i.BaseCommit), ago(t.now(), i.StartedAt), i.Radar}[:len(header)]
 			})
 		},
 	}
 }
 
 // invocationFields returns the fields of an invocation for --porcelain.
-func porcelain(i gitagency.Invocation) []field {
+func invocationFields(i gitagency.Invocation) []field {
 	return []field{
 		{"invocation", i.ID, false},
 		{"worktree", i.WorktreeID, true},
@@ -89,7 +89,7 @@ func porcelain(i gitagency.Invocation) []field {
 
 // invocationState summarizes for people whether an invocation is broken, taken back, how far its landing is, or else
 // its status.
-func state(i gitagency.Invocation) string {
+func invocationState(i gitagency.Invocation) string {
 	switch {
 	case i.Broken:
 		return "broken: " + i.BrokenReason
@@ -98,12 +98,12 @@ func state(i gitagency.Invocation) string {
 	case i.Landing != "":
 		return i.Landing
 	}
-	return atWork(i)
+	return statusForPeople(i)
 }
 
 // statusForPeople returns the status, with "starting" shown as "active": every sandbox begins as "starting", so that
 // the word says no more than that it exists.
-func atWork(i gitagency.Invocation) string {
+func statusForPeople(i gitagency.Invocation) string {
 	if i.Status == "starting" {
 		return "active"
 	}
@@ -111,4 +111,4 @@ func atWork(i gitagency.Invocation) string {
 }
 
 // shortOID abbreviates an object id to 10 digits.
-func short(oid string) string { return oid[:min(len(oid), 10)] }
+func shortOID(oid string) string { return oid[:min(len(oid), 10)] }

@@ -61,23 +61,23 @@ func main() {
 	// Run one more P than there are processors, so that worktree scans on all of them do not starve the goroutine that
 	// reads the output of git.
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
-	os.Exit(run(os.Args, gitagency.Options{}))
+	os.Exit(mainWithOptions(os.Args, gitagency.Options{}))
 }
 
 // mainWithOptions is main with options that only a test binary sets.
-func run(args []string, opts gitagency.Options) int {
-	ctx, secondSignal, stop := interruptible(context.Background())
+func mainWithOptions(args []string, opts gitagency.Options) int {
+	ctx, secondSignal, stop := cancelOnSignal(context.Background())
 	defer stop()
 	t := newTool(os.Stdout, os.Stderr, opts)
-	t.hurry = secondSignal
-	return t.run(ctx, args)
+	t.secondInterrupt = secondSignal
+	return t.runCommandLine(ctx, args)
 }
 
 // cancelOnSignal cancels the context on the first SIGHUP, SIGINT, SIGTERM or SIGQUIT, with the signal as cause, and
 // closes secondSignal on the second. The second signal does not cut a rollback short, since the work is worth more than a
 // second; only code that waits for a program of the user heeds it. A SIGHUP that is ignored at start, as under nohup,
 // stays ignored. SIGINT does not, because shells start background jobs with SIGINT ignored.
-func interruptible(parent context.Context) (ctx context.Context, secondSignal <-chan struct{}, stop func()) {
+func cancelOnSignal(parent context.Context) (ctx context.Context, secondSignal <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, second := make(chan os.Signal, 1), make(chan struct{})
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -23,7 +23,7 @@ import (
 // script runs the real thing, found by git itself.
 func TestMain(m *testing.M) {
 	commands := map[string]func(){
-		"git-agency": func() { os.Exit(run(os.Args, testOptions())) },
+		"git-agency": func() { os.Exit(mainWithOptions(os.Args, testOptions())) },
 		"net":        netMain,
 	}
 	addPlatformCommands(commands)

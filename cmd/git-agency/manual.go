@@ -26,11 +26,11 @@ type manualBlock struct {
 type blockKind int
 
 const (
-	heading blockKind = iota
-	paragraph
-	definition
-	bullet
-	code
+	headingBlock blockKind = iota
+	paragraphBlock
+	definitionBlock
+	bulletBlock
+	codeBlock
 )
 
 // parseManual splits the markdown source into blocks.
@@ -41,14 +41,14 @@ func parseManual(source string) []manualBlock {
 		if len(lines) == 0 {
 			return
 		}
-		b := manualBlock{kind: paragraph}
+		b := manualBlock{kind: paragraphBlock}
 		if len(lines) > 1 && strings.HasPrefix(lines[1], ": ") {
-			b.kind, b.term, lines = definition, unwrapped(lines[0]), lines[1:]
+			b.kind, b.term, lines = definitionBlock, unwrapLines(lines[0]), lines[1:]
 			lines[0] = lines[0][2:]
 		} else if rest, ok := strings.CutPrefix(lines[0], "- "); ok {
-			b.kind, lines[0] = bullet, rest
+			b.kind, lines[0] = bulletBlock, rest
 		}
-		b.text = unwrapped(lines...)
+		b.text = unwrapLines(lines...)
 		blocks, lines = append(blocks, b), nil
 	}
 	var verbatim *strings.Builder
@@ -57,7 +57,7 @@ func parseManual(source string) []manualBlock {
 		marks := len(line) - len(strings.TrimLeft(line, "#"))
 		switch {
 		case verbatim != nil && line == "```":
-			blocks, verbatim = append(blocks, manualBlock{kind: code, text: verbatim.String()}), nil
+			blocks, verbatim = append(blocks, manualBlock{kind: codeBlock, text: verbatim.String()}), nil
 		case verbatim != nil:
 			verbatim.WriteString(line + "\n")
 		case line == "```":
@@ -66,7 +66,7 @@ func parseManual(source string) []manualBlock {
 		case strings.HasPrefix(line, "%"): // title, used by man only
 		case marks > 0 && strings.HasPrefix(line[marks:], " "):
 			flush()
-			blocks = append(blocks, manualBlock{kind: heading, level: marks, text: unwrapped(line[marks:])})
+			blocks = append(blocks, manualBlock{kind: headingBlock, level: marks, text: unwrapLines(line[marks:])})
 		case strings.TrimSpace(line) == "":
 			flush()
 		case strings.HasPrefix(line, "- "):
@@ -81,7 +81,7 @@ func parseManual(source string) []manualBlock {
 }
 
 // unwrapLines joins lines into one, with single spaces between words.
-func unwrapped(lines ...string) string {
+func unwrapLines(lines ...string) string {
 	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
 }
 
@@ -91,7 +91,7 @@ func manualSection(blocks []manualBlock, title string) []manualBlock {
 	var section []manualBlock
 	level := 0 // level of the section's heading; 0 outside of the section
 	for _, b := range blocks {
-		if b.kind == heading {
+		if b.kind == headingBlock {
 			switch {
 			case b.text == title || level == b.level && strings.HasPrefix(b.text, title+" "):
 				level = b.level
@@ -130,25 +130,25 @@ func renderManual(blocks []manualBlock, width int, styled bool) string {
 	}
 	const body, deeper = "    ", "        "
 	top := 2 // level of the headings without indentation
-	if len(blocks) > 0 && blocks[0].kind == heading {
+	if len(blocks) > 0 && blocks[0].kind == headingBlock {
 		top = blocks[0].level
 	}
 	for i, block := range blocks {
-		if i > 0 && blocks[i-1].kind != heading {
+		if i > 0 && blocks[i-1].kind != headingBlock {
 			b.WriteByte('\n')
 		}
 		switch block.kind {
-		case heading:
+		case headingBlock:
 			lead := body[:2*min(max(block.level-top, 0), 1)]
 			inline(lead, "**"+block.text+"**", len(lead))
-		case paragraph:
+		case paragraphBlock:
 			inline(body, block.text, len(body))
-		case definition:
+		case definitionBlock:
 			inline(body, block.term, len(body))
 			inline(deeper, block.text, len(deeper))
-		case bullet:
+		case bulletBlock:
 			inline(body+"- ", block.text, len(body)+2)
-		case code:
+		case codeBlock:
 			for line := range strings.Lines(block.text) {
 				b.WriteString(strings.TrimRight(deeper+line, " \n") + "\n")
 			}
@@ -203,7 +203,7 @@ next:
 				continue
 			}
 			text = after
-			if m.mark == "`" && !styled && len(inside)+2 < len(whole) && wantsQuotes(inside) {
+			if m.mark == "`" && !styled && len(inside)+2 < len(whole) && needsQuotes(inside) {
 				inside = "'" + inside + "'"
 			}
 			add(inside, m.on)
@@ -223,6 +223,6 @@ next:
 
 // needsQuotes reports whether the end of a literal is hard to see in plain text: it has several words, no quotes of
 // its own, and does not begin with the dash of an option.
-func wantsQuotes(literal string) bool {
+func needsQuotes(literal string) bool {
 	return strings.Contains(literal, " ") && !strings.Contains(literal, "'") && !strings.HasPrefix(literal, "-")
 }

@@ -88,7 +88,7 @@ func flagsIn(literal string) []string {
 func definedFlags(section []manualBlock) []string {
 	var found []string
 	for _, b := range section {
-		if b.kind == definition && strings.HasPrefix(b.term, "`-") {
+		if b.kind == definitionBlock && strings.HasPrefix(b.term, "`-") {
 			for _, l := range literals(b.term) {
 				found = append(found, flagsIn(l)...)
 			}
@@ -101,7 +101,7 @@ func definedFlags(section []manualBlock) []string {
 // own is the part of a section before the next heading.
 func own(section []manualBlock) []manualBlock {
 	for i, b := range section {
-		if i > 0 && b.kind == heading {
+		if i > 0 && b.kind == headingBlock {
 			return section[:i]
 		}
 	}
@@ -116,7 +116,7 @@ func TestTheManualHasTheSectionsPeopleLookFor(t *testing.T) {
 	}
 	var got []string
 	for _, b := range parseManual(manualSource) {
-		if b.kind == heading && b.level == 2 {
+		if b.kind == headingBlock && b.level == 2 {
 			got = append(got, b.text)
 		}
 	}
@@ -137,7 +137,7 @@ func TestTheManualExplainsExactlyTheCommandsAndFlagsThereAre(t *testing.T) {
 
 	var explained []string
 	for _, b := range manualSection(blocks, "COMMANDS") {
-		if b.kind == heading && b.level == 3 {
+		if b.kind == headingBlock && b.level == 3 {
 			explained = append(explained, b.text)
 		}
 	}
@@ -158,7 +158,7 @@ func TestTheManualExplainsExactlyTheCommandsAndFlagsThereAre(t *testing.T) {
 			t.Errorf("%s: the manual explains the flags %q, there are %q", name, got, have)
 		}
 	}
-	app := newTool(io.Discard, io.Discard, gitagency.Options{}).app()
+	app := newTool(io.Discard, io.Discard, gitagency.Options{}).newApp()
 	check("git agency", manualSection(blocks, "OPTIONS"), flagNames(app.Flags))
 	for _, name := range names {
 		c, section := commands[name], own(manualSection(blocks, name))
@@ -178,7 +178,7 @@ func TestTheManualExplainsExactlyTheCommandsAndFlagsThereAre(t *testing.T) {
 func TestTheManualMentionsOnlyCommandsAndFlagsThatExist(t *testing.T) {
 	t.Parallel()
 	_, commands := commandTree()
-	known := slices.Concat(flagNames(newTool(io.Discard, io.Discard, gitagency.Options{}).app().Flags), awaited["git agency"])
+	known := slices.Concat(flagNames(newTool(io.Discard, io.Discard, gitagency.Options{}).newApp().Flags), awaited["git agency"])
 	for _, c := range commands {
 		known = append(known, flagNames(c.Flags)...)
 	}
@@ -266,7 +266,7 @@ func TestTheManualAndTheReadmeExplainExactlyTheExitCodesThereAre(t *testing.T) {
 
 	var manual []string
 	for _, b := range manualSection(parseManual(manualSource), "EXIT STATUS") {
-		if b.kind == definition {
+		if b.kind == definitionBlock {
 			manual = append(manual, number.FindAllString(b.term, -1)...)
 		}
 	}
@@ -288,7 +288,7 @@ func TestTheManualExplainsExactlyTheSettingsThereAre(t *testing.T) {
 	t.Parallel()
 	var explained, known []string
 	for _, b := range manualSection(parseManual(manualSource), "CONFIGURATION") {
-		if b.kind == definition {
+		if b.kind == definitionBlock {
 			explained = append(explained, literals(b.term)...)
 		}
 	}
@@ -303,7 +303,7 @@ func TestTheManualExplainsExactlyTheSettingsThereAre(t *testing.T) {
 func TestTheManualListsExactlyTheSystemCallsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	var altogether, inPart []string
-	for _, call := range gitagency.ForbiddenCalls() {
+	for _, call := range gitagency.ForbiddenSyscalls() {
 		if name, what, some := strings.Cut(call, " "); some {
 			inPart = append(inPart, "`"+name+"` "+what)
 		} else {
@@ -326,7 +326,7 @@ func TestTheManualExplainsExactlyTheFindingsThereAre(t *testing.T) {
 	t.Parallel()
 	var explained []string
 	for _, b := range own(manualSection(parseManual(manualSource), "git agency doctor")) {
-		if b.kind == definition && !strings.HasPrefix(b.term, "`-") {
+		if b.kind == definitionBlock && !strings.HasPrefix(b.term, "`-") {
 			explained = append(explained, literals(b.term)...)
 		}
 	}
@@ -342,24 +342,24 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 		gitagency.Invocation{},
 		gitagency.Primitives{},
 		gitagency.Worktree{},
-		gitagency.RemovedWorktree{},
-		gitagency.Submitted{},
-		gitagency.Rejection{},
-		gitagency.Discarded{},
+		gitagency.RemoveWorktreeResult{},
+		gitagency.SubmitResult{},
+		gitagency.RejectResult{},
+		gitagency.DiscardResult{},
 		gitagency.Snapshot{},
 		gitagency.Denial{},
 		gitagency.Setting{},
 		gitagency.Finding{},
-		gitagency.Pruned{},
+		gitagency.PruneResult{},
 		gitagency.PrunedSnapshot{},
-		gitagency.Radar{},
+		gitagency.RadarResult{},
 		gitagency.RadarSandbox{},
 		gitagency.RadarPair{},
 		gitagency.Diagnosis{},
 		gitagency.Capability{},
-		gitagency.Installed{},
+		gitagency.InstallResult{},
 		gitagency.InstalledFile{},
-		setupHint{},
+		startupHint{},
 		execOutput{},
 	} {
 		for i := range reflect.TypeOf(v).NumField() {
@@ -389,10 +389,10 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 	}
 
 	for what, fields := range map[string][]field{
-		"an invocation":           porcelain(gitagency.Invocation{}),
+		"an invocation":           invocationFields(gitagency.Invocation{}),
 		"an integration worktree": worktreeFields(gitagency.Worktree{}),
 		"a finding":               findingFields(gitagency.Finding{}),
-		"a thing that was pruned": prunedFields(gitagency.Pruned{Snapshots: make([]gitagency.PrunedSnapshot, 1)}),
+		"a thing that was pruned": prunedFields(gitagency.PruneResult{Snapshots: make([]gitagency.PrunedSnapshot, 1)}),
 		"a denial":                denialFields(gitagency.Denial{}),
 		"a setting":               settingFields(gitagency.Setting{}),
 	} {

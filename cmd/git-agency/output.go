@@ -26,46 +26,46 @@ func (e *outputError) Error() string {
 }
 
 // withJSONFlag adds --json to the flags of a command.
-func jsonFlag(flags ...cli.Flag) []cli.Flag {
+func withJSONFlag(flags ...cli.Flag) []cli.Flag {
 	return append(flags, &cli.BoolFlag{Name: "json", Usage: "print JSON"})
 }
 
 // withListingFlags adds the flags of all stable output forms: --json, --porcelain and -z.
-func listing(flags ...cli.Flag) []cli.Flag {
-	return append(jsonFlag(flags...),
+func withListingFlags(flags ...cli.Flag) []cli.Flag {
+	return append(withJSONFlag(flags...),
 		&cli.BoolFlag{Name: "porcelain", Usage: "print blocks of 'key value' lines for scripts"},
 		&cli.BoolFlag{Name: "z", Usage: "with --porcelain, end lines with NUL instead of newline"})
 }
 
 // checkListingArgs checks the command line of a listing, which takes output flags and no arguments.
-func checkListing(c *cli.Context) error {
-	if _, err := arguments(c, 0, 0); err != nil {
+func checkListingArgs(c *cli.Context) error {
+	if _, err := positionalArgs(c, 0, 0); err != nil {
 		return err
 	}
-	return checkFormat(c)
+	return checkOutputFlags(c)
 }
 
 // openForQuery opens the repository for a command that prints one record, and returns its name or id.
-func (t *tool) openFor(c *cli.Context) (_ *gitagency.Repository, query string, err error) {
-	args, err := arguments(c, 1, 1)
+func (t *tool) openForQuery(c *cli.Context) (_ *gitagency.Repository, query string, err error) {
+	args, err := positionalArgs(c, 1, 1)
 	if err == nil {
-		err = checkFormat(c)
+		err = checkOutputFlags(c)
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	repo, err := t.open(c)
+	repo, err := t.openRepository(c)
 	return repo, args[0], err
 }
 
 // openForInvocations opens the repository for a command that acts on each named invocation in turn. All of them are
 // looked up first, so that a typo in the last is reported before the first is acted on.
-func (t *tool) openForEach(c *cli.Context) (*gitagency.Repository, []gitagency.Invocation, error) {
-	args, err := arguments(c, 1, -1)
+func (t *tool) openForInvocations(c *cli.Context) (*gitagency.Repository, []gitagency.Invocation, error) {
+	args, err := positionalArgs(c, 1, -1)
 	if err != nil {
 		return nil, nil, err
 	}
-	repo, err := t.open(c)
+	repo, err := t.openRepository(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,14 +81,14 @@ func (t *tool) openForEach(c *cli.Context) (*gitagency.Repository, []gitagency.I
 }
 
 // checkOutputFlags refuses output flags that contradict each other.
-func checkFormat(c *cli.Context) error {
+func checkOutputFlags(c *cli.Context) error {
 	switch {
 	case c.Bool("json") && c.Bool("porcelain"):
-		return asUsage(c, errors.New("--json and --porcelain exclude each other"))
+		return newUsageError(c, errors.New("--json and --porcelain exclude each other"))
 	case c.IsSet("format") && (c.Bool("json") || c.Bool("porcelain")):
-		return asUsage(c, errors.New("--format excludes --json and --porcelain"))
+		return newUsageError(c, errors.New("--format excludes --json and --porcelain"))
 	case c.Bool("z") && !c.Bool("porcelain"):
-		return asUsage(c, errors.New("-z needs --porcelain"))
+		return newUsageError(c, errors.New("-z needs --porcelain"))
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (t *tool) printJSON(v any) error {
 
 // printLargeJSON is printJSON for a flat struct with very long strings. It streams them, which avoids further copies
 // of them in memory, escaped and indented.
-func (t *tool) printLarge(v any) error {
+func (t *tool) printLargeJSON(v any) error {
 	object, kind := reflect.ValueOf(v), reflect.TypeOf(v)
 	before := "{\n"
 	for i := range kind.NumField() {
@@ -163,7 +163,7 @@ func (t *tool) printLine(path string) error {
 }
 
 // printPath prints the path of a record, also if it is broken, and returns broken.
-func (t *tool) printPlace(c *cli.Context, key, path string, broken error) error {
+func (t *tool) printPath(c *cli.Context, key, path string, broken error) error {
 	if path == "" {
 		return broken
 	}
@@ -186,7 +186,7 @@ type field struct {
 }
 
 // printList prints records in the form that the flags ask for.
-func list[T any](t *tool, c *cli.Context, things []T, porcelain func(T) []field, header []string, row func(T) []string) error {
+func printList[T any](t *tool, c *cli.Context, things []T, porcelain func(T) []field, header []string, row func(T) []string) error {
 	switch {
 	case c.Bool("json"):
 		return t.printJSON(things)
@@ -206,7 +206,7 @@ func list[T any](t *tool, c *cli.Context, things []T, porcelain func(T) []field,
 }
 
 // printOne prints a record in the form that the flags ask for, also if it is broken, and returns its Err.
-func one[T interface{ Err() error }](t *tool, c *cli.Context, thing T, porcelain, details func(T) []field) error {
+func printOne[T interface{ Err() error }](t *tool, c *cli.Context, thing T, porcelain, details func(T) []field) error {
 	var err error
 	switch {
 	case c.Bool("json"):
@@ -267,14 +267,14 @@ func cQuote(s string) string {
 // printable escapes control and formatting characters, so that text from a record or message cannot control the
 // terminal. It keeps newline and tab.
 func printable(s string) string {
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, steering) {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, isUnprintable) {
 		return s
 	}
 	var b strings.Builder
 	for i, c := range s {
 		if _, size := utf8.DecodeRuneInString(s[i:]); c == utf8.RuneError && size == 1 {
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		} else if steering(c) {
+		} else if isUnprintable(c) {
 			quoted := strconv.QuoteRune(c)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		} else {
@@ -285,7 +285,7 @@ func printable(s string) string {
 }
 
 // isUnprintable reports whether printable escapes a character.
-func steering(c rune) bool {
+func isUnprintable(c rune) bool {
 	return c != '\n' && c != '\t' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c))
 }
 

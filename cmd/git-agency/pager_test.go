@@ -16,10 +16,10 @@ func TestAPagerIsStartedOnlyWhereGitWouldStartOne(t *testing.T) {
 			for _, setting := range []string{"", "always", "never"} {
 				for _, program := range []string{"", "less"} {
 					for _, listing := range truths {
-						q := pagerQuestion{terminal, inUse, setting, program, listing}
+						q := pagerPolicy{terminal, inUse, setting, program, listing}
 						possible := terminal && !inUse && program != ""
 						wanted := map[string]bool{"always": true, "never": false, "": listing}[setting]
-						if got := q.answer(); got != (possible && wanted) {
+						if got := q.usePager(); got != (possible && wanted) {
 							t.Errorf("%+v: got %v", q, got)
 						}
 					}
@@ -32,7 +32,7 @@ func TestAPagerIsStartedOnlyWhereGitWouldStartOne(t *testing.T) {
 func TestEveryCommandThatIsPagedExists(t *testing.T) {
 	t.Parallel()
 	commands := leaves("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands())
-	for _, name := range paged {
+	for _, name := range pagedCommands {
 		if commands["git agency "+name] == nil {
 			t.Errorf("there is no command %q", name)
 		}

@@ -12,7 +12,7 @@ import (
 
 // cancelOnParentExit cancels the context when the git process that started us as "git agency" exits. A caller that
 // kills the process it started kills that git and does not know our process id.
-func withParent(ctx context.Context) (context.Context, func()) {
+func cancelOnParentExit(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := func() { cancel(nil) }
 	parent := os.Getppid()

@@ -5,4 +5,6 @@ package main
 import "context"
 
 // cancelOnParentExit does not watch the parent: this system has no pidfd.
-func withParent(ctx context.Context) (context.Context, func()) { return context.WithCancel(ctx) }
+func cancelOnParentExit(ctx context.Context) (context.Context, func()) {
+	return context.WithCancel(ctx)
+}

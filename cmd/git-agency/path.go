@@ -11,13 +11,13 @@ func (t *tool) pathCommand() *cli.Command {
 
 Exit status: 0 printed; 1 it was landed or discarded and has no sandbox; 3 no such invocation;
 4 printed, but it is broken; 129 usage.`,
-		Flags: jsonFlag(),
+		Flags: withJSONFlag(),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, 1)
+			args, err := positionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
@@ -26,7 +26,7 @@ Exit status: 0 printed; 1 it was landed or discarded and has no sandbox; 3 no su
 				return err
 			}
 			path, pathErr := inv.Path()
-			return t.printPlace(c, "sandbox_path", path, pathErr)
+			return t.printPath(c, "sandbox_path", path, pathErr)
 		},
 	}
 }

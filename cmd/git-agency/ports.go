@@ -25,23 +25,23 @@ Exit status: 0 the last command in the sandbox has ended; 1 failed: no command r
 is that of this machine, or a port is in use; 3 no such invocation; 4 broken; 129 usage; 130 or 143
 interrupted, and nothing is left of it.`,
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 2, -1)
+			args, err := positionalArgs(c, 2, -1)
 			if err != nil {
 				return err
 			}
-			req := gitagency.ForwardRequest{Listening: t.printListening, Failed: t.sayUnreached()}
+			req := gitagency.ForwardRequest{Listening: t.printListening, Failed: t.warnUnreachedOnce()}
 			for _, arg := range args[1:] {
 				port, err := gitagency.ParsePort(arg)
 				if err != nil {
-					return asUsage(c, err)
+					return newUsageError(c, err)
 				}
 				req.Ports = append(req.Ports, port)
 			}
-			sandbox, err := t.sandbox(c, args[0])
+			sandbox, err := t.openSandbox(c, args[0])
 			if err != nil {
 				return err
 			}
-			ctx, stop := withParent(c.Context)
+			ctx, stop := cancelOnParentExit(c.Context)
 			defer stop()
 			if err := sandbox.Forward(ctx, req); err != nil {
 				return err
@@ -64,7 +64,7 @@ func (t *tool) printListening(addresses []string) error {
 
 // warnUnreachedOnce returns a function that warns of a connection that failed inside the sandbox, once per port: some
 // clients retry for ever.
-func (t *tool) sayUnreached() func(gitagency.Port, error) {
+func (t *tool) warnUnreachedOnce() func(gitagency.Port, error) {
 	var mu sync.Mutex
 	said := map[gitagency.Port]bool{}
 	return func(port gitagency.Port, err error) {

@@ -25,36 +25,36 @@ What somebody wrote into a sandbox after it ended is kept first, and then stays 
 collects it; until then 'git branch <name> <commit>' brings it back.
 
 Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75 locked; 129 usage.`,
-		Flags: changing(listing(
+		Flags: withRepositoryLockFlag(withListingFlags(
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "remove nothing, say exactly what would be done"},
 			&cli.StringFlag{Name: "expire", Usage: "remove what ended before `WHEN`", DefaultText: "agency.pruneAfter, else 2.weeks.ago"},
 		)...),
 		Action: func(c *cli.Context) error {
-			if err := checkListing(c); err != nil {
+			if err := checkListingArgs(c); err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
 			req := gitagency.PruneRequest{Expire: c.String("expire"), DryRun: c.Bool("dry-run")}
 			if !c.Bool("json") && !c.Bool("porcelain") {
-				req.Begin = t.sayExpiry
+				req.OnExpiry = t.reportExpiry
 			}
 			pruned, failed := repo.Prune(c.Context, req)
 			if pruned == nil {
 				return failed
 			}
 			if c.Bool("json") || c.Bool("porcelain") {
-				return errors.Join(failed, list(t, c, pruned, prunedFields, nil, nil))
+				return errors.Join(failed, printList(t, c, pruned, prunedFields, nil, nil))
 			}
-			return errors.Join(failed, t.sayPruned(pruned))
+			return errors.Join(failed, t.printPruned(pruned))
 		},
 	}
 }
 
 // reportExpiry prints the time that --expire resolved to.
-func (t *tool) sayExpiry(before time.Time) {
+func (t *tool) reportExpiry(before time.Time) {
 	if before.IsZero() {
 		fmt.Fprintln(t.stderr, "nothing expires")
 		return
@@ -63,7 +63,7 @@ func (t *tool) sayExpiry(before time.Time) {
 }
 
 // prunedFields returns the fields of a prune result for --porcelain.
-func prunedFields(p gitagency.Pruned) []field {
+func prunedFields(p gitagency.PruneResult) []field {
 	dry := ""
 	if p.DryRun {
 		dry = "true"
@@ -86,7 +86,7 @@ func prunedFields(p gitagency.Pruned) []field {
 }
 
 // printPruned prints for people a line for each record and leftover: what was done with it, and why.
-func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
+func (t *tool) printPruned(pruned []gitagency.PruneResult) error {
 	gone, broken := false, false
 	for _, p := range pruned {
 		thing := p.Kind + " " + p.ID
@@ -99,12 +99,12 @@ func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
 			thing = p.Path
 		}
 		if p.TrashCommit != "" {
-			thing += " (was " + short(p.TrashCommit) + ")"
+			thing += " (was " + shortOID(p.TrashCommit) + ")"
 		}
-		thing += withSnapshots(p)
+		thing += snapshotsSuffix(p)
 		went := p.Action == gitagency.PruneRemove && !p.DryRun && (p.TrashCommit != "" || len(p.Snapshots) > 0)
 		gone, broken = gone || went, broken || p.BrokenReason != ""
-		line := fmt.Sprintf("%s %s: %s", done(p), thing, p.Reason)
+		line := fmt.Sprintf("%s %s: %s", actionText(p), thing, p.Reason)
 		if err := t.printLine(strings.ReplaceAll(printable(line), "\n", `\n`)); err != nil {
 			return err
 		}
@@ -113,21 +113,21 @@ func (t *tool) sayPruned(pruned []gitagency.Pruned) error {
 		return err
 	}
 	if gone {
-		t.hint("until git collects it, 'git branch <name> <commit>' brings back what a removed ref kept")
+		t.printHint("until git collects it, 'git branch <name> <commit>' brings back what a removed ref kept")
 	}
 	if broken {
-		t.hint("'git agency doctor' says what is broken, and how to mend it")
+		t.printHint("'git agency doctor' says what is broken, and how to mend it")
 	}
 	return nil
 }
 
 // snapshotsSuffix names the last snapshot that is removed with a record. Each snapshot is an ancestor of the next, so
 // that it is enough to recover them all.
-func withSnapshots(p gitagency.Pruned) string {
+func snapshotsSuffix(p gitagency.PruneResult) string {
 	if len(p.Snapshots) == 0 || p.Action != gitagency.PruneRemove {
 		return ""
 	}
-	last := short(p.Snapshots[len(p.Snapshots)-1].Commit)
+	last := shortOID(p.Snapshots[len(p.Snapshots)-1].Commit)
 	switch {
 	case p.Kind == "trash" && p.TrashRef == "":
 		return " (the last was " + last + ")"
@@ -138,7 +138,7 @@ func withSnapshots(p gitagency.Pruned) string {
 }
 
 // actionText words what was done with a record, or would be done in a dry run.
-func done(p gitagency.Pruned) string {
+func actionText(p gitagency.PruneResult) string {
 	word := map[string]string{gitagency.PruneRemove: "remove", gitagency.PruneClean: "clean up"}[p.Action]
 	switch {
 	case word == "":

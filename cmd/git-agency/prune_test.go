@@ -83,14 +83,14 @@ func (l *lab) sandboxOf(id string) string {
 }
 
 // pruned runs prune, which must succeed, and returns what it says.
-func (l *lab) pruned(args ...string) []gitagency.Pruned {
+func (l *lab) pruned(args ...string) []gitagency.PruneResult {
 	l.t.Helper()
 	return things(l.t, l.agency(slices.Concat([]string{"prune", "--json"}, args)...))
 }
 
-func things(t *testing.T, text string) []gitagency.Pruned {
+func things(t *testing.T, text string) []gitagency.PruneResult {
 	t.Helper()
-	var things []gitagency.Pruned
+	var things []gitagency.PruneResult
 	if err := json.Unmarshal([]byte(text), &things); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func things(t *testing.T, text string) []gitagency.Pruned {
 }
 
 // outcomes is what became of each thing, by its id. Leftovers count where there is nothing else.
-func outcomes(things []gitagency.Pruned) map[string]string {
+func outcomes(things []gitagency.PruneResult) map[string]string {
 	found := map[string]string{}
 	for _, p := range things {
 		if _, have := found[p.ID]; !have || p.Kind != "leftover" {

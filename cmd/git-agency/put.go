@@ -34,7 +34,7 @@ refused, and so are links that lead out, and whatever is neither file nor direct
 
 Exit status: 0 copied; 1 failed, nothing changed; 3 no such invocation; 4 broken; 5 refused for
 safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: waitingFor("whoever is discarding the sandbox", &cli.StringFlag{
+		Flags: withLockTimeoutFlag("whoever is discarding the sandbox", &cli.StringFlag{
 			Name: "json", Usage: "read `FILE`, or standard input for -: [{\"path\", \"content\" or \"content_base64\", \"mode\"}]",
 		}),
 		Action: func(c *cli.Context) error {
@@ -42,38 +42,38 @@ safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled ba
 			if c.IsSet("json") {
 				least, most = 1, 1
 			}
-			args, err := arguments(c, least, most)
+			args, err := positionalArgs(c, least, most)
 			if err != nil {
 				return err
 			}
-			sandbox, err := t.sandbox(c, args[0])
+			sandbox, err := t.openSandbox(c, args[0])
 			if err != nil {
 				return err
 			}
 			if c.IsSet("json") {
-				files, err := readFiles(c)
+				files, err := readJSONFiles(c)
 				if err != nil {
 					return err
 				}
-				return withItem(t.put(c.Context, sandbox, files), files)
+				return withItemNumber(t.uploadFiles(c.Context, sandbox, files), files)
 			}
 			sources, dest := args[1:len(args)-1], args[len(args)-1]
 			if slices.Contains(sources, "-") {
-				return asUsage(c, errors.New("'-' is no file; to put what standard input says use --json -, and ./- for a file of that name"))
+				return newUsageError(c, errors.New("'-' is no file; to put what standard input says use --json -, and ./- for a file of that name"))
 			}
-			found := copied{sandbox: sandbox, sources: map[string]string{}}
+			found := copyPlan{sandbox: sandbox, namedLinks: map[string]string{}}
 			defer found.close()
-			if err := found.collect(c.Context, sources, dest); err != nil {
+			if err := found.addSources(c.Context, sources, dest); err != nil {
 				return err
 			}
-			return found.withLinkHint(t.put(c.Context, sandbox, found.files))
+			return found.withLinkHint(t.uploadFiles(c.Context, sandbox, found.files))
 		},
 	}
 }
 
 // uploadFiles uploads files and reports how many.
-func (t *tool) put(ctx context.Context, sandbox *gitagency.Sandbox, files []gitagency.File) error {
-	progress, end := t.progress("putting files")
+func (t *tool) uploadFiles(ctx context.Context, sandbox *gitagency.Sandbox, files []gitagency.File) error {
+	progress, end := t.startUploadProgress("putting files")
 	err := sandbox.Upload(ctx, gitagency.UploadRequest{Files: files, Progress: progress})
 	end()
 	if err != nil {
@@ -85,20 +85,20 @@ func (t *tool) put(ctx context.Context, sandbox *gitagency.Sandbox, files []gita
 			n++
 		}
 	}
-	fmt.Fprintf(t.stderr, "put %s into %s\n", counted(n, "file", "files"), sandbox.ID)
+	fmt.Fprintf(t.stderr, "put %s into %s\n", pluralize(n, "file", "files"), sandbox.ID)
 	return nil
 }
 
 // copyPlan is the list of files to upload for sources that were named on the command line.
-type copied struct {
-	sandbox *gitagency.Sandbox
-	files   []gitagency.File
-	roots   []*os.Root        // source directories that the files are read from
-	sources map[string]string // symlinks named on the command line, by destination
+type copyPlan struct {
+	sandbox    *gitagency.Sandbox
+	files      []gitagency.File
+	roots      []*os.Root        // source directories that the files are read from
+	namedLinks map[string]string // symlinks named on the command line, by destination
 }
 
 // addSources adds everything that copying the sources to a destination in the sandbox creates.
-func (f *copied) collect(ctx context.Context, sources []string, dest string) error {
+func (f *copyPlan) addSources(ctx context.Context, sources []string, dest string) error {
 	inside, isDir, err := f.sandbox.Locate(ctx, dest)
 	if err != nil {
 		return err
@@ -106,13 +106,13 @@ func (f *copied) collect(ctx context.Context, sources []string, dest string) err
 	into := isDir || len(sources) > 1 || strings.HasSuffix(dest, "/") || strings.HasSuffix(dest, "/.")
 	for _, source := range sources {
 		to := inside
-		if base := filepath.Base(source); into && !wholly(source, base) {
+		if base := filepath.Base(source); into && !namesContents(source, base) {
 			to = path.Join(inside, base)
 		}
-		if err := f.named(source, to); err != nil {
+		if err := f.checkNamed(source, to); err != nil {
 			return err
 		}
-		if err := f.walk(ctx, source, to); err != nil {
+		if err := f.addTree(ctx, source, to); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (f *copied) collect(ctx context.Context, sources []string, dest string) err
 // checkNamed checks a source that was named on the command line. The user may mean the target of a symlink, so one
 // that dangles or leads to something that cannot be uploaded is refused; otherwise it would only seem to have been
 // copied.
-func (f *copied) named(source, to string) error {
+func (f *copyPlan) checkNamed(source, to string) error {
 	info, err := os.Lstat(source)
 	if err != nil {
 		return &sourceError{err}
@@ -130,20 +130,20 @@ func (f *copied) named(source, to string) error {
 	if info.Mode()&fs.ModeSymlink == 0 {
 		return nil
 	}
-	f.sources[to] = source
+	f.namedLinks[to] = source
 	switch target, err := os.Stat(source); {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP):
 		return refuseSource(source, "is a symbolic link that leads to nothing")
 	case err != nil:
 		return &sourceError{err}
 	case !target.IsDir() && !target.Mode().IsRegular():
-		return refuseSource(source, "is "+kindOf(target.Mode())+", and only files, directories and links are put")
+		return refuseSource(source, "is "+fileKind(target.Mode())+", and only files, directories and links are put")
 	}
 	return nil
 }
 
 // fileKind names the type of a file that is neither a regular file nor a directory.
-func kindOf(mode fs.FileMode) string {
+func fileKind(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
 		return "a pipe"
@@ -162,17 +162,17 @@ func refuseSource(source, why string) error {
 
 // namesContents reports whether a source means the contents of a directory, as in "put <id> . dir", and not a
 // directory with a name.
-func wholly(source, base string) bool {
+func namesContents(source, base string) bool {
 	return base == "." || base == ".." || base == "/" || strings.HasSuffix(source, "/.") || strings.HasSuffix(source, "/..")
 }
 
 // addTree adds a source and everything below it. No file is opened before all sources were listed, since a source may
 // be in the sandbox.
-func (f *copied) walk(ctx context.Context, source, to string) error {
-	if err := checkSource(f.sandbox, source); err != nil {
+func (f *copyPlan) addTree(ctx context.Context, source, to string) error {
+	if err := checkSelfCopy(f.sandbox, source); err != nil {
 		return err
 	}
-	below, err := f.below(source)
+	below, err := f.openSource(source)
 	if err != nil {
 		return &sourceError{err}
 	}
@@ -192,7 +192,7 @@ func (f *copied) walk(ctx context.Context, source, to string) error {
 			file.Content = []byte(target)
 		case fs.ModeDir:
 		default:
-			return refuseSource(name, "is "+kindOf(file.Mode)+", and only files, directories and links are put")
+			return refuseSource(name, "is "+fileKind(file.Mode)+", and only files, directories and links are put")
 		}
 		f.files = append(f.files, file)
 		return nil
@@ -205,7 +205,7 @@ func (f *copied) walk(ctx context.Context, source, to string) error {
 
 // openSource opens a source; a directory is opened as an os.Root. Other users may write there and replace a listed
 // file by a symlink, and must not make us copy a file that they cannot read themselves.
-func (f *copied) below(source string) (*sourceTree, error) {
+func (f *copyPlan) openSource(source string) (*sourceTree, error) {
 	info, err := os.Lstat(source)
 	if err != nil || !info.IsDir() {
 		return &sourceTree{source: source, info: info}, err
@@ -216,13 +216,13 @@ func (f *copied) below(source string) (*sourceTree, error) {
 	}
 	f.roots = append(f.roots, root)
 	if now, err := root.Stat("."); err != nil || !os.SameFile(info, now) {
-		return nil, errors.Join(err, changed(source))
+		return nil, errors.Join(err, changedError(source))
 	}
 	return &sourceTree{source, info, root}, nil
 }
 
 // close closes the source directories.
-func (f *copied) close() {
+func (f *copyPlan) close() {
 	for _, root := range f.roots {
 		_ = root.Close() // opened for reading only
 	}
@@ -247,11 +247,11 @@ func (t *sourceTree) walk(visit func(name, rel string, info fs.FileInfo) error) 
 			name = filepath.Join(t.source, rel)
 		}
 		if err != nil {
-			return calling(name, err)
+			return withPath(name, err)
 		}
 		info, err := t.root.Lstat(rel)
 		if err != nil {
-			return calling(name, err)
+			return withPath(name, err)
 		}
 		return visit(name, rel, info)
 	})
@@ -262,7 +262,7 @@ func (t *sourceTree) readlink(name, rel string) (string, error) {
 		return os.Readlink(name)
 	}
 	target, err := t.root.Readlink(rel)
-	return target, calling(name, err)
+	return target, withPath(name, err)
 }
 
 // open opens a file for reading. It refuses a file that was replaced since it was listed.
@@ -275,7 +275,7 @@ func (t *sourceTree) open(name, rel string, listed fs.FileInfo) (_ io.ReadCloser
 		f, err = t.root.OpenFile(rel, flags, 0)
 	}
 	if err != nil {
-		return nil, &sourceError{calling(name, err)}
+		return nil, &sourceError{withPath(name, err)}
 	}
 	info, err := f.Stat()
 	switch {
@@ -283,7 +283,7 @@ func (t *sourceTree) open(name, rel string, listed fs.FileInfo) (_ io.ReadCloser
 	case !info.Mode().IsRegular():
 		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("is no regular file any more")}
 	case !os.SameFile(info, listed):
-		err = changed(name)
+		err = changedError(name)
 	}
 	if err != nil {
 		return nil, &sourceError{errors.Join(err, f.Close())}
@@ -292,12 +292,12 @@ func (t *sourceTree) open(name, rel string, listed fs.FileInfo) (_ io.ReadCloser
 }
 
 // changedError reports a source that was replaced while it was read.
-func changed(name string) error {
+func changedError(name string) error {
 	return &fs.PathError{Op: "read", Path: name, Err: errors.New("is something else than it was a moment ago")}
 }
 
 // withPath replaces the path in an error by name, which the user knows.
-func calling(name string, err error) error {
+func withPath(name string, err error) error {
 	var inner *fs.PathError
 	if errors.As(err, &inner) {
 		return &fs.PathError{Op: inner.Op, Path: name, Err: inner.Err}
@@ -306,7 +306,7 @@ func calling(name string, err error) error {
 }
 
 // checkSelfCopy refuses a source that contains the sandbox.
-func checkSource(sandbox *gitagency.Sandbox, source string) error {
+func checkSelfCopy(sandbox *gitagency.Sandbox, source string) error {
 	full, err := filepath.Abs(source)
 	if err == nil {
 		full, err = filepath.EvalSymlinks(full)
@@ -349,12 +349,12 @@ func (e *linkError) Error() string { return e.err.Error() }
 func (e *linkError) Unwrap() error { return e.err }
 
 // withLinkHint turns an error about a symlink into a linkError.
-func (f *copied) withLinkHint(err error) error {
+func (f *copyPlan) withLinkHint(err error) error {
 	var confined *gitagency.ConfinementError
 	if errors.As(err, &confined) {
 		for _, file := range f.files {
 			if file.Path == confined.Path && file.Mode.Type() == fs.ModeSymlink {
-				return &linkError{err, f.sources[file.Path]}
+				return &linkError{err, f.namedLinks[file.Path]}
 			}
 		}
 	}

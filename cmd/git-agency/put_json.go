@@ -21,40 +21,40 @@ import (
 )
 
 // maxJSON bounds the size of --json, all of which is held in memory. More data can be uploaded as files.
-const mostJSON = 256 << 20
+const maxJSON = 256 << 20
 
 // readJSONFiles reads and parses the file that --json names, or standard input.
-func readFiles(c *cli.Context) ([]gitagency.File, error) {
-	text, err := interruptibly(c.Context, func() ([]byte, error) {
+func readJSONFiles(c *cli.Context) ([]gitagency.File, error) {
+	text, err := readInterruptibly(c.Context, func() ([]byte, error) {
 		if c.String("json") == "-" {
-			return io.ReadAll(io.LimitReader(c.App.Reader, mostJSON+1))
+			return io.ReadAll(io.LimitReader(c.App.Reader, maxJSON+1))
 		}
 		f, err := os.Open(c.String("json"))
 		if err != nil {
 			return nil, err
 		}
-		text, err := io.ReadAll(io.LimitReader(f, mostJSON+1))
+		text, err := io.ReadAll(io.LimitReader(f, maxJSON+1))
 		return text, errors.Join(err, f.Close())
 	})
 	if err != nil {
 		return nil, &sourceError{err}
 	}
-	if len(text) > mostJSON {
-		return nil, asUsage(c, fmt.Errorf("--json: more than %d MiB; put files by name instead", mostJSON>>20))
+	if len(text) > maxJSON {
+		return nil, newUsageError(c, fmt.Errorf("--json: more than %d MiB; put files by name instead", maxJSON>>20))
 	}
-	files, err := parseFiles(text)
+	files, err := parseJSONFiles(text)
 	if is[*gitagency.ConfinementError](err) {
 		return nil, fmt.Errorf("--json: %w", err)
 	}
 	if err != nil {
-		return nil, asUsage(c, fmt.Errorf("--json: %w", err))
+		return nil, newUsageError(c, fmt.Errorf("--json: %w", err))
 	}
 	return files, nil
 }
 
 // readInterruptibly calls read but returns when ctx ends, since a user who is unexpectedly prompted for input may
 // interrupt.
-func interruptibly(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+func readInterruptibly(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		text []byte
 		err  error
@@ -74,50 +74,50 @@ func interruptibly(ctx context.Context, read func() ([]byte, error)) ([]byte, er
 
 // parseJSONFiles parses an array of objects. It is strict, because a misspelt field would otherwise become a file with
 // the wrong content.
-func parseFiles(text []byte) ([]gitagency.File, error) {
+func parseJSONFiles(text []byte) ([]gitagency.File, error) {
 	if !utf8.Valid(text) {
-		return nil, cmp.Or(brokenPath(text), errors.New("the text is not valid UTF-8; other bytes go into content_base64"))
+		return nil, cmp.Or(invalidPathError(text), errors.New("the text is not valid UTF-8; other bytes go into content_base64"))
 	}
-	if at := loneSurrogate(text); at >= 0 {
-		return nil, cmp.Or(brokenPath(text), fmt.Errorf("at byte %d is half a character; other bytes go into content_base64", at))
+	if at := findLoneSurrogate(text); at >= 0 {
+		return nil, cmp.Or(invalidPathError(text), fmt.Errorf("at byte %d is half a character; other bytes go into content_base64", at))
 	}
-	return decodeFiles(text)
+	return decodeFileArray(text)
 }
 
 // invalidByteBase is the first of 256 private-use code points that stand for invalid bytes while invalidPathError
 // parses the text.
-const stray = 0x10ff00
+const invalidByteBase = 0x10ff00
 
 // invalidPathError returns the error about the first path that is not valid UTF-8, which is refused as other invalid
 // paths are. It returns nil if the invalid bytes are elsewhere.
-func brokenPath(text []byte) error {
+func invalidPathError(text []byte) error {
 	var whole []byte
 	for len(text) > 0 {
-		if loneSurrogate(text[:min(len(text), 12)]) == 0 {
-			for _, b := range encoded(rune(escapedUnit(text, 1))) {
-				whole = utf8.AppendRune(whole, stray+rune(b))
+		if findLoneSurrogate(text[:min(len(text), 12)]) == 0 {
+			for _, b := range encodeSurrogate(rune(escapedCodeUnit(text, 1))) {
+				whole = utf8.AppendRune(whole, invalidByteBase+rune(b))
 			}
 			text = text[6:]
 			continue
 		}
-		n := wholeUnit(text)
+		n := unitLength(text)
 		if n == 0 {
-			whole = utf8.AppendRune(whole, stray+rune(text[0]))
+			whole = utf8.AppendRune(whole, invalidByteBase+rune(text[0]))
 			n = 1
 		} else {
 			whole = append(whole, text[:n]...)
 		}
 		text = text[n:]
 	}
-	files, err := decodeFiles(whole)
+	files, err := decodeFileArray(whole)
 	if err != nil {
 		return nil
 	}
 	for i, f := range files {
 		var name []byte
 		for _, r := range f.Path {
-			if r >= stray && r <= stray+0xff {
-				name = append(name, byte(r-stray))
+			if r >= invalidByteBase && r <= invalidByteBase+0xff {
+				name = append(name, byte(r-invalidByteBase))
 			} else {
 				name = utf8.AppendRune(name, r)
 			}
@@ -131,9 +131,9 @@ func brokenPath(text []byte) error {
 
 // unitLength returns the length of the character or escape sequence at the start of text, or 0 for a byte that is not
 // valid UTF-8.
-func wholeUnit(text []byte) int {
+func unitLength(text []byte) int {
 	r, n := utf8.DecodeRune(text)
-	switch unit := escapedUnit(text, 1); {
+	switch unit := escapedCodeUnit(text, 1); {
 	case r == utf8.RuneError && n == 1:
 		return 0
 	case r != '\\' || len(text) == 1 || text[1] >= utf8.RuneSelf:
@@ -147,7 +147,7 @@ func wholeUnit(text []byte) int {
 }
 
 // encodeSurrogate returns the three bytes that UTF-8 would use for a surrogate, were it allowed.
-func encoded(r rune) []byte {
+func encodeSurrogate(r rune) []byte {
 	return []byte{0xe0 | byte(r>>12), 0x80 | byte(r>>6)&0x3f, 0x80 | byte(r)&0x3f}
 }
 
@@ -155,7 +155,7 @@ func encoded(r rune) []byte {
 func itemError(i int, err error) error { return fmt.Errorf("item %d: %w", i+1, err) }
 
 // withItemNumber adds to an error about a path the number of the item with that path.
-func withItem(err error, files []gitagency.File) error {
+func withItemNumber(err error, files []gitagency.File) error {
 	var confined *gitagency.ConfinementError
 	var inPath *fs.PathError
 	about := ""
@@ -176,9 +176,9 @@ func withItem(err error, files []gitagency.File) error {
 }
 
 // decodeFileArray decodes an array of objects and nothing else.
-func decodeFiles(text []byte) ([]gitagency.File, error) {
+func decodeFileArray(text []byte) ([]gitagency.File, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
-	if err := expect(dec, '['); err != nil {
+	if err := expectDelim(dec, '['); err != nil {
 		if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
 			err = errors.New("wrap the object in [ ]")
 		}
@@ -186,13 +186,13 @@ func decodeFiles(text []byte) ([]gitagency.File, error) {
 	}
 	files := []gitagency.File{}
 	for dec.More() {
-		f, err := parseFile(dec)
+		f, err := decodeFile(dec)
 		if err != nil {
 			return nil, fmt.Errorf("item %d: %w", len(files)+1, err)
 		}
 		files = append(files, f)
 	}
-	if err := expect(dec, ']'); err != nil {
+	if err := expectDelim(dec, ']'); err != nil {
 		return nil, fmt.Errorf("after item %d: %w", len(files), err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
@@ -201,7 +201,7 @@ func decodeFiles(text []byte) ([]gitagency.File, error) {
 	return files, nil
 }
 
-func expect(dec *json.Decoder, want json.Delim) error {
+func expectDelim(dec *json.Decoder, want json.Delim) error {
 	token, err := dec.Token()
 	switch {
 	case errors.Is(err, io.EOF):
@@ -215,9 +215,9 @@ func expect(dec *json.Decoder, want json.Delim) error {
 }
 
 // decodeFile decodes one object.
-func parseFile(dec *json.Decoder) (gitagency.File, error) {
+func decodeFile(dec *json.Decoder) (gitagency.File, error) {
 	var file gitagency.File
-	if err := expect(dec, '{'); err != nil {
+	if err := expectDelim(dec, '{'); err != nil {
 		return file, err
 	}
 	fields := map[string]string{}
@@ -245,14 +245,14 @@ func parseFile(dec *json.Decoder) (gitagency.File, error) {
 		}
 		fields[name] = text
 	}
-	if err := expect(dec, '}'); err != nil {
+	if err := expectDelim(dec, '}'); err != nil {
 		return file, err
 	}
-	return fileOf(fields)
+	return fileFromFields(fields)
 }
 
 // fileFromFields returns the file that the fields of an object describe.
-func fileOf(fields map[string]string) (file gitagency.File, err error) {
+func fileFromFields(fields map[string]string) (file gitagency.File, err error) {
 	name, named := fields["path"]
 	content, plain := fields["content"]
 	encoded, coded := fields["content_base64"]
@@ -290,15 +290,15 @@ func parseMode(s string) (fs.FileMode, error) {
 
 // findLoneSurrogate returns the offset of the first \u escape that is half of a surrogate pair, or -1. encoding/json
 // would silently replace it.
-func loneSurrogate(text []byte) int {
+func findLoneSurrogate(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {
 			continue
 		}
 		i++ // skip the escaped character, which may be a backslash
-		switch unit := escapedUnit(text, i); {
+		switch unit := escapedCodeUnit(text, i); {
 		case unit >= 0xd800 && unit < 0xdc00:
-			next := escapedUnit(text, i+6)
+			next := escapedCodeUnit(text, i+6)
 			if i+5 >= len(text) || text[i+5] != '\\' || next < 0xdc00 || next > 0xdfff {
 				return i - 1
 			}
@@ -311,7 +311,7 @@ func loneSurrogate(text []byte) int {
 }
 
 // escapedCodeUnit returns the number of a \u escape whose u is at offset at, or -1 if there is none.
-func escapedUnit(text []byte, at int) int64 {
+func escapedCodeUnit(text []byte, at int) int64 {
 	if at+5 > len(text) || text[at] != 'u' {
 		return -1
 	}

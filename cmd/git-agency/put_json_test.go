@@ -57,7 +57,7 @@ var putInputs = []struct{ text, problem string }{
 func TestWhatPutReadsIsTakenLiterallyOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	for _, c := range putInputs {
-		files, err := parseFiles([]byte(c.text))
+		files, err := parseJSONFiles([]byte(c.text))
 		switch {
 		case c.problem == "" && err != nil:
 			t.Errorf("%s: %v", c.text, err)
@@ -65,7 +65,7 @@ func TestWhatPutReadsIsTakenLiterallyOrNotAtAll(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.text, files, err)
 		}
 	}
-	files, err := parseFiles([]byte(putInputs[2].text))
+	files, err := parseJSONFiles([]byte(putInputs[2].text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func FuzzPutJSON(f *testing.F) {
 		f.Add(c.text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		files, err := parseFiles([]byte(text))
+		files, err := parseJSONFiles([]byte(text))
 		if err != nil {
 			return
 		}

@@ -100,8 +100,8 @@ func TestALongPutSaysHowFarItIsOnATerminal(t *testing.T) {
 		go s.watch()
 		tool := newTool(slave, slave, gitagency.Options{Dir: l.repo, Env: l.env})
 		var now time.Time
-		tool.clock = func() time.Time { now = now.Add(passes); return now }
-		code := tool.run(t.Context(), []string{"git-agency", "put", sweepID, big, "new/"})
+		tool.progressClock = func() time.Time { now = now.Add(passes); return now }
+		code := tool.runCommandLine(t.Context(), []string{"git-agency", "put", sweepID, big, "new/"})
 		if err := slave.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -201,9 +201,9 @@ func TestNothingOutsideOfASourceIsRead(t *testing.T) {
 			}
 		}
 		swap := func() error { return errors.Join(os.Rename(sub, filepath.Join(dir, "away")), os.Symlink(secret, sub)) }
-		found := copied{}
+		found := copyPlan{}
 		defer found.close()
-		tree, err := found.below(source)
+		tree, err := found.openSource(source)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,17 +28,17 @@ remembered, so that asking again costs next to nothing while nothing changes.
 
 Exit status: 0, whatever is found; 1 failed; 3 no such worktree; 4 broken; 5 refused for safety, or not
 in an integration worktree; 129 usage.`,
-		Flags: waitingFor("whoever is discarding a sandbox", listing()...),
+		Flags: withLockTimeoutFlag("whoever is discarding a sandbox", withListingFlags()...),
 		Action: func(c *cli.Context) error {
-			worktree, err := optional(c)
+			worktree, err := optionalArg(c)
 			if err != nil {
 				return err
 			}
-			if err := checkFormat(c); err != nil {
+			if err := checkOutputFlags(c); err != nil {
 				return err
 			}
-			t.opts.Swift = true // users run this command again and again
-			repo, err := t.open(c)
+			t.opts.NoGitProbe = true // users run this command again and again
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
@@ -58,10 +58,10 @@ in an integration worktree; 129 usage.`,
 }
 
 // printRadar prints the radar for people: all sandboxes, then the pairs that conflict.
-func (t *tool) printRadar(found gitagency.Radar) error {
+func (t *tool) printRadar(found gitagency.RadarResult) error {
 	rows, pairs := [][]string{}, [][]string{}
 	for _, s := range found.Sandboxes {
-		rows = append(rows, []string{s.ID, s.Name, radarWords(s), radarDetail(s)})
+		rows = append(rows, []string{s.ID, s.Name, radarStateText(s), radarDetail(s)})
 	}
 	if err := t.printTable([]string{"ID", "NAME", "RADAR", "PATHS"}, rows); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (t *tool) printRadar(found gitagency.Radar) error {
 	return t.printTable([]string{"ID", "CONFLICTS WITH", "PATHS"}, pairs)
 }
 
-func radarWords(s gitagency.RadarSandbox) string {
+func radarStateText(s gitagency.RadarSandbox) string {
 	if s.State == gitagency.RadarNothing {
 		return "nothing to land"
 	}
@@ -96,7 +96,7 @@ func radarDetail(s gitagency.RadarSandbox) string {
 }
 
 // printRadarBlocks prints the radar for scripts: a block for every sandbox, then one for every pair.
-func (t *tool) printRadarBlocks(z bool, found gitagency.Radar) error {
+func (t *tool) printRadarBlocks(z bool, found gitagency.RadarResult) error {
 	block := func(fields []field, paths []string) error {
 		for _, p := range paths {
 			fields = append(fields, field{"path", p, false})

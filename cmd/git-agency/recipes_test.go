@@ -15,7 +15,7 @@ import (
 func examples(source string) []string {
 	var found []string
 	for _, b := range parseManual(source) {
-		if b.kind == code {
+		if b.kind == codeBlock {
 			found = append(found, b.text)
 		}
 	}
@@ -105,7 +105,7 @@ func TestThePutOfTheManualCanBeRead(t *testing.T) {
 		if !strings.Contains(e, "content_base64") {
 			continue
 		}
-		if files, err := parseFiles([]byte(e)); err != nil || len(files) != 3 || files[1].Mode != 0o755 {
+		if files, err := parseJSONFiles([]byte(e)); err != nil || len(files) != 3 || files[1].Mode != 0o755 {
 			t.Errorf("%+v, %v", files, err)
 		}
 		return
@@ -209,7 +209,7 @@ func runSession(t *testing.T, lines []string) {
 	}
 	made := regexp.MustCompile(`\b20260128(..)(..)(..)-(..)(..)\b`)
 	const end = "==== the end of a command"
-	script := "set -e\nPATH=" + gitagency.ShellWord(programs) + ":$PATH\n"
+	script := "set -e\nPATH=" + gitagency.ShellQuote(programs) + ":$PATH\n"
 	for _, s := range steps {
 		moment, dice := "12:09:00", ""
 		id := made.FindStringSubmatch(strings.Join(s.shows, "\n"))

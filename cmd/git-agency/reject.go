@@ -19,18 +19,18 @@ unless agency.requireReview is set.
 
 Exit status: 0 rejected; 1 failed, or it is not in review; 3 no such invocation; 4 broken; 75 locked; 129
 usage.`,
-		Flags: changing(jsonFlag(
+		Flags: withRepositoryLockFlag(withJSONFlag(
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "say why: `REASON`"},
 		)...),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, 1)
+			args, err := positionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
 			if !c.IsSet("message") {
-				return asUsage(c, fmt.Errorf("say why, with -m"))
+				return newUsageError(c, fmt.Errorf("say why, with -m"))
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}

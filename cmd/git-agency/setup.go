@@ -26,17 +26,17 @@ overwritten nor removed. Says what is left to do.
 
 Exit status: 0 done, or nothing to do; 1 failed: nothing was installed, or not all could be undone; 129
 usage.`,
-		Flags: jsonFlag(
+		Flags: withJSONFlag(
 			&cli.StringFlag{Name: "prefix", Usage: "install below `DIR` and nowhere else", DefaultText: "beside the program"},
 			&cli.BoolFlag{Name: "undo", Usage: "take away what was installed"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		),
 		Action: func(c *cli.Context) error {
-			if _, err := arguments(c, 0, 0); err != nil {
+			if _, err := positionalArgs(c, 0, 0); err != nil {
 				return err
 			}
 			if c.IsSet("prefix") && c.String("prefix") == "" {
-				return asUsage(c, errors.New("--prefix needs a value"))
+				return newUsageError(c, errors.New("--prefix needs a value"))
 			}
 			req, err := t.installRequest(c.String("prefix"))
 			if err != nil {
@@ -45,28 +45,28 @@ usage.`,
 			req.Undo, req.DryRun = c.Bool("undo"), c.Bool("dry-run")
 			installed, err := gitagency.Install(c.Context, req)
 			if err != nil {
-				err = &setupError{err}
+				err = &installError{err}
 			}
 			if err != nil && len(installed.Files) == 0 {
 				return err
 			}
-			hints := []setupHint{}
+			hints := []startupHint{}
 			if !req.Undo {
-				hints = setupHints(installed, os.Getenv)
+				hints = startupHints(installed, os.Getenv)
 			}
 			if c.Bool("json") {
 				return errors.Join(err, t.printJSON(struct {
-					gitagency.Installed
-					Hints []setupHint `json:"hints"`
+					gitagency.InstallResult
+					Hints []startupHint `json:"hints"`
 				}{installed, hints}))
 			}
-			t.saySetup(installed)
+			t.printInstalled(installed)
 			if flushErr := t.stdout.Flush(); flushErr != nil { // print hints after the results
 				return errors.Join(err, &outputError{flushErr})
 			}
 			for _, h := range hints {
-				t.hint(h.What + "; put this line into " + h.File + ":")
-				t.hint("  " + h.Line)
+				t.printHint(h.What + "; put this line into " + h.File + ":")
+				t.printHint("  " + h.Line)
 			}
 			return err
 		},
@@ -86,15 +86,15 @@ func (t *tool) installRequest(prefix string) (req gitagency.InstallRequest, err 
 		req.Staged = true
 		req.Prefix, err = filepath.Abs(prefix)
 	} else {
-		req.Prefix, err = ownPrefix(t.args[0], os.Getenv("PATH"))
+		req.Prefix, err = programPrefix(t.args[0], os.Getenv("PATH"))
 	}
 	return req, err
 }
 
 // installationStatus reports whether the manual and each completion are installed, for doctor.
-func (t *tool) installedParts(ctx context.Context) []gitagency.Capability {
+func (t *tool) installationStatus(ctx context.Context) []gitagency.Capability {
 	req, err := t.installRequest("")
-	var planned gitagency.Installed
+	var planned gitagency.InstallResult
 	if err == nil {
 		req.DryRun = true
 		planned, err = gitagency.Install(ctx, req)
@@ -123,14 +123,14 @@ func (t *tool) installedParts(ctx context.Context) []gitagency.Capability {
 }
 
 // installError marks an error of the installation, whose hints have nothing to do with a repository.
-type setupError struct{ err error }
+type installError struct{ err error }
 
-func (e *setupError) Error() string { return e.err.Error() }
-func (e *setupError) Unwrap() error { return e.err }
+func (e *installError) Error() string { return e.err.Error() }
+func (e *installError) Unwrap() error { return e.err }
 
 // programPrefix returns the parent of the directory that this program was called from: as named in argv[0], or as
 // found in PATH. It does not resolve symlinks, since man and shells search beside the directories in PATH.
-func ownPrefix(name, path string) (string, error) {
+func programPrefix(name, path string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -158,7 +158,7 @@ func ownPrefix(name, path string) (string, error) {
 }
 
 // printInstalled prints what was done to each file and directory.
-func (t *tool) saySetup(installed gitagency.Installed) {
+func (t *tool) printInstalled(installed gitagency.InstallResult) {
 	said := false
 	say := func(done, would, path string) {
 		verb := done
@@ -197,7 +197,7 @@ func (t *tool) saySetup(installed gitagency.Installed) {
 }
 
 // startupHint is a line that the user has to add to a startup file before a program finds what was installed for it.
-type setupHint struct {
+type startupHint struct {
 	Program string `json:"program"`
 	What    string `json:"what"`
 	File    string `json:"file"` // startup file of the user
@@ -206,48 +206,48 @@ type setupHint struct {
 
 // startupHints checks the search paths of git, man and the shells. A setting that it cannot see, such as the fpath of
 // zsh, counts as not made.
-func setupHints(installed gitagency.Installed, getenv func(string) string) []setupHint {
-	hints := []setupHint{}
+func startupHints(installed gitagency.InstallResult, getenv func(string) string) []startupHint {
+	hints := []startupHint{}
 	paths := map[string]string{}
 	for _, f := range installed.Files {
 		paths[f.Kind] = f.Path
 	}
 	path := filepath.SplitList(getenv("PATH"))
-	shared := dataDirs(getenv)
+	shared := xdgDataDirs(getenv)
 	isSearched := func(file string) bool { // whether the file is three levels below an XDG data directory
-		return slices.ContainsFunc(shared, same(filepath.Join(file, "..", "..", "..")))
+		return slices.ContainsFunc(shared, sameDirectory(filepath.Join(file, "..", "..", "..")))
 	}
 
 	bin := filepath.Join(installed.Prefix, "bin")
-	if isProgram(filepath.Join(bin, "git-agency")) && !slices.ContainsFunc(path, same(bin)) {
-		hints = append(hints, setupHint{"git", "git does not find the program yet", "~/.profile", `export PATH="` + inQuotes(bin) + `:$PATH"`})
+	if isExecutable(filepath.Join(bin, "git-agency")) && !slices.ContainsFunc(path, sameDirectory(bin)) {
+		hints = append(hints, startupHint{"git", "git does not find the program yet", "~/.profile", `export PATH="` + escapeDoubleQuoted(bin) + `:$PATH"`})
 		path = append(path, bin) // man then searches beside it too
 	}
 	if file := paths["manual"]; file != "" {
-		if dir := filepath.Dir(filepath.Dir(file)); !manLooks(dir, path, getenv("MANPATH")) {
-			hints = append(hints, setupHint{"man", "man does not look there", "~/.profile", `export MANPATH="` + inQuotes(dir) + `:$MANPATH"`})
+		if dir := filepath.Dir(filepath.Dir(file)); !manSearches(dir, path, getenv("MANPATH")) {
+			hints = append(hints, startupHint{"man", "man does not look there", "~/.profile", `export MANPATH="` + escapeDoubleQuoted(dir) + `:$MANPATH"`})
 		}
 	}
 	if file := paths["bash"]; file != "" && (!isSearched(file) || !hasBashCompletion(shared)) {
-		hints = append(hints, setupHint{
-			"bash", "bash does not load it by itself", "~/.bashrc, below what loads git's own completion", `. "` + inQuotes(file) + `"`,
+		hints = append(hints, startupHint{
+			"bash", "bash does not load it by itself", "~/.bashrc, below what loads git's own completion", `. "` + escapeDoubleQuoted(file) + `"`,
 		})
 	}
 	if file := paths["zsh"]; file != "" && hasProgram(path, "zsh") && filepath.Dir(file) != "/usr/local/share/zsh/site-functions" {
-		hints = append(hints, setupHint{
-			"zsh", "zsh looks there only when it is told to", "~/.zshrc, above compinit", `fpath=("` + inQuotes(filepath.Dir(file)) + `" $fpath)`,
+		hints = append(hints, startupHint{
+			"zsh", "zsh looks there only when it is told to", "~/.zshrc, above compinit", `fpath=("` + escapeDoubleQuoted(filepath.Dir(file)) + `" $fpath)`,
 		})
 	}
 	if file := paths["fish"]; file != "" && hasProgram(path, "fish") && filepath.Base(filepath.Dir(file)) == "vendor_conf.d" && !isSearched(file) {
-		hints = append(hints, setupHint{
-			"fish", "fish does not look there", "~/.config/fish/config.fish", `source "` + inQuotes(file) + `"`,
+		hints = append(hints, startupHint{
+			"fish", "fish does not look there", "~/.config/fish/config.fish", `source "` + escapeDoubleQuoted(file) + `"`,
 		})
 	}
 	return hints
 }
 
 // xdgDataDirs returns the directories where bash and fish look for completions of other packages.
-func dataDirs(getenv func(string) string) []string {
+func xdgDataDirs(getenv func(string) string) []string {
 	dirs := []string{"/usr/local/share", "/usr/share"}
 	if set := getenv("XDG_DATA_DIRS"); set != "" {
 		dirs = filepath.SplitList(set)
@@ -272,9 +272,9 @@ func hasBashCompletion(dirs []string) bool {
 
 // manSearches reports whether man searches a directory: it is beside a directory of PATH, or named in MANPATH. If
 // MANPATH is set and has no empty entry, only its entries count.
-func manLooks(dir string, path []string, manpath string) bool {
+func manSearches(dir string, path []string, manpath string) bool {
 	entries := filepath.SplitList(manpath)
-	if slices.ContainsFunc(entries, same(dir)) {
+	if slices.ContainsFunc(entries, sameDirectory(dir)) {
 		return true
 	}
 	if manpath != "" && !slices.Contains(entries, "") {
@@ -282,7 +282,7 @@ func manLooks(dir string, path []string, manpath string) bool {
 	}
 	for _, bin := range path {
 		for _, beside := range []string{"man", "share/man", "../man", "../share/man"} {
-			if bin != "" && same(dir)(filepath.Join(bin, beside)) {
+			if bin != "" && sameDirectory(dir)(filepath.Join(bin, beside)) {
 				return true
 			}
 		}
@@ -291,7 +291,7 @@ func manLooks(dir string, path []string, manpath string) bool {
 }
 
 // sameDirectory returns a function that reports whether a path is the directory dir, by any spelling.
-func same(dir string) func(string) bool {
+func sameDirectory(dir string) func(string) bool {
 	dir = filepath.Clean(dir)
 	fi, err := os.Stat(dir)
 	return func(other string) bool {
@@ -307,15 +307,15 @@ func same(dir string) func(string) bool {
 }
 
 func hasProgram(path []string, name string) bool {
-	return slices.ContainsFunc(path, func(dir string) bool { return dir != "" && isProgram(filepath.Join(dir, name)) })
+	return slices.ContainsFunc(path, func(dir string) bool { return dir != "" && isExecutable(filepath.Join(dir, name)) })
 }
 
-func isProgram(path string) bool {
+func isExecutable(path string) bool {
 	fi, err := os.Stat(path)
 	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
 }
 
 // escapeDoubleQuoted escapes a path for use between double quotes in a shell.
-func inQuotes(path string) string {
+func escapeDoubleQuoted(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(path)
 }

@@ -79,14 +79,14 @@ var placeholders = map[string][]byte{
 }
 
 // installPlaceholders installs below a prefix, and returns what is left to do.
-func (u newcomer) installPlaceholders(prefix string, staged bool) map[string]setupHint {
+func (u newcomer) installPlaceholders(prefix string, staged bool) map[string]startupHint {
 	u.t.Helper()
 	installed, err := gitagency.Install(u.t.Context(), gitagency.InstallRequest{Prefix: prefix, Files: placeholders, Staged: staged, Env: u.env})
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	hints := map[string]setupHint{}
-	for _, h := range setupHints(installed, u.getenv) {
+	hints := map[string]startupHint{}
+	for _, h := range startupHints(installed, u.getenv) {
 		hints[h.Program] = h
 	}
 	return hints
@@ -180,8 +180,8 @@ func TestZshLooksBelowUsrLocalByItself(t *testing.T) {
 	if got := strings.Split(u.must("zsh", "-f", "-c", "print -l $fpath"), "\n"); !slices.Contains(got, dir) {
 		t.Skipf("this zsh looks elsewhere: %q", got)
 	}
-	installed := gitagency.Installed{Prefix: "/usr/local", Files: []gitagency.InstalledFile{{Kind: "zsh", Path: dir + "/_git-agency"}}}
-	for _, h := range setupHints(installed, u.getenv) {
+	installed := gitagency.InstallResult{Prefix: "/usr/local", Files: []gitagency.InstalledFile{{Kind: "zsh", Path: dir + "/_git-agency"}}}
+	for _, h := range startupHints(installed, u.getenv) {
 		if h.Program == "zsh" {
 			t.Errorf("there is something left to do: %+v", h)
 		}
@@ -257,7 +257,7 @@ func TestManFindsTheManualOnceItIsToldWhere(t *testing.T) {
 			}
 			var missing []string
 			script := ""
-			for _, h := range setupHints(installed, u.getenv) {
+			for _, h := range startupHints(installed, u.getenv) {
 				missing, script = append(missing, h.Program), script+h.Line+"\n"
 			}
 			if !slices.Equal(missing, tt.missing) {
@@ -301,7 +301,7 @@ func TestWhatIsBesideTheProgramIsFoundByTheNameItWasCalledBy(t *testing.T) {
 		{"by a name that is not its own", "/nonexistent/git-agency", join(link), filepath.Dir(filepath.Dir(exe))},
 		{"without PATH", "git-agency", "", filepath.Dir(filepath.Dir(exe))},
 	} {
-		if got, err := ownPrefix(tt.argv0, tt.path); err != nil || got != tt.want {
+		if got, err := programPrefix(tt.argv0, tt.path); err != nil || got != tt.want {
 			t.Errorf("%s: got %q (%v), want %q", tt.name, got, err, tt.want)
 		}
 	}

@@ -18,9 +18,9 @@ func (t *tool) showCommand() *cli.Command {
 its full id only.
 
 Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is broken; 129 usage.`,
-		Flags: listing(),
+		Flags: withListingFlags(),
 		Action: func(c *cli.Context) error {
-			repo, query, err := t.openFor(c)
+			repo, query, err := t.openForQuery(c)
 			if err != nil {
 				return err
 			}
@@ -28,19 +28,19 @@ Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is b
 			if err != nil {
 				return err
 			}
-			return one(t, c, inv, porcelain, t.details)
+			return printOne(t, c, inv, invocationFields, t.invocationDetails)
 		},
 	}
 }
 
 // invocationDetails returns the fields of an invocation that 'show' prints for people.
-func (t *tool) details(i gitagency.Invocation) []field {
+func (t *tool) invocationDetails(i gitagency.Invocation) []field {
 	p := i.Primitives
 	return slices.Concat([]field{
 		{"invocation", i.ID, false},
 		{"name", i.Name, true},
-		{"worktree", joined(i.Worktree, i.WorktreeID), true},
-		{"path", there(i), true},
+		{"worktree", nameWithID(i.Worktree, i.WorktreeID), true},
+		{"path", sandboxPath(i), true},
 		{"branch", i.SandboxBranch, true},
 		{"base", i.BaseCommit, true},
 		{"from-snapshot", i.FromSnapshot, true},
@@ -48,23 +48,23 @@ func (t *tool) details(i gitagency.Invocation) []field {
 		{"synced", i.SyncedCommit, true},
 		{"runner", i.Runner, true},
 		{"mode", i.Mode, true},
-		{"status", state(i), true},
+		{"status", invocationState(i), true},
 		{"landing", i.Landing, true},
-		{"submitted", t.when(i.SubmittedAt), true},
+		{"submitted", t.timeWithAge(i.SubmittedAt), true},
 		{"submitted-commit", i.SubmittedCommit, true},
 		{"review-note", i.ReviewNote, true},
-		{"rejected", t.when(i.RejectedAt), true},
+		{"rejected", t.timeWithAge(i.RejectedAt), true},
 		{"rejected-reason", i.RejectedReason, true},
-		{"landed", t.when(i.LandedAt), true},
+		{"landed", t.timeWithAge(i.LandedAt), true},
 		{"landed-commit", i.LandedCommit, true},
 		{"landed-before", i.LandedBefore, true},
 		{"landed-tip", i.LandedTip, true},
 		{"landed-branch", i.LandedBranch, true},
 		{"landed-strategy", i.LandedStrategy, true},
 		{"unlanded-commit", i.UnlandedCommit, true},
-		{"unlanded", t.when(i.UnlandedAt), true},
+		{"unlanded", t.timeWithAge(i.UnlandedAt), true},
 		{"kept", i.TrashRef, true},
-		{"started", t.when(i.StartedAt), true},
+		{"started", t.timeWithAge(i.StartedAt), true},
 		{"changeset", p.Changeset, true},
 		{"platform", p.Platform, true},
 		{"isolation", p.Isolation, true},
@@ -76,7 +76,7 @@ func (t *tool) details(i gitagency.Invocation) []field {
 }
 
 // timeWithAge formats a time and how long ago it was; a zero time is empty.
-func (t *tool) when(at time.Time) string {
+func (t *tool) timeWithAge(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
@@ -84,7 +84,7 @@ func (t *tool) when(at time.Time) string {
 }
 
 // sandboxPath returns the path of a sandbox, or "" if the sandbox was removed on purpose.
-func there(i gitagency.Invocation) string {
+func sandboxPath(i gitagency.Invocation) string {
 	path, err := i.Path()
 	if err != nil && !i.Broken {
 		return ""
@@ -93,7 +93,7 @@ func there(i gitagency.Invocation) string {
 }
 
 // nameWithID returns "name (id)", or the id alone without a name.
-func joined(name, id string) string {
+func nameWithID(name, id string) string {
 	if name == "" {
 		return id
 	}

@@ -19,19 +19,19 @@ do not; a submodule is an empty directory. <snapshot> is its commit, in full or 
 
 Exit status: 0 copied; 1 failed, nothing changed; 3 no such snapshot; 5 refused for safety, as where
 <dir> touches a worktree; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: jsonFlag(),
+		Flags: withJSONFlag(),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 2, 2)
+			args, err := positionalArgs(c, 2, 2)
 			if err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
 			checkout, err := repo.CheckoutSnapshot(c.Context, gitagency.CheckoutRequest{Snapshot: args[0], Dir: args[1]})
 			if err != nil {
-				return &copyOutError{err}
+				return &snapshotCheckoutError{err}
 			}
 			if c.Bool("json") {
 				return t.printJSON(checkout)
@@ -42,7 +42,7 @@ Exit status: 0 copied; 1 failed, nothing changed; 3 no such snapshot; 5 refused 
 }
 
 // snapshotCheckoutError marks any error of 'snapshot checkout', for its hints.
-type copyOutError struct{ err error }
+type snapshotCheckoutError struct{ err error }
 
-func (e *copyOutError) Error() string { return e.err.Error() }
-func (e *copyOutError) Unwrap() error { return e.err }
+func (e *snapshotCheckoutError) Error() string { return e.err.Error() }
+func (e *snapshotCheckoutError) Unwrap() error { return e.err }

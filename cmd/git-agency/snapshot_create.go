@@ -24,28 +24,28 @@ the sandbox are left out, and named on standard error.
 
 Exit status: 0 taken, or nothing has changed; 1 failed, or it has no sandbox any more; 3 no such
 invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
-		Flags: changing(jsonFlag(
+		Flags: withRepositoryLockFlag(withJSONFlag(
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "say in the commit what the snapshot is: `MESSAGE`"},
 			&cli.BoolFlag{Name: "include-ignored", Usage: "take what git ignores, too"},
 			&cli.BoolFlag{Name: "include-secrets", Usage: "take untracked files that look like credentials, too"},
 		)...),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, 1)
+			args, err := positionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
-			t.opts.Swift = true // agents take a snapshot between any two steps
-			sandbox, err := t.sandbox(c, args[0])
+			t.opts.NoGitProbe = true // agents take a snapshot between any two steps
+			sandbox, err := t.openSandbox(c, args[0])
 			if err != nil {
 				return err
 			}
 			snapshot, err := sandbox.TakeSnapshot(c.Context, gitagency.SnapshotRequest{
-				Message: c.String("message"), Ignored: c.Bool("include-ignored"), Secrets: c.Bool("include-secrets"),
+				Message: c.String("message"), IncludeIgnored: c.Bool("include-ignored"), IncludeSecrets: c.Bool("include-secrets"),
 			})
 			if err != nil {
 				return err
 			}
-			t.tellLeftOut(snapshot.LeftOut)
+			t.warnLeftOut(snapshot.LeftOut)
 			if !snapshot.Created {
 				kept := ""
 				if c.IsSet("message") {
@@ -62,20 +62,20 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 }
 
 // leftOutReasons explains why a file of the sandbox is in no commit.
-var whyLeftOut = map[string]string{
-	gitagency.LeftSecret:     "it looks like a credential",
-	gitagency.LeftRepository: "it is a repository of its own",
-	gitagency.LeftSubmodule:  "of a submodule, only the commit that is staged is kept",
+var leftOutReasons = map[string]string{
+	gitagency.LeftOutSecret:     "it looks like a credential",
+	gitagency.LeftOutRepository: "it is a repository of its own",
+	gitagency.LeftOutSubmodule:  "of a submodule, only the commit that is staged is kept",
 }
 
 // warnLeftOut warns of each file of the sandbox that is not in its snapshot.
-func (t *tool) tellLeftOut(all []gitagency.LeftOut) {
+func (t *tool) warnLeftOut(all []gitagency.LeftOut) {
 	secret := false
 	for _, l := range all {
-		secret = secret || l.Why == gitagency.LeftSecret
-		t.warn("left out " + gitagency.QuotedPath(l.Path) + ": " + whyLeftOut[l.Why])
+		secret = secret || l.Reason == gitagency.LeftOutSecret
+		t.warn("left out " + gitagency.QuotePath(l.Path) + ": " + leftOutReasons[l.Reason])
 	}
 	if secret {
-		t.hint("what looks like a credential is taken too with --include-secrets; to let a name in for good: git config --add agency.secret '!<name>'")
+		t.printHint("what looks like a credential is taken too with --include-secrets; to let a name in for good: git config --add agency.secret '!<name>'")
 	}
 }

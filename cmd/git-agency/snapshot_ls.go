@@ -21,9 +21,9 @@ message, and how many files and lines differ from the one before; with the first
 the sandbox started from. The invocation may have ended: its snapshots stay until it is pruned.
 
 Exit status: 0, whatever is found; 3 no such invocation; 129 usage.`,
-		Flags: listing(),
+		Flags: withListingFlags(),
 		Action: func(c *cli.Context) error {
-			repo, query, err := t.openFor(c)
+			repo, query, err := t.openForQuery(c)
 			if err != nil {
 				return err
 			}
@@ -31,21 +31,21 @@ Exit status: 0, whatever is found; 3 no such invocation; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			return list(t, c, taken, takenFields,
+			return printList(t, c, taken, snapshotFields,
 				[]string{"NUMBER", "COMMIT", "TAKEN", "FILES", "LINES", "MESSAGE"},
-				func(s gitagency.TakenSnapshot) []string {
+				func(s gitagency.SnapshotInfo) []string {
 					files, lines := "?", "?"
 					if s.Counted {
 						files, lines = strconv.Itoa(s.Files), fmt.Sprintf("+%d -%d", s.Insertions, s.Deletions)
 					}
-					return []string{strconv.Itoa(s.Number), short(s.ID), ago(t.now(), s.TakenAt), files, lines, s.Subject()}
+					return []string{strconv.Itoa(s.Number), shortOID(s.ID), ago(t.now(), s.TakenAt), files, lines, s.Subject()}
 				})
 		},
 	}
 }
 
 // snapshotFields returns the fields of a snapshot for --porcelain.
-func takenFields(s gitagency.TakenSnapshot) []field {
+func snapshotFields(s gitagency.SnapshotInfo) []field {
 	fields := []field{
 		{"snapshot", s.ID, false},
 		{"invocation", s.Invocation, false},

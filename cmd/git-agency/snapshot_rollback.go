@@ -26,13 +26,13 @@ A snapshot is its commit, in full or a unique prefix, or <id>/<n>.
 Exit status: 0 done, or it was in that state; 1 failed, or refused because of what runs there or is in
 the way: nothing changed, unless the message says that it is half-way; 3 no such invocation or
 snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
-		Flags: changing(jsonFlag()...),
+		Flags: withRepositoryLockFlag(withJSONFlag()...),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 2, 2)
+			args, err := positionalArgs(c, 2, 2)
 			if err != nil {
 				return err
 			}
-			sandbox, err := t.sandbox(c, args[0])
+			sandbox, err := t.openSandbox(c, args[0])
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 inter
 			if err != nil {
 				return err
 			}
-			t.tellRolled(rolled)
+			t.reportRollback(rolled)
 			if c.Bool("json") {
 				return t.printJSON(rolled)
 			}
@@ -50,14 +50,14 @@ snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 inter
 }
 
 // reportRollback prints the result of a rollback and the command that undoes it.
-func (t *tool) tellRolled(r gitagency.Rolled) {
+func (t *tool) reportRollback(r gitagency.RollbackResult) {
 	if r.Already {
 		fmt.Fprintf(t.stderr, "%s is as in %s already; nothing changed\n", r.Invocation, r.Name)
 		return
 	}
-	if r.Strayed != "" {
-		t.warn("HEAD was on " + r.Strayed + ", which is elsewhere now; it is detached at the commit it was at")
+	if r.DetachedFrom != "" {
+		t.warn("HEAD was on " + r.DetachedFrom + ", which is elsewhere now; it is detached at the commit it was at")
 	}
-	fmt.Fprintf(t.stderr, "%s is as in %s: %s came back, %d changed, %d went\n", r.Invocation, r.Name, counted(r.Added, "file", "files"), r.Changed, r.Removed)
-	fmt.Fprintf(t.stderr, "%s to take it back, type 'git agency snapshot rollback %s %s'\n", t.prefix("hint:"), r.Invocation, r.LeftName)
+	fmt.Fprintf(t.stderr, "%s is as in %s: %s came back, %d changed, %d went\n", r.Invocation, r.Name, pluralize(r.Added, "file", "files"), r.Changed, r.Removed)
+	fmt.Fprintf(t.stderr, "%s to take it back, type 'git agency snapshot rollback %s %s'\n", t.paintPrefix("hint:"), r.Invocation, r.LeftName)
 }

@@ -21,18 +21,18 @@ with its kind and a path. Nothing is changed, and nothing is fetched.
 <snapshot> is its commit, in full or as a unique prefix, or <id>/<n>.
 
 Exit status: 0 all are sound; 3 no such snapshot; 4 something is damaged, and named; 129 usage.`,
-		Flags: jsonFlag(),
+		Flags: withJSONFlag(),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, 1)
+			args, err := positionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
-			report, end := progressOf(t, "verify", func(objects int) string { return counted(objects, "object", "objects") })
-			verified, err := repo.VerifySnapshot(c.Context, gitagency.VerifyRequest{Snapshot: args[0], Progress: report})
+			report, end := startProgress(t, "verify", func(objects int) string { return pluralize(objects, "object", "objects") })
+			verified, err := repo.VerifySnapshot(c.Context, gitagency.VerifySnapshotRequest{Snapshot: args[0], Progress: report})
 			end()
 			switch {
 			case err != nil:
@@ -40,7 +40,7 @@ Exit status: 0 all are sound; 3 no such snapshot; 4 something is damaged, and na
 			case c.Bool("json"):
 				err = t.printJSON(verified)
 			default:
-				err = t.sayVerified(verified)
+				err = t.printVerification(verified)
 			}
 			return errors.Join(err, verified.Err())
 		},
@@ -48,7 +48,7 @@ Exit status: 0 all are sound; 3 no such snapshot; 4 something is damaged, and na
 }
 
 // printVerification prints the damaged objects of a snapshot, then a summary and the objects that were not checked.
-func (t *tool) sayVerified(v gitagency.VerifiedSnapshot) error {
+func (t *tool) printVerification(v gitagency.VerifySnapshotResult) error {
 	var b strings.Builder
 	for _, d := range v.Damage {
 		fmt.Fprintf(&b, "%s %s", d.ID, d.Kind)
@@ -61,18 +61,18 @@ func (t *tool) sayVerified(v gitagency.VerifiedSnapshot) error {
 		}
 		b.WriteByte('\n')
 	}
-	if v.Sound {
-		fmt.Fprintf(&b, "%s: %s re-hashed, all sound\n", v.ID, counted(v.Objects, "object", "objects"))
+	if v.Intact {
+		fmt.Fprintf(&b, "%s: %s re-hashed, all sound\n", v.ID, pluralize(v.Objects, "object", "objects"))
 	} else {
-		fmt.Fprintf(&b, "%s: %s re-hashed and sound, %d damaged\n", v.ID, counted(v.Objects, "object", "objects"), len(v.Damage))
+		fmt.Fprintf(&b, "%s: %s re-hashed and sound, %d damaged\n", v.ID, pluralize(v.Objects, "object", "objects"), len(v.Damage))
 	}
-	if n := len(v.CutOff); n > 0 {
-		fmt.Fprintf(&b, "what came before %s is not in this shallow repository, and was not looked at\n", counted(n, "commit", "commits"))
+	if n := len(v.ShallowCommits); n > 0 {
+		fmt.Fprintf(&b, "what came before %s is not in this shallow repository, and was not looked at\n", pluralize(n, "commit", "commits"))
 	}
 	if v.Promised > 0 {
-		fmt.Fprintf(&b, "%s of this partial clone are only at a remote, and were not looked at\n", counted(v.Promised, "object", "objects"))
+		fmt.Fprintf(&b, "%s of this partial clone are only at a remote, and were not looked at\n", pluralize(v.Promised, "object", "objects"))
 	}
-	if v.Stopped {
+	if v.StoppedEarly {
 		b.WriteString("there was so much damage that the rest was not looked at\n")
 	}
 	_, err := t.stdout.WriteString(printable(b.String()))

@@ -30,7 +30,7 @@ worktree of the snapshot's invocation. <snapshot> is its commit, in full or as a
 
 Exit status: 0 created; 1 failed, nothing changed; 3 no such worktree or snapshot; 4 broken; 5 refused for
 safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: changing(jsonFlag(append([]cli.Flag{
+		Flags: withRepositoryLockFlag(withJSONFlag(append([]cli.Flag{
 			&cli.StringFlag{Name: "name", Usage: "a `LABEL` for people; need not be unique"},
 			&cli.StringFlag{Name: "runner", Usage: "record which `RUNNER` the sandbox is for"},
 			&cli.StringFlag{Name: "mode", Usage: "record the `MODE`: headed or headless", DefaultText: "headless"},
@@ -44,19 +44,19 @@ safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 			&cli.StringFlag{Name: "timeout", Usage: "end each command after `DURATION`"},
 		}, limitFlags()...)...)...),
 		Action: func(c *cli.Context) error {
-			query, err := optional(c)
+			query, err := optionalArg(c)
 			if err != nil {
 				return err
 			}
-			limits, err := limits(c)
+			limits, err := parseLimits(c)
 			if err != nil {
 				return err
 			}
-			if err := flagValue(c, "timeout", &limits.Timeout, gitagency.ParseTimeout); err != nil {
+			if err := parseFlag(c, "timeout", &limits.Timeout, gitagency.ParseTimeout); err != nil {
 				return err
 			}
 			limits.Timeout = max(limits.Timeout, 0)
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}

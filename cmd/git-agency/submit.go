@@ -26,16 +26,16 @@ the commit that was submitted.
 Exit status: 0 submitted; 1 failed, there is work in no commit or no work at all, it was landed or
 discarded, or its integration worktree archived; 3 no such invocation; 4 broken; 5 refused for safety;
 75 locked; 129 usage.`,
-		Flags: changing(jsonFlag(
+		Flags: withRepositoryLockFlag(withJSONFlag(
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "tell whoever reviews it: `NOTE`"},
 		)...),
 		Action: func(c *cli.Context) error {
-			repo, named, err := t.openForEach(c)
+			repo, named, err := t.openForInvocations(c)
 			if err != nil {
 				return err
 			}
 			var failed error // invocations before the failed one stay submitted
-			results := []gitagency.Submitted{}
+			results := []gitagency.SubmitResult{}
 			for _, inv := range named {
 				s, err := repo.Submit(c.Context, gitagency.SubmitRequest{Invocation: inv.ID, Note: c.String("message")})
 				if err != nil {
@@ -43,7 +43,7 @@ discarded, or its integration worktree archived; 3 no such invocation; 4 broken;
 					break
 				}
 				results = append(results, s)
-				t.saySubmitted(s)
+				t.reportSubmitted(s)
 			}
 			if c.Bool("json") {
 				return errors.Join(failed, t.printJSON(results))
@@ -53,13 +53,13 @@ discarded, or its integration worktree archived; 3 no such invocation; 4 broken;
 	}
 }
 
-func (t *tool) saySubmitted(s gitagency.Submitted) {
+func (t *tool) reportSubmitted(s gitagency.SubmitResult) {
 	switch {
 	case s.Already:
-		fmt.Fprintf(t.stderr, "%s is in review already, at %s\n", s.ID, short(s.Commit))
-	case s.Renewed:
-		fmt.Fprintf(t.stderr, "submitted %s again: it is at %s now\n", s.ID, short(s.Commit))
+		fmt.Fprintf(t.stderr, "%s is in review already, at %s\n", s.ID, shortOID(s.Commit))
+	case s.CommitChanged:
+		fmt.Fprintf(t.stderr, "submitted %s again: it is at %s now\n", s.ID, shortOID(s.Commit))
 	default:
-		fmt.Fprintf(t.stderr, "submitted %s at %s\n", s.ID, short(s.Commit))
+		fmt.Fprintf(t.stderr, "submitted %s at %s\n", s.ID, shortOID(s.Commit))
 	}
 }

@@ -97,7 +97,7 @@ func TestASyncThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand(t *
 	if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT=sync/files:after=kill"), sync...); o.code != -1 {
 		t.Fatal(o.stderr)
 	}
-	if found := l.findings(); !slices.ContainsFunc(found, func(f gitagency.Finding) bool { return strings.Contains(f.What, "it was being synced") }) {
+	if found := l.findings(); !slices.ContainsFunc(found, func(f gitagency.Finding) bool { return strings.Contains(f.Problem, "it was being synced") }) {
 		t.Errorf("doctor says %+v", found)
 	}
 	restore()

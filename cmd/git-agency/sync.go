@@ -30,13 +30,13 @@ next command that works in the sandbox.
 Exit status: 0 done, or there was nothing to do; 1 failed, or refused because of what is in the sandbox:
 nothing changed, unless the message says that it is half-way; 2 conflicts wait in the sandbox; 3 no such
 invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
-		Flags: changing(jsonFlag()...),
+		Flags: withRepositoryLockFlag(withJSONFlag()...),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, 1)
+			args, err := positionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
-			sandbox, err := t.sandbox(c, args[0])
+			sandbox, err := t.openSandbox(c, args[0])
 			if err != nil {
 				return err
 			}
@@ -44,12 +44,12 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			if err != nil && !is[*gitagency.ConflictsError](err) {
 				return err
 			}
-			t.tellSynced(synced)
+			t.reportSynced(synced)
 			switch {
 			case c.Bool("json"):
-				return firstOf(t.printJSON(synced), err)
+				return firstError(t.printJSON(synced), err)
 			case err != nil:
-				return firstOf(t.printConflicts(err), err)
+				return firstError(t.printConflicts(err), err)
 			}
 			return t.printLine(synced.Head)
 		},
@@ -57,7 +57,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 }
 
 // firstError returns the first error that is not nil.
-func firstOf(errs ...error) error {
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -67,22 +67,22 @@ func firstOf(errs ...error) error {
 }
 
 // reportSynced prints the result of a sync and the command that undoes it.
-func (t *tool) tellSynced(s gitagency.Synced) {
+func (t *tool) reportSynced(s gitagency.SyncResult) {
 	branch := s.Branch
 	if branch == "" {
-		branch = short(s.Commit)
+		branch = shortOID(s.Commit)
 	}
 	switch {
 	case s.Already:
 		fmt.Fprintf(t.stderr, "%s has all of %s already; nothing changed\n", s.Invocation, branch)
 		return
-	case s.Forward:
+	case s.FastForward:
 		fmt.Fprintf(t.stderr, "%s had no commits of its own and is where %s is: ", s.Invocation, branch)
 	case len(s.Conflicts) > 0:
 		fmt.Fprintf(t.stderr, "%s is in the middle of a merge of %s: ", s.Invocation, branch)
 	default:
 		fmt.Fprintf(t.stderr, "%s has %s merged: ", s.Invocation, branch)
 	}
-	fmt.Fprintf(t.stderr, "%s came, %d changed, %d went\n", counted(s.Added, "file", "files"), s.Changed, s.Removed)
-	fmt.Fprintf(t.stderr, "%s to take it back, type 'git agency snapshot rollback %s %s'\n", t.prefix("hint:"), s.Invocation, s.LeftName)
+	fmt.Fprintf(t.stderr, "%s came, %d changed, %d went\n", pluralize(s.Added, "file", "files"), s.Changed, s.Removed)
+	fmt.Fprintf(t.stderr, "%s to take it back, type 'git agency snapshot rollback %s %s'\n", t.paintPrefix("hint:"), s.Invocation, s.PreviousName)
 }

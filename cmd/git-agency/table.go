@@ -13,15 +13,15 @@ func (t *tool) printTable(header []string, rows [][]string) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	style, err := t.look()
+	style, err := t.outputStyle()
 	if err != nil {
 		return err
 	}
 	all := append([][]string{header}, rows...)
 	return grid{
-		rows:  all,
-		empty: "-",
-		limit: style.width,
+		rows:      all,
+		emptyCell: "-",
+		maxWidth:  style.width,
 		paint: func(row, column int, shown string) string {
 			if row == 0 {
 				return style.paint(headerColumn, shown, shown)
@@ -34,7 +34,7 @@ func (t *tool) printTable(header []string, rows [][]string) error {
 // printFields prints the fields of one record, a line each. Nothing is cut, since this is the one place that shows all
 // of it.
 func (t *tool) printFields(fields []field) error {
-	style, err := t.look()
+	style, err := t.outputStyle()
 	if err != nil {
 		return err
 	}
@@ -57,13 +57,13 @@ func (t *tool) printFields(fields []field) error {
 
 // grid is text in columns, aligned by display width: some characters take two terminal cells, some none.
 type grid struct {
-	rows  [][]string
-	empty string                                     // text shown for an empty cell
-	limit int                                        // width of a line, kept by cutting the last column; 0 for no limit
-	paint func(row, column int, shown string) string // adds escape sequences, which have no width; may be nil
+	rows      [][]string
+	emptyCell string                                     // text shown for an empty cell
+	maxWidth  int                                        // width of a line, kept by cutting the last column; 0 for no limit
+	paint     func(row, column int, shown string) string // adds escape sequences, which have no width; may be nil
 }
 
-const gap = "  "
+const columnGap = "  "
 
 func (g grid) write(w io.Writer) error {
 	cells := make([][]string, len(g.rows))
@@ -72,7 +72,7 @@ func (g grid) write(w io.Writer) error {
 		cells[r] = make([]string, len(row))
 		for c, text := range row {
 			if text = oneLine(text); text == "" {
-				text = g.empty
+				text = g.emptyCell
 			}
 			cells[r][c] = text
 			if c == len(widths) {
@@ -82,7 +82,7 @@ func (g grid) write(w io.Writer) error {
 		}
 	}
 	last := len(widths) - 1
-	room := g.room(cells, widths)
+	room := g.lastColumnWidth(cells, widths)
 	var b strings.Builder
 	for r, row := range cells {
 		for c, text := range row {
@@ -95,7 +95,7 @@ func (g grid) write(w io.Writer) error {
 			}
 			b.WriteString(text)
 			if c < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", pad) + gap)
+				b.WriteString(strings.Repeat(" ", pad) + columnGap)
 			}
 		}
 		b.WriteByte('\n')
@@ -106,14 +106,14 @@ func (g grid) write(w io.Writer) error {
 
 // lastColumnWidth returns the width to cut the last column to, or 0 to leave it whole. If not even its header fits,
 // lines wrap anyway and cutting would only hide text, so it is left whole.
-func (g grid) room(cells [][]string, widths []int) int {
-	if g.limit == 0 || len(widths) == 0 {
+func (g grid) lastColumnWidth(cells [][]string, widths []int) int {
+	if g.maxWidth == 0 || len(widths) == 0 {
 		return 0
 	}
 	last := len(widths) - 1
-	room := g.limit
+	room := g.maxWidth
 	for _, w := range widths[:last] {
-		room -= w + len(gap)
+		room -= w + len(columnGap)
 	}
 	if header := cells[0]; room >= widths[last] || len(header) <= last || room < displaywidth.String(header[last]) {
 		return 0
@@ -123,7 +123,7 @@ func (g grid) room(cells [][]string, widths []int) int {
 
 // oneLine is printable that escapes newline and tab too.
 func oneLine(s string) string {
-	return lineBreaks.Replace(printable(s))
+	return lineBreakEscaper.Replace(printable(s))
 }
 
-var lineBreaks = strings.NewReplacer("\n", `\n`, "\t", `\t`)
+var lineBreakEscaper = strings.NewReplacer("\n", `\n`, "\t", `\t`)

@@ -35,7 +35,7 @@ func TestColumnsLineUpAsTheyAreSeen(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := grid{empty: "-", limit: tt.limit}
+			g := grid{emptyCell: "-", maxWidth: tt.limit}
 			for _, row := range tt.rows {
 				g.rows = append(g.rows, strings.Split(row, "|"))
 			}
@@ -54,12 +54,12 @@ func TestColourTakesNoPlaceInATable(t *testing.T) {
 	t.Parallel()
 	rows := [][]string{{"ID", "NAME", "PATH"}, {"日本", "x", "/a/long/path"}, {"b", "", "/b"}}
 	var plain, painted strings.Builder
-	if err := (grid{rows: rows, empty: "-", limit: 16}).write(&plain); err != nil {
+	if err := (grid{rows: rows, emptyCell: "-", maxWidth: 16}).write(&plain); err != nil {
 		t.Fatal(err)
 	}
-	l := look{color: true, links: true}
+	l := style{color: true, links: true}
 	paint := func(row, column int, shown string) string { return l.paint(rows[0][column], rows[row][column], shown) }
-	if err := (grid{rows: rows, empty: "-", limit: 16, paint: paint}).write(&painted); err != nil {
+	if err := (grid{rows: rows, emptyCell: "-", maxWidth: 16, paint: paint}).write(&painted); err != nil {
 		t.Fatal(err)
 	}
 	if got := escapes.ReplaceAllString(painted.String(), ""); got != plain.String() {

@@ -19,57 +19,57 @@ import (
 
 // tool is one run of the program: its command line, options and output streams.
 type tool struct {
-	ctx    context.Context // context of this run
-	stdout *bufio.Writer
-	stderr io.Writer
-	opts   gitagency.Options
-	args   []string
-	child  []string              // words after --, for a command that keeps them apart from its arguments
-	hurry  <-chan struct{}       // closed on the second interrupt
-	repo   *gitagency.Repository // nil until openRepository
+	ctx             context.Context // context of this run
+	stdout          *bufio.Writer
+	stderr          io.Writer
+	opts            gitagency.Options
+	args            []string
+	afterDashDash   []string              // words after --, for a command that keeps them apart from its arguments
+	secondInterrupt <-chan struct{}       // closed on the second interrupt
+	repo            *gitagency.Repository // nil until openRepository
 
-	results, messages io.Writer // standard output and error without a pager in front
-	screen            *screen
-	pages             bool   // whether the output may be paged: a long listing for people
-	color             string // value of the last --color or --no-color
-	badColor          error
+	rawStdout, rawStderr io.Writer // standard output and error without a pager in front
+	pager                *pagerWriter
+	pageable             bool   // whether the output may be paged: a long listing for people
+	colorFlag            string // value of the last --color or --no-color
+	colorFlagErr         error
 
-	clock    func() time.Time // time source of the progress display
-	look     func() (look, error)
-	settings func() (gitagency.TerminalSettings, error)
+	progressClock    func() time.Time // time source of the progress display
+	outputStyle      func() (style, error)
+	terminalSettings func() (gitagency.TerminalSettings, error)
 }
 
 func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
-	t := &tool{ctx: context.Background(), stderr: stderr, opts: opts, results: stdout, messages: stderr, clock: time.Now}
-	t.screen = &screen{t: t}
-	t.stdout = bufio.NewWriter(t.screen)
-	t.look, t.settings = sync.OnceValues(t.decideLook), sync.OnceValues(t.readSettings)
+	t := &tool{ctx: context.Background(), stderr: stderr, opts: opts, rawStdout: stdout, rawStderr: stderr, progressClock: time.Now}
+	t.pager = &pagerWriter{t: t}
+	t.stdout = bufio.NewWriter(t.pager)
+	t.outputStyle, t.terminalSettings = sync.OnceValues(t.decideStyle), sync.OnceValues(t.readTerminalSettings)
 	return t
 }
 
 // runCommandLine runs one command line and returns the exit code.
-func (t *tool) run(ctx context.Context, args []string) int {
+func (t *tool) runCommandLine(ctx context.Context, args []string) int {
 	t.ctx, t.args = ctx, args
-	if completing(args) {
+	if isUrfaveCompletion(args) {
 		return 0 // pressing TAB must never run a command
 	}
-	if asksToComplete(args) {
-		t.complete(ctx, args[2:])
+	if isCompletionRequest(args) {
+		t.printCompletions(ctx, args[2:])
 		return 0
 	}
-	app := t.app()
-	words, child, _ := permute(app, args, keepsRest)
-	t.child = child
+	app := t.newApp()
+	words, child, _ := reorderArgs(app, args, keepsDashDashArgs)
+	t.afterDashDash = child
 	err := app.RunContext(ctx, words)
 	if flushErr := t.stdout.Flush(); flushErr != nil && err == nil {
 		err = flushErr
 	}
-	return t.screen.end(ctx, t.report(t.typed(err)))
+	return t.pager.finish(ctx, t.reportError(t.withArgv(err)))
 }
 
 // newApp builds the urfave app and turns off urfave's defaults: usage texts on standard output, os.Exit inside of the
 // library, and silently ignored arguments.
-func (t *tool) app() *cli.App {
+func (t *tool) newApp() *cli.App {
 	app := &cli.App{
 		Name:      "git-agency",
 		HelpName:  "git agency",
@@ -82,7 +82,7 @@ func (t *tool) app() *cli.App {
 		ErrWriter:                 t.stderr,
 		HideVersion:               true,
 		HideHelpCommand:           true,
-		CustomAppHelpTemplate:     cli.AppHelpTemplate + longHelp,
+		CustomAppHelpTemplate:     cli.AppHelpTemplate + helpFooter,
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              t.onUsageError,
@@ -96,37 +96,37 @@ func (t *tool) app() *cli.App {
 			if c.Bool("version") {
 				return t.printVersion()
 			}
-			return unknownCommand(c, c.App.Commands, "git agency <command> [<options>]")
+			return groupUsageError(c, c.App.Commands, "git agency <command> [<options>]")
 		},
 	}
-	t.tame(app.Commands)
-	t.noticePaging(app.Commands, "")
+	t.configureCommands(app.Commands)
+	t.markPageable(app.Commands, "")
 	return app
 }
 
 // configureCommands sets the help and error handling of newApp on all commands. A command group without an action
 // reports an unknown command.
-func (t *tool) tame(commands []*cli.Command) {
+func (t *tool) configureCommands(commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = t.onUsageError
 		c.HideHelpCommand = true
-		c.CustomHelpTemplate = cli.CommandHelpTemplate + longHelp
+		c.CustomHelpTemplate = cli.CommandHelpTemplate + helpFooter
 		if len(c.Subcommands) > 0 {
-			c.CustomHelpTemplate = cli.SubcommandHelpTemplate + longHelp
+			c.CustomHelpTemplate = cli.SubcommandHelpTemplate + helpFooter
 		}
 		if len(c.Subcommands) > 0 && c.Action == nil {
 			group := c
-			c.Action = func(ctx *cli.Context) error { return unknownCommand(ctx, group.Subcommands, group.UsageText) }
+			c.Action = func(ctx *cli.Context) error { return groupUsageError(ctx, group.Subcommands, group.UsageText) }
 		}
-		t.tame(c.Subcommands)
+		t.configureCommands(c.Subcommands)
 	}
 }
 
 // openRepository opens the repository of the current directory.
-func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
+func (t *tool) openRepository(c *cli.Context) (*gitagency.Repository, error) {
 	for _, f := range c.Command.Flags {
 		if s, ok := f.(*cli.StringFlag); ok && c.IsSet(s.Name) && c.String(s.Name) == "" {
-			return nil, asUsage(c, fmt.Errorf("--%s needs a value, and the one it has is empty", s.Name))
+			return nil, newUsageError(c, fmt.Errorf("--%s needs a value, and the one it has is empty", s.Name))
 		}
 	}
 	opts := t.opts
@@ -136,7 +136,7 @@ func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
 	if c.IsSet(lockTimeoutFlag) {
 		d, err := gitagency.ParseDuration(c.String(lockTimeoutFlag))
 		if err != nil {
-			return nil, asUsage(c, fmt.Errorf("--%s: %w", lockTimeoutFlag, err))
+			return nil, newUsageError(c, fmt.Errorf("--%s: %w", lockTimeoutFlag, err))
 		}
 		opts.LockTimeout = &d
 	}
@@ -149,8 +149,8 @@ func (t *tool) open(c *cli.Context) (*gitagency.Repository, error) {
 }
 
 // openSandbox opens the repository and returns one of its sandboxes.
-func (t *tool) sandbox(c *cli.Context, id string) (*gitagency.Sandbox, error) {
-	repo, err := t.open(c)
+func (t *tool) openSandbox(c *cli.Context, id string) (*gitagency.Sandbox, error) {
+	repo, err := t.openRepository(c)
 	if err != nil {
 		return nil, err
 	}
@@ -160,11 +160,13 @@ func (t *tool) sandbox(c *cli.Context, id string) (*gitagency.Sandbox, error) {
 const lockTimeoutFlag = "lock-timeout"
 
 // withRepositoryLockFlag adds --lock-timeout for the repository lock to the flags of a command that takes it.
-func changing(flags ...cli.Flag) []cli.Flag { return waitingFor("the repository lock", flags...) }
+func withRepositoryLockFlag(flags ...cli.Flag) []cli.Flag {
+	return withLockTimeoutFlag("the repository lock", flags...)
+}
 
 // withLockTimeoutFlag adds --lock-timeout to the flags of a command that may have to wait; what names in the help text
 // the lock holder it waits for.
-func waitingFor(what string, flags ...cli.Flag) []cli.Flag {
+func withLockTimeoutFlag(what string, flags ...cli.Flag) []cli.Flag {
 	return append(flags, &cli.StringFlag{
 		Name: lockTimeoutFlag, Usage: "wait at most `DURATION` for " + what + " (0: one try, -1: for ever)",
 		DefaultText: "agency.lockTimeout, else 30s",
@@ -173,22 +175,22 @@ func waitingFor(what string, flags ...cli.Flag) []cli.Flag {
 
 // positionalArgs returns the positional arguments, or a usage error unless there are least to most of them; a negative
 // most means no limit.
-func arguments(c *cli.Context, least, most int) ([]string, error) {
+func positionalArgs(c *cli.Context, least, most int) ([]string, error) {
 	args := c.Args().Slice()
 	switch {
 	case len(args) < least:
-		return nil, asUsage(c, fmt.Errorf("no %s given", cmp.Or(missing(c.Command.UsageText, len(args)), "further argument")))
+		return nil, newUsageError(c, fmt.Errorf("no %s given", cmp.Or(missingArgument(c.Command.UsageText, len(args)), "further argument")))
 	case most >= 0 && len(args) > most:
-		return nil, asUsage(c, fmt.Errorf("unexpected argument %q", args[most]))
+		return nil, newUsageError(c, fmt.Errorf("unexpected argument %q", args[most]))
 	case slices.Contains(args, ""):
-		return nil, asUsage(c, errors.New("an argument is empty"))
+		return nil, newUsageError(c, errors.New("an argument is empty"))
 	}
 	return args, nil
 }
 
 // optionalArg returns the only positional argument, or "" if there is none.
-func optional(c *cli.Context) (string, error) {
-	args, err := arguments(c, 0, 1)
+func optionalArg(c *cli.Context) (string, error) {
+	args, err := positionalArgs(c, 0, 1)
 	if err != nil || len(args) == 0 {
 		return "", err
 	}

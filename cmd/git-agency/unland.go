@@ -26,16 +26,16 @@ Exit status: 0 taken back, or it had been before; 1 failed, or refused because o
 or there is no landing of that id; or taken back, but not pushed; 2 it conflicts: nothing changed, and
 standard output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked;
 129 usage; 130 or 143 interrupted, undone first.`,
-		Flags: changing(jsonFlag(
+		Flags: withRepositoryLockFlag(withJSONFlag(
 			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards; what others have pushed is merged first"},
 			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		)...),
 		Action: func(c *cli.Context) error {
 			if c.IsSet("remote") && !c.Bool("push") {
-				return asUsage(c, errors.New("--remote goes with --push"))
+				return newUsageError(c, errors.New("--remote goes with --push"))
 			}
-			repo, query, err := t.openFor(c)
+			repo, query, err := t.openForQuery(c)
 			if err != nil {
 				return err
 			}
@@ -53,12 +53,12 @@ standard output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused
 			}
 			unlanded, err := repo.Unland(c.Context, gitagency.UnlandRequest{ID: query, DryRun: c.Bool("dry-run")})
 			if unlanded.Commit != "" {
-				t.tellUnlanded(unlanded)
+				t.reportUnlanded(unlanded)
 			}
 			if err == nil && !c.Bool("json") {
 				err = t.printLine(unlanded.Commit)
 			}
-			u := unlanding{Unlanded: unlanded, Conflicts: conflictsOf(err), Error: messageOf(err)}
+			u := unlandOutput{UnlandResult: unlanded, Conflicts: conflictsOf(err), Error: errorText(err)}
 			u.Invocation = cmp.Or(u.Invocation, query)
 			return t.pushUnlanded(c, repo, plans, worktree, u, err)
 		},
@@ -66,14 +66,14 @@ standard output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused
 }
 
 // pushUnlanded pushes the branch after an unland, if --push was given and failed is nil, and prints the result.
-func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, worktree string, u unlanding, failed error) error {
-	results := []landing{{Landed: gitagency.Landed{Invocation: u.Invocation, Commit: u.Commit}, Error: u.Error, worktree: worktree}}
+func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, worktree string, u unlandOutput, failed error) error {
+	results := []landOutput{{LandResult: gitagency.LandResult{Invocation: u.Invocation, Commit: u.Commit}, Error: u.Error, worktreeID: worktree}}
 	if failed == nil {
-		failed = t.push(c, repo, plans, results)
+		failed = t.pushLanded(c, repo, plans, results)
 	} else {
-		t.tellUnpushed(c, plans, results)
+		t.warnUnpushed(c, plans, results)
 	}
-	u.pushing, u.Error = results[0].pushing, results[0].Error
+	u.pushOutput, u.Error = results[0].pushOutput, results[0].Error
 	if c.Bool("json") {
 		return errors.Join(failed, t.printJSON(u))
 	}
@@ -81,15 +81,15 @@ func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []
 }
 
 // unlandOutput is the JSON of 'unland', also after a failure.
-type unlanding struct {
-	gitagency.Unlanded
+type unlandOutput struct {
+	gitagency.UnlandResult
 	Conflicts []gitagency.Conflict `json:"conflicts"`
 	Error     string               `json:"error"`
-	pushing
+	pushOutput
 }
 
 // reportUnlanded prints the result of an unland.
-func (t *tool) tellUnlanded(u gitagency.Unlanded) {
+func (t *tool) reportUnlanded(u gitagency.UnlandResult) {
 	switch {
 	case u.Already:
 		fmt.Fprintf(t.stderr, "the landing of %s had been taken back before\n", u.Invocation)

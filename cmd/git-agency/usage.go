@@ -21,7 +21,7 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-func asUsage(c *cli.Context, err error) error {
+func newUsageError(c *cli.Context, err error) error {
 	return &usageError{err: err, usage: c.Command.UsageText}
 }
 
@@ -37,9 +37,9 @@ func (t *tool) onUsageError(c *cli.Context, err error, _ bool) error {
 		for _, f := range flags {
 			names = append(names, f.Names()...)
 		}
-		message := fmt.Sprintf("unknown option %q", t.asTyped(name))
-		if near := nearest(name, names); near != "" {
-			message += fmt.Sprintf("; did you mean %q?", dashed(near))
+		message := fmt.Sprintf("unknown option %q", t.flagAsTyped(name))
+		if near := nearestWord(name, names); near != "" {
+			message += fmt.Sprintf("; did you mean %q?", withDashes(near))
 		}
 		err = errors.New(message)
 		if _, _, dashes := cutDashDash(t.args); !dashes && strings.Contains(usage, " -- <command>") {
@@ -47,31 +47,31 @@ func (t *tool) onUsageError(c *cli.Context, err error, _ bool) error {
 		}
 	}
 	if name, ok := strings.CutPrefix(err.Error(), unfinished); ok {
-		err = errors.New(dashed(strings.TrimPrefix(name, "-")) + " needs a value")
+		err = errors.New(withDashes(strings.TrimPrefix(name, "-")) + " needs a value")
 	}
-	if m := noBoolean.FindStringSubmatch(err.Error()); m != nil {
-		err = fmt.Errorf("%s takes no value, and was given %s", dashed(m[2]), m[1])
+	if m := invalidBoolean.FindStringSubmatch(err.Error()); m != nil {
+		err = fmt.Errorf("%s takes no value, and was given %s", withDashes(m[2]), m[1])
 	}
 	return &usageError{err: err, usage: usage}
 }
 
 // invalidBoolean matches the flag package's message about a value for a flag that takes none.
-var noBoolean = regexp.MustCompile(`^invalid boolean value (".*") for -(\S+): `)
+var invalidBoolean = regexp.MustCompile(`^invalid boolean value (".*") for -(\S+): `)
 
 // flagAsTyped returns an option with as many dashes as the user typed, which the flag package does not keep.
-func (t *tool) asTyped(name string) string {
+func (t *tool) flagAsTyped(name string) string {
 	line, _, _ := cutDashDash(t.args)
 	if slices.ContainsFunc(line, func(word string) bool { return word == "-"+name || strings.HasPrefix(word, "-"+name+"=") }) {
 		return "-" + name
 	}
-	return dashed(name)
+	return withDashes(name)
 }
 
 // optionalPart matches an innermost pair of brackets in a usage line.
 var optionalPart = regexp.MustCompile(`\[[^][]*\]`)
 
 // missingArgument returns the argument that a usage line requires after the given ones, or "".
-func missing(usage string, given int) string {
+func missingArgument(usage string, given int) string {
 	line, _, _ := strings.Cut(usage, "\n")
 	line, _, _ = strings.Cut(line, " -- ")
 	for optionalPart.MatchString(line) {
@@ -89,7 +89,7 @@ func missing(usage string, given int) string {
 	return ""
 }
 
-func dashed(name string) string {
+func withDashes(name string) string {
 	if len(name) == 1 {
 		return "-" + name
 	}
@@ -97,27 +97,27 @@ func dashed(name string) string {
 }
 
 // groupUsageError reports that the command line names no command of a group, or an unknown one.
-func unknownCommand(c *cli.Context, commands []*cli.Command, usage string) error {
+func groupUsageError(c *cli.Context, commands []*cli.Command, usage string) error {
 	word := c.Args().First()
 	if word == "" {
 		return &usageError{err: errors.New("no command given"), usage: usage, group: c.Command.HelpName}
 	}
-	return noSuchCommand(word, c.Command.HelpName, commands, usage)
+	return unknownCommandError(word, c.Command.HelpName, commands, usage)
 }
 
 // unknownCommandError reports a word that is no command of a group, and suggests the command that was probably meant.
-func noSuchCommand(word, group string, commands []*cli.Command, usage string) error {
+func unknownCommandError(word, group string, commands []*cli.Command, usage string) error {
 	var names []string
 	for _, cmd := range commands {
 		names = append(names, cmd.Names()...)
 	}
 	message := fmt.Sprintf("%q is not a command of %s", word, group)
-	near := synonyms[word]
+	near := commandSynonyms[word]
 	if !slices.Contains(names, near) {
-		near = nearest(word, names)
+		near = nearestWord(word, names)
 	}
 	if near == "" {
-		near = deeper(word, commands)
+		near = findSubcommand(word, commands)
 	}
 	if near != "" {
 		message += fmt.Sprintf("; did you mean %q?", near)
@@ -130,7 +130,7 @@ func noSuchCommand(word, group string, commands []*cli.Command, usage string) er
 }
 
 // findSubcommand returns the subcommand called word of one of the commands, or "" unless there is exactly one.
-func deeper(word string, commands []*cli.Command) string {
+func findSubcommand(word string, commands []*cli.Command) string {
 	var found []string
 	for _, group := range commands {
 		for _, cmd := range group.Subcommands {
@@ -151,14 +151,14 @@ func looksLikeID(word string) bool {
 }
 
 // commandSynonyms maps names that git and other tools use to our commands.
-var synonyms = map[string]string{"add": "create", "new": "create", "remove": "rm", "rm": "discard", "restore": "rollback", "revert": "rollback", "undo": "rollback", "export": "checkout", "fork": "start", "delete": "rm", "status": "ls", "info": "show", "gc": "prune", "run": "exec", "cp": "put", "copy": "put", "upload": "put", "fsck": "doctor", "repair": "doctor", "install": "setup"}
+var commandSynonyms = map[string]string{"add": "create", "new": "create", "remove": "rm", "rm": "discard", "restore": "rollback", "revert": "rollback", "undo": "rollback", "export": "checkout", "fork": "start", "delete": "rm", "status": "ls", "info": "show", "gc": "prune", "run": "exec", "cp": "put", "copy": "put", "upload": "put", "fsck": "doctor", "repair": "doctor", "install": "setup"}
 
 // nearestWord returns the candidate most similar to word, or "" if none is close enough: within one edit, or two in a
 // long word. Failing that, it returns the only candidate that begins with word.
-func nearest(word string, candidates []string) string {
+func nearestWord(word string, candidates []string) string {
 	best, least := "", min(max(len(word)/3, 1), 2)+1
 	for _, c := range candidates {
-		if d := distance(word, c); d < least && d < len(word) {
+		if d := editDistance(word, c); d < least && d < len(word) {
 			best, least = c, d
 		}
 	}
@@ -177,7 +177,7 @@ func nearest(word string, candidates []string) string {
 }
 
 // editDistance counts the letters to insert, remove, replace or swap with their neighbour to turn a into b.
-func distance(a, b string) int {
+func editDistance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)

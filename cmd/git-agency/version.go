@@ -11,9 +11,9 @@ func (t *tool) versionCommand() *cli.Command {
 		Name:      "version",
 		Usage:     "print the version",
 		UsageText: "git agency version [--json]",
-		Flags:     jsonFlag(),
+		Flags:     withJSONFlag(),
 		Action: func(c *cli.Context) error {
-			if _, err := arguments(c, 0, 0); err != nil {
+			if _, err := positionalArgs(c, 0, 0); err != nil {
 				return err
 			}
 			if c.Bool("json") {

@@ -15,13 +15,13 @@ func (t *tool) worktreeAdoptCommand() *cli.Command {
 it changes. Without <path>, the worktree that holds the current directory.
 
 Exit status: 0 adopted; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
-		Flags: changing(jsonFlag(&cli.StringFlag{Name: "name", Usage: "call it `NAME`", DefaultText: "after its branch"})...),
+		Flags: withRepositoryLockFlag(withJSONFlag(&cli.StringFlag{Name: "name", Usage: "call it `NAME`", DefaultText: "after its branch"})...),
 		Action: func(c *cli.Context) error {
-			path, err := optional(c)
+			path, err := optionalArg(c)
 			if err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}

@@ -15,13 +15,13 @@ func (t *tool) worktreeCreateCommand() *cli.Command {
 directory, a marker and a record: all of it or nothing. Names are 2 to 40 of a-z, 0-9 and -.
 
 Exit status: 0 made; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
-		Flags: changing(jsonFlag(&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "HEAD"})...),
+		Flags: withRepositoryLockFlag(withJSONFlag(&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "HEAD"})...),
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c, 1, 1)
+			args, err := positionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}

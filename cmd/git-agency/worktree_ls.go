@@ -15,12 +15,12 @@ func (t *tool) worktreeLsCommand() *cli.Command {
 		Description: `Lists the integration worktrees that are present, the oldest first.
 
 Exit status: 0, whatever is found.`,
-		Flags: listing(&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are archived or broken"}),
+		Flags: withListingFlags(&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are archived or broken"}),
 		Action: func(c *cli.Context) error {
-			if err := checkListing(c); err != nil {
+			if err := checkListingArgs(c); err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
@@ -28,7 +28,7 @@ Exit status: 0, whatever is found.`,
 			if err != nil {
 				return err
 			}
-			return list(t, c, worktrees, worktreeFields,
+			return printList(t, c, worktrees, worktreeFields,
 				[]string{"ID", "NAME", "BRANCH", "STATE", "CREATED", "PATH"},
 				func(w gitagency.Worktree) []string {
 					state := w.State

@@ -12,13 +12,13 @@ current directory.
 
 Exit status: 0 printed; 1 it is archived and has no tree; 3 no such worktree; 4 printed, but it is
 broken; 5 not in an integration worktree; 129 usage.`,
-		Flags: jsonFlag(),
+		Flags: withJSONFlag(),
 		Action: func(c *cli.Context) error {
-			query, err := optional(c)
+			query, err := optionalArg(c)
 			if err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
@@ -27,7 +27,7 @@ broken; 5 not in an integration worktree; 129 usage.`,
 				return err
 			}
 			path, pathErr := w.Path()
-			return t.printPlace(c, "tree_path", path, pathErr)
+			return t.printPath(c, "tree_path", path, pathErr)
 		},
 	}
 }

@@ -19,13 +19,13 @@ sandboxes, need --force; what was in no branch is then kept as refs/agency/trash
 
 Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktree; 4 broken;
 5 not in an integration worktree; 75 locked; 129 usage.`,
-		Flags: changing(jsonFlag(&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "also when it is dirty or has live sandboxes"})...),
+		Flags: withRepositoryLockFlag(withJSONFlag(&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "also when it is dirty or has live sandboxes"})...),
 		Action: func(c *cli.Context) error {
-			query, err := optional(c)
+			query, err := optionalArg(c)
 			if err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}

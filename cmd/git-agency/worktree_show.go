@@ -12,16 +12,16 @@ current directory.
 
 Exit status: 0 shown; 3 no such worktree; 4 shown, but it is broken; 5 not in an
 integration worktree; 129 usage.`,
-		Flags: listing(),
+		Flags: withListingFlags(),
 		Action: func(c *cli.Context) error {
-			query, err := optional(c)
+			query, err := optionalArg(c)
 			if err != nil {
 				return err
 			}
-			if err := checkFormat(c); err != nil {
+			if err := checkOutputFlags(c); err != nil {
 				return err
 			}
-			repo, err := t.open(c)
+			repo, err := t.openRepository(c)
 			if err != nil {
 				return err
 			}
@@ -29,7 +29,7 @@ integration worktree; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			return one(t, c, w, worktreeFields, worktreeFields)
+			return printOne(t, c, w, worktreeFields, worktreeFields)
 		},
 	}
 }

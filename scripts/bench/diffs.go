@@ -15,17 +15,17 @@ import (
 
 // diffComparisons measures diffs of two snapshots of a large tree, and of a file so long and so changed that go-diff
 // alone gives up on it after five seconds. With --color, changed words are highlighted as well.
-func (b *bench) diffs(ctx context.Context) (_ []contest, sound bool, err error) {
-	many, err := b.newStates(ctx, "states", 10_000, func(tree string) error { return touchUp(filepath.Join(tree, "src"), 10) })
+func (b *bench) diffComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
+	many, err := b.newDiffRepo(ctx, "states", 10_000, func(tree string) error { return changeFiles(filepath.Join(tree, "src"), 10) })
 	if err != nil {
 		return nil, false, err
 	}
 	before, after := longText()
-	long, err := b.newStates(ctx, "long", 1, func(tree string) error { return os.WriteFile(filepath.Join(tree, "long"), before, 0o600) })
+	long, err := b.newDiffRepo(ctx, "long", 1, func(tree string) error { return os.WriteFile(filepath.Join(tree, "long"), before, 0o600) })
 	if err != nil {
 		return nil, false, err
 	}
-	if err := long.take(ctx, func(tree string) error { return os.WriteFile(filepath.Join(tree, "long"), after, 0o600) }); err != nil {
+	if err := long.takeSnapshot(ctx, func(tree string) error { return os.WriteFile(filepath.Join(tree, "long"), after, 0o600) }); err != nil {
 		return nil, false, err
 	}
 	for name, text := range map[string][]byte{"before": before, "after": after} {
@@ -34,39 +34,39 @@ func (b *bench) diffs(ctx context.Context) (_ []contest, sound bool, err error) 
 		}
 	}
 	const sensible = 2 * time.Second
-	return []contest{
+	return []comparison{
 		{
-			what: "diff of two snapshots, 10,000", rounds: 30, promise: promise{ratio: 1.3, extra: 20 * time.Millisecond},
-			base: many.gitDiff(), tool: many.diff(), check: many.checkDiff(10), fastest: true,
+			title: "diff of two snapshots, 10,000", rounds: 30, promise: promise{ratio: 1.3, extra: 20 * time.Millisecond},
+			base: many.gitDiff(), tool: many.diff(), check: many.checkDiff(10), useFastest: true,
 		},
 		{
-			what: "diff --color of the same", rounds: 30, promise: promise{ratio: 1.3, extra: 20 * time.Millisecond},
-			base: many.gitDiff("--color"), tool: many.diff("--color"), fastest: true,
+			title: "diff --color of the same", rounds: 30, promise: promise{ratio: 1.3, extra: 20 * time.Millisecond},
+			base: many.gitDiff("--color"), tool: many.diff("--color"), useFastest: true,
 		},
 		{
-			what: "diff, 60,000 lines, 30 %", rounds: 6, promise: promise{under: sensible},
+			title: "diff, 60,000 lines, 30 %", rounds: 6, promise: promise{limit: sensible},
 			base: long.gitDiff(), tool: long.diff(), check: long.checkDiff(1),
 		},
 		{
-			what: "diff --color of the same", rounds: 6, promise: promise{under: sensible},
+			title: "diff --color of the same", rounds: 6, promise: promise{limit: sensible},
 			base: long.gitDiff("--color", "--word-diff=color"), tool: long.diff("--color"),
 		},
 		{
-			what: "DiffText of the same", rounds: 6, promise: promise{under: sensible}, baseName: "no-index",
-			base: b.timed("sh", long.dir, "-c", "git diff --no-index before after; test $? = 1"), tool: diffText(before, after),
+			title: "DiffText of the same", rounds: 6, promise: promise{limit: sensible}, baseName: "no-index",
+			base: b.timeCommand("sh", long.dir, "-c", "git diff --no-index before after; test $? = 1"), tool: diffText(before, after),
 		},
 	}, true, nil
 }
 
 // diffRepo is a repository with a sandbox that has snapshots.
-type states struct {
+type diffRepo struct {
 	*repository
-	id, tree string
-	taken    []string // commit ids
+	id, tree  string
+	snapshots []string // commit ids
 }
 
 // newDiffRepo takes a snapshot of a new sandbox, and another one after a change.
-func (b *bench) newStates(ctx context.Context, name string, files int, change func(tree string) error) (*states, error) {
+func (b *bench) newDiffRepo(ctx context.Context, name string, files int, change func(tree string) error) (*diffRepo, error) {
 	repository, err := b.newRepository(ctx, name, files)
 	if err != nil {
 		return nil, err
@@ -75,48 +75,48 @@ func (b *bench) newStates(ctx context.Context, name string, files int, change fu
 	if err != nil {
 		return nil, err
 	}
-	s := &states{repository: repository, id: strings.TrimSpace(id)}
+	s := &diffRepo{repository: repository, id: strings.TrimSpace(id)}
 	if s.tree, err = repository.sandboxPath(ctx, s.id); err != nil {
 		return nil, err
 	}
-	if err := s.take(ctx, func(string) error { return nil }); err != nil {
+	if err := s.takeSnapshot(ctx, func(string) error { return nil }); err != nil {
 		return nil, err
 	}
-	return s, s.take(ctx, change)
+	return s, s.takeSnapshot(ctx, change)
 }
 
 // takeSnapshot applies a change and takes a snapshot.
-func (s *states) take(ctx context.Context, change func(tree string) error) error {
+func (s *diffRepo) takeSnapshot(ctx context.Context, change func(tree string) error) error {
 	if err := change(s.tree); err != nil {
 		return err
 	}
 	commit, _, err := s.b.agency(ctx, s.dir, "snapshot", "create", s.id)
-	s.taken = append(s.taken, strings.TrimSpace(commit))
+	s.snapshots = append(s.snapshots, strings.TrimSpace(commit))
 	return err
 }
 
 // gitDiff compares the last two snapshots with git.
-func (s *states) gitDiff(options ...string) variant {
+func (s *diffRepo) gitDiff(options ...string) timedRun {
 	args := append([]string{"diff"}, options...)
-	return s.b.timed("git", s.dir, append(args, s.taken[len(s.taken)-2], s.taken[len(s.taken)-1])...)
+	return s.b.timeCommand("git", s.dir, append(args, s.snapshots[len(s.snapshots)-2], s.snapshots[len(s.snapshots)-1])...)
 }
 
 // diff compares them with git-agency.
-func (s *states) diff(options ...string) variant {
-	args := append([]string{"diff", s.id, "--from", s.name(len(s.taken) - 1), "--to", s.name(len(s.taken))}, options...)
-	return s.b.timed(s.b.tool, s.dir, args...)
+func (s *diffRepo) diff(options ...string) timedRun {
+	args := append([]string{"diff", s.id, "--from", s.snapshotName(len(s.snapshots) - 1), "--to", s.snapshotName(len(s.snapshots))}, options...)
+	return s.b.timeCommand(s.b.tool, s.dir, args...)
 }
 
-func (s *states) name(n int) string { return fmt.Sprintf("%s/%d", s.id, n) }
+func (s *diffRepo) snapshotName(n int) string { return fmt.Sprintf("%s/%d", s.id, n) }
 
 // checkDiff makes sure that the diff has the same number of changed lines as git's, and the expected number of files.
-func (s *states) checkDiff(files int) func(context.Context) error {
+func (s *diffRepo) checkDiff(files int) func(context.Context) error {
 	return func(ctx context.Context) error {
-		stat, _, err := s.b.git(ctx, s.dir, "diff", "--shortstat", s.taken[len(s.taken)-2], s.taken[len(s.taken)-1])
+		stat, _, err := s.b.git(ctx, s.dir, "diff", "--shortstat", s.snapshots[len(s.snapshots)-2], s.snapshots[len(s.snapshots)-1])
 		if err != nil {
 			return err
 		}
-		out, _, err := s.b.agency(ctx, s.dir, "diff", s.id, "--from", s.name(len(s.taken)-1), "--to", s.name(len(s.taken)))
+		out, _, err := s.b.agency(ctx, s.dir, "diff", s.id, "--from", s.snapshotName(len(s.snapshots)-1), "--to", s.snapshotName(len(s.snapshots)))
 		if err == nil && (!strings.HasPrefix(out, stat) || strings.Count(out, "\ndiff --git ") != files) {
 			err = fmt.Errorf("git says %q, and the tool %q", stat, strings.SplitN(out, "\n", 2)[0])
 		}
@@ -125,7 +125,7 @@ func (s *states) checkDiff(files int) func(context.Context) error {
 }
 
 // changeFiles changes one line in each of the first files below a directory.
-func touchUp(dir string, files int) error {
+func changeFiles(dir string, files int) error {
 	enough := errors.New("enough")
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -166,7 +166,7 @@ func longText() (before, after []byte) {
 }
 
 // diffText measures the library's DiffText, which does not use git.
-func diffText(before, after []byte) variant {
+func diffText(before, after []byte) timedRun {
 	return func(context.Context) (time.Duration, error) {
 		began := time.Now()
 		f := gitagency.DiffText(before, after)

@@ -25,9 +25,9 @@ import (
 )
 
 // processStartName is the baseline of commands that have no counterpart in git.
-const processStart = "version"
+const processStartName = "version"
 
-var errBroken = errors.New("a promise is broken")
+var errPromiseBroken = errors.New("a promise is broken")
 
 func main() {
 	tool := flag.String("tool", "", "the git-agency to measure, a `path` (required)")
@@ -67,7 +67,7 @@ func run(ctx context.Context, tool string, factor int, verbose bool, only string
 	if err != nil {
 		return err
 	}
-	b.only = only
+	b.onlyGroup = only
 	against, _, err := b.git(ctx, root, "version")
 	if err != nil {
 		return err
@@ -77,17 +77,17 @@ func run(ctx context.Context, tool string, factor int, verbose bool, only string
 		return err
 	}
 	fmt.Printf("%s, %s, %d CPUs, in %s; medians, and behind walls and of short differences the fastest rounds\n\n", strings.TrimSpace(measured), strings.TrimSpace(against), runtime.NumCPU(), root)
-	return b.measure(ctx)
+	return b.measureGroups(ctx)
 }
 
 // measureGroups measures all groups, or only the requested one.
-func (b *bench) measure(ctx context.Context) error {
+func (b *bench) measureGroups(ctx context.Context) error {
 	broken := false
 	for _, group := range []struct {
 		name     string
-		contests func(context.Context) ([]contest, bool, error)
-	}{{"trees", b.trees}, {"sandboxes", b.sandboxes}, {"snapshots", b.snapshots}, {"walls", b.walls}, {"diffs", b.diffs}, {"radars", b.radars}, {"landings", b.landings}, {"listings", b.listings}} {
-		if b.only != "" && b.only != group.name {
+		contests func(context.Context) ([]comparison, bool, error)
+	}{{"trees", b.treeComparisons}, {"sandboxes", b.sandboxComparisons}, {"snapshots", b.snapshotComparisons}, {"walls", b.wallComparisons}, {"diffs", b.diffComparisons}, {"radars", b.radarComparisons}, {"landings", b.landingComparisons}, {"listings", b.listingComparisons}} {
+		if b.onlyGroup != "" && b.onlyGroup != group.name {
 			continue
 		}
 		contests, sound, err := group.contests(ctx)
@@ -96,21 +96,21 @@ func (b *bench) measure(ctx context.Context) error {
 		}
 		broken = broken || !sound
 		for _, c := range contests {
-			kept, err := b.hold(ctx, c)
+			kept, err := b.measureAndReport(ctx, c)
 			if err != nil {
-				return fmt.Errorf("%s: %w", c.what, err)
+				return fmt.Errorf("%s: %w", c.title, err)
 			}
 			broken = broken || !kept
 		}
 	}
 	if broken {
-		return errBroken
+		return errPromiseBroken
 	}
 	return nil
 }
 
 // treeComparisons measures creating and removing worktrees. The removals come last.
-func (b *bench) trees(ctx context.Context) (_ []contest, sound bool, err error) {
+func (b *bench) treeComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
 	large, err := b.newRepository(ctx, "large", 10_000)
 	if err != nil {
 		return nil, false, err
@@ -123,27 +123,27 @@ func (b *bench) trees(ctx context.Context) (_ []contest, sound bool, err error) 
 	if err != nil {
 		return nil, false, err
 	}
-	return []contest{
+	return []comparison{
 		{
-			what: "start, 10,000 files", rounds: 6, promise: promise{ratio: 1.10},
-			base: large.add, tool: large.start, check: large.checkSandbox,
+			title: "start, 10,000 files", rounds: 6, promise: promise{ratio: 1.10},
+			base: large.addWorktree, tool: large.startSandbox, check: large.checkSandbox,
 		},
 		{
-			what: "start, 200 files", rounds: 20, promise: promise{extra: 30 * time.Millisecond},
-			base: small.add, tool: small.start, check: small.checkSandbox,
+			title: "start, 200 files", rounds: 20, promise: promise{extra: 30 * time.Millisecond},
+			base: small.addWorktree, tool: small.startSandbox, check: small.checkSandbox,
 		},
 		{
-			what: "16 starts at once, 200 files", rounds: 4,
-			base: atOnce(16, crowd.tryAdd), tool: atOnce(16, crowd.start), note: crowd.failures,
+			title: "16 starts at once, 200 files", rounds: 4,
+			base: inParallel(16, crowd.tryAddWorktree), tool: inParallel(16, crowd.startSandbox), note: crowd.describeFailures,
 		},
-		{what: "discard, 200 files", rounds: 10, base: small.remove, tool: small.discard},
-		{what: "discard, 10,000 files", rounds: 6, base: large.remove, tool: large.discard},
+		{title: "discard, 200 files", rounds: 10, base: small.removeWorktree, tool: small.discardSandbox},
+		{title: "discard, 10,000 files", rounds: 6, base: large.removeWorktree, tool: large.discardSandbox},
 	}, true, nil
 }
 
 // sandboxComparisons measures exec and put in a sandbox.
-func (b *bench) sandboxes(ctx context.Context) (_ []contest, sound bool, err error) {
-	files, err := b.newUploads(ctx, 10_000)
+func (b *bench) sandboxComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
+	files, err := b.newUploadRepo(ctx, 10_000)
 	if err != nil {
 		return nil, false, err
 	}
@@ -157,34 +157,34 @@ func (b *bench) sandboxes(ctx context.Context) (_ []contest, sound bool, err err
 	}
 	bare.sandboxes = append(bare.sandboxes, strings.TrimSpace(id))
 	const program = "/bin/true" // does nothing, so that only the overhead is measured
-	return []contest{
+	return []comparison{
 		{
-			what: "exec without walls", rounds: 40, promise: promise{extra: 15 * time.Millisecond},
-			baseName: "alone", base: b.timed(program, bare.dir), tool: b.timed(b.tool, bare.dir, "exec", bare.sandboxes[0], "--", program),
+			title: "exec without walls", rounds: 40, promise: promise{extra: 15 * time.Millisecond},
+			baseName: "alone", base: b.timeCommand(program, bare.dir), tool: b.timeCommand(b.tool, bare.dir, "exec", bare.sandboxes[0], "--", program),
 		},
 		{
-			what: "put, 10,000 files", rounds: 10, promise: promise{ratio: 2},
-			baseName: "cp -r", base: files.copy, tool: files.put, check: files.check,
+			title: "put, 10,000 files", rounds: 10, promise: promise{ratio: 2},
+			baseName: "cp -r", base: files.copyWithCP, tool: files.put, check: files.checkLastPut,
 		},
 	}, true, nil
 }
 
 // listingComparisons measures every output format of ls. Listing many invocations must start as many git processes as
 // listing few.
-func (b *bench) listings(ctx context.Context) (_ []contest, sound bool, err error) {
-	few, err := b.newListing(ctx, "few", 10)
+func (b *bench) listingComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
+	few, err := b.newListingRepo(ctx, "few", 10)
 	if err != nil {
 		return nil, false, err
 	}
-	many, err := b.newListing(ctx, "many", 1000)
+	many, err := b.newListingRepo(ctx, "many", 1000)
 	if err != nil {
 		return nil, false, err
 	}
-	if sound, err = b.sameProcesses(ctx, few, many); err != nil {
+	if sound, err = b.checkEqualProcesses(ctx, few, many); err != nil {
 		return nil, false, err
 	}
-	version := b.timed(b.tool, many.dir, "version") // only starts a process
-	var contests []contest
+	version := b.timeCommand(b.tool, many.dir, "version") // only starts a process
+	var contests []comparison
 	for _, form := range [][]string{
 		nil,
 		{"--color"},
@@ -195,24 +195,24 @@ func (b *bench) listings(ctx context.Context) (_ []contest, sound bool, err erro
 	} {
 		name := strings.Join(form, " ")
 		name, _, _ = strings.Cut("ls "+name, "=")
-		contests = append(contests, contest{
-			what: strings.TrimSpace(name) + ", 1,000", rounds: 20, promise: promise{extra: 60 * time.Millisecond},
-			baseName: processStart, base: version, tool: b.timed(b.tool, many.dir, append([]string{"ls"}, form...)...),
+		contests = append(contests, comparison{
+			title: strings.TrimSpace(name) + ", 1,000", rounds: 20, promise: promise{extra: 60 * time.Millisecond},
+			baseName: processStartName, base: version, tool: b.timeCommand(b.tool, many.dir, append([]string{"ls"}, form...)...),
 		})
 	}
-	return append(contests, contest{
-		what: "ls, 10", rounds: 20,
-		baseName: processStart, base: version, tool: b.timed(b.tool, few.dir, "ls"),
+	return append(contests, comparison{
+		title: "ls, 10", rounds: 20,
+		baseName: processStartName, base: version, tool: b.timeCommand(b.tool, few.dir, "ls"),
 	}), sound, nil
 }
 
 // checkEqualProcesses reports whether both listings start equally many git processes.
-func (b *bench) sameProcesses(ctx context.Context, few, many *repository) (bool, error) {
-	inFew, err := b.gitProcesses(ctx, few.dir, "ls")
+func (b *bench) checkEqualProcesses(ctx context.Context, few, many *repository) (bool, error) {
+	inFew, err := b.countGitProcesses(ctx, few.dir, "ls")
 	if err != nil {
 		return false, err
 	}
-	inMany, err := b.gitProcesses(ctx, many.dir, "ls")
+	inMany, err := b.countGitProcesses(ctx, many.dir, "ls")
 	if err != nil {
 		return false, err
 	}
@@ -225,13 +225,13 @@ func (b *bench) sameProcesses(ctx context.Context, few, many *repository) (bool,
 type promise struct {
 	ratio float64
 	extra time.Duration
-	under time.Duration
+	limit time.Duration
 }
 
-func (p promise) kept(r result) bool {
+func (p promise) isKept(r result) bool {
 	switch {
-	case p.under != 0:
-		return r.tool < p.under
+	case p.limit != 0:
+		return r.tool < p.limit
 	case p.ratio != 0:
 		return float64(r.tool) <= p.ratio*float64(r.base)+float64(p.extra)
 	case p.extra != 0:
@@ -242,8 +242,8 @@ func (p promise) kept(r result) bool {
 
 func (p promise) String() string {
 	switch {
-	case p.under != 0:
-		return fmt.Sprintf("promise: < %s", p.under)
+	case p.limit != 0:
+		return fmt.Sprintf("promise: < %s", p.limit)
 	case p.ratio != 0 && p.extra != 0:
 		return fmt.Sprintf("promise: ≤ %.2f × + %d ms", p.ratio, p.extra.Milliseconds())
 	case p.ratio != 0:
@@ -256,34 +256,34 @@ func (p promise) String() string {
 
 // formatDifference formats the difference in the terms of the promise. A ratio to the start of a process means
 // nothing.
-func (c contest) compare(r result) string {
-	if c.promise.extra != 0 && c.promise.ratio == 0 || c.baseName == processStart {
+func (c comparison) formatDifference(r result) string {
+	if c.promise.extra != 0 && c.promise.ratio == 0 || c.baseName == processStartName {
 		return fmt.Sprintf("%+.1f ms", float64(r.extra().Microseconds())/1000)
 	}
 	return fmt.Sprintf("%.2f ×", r.ratio())
 }
 
 // measureAndReport measures a comparison, prints its row and reports whether its promise is kept.
-func (b *bench) hold(ctx context.Context, c contest) (bool, error) {
+func (b *bench) measureAndReport(ctx context.Context, c comparison) (bool, error) {
 	if c.baseName == "" {
 		c.baseName = "raw git"
 	}
-	c.rounds *= b.factor
+	c.rounds *= b.roundsFactor
 	syscall.Sync() // flush the prepared files before measuring
-	r, err := b.contend(ctx, c)
+	r, err := b.measureRounds(ctx, c)
 	if err != nil {
 		return false, err
 	}
 	var said []string
-	if !c.promise.kept(r) {
-		first := c.compare(r)
+	if !c.promise.isKept(r) {
+		first := c.formatDifference(r)
 		c.rounds *= 2
-		if r, err = b.contend(ctx, c); err != nil {
+		if r, err = b.measureRounds(ctx, c); err != nil {
 			return false, err
 		}
 		said = append(said, fmt.Sprintf("measured again with %d rounds: the first %d said %s", c.rounds, c.rounds/2, first))
-		if r.starved != "" {
-			said = append(said, r.starved)
+		if r.cpuPressure != "" {
+			said = append(said, r.cpuPressure)
 		}
 	}
 	if c.check != nil {
@@ -291,14 +291,14 @@ func (b *bench) hold(ctx context.Context, c contest) (bool, error) {
 			return false, err
 		}
 	}
-	kept := c.promise.kept(r)
+	kept := c.promise.isKept(r)
 	if c.promise != (promise{}) {
 		said = slices.Insert(said, 0, verdict(kept))
 	}
 	if c.note != nil {
 		said = append(said, c.note())
 	}
-	printRow(c.what, c.baseName, millis(r.base), "git-agency", millis(r.tool), c.compare(r), c.promise.String(), strings.Join(said, "; "))
+	printRow(c.title, c.baseName, millis(r.base), "git-agency", millis(r.tool), c.formatDifference(r), c.promise.String(), strings.Join(said, "; "))
 	return kept, nil
 }
 

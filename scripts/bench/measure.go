@@ -17,16 +17,16 @@ import (
 
 // bench runs commands in a fixed environment, so that the user's settings and hooks have no effect.
 type bench struct {
-	tool    string // absolute path
-	root    string // directory of all temporary files
-	env     []string
-	factor  int // multiplies the number of rounds
-	verbose bool
-	only    string // the one group to measure; empty for all
+	tool         string // absolute path
+	root         string // directory of all temporary files
+	env          []string
+	roundsFactor int // multiplies the number of rounds
+	verbose      bool
+	onlyGroup    string // the one group to measure; empty for all
 }
 
 // gitConfig applies to both sides: no maintenance may start during a measurement.
-const settings = `[user]
+const gitConfig = `[user]
 	name = bench
 	email = bench@localhost
 [gc]
@@ -37,10 +37,10 @@ const settings = `[user]
 
 func newBench(tool, root string, factor int, verbose bool) (*bench, error) {
 	config := filepath.Join(root, "gitconfig")
-	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(gitConfig), 0o600); err != nil {
 		return nil, fmt.Errorf("write the settings: %w", err)
 	}
-	return &bench{tool: tool, root: root, factor: factor, verbose: verbose, env: []string{
+	return &bench{tool: tool, root: root, roundsFactor: factor, verbose: verbose, env: []string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + root,
 		"TMPDIR=" + root,
@@ -85,7 +85,7 @@ func (b *bench) run(ctx context.Context, c command) (string, time.Duration, erro
 }
 
 // countGitProcesses counts the git processes, at any depth, that a git-agency command starts.
-func (b *bench) gitProcesses(ctx context.Context, dir string, args ...string) (int, error) {
+func (b *bench) countGitProcesses(ctx context.Context, dir string, args ...string) (int, error) {
 	trace := filepath.Join(b.root, "trace-"+filepath.Base(dir))
 	argv := slices.Concat([]string{b.tool}, args)
 	if _, _, err := b.run(ctx, command{argv: argv, dir: dir, env: []string{"GIT_TRACE2_EVENT=" + trace}}); err != nil {
@@ -99,10 +99,10 @@ func (b *bench) gitProcesses(ctx context.Context, dir string, args ...string) (i
 }
 
 // timedRun runs one side of a comparison once and returns how long it took.
-type variant func(context.Context) (time.Duration, error)
+type timedRun func(context.Context) (time.Duration, error)
 
 // timeCommand returns a timedRun of a command.
-func (b *bench) timed(program, dir string, args ...string) variant {
+func (b *bench) timeCommand(program, dir string, args ...string) timedRun {
 	return func(ctx context.Context) (time.Duration, error) {
 		_, took, err := b.run(ctx, command{argv: slices.Concat([]string{program}, args), dir: dir})
 		return took, err
@@ -110,7 +110,7 @@ func (b *bench) timed(program, dir string, args ...string) variant {
 }
 
 // inParallel returns a timedRun of n parallel calls, until the last one is done.
-func atOnce(n int, one variant) variant {
+func inParallel(n int, one timedRun) timedRun {
 	return func(ctx context.Context) (time.Duration, error) {
 		errs := make([]error, n)
 		var all sync.WaitGroup
@@ -124,22 +124,22 @@ func atOnce(n int, one variant) variant {
 }
 
 // comparison compares git-agency with a baseline measured in the same rounds.
-type contest struct {
-	what     string
-	rounds   int
-	baseName string // name of the baseline; "raw git" if empty
-	base     variant
-	tool     variant
-	promise  promise
-	fastest  bool                        // compare the fastest rounds: other processes can only slow down a round
-	check    func(context.Context) error // checks that the tool did the work it was timed for
-	note     func() string               // remark printed after the row
+type comparison struct {
+	title      string
+	rounds     int
+	baseName   string // name of the baseline; "raw git" if empty
+	base       timedRun
+	tool       timedRun
+	promise    promise
+	useFastest bool                        // compare the fastest rounds: other processes can only slow down a round
+	check      func(context.Context) error // checks that the tool did the work it was timed for
+	note       func() string               // remark printed after the row
 }
 
 // result is the median or fastest round of each side, and the CPU pressure of the machine, if known.
 type result struct {
-	base, tool time.Duration
-	starved    string
+	base, tool  time.Duration
+	cpuPressure string
 }
 
 func (r result) ratio() float64       { return float64(r.tool) / float64(r.base) }
@@ -147,10 +147,10 @@ func (r result) extra() time.Duration { return r.tool - r.base }
 
 // measureRounds runs the two sides in turn, in alternating order. The first round only warms the caches and does not
 // count.
-func (b *bench) contend(ctx context.Context, c contest) (result, error) {
-	sides := [2]variant{c.base, c.tool}
+func (b *bench) measureRounds(ctx context.Context, c comparison) (result, error) {
+	sides := [2]timedRun{c.base, c.tool}
 	var times [2][]time.Duration
-	began, waitedBefore := time.Now(), waitedForCPU()
+	began, waitedBefore := time.Now(), cpuWaitTime()
 	for round := range c.rounds + 1 {
 		order := [2]int{0, 1}
 		if round%2 == 0 {
@@ -167,21 +167,21 @@ func (b *bench) contend(ctx context.Context, c contest) (result, error) {
 		}
 	}
 	if b.verbose {
-		fmt.Printf("  %s: %s %v, git-agency %v\n", c.what, c.baseName, rounded(times[0]), rounded(times[1]))
+		fmt.Printf("  %s: %s %v, git-agency %v\n", c.title, c.baseName, roundAll(times[0]), roundAll(times[1]))
 	}
 	r := result{base: median(times[0]), tool: median(times[1])}
-	if c.fastest {
+	if c.useFastest {
 		r = result{base: slices.Min(times[0]), tool: slices.Min(times[1])}
 	}
-	if waited := waitedForCPU(); waited > 0 {
-		r.starved = fmt.Sprintf("somebody waited for a CPU %.0f %% of the time", 100*(waited-waitedBefore).Seconds()/time.Since(began).Seconds())
+	if waited := cpuWaitTime(); waited > 0 {
+		r.cpuPressure = fmt.Sprintf("somebody waited for a CPU %.0f %% of the time", 100*(waited-waitedBefore).Seconds()/time.Since(began).Seconds())
 	}
 	return r, nil
 }
 
 // cpuWaitTime returns for how long, since boot, some process had to wait for a CPU. It is 0 where the kernel does not
 // report pressure (PSI).
-func waitedForCPU() time.Duration {
+func cpuWaitTime() time.Duration {
 	pressure, err := os.ReadFile("/proc/pressure/cpu")
 	if err != nil {
 		return 0
@@ -203,7 +203,7 @@ func median(times []time.Duration) time.Duration {
 	return sorted[middle]
 }
 
-func rounded(times []time.Duration) []time.Duration {
+func roundAll(times []time.Duration) []time.Duration {
 	short := slices.Clone(times)
 	for i := range short {
 		short[i] = short[i].Round(100 * time.Microsecond)

@@ -18,39 +18,39 @@ import (
 
 // radarComparisons measures the conflict radar over twenty sandboxes with 10,000 files each. A repeated run has to
 // find out that nothing changed, which takes an lstat of every file, so it is compared with exactly that.
-func (b *bench) radars(ctx context.Context) (_ []contest, sound bool, err error) {
-	r, err := b.newRadar(ctx, 20, 10_000)
+func (b *bench) radarComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
+	r, err := b.newRadarRepo(ctx, 20, 10_000)
 	if err != nil {
 		return nil, false, err
 	}
-	return []contest{
+	return []comparison{
 		{
-			what: "radar, 20 × 10,000, first", rounds: 5, promise: promise{under: time.Second}, fastest: true,
-			baseName: "status", base: r.status, tool: r.first, check: r.check,
+			title: "radar, 20 × 10,000, first", rounds: 5, promise: promise{limit: time.Second}, useFastest: true,
+			baseName: "status", base: r.status, tool: r.radarWithoutCache, check: r.checkRadar,
 		},
 		{
-			what: "radar again", rounds: 20, promise: promise{ratio: 1.3, extra: 20 * time.Millisecond}, fastest: true,
-			baseName: "lstat", base: r.lookAtAll, tool: r.again, check: r.check,
+			title: "radar again", rounds: 20, promise: promise{ratio: 1.3, extra: 20 * time.Millisecond}, useFastest: true,
+			baseName: "lstat", base: r.lstatAll, tool: r.radarRun, check: r.checkRadar,
 		},
 	}, true, nil
 }
 
 // radarRepo is a repository with many sandboxes, in each of which ten files changed and one was added. Each sandbox
 // also changes a file that its neighbour changes: half of these pairs conflict.
-type radar struct {
+type radarRepo struct {
 	*repository
 	trees []string
 	paths [][]string // paths of all files and directories, by tree
 }
 
-func (b *bench) newRadar(ctx context.Context, sandboxes, files int) (*radar, error) {
+func (b *bench) newRadarRepo(ctx context.Context, sandboxes, files int) (*radarRepo, error) {
 	repository, err := b.newRepository(ctx, "radar", files)
 	if err != nil {
 		return nil, err
 	}
-	r := &radar{repository: repository}
+	r := &radarRepo{repository: repository}
 	for n := range sandboxes {
-		if _, err := r.start(ctx); err != nil {
+		if _, err := r.startSandbox(ctx); err != nil {
 			return nil, err
 		}
 		tree, err := r.sandboxPath(ctx, r.sandboxes[n])
@@ -58,17 +58,17 @@ func (b *bench) newRadar(ctx context.Context, sandboxes, files int) (*radar, err
 			return nil, err
 		}
 		r.trees = append(r.trees, tree)
-		if err := touchUp(filepath.Join(tree, "src", fmt.Sprintf("group%02d", n)), 10); err != nil {
+		if err := changeFiles(filepath.Join(tree, "src", fmt.Sprintf("group%02d", n)), 10); err != nil {
 			return nil, err
 		}
 		if err := os.WriteFile(filepath.Join(tree, "src", fmt.Sprintf("new%d.go", n)), []byte("package bench\n"), 0o600); err != nil {
 			return nil, err
 		}
 		// At the top of one file, and at the top or at the end of the next.
-		if err := r.share(n, n, true); err != nil {
+		if err := r.changeSharedFile(n, n, true); err != nil {
 			return nil, err
 		}
-		if err := r.share(n, n+1, n%2 == 0); err != nil {
+		if err := r.changeSharedFile(n, n+1, n%2 == 0); err != nil {
 			return nil, err
 		}
 	}
@@ -95,7 +95,7 @@ func (b *bench) newRadar(ctx context.Context, sandboxes, files int) (*radar, err
 }
 
 // changeSharedFile changes a file that another sandbox changes too.
-func (r *radar) share(n, file int, top bool) error {
+func (r *radarRepo) changeSharedFile(n, file int, top bool) error {
 	path := filepath.Join(r.trees[n], "src", "group45", fmt.Sprintf("part%02d", file), "file0.go")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -109,9 +109,9 @@ func (r *radar) share(n, file int, top bool) error {
 }
 
 // status runs git status in all sandboxes, which detects changes but not conflicts.
-func (r *radar) status(ctx context.Context) (time.Duration, error) {
+func (r *radarRepo) status(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
-	err := onAll(len(r.trees), func(n int) error {
+	err := forEachParallel(len(r.trees), func(n int) error {
 		_, _, err := r.b.git(ctx, r.trees[n], "--no-optional-locks", "status", "--porcelain")
 		return err
 	})
@@ -119,9 +119,9 @@ func (r *radar) status(ctx context.Context) (time.Duration, error) {
 }
 
 // lstatAll calls lstat on every file.
-func (r *radar) lookAtAll(context.Context) (time.Duration, error) {
+func (r *radarRepo) lstatAll(context.Context) (time.Duration, error) {
 	began := time.Now()
-	err := onAll(len(r.paths), func(n int) error {
+	err := forEachParallel(len(r.paths), func(n int) error {
 		top, err := unix.Open(r.trees[n], unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (r *radar) lookAtAll(context.Context) (time.Duration, error) {
 }
 
 // forEachParallel calls do for 0 to n-1, on all CPUs.
-func onAll(n int, do func(int) error) error {
+func forEachParallel(n int, do func(int) error) error {
 	errs := make([]error, n)
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -155,7 +155,7 @@ func onAll(n int, do func(int) error) error {
 }
 
 // radarWithoutCache measures git-agency after removing its cache.
-func (r *radar) first(ctx context.Context) (time.Duration, error) {
+func (r *radarRepo) radarWithoutCache(ctx context.Context) (time.Duration, error) {
 	remembered, err := filepath.Glob(filepath.Join(r.b.root, "data", "repos", "*", "radar"))
 	if err != nil {
 		return 0, err
@@ -165,17 +165,17 @@ func (r *radar) first(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return r.again(ctx)
+	return r.radarRun(ctx)
 }
 
 // radarRun measures git-agency.
-func (r *radar) again(ctx context.Context) (time.Duration, error) {
+func (r *radarRepo) radarRun(ctx context.Context) (time.Duration, error) {
 	_, took, err := r.b.agency(ctx, r.dir, "radar", worktreeName, "--json")
 	return took, err
 }
 
 // checkRadar makes sure that every sandbox would land, and that exactly the expected pairs conflict.
-func (r *radar) check(ctx context.Context) error {
+func (r *radarRepo) checkRadar(ctx context.Context) error {
 	out, _, err := r.b.agency(ctx, r.dir, "radar", worktreeName, "--porcelain")
 	if err != nil {
 		return err

@@ -24,15 +24,15 @@ type repository struct {
 	dir  string
 	base string // commit of every branch
 
-	mu        sync.Mutex // guards the fields below: some worktrees are created in parallel
-	made      int
-	failed    int // of the plain git worktrees
-	raw       []rawTree
-	sandboxes []string // invocation ids
+	mu           sync.Mutex // guards the fields below: some worktrees are created in parallel
+	made         int
+	failedAdds   int // of the plain git worktrees
+	rawWorktrees []rawWorktree
+	sandboxes    []string // invocation ids
 }
 
 // rawWorktree is a worktree created by plain git.
-type rawTree struct{ path, branch string }
+type rawWorktree struct{ path, branch string }
 
 func (b *bench) newRepository(ctx context.Context, name string, files int) (*repository, error) {
 	r := &repository{b: b, dir: filepath.Join(b.root, name)}
@@ -41,7 +41,7 @@ func (b *bench) newRepository(ctx context.Context, name string, files int) (*rep
 	}
 	// Undeltified objects in one pack are the cheapest for git to check out. fast-import's own deltas are worse than
 	// those of a clone and would flatter git-agency.
-	imports := command{argv: []string{"git", "fast-import", "--quiet", "--depth=0"}, dir: r.dir, stdin: history(files)}
+	imports := command{argv: []string{"git", "fast-import", "--quiet", "--depth=0"}, dir: r.dir, stdin: fastImportStream(files)}
 	if _, _, err := b.run(ctx, imports); err != nil {
 		return nil, err
 	}
@@ -58,12 +58,12 @@ func (b *bench) newRepository(ctx context.Context, name string, files int) (*rep
 }
 
 // addWorktree creates a worktree with git.
-func (r *repository) add(ctx context.Context) (time.Duration, error) {
+func (r *repository) addWorktree(ctx context.Context) (time.Duration, error) {
 	r.mu.Lock()
 	r.made++
 	branch := fmt.Sprintf("raw/tree-%d", r.made)
-	tree := rawTree{path: r.dir + "-" + filepath.Base(branch), branch: branch}
-	r.raw = append(r.raw, tree)
+	tree := rawWorktree{path: r.dir + "-" + filepath.Base(branch), branch: branch}
+	r.rawWorktrees = append(r.rawWorktrees, tree)
 	r.mu.Unlock()
 	_, took, err := r.b.git(ctx, r.dir, "worktree", "add", "-b", tree.branch, tree.path)
 	return took, err
@@ -71,24 +71,24 @@ func (r *repository) add(ctx context.Context) (time.Duration, error) {
 
 // tryAddWorktree is addWorktree for parallel calls. Git takes no lock for it: one call may read files that another
 // has only half written, and die. Such failures are counted.
-func (r *repository) tryAdd(ctx context.Context) (time.Duration, error) {
-	took, err := r.add(ctx)
+func (r *repository) tryAddWorktree(ctx context.Context) (time.Duration, error) {
+	took, err := r.addWorktree(ctx)
 	var exit *exec.ExitError
 	if ctx.Err() == nil && errors.As(err, &exit) && exit.ExitCode() == 128 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.failed++
+		r.failedAdds++
 		return 0, nil
 	}
 	return took, err
 }
 
-func (r *repository) failures() string {
-	return fmt.Sprintf("raw git failed %d of %d times", r.failed, r.made)
+func (r *repository) describeFailures() string {
+	return fmt.Sprintf("raw git failed %d of %d times", r.failedAdds, r.made)
 }
 
 // startSandbox starts a sandbox with git-agency.
-func (r *repository) start(ctx context.Context) (time.Duration, error) {
+func (r *repository) startSandbox(ctx context.Context) (time.Duration, error) {
 	id, took, err := r.b.agency(ctx, r.dir, "start", worktreeName)
 	if err != nil {
 		return 0, err
@@ -100,12 +100,12 @@ func (r *repository) start(ctx context.Context) (time.Duration, error) {
 }
 
 // removeWorktree removes a worktree and its branch with git.
-func (r *repository) remove(ctx context.Context) (time.Duration, error) {
-	if len(r.raw) == 0 {
+func (r *repository) removeWorktree(ctx context.Context) (time.Duration, error) {
+	if len(r.rawWorktrees) == 0 {
 		return 0, errors.New("no tree is left to remove")
 	}
-	tree := r.raw[0]
-	r.raw = r.raw[1:]
+	tree := r.rawWorktrees[0]
+	r.rawWorktrees = r.rawWorktrees[1:]
 	_, removed, err := r.b.git(ctx, r.dir, "worktree", "remove", "--force", tree.path)
 	if err != nil {
 		return 0, err
@@ -115,7 +115,7 @@ func (r *repository) remove(ctx context.Context) (time.Duration, error) {
 }
 
 // discardSandbox discards a sandbox with git-agency.
-func (r *repository) discard(ctx context.Context) (time.Duration, error) {
+func (r *repository) discardSandbox(ctx context.Context) (time.Duration, error) {
 	if len(r.sandboxes) == 0 {
 		return 0, errors.New("no sandbox is left to discard")
 	}
@@ -152,12 +152,12 @@ func (r *repository) sandboxPath(ctx context.Context, id string) (string, error)
 
 // newListingRepo creates a repository with n invocations. One is real; the others are copies of its record, worktree
 // registration and branch under other ids, with almost empty trees.
-func (b *bench) newListing(ctx context.Context, name string, n int) (*repository, error) {
+func (b *bench) newListingRepo(ctx context.Context, name string, n int) (*repository, error) {
 	r, err := b.newRepository(ctx, name, 200)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.start(ctx); err != nil {
+	if _, err := r.startSandbox(ctx); err != nil {
 		return nil, err
 	}
 	id := r.sandboxes[0]
@@ -183,7 +183,7 @@ func (b *bench) newListing(ctx context.Context, name string, n int) (*repository
 			continue
 		}
 		for _, original := range originals {
-			if err := copyAs(original, id, other); err != nil {
+			if err := copyWithID(original, id, other); err != nil {
 				return nil, fmt.Errorf("make invocation %s: %w", other, err)
 			}
 		}
@@ -206,7 +206,7 @@ func (b *bench) newListing(ctx context.Context, name string, n int) (*repository
 }
 
 // copyWithID copies a file of one invocation to another and replaces the id in the path and in the content.
-func copyAs(file, id, other string) error {
+func copyWithID(file, id, other string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func copyAs(file, id, other string) error {
 
 // fastImportStream returns a git fast-import stream of one commit with this many files, five to a directory. It is
 // the same every time.
-func history(files int) *bytes.Buffer {
+func fastImportStream(files int) *bytes.Buffer {
 	random := rand.New(rand.NewPCG(1, 1))
 	var stream bytes.Buffer
 	least := 4_000
@@ -229,7 +229,7 @@ func history(files int) *bytes.Buffer {
 	}
 	stream.WriteString("commit refs/heads/main\ncommitter bench <bench@localhost> 1700000000 +0000\ndata 6\nbench\n\n")
 	for i := range files {
-		text := source(random, least+random.IntN(3*least))
+		text := fakeSource(random, least+random.IntN(3*least))
 		dir := i / 5
 		fmt.Fprintf(&stream, "M 100644 inline src/group%02d/part%02d/file%d.go\ndata %d\n%s\n", dir/40, dir%40, i%5, len(text), text)
 	}
@@ -237,7 +237,7 @@ func history(files int) *bytes.Buffer {
 }
 
 var (
-	words = strings.Fields(`account address append batch block branch buffer build cache call cancel channel check
+	sourceWords = strings.Fields(`account address append batch block branch buffer build cache call cancel channel check
 		client close cluster collect command commit config connect content context copy count create current cursor
 		data decode default delete depth detail encode entry error event expect field file filter find flag format
 		frame group handle hash header host index input insert item job key label last layer length level limit line
@@ -249,7 +249,7 @@ var (
 		value verify version view wait walk window work write zone`)
 
 	// In each line, $ stands for a name.
-	lines = []string{
+	sourceLines = []string{
 		"", "}", "\t}", "\t\t}", "\treturn nil", "\t\treturn err", "\t\tcontinue",
 		"// $ says whether the $ of a $ is at its $.",
 		"func ($ *$) $(ctx context.Context, $ string) error {",
@@ -266,15 +266,15 @@ var (
 )
 
 // fakeSource returns text that compresses about as well as source code: each file uses a few names over and over.
-func source(random *rand.Rand, size int) []byte {
+func fakeSource(random *rand.Rand, size int) []byte {
 	names := make([]string, 60)
 	for i := range names {
-		second := words[random.IntN(len(words))]
-		names[i] = words[random.IntN(len(words))] + strings.ToUpper(second[:1]) + second[1:]
+		second := sourceWords[random.IntN(len(sourceWords))]
+		names[i] = sourceWords[random.IntN(len(sourceWords))] + strings.ToUpper(second[:1]) + second[1:]
 	}
 	text := make([]byte, 0, size+200)
 	for len(text) < size {
-		for _, c := range []byte(lines[random.IntN(len(lines))]) {
+		for _, c := range []byte(sourceLines[random.IntN(len(sourceLines))]) {
 			if c == '$' {
 				text = append(text, names[random.IntN(len(names))]...)
 			} else {

@@ -10,40 +10,40 @@ import (
 )
 
 // snapshotComparisons measures snapshots of trees in which ten files changed.
-func (b *bench) snapshots(ctx context.Context) (_ []contest, sound bool, err error) {
-	var contests []contest
+func (b *bench) snapshotComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
+	var contests []comparison
 	for _, size := range []struct {
 		name   string
 		files  int
 		rounds int
 	}{{"10,000", 10_000, 20}, {"100,000", 100_000, 12}} {
-		s, err := b.newWork(ctx, "work-"+strings.ReplaceAll(size.name, ",", ""), size.files)
+		s, err := b.newSnapshotRepo(ctx, "work-"+strings.ReplaceAll(size.name, ",", ""), size.files)
 		if err != nil {
 			return nil, false, err
 		}
-		contests = append(contests, contest{
-			what: "snapshot create, " + size.name + " files", rounds: size.rounds, promise: promise{ratio: 1.6},
-			baseName: "status", base: s.status, tool: s.snapshot, check: s.check,
+		contests = append(contests, comparison{
+			title: "snapshot create, " + size.name + " files", rounds: size.rounds, promise: promise{ratio: 1.6},
+			baseName: "status", base: s.status, tool: s.snapshot, check: s.checkSnapshot,
 		})
 	}
 	return contests, true, nil
 }
 
 // snapshotRepo is a sandbox in which ten files changed.
-type work struct {
+type snapshotRepo struct {
 	*repository
-	id, tree string
-	edits    int
-	taken    string // commit id
+	id, tree     string
+	edits        int
+	lastSnapshot string // commit id
 }
 
-func (b *bench) newWork(ctx context.Context, name string, files int) (*work, error) {
+func (b *bench) newSnapshotRepo(ctx context.Context, name string, files int) (*snapshotRepo, error) {
 	r, err := b.newRepository(ctx, name, files)
 	if err != nil {
 		return nil, err
 	}
-	w := &work{repository: r}
-	if _, err := r.start(ctx); err != nil {
+	w := &snapshotRepo{repository: r}
+	if _, err := r.startSandbox(ctx); err != nil {
 		return nil, err
 	}
 	w.id = r.sandboxes[0]
@@ -61,7 +61,7 @@ func (b *bench) newWork(ctx context.Context, name string, files int) (*work, err
 }
 
 // edit changes eight tracked and two untracked files.
-func (w *work) edit(ctx context.Context) error {
+func (w *snapshotRepo) edit(ctx context.Context) error {
 	w.edits++
 	tracked, _, err := w.b.git(ctx, w.tree, "ls-tree", "-r", "--name-only", "HEAD")
 	if err != nil {
@@ -84,7 +84,7 @@ func (w *work) edit(ctx context.Context) error {
 }
 
 // status measures git status of the same tree.
-func (w *work) status(ctx context.Context) (time.Duration, error) {
+func (w *snapshotRepo) status(ctx context.Context) (time.Duration, error) {
 	if err := w.edit(ctx); err != nil {
 		return 0, err
 	}
@@ -92,17 +92,17 @@ func (w *work) status(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-func (w *work) snapshot(ctx context.Context) (time.Duration, error) {
+func (w *snapshotRepo) snapshot(ctx context.Context) (time.Duration, error) {
 	if err := w.edit(ctx); err != nil {
 		return 0, err
 	}
 	taken, took, err := w.b.agency(ctx, w.dir, "snapshot", "create", w.id)
-	w.taken = strings.TrimSpace(taken)
+	w.lastSnapshot = strings.TrimSpace(taken)
 	return took, err
 }
 
 // checkSnapshot makes sure that a snapshot has the tree that git add --all would stage.
-func (w *work) check(ctx context.Context) error {
+func (w *snapshotRepo) checkSnapshot(ctx context.Context) error {
 	if _, err := w.snapshot(ctx); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (w *work) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, _, err := w.b.git(ctx, w.tree, "rev-parse", w.taken+"^{tree}")
+	have, _, err := w.b.git(ctx, w.tree, "rev-parse", w.lastSnapshot+"^{tree}")
 	if err == nil && have != want {
 		err = fmt.Errorf("the snapshot holds %s, and the tree %s", strings.TrimSpace(have), strings.TrimSpace(want))
 	}

@@ -13,38 +13,38 @@ import (
 )
 
 // wallComparisons measures the cost of walls around commands.
-func (b *bench) walls(ctx context.Context) (_ []contest, sound bool, err error) {
+func (b *bench) wallComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
 	const program = "/bin/true" // does nothing, so that only the overhead is measured
-	small, err := b.newWalled(ctx, "walled", 200)
+	small, err := b.newWalledRepo(ctx, "walled", 200)
 	if err != nil {
 		return nil, false, err
 	}
-	exec := b.timed(b.tool, small.dir, "exec", small.sandboxes[0], "--", program)
-	contests := []contest{{
-		what: "exec behind walls", rounds: 40, promise: promise{extra: 15 * time.Millisecond}, fastest: true,
-		baseName: "alone", base: b.timed(program, small.dir), tool: exec,
+	exec := b.timeCommand(b.tool, small.dir, "exec", small.sandboxes[0], "--", program)
+	contests := []comparison{{
+		title: "exec behind walls", rounds: 40, promise: promise{extra: 15 * time.Millisecond}, useFastest: true,
+		baseName: "alone", base: b.timeCommand(program, small.dir), tool: exec,
 	}}
-	if why := b.noBubblewrap(ctx, small.dir); why != "" {
+	if why := b.bubblewrapProblem(ctx, small.dir); why != "" {
 		printRow("exec behind walls", "bwrap", "-", "git-agency", "-", "", "promise: ≤ 3.00 ×", "SKIPPED: "+why)
 	} else {
-		contests = append(contests, contest{
-			what: "exec behind walls", rounds: 40, promise: promise{ratio: 3}, fastest: true,
-			baseName: "bwrap", base: b.timed("bwrap", small.dir, bubblewrap...), tool: exec,
+		contests = append(contests, comparison{
+			title: "exec behind walls", rounds: 40, promise: promise{ratio: 3}, useFastest: true,
+			baseName: "bwrap", base: b.timeCommand("bwrap", small.dir, bubblewrapArgs...), tool: exec,
 		})
 	}
-	large, err := b.newWalled(ctx, "committed", 100_000)
+	large, err := b.newWalledRepo(ctx, "committed", 100_000)
 	if err != nil {
 		return nil, false, err
 	}
-	build, err := b.newBuild(ctx)
+	build, err := b.newBuildComparison(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	return append(contests, large.commits(), build), true, nil
+	return append(contests, large.commitImportComparison(), build), true, nil
 }
 
 // newWalledRepo creates a repository with one sandbox that has all walls.
-func (b *bench) newWalled(ctx context.Context, name string, files int) (*repository, error) {
+func (b *bench) newWalledRepo(ctx context.Context, name string, files int) (*repository, error) {
 	r, err := b.newRepository(ctx, name, files)
 	if err != nil {
 		return nil, err
@@ -60,14 +60,14 @@ func (r *repository) startWalled(ctx context.Context) error {
 
 // bubblewrapArgs are the arguments of bwrap. They build less than git-agency does: no overlay over the git directory,
 // no hidden files, no Landlock, no seccomp filter, and no namespace that later commands can join.
-var bubblewrap = []string{"--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--unshare-all", "--die-with-parent", "/bin/true"}
+var bubblewrapArgs = []string{"--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--unshare-all", "--die-with-parent", "/bin/true"}
 
 // bubblewrapProblem describes why bwrap cannot be measured; it is empty if it can.
-func (b *bench) noBubblewrap(ctx context.Context, dir string) string {
+func (b *bench) bubblewrapProblem(ctx context.Context, dir string) string {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		return "there is no bwrap; install it with: sudo apt-get install bubblewrap"
 	}
-	if _, err := b.timed("bwrap", dir, bubblewrap...)(ctx); err != nil {
+	if _, err := b.timeCommand("bwrap", dir, bubblewrapArgs...)(ctx); err != nil {
 		return "bwrap does not work here: " + strings.Join(strings.Fields(err.Error()), " ")
 	}
 	return ""
@@ -76,13 +76,13 @@ func (b *bench) noBubblewrap(ctx context.Context, dir string) string {
 // commitImportComparison measures the time from the end of a small commit behind walls until exec returns, against
 // the same time after a command that changed nothing: the difference is the import of the commit. The commit itself,
 // in which git reads and writes the whole index several times, is not measured.
-func (r *repository) commits() contest {
+func (r *repository) commitImportComparison() comparison {
 	const (
 		nothing = `date +%s%N`
 		commit  = `echo "$1" >changed && git add changed && git commit --quiet -m "inside $1" && ` + nothing
 	)
 	inside, round := r.sandboxes[0], 0
-	after := func(script string) variant {
+	after := func(script string) timedRun {
 		return func(ctx context.Context) (time.Duration, error) {
 			round++
 			ended, _, err := r.b.agency(ctx, r.dir, "exec", inside, "--", "sh", "-c", script, "sh", strconv.Itoa(round))
@@ -94,15 +94,15 @@ func (r *repository) commits() contest {
 			return now.Sub(time.Unix(0, at)), err
 		}
 	}
-	return contest{
-		what: "commit taken in, 100,000", rounds: 12, promise: promise{extra: 60 * time.Millisecond}, fastest: true,
+	return comparison{
+		title: "commit taken in, 100,000", rounds: 12, promise: promise{extra: 60 * time.Millisecond}, useFastest: true,
 		baseName: "nothing", base: after(nothing), tool: after(commit),
-		check: func(ctx context.Context) error { return r.checkTaken(ctx, inside) },
+		check: func(ctx context.Context) error { return r.checkImported(ctx, inside) },
 	}
 }
 
 // checkImported makes sure that the last commit was imported.
-func (r *repository) checkTaken(ctx context.Context, id string) error {
+func (r *repository) checkImported(ctx context.Context, id string) error {
 	subject, _, err := r.b.git(ctx, r.dir, "log", "-1", "--format=%s", "agency/sandbox-"+id)
 	if err == nil && !strings.HasPrefix(subject, "inside ") {
 		err = fmt.Errorf("the commits of %s did not come out: the last is %q", id, subject)
@@ -112,33 +112,33 @@ func (r *repository) checkTaken(ctx context.Context, id string) error {
 
 // newBuildComparison builds this project, cloned from the current directory, behind walls and outside of them, with
 // equally warm caches. Each round compiles what a change to the library requires, and links.
-func (b *bench) newBuild(ctx context.Context) (contest, error) {
+func (b *bench) newBuildComparison(ctx context.Context) (comparison, error) {
 	source, err := os.Getwd()
 	if err != nil {
-		return contest{}, err
+		return comparison{}, err
 	}
 	modules, _, err := b.run(ctx, command{argv: []string{"go", "env", "GOMODCACHE"}, env: []string{"HOME=" + os.Getenv("HOME")}})
 	if err != nil {
-		return contest{}, err
+		return comparison{}, err
 	}
 	r := &repository{b: b, dir: filepath.Join(b.root, "project")}
 	if _, _, err := b.git(ctx, b.root, "clone", "--quiet", "--no-hardlinks", source, r.dir); err != nil {
-		return contest{}, err
+		return comparison{}, err
 	}
 	if _, _, err := b.agency(ctx, r.dir, "worktree", "create", worktreeName); err != nil {
-		return contest{}, err
+		return comparison{}, err
 	}
 	if err := r.startWalled(ctx); err != nil {
-		return contest{}, err
+		return comparison{}, err
 	}
-	if _, err := r.add(ctx); err != nil {
-		return contest{}, err
+	if _, err := r.addWorktree(ctx); err != nil {
+		return comparison{}, err
 	}
 	inside, err := r.sandboxPath(ctx, r.sandboxes[0])
 	if err != nil {
-		return contest{}, err
+		return comparison{}, err
 	}
-	builder := func(tree, cache string, through ...string) variant {
+	builder := func(tree, cache string, through ...string) timedRun {
 		cache = filepath.Join(b.root, cache)
 		env := []string{"GOCACHE=" + cache, "GOMODCACHE=" + strings.TrimSpace(modules), "GOPROXY=off", "GOFLAGS=-mod=readonly", "GOTOOLCHAIN=local", "CGO_ENABLED=0"}
 		argv := append(through, "go", "build", "-trimpath", "-buildvcs=false", "-o", "bench.out", "./cmd/git-agency")
@@ -155,9 +155,9 @@ func (b *bench) newBuild(ctx context.Context) (contest, error) {
 			return took, err
 		}
 	}
-	return contest{
-		what: "go build behind walls", rounds: 5, promise: promise{ratio: 1.1}, fastest: true, baseName: "outside",
-		base: builder(r.raw[0].path, "cache-outside"),
+	return comparison{
+		title: "go build behind walls", rounds: 5, promise: promise{ratio: 1.1}, useFastest: true, baseName: "outside",
+		base: builder(r.rawWorktrees[0].path, "cache-outside"),
 		tool: builder(inside, "cache-inside", b.tool, "exec", r.sandboxes[0], "--"),
 	}, nil
 }

@@ -40,7 +40,7 @@ func render(source []byte) string {
 		case strings.HasPrefix(line, ".") && !strings.HasPrefix(line, ".S"):
 			page.WriteString(line)
 		default:
-			page.WriteString(literal(line))
+			page.WriteString(escapeLiteral(line))
 		}
 	}
 	return page.String()
@@ -51,7 +51,7 @@ func render(source []byte) string {
 const layout = ".nh\n.ad l\n.ss 12 0\n"
 
 // escapeLiteral makes groff print characters that are special to shells unchanged.
-func literal(text string) string {
+func escapeLiteral(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {

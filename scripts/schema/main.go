@@ -14,23 +14,23 @@ import (
 )
 
 // request is one line of standard input. The reply is one line, a JSON string: the validation error, or "" if valid.
-type question struct {
+type request struct {
 	Schema   string `json:"schema"` // path of a schema file
 	Document string `json:"document"`
 }
 
 func main() {
-	if err := answer(json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)); err != nil {
+	if err := validateAll(json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)); err != nil {
 		fmt.Fprintln(os.Stderr, "schema:", err)
 		os.Exit(1)
 	}
 }
 
-func answer(questions *json.Decoder, answers *json.Encoder) error {
+func validateAll(questions *json.Decoder, answers *json.Encoder) error {
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
 	for {
-		var q question
+		var q request
 		err := questions.Decode(&q)
 		if errors.Is(err, io.EOF) {
 			return nil

@@ -28,16 +28,16 @@ type Spec struct {
 	Reason  string // reflog message
 
 	// Initial state of a tree that does not start as a clean checkout of Base.
-	Tip   string // commit that the branch starts at; default: Base
-	Files string // commit whose files are written to disk; default: a checkout of Tip
-	Index string // tree to stage, with FilesCommit; default: the tree of Tip
+	Tip         string // commit that the branch starts at; default: Base
+	FilesCommit string // commit whose files are written to disk; default: a checkout of Tip
+	IndexTree   string // tree to stage, with FilesCommit; default: the tree of Tip
 
 	// UntrustedConfig: programs named by the repository's own configuration (filters) are not run for FilesCommit.
-	Distrust bool
+	UntrustedConfig bool
 }
 
 // StartCommit returns the commit that the branch starts at.
-func (s Spec) Start() string { return cmp.Or(s.Tip, s.Base) }
+func (s Spec) StartCommit() string { return cmp.Or(s.Tip, s.Base) }
 
 // Worktree is the backend that uses linked git worktrees.
 type Worktree struct {
@@ -57,9 +57,9 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 		return err
 	}
 	if err := tx.Step(ctx, "branch", func() error {
-		err := b.Repo.CreateRef(ctx, s.Branch, s.Start(), s.Reason)
-		if !git.Refused(err) { // a ref that git refused to create belongs to another process, and stays
-			tx.Undo("branch", func(ctx context.Context) error { return b.DeleteBranch(ctx, s, s.Start()) })
+		err := b.Repo.CreateRef(ctx, s.Branch, s.StartCommit(), s.Reason)
+		if !git.ChangedNothing(err) { // a ref that git refused to create belongs to another process, and stays
+			tx.Undo("branch", func(ctx context.Context) error { return b.DeleteBranch(ctx, s, s.StartCommit()) })
 		}
 		return err
 	}); err != nil {
@@ -71,20 +71,20 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	}); err != nil {
 		return err
 	}
-	if s.Files == "" {
+	if s.FilesCommit == "" {
 		return tx.Step(ctx, "checkout", func() error { // undone by removing the tree
-			return b.Repo.Checkout(ctx, b.registration(s), s.Start())
+			return b.Repo.CheckoutWorktree(ctx, b.registration(s), s.StartCommit())
 		})
 	}
-	copying := git.Copying{Commit: s.Files, Dir: s.Tree, Scratch: s.Scratch + "/git", Name: b.registration(s).Name, Distrust: s.Distrust}
+	copying := git.CopyRequest{Commit: s.FilesCommit, Dir: s.Tree, ScratchDir: s.Scratch + "/git", WorktreeName: b.registration(s).Name, UntrustedConfig: s.UntrustedConfig}
 	if err := tx.Step(ctx, "files", func() error {
-		tx.Undo("files", func(context.Context) error { return durable.RemoveTree(copying.Scratch) })
-		return b.Repo.CopyOut(ctx, copying)
+		tx.Undo("files", func(context.Context) error { return durable.RemoveTree(copying.ScratchDir) })
+		return b.Repo.CopyFiles(ctx, copying)
 	}); err != nil {
 		return err
 	}
 	return tx.Step(ctx, "index", func() error {
-		return b.Repo.StageCopied(ctx, b.registration(s), copying, cmp.Or(s.Index, s.Start()))
+		return b.Repo.WriteCopiedIndex(ctx, b.registration(s), copying, cmp.Or(s.IndexTree, s.StartCommit()))
 	})
 }
 
@@ -110,45 +110,45 @@ func (b Worktree) Remove(s Spec) error {
 
 // RemoveIncomplete removes the remains of an interrupted Create. If the branch has moved since, the worktree is in use
 // and not incomplete: then RemoveIncomplete fails and touches nothing.
-func (b Worktree) Abandon(ctx context.Context, s Spec) error {
+func (b Worktree) RemoveIncomplete(ctx context.Context, s Spec) error {
 	found, err := b.Repo.Lookup(ctx, s.Branch)
 	if err != nil {
 		return err
 	}
-	if tip := found[0].OID; tip != "" && tip != s.Start() {
+	if tip := found[0].OID; tip != "" && tip != s.StartCommit() {
 		return fmt.Errorf("%s has moved to %s since it was made", s.Branch, tip)
 	}
 	if err := b.Remove(s); err != nil {
 		return err
 	}
-	return b.DeleteBranch(ctx, s, s.Start())
+	return b.DeleteBranch(ctx, s, s.StartCommit())
 }
 
 // DeleteBranch deletes the branch if it is still at that commit, and removes the files that a killed git left of it.
 func (b Worktree) DeleteBranch(ctx context.Context, s Spec, at string) error {
-	return b.Repo.RemoveRef(ctx, s.Branch, at)
+	return b.Repo.DeleteOwnedRef(ctx, s.Branch, at)
 }
 
 // Unregister removes git's entry for a worktree that is gone or about to be removed.
 func (b Worktree) Unregister(s Spec) error {
-	return b.Repo.Forget(b.registration(s))
+	return b.Repo.UnregisterWorktree(b.registration(s))
 }
 
 // BeginUnregister is Unregister without its slow part, which FinishUnregister does later. FinishUnregister
 // needs no lock.
-func (b Worktree) Withdraw(s Spec) error {
-	return b.Repo.Withdraw(b.registration(s))
+func (b Worktree) BeginUnregister(s Spec) error {
+	return b.Repo.UnregisterWorktreeDeferred(b.registration(s))
 }
 
 // FinishUnregister removes the files that BeginUnregister has left.
-func (b Worktree) RemoveWithdrawn(s Spec) error { return b.Repo.RemoveWithdrawn(s.ID) }
+func (b Worktree) FinishUnregister(s Spec) error { return b.Repo.RemoveUnregistered(s.ID) }
 
 // IsRegistered reports whether Unregister would find something, given the worktrees registered with git. The temporary
 // symlink of a creation counts, too.
-func (b Worktree) Registered(s Spec, registered map[string]string) bool {
+func (b Worktree) IsRegistered(s Spec, registered map[string]string) bool {
 	w := b.registration(s)
 	fi, err := os.Lstat(w.Link)
-	return len(w.In(registered)) > 0 || err == nil && fi.Mode()&fs.ModeSymlink != 0
+	return len(w.NamesIn(registered)) > 0 || err == nil && fi.Mode()&fs.ModeSymlink != 0
 }
 
 func (b Worktree) registration(s Spec) git.Registration {

@@ -157,11 +157,11 @@ func TestAKilledGitIsUndoneToo(t *testing.T) {
 				var tx undo.Tx
 				err := l.backend.Create(t.Context(), &tx, s)
 				l.killNoMore()
-				if err == nil || git.Refused(err) {
+				if err == nil || git.ChangedNothing(err) {
 					t.Fatalf("got %v; it was not killed", err)
 				}
 				if how == "Abandon" {
-					l.must(l.backend.Abandon(t.Context(), s))
+					l.must(l.backend.RemoveIncomplete(t.Context(), s))
 				} else if failed := tx.Rollback(t.Context()); failed != nil {
 					t.Errorf("the rollback: %v", failed)
 				}
@@ -298,7 +298,7 @@ func TestAbandonUndoesWhateverAnInterruptedCreationLeft(t *testing.T) {
 				c.more(l, s)
 			}
 			for range 2 {
-				l.must(l.backend.Abandon(t.Context(), s))
+				l.must(l.backend.RemoveIncomplete(t.Context(), s))
 				got := l.world()
 				if c.name == "a packed branch" { // git's own file, which holds no less than before
 					delete(got, filepath.Join(l.dir, ".git/packed-refs"))
@@ -335,7 +335,7 @@ func TestABranchThatMovedIsNotDeleted(t *testing.T) {
 	if failed := tx.Rollback(t.Context()); len(failed) == 0 {
 		t.Error("a rollback that could not undo everything says nothing")
 	}
-	if err := l.backend.Abandon(t.Context(), s); err == nil {
+	if err := l.backend.RemoveIncomplete(t.Context(), s); err == nil {
 		t.Error("an abandonment that could not undo everything says nothing")
 	}
 	if l.git("rev-parse", s.Branch) != tip || l.git("reflog", "show", s.Branch) != log {
@@ -460,7 +460,7 @@ func TestAbandonLeavesTheTreeOfABranchThatMoved(t *testing.T) {
 	l.in(s.Tree, "add", "-A")
 	l.in(s.Tree, "commit", "-q", "-m", "work")
 	l.put(s.Tree, "precious", "not committed\n")
-	if err := l.backend.Abandon(t.Context(), s); err == nil {
+	if err := l.backend.RemoveIncomplete(t.Context(), s); err == nil {
 		t.Error("somebody's work was abandoned")
 	}
 	if !exists(filepath.Join(s.Tree, "precious")) {
@@ -480,13 +480,13 @@ func TestCreateFromAStateMakesTheFilesTheIndexAndTheBranchOfThatState(t *testing
 	l.put(l.dir, "staged", "s\n")
 	l.git("add", "staged")
 	l.git("rm", "-q", "--cached", "a.txt")
-	s.Index = l.git("write-tree")
+	s.IndexTree = l.git("write-tree")
 	l.put(l.dir, "staged", "and changed\n")
 	l.put(l.dir, "untracked", "u\n")
 	l.must(os.Remove(filepath.Join(l.dir, "dir/b.txt")))
 	status := l.git("status", "--porcelain")
 	l.git("add", "-A")
-	s.Files = l.git("commit-tree", "-m", "state", l.git("write-tree"))
+	s.FilesCommit = l.git("commit-tree", "-m", "state", l.git("write-tree"))
 
 	var seen []string
 	tx := undo.Tx{Fault: func(_ context.Context, p string) error { seen = append(seen, p); return nil }}
@@ -503,7 +503,7 @@ func TestCreateFromAStateMakesTheFilesTheIndexAndTheBranchOfThatState(t *testing
 	if entries, err := os.ReadDir(l.scratch); err != nil || len(entries) > 0 {
 		t.Errorf("in scratch: %v, %v", entries, err)
 	}
-	l.must(l.backend.Abandon(t.Context(), s))
+	l.must(l.backend.RemoveIncomplete(t.Context(), s))
 	if found, err := l.repo.Lookup(t.Context(), s.Branch); err != nil || !found[0].Missing() {
 		t.Errorf("the branch is left: %v, %v", found, err)
 	}

@@ -24,19 +24,19 @@ import (
 type cgroupTree struct {
 	t   *testing.T
 	top string
-	cgroupKernel
+	cgroupFS
 }
 
 func newCgroupTree(t *testing.T, own string) *cgroupTree {
 	t.Helper()
 	dir := t.TempDir()
 	tree := &cgroupTree{t: t, top: filepath.Join(dir, "cgroup")}
-	tree.cgroupKernel = cgroupKernel{
-		cgroup: filepath.Join(dir, "self"), mountinfo: filepath.Join(dir, "mountinfo"),
-		mkdir: tree.make, set: tree.tell, rmdir: tree.remove,
+	tree.cgroupFS = cgroupFS{
+		cgroupFile: filepath.Join(dir, "self"), mountinfoFile: filepath.Join(dir, "mountinfo"),
+		mkdir: tree.make, writeFile: tree.tell, rmdir: tree.remove,
 	}
-	tree.write(tree.cgroup, "4:memory:/elsewhere\n0::"+own+"\n")
-	tree.write(tree.mountinfo, "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"+
+	tree.write(tree.cgroupFile, "4:memory:/elsewhere\n0::"+own+"\n")
+	tree.write(tree.mountinfoFile, "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"+
 		"41 31 0:38 / "+tree.top+" rw,relatime shared:9 - cgroup2 cgroup2 rw\n")
 	return tree
 }
@@ -158,17 +158,17 @@ func TestCgroupsAreMadeBelowTheNearestOneThatHandsOnWhatIsNeeded(t *testing.T) {
 			t.Parallel()
 			tree := newCgroupTree(t, c.own)
 			c.prepare(tree)
-			found, err := findCgroups(tree.cgroupKernel, memoryController, pidsController)
+			found, err := findDelegatedCgroup(tree.cgroupFS, memoryController, pidsController)
 			if c.parent == "" {
 				if err == nil || !strings.Contains(err.Error(), c.why) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("got %+v, %v", found, err)
 				}
 				return
 			}
-			if err != nil || found.parent != filepath.Join(tree.top, c.parent) || strings.Join(found.offered, " ") != c.offers {
+			if err != nil || found.dir != filepath.Join(tree.top, c.parent) || strings.Join(found.controllers, " ") != c.offers {
 				t.Errorf("got %+v, %v", found, err)
 			}
-			if left, _ := filepath.Glob(filepath.Join(found.parent, cgroupPrefix+"*")); len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(found.dir, cgroupPrefix+"*")); len(left) > 0 {
 				t.Errorf("looking left %q", left)
 			}
 		})
@@ -185,16 +185,16 @@ func TestACommandIsBoundByItselfAndByItsSandbox(t *testing.T) {
 	t.Parallel()
 	tree := newCgroupTree(t, "/")
 	tree.add("", "memory pids", "memory pids")
-	found, err := findCgroups(tree.cgroupKernel, memoryController, pidsController)
+	found, err := findDelegatedCgroup(tree.cgroupFS, memoryController, pidsController)
 	if err != nil {
 		t.Fatal(err)
 	}
 	whole := CgroupLimits{Memory: 1000, Processes: 50}
-	first, err := found.Enter("x", whole, CgroupLimits{Memory: 10, Processes: 5})
+	first, err := found.NewCommandCgroup("x", whole, CgroupLimits{Memory: 10, Processes: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := found.Enter("x", whole, whole)
+	second, err := found.NewCommandCgroup("x", whole, whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,32 +233,32 @@ func TestWhatAKilledToolLeftIsSweptUpAndNothingThatIsInUse(t *testing.T) {
 	tree.add("", "pids", "pids")
 	tree.add("a", "pids", "pids")
 	tree.add("a/b", "", "")
-	found, err := findCgroups(tree.cgroupKernel, pidsController)
+	found, err := findDelegatedCgroup(tree.cgroupFS, pidsController)
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed, err := found.Enter("x", CgroupLimits{}, CgroupLimits{Processes: 3})
+	killed, err := found.NewCommandCgroup("x", CgroupLimits{}, CgroupLimits{Processes: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(killed.Hold.Close(), killed.Procs.Close()); err != nil { // as when it is killed
 		t.Fatal(err)
 	}
-	inUse, err := found.Enter("x", CgroupLimits{}, CgroupLimits{Processes: 3})
+	inUse, err := found.NewCommandCgroup("x", CgroupLimits{}, CgroupLimits{Processes: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if inUse.dir != killed.dir {
 		t.Errorf("%s was not swept up", killed.dir)
 	}
-	removeCgroups(tree.cgroupKernel, "x")
+	removeCgroups(tree.cgroupFS, "x")
 	if _, err := os.Stat(inUse.dir); err != nil {
 		t.Errorf("one in use was swept up: %v", err)
 	}
 	if err := errors.Join(inUse.Hold.Close(), inUse.Procs.Close()); err != nil {
 		t.Fatal(err)
 	}
-	removeCgroups(tree.cgroupKernel, "x")
+	removeCgroups(tree.cgroupFS, "x")
 	if _, err := os.Stat(filepath.Dir(inUse.dir)); !os.IsNotExist(err) {
 		t.Errorf("it is still there: %v", err)
 	}
@@ -277,13 +277,13 @@ func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 		controller = someController(t)
 		handOver(t, controller)
 	}
-	kernel := realCgroups()
-	found, err := findCgroups(kernel, controller)
+	kernel := hostCgroupFS()
+	found, err := findDelegatedCgroup(kernel, controller)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sandbox := "test-" + strconv.Itoa(os.Getpid())
-	g, err := found.Enter(sandbox, CgroupLimits{}, CgroupLimits{})
+	g, err := found.NewCommandCgroup(sandbox, CgroupLimits{}, CgroupLimits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,9 +302,9 @@ func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 	var out bytes.Buffer
 	task := proc.Task{
 		Argv: []string{"sh", "-c", "cat /proc/self/cgroup; grep ^0:: /proc/1/cgroup; (sleep 1000 &)"}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
-		Stdout: &out, Label: "test", Limits: proc.Limits{Cgroup: g.Procs}, Hold: []*os.File{g.Hold},
+		Stdout: &out, Label: "test", Limits: proc.Limits{Cgroup: g.Procs}, HoldOpen: []*os.File{g.Hold},
 	}
-	if ending, err := task.Run(t.Context()); err != nil || ending.Exit != 0 {
+	if ending, err := task.Run(t.Context()); err != nil || ending.ExitCode != 0 {
 		t.Fatalf("got %+v, %v", ending, err)
 	}
 	if in := cgroupPrefix + sandbox + "/1\n"; strings.Count(out.String(), in) != 1 || strings.HasSuffix(out.String(), in) {
@@ -315,7 +315,7 @@ func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 25 {
-				other, err := found.Enter(sandbox+"-b", CgroupLimits{}, CgroupLimits{})
+				other, err := found.NewCommandCgroup(sandbox+"-b", CgroupLimits{}, CgroupLimits{})
 				if err != nil {
 					t.Error(err)
 					return
@@ -336,7 +336,7 @@ func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; { // what was killed is gone in an instant
 		removeCgroups(kernel, sandbox)
-		left, _ := filepath.Glob(filepath.Join(found.parent, cgroupPrefix+sandbox+"*"))
+		left, _ := filepath.Glob(filepath.Join(found.dir, cgroupPrefix+sandbox+"*"))
 		if len(left) == 0 {
 			break
 		}
@@ -349,24 +349,24 @@ func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 // someController is one that cgroups can be made with here.
 func someController(t *testing.T) string {
 	t.Helper()
-	kernel := realCgroups()
-	top, own, err := kernel.locate()
+	kernel := hostCgroupFS()
+	top, own, err := kernel.locateOwn()
 	if err != nil {
 		t.Skipf("skipped: no cgroups: %v", err)
 	}
-	has, err := words(own, "cgroup.controllers")
+	has, err := readFields(own, "cgroup.controllers")
 	if err != nil || len(has) == 0 {
 		t.Skipf("skipped: no controllers in %s: %v", own, err)
 	}
-	before, _ := words(top, "cgroup.subtree_control")
-	if _, err := findCgroups(kernel, has[0]); err != nil {
+	before, _ := readFields(top, "cgroup.subtree_control")
+	if _, err := findDelegatedCgroup(kernel, has[0]); err != nil {
 		t.Skipf("skipped: none to be had: %v", err)
 	}
-	if after, _ := words(top, "cgroup.subtree_control"); !slices.Equal(before, after) {
+	if after, _ := readFields(top, "cgroup.subtree_control"); !slices.Equal(before, after) {
 		t.Errorf("looking changed what is handed on: %q, %q", before, after)
 	}
 	if len(before) == 0 {
-		t.Cleanup(func() { _ = kernel.set(top, "cgroup.subtree_control", "-"+has[0]) })
+		t.Cleanup(func() { _ = kernel.writeFile(top, "cgroup.subtree_control", "-"+has[0]) })
 	}
 	return has[0]
 }
@@ -375,15 +375,15 @@ func someController(t *testing.T) string {
 func handOver(t *testing.T, controller string) {
 	t.Helper()
 	const nobody = 65534
-	kernel := realCgroups()
-	found, err := findCgroups(kernel, controller)
+	kernel := hostCgroupFS()
+	found, err := findDelegatedCgroup(kernel, controller)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := kernel.enable(found.parent, controller); err != nil {
+	if err := kernel.enableController(found.dir, controller); err != nil {
 		t.Fatal(err)
 	}
-	slice := filepath.Join(found.parent, cgroupPrefix+"handed-over-"+strconv.Itoa(os.Getpid()))
+	slice := filepath.Join(found.dir, cgroupPrefix+"handed-over-"+strconv.Itoa(os.Getpid()))
 	scope := filepath.Join(slice, "scope")
 	for _, dir := range []string{slice, scope} {
 		if err := kernel.mkdir(dir); err != nil {
@@ -427,10 +427,10 @@ func handOver(t *testing.T, controller string) {
 
 func TestWhatAnAdministratorForbidsIsSaid(t *testing.T) {
 	t.Parallel()
-	if err := tracing([]byte("3\n"), nil); err == nil || !strings.Contains(err.Error(), "ptrace_scope") {
+	if err := checkPtraceScope([]byte("3\n"), nil); err == nil || !strings.Contains(err.Error(), "ptrace_scope") {
 		t.Errorf("got %v", err)
 	}
-	if err := errors.Join(tracing([]byte("1\n"), nil), tracing(nil, os.ErrNotExist)); err != nil {
+	if err := errors.Join(checkPtraceScope([]byte("1\n"), nil), checkPtraceScope(nil, os.ErrNotExist)); err != nil {
 		t.Errorf("got %v", err)
 	}
 	for release, want := range map[string][2]int{"6.18.44-fc": {6, 18}, "5.14": {5, 14}, "": {}} {
@@ -443,10 +443,10 @@ func TestWhatAnAdministratorForbidsIsSaid(t *testing.T) {
 func TestCgroupsThatWereNotHandedOverAreMissingWithTheReason(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[Feature]Feature{
-		{CgroupsOffered, OK, "memory and pids can be bounded in /c"}:        judgeCgroups(&Cgroups{parent: "/c", offered: []string{"memory", "pids"}}, nil),
-		{CgroupsOffered, OK, "memory can be bounded in /c"}:                 judgeCgroups(&Cgroups{parent: "/c", offered: []string{"memory"}}, nil),
-		{CgroupsOffered, Missing, "/c has no memory controller to hand on"}: judgeCgroups(&Cgroups{parent: "/c", offered: []string{"pids"}}, nil),
-		{CgroupsOffered, Missing, "no cgroups of version 2 are mounted"}:    judgeCgroups(nil, errors.New("no cgroups of version 2 are mounted")),
+		{CgroupDelegation, OK, "memory and pids can be bounded in /c"}:        cgroupFeature(&DelegatedCgroup{dir: "/c", controllers: []string{"memory", "pids"}}, nil),
+		{CgroupDelegation, OK, "memory can be bounded in /c"}:                 cgroupFeature(&DelegatedCgroup{dir: "/c", controllers: []string{"memory"}}, nil),
+		{CgroupDelegation, Missing, "/c has no memory controller to hand on"}: cgroupFeature(&DelegatedCgroup{dir: "/c", controllers: []string{"pids"}}, nil),
+		{CgroupDelegation, Missing, "no cgroups of version 2 are mounted"}:    cgroupFeature(nil, errors.New("no cgroups of version 2 are mounted")),
 	} {
 		if got != want {
 			t.Errorf("got %+v, want %+v", got, want)

@@ -20,11 +20,11 @@ type Limits struct {
 	// BestEffort runs commands also where a limit cannot be enforced, or not in full.
 	BestEffort bool
 
-	lenient [limitKinds]bool // limits for which a command's own BestEffort applies; see NarrowedBy
+	bestEffortFor [limitKinds]bool // limits for which a command's own BestEffort applies; see NarrowedBy
 }
 
 // MaxNice is the greatest niceness.
-const MostNice = 19
+const MaxNice = 19
 
 // LimitKind is one of the limits.
 type LimitKind int
@@ -50,12 +50,12 @@ func (k LimitKind) String() string {
 }
 
 // RecordKey returns the key of the limit in records.
-func (k LimitKind) Key() string {
+func (k LimitKind) RecordKey() string {
 	return [limitKinds]string{"memory", "processes", "file_size", "timeout_ms", "nice"}[k]
 }
 
 // Format formats a value of this limit for people.
-func (k LimitKind) Text(value int64) string {
+func (k LimitKind) Format(value int64) string {
 	switch k {
 	case MemoryLimit, FileSizeLimit:
 		return FormatSize(value)
@@ -74,14 +74,14 @@ func (l Limits) Value(k LimitKind) int64 {
 }
 
 // Validate refuses invalid values.
-func (l Limits) Check() error {
+func (l Limits) Validate() error {
 	for _, k := range LimitKinds() {
 		if l.Value(k) < 0 {
 			return &BadLimitError{k, l.Value(k), "more than nothing"}
 		}
 	}
-	if l.Nice > MostNice {
-		return &BadLimitError{NiceLimit, int64(l.Nice), fmt.Sprintf("at most %d", MostNice)}
+	if l.Nice > MaxNice {
+		return &BadLimitError{NiceLimit, int64(l.Nice), fmt.Sprintf("at most %d", MaxNice)}
 	}
 	return nil
 }
@@ -99,12 +99,12 @@ func (e *BadLimitError) Error() string {
 
 // WiderError reports a limit that allows a command more than the sandbox's own limit.
 type WiderError struct {
-	Limit           LimitKind
-	Asked, Recorded int64
+	Limit               LimitKind
+	Requested, Recorded int64
 }
 
 func (e *WiderError) Error() string {
-	return fmt.Sprintf("%s %s is wider than that of the sandbox: want %s", e.Limit, e.Limit.Text(e.Asked), e.Want())
+	return fmt.Sprintf("%s %s is wider than that of the sandbox: want %s", e.Limit, e.Limit.Format(e.Requested), e.Want())
 }
 
 // Want says what would have been allowed.
@@ -113,12 +113,12 @@ func (e *WiderError) Want() string {
 	if e.Limit == NiceLimit {
 		bound = "at least"
 	}
-	return bound + " " + e.Limit.Text(e.Recorded)
+	return bound + " " + e.Limit.Format(e.Recorded)
 }
 
 // CheckWithin returns a *WiderError if one of the limits is wider than recorded. A limit that is not set in l is not
 // wider, because the recorded one still applies; a timeout less than zero, which means none, is wider.
-func (l Limits) Within(recorded Limits) error {
+func (l Limits) CheckWithin(recorded Limits) error {
 	for _, k := range LimitKinds() {
 		requested, limit := l.Value(k), recorded.Value(k)
 		wider := requested > limit
@@ -137,13 +137,13 @@ func (l Limits) Within(recorded Limits) error {
 
 // NarrowedBy returns the limits of a command that asks for its own limits, which are within l: the limits of l,
 // replaced by those of asked. BestEffort of the command does not loosen the limits of the sandbox.
-func (l Limits) Narrow(asked Limits) Limits {
+func (l Limits) NarrowedBy(asked Limits) Limits {
 	all := l
 	for _, k := range LimitKinds() {
 		if asked.Value(k) == 0 {
 			continue
 		}
-		all.lenient[k] = l.Value(k) == 0 && asked.BestEffort
+		all.bestEffortFor[k] = l.Value(k) == 0 && asked.BestEffort
 		switch k {
 		case MemoryLimit:
 			all.Memory = asked.Memory
@@ -161,11 +161,11 @@ func (l Limits) Narrow(asked Limits) Limits {
 }
 
 // LimitSupport says what a machine offers to enforce limits. Each field is nil, or the reason why it is not available.
-type LimitMachine struct {
+type LimitSupport struct {
 	MemoryCgroup  error // cgroup that limits memory
 	ProcessCgroup error // cgroup that limits processes
 	Rlimits       error // setting rlimits on a program before its first instruction
-	Counted       error // RLIMIT_NPROC that is effective and counts the processes of a sandbox separately
+	ProcessRlimit error // RLIMIT_NPROC that is effective and counts the processes of a sandbox separately
 }
 
 // LimitPlan says what enforces each limit.
@@ -184,7 +184,7 @@ type LimitPlan struct {
 }
 
 // NeedsCgroup reports whether the plan needs a cgroup.
-func (p LimitPlan) Cgroup() bool { return p.CgroupMemory > 0 || p.CgroupProcesses > 0 }
+func (p LimitPlan) NeedsCgroup() bool { return p.CgroupMemory > 0 || p.CgroupProcesses > 0 }
 
 // Enforcement says how a limit is enforced.
 type Enforcement struct {
@@ -211,15 +211,15 @@ type UnenforceableError struct{ Limits []Enforcement }
 func (e *UnenforceableError) Error() string {
 	texts := make([]string, len(e.Limits))
 	for i, l := range e.Limits {
-		texts[i] = fmt.Sprintf("%s %s cannot be enforced here: %s", l.Limit, l.Limit.Text(l.Value), l.Detail)
+		texts[i] = fmt.Sprintf("%s %s cannot be enforced here: %s", l.Limit, l.Limit.Format(l.Value), l.Detail)
 	}
 	return strings.Join(texts, "\n")
 }
 
 // Plan chooses what enforces each limit. It refuses, with an *UnenforceableError, limits that cannot be enforced in
 // full, unless BestEffort is set.
-func (l Limits) Plan(m LimitMachine) (LimitPlan, error) {
-	if err := l.Check(); err != nil {
+func (l Limits) Plan(m LimitSupport) (LimitPlan, error) {
+	if err := l.Validate(); err != nil {
 		return LimitPlan{}, err
 	}
 	plan := LimitPlan{Timeout: l.Timeout}
@@ -240,10 +240,10 @@ func (l Limits) Plan(m LimitMachine) (LimitPlan, error) {
 			e.Detail = errors.Join(m.MemoryCgroup, m.Rlimits).Error()
 		case k == ProcessLimit && m.ProcessCgroup == nil:
 			e.By, plan.CgroupProcesses = ByCgroup, l.Processes
-		case k == ProcessLimit && m.Counted == nil && m.Rlimits == nil:
+		case k == ProcessLimit && m.ProcessRlimit == nil && m.Rlimits == nil:
 			e.By, plan.Processes = ByRlimit, l.Processes
 		case k == ProcessLimit:
-			e.Detail = reasons(m.ProcessCgroup, m.Counted, m.Rlimits)
+			e.Detail = joinReasons(m.ProcessCgroup, m.ProcessRlimit, m.Rlimits)
 		case k == TimeoutLimit:
 			e.By = BySupervisor
 		case m.Rlimits != nil:
@@ -253,7 +253,7 @@ func (l Limits) Plan(m LimitMachine) (LimitPlan, error) {
 		case k == NiceLimit:
 			e.By, plan.Nice = BySupervisor, l.Nice
 		}
-		if e.Detail != "" && !l.BestEffort && !l.lenient[k] {
+		if e.Detail != "" && !l.BestEffort && !l.bestEffortFor[k] {
 			refused = append(refused, e)
 		}
 		plan.Enforced = append(plan.Enforced, e)
@@ -264,7 +264,7 @@ func (l Limits) Plan(m LimitMachine) (LimitPlan, error) {
 	return plan, nil
 }
 
-func reasons(all ...error) string {
+func joinReasons(all ...error) string {
 	var texts []string
 	for _, err := range all {
 		if err != nil {

@@ -13,10 +13,10 @@ import (
 // InspectLimitSupport finds out what this machine offers to enforce these limits. It tries nothing that they do not
 // need and, unless all is set, nothing slow whose failure would stop the command later anyway. The cgroup is nil when
 // there is none.
-func LookLimits(ctx context.Context, l Limits, env []string, all bool) (LimitMachine, *Cgroups) {
-	var m LimitMachine
+func InspectLimitSupport(ctx context.Context, l Limits, env []string, all bool) (LimitSupport, *DelegatedCgroup) {
+	var m LimitSupport
 	if l.Processes > 0 || l.FileSize > 0 || l.Nice > 0 || l.Memory > 0 {
-		m.Rlimits = tracing(os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"))
+		m.Rlimits = checkPtraceScope(os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"))
 	}
 	var wanted []string
 	if l.Memory > 0 {
@@ -28,24 +28,24 @@ func LookLimits(ctx context.Context, l Limits, env []string, all bool) (LimitMac
 	if len(wanted) == 0 {
 		return m, nil
 	}
-	cgroups, err := findCgroups(realCgroups(), wanted...)
-	m.MemoryCgroup, m.ProcessCgroup = cgroups.lacks(memoryController, err), cgroups.lacks(pidsController, err)
+	cgroups, err := findDelegatedCgroup(hostCgroupFS(), wanted...)
+	m.MemoryCgroup, m.ProcessCgroup = cgroups.missingController(memoryController, err), cgroups.missingController(pidsController, err)
 	if l.Processes > 0 && m.ProcessCgroup != nil {
-		m.Counted = counted(ctx, env, all)
+		m.ProcessRlimit = checkProcessRlimit(ctx, env, all)
 	}
 	return m, cgroups
 }
 
-func (c *Cgroups) lacks(controller string, err error) error {
-	if c != nil && !slices.Contains(c.offered, controller) {
-		return fmt.Errorf("%s has no %s controller to hand on", c.parent, controller)
+func (c *DelegatedCgroup) missingController(controller string, err error) error {
+	if c != nil && !slices.Contains(c.controllers, controller) {
+		return fmt.Errorf("%s has no %s controller to hand on", c.dir, controller)
 	}
 	return err
 }
 
 // checkPtraceScope checks that a program may be traced: limits are set while it is traced, which an administrator can
 // forbid.
-func tracing(scope []byte, _ error) error {
+func checkPtraceScope(scope []byte, _ error) error {
 	if strings.TrimSpace(string(scope)) == "3" {
 		return errors.New("nobody may trace a program here (kernel.yama.ptrace_scope is 3)")
 	}
@@ -53,25 +53,25 @@ func tracing(scope []byte, _ error) error {
 }
 
 // checkProcessRlimit finds out whether RLIMIT_NPROC counts the processes of a sandbox separately.
-func counted(ctx context.Context, env []string, try bool) error {
+func checkProcessRlimit(ctx context.Context, env []string, try bool) error {
 	if os.Geteuid() == 0 {
 		return errors.New("the kernel does not bound the processes of root by anything else")
 	}
-	if major, minor := kernelVersion(release()); major < 5 || major == 5 && minor < 14 {
+	if major, minor := kernelVersion(kernelRelease()); major < 5 || major == 5 && minor < 14 {
 		return errors.New("this kernel counts all processes of a user together; 5.14 and later do not")
 	}
 	if !try {
 		return nil
 	}
-	switch o := (laboratory{env: env, patience: 3 * time.Second}).tryPIDs(ctx); {
-	case o.fine() || o.absent != "": // it is tried again when the command is run
+	switch o := (prober{env: env, timeout: 3 * time.Second}).tryPIDNamespace(ctx); {
+	case o.succeeded() || o.missingProgram != "": // it is tried again when the command is run
 		return nil
-	case o.refused != nil:
-		return fmt.Errorf("no user namespaces, in which processes are counted apart: %w", o.refused)
-	case o.mishap != nil:
-		return o.mishap
+	case o.refusedErr != nil:
+		return fmt.Errorf("no user namespaces, in which processes are counted apart: %w", o.refusedErr)
+	case o.otherErr != nil:
+		return o.otherErr
 	default:
-		return errors.New(o.said)
+		return errors.New(o.stderrLine)
 	}
 }
 

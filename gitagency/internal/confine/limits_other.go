@@ -10,20 +10,22 @@ import (
 )
 
 // DelegatedCgroup exists on Linux only.
-type Cgroups struct{}
+type DelegatedCgroup struct{}
 
 // Cgroup is the cgroup of one command.
 type Cgroup struct{ Procs, Hold *os.File }
 
-var errNoLimits = errors.New("not on this system: " + runtime.GOOS)
+var errLimitsUnsupported = errors.New("not on this system: " + runtime.GOOS)
 
 // InspectLimitSupport finds nothing: only Linux has limits other than the timeout.
-func LookLimits(context.Context, Limits, []string, bool) (LimitMachine, *Cgroups) {
-	return LimitMachine{MemoryCgroup: errNoLimits, ProcessCgroup: errNoLimits, Rlimits: errNoLimits, Counted: errNoLimits}, nil
+func InspectLimitSupport(context.Context, Limits, []string, bool) (LimitSupport, *DelegatedCgroup) {
+	return LimitSupport{MemoryCgroup: errLimitsUnsupported, ProcessCgroup: errLimitsUnsupported, Rlimits: errLimitsUnsupported, ProcessRlimit: errLimitsUnsupported}, nil
 }
 
 // NewCommandCgroup always fails.
-func (*Cgroups) Enter(string, CgroupLimits, CgroupLimits) (*Cgroup, error) { return nil, errNoLimits }
+func (*DelegatedCgroup) NewCommandCgroup(string, CgroupLimits, CgroupLimits) (*Cgroup, error) {
+	return nil, errLimitsUnsupported
+}
 
 // Close does nothing.
 func (*Cgroup) Close() error { return nil }

@@ -63,16 +63,16 @@ func TestLimitsMayOnlyBecomeTighter(t *testing.T) {
 		"to be less nice":     {Limits{Nice: 4}, "at least 5"},
 		"best effort and all": {Limits{Memory: 1, BestEffort: true}, ""},
 	} {
-		err := c.asked.Within(recorded)
+		err := c.asked.CheckWithin(recorded)
 		var wider *WiderError
 		if c.wider == "" && err != nil || c.wider != "" && (!errors.As(err, &wider) || wider.Want() != c.wider) {
 			t.Errorf("%s: got %v", name, err)
 		}
-		if err := c.asked.Within(Limits{}); err != nil {
+		if err := c.asked.CheckWithin(Limits{}); err != nil {
 			t.Errorf("%s, where nothing is recorded: %v", name, err)
 		}
 	}
-	got := recorded.Narrow(Limits{Memory: 1 << 20, Nice: 10})
+	got := recorded.NarrowedBy(Limits{Memory: 1 << 20, Nice: 10})
 	if want := (Limits{Memory: 1 << 20, Processes: 64, FileSize: 1 << 30, Timeout: time.Hour, Nice: 10}); got != want {
 		t.Errorf("got %+v", got)
 	}
@@ -88,32 +88,32 @@ func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
 	t.Parallel()
 	all := Limits{Memory: 1 << 30, Processes: 10, FileSize: 1 << 20, Timeout: time.Minute, Nice: 3}
 	for name, c := range map[string]struct {
-		machine LimitMachine
+		machine LimitSupport
 		by      string // in the order of LimitKinds, with best effort; a ! is what would be refused without
 		plan    LimitPlan
 	}{
 		"with cgroups": {
-			LimitMachine{Counted: errNotApart},
+			LimitSupport{ProcessRlimit: errNotApart},
 			"cgroup cgroup rlimit supervisor supervisor",
 			LimitPlan{CgroupMemory: 1 << 30, CgroupProcesses: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
 		"for an ordinary user without": {
-			LimitMachine{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup},
+			LimitSupport{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup},
 			"!rlimit rlimit rlimit supervisor supervisor",
 			LimitPlan{Data: 1 << 30, Processes: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
 		"for root without": {
-			LimitMachine{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, Counted: errNotApart},
+			LimitSupport{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, ProcessRlimit: errNotApart},
 			"!rlimit !not enforced rlimit supervisor supervisor",
 			LimitPlan{Data: 1 << 30, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
 		"with a cgroup for memory alone": {
-			LimitMachine{ProcessCgroup: errNoCgroup},
+			LimitSupport{ProcessCgroup: errNoCgroup},
 			"cgroup rlimit rlimit supervisor supervisor",
 			LimitPlan{CgroupMemory: 1 << 30, Processes: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
 		"with nothing": {
-			LimitMachine{errNoCgroup, errNoCgroup, errNoRlimit, errNotApart},
+			LimitSupport{errNoCgroup, errNoCgroup, errNoRlimit, errNotApart},
 			"!not enforced !not enforced !not enforced supervisor !not enforced",
 			LimitPlan{Timeout: time.Minute},
 		},
@@ -156,17 +156,17 @@ func asText(p LimitPlan) string {
 
 func TestBestEffortWithACommandDoesNotLoosenWhatTheSandboxWasMadeWith(t *testing.T) {
 	t.Parallel()
-	machine := LimitMachine{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, Counted: errNotApart}
+	machine := LimitSupport{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, ProcessRlimit: errNotApart}
 	asked := Limits{Memory: 1 << 20, Processes: 5, BestEffort: true}
-	if _, err := (Limits{}).Narrow(asked).Plan(machine); err != nil {
+	if _, err := (Limits{}).NarrowedBy(asked).Plan(machine); err != nil {
 		t.Errorf("its own: %v", err)
 	}
-	_, err := Limits{Memory: 1 << 30}.Narrow(asked).Plan(machine)
+	_, err := Limits{Memory: 1 << 30}.NarrowedBy(asked).Plan(machine)
 	var unenforceable *UnenforceableError
 	if !errors.As(err, &unenforceable) || len(unenforceable.Limits) != 1 || unenforceable.Limits[0].Limit != MemoryLimit {
 		t.Errorf("that of the sandbox: %v", err)
 	}
-	if _, err := (Limits{Memory: 1 << 30, BestEffort: true}).Narrow(Limits{Processes: 5}).Plan(machine); err != nil {
+	if _, err := (Limits{Memory: 1 << 30, BestEffort: true}).NarrowedBy(Limits{Processes: 5}).Plan(machine); err != nil {
 		t.Errorf("of a sandbox that was made so: %v", err)
 	}
 }
@@ -175,7 +175,7 @@ func TestLimitsThatMeanNothingAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, l := range []Limits{{Memory: -1}, {Processes: -1}, {FileSize: -1}, {Nice: -1}, {Nice: 20}, {Timeout: -1}} {
 		var bad *BadLimitError
-		if _, err := l.Plan(LimitMachine{}); !errors.As(err, &bad) {
+		if _, err := l.Plan(LimitSupport{}); !errors.As(err, &bad) {
 			t.Errorf("%+v: %v", l, err)
 		}
 	}

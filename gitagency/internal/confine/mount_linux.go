@@ -10,7 +10,7 @@ import (
 
 // openNoSymlinks opens a path without following symbolic links: a plan contains none, so a symlink was created
 // after planning.
-func at(dir int, name string) (int, error) {
+func openNoSymlinks(dir int, name string) (int, error) {
 	for {
 		fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 		switch {
@@ -24,7 +24,7 @@ func at(dir int, name string) (int, error) {
 }
 
 // newMount creates a file system, with options in pairs, and a mount of it that is not attached yet.
-func mount(kind string, attr int, options ...string) (int, error) {
+func newMount(kind string, attr int, options ...string) (int, error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", kind, err)
@@ -48,7 +48,7 @@ func mount(kind string, attr int, options ...string) (int, error) {
 }
 
 // cloneMount creates a detached copy of the mount at a path.
-func clone(dir int, name string, how uint) (int, error) {
+func cloneMount(dir int, name string, how uint) (int, error) {
 	if name == "" {
 		how |= unix.AT_EMPTY_PATH
 	}
@@ -56,7 +56,7 @@ func clone(dir int, name string, how uint) (int, error) {
 }
 
 // setMountAttr adds restrictions to a mount, and with AT_RECURSIVE to those below it. AT_FDCWD means /.
-func set(tree int, how uint, attr uint64) error {
+func setMountAttr(tree int, how uint, attr uint64) error {
 	name := ""
 	if tree == unix.AT_FDCWD {
 		name = "/"
@@ -67,7 +67,7 @@ func set(tree int, how uint, attr uint64) error {
 }
 
 // moveMount attaches a mount.
-func move(tree, dir int, name string) error {
+func moveMount(tree, dir int, name string) error {
 	how := unix.MOVE_MOUNT_F_EMPTY_PATH
 	if name == "" {
 		how |= unix.MOVE_MOUNT_T_EMPTY_PATH
@@ -76,7 +76,7 @@ func move(tree, dir int, name string) error {
 }
 
 // makeMountPoint creates a file or directory to mount on.
-func point(fs int, name string, dir bool) error {
+func makeMountPoint(fs int, name string, dir bool) error {
 	var err error
 	if dir {
 		err = unix.Mkdirat(fs, name, 0o755)

@@ -15,7 +15,7 @@ type Plan struct {
 
 	// NetworkOnly walls restrict only the network: everything else stays as it is outside, and the rest of the plan is
 	// empty.
-	Bare bool `json:"bare,omitempty"`
+	NetworkOnly bool `json:"bare,omitempty"`
 
 	// Private directories are empty at first, writable, and gone with the last command.
 	Private []string `json:"private"`
@@ -35,7 +35,7 @@ type Plan struct {
 	Writable []string `json:"writable"`
 
 	// Overlays are directories that can be written within the sandbox only: the directory itself stays unchanged.
-	Layers []Layer `json:"layers"`
+	Overlays []OverlayMount `json:"layers"`
 
 	// Volatile overlays are not synced when the last command ends, for which the kernel would write back the whole
 	// file system. The caller must copy important data out of them: after a crash of the machine they may hold less than
@@ -50,7 +50,7 @@ type Plan struct {
 }
 
 // OverlayMount is an overlay mount on a directory.
-type Layer struct {
+type OverlayMount struct {
 	Path  string `json:"path"`  // lower directory and mount point
 	Upper string `json:"upper"` // upper directory, which receives the writes
 	Work  string `json:"work"`  // work directory of the kernel; on the file system of Upper
@@ -73,20 +73,20 @@ const (
 )
 
 // WallNames names the enforced walls, for people and programs. The names are stable.
-func (p Plan) Walls() []string {
+func (p Plan) WallNames() []string {
 	walls := []string{"user-namespace", "mount-namespace", "pid-namespace", "ipc-namespace", "uts-namespace", "network:" + string(p.Network)}
-	if p.Bare {
+	if p.NetworkOnly {
 		return append(walls, "capabilities-dropped", "no-new-privs")
 	}
 	walls = append(walls, readOnlyRoot, "private-tmp", "private-dev", "fresh-proc", hiddenSecrets, "git-layer")
-	if p.Network != HostNetwork || p.LandlockABI >= scopesABI { // abstract sockets belong to the network namespace
+	if p.Network != HostNetwork || p.LandlockABI >= landlockScopesABI { // abstract sockets belong to the network namespace
 		walls = append(walls, "abstract-sockets")
 	}
 	return append(walls, "capabilities-dropped", "no-new-privs", Landlock+":"+strconv.Itoa(p.LandlockABI), Seccomp, "closed-descriptors", "environment")
 }
 
 // WeakerThan says in which respect the walls of p are weaker than those of another plan; empty when in none.
-func (p Plan) Weaker(than Plan) string {
+func (p Plan) WeakerThan(than Plan) string {
 	switch {
 	case p.Network != than.Network:
 		return "the network is that of outputs that were changed"
@@ -94,7 +94,7 @@ func (p Plan) Weaker(than Plan) string {
 		return "landlock"
 	}
 	for _, path := range slices.Concat(than.Hidden, than.Private) {
-		if p.Sees(path) {
+		if p.IsVisible(path) {
 			return path + " is not hidden"
 		}
 	}

@@ -32,12 +32,12 @@ const (
 	Overlay           = "overlay"
 	Landlock          = "landlock"
 	Seccomp           = "seccomp"
-	Joining           = "joining"
+	JoiningNamespaces = "joining"
 	AllWalls          = "walls"
-	CgroupsOffered    = "cgroups"
+	CgroupDelegation  = "cgroups"
 )
 
 // FeatureNames returns the names of all features.
-func Features() []string {
-	return []string{UserNamespaces, PIDNamespaces, NetworkNamespaces, MountAPI, Overlay, Landlock, Seccomp, Joining, AllWalls, CgroupsOffered}
+func FeatureNames() []string {
+	return []string{UserNamespaces, PIDNamespaces, NetworkNamespaces, MountAPI, Overlay, Landlock, Seccomp, JoiningNamespaces, AllWalls, CgroupDelegation}
 }

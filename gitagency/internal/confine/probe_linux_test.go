@@ -122,7 +122,7 @@ func TestAProbeThatIsCancelledSaysSoAndLeavesNothingBehind(t *testing.T) {
 	if probe(t, environment(t))[UserNamespaces].State != OK {
 		t.Skip("skipped: without user namespaces nothing is started that could be cancelled")
 	}
-	features, err := laboratory{env: env, patience: time.Minute}.probe(ctx)
+	features, err := prober{env: env, timeout: time.Minute}.probe(ctx)
 	if !errors.Is(err, cause) || features != nil {
 		t.Errorf("got %v, %v", features, err)
 	}
@@ -144,7 +144,7 @@ func TestAProgramThatHangsIsEndedAndProvesNothing(t *testing.T) {
 		t.Skip("skipped: without user namespaces nothing is started that could hang")
 	}
 	env := environment(t, "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"))
-	features, err := laboratory{env: env, patience: 100 * time.Millisecond}.probe(t.Context())
+	features, err := prober{env: env, timeout: 100 * time.Millisecond}.probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestUserNamespacesThatAreForbiddenAreMissingAndTheSettingIsNamed(t *testing
 	if f := features[UserNamespaces]; f.State != Missing || f.Detail != "no space left on device: user.max_user_namespaces is 0; to allow it: sudo sysctl user.max_user_namespaces=10000" {
 		t.Errorf("got %+v", f)
 	}
-	for _, name := range []string{PIDNamespaces, NetworkNamespaces, MountAPI, Overlay, Joining, AllWalls} {
+	for _, name := range []string{PIDNamespaces, NetworkNamespaces, MountAPI, Overlay, JoiningNamespaces, AllWalls} {
 		if f := features[name]; f.State != Missing || f.Detail != "needs user namespaces" {
 			t.Errorf("got %+v", f)
 		}
@@ -301,7 +301,7 @@ func probe(t *testing.T, env []string) map[string]Feature {
 		t.Fatal(err)
 	}
 	byName := map[string]Feature{}
-	order := Features()
+	order := FeatureNames()
 	for i, f := range features {
 		if i >= len(order) || f.Name != order[i] || f.Detail == "" {
 			t.Errorf("%d: %+v", i, f)

@@ -13,7 +13,7 @@ func Probe(ctx context.Context, _ []string) ([]Feature, error) {
 		return nil, err
 	}
 	var features []Feature
-	for _, name := range Features() {
+	for _, name := range FeatureNames() {
 		features = append(features, Feature{Name: name, State: Missing, Detail: "not on this system: " + runtime.GOOS + " has none"})
 	}
 	return features, nil

@@ -14,49 +14,49 @@ import (
 )
 
 // namespaceTrial is the result of a namespace with its own network.
-type roomTrial struct {
-	opened   error // why it could not be started
-	bound    error // why nothing could listen in it
-	untried  error // no directory could be created for its label
-	joined   error // why no descriptor could be taken from its init process
-	leftover error // the directory or the namespace could not be removed
+type namespaceTrial struct {
+	startErr    error // why it could not be started
+	listenErr   error // why nothing could listen in it
+	labelDirErr error // no directory could be created for its label
+	joinErr     error // why no descriptor could be taken from its init process
+	cleanupErr  error // the directory or the namespace could not be removed
 }
 
 // tryNamespace starts a namespace with its own network and nothing else, listens there, and takes a descriptor from its
 // init process, as a joining client does.
-func (l laboratory) tryRoom(ctx context.Context) (t roomTrial) {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.patience, fmt.Errorf("it did not open within %s", l.patience))
+func (l prober) tryNamespace(ctx context.Context) (t namespaceTrial) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, fmt.Errorf("it did not open within %s", l.timeout))
 	defer cancel()
-	dir, err := os.MkdirTemp(l.temporary(), "git-agency-probe-")
+	dir, err := os.MkdirTemp(l.tempDir(), "git-agency-probe-")
 	if err == nil {
-		defer func() { t.leftover = errors.Join(t.leftover, os.Remove(dir)) }()
+		defer func() { t.cleanupErr = errors.Join(t.cleanupErr, os.Remove(dir)) }()
 	}
 	label, hold := os.DevNull, []*os.File{}
 	if f, openErr := os.Open(dir); err == nil && openErr == nil {
 		defer f.Close()
 		label, hold = dir, append(hold, f)
 	} else {
-		t.untried = errors.Join(err, openErr)
+		t.labelDirErr = errors.Join(err, openErr)
 	}
-	ns, err := openRoom(ctx, Plan{Network: NoNetwork, Bare: true}, label, hold...)
+	ns, err := startNamespace(ctx, Plan{Network: NoNetwork, NetworkOnly: true}, label, hold...)
 	if err != nil {
-		t.opened = err
+		t.startErr = err
 		return t
 	}
-	defer func() { t.leftover = errors.Join(t.leftover, ns.Close()) }()
+	defer func() { t.cleanupErr = errors.Join(t.cleanupErr, ns.Close()) }()
 	listener, err := ns.Listen(ctx, "127.0.0.1:0")
 	if err == nil {
 		err = listener.Close()
 	}
-	t.bound = err
-	if t.untried == nil {
-		t.joined = takeFrom(proc.Supervisors(label))
+	t.listenErr = err
+	if t.labelDirErr == nil {
+		t.joinErr = tryPidfdGetfd(proc.FindSupervisors(label))
 	}
 	return t
 }
 
 // tryPidfdGetfd takes a descriptor from an init process, and closes it.
-func takeFrom(pids []int) error {
+func tryPidfdGetfd(pids []int) error {
 	if len(pids) != 1 {
 		return fmt.Errorf("%d keepers were found in /proc, not one", len(pids))
 	}
@@ -73,22 +73,22 @@ func takeFrom(pids []int) error {
 }
 
 // tryWalls builds all walls around nothing, and runs true(1) behind them if it exists.
-func (l laboratory) tryWalls(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.patience, fmt.Errorf("they did not stand within %s", l.patience))
+func (l prober) tryWalls(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, fmt.Errorf("they did not stand within %s", l.timeout))
 	defer cancel()
-	plan, err := drawTrial(NoNetwork, Look())
+	plan, err := trialPlan(NoNetwork, InspectMachine())
 	if err != nil {
 		return err
 	}
-	ns, err := openRoom(ctx, plan, os.DevNull)
+	ns, err := startNamespace(ctx, plan, os.DevNull)
 	if err != nil {
 		return err
 	}
 	return errors.Join(l.runTrue(ctx, ns), ns.Close())
 }
 
-func (l laboratory) runTrue(ctx context.Context, ns *proc.Room) error {
-	path, err := proc.Look(l.env, "true")
+func (l prober) runTrue(ctx context.Context, ns *proc.Namespace) error {
+	path, err := proc.LookPath(l.env, "true")
 	if err != nil {
 		return nil // without a program, building the walls is the trial
 	}
@@ -97,12 +97,12 @@ func (l laboratory) runTrue(ctx context.Context, ns *proc.Room) error {
 		return err
 	}
 	defer dir.Close()
-	_, err = ns.Run(ctx, proc.Task{Argv: []string{path}, Dir: dir, Timeout: l.patience}) // any exit status will do
+	_, err = ns.Run(ctx, proc.Task{Argv: []string{path}, Dir: dir, Timeout: l.timeout}) // any exit status will do
 	return err
 }
 
 // checkMountAPI asks whether the kernel has the system calls of the mount API, with arguments for which they do nothing.
-func mountCalls() error {
+func checkMountAPI() error {
 	nowhere := ^uintptr(0)
 	for _, c := range []struct {
 		name   string
@@ -122,7 +122,7 @@ func mountCalls() error {
 
 // onDisposableThread runs do on a thread that ends afterwards, because its restrictions cannot be undone. It is never
 // the main thread, which represents this process in /proc.
-func onThreadToLose(do func() error) error {
+func onDisposableThread(do func() error) error {
 	runtime.LockOSThread() // if this is the main thread, no other goroutine gets it meanwhile
 	defer runtime.UnlockOSThread()
 	done := make(chan error)
@@ -130,7 +130,7 @@ func onThreadToLose(do func() error) error {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if unix.Gettid() == unix.Getpid() {
 			runtime.UnlockOSThread()
-			done <- onThreadToLose(do) // this call locks the main thread, so the next goroutine gets another one
+			done <- onDisposableThread(do) // this call locks the main thread, so the next goroutine gets another one
 			return
 		}
 		done <- do()
@@ -139,7 +139,7 @@ func onThreadToLose(do func() error) error {
 }
 
 // tryLandlock makes Landlock forbid this thread to write, and tries to write.
-func restricted() error {
+func tryLandlock() error {
 	attr := struct{ files uint64 }{unix.LANDLOCK_ACCESS_FS_WRITE_FILE}
 	rules, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
@@ -166,11 +166,11 @@ func restricted() error {
 var errIneffective = errors.New("the kernel takes it, and goes on to allow what it forbids")
 
 // trySeccomp installs our filter on this thread, and makes a system call that it forbids.
-func filtered() error {
+func trySeccomp() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("no_new_privs", err)
 	}
-	if err := install(); err != nil {
+	if err := installFilter(); err != nil {
 		return err
 	}
 	if err := unix.Chroot(""); !errors.Is(err, unix.EPERM) { // without a filter: ENOENT

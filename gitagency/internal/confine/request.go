@@ -9,20 +9,20 @@ import (
 // Request describes the walls to plan. The paths of the sandbox and the repository are absolute and without symbolic
 // links; all others are looked up.
 type Request struct {
-	Tree    string // required: worktree of the sandbox
-	GitDir  string // required: common git directory, mounted as an overlay
-	GitFile string // required: the .git file of Tree
-	Markers string // directory in Tree that identifies it; may be empty
-	Layers  string // required: directory outside of Tree for the upper directories of the sandbox's overlays
-	DataDir string // required: git-agency's data directory, hidden except for Tree
+	Tree       string // required: worktree of the sandbox
+	GitDir     string // required: common git directory, mounted as an overlay
+	GitFile    string // required: the .git file of Tree
+	MarkerDir  string // directory in Tree that identifies it; may be empty
+	OverlayDir string // required: directory outside of Tree for the upper directories of the sandbox's overlays
+	DataDir    string // required: git-agency's data directory, hidden except for Tree
 
-	Integration []string // integration worktrees, kept visible below private directories
-	Keep        []string // other paths kept visible: alternate object stores, programs
+	IntegrationTrees []string // integration worktrees, kept visible below private directories
+	KeepVisible      []string // other paths kept visible: alternate object stores, programs
 
 	Home         string
 	RuntimeDir   string   // XDG_RUNTIME_DIR
 	AgentSockets []string // sockets of ssh-agent, gpg-agent, dbus and the like, or their directories
-	Path         []string // directories of PATH
+	PathDirs     []string // directories of PATH
 
 	Outputs string // open, none or hosts:…
 
@@ -32,10 +32,10 @@ type Request struct {
 // Policy lists further paths and their visibility. Paths that do not exist are skipped, except those to be made
 // writable.
 type Policy struct {
-	Read    []string // visible; un-hides a secret of exactly that name, or a part of one
-	Write   []string // writable directly
-	Private []string // writable within the sandbox, with an overlay
-	Hide    []string // hidden; overrides all others
+	Read         []string // visible; un-hides a secret of exactly that name, or a part of one
+	Write        []string // writable directly
+	OverlayWrite []string // writable within the sandbox, with an overlay
+	Hide         []string // hidden; overrides all others
 
 	Secrets []string // hidden by default
 	Caches  []string // overlays where possible, else read-only
@@ -54,21 +54,21 @@ type Machine struct {
 	Arch   string // GOARCH
 	Kernel string // kernel release
 
-	LandlockABI int
-	NoLandlock  string // reason why LandlockABI is zero
-	NoSeccomp   string // reason why there are no seccomp filters; empty when there are
+	LandlockABI   int
+	WhyNoLandlock string // reason why LandlockABI is zero
+	WhyNoSeccomp  string // reason why there are no seccomp filters; empty when there are
 
 	UID     int
-	Files   Files
+	Files   FileLookup
 	Sockets []string // paths of listening sockets; not needed where Landlock restricts them
 }
 
 // FileLookup looks up paths.
-type Files struct {
+type FileLookup struct {
 	// Lookup resolves a path and says what is there.
-	Look func(path string) Entry
+	Lookup func(path string) Entry
 	// Overlap says how the tree at a path overlaps with another, under any name.
-	Touch func(path, other string) guard.Relation
+	Overlap func(path, other string) guard.Relation
 	// Mounts lists the mount points below a directory.
 	Mounts func(dir string) []string
 }
@@ -76,16 +76,16 @@ type Files struct {
 // Entry is the result of looking up a path.
 type Entry struct {
 	Path  string // without symbolic links
-	Kind  Kind
+	Kind  EntryKind
 	Owner int
 }
 
 // EntryKind is the type of an Entry.
-type Kind int
+type EntryKind int
 
 // The types that matter.
 const (
-	Absent Kind = iota
+	Absent EntryKind = iota
 	Directory
 	File
 	Socket
@@ -114,11 +114,11 @@ func (e *RefusedError) Error() string {
 
 const (
 	// OldestLandlockABI is the first ABI that allows files to be renamed between directories.
-	OldestABI = 2
+	OldestLandlockABI = 2
 	// NewestLandlockABI is the last ABI that rulesets are written for.
-	NewestABI = 9
+	NewestLandlockABI = 9
 	// landlockScopesABI is the first ABI that restricts abstract sockets.
-	scopesABI = 6
+	landlockScopesABI = 6
 	// landlockSocketsABI is the first ABI that restricts sockets with a path.
-	socketsABI = 9
+	landlockSocketsABI = 9
 )

@@ -9,7 +9,7 @@ import (
 )
 
 // installFilter installs the filter for this thread and its children.
-func install() error {
+func installFilter() error {
 	code, err := filterCode()
 	if err != nil {
 		return fmt.Errorf("seccomp filter: %w", err)
@@ -23,16 +23,16 @@ func install() error {
 
 // filterCode is the filter in the kernel's format.
 var filterCode = sync.OnceValues(func() ([]unix.SockFilter, error) {
-	a, err := machine()
+	a, err := currentArchitecture()
 	if err != nil {
 		return nil, err
 	}
 	var code []unix.SockFilter
-	for _, in := range filter(a) {
+	for _, in := range buildFilter(a) {
 		code = append(code, unix.SockFilter{Code: in.code, Jt: in.jt, Jf: in.jf, K: in.k})
 	}
 	return code, nil
 })
 
 // prepare builds the filter, which needs no plan, in advance.
-func ready() { _, _ = filterCode() }
+func prepare() { _, _ = filterCode() }

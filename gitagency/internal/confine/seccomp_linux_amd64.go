@@ -7,7 +7,7 @@ import (
 )
 
 // currentArchitecture describes this architecture, with the numbers of all blocked calls that it has.
-func machine() (architecture, error) {
+func currentArchitecture() (architecture, error) {
 	calls := commonCalls()
 	maps.Copy(calls, map[string]uint32{ // legacy calls, which newer architectures lack
 		"chmod":  unix.SYS_CHMOD,
@@ -19,8 +19,8 @@ func machine() (architecture, error) {
 		"uselib": unix.SYS_USELIB,
 	})
 	return architecture{
-		audit:   unix.AUDIT_ARCH_X86_64,
-		foreign: 0x40000000, // x32
-		calls:   calls,
+		auditArch:   unix.AUDIT_ARCH_X86_64,
+		foreignFrom: 0x40000000, // x32
+		calls:       calls,
 	}, nil
 }

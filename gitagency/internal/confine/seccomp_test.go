@@ -14,7 +14,7 @@ type call struct {
 }
 
 // judge does what the kernel does with a filter.
-func judge(t *testing.T, program []instruction, c call) uint32 {
+func judge(t *testing.T, program []bpfInstruction, c call) uint32 {
 	t.Helper()
 	data := make([]byte, 16+6*8)
 	binary.LittleEndian.PutUint32(data, c.number)
@@ -27,22 +27,22 @@ func judge(t *testing.T, program []instruction, c call) uint32 {
 		in := program[pc]
 		over := in.jf
 		switch in.code {
-		case loadWord:
+		case opLoadWord:
 			a = binary.LittleEndian.Uint32(data[in.k:])
 			continue
-		case andWith:
+		case opAnd:
 			a &= in.k
 			continue
-		case giveBack:
+		case opReturn:
 			return in.k
-		case jump:
+		case opJump:
 			pc += int(in.k)
 			continue
-		case jumpEqual:
+		case opJumpEqual:
 			if a == in.k {
 				over = in.jt
 			}
-		case jumpFrom:
+		case opJumpGE:
 			if a >= in.k {
 				over = in.jt
 			}
@@ -57,13 +57,13 @@ func judge(t *testing.T, program []instruction, c call) uint32 {
 
 // invented is a machine that knows every call, some at the ends of what numbers can be.
 func invented() architecture {
-	a := architecture{audit: 7, calls: map[string]uint32{}, foreign: 1 << 30}
-	for i, b := range bans() {
+	a := architecture{auditArch: 7, calls: map[string]uint32{}, foreignFrom: 1 << 30}
+	for i, b := range blockedCalls() {
 		a.calls[b.call] = uint32(i*i) / 3 // some are neighbours, some are not
 	}
 	// No two may have one number.
 	used := map[uint32]bool{}
-	for _, b := range bans() {
+	for _, b := range blockedCalls() {
 		for used[a.calls[b.call]] {
 			a.calls[b.call]++
 		}
@@ -75,30 +75,30 @@ func invented() architecture {
 func TestTheFilterRefusesWhatIsBannedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	a := invented()
-	program := filter(a)
-	byNumber := map[uint32]ban{}
-	for _, b := range bans() {
+	program := buildFilter(a)
+	byNumber := map[uint32]blockedCall{}
+	for _, b := range blockedCalls() {
 		byNumber[a.calls[b.call]] = b
 	}
 	for number := range uint32(5000) {
 		b, banned := byNumber[number]
-		want := uint32(doAllow)
-		if banned && b.unless == nil {
-			want = doErrno | b.errno
+		want := uint32(retAllow)
+		if banned && b.allowIf == nil {
+			want = retErrno | b.errno
 		}
-		if got := judge(t, program, call{number: number, arch: a.audit}); banned && b.unless != nil {
+		if got := judge(t, program, call{number: number, arch: a.auditArch}); banned && b.allowIf != nil {
 			continue
 		} else if got != want {
 			t.Errorf("%d %s: %#x instead of %#x", number, b.call, got, want)
 		}
 	}
-	for number, want := range map[uint32]uint32{1<<30 - 1: doAllow, 1 << 30: doErrno | ePERM, 1<<30 + 59: doErrno | ePERM, 1<<32 - 2: doErrno | ePERM, 1<<32 - 1: doAllow} {
-		if got := judge(t, program, call{number: number, arch: a.audit}); got != want {
+	for number, want := range map[uint32]uint32{1<<30 - 1: retAllow, 1 << 30: retErrno | ePERM, 1<<30 + 59: retErrno | ePERM, 1<<32 - 2: retErrno | ePERM, 1<<32 - 1: retAllow} {
+		if got := judge(t, program, call{number: number, arch: a.auditArch}); got != want {
 			t.Errorf("%d: %#x instead of %#x", number, got, want)
 		}
 	}
 	for number := range uint32(500) {
-		if got := judge(t, program, call{number: number, arch: a.audit + 1}); got != doKill {
+		if got := judge(t, program, call{number: number, arch: a.auditArch + 1}); got != retKill {
 			t.Errorf("%d on another machine: %#x", number, got)
 		}
 	}
@@ -110,7 +110,7 @@ func TestTheFilterRefusesWhatIsBannedAndNothingElse(t *testing.T) {
 func TestArgumentsDecideWhereTheyCan(t *testing.T) {
 	t.Parallel()
 	a := invented()
-	program := filter(a)
+	program := buildFilter(a)
 	const high = 0xabcd << 32 // the kernel does not look there
 	for _, c := range []struct {
 		call    string
@@ -169,11 +169,11 @@ func TestArgumentsDecideWhereTheyCan(t *testing.T) {
 		{"renameat2", [6]uint64{0, 0, 0, 0, 3}, false},
 		{"renameat2", [6]uint64{0, 0, 0, 0, 4}, true},
 	} {
-		want := uint32(doAllow)
+		want := uint32(retAllow)
 		if c.refused {
-			want = doErrno | ePERM
+			want = retErrno | ePERM
 		}
-		if got := judge(t, program, call{a.calls[c.call], a.audit, c.args}); got != want {
+		if got := judge(t, program, call{a.calls[c.call], a.auditArch, c.args}); got != want {
 			t.Errorf("%s%#x: %#x instead of %#x", c.call, c.args, got, want)
 		}
 	}
@@ -181,8 +181,8 @@ func TestArgumentsDecideWhereTheyCan(t *testing.T) {
 
 func TestWhatIsForbiddenCanBeRead(t *testing.T) {
 	t.Parallel()
-	names := Forbidden()
-	if !slices.IsSorted(names) || len(names) != len(bans()) {
+	names := DescribeBlockedCalls()
+	if !slices.IsSorted(names) || len(names) != len(blockedCalls()) {
 		t.Errorf("%q", names)
 	}
 	seen := map[string]bool{}

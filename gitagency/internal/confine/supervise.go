@@ -11,16 +11,16 @@ import (
 
 // init turns this process into a supervisor if it was started as one; then it does not return.
 func init() {
-	proc.Supervise(proc.Builder{
-		Ready: ready,
-		Raise: func(plan []byte) error { return built(plan, Raise) },
-		Shut:  func(plan []byte) error { return built(plan, Shut) },
-		Clear: func(plan []byte) error { return built(plan, Clear) },
+	proc.Supervise(proc.WallBuilder{
+		Prepare:   prepare,
+		Apply:     func(plan []byte) error { return withPlan(plan, Apply) },
+		Restrict:  func(plan []byte) error { return withPlan(plan, Restrict) },
+		Dismantle: func(plan []byte) error { return withPlan(plan, UnmountOverlays) },
 	})
 }
 
-func built(plan []byte, build func(Plan) error) error {
-	p, err := readPlan(plan)
+func withPlan(plan []byte, build func(Plan) error) error {
+	p, err := decodePlan(plan)
 	if err != nil {
 		return fmt.Errorf("plan of the walls: %w", err)
 	}
@@ -28,20 +28,20 @@ func built(plan []byte, build func(Plan) error) error {
 }
 
 // decodePlan decodes a plan. It caches the last one, because an init process decodes the same plan for every command.
-func readPlan(text []byte) (Plan, error) {
-	known.Lock()
-	defer known.Unlock()
-	if known.text == nil || !bytes.Equal(known.text, text) {
+func decodePlan(text []byte) (Plan, error) {
+	planCache.Lock()
+	defer planCache.Unlock()
+	if planCache.text == nil || !bytes.Equal(planCache.text, text) {
 		var p Plan
 		if err := json.Unmarshal(text, &p); err != nil {
 			return Plan{}, err
 		}
-		known.text, known.plan = bytes.Clone(text), p
+		planCache.text, planCache.plan = bytes.Clone(text), p
 	}
-	return known.plan, nil
+	return planCache.plan, nil
 }
 
-var known struct {
+var planCache struct {
 	sync.Mutex
 	text []byte
 	plan Plan

@@ -33,7 +33,7 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 // poller, and one listing reads a thousand records.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	fail := func(err error) ([]byte, error) { return nil, &fs.PathError{Op: "read", Path: path, Err: err} }
-	fd, err := retry(func() (int, error) {
+	fd, err := retryEINTR(func() (int, error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	})
 	if err != nil {
@@ -50,12 +50,12 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	case st.Size > limit:
 		return fail(fmt.Errorf("larger than %d bytes", limit))
 	}
-	data := Memory(st.Size + 1)[:0]
+	data := AllocBuffer(st.Size + 1)[:0]
 	for int64(len(data)) <= limit {
 		if len(data) == cap(data) {
 			data = append(data, 0)[:len(data)]
 		}
-		n, err := retry(func() (int, error) { return syscall.Read(fd, data[len(data):cap(data)]) })
+		n, err := retryEINTR(func() (int, error) { return syscall.Read(fd, data[len(data):cap(data)]) })
 		if err != nil {
 			return fail(err)
 		}
@@ -68,7 +68,7 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 }
 
 // retryEINTR repeats a system call that a signal interrupted.
-func retry(call func() (int, error)) (int, error) {
+func retryEINTR(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); err != syscall.EINTR {
 			return n, err
@@ -86,7 +86,7 @@ func Create(path string, data []byte, perm fs.FileMode, prepare ...func(*os.File
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close(), removeIfThere(f.Name()))
+			err = errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close(), removeIfExists(f.Name()))
 		}
 	}()
 	if err := f.Chmod(perm); err != nil {
@@ -135,7 +135,7 @@ func Remove(path string) error {
 // RemoveTemps removes the temporary files that killed writers left in a directory. The caller guarantees that no other
 // process is writing there. A missing directory is not an error.
 func RemoveTemps(dir string) error {
-	temps, err := Temps(dir)
+	temps, err := ListTemps(dir)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func RemoveTemps(dir string) error {
 
 // ListTemps lists the entries of a directory that start with TempPrefix: files that are being written and trees that
 // RemoveAtomically has renamed. A missing directory is not an error.
-func Temps(dir string) ([]string, error) {
+func ListTemps(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -165,7 +165,7 @@ func Temps(dir string) ([]string, error) {
 
 // RemoveAtomically removes a directory tree so that no reader ever sees a part of it: it renames the tree durably to a
 // temporary name and then deletes it. A missing tree is not an error.
-func RemoveAway(path string) error {
+func RemoveAtomically(path string) error {
 	temp := filepath.Join(filepath.Dir(path), TempPrefix+filepath.Base(path))
 	if err := RemoveTree(temp); err != nil { // left by an earlier attempt
 		return err
@@ -204,7 +204,7 @@ func SyncDir(dir string) error { return Sync(dir) }
 func RemoveTree(path string) error {
 	err := os.RemoveAll(path)
 	if errors.Is(err, fs.ErrPermission) {
-		if err := MakeReachable(path); err != nil {
+		if err := RestoreOwnerPermissions(path); err != nil {
 			return err
 		}
 		err = os.RemoveAll(path)
@@ -216,7 +216,7 @@ func RemoveTree(path string) error {
 }
 
 // RestoreOwnerPermissions gives the owner rwx on all directories of a tree, and read permission on its regular files.
-func MakeReachable(path string) error {
+func RestoreOwnerPermissions(path string) error {
 	fi, err := os.Lstat(path)
 	if err != nil || !fi.IsDir() {
 		return err
@@ -229,10 +229,10 @@ func MakeReachable(path string) error {
 		return err
 	}
 	defer root.Close()
-	return reach(root, ".")
+	return addOwnerPermissions(root, ".")
 }
 
-func reach(root *os.Root, dir string) error {
+func addOwnerPermissions(root *os.Root, dir string) error {
 	d, err := root.Open(dir)
 	if err != nil {
 		return err
@@ -257,7 +257,7 @@ func reach(root *os.Root, dir string) error {
 					return err
 				}
 			}
-			if err := reach(root, name); err != nil {
+			if err := addOwnerPermissions(root, name); err != nil {
 				return err
 			}
 		case fi.Mode().IsRegular() && fi.Mode().Perm()&0o400 == 0:
@@ -269,7 +269,7 @@ func reach(root *os.Root, dir string) error {
 	return nil
 }
 
-func removeIfThere(path string) error {
+func removeIfExists(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -368,7 +368,7 @@ func TestMakeReachableGivesTheOwnerBackWhatHeTookFromHimself(t *testing.T) {
 		must(t, os.Chmod(filepath.Join(tree, path), 0o050))
 	}
 	for range 2 {
-		must(t, MakeReachable(tree))
+		must(t, RestoreOwnerPermissions(tree))
 		for path, want := range map[string]fs.FileMode{
 			".": fs.ModeDir | 0o750, "a": fs.ModeDir | 0o750, "a/b": fs.ModeDir | 0o750,
 			"a/b/file": 0o400, "a/script": 0o511, "a/fine": 0o440, "a/pipe": fs.ModeNamedPipe,
@@ -381,12 +381,12 @@ func TestMakeReachableGivesTheOwnerBackWhatHeTookFromHimself(t *testing.T) {
 			t.Errorf("outside is %v", got)
 		}
 	}
-	if err := MakeReachable(filepath.Join(root, "none")); !errors.Is(err, fs.ErrNotExist) {
+	if err := RestoreOwnerPermissions(filepath.Join(root, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("none: %v", err)
 	}
 	link := filepath.Join(root, "link")
 	must(t, os.Symlink(outside, link))
-	must(t, MakeReachable(link))
+	must(t, RestoreOwnerPermissions(link))
 	if got := mode(t, outside); got != 0 {
 		t.Errorf("outside, through a link at the top, is %v", got)
 	}
@@ -427,7 +427,7 @@ func TestMakeReachableNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) 
 		}
 	})
 	for range 2000 {
-		_ = MakeReachable(tree)
+		_ = RestoreOwnerPermissions(tree)
 		if mode(t, secret) != 0 || mode(t, outside) != fs.ModeDir|0o500 {
 			t.Errorf("outside: %v, %v", mode(t, outside), mode(t, secret))
 			break
@@ -447,14 +447,14 @@ func TestRemoveAwayLeavesNothingAndFollowsNoSymlink(t *testing.T) {
 	must(t, os.Symlink(filepath.Dir(precious), filepath.Join(tree, "out")))
 	write(t, "x", dir, TempPrefix+"tree", "of an earlier attempt")
 	for range 2 {
-		must(t, RemoveAway(tree))
+		must(t, RemoveAtomically(tree))
 	}
 	must(t, os.Symlink(filepath.Dir(precious), tree))
-	must(t, RemoveAway(tree))
+	must(t, RemoveAtomically(tree))
 	if got := names(t, dir); !slices.Equal(got, []string{"outside"}) || !exists(precious) {
 		t.Errorf("left: %q", got)
 	}
-	if err := RemoveAway(filepath.Join(dir, "none", "at", "all")); err != nil {
+	if err := RemoveAtomically(filepath.Join(dir, "none", "at", "all")); err != nil {
 		t.Error(err)
 	}
 }
@@ -464,10 +464,10 @@ func TestTempsAreWhatIsNotThereYet(t *testing.T) {
 	dir := t.TempDir()
 	write(t, "x", dir, "file")
 	want := []string{write(t, "x", dir, TempPrefix+"a"), mkdir(t, dir, TempPrefix+"b")}
-	if got, err := Temps(dir); err != nil || !slices.Equal(got, want) {
+	if got, err := ListTemps(dir); err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := Temps(filepath.Join(dir, "none")); err != nil || len(got) > 0 {
+	if got, err := ListTemps(filepath.Join(dir, "none")); err != nil || len(got) > 0 {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -32,14 +32,14 @@ func TestAdvanceTakesAlongWhoChecksOutTheBranchMeanwhile(t *testing.T) {
 		l.git("branch", "free")
 		linked := filepath.Join(tempDir(t), "linked")
 		l.git("worktree", "add", "-q", "--detach", linked)
-		a := Advance{Branch: "refs/heads/free", Old: l.git("rev-parse", "free"), New: to, Trusted: !c.untrusted}
-		x, err := l.open().Advance(t.Context(), a)
+		a := Update{Branch: "refs/heads/free", Old: l.git("rev-parse", "free"), New: to, Trusted: !c.untrusted}
+		x, err := l.open().Begin(t.Context(), a)
 		l.must(err)
-		l.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.Files(t.Context())))
+		l.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.MoveFiles(t.Context())))
 		l.in(linked, "checkout", "-q", "free")
 		c.meanwhile(l, linked)
 		l.must(errors.Join(x.Commit(t.Context()), x.Publish(t.Context()), x.Close()))
-		if b := x.Behind(); (b != nil) != c.behind || c.behind && (b.Tree != linked || b.Old != a.Old || b.New != to) {
+		if b := x.StaleCheckout(); (b != nil) != c.behind || c.behind && (b.Worktree != linked || b.Old != a.Old || b.New != to) {
 			t.Errorf("%s: %v", c.name, b)
 		}
 		if got := l.in(linked, "status", "--porcelain"); got != c.status {
@@ -84,12 +84,12 @@ func TestAdvanceTakesNobodyAlongWhoHadTheBranchBefore(t *testing.T) {
 		l.git("branch", "free")
 		linked := filepath.Join(tempDir(t), "linked")
 		l.git("worktree", "add", "-q", "--detach", linked)
-		x, err := l.open().Advance(t.Context(), Advance{Branch: "refs/heads/free", Old: l.git("rev-parse", "free"), New: to, Trusted: true})
+		x, err := l.open().Begin(t.Context(), Update{Branch: "refs/heads/free", Old: l.git("rev-parse", "free"), New: to, Trusted: true})
 		l.must(err)
-		l.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.Files(t.Context())))
+		l.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.MoveFiles(t.Context())))
 		meanwhile(l, linked)
-		if err := errors.Join(x.Commit(t.Context()), x.Publish(t.Context()), x.Close()); err != nil || x.Behind() != nil {
-			t.Errorf("%s: %v, %v", name, err, x.Behind())
+		if err := errors.Join(x.Commit(t.Context()), x.Publish(t.Context()), x.Close()); err != nil || x.StaleCheckout() != nil {
+			t.Errorf("%s: %v, %v", name, err, x.StaleCheckout())
 		}
 		if data, err := os.ReadFile(filepath.Join(linked, "a.txt")); err != nil || string(data) != "a\n" {
 			t.Errorf("%s: it is %q, %v", name, data, err)
@@ -103,22 +103,22 @@ func TestAdvanceThatCannotTakeAlongEndsAndSaysSo(t *testing.T) {
 	l := newLab(t)
 	to := l.ahead(func(tree string) { l.put(tree, "a.txt", "changed\n") })
 	l.git("branch", "free")
-	a := Advance{Branch: "refs/heads/free", Old: l.git("rev-parse", "free"), New: to, Trusted: true}
+	a := Update{Branch: "refs/heads/free", Old: l.git("rev-parse", "free"), New: to, Trusted: true}
 	linked := filepath.Join(tempDir(t), "linked")
 	l.git("worktree", "add", "-q", "--detach", linked)
-	prepared := func() *Advancing {
-		x, err := l.open().Advance(t.Context(), a)
+	prepared := func() *Transaction {
+		x, err := l.open().Begin(t.Context(), a)
 		l.must(err)
-		l.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.Files(t.Context())))
+		l.must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.MoveFiles(t.Context())))
 		return x
 	}
 	x := prepared()
-	x.longest = 100 * time.Millisecond
+	x.lateCheckoutTimeout = 100 * time.Millisecond
 	l.in(linked, "checkout", "-q", "free")
 	l.put(l.dir, ".git/info/attributes", "a.txt filter=slow\n")
 	l.git("config", "filter.slow.smudge", "exec sleep 1000")
 	within(t, "taken along", func() { l.must(errors.Join(x.Commit(t.Context()), x.Publish(t.Context()), x.Close())) })
-	if b := x.Behind(); b == nil || b.Tree != linked || !strings.Contains(b.Error(), "longer than 100ms") {
+	if b := x.StaleCheckout(); b == nil || b.Worktree != linked || !strings.Contains(b.Error(), "longer than 100ms") {
 		t.Errorf("%v", b)
 	}
 	l.in(linked, "checkout", "-q", "--detach")

@@ -54,7 +54,7 @@ func unwritten(t *testing.T, path string) bool {
 // by which it would be undone, and the objects. How it got there is not asked: the file system says so.
 func TestWhatLandsIsOnTheDiskBeforeTheRefsMove(t *testing.T) {
 	t.Parallel()
-	for _, files := range []int{3, few + 20} { // a few are written one by one
+	for _, files := range []int{3, maxLooseObjects + 20} { // a few are written one by one
 		l := newLab(t)
 		l.write("control", strings.Repeat("control\n", 1000))
 		if !unwritten(t, filepath.Join(l.dir, "control")) {
@@ -66,12 +66,12 @@ func TestWhatLandsIsOnTheDiskBeforeTheRefsMove(t *testing.T) {
 		m := l.merger()
 		tree := strings.Split(l.git("ls-tree", "HEAD"), "\n")
 		for i := range files {
-			made := object{kind: "blob", oid: nameObject(SHA1, "blob", []byte(content(i))), content: []byte(content(i))}
-			l.must(m.add(t.Context(), made))
-			tree = append(tree, fmt.Sprintf("100644 blob %s\tnew%d", made.name(), i))
+			made := rawObject{kind: "blob", oid: hashObject(SHA1, "blob", []byte(content(i))), content: []byte(content(i))}
+			l.must(m.addObjects(t.Context(), made))
+			tree = append(tree, fmt.Sprintf("100644 blob %s\tnew%d", made.hexOID(), i))
 		}
 		who := Signature{Identity{"A", "a@example.com"}, "1700000000 +0100"}
-		commit, err := m.Commit(t.Context(), NewCommit{Tree: l.tree(tree...), Parents: []string{base}, Author: who, Committer: who, Message: "many"})
+		commit, err := m.CreateCommit(t.Context(), CommitRequest{Tree: l.tree(tree...), Parents: []string{base}, Author: who, Committer: who, Message: "many"})
 		l.must(err)
 		k := &keeping{advancer: newAdvancer(l, commit), m: m}
 		plans := 0
@@ -80,9 +80,9 @@ func TestWhatLandsIsOnTheDiskBeforeTheRefsMove(t *testing.T) {
 			for i := range files {
 				must = append(must, filepath.Join(l.dir, fmt.Sprint("new", i)))
 			}
-			found, err := filepath.Glob(filepath.Join(l.dir, ".git/agency", advancePrefix+"*/plan"))
+			found, err := filepath.Glob(filepath.Join(l.dir, ".git/agency", stagingPrefix+"*/plan"))
 			plans = len(found)
-			must = append(append(must, found...), m.put...)
+			must = append(append(must, found...), m.persistedPaths...)
 			for _, path := range must {
 				if unwritten(t, path) {
 					t.Errorf("of %d files: %s is not on the disk", files, path)
@@ -90,8 +90,8 @@ func TestWhatLandsIsOnTheDiskBeforeTheRefsMove(t *testing.T) {
 			}
 			return err
 		}))
-		if plans != 1 || len(m.put) == 0 {
-			t.Errorf("%d plans, and %q", plans, m.put)
+		if plans != 1 || len(m.persistedPaths) == 0 {
+			t.Errorf("%d plans, and %q", plans, m.persistedPaths)
 		}
 	}
 }

@@ -170,8 +170,8 @@ func TestAdvanceRunsNothingThatAnAgentCouldHaveWritten(t *testing.T) {
 	ad := newAdvancer(l, to)
 	ad.a.Trusted = false
 	before := ad.sum()
-	var distrusted *DistrustedError
-	if _, err := ad.repo.Advance(t.Context(), ad.a); !errors.As(err, &distrusted) || distrusted.Filter != "own" || distrusted.Path != "f.x" {
+	var distrusted *UntrustedFilterError
+	if _, err := ad.repo.Begin(t.Context(), ad.a); !errors.As(err, &distrusted) || distrusted.Filter != "own" || distrusted.Path != "f.x" {
 		t.Errorf("got %v", err)
 	}
 	requireSame(t, "refused", ad.sum(), before)
@@ -241,7 +241,7 @@ func TestAdvanceAndSubmodules(t *testing.T) {
 	}
 	ad := newAdvancer(l, make(true))
 	before := ad.sum()
-	if _, err := ad.repo.Advance(t.Context(), ad.a); over(err) != "tofilefull submodule" {
+	if _, err := ad.repo.Begin(t.Context(), ad.a); over(err) != "tofilefull submodule" {
 		t.Errorf("%q, %v", over(err), err)
 	}
 	requireSame(t, "refused", ad.sum(), before)

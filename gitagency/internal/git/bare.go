@@ -12,14 +12,14 @@ import (
 
 // InitBare creates a bare repository in an existing directory, for nothing but objects and refs: without hooks and
 // templates. It does not run "git init", so that neither the version nor the configuration of git changes the result.
-func MakeBare(dir string) error {
-	if err := makeBare(dir, SHA1); err != nil {
+func InitBare(dir string) error {
+	if err := initBare(dir, SHA1); err != nil {
 		return err
 	}
 	return durable.Sync(filepath.Join(dir, "HEAD"), filepath.Join(dir, "config"), dir)
 }
 
-func makeBare(dir string, format ObjectFormat) error {
+func initBare(dir string, format ObjectFormat) error {
 	config := "[core]\n\tbare = true\n\trepositoryformatversion = 1\n"
 	if format == SHA256 {
 		config += "[extensions]\n\tobjectFormat = sha256\n"
@@ -40,9 +40,9 @@ func makeBare(dir string, format ObjectFormat) error {
 // OpenBare opens a repository that InitBare has created or will create; until then only the user's configuration is
 // read. The repository that env points at does not matter.
 func OpenBare(ctx context.Context, dir string, env []string) (*Repo, error) {
-	repo := &Repo{CommonDir: dir, GitDir: dir, env: scrub(env)}
-	run := runner{dir: "/", env: append(scrub(env), "GIT_DIR="+dir)}
-	version := proc.Meanwhile(func() (Version, error) { return readVersion(ctx, run) })
+	repo := &Repo{CommonDir: dir, GitDir: dir, env: scrubEnv(env)}
+	run := runner{dir: "/", env: append(scrubEnv(env), "GIT_DIR="+dir)}
+	version := proc.Async(func() (Version, error) { return readVersion(ctx, run) })
 	config, err := readConfig(ctx, run)
 	v, verr := version()
 	switch {
@@ -57,7 +57,7 @@ func OpenBare(ctx context.Context, dir string, env []string) (*Repo, error) {
 
 // ForBareDir returns a Repo for another bare repository of InitBare, with the same version, configuration and
 // environment.
-func (r *Repo) Sibling(dir string) *Repo {
+func (r *Repo) ForBareDir(dir string) *Repo {
 	sibling := *r
 	sibling.CommonDir, sibling.GitDir = dir, dir
 	return &sibling
@@ -65,7 +65,7 @@ func (r *Repo) Sibling(dir string) *Repo {
 
 // EnclosingRepo returns the innermost directory, dir itself or a parent, that is a git directory or contains one;
 // empty when there is none. In dir itself a .git of any kind counts.
-func Around(dir string) (string, error) {
+func EnclosingRepo(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		is, err := IsGitDir(at)
 		if err != nil || is {
@@ -74,7 +74,7 @@ func Around(dir string) (string, error) {
 		dot := filepath.Join(at, ".git")
 		fi, err := os.Lstat(dot)
 		switch {
-		case err != nil && !nothingThere(err):
+		case err != nil && !isNotExist(err):
 			return "", err
 		case err == nil && (at == dir || !fi.IsDir()):
 			return at, nil

@@ -10,7 +10,7 @@ import (
 // MergeBases returns the merge bases of pairs of commits, as "git merge-base --all" does, with two git processes for any
 // number of pairs. The result is empty, and the caller has to ask git for each pair, if the commits do not all have exactly
 // one merge base in common.
-func (m *Mirror) Bases(ctx context.Context, pairs [][2]string) (map[[2]string][]string, error) {
+func (m *Mirror) MergeBases(ctx context.Context, pairs [][2]string) (map[[2]string][]string, error) {
 	var tips []string
 	for _, p := range pairs {
 		if !isOID(p[0]) || !isOID(p[1]) {
@@ -27,9 +27,9 @@ func (m *Mirror) Bases(ctx context.Context, pairs [][2]string) (map[[2]string][]
 		}
 		return found, nil
 	}
-	p := m.place()
+	p := m.gitOptions()
 	p.env = append(p.env, "GIT_NO_REPLACE_OBJECTS=1")
-	out, err := m.repo.read(ctx, p, slices.Concat([]string{"merge-base", "--octopus", "--all"}, tips)...)
+	out, err := m.repo.runRead(ctx, p, slices.Concat([]string{"merge-base", "--octopus", "--all"}, tips)...)
 	if err != nil && !exitedWith(err, 1) {
 		return nil, err
 	}
@@ -37,35 +37,35 @@ func (m *Mirror) Bases(ctx context.Context, pairs [][2]string) (map[[2]string][]
 	if len(common) != 1 {
 		return found, nil
 	}
-	out, err = m.repo.read(ctx, p, slices.Concat([]string{"rev-list", "--parents"}, tips, []string{"--not", common[0]})...)
+	out, err = m.repo.runRead(ctx, p, slices.Concat([]string{"rev-list", "--parents"}, tips, []string{"--not", common[0]})...)
 	if err != nil {
 		return nil, err
 	}
-	h := lineage{root: common[0], parents: map[string][]string{}, known: map[string]map[string]bool{}}
+	h := commitGraph{root: common[0], parents: map[string][]string{}, ancestors: map[string]map[string]bool{}}
 	for line := range strings.Lines(string(out)) {
 		if ids := strings.Fields(line); len(ids) > 0 {
 			h.parents[ids[0]] = ids[1:]
 		}
 	}
 	for _, p := range pairs {
-		found[p] = h.bases(p[0], p[1])
+		found[p] = h.mergeBases(p[0], p[1])
 	}
 	return found, nil
 }
 
 // commitGraph holds the ancestors of some commits, down to but without an ancestor that all of them have in common.
-type lineage struct {
-	root    string                     // the common ancestor
-	parents map[string][]string        // parents by commit
-	known   map[string]map[string]bool // cached results of ancestorsOf
+type commitGraph struct {
+	root      string                     // the common ancestor
+	parents   map[string][]string        // parents by commit
+	ancestors map[string]map[string]bool // cached results of ancestorsOf
 }
 
 // mergeBases returns the common ancestors of two commits that are not ancestors of another common ancestor. Both commits
 // have the root as an ancestor, so it is a merge base unless it is a parent of another one.
-func (g lineage) bases(a, b string) []string {
+func (g commitGraph) mergeBases(a, b string) []string {
 	shared := map[string]bool{}
-	for c := range g.upTo(a) {
-		if g.upTo(b)[c] {
+	for c := range g.ancestorsOf(a) {
+		if g.ancestorsOf(b)[c] {
 			shared[c] = true
 		}
 	}
@@ -87,8 +87,8 @@ func (g lineage) bases(a, b string) []string {
 }
 
 // ancestorsOf returns the commit and its ancestors in the graph.
-func (g lineage) upTo(commit string) map[string]bool {
-	if seen, known := g.known[commit]; known {
+func (g commitGraph) ancestorsOf(commit string) map[string]bool {
+	if seen, known := g.ancestors[commit]; known {
 		return seen
 	}
 	seen := map[string]bool{}
@@ -100,6 +100,6 @@ func (g lineage) upTo(commit string) map[string]bool {
 			todo = append(todo, parents...)
 		}
 	}
-	g.known[commit] = seen
+	g.ancestors[commit] = seen
 	return seen
 }

@@ -28,7 +28,7 @@ func TestBasesAreThoseThatGitFinds(t *testing.T) {
 		for range 2 {
 			pairs = append(pairs, [2]string{ids[random.IntN(len(ids))], ids[random.IntN(len(ids))]})
 		}
-		found, err := m.Bases(t.Context(), pairs)
+		found, err := m.MergeBases(t.Context(), pairs)
 		l.must(err)
 		for _, p := range pairs {
 			got, known := found[p]
@@ -48,7 +48,7 @@ func TestBasesAreThoseThatGitFinds(t *testing.T) {
 		t.Errorf("%d: too few were asked that have something to tell", several)
 	}
 	alone := l.git("commit-tree", "-m", "alone", tree)
-	if found, err := m.Bases(t.Context(), [][2]string{{alone, ids[0]}}); err != nil || len(found) != 0 {
+	if found, err := m.MergeBases(t.Context(), [][2]string{{alone, ids[0]}}); err != nil || len(found) != 0 {
 		t.Errorf("of what has nothing in common: %v, %v", found, err)
 	}
 }
@@ -56,7 +56,7 @@ func TestBasesAreThoseThatGitFinds(t *testing.T) {
 // mirror is one of the repository.
 func (l *lab) mirror() *Mirror {
 	l.t.Helper()
-	m, err := l.open().Mirror(l.git("rev-parse", "HEAD"))
+	m, err := l.open().NewMirror(l.git("rev-parse", "HEAD"))
 	l.must(err)
 	l.t.Cleanup(func() { l.must(m.Close()) })
 	return m

@@ -126,12 +126,12 @@ func TestCaptureDoesNotLoseFilesInTheDirectoryOfASubmodule(t *testing.T) {
 	l.git("commit", "-q", "-m", "a submodule")
 	repo := l.open()
 	w := l.sandbox(repo)
-	if got := l.capture(repo, l.subject(w)); got.Dirty || got.Commit != got.Branch {
+	if got := l.capture(repo, l.subject(w)); got.Dirty || got.Commit != got.BranchTip {
 		t.Errorf("an empty submodule counts as changed: %+v", got)
 	}
 	l.put(w.Tree, "sub/precious", "p\n")
 	got, err := repo.Capture(t.Context(), l.subject(w))
-	if errors.As(err, new(*NestedError)) {
+	if errors.As(err, new(*NestedRepositoryError)) {
 		return // to refuse is safe
 	}
 	l.must(err)
@@ -154,7 +154,7 @@ func TestCaptureRefusesATreeWhoseGitFileBecameARepository(t *testing.T) {
 	l.in(w.Tree, "rm", "-q", "precious")
 	l.in(w.Tree, "commit", "-q", "-m", "gone")
 	got, err := repo.Capture(t.Context(), l.subject(w))
-	if !errors.As(err, new(*NestedError)) {
+	if !errors.As(err, new(*NestedRepositoryError)) {
 		t.Errorf("got %+v, %v; two commits in %s/.git are lost", got, err, w.Tree)
 	}
 }
@@ -286,11 +286,11 @@ func TestCaptureOfNothingIsNoCommit(t *testing.T) {
 	repo := l.open()
 	w := l.sandbox(repo)
 	l.must(os.RemoveAll(w.Tree))
-	l.must(repo.RemoveAdmin(w.Name))
+	l.must(repo.RemoveAdminDir(w.Name))
 	l.git("update-ref", "-d", w.Branch)
 	s := l.subject(w)
-	s.Tree = ""
-	if got, err := repo.Capture(t.Context(), s); err != nil || got != (Captured{}) {
+	s.Dir = ""
+	if got, err := repo.Capture(t.Context(), s); err != nil || got != (CaptureResult{}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -390,7 +390,7 @@ func TestCaptureRefusesWhatGitPassesOver(t *testing.T) {
 			if got, err := repo.Capture(t.Context(), l.subject(w)); err == nil {
 				t.Errorf("captured without it: %q", l.files(got.Commit))
 			}
-			if got, err := repo.Freeze(t.Context(), l.subject(w), ""); err == nil {
+			if got, err := repo.CaptureState(t.Context(), l.subject(w), ""); err == nil {
 				t.Errorf("frozen without it: %q", l.files(got.Commit))
 			}
 		})

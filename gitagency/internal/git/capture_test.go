@@ -29,29 +29,29 @@ func with(changes map[string]string) map[string]string {
 	return want
 }
 
-func (l *lab) subject(w Registration) Subject {
-	return Subject{
-		Name: w.Name, Tree: w.Tree, Branch: w.Branch, Omit: ".agency",
+func (l *lab) subject(w Registration) WorktreeSpec {
+	return WorktreeSpec{
+		Name: w.Name, Dir: w.Tree, Branch: w.Branch, Omit: ".agency",
 		Message: "captured", Author: Identity{Name: "tool", Email: "tool@localhost"},
 	}
 }
 
 // capture captures and checks what must hold of every capture.
-func (l *lab) capture(repo *Repo, s Subject) Captured {
+func (l *lab) capture(repo *Repo, s WorktreeSpec) CaptureResult {
 	l.t.Helper()
-	var got Captured
+	var got CaptureResult
 	l.requireUntouched(repo, s, func() (err error) { got, err = repo.Capture(l.t.Context(), s); return err })
 	return got
 }
 
 // requireUntouched checks that nothing in the worktree, in its entry or on any ref is different after do,
 // and that nothing is left beside.
-func (l *lab) requireUntouched(repo *Repo, s Subject, do func() error) {
+func (l *lab) requireUntouched(repo *Repo, s WorktreeSpec, do func() error) {
 	l.t.Helper()
 	look := func() map[string]string {
 		paths := []string{repo.AdminDir(s.Name)}
-		if s.Tree != "" {
-			paths = append(paths, s.Tree)
+		if s.Dir != "" {
+			paths = append(paths, s.Dir)
 		}
 		seen := states(l.t, paths...)
 		seen["refs"] = l.git("for-each-ref")
@@ -221,7 +221,7 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			requireSame(t, "captured", l.files(got.Commit), c.want)
 			head := l.git("rev-parse", w.Branch)
 			dirty := !maps.Equal(c.want, first)
-			if got.Branch != head || got.Dirty != dirty || dirty == (got.Commit == head) {
+			if got.BranchTip != head || got.Dirty != dirty || dirty == (got.Commit == head) {
 				t.Errorf("got %+v with HEAD at %s", got, head)
 			}
 			if dirty && l.parents(got.Commit)[0] != head {
@@ -281,7 +281,7 @@ func TestCaptureKeepsWhatWasStagedAndChangedAgainAsAParent(t *testing.T) {
 	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 worked on\n"}))
 	parents := l.parents(got.Commit)
-	if len(parents) != 2 || parents[0] != got.Branch || !got.Dirty {
+	if len(parents) != 2 || parents[0] != got.BranchTip || !got.Dirty {
 		t.Fatalf("got %+v with parents %v", got, parents)
 	}
 	requireSame(t, "staged", l.files(parents[1]), with(map[string]string{"a.txt": "100644 staged\n"}))
@@ -303,7 +303,7 @@ func TestCaptureKeepsADetachedHeadAndTheBranch(t *testing.T) {
 	head := l.in(w.Tree, "rev-parse", "HEAD")
 
 	got := l.capture(repo, l.subject(w))
-	if !slices.Equal(l.parents(got.Commit), []string{head, branch}) || got.Branch != branch || got.Dirty {
+	if !slices.Equal(l.parents(got.Commit), []string{head, branch}) || got.BranchTip != branch || got.Dirty {
 		t.Errorf("got %+v with parents %v, want %s and %s", got, l.parents(got.Commit), head, branch)
 	}
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"detached": "100644 d\n"}))
@@ -320,7 +320,7 @@ func TestCaptureKeepsTheCommitsOfAnotherBranchThatIsCheckedOut(t *testing.T) {
 	l.in(w.Tree, "commit", "-q", "-m", "elsewhere")
 	head := l.in(w.Tree, "rev-parse", "HEAD")
 	got := l.capture(repo, l.subject(w))
-	if got.Commit != head || got.Branch != l.git("rev-parse", "main") || got.Dirty {
+	if got.Commit != head || got.BranchTip != l.git("rev-parse", "main") || got.Dirty {
 		t.Errorf("got %+v; HEAD is at %s and holds the branch too", got, head)
 	}
 }
@@ -346,7 +346,7 @@ func TestCaptureWorksWhereHeadLeadsNowhere(t *testing.T) {
 			l.must(os.WriteFile(filepath.Join(repo.AdminDir(w.Name), "HEAD"), []byte(head), 0o644))
 			got := l.capture(repo, l.subject(w))
 			requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
-			if got.Branch != branch || !slices.Equal(l.parents(got.Commit), []string{branch}) || !got.Dirty {
+			if got.BranchTip != branch || !slices.Equal(l.parents(got.Commit), []string{branch}) || !got.Dirty {
 				t.Errorf("got %+v with parents %v", got, l.parents(got.Commit))
 			}
 		})
@@ -366,7 +366,7 @@ func TestCaptureWithoutHeadAndBranchStandsOnTheBaseOrOnNothing(t *testing.T) {
 		got := l.capture(repo, s)
 		requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"new": "100644 n\n"}))
 		parents := l.parents(got.Commit)
-		if got.Branch != "" || !got.Dirty || len(parents) != 1 {
+		if got.BranchTip != "" || !got.Dirty || len(parents) != 1 {
 			t.Fatalf("base %q: %+v with parents %v", s.Base, got, parents)
 		}
 		if s.Base == base && parents[0] != base {
@@ -392,14 +392,14 @@ func TestCaptureWithoutATreeKeepsTheCommits(t *testing.T) {
 	tip := l.git("rev-parse", w.Branch)
 	l.must(os.RemoveAll(w.Tree))
 	s := l.subject(w)
-	s.Tree = ""
-	if got := l.capture(repo, s); got != (Captured{Commit: tip, Branch: tip}) {
+	s.Dir = ""
+	if got := l.capture(repo, s); got != (CaptureResult{Commit: tip, BranchTip: tip}) {
 		t.Errorf("got %+v, want %s", got, tip)
 	}
 	// Also when git knows nothing of the worktree any more.
 	l.must(os.RemoveAll(repo.AdminDir(w.Name)))
 	got, err := repo.Capture(t.Context(), s)
-	if err != nil || got != (Captured{Commit: tip, Branch: tip}) {
+	if err != nil || got != (CaptureResult{Commit: tip, BranchTip: tip}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -428,7 +428,7 @@ func TestCaptureKeepsWhatOnlyTheLogOfHeadRemembers(t *testing.T) {
 		}
 	}
 	got := l.capture(repo, l.subject(w))
-	for _, commit := range append(lost, got.Branch) {
+	for _, commit := range append(lost, got.BranchTip) {
 		if _, err := l.try(l.dir, "merge-base", "--is-ancestor", commit, got.Commit); err != nil {
 			t.Errorf("%q is lost", l.git("show", "-s", "--format=%s", commit))
 		}
@@ -437,7 +437,7 @@ func TestCaptureKeepsWhatOnlyTheLogOfHeadRemembers(t *testing.T) {
 		t.Error("all of it was committed")
 	}
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"amended": "100644 x\n"}))
-	if first := l.parents(got.Commit)[0]; first != got.Branch {
+	if first := l.parents(got.Commit)[0]; first != got.BranchTip {
 		t.Errorf("the first parent is %s, not HEAD", first)
 	}
 }
@@ -454,10 +454,10 @@ func TestCaptureWithoutATreeKeepsWhatWasStaged(t *testing.T) {
 	l.in(w.Tree, "update-index", "--skip-worktree", "dir/b.txt")
 	l.must(os.RemoveAll(w.Tree))
 	s := l.subject(w)
-	s.Tree = ""
+	s.Dir = ""
 	got := l.capture(repo, s)
 	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"a.txt": "100644 staged\n"}))
-	if !got.Dirty || !slices.Equal(l.parents(got.Commit), []string{got.Branch}) {
+	if !got.Dirty || !slices.Equal(l.parents(got.Commit), []string{got.BranchTip}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -495,7 +495,7 @@ func TestCaptureOntoAnEarlierOneAddsWhatIsNewAndTakesNothingAway(t *testing.T) {
 		t.Errorf("got %+v with parents %v", got, l.parents(got.Commit))
 	}
 	l.in(w.Tree, "init", "-q", "nested")
-	if _, err := repo.Capture(t.Context(), s); !errors.As(err, new(*NestedError)) {
+	if _, err := repo.Capture(t.Context(), s); !errors.As(err, new(*NestedRepositoryError)) {
 		t.Errorf("a repository in it: %v", err)
 	}
 }
@@ -536,7 +536,7 @@ func TestCaptureTakesTheStateOfASparseCheckoutAsItIs(t *testing.T) {
 			if exists(filepath.Join(w.Tree, "dir")) {
 				t.Fatal("the checkout is not sparse")
 			}
-			if got := l.capture(repo, l.subject(w)); got.Dirty || got.Commit != got.Branch {
+			if got := l.capture(repo, l.subject(w)); got.Dirty || got.Commit != got.BranchTip {
 				t.Errorf("what is outside of the sparse patterns counts as changed: %+v\n%v", got, l.files(got.Commit))
 			}
 			l.put(w.Tree, "dir/new", "outside of the patterns\n")
@@ -567,12 +567,12 @@ func TestCaptureRefusesRepositoriesInATree(t *testing.T) {
 	before := states(t, w.Tree, repo.AdminDir(w.Name))
 
 	_, err := repo.Capture(t.Context(), l.subject(w))
-	var nested *NestedError
+	var nested *NestedRepositoryError
 	if !errors.As(err, &nested) {
 		t.Fatalf("got %v", err)
 	}
 	slices.Sort(want)
-	if !slices.Equal(nested.Paths, want) || nested.Tree != w.Tree {
+	if !slices.Equal(nested.Paths, want) || nested.Dir != w.Tree {
 		t.Errorf("got %q, want %q", nested.Paths, want)
 	}
 	requireSame(t, "afterwards", states(t, w.Tree, repo.AdminDir(w.Name)), before)
@@ -627,7 +627,7 @@ func TestCaptureNeverRunsWhatARepositoryInATreeIsConfiguredToRun(t *testing.T) {
 			arrange(l, w.Tree)
 			_ = os.Remove(witness) // the test's own git may have run it
 			_, err := repo.Capture(t.Context(), l.subject(w))
-			var nested *NestedError
+			var nested *NestedRepositoryError
 			if !errors.As(err, &nested) {
 				t.Errorf("got %v", err)
 			}

@@ -22,7 +22,7 @@ func TestCaptureRefusesARepositoryThatIsIgnoredButStagedByForce(t *testing.T) {
 	_ = os.Remove(witness) // the test's own git may have run it
 
 	got, err := repo.Capture(t.Context(), l.subject(w))
-	var nested *NestedError
+	var nested *NestedRepositoryError
 	if !errors.As(err, &nested) {
 		t.Errorf("got %+v, %v; of the repository only a commit id would be kept", got, err)
 	}
@@ -47,7 +47,7 @@ func TestCaptureRefusesARepositoryWhosePathIsPathspecMagic(t *testing.T) {
 			l.put(dir, "precious", "p\n")
 			l.in(dir, "add", "-A")
 			l.in(dir, "commit", "-q", "-m", "precious")
-			if _, err := repo.Capture(t.Context(), l.subject(w)); !errors.As(err, new(*NestedError)) {
+			if _, err := repo.Capture(t.Context(), l.subject(w)); !errors.As(err, new(*NestedRepositoryError)) {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 type Identity struct{ Name, Email string }
 
 // encodeCommit encodes a commit object, dated now. The identity is given, so that user.name need not be configured.
-func newCommit(format ObjectFormat, who Identity, tree string, parents []string, message string) object {
+func encodeCommit(format ObjectFormat, who Identity, tree string, parents []string, message string) rawObject {
 	var b strings.Builder
 	fmt.Fprintf(&b, "tree %s\n", tree)
 	for _, p := range parents {
@@ -22,20 +22,20 @@ func newCommit(format ObjectFormat, who Identity, tree string, parents []string,
 	by := fmt.Sprintf("%s <%s> %d %s", who.Name, who.Email, now.Unix(), now.Format("-0700"))
 	fmt.Fprintf(&b, "author %s\ncommitter %s\n\n%s\n", by, by, message)
 	content := []byte(b.String())
-	return object{kind: "commit", oid: nameObject(format, "commit", content), content: content}
+	return rawObject{kind: "commit", oid: hashObject(format, "commit", content), content: content}
 }
 
 // hexOID returns the id of the object in hex.
-func (o object) name() string { return hex.EncodeToString(o.oid) }
+func (o rawObject) hexOID() string { return hex.EncodeToString(o.oid) }
 
 // commitTree writes a commit by the author of s and returns its id.
-func (r *Repo) commitTree(ctx context.Context, s Subject, tree string, parents []string, message string) (string, error) {
-	made := newCommit(FormatOf(tree), s.Author, tree, parents, message)
-	return made.name(), r.store(ctx, FormatOf(tree), []object{made})
+func (r *Repo) commitTree(ctx context.Context, s WorktreeSpec, tree string, parents []string, message string) (string, error) {
+	made := encodeCommit(FormatOf(tree), s.Author, tree, parents, message)
+	return made.hexOID(), r.writeObjects(ctx, FormatOf(tree), []rawObject{made})
 }
 
 // readState parses the captured state in the message of a commit; it is empty when there is no such commit.
-func (t *teller) state(commit string) (State, error) {
+func (t *catFile) readState(commit string) (State, error) {
 	if commit == "" {
 		return State{}, nil
 	}

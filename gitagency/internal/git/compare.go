@@ -32,10 +32,10 @@ var ErrTooLong = errors.New("the answer is too long")
 // runs: neither a textconv filter nor an external diff. The user's attributes decide which files are text; attributes in
 // the trees are ignored, because an agent could hide its changes with them.
 func (m *Mirror) Compare(ctx context.Context, c Comparison) (string, error) {
-	var out bounded
-	out.most = c.Limit
+	var out limitedBuffer
+	out.limit = c.Limit
 	args := []string{
-		"diff-tree", "-r", "--raw", "--full-index", "--no-abbrev", "--find-renames", renameLimit,
+		"diff-tree", "-r", "--raw", "--full-index", "--no-abbrev", "--find-renames", renameLimitOption,
 		"--no-ext-diff", "--no-textconv", "--no-color", "--no-color-moved", "--ws-error-highlight=none",
 		"--src-prefix=a/", "--dst-prefix=b/", "--no-relative", "-O" + os.DevNull,
 		"--diff-algorithm=default", "--indent-heuristic",
@@ -53,20 +53,20 @@ func (m *Mirror) Compare(ctx context.Context, c Comparison) (string, error) {
 		args = append(args, "--binary")
 	}
 	args = append(args, c.From, c.To, "--")
-	p := m.place()
+	p := m.gitOptions()
 	p.config = []string{"--literal-pathspecs", "-c", "core.quotePath=true", "-c", "diff.suppressBlankEmpty=false"}
 	p.stdout = &out
-	_, err := m.repo.read(ctx, p, append(args, c.Paths...)...)
-	if out.over {
+	_, err := m.repo.runRead(ctx, p, append(args, c.Paths...)...)
+	if out.exceeded {
 		return "", ErrTooLong
 	}
 	return out.text.String(), err
 }
 
 // renameLimitOption limits rename detection to so many deleted and so many added files.
-const renameLimit = "-l1000"
+const renameLimitOption = "-l1000"
 
-func (m *Mirror) place() place { return place{gitDir: m.dir} }
+func (m *Mirror) gitOptions() runOptions { return runOptions{gitDir: m.dir} }
 
 // Sizes returns the sizes of blobs in bytes. Missing ones, such as the commits of submodules, are left out.
 func (m *Mirror) Sizes(ctx context.Context, oids ...string) (map[string]int64, error) {
@@ -74,12 +74,12 @@ func (m *Mirror) Sizes(ctx context.Context, oids ...string) (map[string]int64, e
 	if len(oids) == 0 {
 		return sizes, nil
 	}
-	t, err := m.repo.openCatFileAt(ctx, m.place())
+	t, err := m.repo.openCatFileAt(ctx, m.gitOptions())
 	if err != nil {
 		return nil, err
 	}
 	defer t.close()
-	objects, found, err := t.sized(oids...)
+	objects, found, err := t.lookupSizes(oids...)
 	if err != nil {
 		return nil, err
 	}
@@ -92,15 +92,15 @@ func (m *Mirror) Sizes(ctx context.Context, oids ...string) (map[string]int64, e
 }
 
 // limitedBuffer keeps the text written to it, and refuses more than a limit.
-type bounded struct {
-	text strings.Builder
-	most int
-	over bool
+type limitedBuffer struct {
+	text     strings.Builder
+	limit    int
+	exceeded bool
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.most > 0 && b.text.Len()+len(p) > b.most {
-		b.over = true
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.limit > 0 && b.text.Len()+len(p) > b.limit {
+		b.exceeded = true
 		return 0, ErrTooLong
 	}
 	return b.text.Write(p)

@@ -24,7 +24,7 @@ func TestCompareInEveryKindOfRepository(t *testing.T) {
 			l := newCompareLab(t, kind.init...)
 			before := l.commit(map[string]string{"a": "1\n", "dir/b": "2\n", "glob*": "x\n", "globbed": "x\n", "bin": "\x00\n"})
 			after := l.commit(map[string]string{"a": "one\n", "dir/b": "two\n", "glob*": "y\n", "globbed": "y\n", "bin": "\x00longer\n"})
-			m, err := l.repo.Mirror(before)
+			m, err := l.repo.NewMirror(before)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func newCompareLab(t *testing.T, init ...string) *compareLab {
 	run := runner{dir: filepath.Dir(l.dir), env: env}
 	l.git = func(args ...string) string {
 		t.Helper()
-		out, err := run.git(t.Context(), args...)
+		out, err := run.output(t.Context(), args...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func (l *compareLab) commit(files map[string]string) string {
 	index := filepath.Join(l.t.TempDir(), "index")
 	run := func(stdin string, args ...string) string {
 		l.t.Helper()
-		out, err := l.repo.change(l.t.Context(), place{stdin: stdin, env: []string{
+		out, err := l.repo.runWrite(l.t.Context(), runOptions{stdin: stdin, env: []string{
 			"GIT_INDEX_FILE=" + index,
 			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@localhost", "GIT_COMMITTER_NAME=c", "GIT_COMMITTER_EMAIL=c@localhost",
 		}}, args...)

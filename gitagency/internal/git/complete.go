@@ -20,9 +20,9 @@ import (
 // complete if its first parent is, and all that its tree adds to the parent's tree exists. Git's own connectivity check
 // reads every tree of the old commit first, which takes longer than everything else in a large repository; and git
 // diff-tree reads a directory as often as it occurs, so that a pack of some hundred bytes can keep it busy for ever.
-func (r *Repo) complete(ctx context.Context, q place, in Incoming) error {
-	target := proc.Meanwhile(func() (string, error) { return r.symref(ctx, in.Ref) })
-	commits, err := r.arriving(ctx, q, in)
+func (r *Repo) checkComplete(ctx context.Context, q runOptions, in ReceiveRequest) error {
+	target := proc.Async(func() (string, error) { return r.symrefTarget(ctx, in.Ref) })
+	commits, err := r.receivedCommits(ctx, q, in)
 	if to, terr := target(); terr != nil || to != "" {
 		if terr == nil {
 			terr = &SymrefError{Ref: in.Ref, Target: to}
@@ -42,17 +42,17 @@ func (r *Repo) complete(ctx context.Context, q place, in Incoming) error {
 		return err
 	}
 	switch {
-	case tips[0].OID != in.Old && !in.Stay:
-		return &MovedError{Ref: in.Ref, Want: in.Old, Have: tips[0].OID}
+	case tips[0].OID != in.Old && !in.LeaveRef:
+		return &RefMovedError{Ref: in.Ref, Want: in.Old, Have: tips[0].OID}
 	case tips[1].Type != "commit":
 		return &IncompleteError{OID: in.New, Want: "commit", Have: tips[1].Type}
 	}
-	w := treeWalk{objects: t, seen: map[string]bool{}, blobs: map[string]bool{}, size: FormatOf(in.New).size()}
-	for _, oid := range in.Also {
+	w := treeWalk{objects: t, seen: map[string]bool{}, blobs: map[string]bool{}, size: FormatOf(in.New).idSize()}
+	for _, oid := range in.Blobs {
 		w.blobs[oid] = true
 	}
 	for _, c := range commits {
-		if err := w.commit(c); err != nil {
+		if err := w.walkCommit(c); err != nil {
 			return err
 		}
 	}
@@ -73,9 +73,9 @@ func (r *Repo) complete(ctx context.Context, q place, in Incoming) error {
 }
 
 // lookupKnown resolves names to objects, and refuses an answer that is neither an object nor that there is none.
-func lookupKnown(ctx context.Context, t *teller, names []string) ([]Object, error) {
+func lookupKnown(ctx context.Context, t *catFile, names []string) ([]Object, error) {
 	objects := make([]Object, len(names))
-	err := t.each(ctx, "info", names, func(i int, a answer) error {
+	err := t.queryEach(ctx, "info", names, func(i int, a catFileAnswer) error {
 		if a.err != nil {
 			return a.err
 		}
@@ -86,11 +86,11 @@ func lookupKnown(ctx context.Context, t *teller, names []string) ([]Object, erro
 }
 
 // symrefTarget returns the ref that a symbolic ref points to; empty when the ref is not symbolic.
-func (r *Repo) symref(ctx context.Context, ref string) (string, error) {
-	if r.loose(ref) != "" {
+func (r *Repo) symrefTarget(ctx context.Context, ref string) (string, error) {
+	if r.readLooseRef(ref) != "" {
 		return "", nil
 	}
-	out, err := r.read(ctx, place{}, "symbolic-ref", "--quiet", ref)
+	out, err := r.runRead(ctx, runOptions{}, "symbolic-ref", "--quiet", ref)
 	if exitedWith(err, 1) {
 		return "", nil
 	}
@@ -99,26 +99,26 @@ func (r *Repo) symref(ctx context.Context, ref string) (string, error) {
 
 // receivedCommit is a commit that was not reachable from the ref before: the ids of its tree and of its first parent,
 // which may be empty.
-type arrival struct{ tree, parent string }
+type receivedCommit struct{ tree, parent string }
 
 // manyReceivedCommits is the number of commits above which it pays to exclude those reachable from any ref as well.
-const manyArrivals = 200
+const manyReceivedCommits = 200
 
 // receivedCommits lists the commits that are reachable from in.New and not from the ref. Git rev-list has read each of
 // them, down to commits that the repository had before.
-func (r *Repo) arriving(ctx context.Context, q place, in Incoming) ([]arrival, error) {
-	list := func(not ...string) ([]arrival, error) {
-		out, err := r.read(ctx, q, slices.Concat([]string{"rev-list", "--no-commit-header", "--format=%T %P", in.New, "--not"}, not)...)
+func (r *Repo) receivedCommits(ctx context.Context, q runOptions, in ReceiveRequest) ([]receivedCommit, error) {
+	list := func(not ...string) ([]receivedCommit, error) {
+		out, err := r.runRead(ctx, q, slices.Concat([]string{"rev-list", "--no-commit-header", "--format=%T %P", in.New, "--not"}, not)...)
 		if err != nil {
 			return nil, err
 		}
-		var found []arrival
+		var found []receivedCommit
 		for line := range strings.Lines(string(out)) {
 			words := append(strings.Fields(line), "", "")
 			if !isOID(words[0]) {
 				return nil, fmt.Errorf("git rev-list answered %q", line)
 			}
-			found = append(found, arrival{words[0], words[1]})
+			found = append(found, receivedCommit{words[0], words[1]})
 		}
 		return found, nil
 	}
@@ -126,7 +126,7 @@ func (r *Repo) arriving(ctx context.Context, q place, in Incoming) ([]arrival, e
 		return list("--all")
 	}
 	found, err := list(in.Old)
-	if err == nil && len(found) > manyArrivals {
+	if err == nil && len(found) > manyReceivedCommits {
 		return list(in.Old, "--all")
 	}
 	return found, err
@@ -134,22 +134,22 @@ func (r *Repo) arriving(ctx context.Context, q place, in Incoming) ([]arrival, e
 
 // treeWalk collects the blobs of new trees, and reads each new tree once.
 type treeWalk struct {
-	objects *teller
+	objects *catFile
 	seen    map[string]bool // trees
 	blobs   map[string]bool
 	size    int // bytes of an object id
 }
 
 // treePair is a tree to walk, and a complete tree that is probably similar to it, or "".
-type pair struct{ tree, known string }
+type treePair struct{ tree, known string }
 
 // walkCommit walks the trees of a commit that its first parent does not have.
-func (w *treeWalk) commit(c arrival) error {
+func (w *treeWalk) walkCommit(c receivedCommit) error {
 	known := ""
 	if c.parent != "" {
 		known = c.parent + "^{tree}"
 	}
-	todo := []pair{{c.tree, known}}
+	todo := []treePair{{c.tree, known}}
 	for len(todo) > 0 {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -157,7 +157,7 @@ func (w *treeWalk) commit(c arrival) error {
 			continue
 		}
 		w.seen[p.tree] = true
-		more, err := w.tree(p)
+		more, err := w.walkTree(p)
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (w *treeWalk) commit(c arrival) error {
 
 // walkTree collects the blobs of one tree that the known tree does not have, and returns its subtrees that the known tree
 // does not have.
-func (w *treeWalk) tree(p pair) ([]pair, error) {
+func (w *treeWalk) walkTree(p treePair) ([]treePair, error) {
 	content, err := w.contents(p.tree)
 	if err != nil {
 		return nil, err
@@ -179,23 +179,23 @@ func (w *treeWalk) tree(p pair) ([]pair, error) {
 			return nil, err
 		}
 	}
-	var todo []pair
+	var todo []treePair
 	old, known, _ := nextTreeEntry(known, w.size)
 	for len(content) > 0 {
 		e, rest, ok := nextTreeEntry(content, w.size)
 		if content = rest; !ok {
 			return nil, fmt.Errorf("tree %s is damaged", p.tree)
 		}
-		for len(old.name) > 0 && inTreeOrder(old, e) < 0 {
+		for len(old.name) > 0 && compareTreeOrder(old, e) < 0 {
 			old, known, _ = nextTreeEntry(known, w.size) // the known tree only saves work, so damage in it does not matter
 		}
 		same := bytes.Equal(old.name, e.name) && old.isTree() == e.isTree()
 		switch {
 		case e.isGitlink() || same && bytes.Equal(old.oid, e.oid) && !old.isGitlink():
 		case e.isTree() && same:
-			todo = append(todo, pair{hex.EncodeToString(e.oid), hex.EncodeToString(old.oid)})
+			todo = append(todo, treePair{hex.EncodeToString(e.oid), hex.EncodeToString(old.oid)})
 		case e.isTree():
-			todo = append(todo, pair{hex.EncodeToString(e.oid), ""})
+			todo = append(todo, treePair{hex.EncodeToString(e.oid), ""})
 		default:
 			w.blobs[hex.EncodeToString(e.oid)] = true
 		}

@@ -13,13 +13,13 @@ import (
 )
 
 // includeIfPrefix begins the keys of conditional includes. Git lists them also where the condition is false.
-const includeIf = "includeif."
+const includeIfPrefix = "includeif."
 
 // includesDifferByWorktree reports whether a conditional include may apply to one worktree and not to another.
-func (r *Repo) includesVary() bool {
+func (r *Repo) includesDifferByWorktree() bool {
 	for key := range r.Config {
-		condition, is := strings.CutPrefix(key, includeIf)
-		if is && r.tellsApart(strings.TrimSuffix(condition, ".path")) {
+		condition, is := strings.CutPrefix(key, includeIfPrefix)
+		if is && r.conditionDiffersByWorktree(strings.TrimSuffix(condition, ".path")) {
 			return true
 		}
 	}
@@ -28,7 +28,7 @@ func (r *Repo) includesVary() bool {
 
 // conditionDiffersByWorktree reports whether a condition may be true for one worktree and false for another. Most
 // users test whether the repository is below some directory, which is the same for all its worktrees.
-func (r *Repo) tellsApart(condition string) bool {
+func (r *Repo) conditionDiffersByWorktree(condition string) bool {
 	kind, dir, _ := strings.Cut(condition, ":")
 	switch kind {
 	case "hasconfig": // depends on remotes only
@@ -38,7 +38,7 @@ func (r *Repo) tellsApart(condition string) bool {
 		return true
 	}
 	if rest, home := strings.CutPrefix(dir, "~/"); home {
-		at, err := filepath.EvalSymlinks(proc.Variable(r.env, "HOME"))
+		at, err := filepath.EvalSymlinks(proc.Getenv(r.env, "HOME"))
 		if err != nil {
 			return true
 		}
@@ -56,27 +56,27 @@ func (r *Repo) tellsApart(condition string) bool {
 
 // configReadTerminates reports whether git can read all configuration files of a worktree without blocking. An agent
 // that can write there could have put a pipe anywhere.
-func (r *Repo) ends(gitDir string) bool {
-	if _, err := readSmall(gitDir, "HEAD"); err != nil {
+func (r *Repo) configReadTerminates(gitDir string) bool {
+	if _, err := readSmallFile(gitDir, "HEAD"); err != nil {
 		return false
 	}
-	read := reading{home: proc.Variable(r.env, "HOME"), left: 100}
+	read := includeWalk{home: proc.Getenv(r.env, "HOME"), filesLeft: 100}
 	for key, settings := range r.Config {
-		if !strings.HasPrefix(key, includeIf) {
+		if !strings.HasPrefix(key, includeIfPrefix) {
 			continue
 		}
 		for _, s := range settings {
-			if !s.Trusted() && !read.included(r.fileOf(s), s.Value) {
+			if !s.Trusted() && !read.canReadIncluded(r.originFile(s), s.Value) {
 				return false
 			}
 		}
 	}
-	return read.file(filepath.Join(gitDir, ownConfig))
+	return read.canRead(filepath.Join(gitDir, worktreeConfigFile))
 }
 
 // originFile returns the path of the file that has a setting; empty where it is in no file. Git prints a relative
 // path for a file of the current worktree.
-func (r *Repo) fileOf(s Setting) string {
+func (r *Repo) originFile(s Setting) string {
 	file, is := strings.CutPrefix(s.Origin, "file:")
 	switch {
 	case !is:
@@ -88,28 +88,28 @@ func (r *Repo) fileOf(s Setting) string {
 }
 
 // includeWalk follows the includes of configuration files, as git does.
-type reading struct {
-	home string
-	left int // files that may still be read
+type includeWalk struct {
+	home      string
+	filesLeft int // files that may still be read
 }
 
 // canRead reports whether a file and everything it includes, unconditionally or not, can be read to the end.
-func (g *reading) file(path string) bool {
-	if g.left--; g.left < 0 {
+func (g *includeWalk) canRead(path string) bool {
+	if g.filesLeft--; g.filesLeft < 0 {
 		return false
 	}
 	data, err := durable.ReadFile(path, 1<<20)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
 	}
-	entries, err := parseAnyConfig(string(data))
-	return err == nil && !slices.ContainsFunc(entries, func(e configEntry) bool {
-		return includes(e.key) && !e.bare && !g.included(path, e.value)
+	entries, err := parseFile(string(data))
+	return err == nil && !slices.ContainsFunc(entries, func(e fileEntry) bool {
+		return isIncludeKey(e.key) && !e.noValue && !g.canReadIncluded(path, e.value)
 	})
 }
 
 // canReadIncluded is canRead for a file that another file includes.
-func (g *reading) included(from, name string) bool {
+func (g *includeWalk) canReadIncluded(from, name string) bool {
 	if rest, home := strings.CutPrefix(name, "~/"); home {
 		name = filepath.Join(g.home, rest)
 	}
@@ -119,11 +119,11 @@ func (g *reading) included(from, name string) bool {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(filepath.Dir(from), name)
 	}
-	return g.file(name)
+	return g.canRead(name)
 }
 
 // isIncludeKey reports whether a key names a file to include.
-func includes(key string) bool {
-	condition, conditional := strings.CutPrefix(key, includeIf)
+func isIncludeKey(key string) bool {
+	condition, conditional := strings.CutPrefix(key, includeIfPrefix)
 	return key == "include.path" || conditional && strings.HasSuffix(condition, ".path")
 }

@@ -97,9 +97,9 @@ func TestWhatIsSetInAWorktreeIsWhatGitSaysThere(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, o *oneTree, repo *Repo, trusted bool) {
 		for tree, gitDir := range map[string]string{o.one: o.gitDir, o.other: filepath.Join(o.dir, ".git/worktrees/other"), o.dir: filepath.Join(o.dir, ".git")} {
-			there, err := repo.in(t.Context(), gitDir, trusted)
+			there, err := repo.withWorktreeConfig(t.Context(), gitDir, trusted)
 			o.must(err)
-			for _, key := range carried {
+			for _, key := range safeKeys {
 				want, _ := o.try(tree, "config", "--get", key)
 				if got := there.Config.Value(key); got != strings.TrimSuffix(want, "\n") {
 					t.Errorf("%s in %s: %q, git says %q", key, tree, got, want)
@@ -118,25 +118,25 @@ func TestAnAdvanceWritesWhatGitWouldWriteInThatWorktree(t *testing.T) {
 			o.put(tree, "new.txt", "new\nlines\n")
 		})
 		for _, branch := range []string{"one", "other", "main"} {
-			a := Advance{Branch: "refs/heads/" + branch, Old: o.git("rev-parse", branch), New: to, Reason: "land", Trusted: trusted}
+			a := Update{Branch: "refs/heads/" + branch, Old: o.git("rev-parse", branch), New: to, Reason: "land", Trusted: trusted}
 			var err error
-			a.GitDir, a.Tree, err = repo.Seat(t.Context(), a.Branch)
+			a.GitDir, a.Worktree, err = repo.CheckedOutIn(t.Context(), a.Branch)
 			o.must(err)
 			for _, file := range []string{"a.txt", "dir/b.txt"} { // as they are there, by now
-				o.must(os.Remove(filepath.Join(a.Tree, file)))
+				o.must(os.Remove(filepath.Join(a.Worktree, file)))
 			}
-			o.in(a.Tree, "checkout", "-q", "--", ".")
-			m, err := repo.Merger(to)
+			o.in(a.Worktree, "checkout", "-q", "--", ".")
+			m, err := repo.NewMerger(to)
 			o.must(err)
-			ad := &advancer{lab: o.lab, repo: repo, tree: a.Tree, a: a, by: m}
+			ad := &advancer{lab: o.lab, repo: repo, tree: a.Worktree, a: a, by: m}
 			o.must(ad.advance())
 			o.must(m.Close())
 			for _, file := range []string{"a.txt", "new.txt"} {
-				got, err := os.ReadFile(filepath.Join(a.Tree, file))
+				got, err := os.ReadFile(filepath.Join(a.Worktree, file))
 				o.must(err)
-				o.must(os.Remove(filepath.Join(a.Tree, file)))
-				o.in(a.Tree, "checkout", "-q", "--", file)
-				want, err := os.ReadFile(filepath.Join(a.Tree, file))
+				o.must(os.Remove(filepath.Join(a.Worktree, file)))
+				o.in(a.Worktree, "checkout", "-q", "--", file)
+				want, err := os.ReadFile(filepath.Join(a.Worktree, file))
 				o.must(err)
 				if string(got) != string(want) {
 					t.Errorf("%s on %s: %q, git writes %q", file, branch, got, want)
@@ -156,13 +156,13 @@ func TestAnAdvanceIsFinishedByTheSettingsOfItsWorktree(t *testing.T) {
 		o.in(o.one, "checkout", "-q", "--", ".") // as it is there, by now
 		before, err := os.ReadFile(file)
 		o.must(err)
-		ad := &advancer{lab: o.lab, repo: o.openIn(o.one), tree: o.one, a: Advance{
+		ad := &advancer{lab: o.lab, repo: o.openIn(o.one), tree: o.one, a: Update{
 			Branch: "refs/heads/one", Old: o.git("rev-parse", "one"), New: o.ahead(func(tree string) { o.put(tree, "a.txt", "changed\nlines\n") }),
-			Reason: "land", GitDir: o.gitDir, Tree: o.one, Trusted: trusted,
+			Reason: "land", GitDir: o.gitDir, Worktree: o.one, Trusted: trusted,
 		}}
 		ad.stopped("commit")
 		o.must(os.Truncate(file, 10))
-		if done, err := repo.FinishAdvance(t.Context(), ad.a); done || err != nil {
+		if done, err := repo.Recover(t.Context(), ad.a); done || err != nil {
 			t.Errorf("%t, %v", done, err)
 		}
 		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
@@ -178,18 +178,18 @@ func TestACaptureHoldsWhatGitWouldAddInThatWorktree(t *testing.T) {
 		for name, tree := range map[string]string{"one": o.one, "other": o.other} {
 			o.put(tree, "a.txt", "a\r\n") // nothing but line ends
 			o.put(tree, "new.txt", "new\r\nlines\r\n")
-			s := Subject{Name: name, Tree: tree, Branch: "refs/heads/" + name, Author: Identity{Name: "x", Email: "x@x"}, Message: "x\n", Trusted: trusted}
+			s := WorktreeSpec{Name: name, Dir: tree, Branch: "refs/heads/" + name, Author: Identity{Name: "x", Email: "x@x"}, Message: "x\n", TrustConfig: trusted}
 			got, err := repo.Capture(t.Context(), s)
 			o.must(err)
-			m, err := repo.Merger(got.Commit)
+			m, err := repo.NewMerger(got.Commit)
 			o.must(err)
-			looked, err := m.Look(t.Context(), s)
+			looked, err := m.Inspect(t.Context(), s)
 			o.must(err)
 			o.must(m.Close())
 			o.in(tree, "add", "-A")
 			want := o.in(tree, "write-tree")
-			if tree := o.git("rev-parse", got.Commit+"^{tree}"); tree != want || looked.Work != want {
-				t.Errorf("%s: captured %q, looked like %q; git has %q", name, o.files(tree), o.files(looked.Work), o.files(want))
+			if tree := o.git("rev-parse", got.Commit+"^{tree}"); tree != want || looked.DiskTree != want {
+				t.Errorf("%s: captured %q, looked like %q; git has %q", name, o.files(tree), o.files(looked.DiskTree), o.files(want))
 			}
 		}
 	})
@@ -205,8 +205,8 @@ func TestWhatIsIgnoredGoesByTheSettingsOfTheWorktree(t *testing.T) {
 	})
 	for _, at := range []string{o.dir, o.one, o.other} {
 		for name, want := range map[string]string{"one": "x.log", "other": ""} {
-			s := Subject{Name: name, Tree: filepath.Join(o.out, name), Branch: "refs/heads/" + name, Trusted: true}
-			got, err := o.openIn(at).ignoredBy(t.Context(), s, o.git("rev-parse", "main^{tree}"), []string{"x.log", "x.txt"})
+			s := WorktreeSpec{Name: name, Dir: filepath.Join(o.out, name), Branch: "refs/heads/" + name, TrustConfig: true}
+			got, err := o.openIn(at).ignoredByTree(t.Context(), s, o.git("rev-parse", "main^{tree}"), []string{"x.log", "x.txt"})
 			if err != nil || strings.Join(got, " ") != want {
 				t.Errorf("%s, asked in %s: %q, %v", name, at, got, err)
 			}
@@ -243,7 +243,7 @@ func TestWorktreesThatCannotDifferAreNotAskedAbout(t *testing.T) {
 			t.Parallel()
 			o := newOneTree(t, tt.set)
 			repo := o.open()
-			there, err := repo.in(t.Context(), o.gitDir, true)
+			there, err := repo.withWorktreeConfig(t.Context(), o.gitDir, true)
 			o.must(err)
 			if asked := there != repo; asked != tt.asked {
 				t.Errorf("asked: %t", asked)
@@ -306,7 +306,7 @@ func TestSettingsOfAWorktreeThatGitWouldWaitFor(t *testing.T) {
 			t.Parallel()
 			o := newOneTree(t, set)
 			o.put(o.one, "new.txt", "new\r\n")
-			s := Subject{Name: "one", Tree: o.one, Branch: "refs/heads/one", Author: Identity{Name: "x", Email: "x@x"}, Message: "x\n"}
+			s := WorktreeSpec{Name: "one", Dir: o.one, Branch: "refs/heads/one", Author: Identity{Name: "x", Email: "x@x"}, Message: "x\n"}
 			got, err := o.open().Capture(t.Context(), s)
 			o.must(err)
 			if content := o.git("--git-dir=.git", "cat-file", "blob", got.Commit+":new.txt"); content != "new\r" {
@@ -333,10 +333,10 @@ func TestAFilterOfOneWorktree(t *testing.T) {
 				tree := filepath.Join(o.out, name)
 				o.put(tree, ".gitattributes", "*.x filter=own\n")
 				o.put(tree, "new.x", "new\n")
-				s := Subject{Name: name, Tree: tree, Branch: "refs/heads/" + name, Author: Identity{Name: "x", Email: "x@x"}, Message: "x\n", Trusted: trusted}
+				s := WorktreeSpec{Name: name, Dir: tree, Branch: "refs/heads/" + name, Author: Identity{Name: "x", Email: "x@x"}, Message: "x\n", TrustConfig: trusted}
 				got, err := o.open().Capture(t.Context(), s)
 				if name == "one" && !trusted {
-					var d *DistrustedError
+					var d *UntrustedFilterError
 					if !errors.As(err, &d) || d.File != filepath.Join(o.gitDir, "config.worktree") {
 						t.Errorf("%s: %v", name, err)
 					}

@@ -15,11 +15,11 @@ import (
 // Open finds the repository that git itself would use in dir with the environment env, and checks that git is new
 // enough. The returned Repo runs git with a scrubbed environment.
 func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
-	asked := runner{dir: dir, env: append(plain(env), "LC_ALL=C")}
-	repo := discoverAtOnce(ctx, asked)
+	asked := runner{dir: dir, env: append(parseableEnv(env), "LC_ALL=C")}
+	repo := discoverByTrace(ctx, asked)
 	if repo == nil {
 		var err error
-		if repo, err = discoverByAsking(ctx, asked); err != nil {
+		if repo, err = discoverByQueries(ctx, asked); err != nil {
 			return nil, err
 		}
 	}
@@ -29,7 +29,7 @@ func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 	case !utf8.ValidString(repo.CommonDir):
 		return nil, fmt.Errorf("the path of the repository, %q, is not valid UTF-8; records cannot hold it", repo.CommonDir)
 	}
-	repo.env = scrub(env)
+	repo.env = scrubEnv(env)
 	repo.inHook = slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_INDEX_FILE=") })
 	return repo, nil
 }
@@ -37,14 +37,14 @@ func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 // discoverByTrace finds an ordinary repository with a single "git config": its output has the settings, its trace the
 // version of git and the worktree. Every command of ours waits for this, and a process costs more than its answer. It
 // returns nil when the repository must be found by discoverByQueries.
-func discoverAtOnce(ctx context.Context, run runner) *Repo {
+func discoverByTrace(ctx context.Context, run runner) *Repo {
 	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"} {
-		if proc.Variable(run.env, name) != "" {
+		if proc.Getenv(run.env, name) != "" {
 			return nil
 		}
 	}
 	run.env = append(slices.Clip(run.env), "GIT_TRACE2=1", "GIT_TRACE2_BRIEF=1")
-	config, trace, err := run.settings(ctx)
+	config, trace, err := run.readSettings(ctx)
 	if err != nil {
 		return nil
 	}
@@ -52,14 +52,14 @@ func discoverAtOnce(ctx context.Context, run runner) *Repo {
 	if _, elsewhere := config.Last("core.worktree"); elsewhere {
 		return nil
 	}
-	version, ok := traced(trace, "version")
+	version, ok := traceValue(trace, "version")
 	if !ok {
 		return nil // this git is older than trace2
 	}
 	if repo.Version, err = parseVersion("git version " + version); err != nil {
 		return nil
 	}
-	tree, ok := traced(trace, "worktree")
+	tree, ok := traceValue(trace, "worktree")
 	if !ok || !filepath.IsAbs(tree) {
 		return nil
 	}
@@ -70,11 +70,11 @@ func discoverAtOnce(ctx context.Context, run runner) *Repo {
 	if repo.TopLevel, err = filepath.EvalSymlinks(tree); err != nil || !strings.HasPrefix(here+"/", repo.TopLevel+"/") {
 		return nil
 	}
-	if repo.GitDir, repo.CommonDir, err = gitDirs(repo.TopLevel); err != nil {
+	if repo.GitDir, repo.CommonDir, err = resolveGitDirs(repo.TopLevel); err != nil {
 		return nil
 	}
 	// The file that the local settings came from proves that git found this repository.
-	own, ok := config.Last(formatVersion)
+	own, ok := config.Last(formatVersionKey)
 	origin, inFile := strings.CutPrefix(own.Origin, "file:")
 	if !ok || own.Scope != "local" || !inFile {
 		return nil
@@ -89,7 +89,7 @@ func discoverAtOnce(ctx context.Context, run runner) *Repo {
 }
 
 // traceValue returns the rest of the line that begins with word. once is false unless exactly one line does.
-func traced(trace, word string) (rest string, once bool) {
+func traceValue(trace, word string) (rest string, once bool) {
 	for line := range strings.Lines(trace) {
 		if after, ok := strings.CutPrefix(line, word+" "); ok {
 			if once {
@@ -102,7 +102,7 @@ func traced(trace, word string) (rest string, once bool) {
 }
 
 // resolveGitDirs follows the .git of a worktree to its git directory and to the common directory.
-func gitDirs(tree string) (own, common string, err error) {
+func resolveGitDirs(tree string) (own, common string, err error) {
 	const most = 1 << 16
 	own = filepath.Join(tree, ".git")
 	if data, err := durable.ReadFile(own, most); err == nil {
@@ -124,10 +124,10 @@ func gitDirs(tree string) (own, common string, err error) {
 }
 
 // discoverByQueries runs one git per question, all at the same time.
-func discoverByAsking(ctx context.Context, run runner) (*Repo, error) {
-	version := proc.Meanwhile(func() (Version, error) { return readVersion(ctx, run) })
-	config := proc.Meanwhile(func() (Config, error) { return readConfig(ctx, run) })
-	repo, err := discover(ctx, run)
+func discoverByQueries(ctx context.Context, run runner) (*Repo, error) {
+	version := proc.Async(func() (Version, error) { return readVersion(ctx, run) })
+	config := proc.Async(func() (Settings, error) { return readConfig(ctx, run) })
+	repo, err := revParseRepo(ctx, run)
 	v, verr := version()
 	c, cerr := config()
 	switch {
@@ -145,13 +145,13 @@ func discoverByAsking(ctx context.Context, run runner) (*Repo, error) {
 }
 
 // revParseSeparator separates the answers of rev-parse, which has no -z: it echoes arguments that it does not know.
-const endOfPath = "--agency-end-of-path"
+const revParseSeparator = "--agency-end-of-path"
 
 // revParseRepo asks rev-parse for the common directory, the git directory and the worktree.
-func discover(ctx context.Context, run runner) (*Repo, error) {
-	out, err := run.git(ctx, "rev-parse", "--path-format=absolute",
-		"--git-common-dir", endOfPath, "--git-dir", endOfPath, "--show-toplevel")
-	parts := strings.Split(string(out), "\n"+endOfPath+"\n")
+func revParseRepo(ctx context.Context, run runner) (*Repo, error) {
+	out, err := run.output(ctx, "rev-parse", "--path-format=absolute",
+		"--git-common-dir", revParseSeparator, "--git-dir", revParseSeparator, "--show-toplevel")
+	parts := strings.Split(string(out), "\n"+revParseSeparator+"\n")
 	bare := exitedWith(err, 128) && len(parts) == 3 && parts[2] == "" // in a bare repository --show-toplevel, the last argument, is fatal
 	switch {
 	case err != nil && !bare:

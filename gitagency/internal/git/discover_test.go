@@ -79,12 +79,12 @@ func TestOneGitTellsWhatThreeWouldOrNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			run := runner{dir: c.dir, env: append(plain(append(l.env[:len(l.env):len(l.env)], c.env...)), "LC_ALL=C")}
-			at := discoverAtOnce(t.Context(), run)
+			run := runner{dir: c.dir, env: append(parseableEnv(append(l.env[:len(l.env):len(l.env)], c.env...)), "LC_ALL=C")}
+			at := discoverByTrace(t.Context(), run)
 			if (at != nil) != c.enough {
 				t.Errorf("one git told %+v", at)
 			}
-			if by, err := discoverByAsking(t.Context(), run); at != nil && (err != nil || !reflect.DeepEqual(at, by)) {
+			if by, err := discoverByQueries(t.Context(), run); at != nil && (err != nil || !reflect.DeepEqual(at, by)) {
 				t.Errorf("one git told\n%+v\nthree\n%+v, %v", at, by, err)
 			}
 		})

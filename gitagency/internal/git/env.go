@@ -6,10 +6,10 @@ import "strings"
 // GIT_INDEX_FILE and the like, which beat -C and point at another index; and the author of the commit that the user
 // is making is not the author of ours. The variables that say how the user's git is configured and reaches the
 // network stay.
-func scrub(env []string) []string {
+func scrubEnv(env []string) []string {
 	kept := make([]string, 0, len(env)+2)
-	for _, kv := range plain(env) {
-		if name, value, _ := strings.Cut(kv, "="); keeps(name, value) {
+	for _, kv := range parseableEnv(env) {
+		if name, value, _ := strings.Cut(kv, "="); isKeptVariable(name, value) {
 			kept = append(kept, kv)
 		}
 	}
@@ -17,7 +17,7 @@ func scrub(env []string) []string {
 }
 
 // isKeptVariable reports whether scrubEnv keeps a variable.
-func keeps(name, value string) bool {
+func isKeptVariable(name, value string) bool {
 	if !strings.HasPrefix(name, "GIT_") {
 		return true
 	}
@@ -30,25 +30,25 @@ func keeps(name, value string) bool {
 			return true
 		}
 	}
-	return isTrace(name) && intoFile(value)
+	return isTraceVariable(name) && tracesToFile(value)
 }
 
-func isTrace(name string) bool { return strings.HasPrefix(name, "GIT_TRACE") }
+func isTraceVariable(name string) bool { return strings.HasPrefix(name, "GIT_TRACE") }
 
 // tracesToFile reports whether a trace variable writes to a file. A trace on standard output or error would end up in
 // the output we parse and in our messages.
-func intoFile(value string) bool {
+func tracesToFile(value string) bool {
 	return strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "/dev/") && !strings.HasPrefix(value, "/proc/")
 }
 
 // parseableEnv removes variables that would translate git's output or add a trace to it. It also removes GIT_CONFIG,
 // which only "git config" heeds: it would hide all settings and let any file pass for the user's trusted
 // configuration.
-func plain(env []string) []string {
+func parseableEnv(env []string) []string {
 	kept := make([]string, 0, len(env)+2)
 	for _, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
-		if name != "LC_ALL" && name != "LANGUAGE" && name != "GIT_CONFIG" && (!isTrace(name) || intoFile(value)) {
+		if name != "LC_ALL" && name != "LANGUAGE" && name != "GIT_CONFIG" && (!isTraceVariable(name) || tracesToFile(value)) {
 			kept = append(kept, kv)
 		}
 	}
@@ -58,10 +58,10 @@ func plain(env []string) []string {
 // WithoutRepoVariables removes the variables that tie git to one repository or one command, so that a git started
 // with the result finds the repository of its working directory. The variables for the user's identity and
 // configuration stay.
-func Elsewhere(env []string) []string {
+func WithoutRepoVariables(env []string) []string {
 	kept := make([]string, 0, len(env))
 	for _, kv := range env {
-		if name, _, _ := strings.Cut(kv, "="); !ties(name) {
+		if name, _, _ := strings.Cut(kv, "="); !isRepoVariable(name) {
 			kept = append(kept, kv)
 		}
 	}
@@ -70,7 +70,7 @@ func Elsewhere(env []string) []string {
 
 // isRepoVariable reports whether "git rev-parse --local-env-vars" lists a variable, or whether it belongs to one
 // place or one command in another way: repository discovery, settings given by -c, the transaction of a hook.
-func ties(name string) bool {
+func isRepoVariable(name string) bool {
 	switch name {
 	case "GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX",
 		"GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "GIT_GRAFT_FILE",

@@ -33,7 +33,7 @@ func TestScrubKeepsHowGitIsConfiguredAndDropsWhatAHookOrAliasLeft(t *testing.T) 
 	// The order must not matter to what is kept.
 	mixed := slices.Concat(dropped[:20], kept[:10], dropped[20:], kept[10:])
 	given := slices.Clone(mixed)
-	if got := scrub(mixed); !slices.Equal(got, want) {
+	if got := scrubEnv(mixed); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if !slices.Equal(mixed, given) {
@@ -49,7 +49,7 @@ func TestScrubDropsEveryVariableGitCallsLocal(t *testing.T) {
 		if strings.HasPrefix(name, "GIT_CONFIG_") {
 			continue // how the user's git is configured
 		}
-		if got := scrub([]string{name + "=/x"}); len(got) != 2 {
+		if got := scrubEnv([]string{name + "=/x"}); len(got) != 2 {
 			t.Errorf("%s is kept", name)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // AddExclude makes sure that info/exclude, which applies to every worktree, has the line. undo restores the file byte
 // for byte, unless it was changed since; it is nil when the line was there already.
-func (r *Repo) Exclude(line string) (undo func() error, err error) {
+func (r *Repo) AddExclude(line string) (undo func() error, err error) {
 	path, before, err := r.readExclude()
 	if err == nil {
 		err = durable.RemoveTemps(filepath.Dir(path))
@@ -42,9 +42,9 @@ func (r *Repo) Exclude(line string) (undo func() error, err error) {
 
 // States of info/exclude before a line was added. The state is empty when the line was there already.
 const (
-	ExcludeAbsent  = "absent"
-	ExcludeUnended = "unended" // its last line had no newline
-	ExcludeEnded   = "ended"
+	ExcludeAbsent         = "absent"
+	ExcludeNoFinalNewline = "unended" // its last line had no newline
+	ExcludeFinalNewline   = "ended"
 )
 
 // ExcludeState returns the present state of info/exclude, which RemoveExclude needs in a later process. It is empty
@@ -57,14 +57,14 @@ func (r *Repo) ExcludeState(line string) (string, error) {
 	case data == nil:
 		return ExcludeAbsent, nil
 	case len(data) > 0 && data[len(data)-1] != '\n':
-		return ExcludeUnended, nil
+		return ExcludeNoFinalNewline, nil
 	}
-	return ExcludeEnded, nil
+	return ExcludeFinalNewline, nil
 }
 
 // RemoveExclude removes a line that AddExclude added to a file of the given state. A file that was extended since is
 // left alone.
-func (r *Repo) Unexclude(line, before string) error {
+func (r *Repo) RemoveExclude(line, before string) error {
 	path, data, err := r.readExclude()
 	if err != nil || before == "" {
 		return err
@@ -73,7 +73,7 @@ func (r *Repo) Unexclude(line, before string) error {
 	if !last || len(rest) > 0 && rest[len(rest)-1] != '\n' {
 		return nil
 	}
-	if before == ExcludeUnended {
+	if before == ExcludeNoFinalNewline {
 		rest = bytes.TrimSuffix(rest, []byte("\n"))
 	}
 	if before == ExcludeAbsent && len(rest) == 0 {

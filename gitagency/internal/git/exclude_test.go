@@ -31,7 +31,7 @@ func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
 			l.must(os.WriteFile(path, []byte(c.before), 0o644))
 			l.must(os.Chmod(path, 0o664))
 			before := states(t, filepath.Dir(path))
-			undo, err := repo.Exclude("/.agency/")
+			undo, err := repo.AddExclude("/.agency/")
 			l.must(err)
 			if c.after == "" {
 				if undo != nil {
@@ -50,7 +50,7 @@ func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
 			if status := l.git("status", "--porcelain"); status != "" {
 				t.Errorf("git shows %q", status)
 			}
-			if again, err := repo.Exclude("/.agency/"); again != nil || err != nil {
+			if again, err := repo.AddExclude("/.agency/"); again != nil || err != nil {
 				t.Errorf("a second time: %v", err)
 			}
 			l.must(undo())
@@ -68,7 +68,7 @@ func TestExcludeMakesTheFileAndTakesItAway(t *testing.T) {
 		repo := l.open()
 		l.must(os.RemoveAll(filepath.Join(l.dir, remove)))
 		path := filepath.Join(l.dir, ".git/info/exclude")
-		undo, err := repo.Exclude("/.agency/")
+		undo, err := repo.AddExclude("/.agency/")
 		l.must(err)
 		if got, _ := os.ReadFile(path); string(got) != "/.agency/\n" {
 			t.Errorf("without %s: %q", remove, got)
@@ -88,7 +88,7 @@ func TestExcludeWritesThroughASymlink(t *testing.T) {
 	l.put(filepath.Dir(target), "exclude", "mine\n")
 	l.must(os.RemoveAll(link))
 	l.must(os.Symlink(target, link))
-	undo, err := repo.Exclude("/.agency/")
+	undo, err := repo.AddExclude("/.agency/")
 	l.must(err)
 	if got, _ := os.ReadFile(target); string(got) != "mine\n/.agency/\n" {
 		t.Errorf("got %q", got)
@@ -109,7 +109,7 @@ func TestExcludeDoesNotTakeBackWhatSomebodyChangedSince(t *testing.T) {
 		repo := l.open()
 		path := filepath.Join(l.dir, ".git/info/exclude")
 		l.put(l.dir, ".git/info/exclude", "# mine\n")
-		undo, err := repo.Exclude("/.agency/")
+		undo, err := repo.AddExclude("/.agency/")
 		l.must(err)
 		l.must(os.WriteFile(path, []byte(now), 0o644))
 		l.must(undo())
@@ -118,7 +118,7 @@ func TestExcludeDoesNotTakeBackWhatSomebodyChangedSince(t *testing.T) {
 		}
 	}
 	l := newLab(t)
-	undo, err := l.open().Exclude("/.agency/")
+	undo, err := l.open().AddExclude("/.agency/")
 	l.must(err)
 	l.must(os.Remove(filepath.Join(l.dir, ".git/info/exclude")))
 	if err := undo(); err != nil || exists(filepath.Join(l.dir, ".git/info/exclude")) {
@@ -131,7 +131,7 @@ func TestExcludeServesEveryWorktree(t *testing.T) {
 	l := newLab(t)
 	linked := filepath.Join(tempDir(t), "linked")
 	l.git("worktree", "add", "-q", "--detach", linked)
-	if _, err := l.openIn(linked).Exclude("/.agency/"); err != nil {
+	if _, err := l.openIn(linked).AddExclude("/.agency/"); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{l.dir, linked} {
@@ -151,7 +151,7 @@ func TestExcludeLeavesNoFileBehindWhenItFails(t *testing.T) {
 	l.must(os.RemoveAll(path))
 	l.put(path, "is/a/directory", "x\n")
 	before := states(t, filepath.Dir(path))
-	if undo, err := repo.Exclude("/.agency/"); err == nil || undo != nil {
+	if undo, err := repo.AddExclude("/.agency/"); err == nil || undo != nil {
 		t.Errorf("got %v", err)
 	}
 	requireSame(t, "afterwards", states(t, filepath.Dir(path)), before)
@@ -165,7 +165,7 @@ func TestExcludeKeepsASymlinkThatLeadsNowhereYet(t *testing.T) {
 	link, target := filepath.Join(repo.CommonDir, "info", "exclude"), filepath.Join(t.TempDir(), "dotfiles", "exclude")
 	l.must(os.RemoveAll(link))
 	l.must(os.Symlink(target, link))
-	undo, err := repo.Exclude("/.agency/")
+	undo, err := repo.AddExclude("/.agency/")
 	if err != nil {
 		return // to refuse is safe
 	}
@@ -188,9 +188,9 @@ func TestUnexcludeTakesALineBackWithoutHavingBeenThere(t *testing.T) {
 		state  string
 	}{
 		"no file":           {"-", ExcludeAbsent},
-		"empty":             {"", ExcludeEnded},
-		"a line":            {"*.o\n", ExcludeEnded},
-		"a line, not ended": {"*.o", ExcludeUnended},
+		"empty":             {"", ExcludeFinalNewline},
+		"a line":            {"*.o\n", ExcludeFinalNewline},
+		"a line, not ended": {"*.o", ExcludeNoFinalNewline},
 		"there already":     {"*.o\n/.agency/\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,11 +208,11 @@ func TestUnexcludeTakesALineBackWithoutHavingBeenThere(t *testing.T) {
 			if l.must(err); state != c.state {
 				t.Errorf("it is %q", state)
 			}
-			_, err = repo.Exclude(line)
+			_, err = repo.AddExclude(line)
 			l.must(err)
-			l.must(repo.Unexclude(line, state))
+			l.must(repo.RemoveExclude(line, state))
 			requireSame(t, "afterwards", states(t, dir), before)
-			l.must(repo.Unexclude(line, state)) // twice is fine
+			l.must(repo.RemoveExclude(line, state)) // twice is fine
 			requireSame(t, "after twice", states(t, dir), before)
 		})
 	}
@@ -224,9 +224,9 @@ func TestUnexcludeLeavesWhatSomebodyAddedSince(t *testing.T) {
 	repo := l.open()
 	dir := filepath.Join(repo.CommonDir, "info")
 	for _, now := range []string{"/.agency/\n*.a\n", "x/.agency/\n", "/.agency/", ""} {
-		for _, before := range []string{ExcludeAbsent, ExcludeEnded, ExcludeUnended, "", "nonsense"} {
+		for _, before := range []string{ExcludeAbsent, ExcludeFinalNewline, ExcludeNoFinalNewline, "", "nonsense"} {
 			l.put(dir, "exclude", now)
-			l.must(repo.Unexclude("/.agency/", before))
+			l.must(repo.RemoveExclude("/.agency/", before))
 			if got, err := os.ReadFile(filepath.Join(dir, "exclude")); string(got) != now || err != nil {
 				t.Errorf("%q, which was %q, is %q now, %v", now, before, got, err)
 			}

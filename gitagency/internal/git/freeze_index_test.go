@@ -35,7 +35,7 @@ func TestAnEntryThatGitDoubtsIsNotTakenForAnEmptyFile(t *testing.T) {
 	l.must(unix.Lstat(filepath.Join(w.Tree, "a.txt"), &st))
 	oid, err := hex.DecodeString(l.git("rev-parse", "main:a.txt"))
 	l.must(err)
-	stat := unread(modeFile)
+	stat := statWithMode(modeFile)
 	for i, word := range []uint32{uint32(st.Ctim.Sec), uint32(st.Ctim.Nsec), uint32(st.Mtim.Sec), uint32(st.Mtim.Nsec), uint32(st.Dev), uint32(st.Ino), modeFile, st.Uid, st.Gid, 0} {
 		stat[i*4], stat[i*4+1], stat[i*4+2], stat[i*4+3] = byte(word>>24), byte(word>>16), byte(word>>8), byte(word)
 	}
@@ -59,14 +59,14 @@ func TestAConflictBehindALinkIsNotFollowed(t *testing.T) {
 	l.must(err)
 	x := Index{format: SHA1, count: 2}
 	for stage := uint16(2); stage <= 3; stage++ {
-		x.body = appendEntry(x.body, unread(modeFile), oid, uint16(len("dir/b.txt"))|stage<<12, 0, []byte("dir/b.txt"))
+		x.body = appendEntry(x.body, statWithMode(modeFile), oid, uint16(len("dir/b.txt"))|stage<<12, 0, []byte("dir/b.txt"))
 	}
 	l.must(os.WriteFile(filepath.Join(repo.AdminDir(w.Name), "index"), x.Encode(), 0o644))
 	l.must(os.RemoveAll(filepath.Join(w.Tree, "dir")))
 	l.must(os.Symlink(outside, filepath.Join(w.Tree, "dir")))
 	s := l.subject(w)
 	s.Base = l.git("rev-parse", "main")
-	f, err := repo.Freeze(t.Context(), s, "")
+	f, err := repo.CaptureState(t.Context(), s, "")
 	l.must(err)
 	if got := l.git("ls-tree", "-r", "--name-only", f.Commit, "dir"); got != "dir" {
 		t.Errorf("the state holds %q", got)
@@ -81,11 +81,11 @@ func TestAnIndexThatCallsADirectoryAFileMakesNoState(t *testing.T) {
 	w := l.sandbox(repo)
 	oid, err := hex.DecodeString(l.git("rev-parse", "main:dir"))
 	l.must(err)
-	x := Index{format: SHA1, count: 1, body: appendEntry(nil, unread(modeFile), oid, uint16(len("dir")), 0, []byte("dir"))}
+	x := Index{format: SHA1, count: 1, body: appendEntry(nil, statWithMode(modeFile), oid, uint16(len("dir")), 0, []byte("dir"))}
 	l.must(os.WriteFile(filepath.Join(repo.AdminDir(w.Name), "index"), x.Encode(), 0o644))
 	s := l.subject(w)
 	s.Base = l.git("rev-parse", "main")
-	f, err := repo.Freeze(t.Context(), s, "")
+	f, err := repo.CaptureState(t.Context(), s, "")
 	if !errors.As(err, new(*IncompleteError)) {
 		t.Errorf("froze %s: %v", f.Commit, err)
 	}
@@ -103,7 +103,7 @@ func TestModesThatDoNotCountAreThoseOfTheIndex(t *testing.T) {
 		l.must(os.Chmod(filepath.Join(w.Tree, name), mode))
 	}
 	l.put(w.Tree, "dir/b.txt", "changed\n")
-	f, err := repo.Freeze(t.Context(), l.subject(w), "")
+	f, err := repo.CaptureState(t.Context(), l.subject(w), "")
 	l.must(err)
 	requireSame(t, "frozen", l.files(f.Commit), with(map[string]string{"run.sh": "100755 #!/bin/sh\ntrue\n", "dir/b.txt": "100644 changed\n"}))
 }

@@ -45,9 +45,9 @@ func TestAStateIsOneThatTheTreeWasInHoweverMuchIsWritten(t *testing.T) {
 	})
 	taken, unsettled := 0, 0
 	for range 15 {
-		f, err := repo.Freeze(t.Context(), s, "")
+		f, err := repo.CaptureState(t.Context(), s, "")
 		switch {
-		case errors.As(err, new(*UnsettledError)):
+		case errors.As(err, new(*StillChangingError)):
 			unsettled++
 			continue
 		case err != nil:
@@ -67,7 +67,7 @@ func TestAStateIsOneThatTheTreeWasInHoweverMuchIsWritten(t *testing.T) {
 	close(stop)
 	done.Wait()
 	t.Logf("%d taken, %d not", taken, unsettled)
-	f, err := repo.Freeze(t.Context(), s, "")
+	f, err := repo.CaptureState(t.Context(), s, "")
 	if err != nil {
 		t.Fatalf("when nobody writes any more: %v", err)
 	}
@@ -112,14 +112,14 @@ func TestWhatMovesBetweenTwoLooksIsNoticed(t *testing.T) {
 			l.put(w.Tree, "loose/file", "f\n")
 			l.must(os.Remove(filepath.Join(w.Tree, "a.txt")))
 			s := l.subject(w)
-			s.asIs, s.unsure = true, []string{"", "dir/", "loose"} // else it is not told what came and went there
-			g, err := repo.gather(t.Context(), s, l.git("rev-parse", "main"))
+			s.inUse, s.changingDirs = true, []string{"", "dir/", "loose"} // else it is not told what came and went there
+			g, err := repo.collectWorktree(t.Context(), s, l.git("rev-parse", "main"))
 			l.must(err)
 			defer func() { l.must(g.close()) }()
-			g.view.first.whole = false // as where times do not tell
+			g.scan.result.consistent = false // as where times do not tell
 			c.move(l, w.Tree)
-			err = g.settle(t.Context())
-			var moved *UnsettledError
+			err = g.checkStable(t.Context())
+			var moved *StillChangingError
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("got %v", err)
@@ -150,15 +150,15 @@ func TestWhatIsNotLookedAtIsMissedWhenItComesOrGoes(t *testing.T) {
 			l.must(os.Remove(filepath.Join(w.Tree, "dir/b.txt")))
 			l.must(os.Mkdir(filepath.Join(w.Tree, "module"), 0o755))
 			s := l.subject(w)
-			s.asIs, s.unsure = true, []string{"", "dir/"} // else it is not told what came and went there
-			g, err := repo.gather(t.Context(), s, head)
+			s.inUse, s.changingDirs = true, []string{"", "dir/"} // else it is not told what came and went there
+			g, err := repo.collectWorktree(t.Context(), s, head)
 			l.must(err)
 			defer func() { l.must(g.close()) }()
-			g.view.first.whole = false
-			l.must(g.settle(t.Context()))
+			g.scan.result.consistent = false
+			l.must(g.checkStable(t.Context()))
 			move(l, w.Tree)
-			var moved *UnsettledError
-			if err := g.settle(t.Context()); !errors.As(err, &moved) || !strings.Contains(strings.Join(moved.Paths, "\n"), name) {
+			var moved *StillChangingError
+			if err := g.checkStable(t.Context()); !errors.As(err, &moved) || !strings.Contains(strings.Join(moved.Paths, "\n"), name) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -174,16 +174,16 @@ func TestADirectoryThatChangesTwiceInOneTickIsNoticed(t *testing.T) {
 	w := l.sandbox(repo)
 	l.put(w.Tree, "first", "f\n")
 	s := l.subject(w)
-	s.asIs = true
-	g, err := repo.gather(t.Context(), s, l.git("rev-parse", "main"))
+	s.inUse = true
+	g, err := repo.collectWorktree(t.Context(), s, l.git("rev-parse", "main"))
 	l.must(err)
 	defer func() { l.must(g.close()) }()
-	g.view.first.whole = false
+	g.scan.result.consistent = false
 	l.put(w.Tree, "second", "s\n")
 	var st unix.Stat_t
 	l.must(unix.Lstat(w.Tree, &st))
-	g.view.first.top.stamp, g.view.first.top.young = stampOf(&st), true // as if that had been in the same tick
-	if err := g.settle(t.Context()); !errors.As(err, new(*UnsettledError)) {
+	g.scan.result.root.stat, g.scan.result.root.isRacy = fileStatOf(&st), true // as if that had been in the same tick
+	if err := g.checkStable(t.Context()); !errors.As(err, new(*StillChangingError)) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -195,12 +195,12 @@ func TestADirectoryThatHasJustGoneIsNoError(t *testing.T) {
 	repo := l.open()
 	w := l.sandbox(repo)
 	s := l.subject(w)
-	s.asIs = true
-	g, err := repo.gather(t.Context(), s, l.git("rev-parse", "main"))
+	s.inUse = true
+	g, err := repo.collectWorktree(t.Context(), s, l.git("rev-parse", "main"))
 	l.must(err)
 	defer func() { l.must(g.close()) }()
-	g.view.first.loose = append(g.view.first.loose, found{name: "temporary/"})
-	if err := g.view.strays(t.Context()); !errors.As(err, new(*UnsettledError)) {
+	g.scan.result.untracked = append(g.scan.result.untracked, pathStat{name: "temporary/"})
+	if err := g.scan.classifyUntracked(t.Context()); !errors.As(err, new(*StillChangingError)) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -218,14 +218,14 @@ func TestWhatWasReadIsLookedAtAgain(t *testing.T) {
 	later := time.Now().Add(time.Hour) // else everything is as young as the index, and read
 	l.must(os.Chtimes(filepath.Join(repo.AdminDir(w.Name), "index"), later, later))
 	head := l.git("rev-parse", "main")
-	gather := func() gathered {
+	gather := func() worktreeContents {
 		t.Helper()
 		s := l.subject(w)
-		s.asIs = true
+		s.inUse = true
 		for deadline := time.Now().Add(patience); ; {
-			g, err := repo.gather(t.Context(), s, head)
+			g, err := repo.collectWorktree(t.Context(), s, head)
 			l.must(err)
-			if g.view.first.whole {
+			if g.scan.result.consistent {
 				return g
 			}
 			l.must(g.close())
@@ -246,7 +246,7 @@ func TestWhatWasReadIsLookedAtAgain(t *testing.T) {
 	} {
 		g := gather()
 		c.move()
-		if err := g.settle(t.Context()); errors.As(err, new(*UnsettledError)) != c.noticed {
+		if err := g.checkStable(t.Context()); errors.As(err, new(*StillChangingError)) != c.noticed {
 			t.Errorf("%s: got %v", name, err)
 		}
 		l.must(g.close())
@@ -288,13 +288,13 @@ func TestTreesOfOurOwnAreGits(t *testing.T) {
 		}
 		s := l.subject(w)
 		s.Message = "taken\n\nAgency-Base: x"
-		f, err := repo.Freeze(t.Context(), s, "")
+		f, err := repo.CaptureState(t.Context(), s, "")
 		l.must(err)
 		if got, want := l.trailer(f.Commit, indexTrailer), l.index(w); got != want {
 			t.Fatalf("staged %s, git says %s", got, want)
 		}
 		index := filepath.Join(tempDir(t), "index")
-		l.must(copyFile(filepath.Join(repo.AdminDir(w.Name), "index"), index))
+		l.must(copyFileWithMtime(filepath.Join(repo.AdminDir(w.Name), "index"), index))
 		other := *l
 		other.env = append(append([]string{}, l.env...), "GIT_INDEX_FILE="+index)
 		other.in(w.Tree, "add", "-A")
@@ -314,7 +314,7 @@ func TestRefsReadFromTheirFilesAreThoseThatGitSees(t *testing.T) {
 	two := l.git("commit-tree", "-m", "two", "main^{tree}")
 	same := func(when string, quick bool) {
 		t.Helper()
-		got, ok := repo.refsAtOnce([]string{"refs/agency/x/"})
+		got, ok := repo.readRefFiles([]string{"refs/agency/x/"})
 		if ok != quick {
 			t.Fatalf("%s: read at once: %v", when, ok)
 		}
@@ -329,7 +329,7 @@ func TestRefsReadFromTheirFilesAreThoseThatGitSees(t *testing.T) {
 			t.Errorf("%s: got %v, git says %v", when, got, want)
 		}
 		for _, ref := range []string{"refs/agency/x/1", "refs/agency/x/10", "refs/agency/x/deep", "refs/agency/x/deep/er/2", "refs/agency/x/0"} {
-			if tip, ok := repo.tipAtOnce(ref); !ok || tip != want[ref] {
+			if tip, ok := repo.readRefFile(ref); !ok || tip != want[ref] {
 				t.Errorf("%s: %s at %q, %v; git says %q", when, ref, tip, ok, want[ref])
 			}
 		}
@@ -348,7 +348,7 @@ func TestRefsReadFromTheirFilesAreThoseThatGitSees(t *testing.T) {
 	l.put(repo.CommonDir, "refs/agency/x/7.lock", "")
 	same("with a lock", true)
 	l.git("symbolic-ref", "refs/agency/x/9", "refs/heads/main")
-	if tip, ok := repo.tipAtOnce("refs/agency/x/9"); ok {
+	if tip, ok := repo.readRefFile("refs/agency/x/9"); ok {
 		t.Errorf("a symbolic ref is at %q", tip)
 	}
 	same("with a symbolic one", false)
@@ -391,8 +391,8 @@ func TestAStateHasEverythingOnceWhileItIsMovedAbout(t *testing.T) {
 	})
 	taken := 0
 	for range 8 {
-		f, err := repo.Freeze(t.Context(), s, "")
-		if errors.As(err, new(*UnsettledError)) {
+		f, err := repo.CaptureState(t.Context(), s, "")
+		if errors.As(err, new(*StillChangingError)) {
 			continue
 		}
 		l.must(err)
@@ -438,7 +438,7 @@ func TestAStateIsTakenWhileOnlyIgnoredFilesComeAndGo(t *testing.T) {
 		}
 	})
 	for range 5 {
-		_, err := repo.Freeze(t.Context(), s, "")
+		_, err := repo.CaptureState(t.Context(), s, "")
 		l.must(err)
 	}
 	close(stop)
@@ -453,14 +453,14 @@ func TestACommitOnAnotherBranchIsNoticedWhileAStateIsTaken(t *testing.T) {
 	w := l.sandbox(repo)
 	l.in(w.Tree, "checkout", "-q", "-b", "theirs")
 	s := l.subject(w)
-	was := repo.pulse(s)
-	x, _, err := repo.plainIndex(w.Name, SHA1)
+	was := repo.stampGitState(s)
+	x, _, err := repo.readPlainIndex(w.Name, SHA1)
 	l.must(err)
-	if !repo.sameStaged(s, x, was) {
+	if !repo.isGitStateUnchanged(s, x, was) {
 		t.Error("nothing has changed")
 	}
 	l.in(w.Tree, "commit", "-q", "--allow-empty", "-m", "theirs")
-	if repo.sameStaged(s, x, was) {
+	if repo.isGitStateUnchanged(s, x, was) {
 		t.Error("the commit was not noticed")
 	}
 }

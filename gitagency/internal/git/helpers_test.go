@@ -147,7 +147,7 @@ func (l *lab) register(repo *Repo, name, tree string) Registration {
 func (l *lab) sandbox(repo *Repo) Registration {
 	l.t.Helper()
 	w := l.register(repo, sandboxName, filepath.Join(tempDir(l.t), "tree"))
-	l.must(repo.Checkout(l.t.Context(), w, l.git("rev-parse", "HEAD")))
+	l.must(repo.CheckoutWorktree(l.t.Context(), w, l.git("rev-parse", "HEAD")))
 	return w
 }
 

@@ -13,17 +13,17 @@ import (
 )
 
 // headAndBranch returns the commits of HEAD and of the branch of a worktree.
-func (r *Repo) tips(ctx context.Context, s Subject) (head, branch string, err error) {
-	return r.tipsBy(s, func(names ...string) ([]Object, error) { return r.Lookup(ctx, names...) })
+func (r *Repo) headAndBranch(ctx context.Context, s WorktreeSpec) (head, branch string, err error) {
+	return r.headAndBranchWith(s, func(names ...string) ([]Object, error) { return r.Lookup(ctx, names...) })
 }
 
 // headAndBranchWith is headAndBranch with a lookup function, such as that of a catFile. Where HEAD leads to no commit, head
 // is that of the branch, or else the base. Both are empty for a directory that is not a worktree.
-func (r *Repo) tipsBy(s Subject, lookup func(names ...string) ([]Object, error)) (head, branch string, err error) {
-	if s.Memory != "" {
+func (r *Repo) headAndBranchWith(s WorktreeSpec, lookup func(names ...string) ([]Object, error)) (head, branch string, err error) {
+	if s.IndexCache != "" {
 		return "", "", nil
 	}
-	name, err := r.headName(s)
+	name, err := r.headRefOrCommit(s)
 	if err != nil {
 		return "", "", err
 	}
@@ -41,7 +41,7 @@ func (r *Repo) tipsBy(s Subject, lookup func(names ...string) ([]Object, error))
 
 // headRefOrCommit returns the full ref or the commit that HEAD of a worktree names; where HEAD is malformed, the worktree's own
 // branch.
-func (r *Repo) headName(s Subject) (string, error) {
+func (r *Repo) headRefOrCommit(s WorktreeSpec) (string, error) {
 	var w Worktree
 	err := readHead(r.AdminDir(s.Name), &w)
 	switch {
@@ -57,38 +57,38 @@ func (r *Repo) headName(s Subject) (string, error) {
 
 // HeadFromFiles returns the commit of HEAD as read from HEAD and the loose ref, without git. It is not ok where only git can
 // tell; whether the commit exists is not checked.
-func (r *Repo) HeadAtOnce(s Subject) (head string, ok bool) {
+func (r *Repo) HeadFromFiles(s WorktreeSpec) (head string, ok bool) {
 	var w Worktree
-	if err := readHead(r.AdminDir(s.Name), &w); err != nil || s.Memory != "" {
+	if err := readHead(r.AdminDir(s.Name), &w); err != nil || s.IndexCache != "" {
 		return "", false
 	}
 	if isOID(w.Head) {
 		return w.Head, true
 	}
-	head, ok = r.tipAtOnce(w.Branch)
+	head, ok = r.readRefFile(w.Branch)
 	return head, ok && head != ""
 }
 
 // operationHeads are the files in the git directory of a worktree that name commits of an operation in progress (merge,
 // cherry-pick, revert, rebase), which may be reachable from nothing else.
-var underWay = []string{
+var operationHeads = []string{
 	"MERGE_HEAD", "MERGE_AUTOSTASH", "CHERRY_PICK_HEAD", "REVERT_HEAD",
 	"rebase-merge/orig-head", "rebase-merge/autostash", "rebase-apply/orig-head", "rebase-apply/autostash",
 }
 
 // capturedParents lists the parents of a captured state: first, whose tree is given, and those of the tips, of the
 // operation in progress and of the log of HEAD that are not reachable from it. It writes a commit to hold those of the log.
-func (r *Repo) history(ctx context.Context, s Subject, first, tree string, tips ...string) ([]string, error) {
+func (r *Repo) capturedParents(ctx context.Context, s WorktreeSpec, first, tree string, tips ...string) ([]string, error) {
 	if first == "" {
 		return nil, nil
 	}
-	parents, err := r.independent(ctx, []string{first}, append(tips, r.pending(s)...))
+	parents, err := r.addIndependent(ctx, []string{first}, append(tips, r.operationCommits(s)...))
 	if err != nil {
 		return nil, err
 	}
 	// Commits that were amended or reset away become parents of one additional commit.
 	kept := len(parents)
-	forgotten, err := r.independent(ctx, parents, r.logged(s))
+	forgotten, err := r.addIndependent(ctx, parents, r.reflogCommits(s))
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +103,10 @@ func (r *Repo) history(ctx context.Context, s Subject, first, tree string, tips 
 }
 
 // operationCommits lists the commits that a merge or rebase in progress needs.
-func (r *Repo) pending(s Subject) []string {
+func (r *Repo) operationCommits(s WorktreeSpec) []string {
 	var commits []string
-	for _, name := range underWay {
-		if data, err := readSmall(r.AdminDir(s.Name), name); err == nil {
+	for _, name := range operationHeads {
+		if data, err := readSmallFile(r.AdminDir(s.Name), name); err == nil {
 			commits = append(commits, strings.Fields(string(data))...)
 		}
 	}
@@ -114,7 +114,7 @@ func (r *Repo) pending(s Subject) []string {
 }
 
 // reflogCommits lists the commits in the log of HEAD of a worktree, the newest first. An unreadable log is empty.
-func (r *Repo) logged(s Subject) []string {
+func (r *Repo) reflogCommits(s WorktreeSpec) []string {
 	data, err := durable.ReadFile(filepath.Join(r.AdminDir(s.Name), "logs", "HEAD"), 1<<22)
 	if err != nil {
 		return nil // a reflog is optional
@@ -134,19 +134,19 @@ func (r *Repo) logged(s Subject) []string {
 // OnlyKnownCommits reports whether the log of HEAD, an operation in progress and, in a sandbox, the refs and logs of its
 // overlay upper directory name no commit but known ones. Then these hold all that a capture would add as history. It is
 // false where that cannot be read from outside of the sandbox.
-func (r *Repo) NothingForgotten(s Subject, known map[string]bool) bool {
+func (r *Repo) OnlyKnownCommits(s WorktreeSpec, known map[string]bool) bool {
 	unknown := func(oid string) bool { return isOID(oid) && !known[oid] && strings.Trim(oid, "0") != "" }
-	if slices.ContainsFunc(slices.Concat(r.logged(s), r.pending(s)), unknown) {
+	if slices.ContainsFunc(slices.Concat(r.reflogCommits(s), r.operationCommits(s)), unknown) {
 		return false
 	}
-	if s.Layer == "" {
+	if s.UpperDir == "" {
 		return true
 	}
 	whole := true
 	for _, top := range []string{"refs", "logs", "worktrees", "packed-refs"} {
-		err := filepath.WalkDir(filepath.Join(s.Layer, top), func(path string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(s.UpperDir, top), func(path string, d fs.DirEntry, err error) error {
 			switch {
-			case err != nil && nothingThere(err):
+			case err != nil && isNotExist(err):
 				return nil
 			case err != nil:
 				return err
@@ -169,7 +169,7 @@ func (r *Repo) NothingForgotten(s Subject, known map[string]bool) bool {
 
 // ReflogCommitsElsewhere lists the commits in all reflogs of the repository, except those of the worktree of a name and
 // that of one ref. Unreadable logs are skipped.
-func (r *Repo) LoggedElsewhere(name, ref string) []string {
+func (r *Repo) ReflogCommitsElsewhere(name, ref string) []string {
 	const most = 64 << 20 // of one log
 	seen := map[string]bool{}
 	read := func(path string, d fs.DirEntry, err error) error {
@@ -190,7 +190,7 @@ func (r *Repo) LoggedElsewhere(name, ref string) []string {
 		return nil
 	}
 	_ = filepath.WalkDir(filepath.Join(r.CommonDir, "logs"), read)
-	entries, _ := r.Entries()
+	entries, _ := r.WorktreeEntries()
 	for _, e := range entries {
 		if e.Name != name {
 			_ = filepath.WalkDir(filepath.Join(r.AdminDir(e.Name), "logs"), read)
@@ -200,7 +200,7 @@ func (r *Repo) LoggedElsewhere(name, ref string) []string {
 }
 
 // addIndependent returns have and those of the candidates that exist and are not reachable from have, nor from each other.
-func (r *Repo) independent(ctx context.Context, have, candidates []string) ([]string, error) {
+func (r *Repo) addIndependent(ctx context.Context, have, candidates []string) ([]string, error) {
 	var names []string
 	for _, c := range candidates {
 		if isOID(c) && !slices.Contains(have, c) {
@@ -223,7 +223,7 @@ func (r *Repo) independent(ctx context.Context, have, candidates []string) ([]st
 	if len(there) == 0 {
 		return have, nil
 	}
-	out, err := r.read(ctx, place{}, slices.Concat([]string{"merge-base", "--independent"}, have, there)...)
+	out, err := r.runRead(ctx, runOptions{}, slices.Concat([]string{"merge-base", "--independent"}, have, there)...)
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,9 @@ func TestWhoACommitIsByIsWhatGitSays(t *testing.T) {
 	}, plain...) {
 		for _, role := range []string{"AUTHOR", "COMMITTER"} {
 			for _, in := range []string{"settings", "own", "role", "environment"} {
-				who := Persona{Now: time.Unix(1_700_000_000, 0).UTC()}
+				who := IdentitySource{Now: time.Unix(1_700_000_000, 0).UTC()}
 				r := *repo
-				r.Config = Config{}
+				r.Config = Settings{}
 				var env []string
 				set := func(key, value string) {
 					r.Config[key] = []Setting{{Value: value, Scope: "global"}}
@@ -42,7 +42,7 @@ func TestWhoACommitIsByIsWhatGitSays(t *testing.T) {
 				case "environment":
 					who.Env = []string{"GIT_" + role + "_NAME=" + name}
 				}
-				swift, ok := r.ordinarySignature(who, role)
+				swift, ok := r.signatureWithoutGit(who, role)
 				if ok != slices.Contains(plain, name) {
 					t.Errorf("%s, %q in %s: known without git: %v", role, name, in, ok)
 				}
@@ -105,9 +105,9 @@ func TestWhoACommitIsByIsWhatGitSaysOfFiles(t *testing.T) {
 			l.put(l.dir, ".git/worktrees/linked/config.worktree", c.worktree)
 			repo := l.openIn(linked)
 			for _, role := range []string{"AUTHOR", "COMMITTER"} {
-				who := Persona{Now: now}
+				who := IdentitySource{Now: now}
 				of := *l
-				of.env = append(slices.Clone(l.env), "GIT_"+role+"_DATE="+asWritten(now))
+				of.env = append(slices.Clone(l.env), "GIT_"+role+"_DATE="+formatDate(now))
 				for _, kv := range c.env {
 					if who.Env = append(who.Env, "GIT_"+role+"_"+kv); kv != "DATE=" { // of which git makes the moment that is now
 						of.env = append(of.env, "GIT_"+role+"_"+kv)
@@ -118,7 +118,7 @@ func TestWhoACommitIsByIsWhatGitSaysOfFiles(t *testing.T) {
 				if (err != nil) != (wantErr != nil) || err == nil && got.String() != strings.TrimSpace(want) || err != nil && !errors.As(err, new(*NoIdentityError)) && !errors.As(err, new(*DateError)) {
 					t.Errorf("%s: %q, %v; git says %q, %v", role, got, err, want, wantErr)
 				}
-				if _, swift := repo.ordinarySignature(who, role); swift != c.swift {
+				if _, swift := repo.signatureWithoutGit(who, role); swift != c.swift {
 					t.Errorf("%s: known without git: %v", role, swift)
 				}
 			}

@@ -33,27 +33,27 @@ type NotPlainError struct {
 func (e *NotPlainError) Error() string { return "the index is a " + e.Kind + " one" }
 
 const (
-	indexHeader = 12
-	indexStat   = 40      // bytes of ctime, mtime, device, inode, mode, owner and size, before the object id
-	indexMode   = 24      // offset of the mode among them
-	longestPath = 4095    // PATH_MAX; longer names would let a small index of version 4 decode to a large one
-	mostIndex   = 1 << 30 // bytes of an index as version 2 or 3; version 4 is much shorter
-	flagAssume  = 1 << 15 // assume unchanged
-	flagExtend  = 1 << 14 // two bytes of extended flags follow
-	flagStage   = 3 << 12
-	flagLength  = 1<<12 - 1 // length of the name, or this maximum for longer ones
-	extraSkip   = 1 << 14   // skip-worktree
-	extraIntend = 1 << 13   // intent-to-add
-	signature   = "DIRC"
+	indexHeaderSize      = 12
+	statSize             = 40      // bytes of ctime, mtime, device, inode, mode, owner and size, before the object id
+	modeOffset           = 24      // offset of the mode among them
+	maxPathLength        = 4095    // PATH_MAX; longer names would let a small index of version 4 decode to a large one
+	maxIndexSize         = 1 << 30 // bytes of an index as version 2 or 3; version 4 is much shorter
+	flagAssumeUnchanged  = 1 << 15 // assume unchanged
+	flagExtended         = 1 << 14 // two bytes of extended flags follow
+	flagStageMask        = 3 << 12
+	flagNameLengthMask   = 1<<12 - 1 // length of the name, or this maximum for longer ones
+	extendedSkipWorktree = 1 << 14   // skip-worktree
+	extendedIntentToAdd  = 1 << 13   // intent-to-add
+	indexSignature       = "DIRC"
 )
 
 // Modes of entries.
 const (
-	modeFile    = 0o100644
-	modeProgram = 0o100755
-	modeLink    = 0o120000
-	modeGitlink = 0o160000
-	modeTree    = 0o040000 // only in a sparse index, or in a tree
+	modeFile       = 0o100644
+	modeExecutable = 0o100755
+	modeSymlink    = 0o120000
+	modeGitlink    = 0o160000
+	modeTree       = 0o040000 // only in a sparse index, or in a tree
 )
 
 // ReadIndex reads an index file of any version that git writes. It refuses a file that git would not have written, and names
@@ -64,7 +64,7 @@ func ReadIndex(data []byte, format ObjectFormat) (Index, error) {
 	if err != nil {
 		return Index{}, err
 	}
-	sums := proc.Meanwhile(func() (indexSums, error) { return f.sums(), nil })
+	sums := proc.Async(func() (indexSums, error) { return f.sums(), nil })
 	p := f.parser()
 	p.rebuild = f.version == 4
 	if err := p.entries(); err != nil {
@@ -84,7 +84,7 @@ func ReadIndex(data []byte, format ObjectFormat) (Index, error) {
 	x := Index{format: format, extended: p.extended, count: f.count, body: p.body}
 	sum, _ := sums()
 	if !p.rebuild {
-		x.body = f.content[indexHeader:end:end]
+		x.body = f.content[indexHeaderSize:end:end]
 		if f.version == x.version() && end == sum.end {
 			x.sum = sum.entries
 		}
@@ -99,8 +99,8 @@ func ReadIndex(data []byte, format ObjectFormat) (Index, error) {
 func appendEntry(body, stat, oid []byte, flags, extra uint16, name []byte) []byte {
 	start := len(body)
 	body = append(append(body, stat...), oid...)
-	if flags &^= flagExtend; extra != 0 {
-		flags |= flagExtend
+	if flags &^= flagExtended; extra != 0 {
+		flags |= flagExtended
 	}
 	body = binary.BigEndian.AppendUint16(body, flags)
 	if extra != 0 {
@@ -108,11 +108,11 @@ func appendEntry(body, stat, oid []byte, flags, extra uint16, name []byte) []byt
 	}
 	body = append(body, name...)
 	var nothing [8]byte
-	return append(body, nothing[:padded(len(body)-start)-(len(body)-start)]...)
+	return append(body, nothing[:paddedLength(len(body)-start)-(len(body)-start)]...)
 }
 
 // paddedLength returns the length of an entry with its padding: one to eight NULs, up to a multiple of eight.
-func padded(length int) int { return (length + 8) &^ 7 }
+func paddedLength(length int) int { return (length + 8) &^ 7 }
 
 // version returns the oldest version that can hold the index.
 func (x Index) version() uint32 {
@@ -124,13 +124,13 @@ func (x Index) version() uint32 {
 
 // write writes an index file in the oldest version that can hold the entries, without extensions.
 func (x Index) write(w io.Writer) error {
-	head := make([]byte, 0, indexHeader)
-	head = append(head, signature...)
+	head := make([]byte, 0, indexHeaderSize)
+	head = append(head, indexSignature...)
 	head = binary.BigEndian.AppendUint32(head, x.version())
 	head = binary.BigEndian.AppendUint32(head, uint32(x.count))
 	sum := x.sum
 	if sum == nil {
-		h := x.format.hash()
+		h := x.format.newHash()
 		h.Write(head)
 		h.Write(x.body)
 		sum = h.Sum(nil)
@@ -151,27 +151,27 @@ func (x Index) Encode() []byte {
 }
 
 // indexEntry is one entry of an index, of which its parts are slices.
-type stagedEntry struct {
+type indexEntry struct {
 	mode  uint32
 	stage int
 	oid   []byte
 	name  []byte
 	stat  []byte // the file's stat data when it was staged
 
-	flags, extra uint16 // as encoded; 0 in an entry that was not decoded
-	skipped      bool   // skip-worktree
-	intended     bool   // intent-to-add
+	flags, extendedFlags uint16 // as encoded; 0 in an entry that was not decoded
+	skipWorktree         bool   // skip-worktree
+	intentToAdd          bool   // intent-to-add
 }
 
 // needsBlob reports whether the entry needs a blob of this repository. The commit of a submodule is in another one.
-func (e stagedEntry) blob() bool { return e.mode != modeGitlink && !zero(e.oid) }
+func (e indexEntry) needsBlob() bool { return e.mode != modeGitlink && !isZero(e.oid) }
 
 // allEntries iterates over the entries.
-func (x Index) all() iter.Seq[stagedEntry] {
-	return func(yield func(stagedEntry) bool) {
+func (x Index) allEntries() iter.Seq[indexEntry] {
+	return func(yield func(indexEntry) bool) {
 		for left := x.body; len(left) > 0; {
-			var e stagedEntry
-			if e, left = nextStaged(left, x.format.size()); !yield(e) {
+			var e indexEntry
+			if e, left = nextIndexEntry(left, x.format.idSize()); !yield(e) {
 				return
 			}
 		}
@@ -179,39 +179,39 @@ func (x Index) all() iter.Seq[stagedEntry] {
 }
 
 // nextIndexEntry decodes the first entry of the body of an index, which was checked before, and returns the rest.
-func nextStaged(left []byte, size int) (stagedEntry, []byte) {
+func nextIndexEntry(left []byte, size int) (indexEntry, []byte) {
 	flags, extra, at, _ := decodeEntryHead(left, size)
-	length := int(flags & flagLength)
-	if length == flagLength {
+	length := int(flags & flagNameLengthMask)
+	if length == flagNameLengthMask {
 		length = bytes.IndexByte(left[at:], 0)
 	}
-	return stagedEntry{
-		mode: binary.BigEndian.Uint32(left[indexMode:]), stage: int(flags&flagStage) >> 12,
-		oid: left[indexStat : indexStat+size], name: left[at : at+length], stat: left[:indexStat],
-		flags: flags, extra: extra, skipped: extra&extraSkip != 0, intended: extra&extraIntend != 0,
-	}, left[padded(at+length):]
+	return indexEntry{
+		mode: binary.BigEndian.Uint32(left[modeOffset:]), stage: int(flags&flagStageMask) >> 12,
+		oid: left[statSize : statSize+size], name: left[at : at+length], stat: left[:statSize],
+		flags: flags, extendedFlags: extra, skipWorktree: extra&extendedSkipWorktree != 0, intentToAdd: extra&extendedIntentToAdd != 0,
+	}, left[paddedLength(at+length):]
 }
 
 // MissingBlobs lists the blobs that this index needs and an earlier one does not, each once.
-func (x Index) Missing(before Index) []string {
+func (x Index) MissingBlobs(before Index) []string {
 	if bytes.Equal(x.body, before.body) {
 		return nil
 	}
 	// Most entries are the same but for their stat data; these are compared as bytes.
-	now, left, size := x.body, before.body, before.format.size()
-	var e, was stagedEntry
+	now, left, size := x.body, before.body, before.format.idSize()
+	var e, was indexEntry
 	wanted, order := map[string]bool{}, []string(nil)
 	for len(now) > 0 {
 		at := now
-		e, now = nextStaged(now, x.format.size())
-		if n := len(at) - len(now); len(left) >= n && bytes.Equal(at[indexStat:n], left[indexStat:n]) && bytes.Equal(at[indexMode:indexMode+4], left[indexMode:indexMode+4]) {
+		e, now = nextIndexEntry(now, x.format.idSize())
+		if n := len(at) - len(now); len(left) >= n && bytes.Equal(at[statSize:n], left[statSize:n]) && bytes.Equal(at[modeOffset:modeOffset+4], left[modeOffset:modeOffset+4]) {
 			left = left[n:]
 			continue
 		}
-		for len(left) > 0 && older(was, e) {
-			was, left = nextStaged(left, size)
+		for len(left) > 0 && entryBefore(was, e) {
+			was, left = nextIndexEntry(left, size)
 		}
-		if !e.blob() || was.blob() && bytes.Equal(was.oid, e.oid) || wanted[string(e.oid)] {
+		if !e.needsBlob() || was.needsBlob() && bytes.Equal(was.oid, e.oid) || wanted[string(e.oid)] {
 			continue
 		}
 		wanted[string(e.oid)] = true
@@ -224,8 +224,8 @@ func (x Index) Missing(before Index) []string {
 	for _, oid := range order {
 		first[oid[0]] = true
 	}
-	for e := range before.all() {
-		if first[e.oid[0]] && e.blob() { // the commit of a submodule need not be in this repository
+	for e := range before.allEntries() {
+		if first[e.oid[0]] && e.needsBlob() { // the commit of a submodule need not be in this repository
 			delete(wanted, string(e.oid))
 		}
 	}
@@ -239,7 +239,7 @@ func (x Index) Missing(before Index) []string {
 }
 
 // entryBefore reports whether a comes before b in an index.
-func older(a, b stagedEntry) bool {
+func entryBefore(a, b indexEntry) bool {
 	c := bytes.Compare(a.name, b.name)
 	return c < 0 || c == 0 && a.stage < b.stage
 }
@@ -262,14 +262,14 @@ func FormatOf(oid string) ObjectFormat {
 }
 
 // idSize returns the bytes of an object id.
-func (f ObjectFormat) size() int {
+func (f ObjectFormat) idSize() int {
 	if f == SHA256 {
 		return sha256.Size
 	}
 	return sha1.Size
 }
 
-func (f ObjectFormat) hash() hash.Hash {
+func (f ObjectFormat) newHash() hash.Hash {
 	if f == SHA256 {
 		return sha256.New()
 	}
@@ -277,7 +277,7 @@ func (f ObjectFormat) hash() hash.Hash {
 }
 
 // hashSum returns the hash of data.
-func (f ObjectFormat) sum(data []byte) []byte {
+func (f ObjectFormat) hashSum(data []byte) []byte {
 	if f == SHA256 {
 		sum := sha256.Sum256(data)
 		return sum[:]
@@ -287,7 +287,7 @@ func (f ObjectFormat) sum(data []byte) []byte {
 }
 
 // isZero reports whether all bytes are 0.
-func zero(data []byte) bool {
+func isZero(data []byte) bool {
 	for _, b := range data {
 		if b != 0 {
 			return false
@@ -297,7 +297,7 @@ func zero(data []byte) bool {
 }
 
 // commonPrefixLen returns the length of the longest common prefix, which it finds eight bytes at a time.
-func commonPrefix(a, b []byte) int {
+func commonPrefixLen(a, b []byte) int {
 	n, most := 0, min(len(a), len(b))
 	for ; n+8 <= most; n += 8 {
 		if d := binary.LittleEndian.Uint64(a[n:]) ^ binary.LittleEndian.Uint64(b[n:]); d != 0 {

@@ -120,7 +120,7 @@ func TestGitReadsBackWhatItWrote(t *testing.T) {
 						l.git("fsck")
 						again, err := ReadIndex(encoded, ObjectFormat(format))
 						l.must(err)
-						if !bytes.Equal(again.Encode(), encoded) || again.Missing(x) != nil {
+						if !bytes.Equal(again.Encode(), encoded) || again.MissingBlobs(x) != nil {
 							t.Error("it is another the second time")
 						}
 						if bytes.Equal(data, encoded) {
@@ -137,7 +137,7 @@ func TestMissingIsWhatAnotherIndexDoesNotHave(t *testing.T) {
 	t.Parallel()
 	l := busy(t, "sha1")
 	before, _ := l.readIndex("sha1")
-	if got := before.Missing(before); got != nil {
+	if got := before.MissingBlobs(before); got != nil {
 		t.Errorf("of itself: %q", got)
 	}
 	l.git("mv", "z", "y") // the same blob by another name
@@ -149,23 +149,23 @@ func TestMissingIsWhatAnotherIndexDoesNotHave(t *testing.T) {
 	l.git("update-index", "--add", "--cacheinfo", "160000,"+l.git("rev-parse", "HEAD")+",module")
 	after, _ := l.readIndex("sha1")
 	want := []string{l.git("rev-parse", ":a-b"), l.git("rev-parse", ":zz")}
-	if got := after.Missing(before); !slices.Equal(got, want) {
+	if got := after.MissingBlobs(before); !slices.Equal(got, want) {
 		t.Errorf("missing are %q, want %q", got, want)
 	}
 	// A file by the name of what is only a submodule's commit there.
 	l.git("update-index", "--cacheinfo", "100644,"+l.git("rev-parse", "HEAD")+",module")
 	for range 2 {
 		fake, _ := l.readIndex("sha1")
-		if got := fake.Missing(after); !slices.Equal(got, []string{l.git("rev-parse", "HEAD")}) {
+		if got := fake.MissingBlobs(after); !slices.Equal(got, []string{l.git("rev-parse", "HEAD")}) {
 			t.Errorf("missing are %q", got)
 		}
 		l.git("update-index", "--force-remove", "module")
 		l.git("update-index", "--add", "--cacheinfo", "100644,"+l.git("rev-parse", "HEAD")+",elsewhere")
 	}
-	if got := after.Missing(Index{}); len(got) != 13 {
+	if got := after.MissingBlobs(Index{}); len(got) != 13 {
 		t.Errorf("of nothing: %d %q", len(got), got)
 	}
-	if got := (Index{}).Missing(after); got != nil {
+	if got := (Index{}).MissingBlobs(after); got != nil {
 		t.Errorf("nothing needs %q", got)
 	}
 }
@@ -208,20 +208,20 @@ func indexOf(version uint32, rest string, entries ...entryOf) []byte {
 	data = binary.BigEndian.AppendUint32(data, version)
 	data = binary.BigEndian.AppendUint32(data, uint32(len(entries)))
 	for _, e := range entries {
-		stat := make([]byte, indexStat)
-		binary.BigEndian.PutUint32(stat[indexMode:], e.mode)
+		stat := make([]byte, statSize)
+		binary.BigEndian.PutUint32(stat[modeOffset:], e.mode)
 		oid := bytes.Repeat([]byte{7}, 20)
 		if e.null {
 			clear(oid)
 		}
 		start := len(data)
 		data = append(append(data, stat...), oid...)
-		length := min(len(e.name), flagLength)
+		length := min(len(e.name), flagNameLengthMask)
 		if e.length != 0 {
 			length = e.length
 		}
 		data = binary.BigEndian.AppendUint16(data, e.flags|uint16(length))
-		if e.flags&flagExtend != 0 {
+		if e.flags&flagExtended != 0 {
 			data = binary.BigEndian.AppendUint16(data, e.extra)
 		}
 		data = append(data, e.name...)
@@ -229,10 +229,10 @@ func indexOf(version uint32, rest string, entries ...entryOf) []byte {
 			data = append(data, e.pad...)
 			continue
 		}
-		data = append(data, make([]byte, padded(len(data)-start)-(len(data)-start))...)
+		data = append(data, make([]byte, paddedLength(len(data)-start)-(len(data)-start))...)
 	}
 	data = append(data, rest...)
-	h := SHA1.hash()
+	h := SHA1.newHash()
 	h.Write(data)
 	return h.Sum(data)
 }
@@ -275,14 +275,14 @@ func TestWhatGitWouldNotHaveWrittenIsNoIndex(t *testing.T) {
 		"stages out of order":            indexOf(2, "", staged("a", 2), staged("a", 1)),
 		"a stage twice":                  indexOf(2, "", staged("a", 2), staged("a", 2)),
 		"no object":                      indexOf(2, "", entryOf{name: "a", mode: modeFile, null: true}),
-		"flags in version 2":             indexOf(2, "", entryOf{name: "a", mode: modeFile, flags: flagExtend, extra: extraSkip}),
-		"unknown flags":                  indexOf(3, "", entryOf{name: "a", mode: modeFile, flags: flagExtend, extra: 1}),
-		"reserved flags":                 indexOf(3, "", entryOf{name: "a", mode: modeFile, flags: flagExtend, extra: 1 << 15}),
+		"flags in version 2":             indexOf(2, "", entryOf{name: "a", mode: modeFile, flags: flagExtended, extra: extendedSkipWorktree}),
+		"unknown flags":                  indexOf(3, "", entryOf{name: "a", mode: modeFile, flags: flagExtended, extra: 1}),
+		"reserved flags":                 indexOf(3, "", entryOf{name: "a", mode: modeFile, flags: flagExtended, extra: 1 << 15}),
 		"padding":                        indexOf(2, "", entryOf{name: "a", mode: modeFile, pad: "\x00x\x00\x00\x00\x00\x00\x00\x00"}),
 		"no padding":                     indexOf(2, "", entryOf{name: "ab", mode: modeFile, pad: "\x00"}),
 		"a shorter name":                 indexOf(2, "", entryOf{name: "ab", mode: modeFile, length: 1}),
 		"a longer name":                  indexOf(2, "", entryOf{name: "ab", mode: modeFile, length: 3}),
-		"a much longer name":             indexOf(2, "", entryOf{name: "ab", mode: modeFile, length: flagLength}),
+		"a much longer name":             indexOf(2, "", entryOf{name: "ab", mode: modeFile, length: flagNameLengthMask}),
 		"too long a name":                indexOf(2, "", file(strings.Repeat("a/", 2048)+"a")),
 		"an unknown extension":           indexOf(2, "abcd\x00\x00\x00\x00", file("a")),
 		"an extension cut off":           indexOf(2, "TREE\x00\x00\x00\x05abcd", file("a")),
@@ -292,8 +292,8 @@ func TestWhatGitWouldNotHaveWrittenIsNoIndex(t *testing.T) {
 		"a file far below a file":        indexOf(2, "", file("a"), file("a-"), file("a-b/c"), file("a/b/c/d")),
 		"a file below a deep file":       indexOf(2, "", file("x/a"), file("x/a-b"), file("x/a.c/d"), file("x/a/b")),
 		"a file below the one before":    indexOf(2, "", file("a"), file("a/b")),
-		"a link that is .gitmodules":     indexOf(2, "", entryOf{name: ".gitmodules", mode: modeLink}),
-		"a link that may be .gitmodules": indexOf(2, "", entryOf{name: "x/gitmod~1", mode: modeLink}),
+		"a link that is .gitmodules":     indexOf(2, "", entryOf{name: ".gitmodules", mode: modeSymlink}),
+		"a link that may be .gitmodules": indexOf(2, "", entryOf{name: "x/gitmod~1", mode: modeSymlink}),
 	}
 	for _, name := range []string{
 		"", "/", "/a", "a/", "a//b", ".", "..", "./a", "../a", "a/.", "a/..", "a/./b", "a/../b", "a\x00b", "\x00",
@@ -314,13 +314,13 @@ func TestWhatGitCouldHaveWrittenIsAnIndex(t *testing.T) {
 	tests := map[string][]byte{
 		"nothing staged":                     indexOf(2, ""),
 		"an extension":                       indexOf(2, "TREE\x00\x00\x00\x01aXXXX\x00\x00\x00\x00", file("a")),
-		"no checksum":                        append(indexOf(2, "", file("a"))[:indexHeader+64], make([]byte, 20)...),
+		"no checksum":                        append(indexOf(2, "", file("a"))[:indexHeaderSize+64], make([]byte, 20)...),
 		"a conflict":                         indexOf(2, "", staged("a", 1), staged("a", 2), staged("a", 3)),
 		"a file and a directory in conflict": indexOf(2, "", staged("a", 2), file("a/b")),
-		"intended":                           indexOf(3, "", entryOf{name: "a", mode: modeFile, flags: flagExtend, extra: extraIntend, null: true}),
-		"room for flags":                     indexOf(3, "", entryOf{name: "a", mode: modeFile, flags: flagExtend}, file("b")),
+		"intended":                           indexOf(3, "", entryOf{name: "a", mode: modeFile, flags: flagExtended, extra: extendedIntentToAdd, null: true}),
+		"room for flags":                     indexOf(3, "", entryOf{name: "a", mode: modeFile, flags: flagExtended}, file("b")),
 		"version 3":                          indexOf(3, "", file("a"), file("b")),
-		"links and others":                   indexOf(2, "", entryOf{name: "a", mode: modeLink}, entryOf{name: "b", mode: modeProgram}, entryOf{name: "c", mode: modeGitlink}),
+		"links and others":                   indexOf(2, "", entryOf{name: "a", mode: modeSymlink}, entryOf{name: "b", mode: modeExecutable}, entryOf{name: "c", mode: modeGitlink}),
 	}
 	for _, name := range []string{
 		"a", "...", "..a", "a..", ".gitignore", ".gitmodules", ".gitx", ".git-x", "git~2", "git~10", "git", ".gi", "x.git", ".git x", "a b", "a\nb", "\xff\xfe", "\u200c", "a\u200c", ".g\u200citx",
@@ -348,11 +348,11 @@ func FuzzReadIndex(f *testing.F) {
 	}
 	f.Add(unsigned(indexOf(2, "", file("a"), file("dir/b"))), false)
 	f.Add(unsigned(indexOf(2, "TREE\x00\x00\x00\x01a", staged("a", 1), staged("a", 3))), false)
-	f.Add(unsigned(indexOf(3, "", entryOf{name: "a", mode: modeLink, flags: flagExtend | flagAssume, extra: extraSkip})), true)
-	f.Add(unsigned(indexOf(3, "", entryOf{name: "a", mode: modeFile, flags: flagExtend}, file("b"))), false)
+	f.Add(unsigned(indexOf(3, "", entryOf{name: "a", mode: modeSymlink, flags: flagExtended | flagAssumeUnchanged, extra: extendedSkipWorktree})), true)
+	f.Add(unsigned(indexOf(3, "", entryOf{name: "a", mode: modeFile, flags: flagExtended}, file("b"))), false)
 	four, _ := hex.DecodeString("444952430000000400000002" +
-		strings.Repeat("00", indexMode) + "000081a4" + strings.Repeat("00", 12) + strings.Repeat("07", 20) + "0003" + "00" + "612f6200" +
-		strings.Repeat("00", indexMode) + "000081a4" + strings.Repeat("00", 12) + strings.Repeat("07", 20) + "0003" + "01" + "6300" + strings.Repeat("00", 20))
+		strings.Repeat("00", modeOffset) + "000081a4" + strings.Repeat("00", 12) + strings.Repeat("07", 20) + "0003" + "00" + "612f6200" +
+		strings.Repeat("00", modeOffset) + "000081a4" + strings.Repeat("00", 12) + strings.Repeat("07", 20) + "0003" + "01" + "6300" + strings.Repeat("00", 20))
 	f.Add(four, false)
 	f.Fuzz(func(t *testing.T, data []byte, long bool) {
 		format := SHA1
@@ -362,12 +362,12 @@ func FuzzReadIndex(f *testing.F) {
 		x, err := ReadIndex(data, format)
 		skimmed, skimErr := SkimIndex(data, format)
 		if skimErr == nil {
-			_, _ = x.Missing(skimmed), skimmed.Fingerprint() // which is all that is asked of one
+			_, _ = x.MissingBlobs(skimmed), skimmed.Fingerprint() // which is all that is asked of one
 		}
 		if err != nil {
 			return
 		}
-		if skimErr != nil || len(x.Missing(skimmed)) > 0 {
+		if skimErr != nil || len(x.MissingBlobs(skimmed)) > 0 {
 			t.Errorf("%q skimmed is another: %v", data, skimErr)
 		}
 		encoded := x.Encode()
@@ -375,11 +375,11 @@ func FuzzReadIndex(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q became %q: %v", data, encoded, err)
 		}
-		if !bytes.Equal(again.Encode(), encoded) || again.Len() != x.Len() || x.Missing(again) != nil {
+		if !bytes.Equal(again.Encode(), encoded) || again.Len() != x.Len() || x.MissingBlobs(again) != nil {
 			t.Errorf("%q became %q", data, encoded)
 		}
 		last, n := "", 0
-		for e := range x.all() {
+		for e := range x.allEntries() {
 			name := string(e.name)
 			if name < last || !filepath.IsLocal(name) || filepath.Clean(name) != name || strings.Contains(strings.ToLower("/"+name+"/"), "/.git/") {
 				t.Errorf("%q behind %q", name, last)
@@ -417,7 +417,7 @@ func BenchmarkMissingOf100000Files(b *testing.B) {
 	}
 	x, _ := ReadIndex(indexOf(2, "", entries...), SHA1)
 	data := indexOf(2, "", entries...)
-	data[indexHeader+5*(len(data)-indexHeader-20)/len(entries)+indexStat] = 9
+	data[indexHeaderSize+5*(len(data)-indexHeaderSize-20)/len(entries)+statSize] = 9
 	clear(data[len(data)-20:])
 	y, err := ReadIndex(data, SHA1)
 	if err != nil {
@@ -425,7 +425,7 @@ func BenchmarkMissingOf100000Files(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		y.Missing(x)
+		y.MissingBlobs(x)
 	}
 }
 
@@ -435,8 +435,8 @@ func (x Index) Len() int { return x.count }
 // Objects are the blobs that the index needs, in its order; some more than once.
 func (x Index) Objects() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for e := range x.all() {
-			if e.blob() && !yield(hex.EncodeToString(e.oid)) {
+		for e := range x.allEntries() {
+			if e.needsBlob() && !yield(hex.EncodeToString(e.oid)) {
 				return
 			}
 		}

@@ -20,18 +20,18 @@ type indexFile struct {
 
 // openIndexFile checks the header of an index file.
 func openIndexFile(data []byte, format ObjectFormat) (indexFile, error) {
-	size := format.size()
-	if len(data) < indexHeader+size {
+	size := format.idSize()
+	if len(data) < indexHeaderSize+size {
 		return indexFile{}, errors.New("index: too short")
 	}
 	version, count := binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:])
 	content, trailer := data[:len(data)-size], data[len(data)-size:]
 	switch {
-	case string(data[:4]) != signature:
+	case string(data[:4]) != indexSignature:
 		return indexFile{}, errors.New("index: no signature")
 	case version < 2 || version > 4:
 		return indexFile{}, fmt.Errorf("index: version %d", version)
-	case int64(count) > int64(len(content)-indexHeader)/int64(indexStat+size+3): // a flag word and one byte of name
+	case int64(count) > int64(len(content)-indexHeaderSize)/int64(statSize+size+3): // a flag word and one byte of name
 		return indexFile{}, fmt.Errorf("index: %d entries cannot be in %d bytes", count, len(data))
 	}
 	return indexFile{content: content, trailer: trailer, version: version, count: int(count), format: format, size: size}, nil
@@ -39,7 +39,7 @@ func openIndexFile(data []byte, format ObjectFormat) (indexFile, error) {
 
 // checkSum compares the hash of the content with the checksum in the file.
 func (f indexFile) checkSum(sum []byte) error {
-	if !zero(f.trailer) && !bytes.Equal(sum, f.trailer) {
+	if !isZero(f.trailer) && !bytes.Equal(sum, f.trailer) {
 		return errors.New("index: the checksum is wrong")
 	}
 	return nil
@@ -48,12 +48,12 @@ func (f indexFile) checkSum(sum []byte) error {
 // decodeEntryHead decodes the flags of the entry that data begins with, in any version. nameAt is the offset of its name.
 // It is not ok where data ends before that.
 func decodeEntryHead(data []byte, size int) (flags, extra uint16, nameAt int, ok bool) {
-	nameAt = indexStat + size + 2
+	nameAt = statSize + size + 2
 	if len(data) < nameAt {
 		return 0, 0, 0, false
 	}
 	flags = binary.BigEndian.Uint16(data[nameAt-2:])
-	if flags&flagExtend == 0 {
+	if flags&flagExtended == 0 {
 		return flags, 0, nameAt, true
 	}
 	if len(data) < nameAt+2 {
@@ -74,17 +74,17 @@ type indexParser struct {
 	nameless   bool   // an entry has no name
 	redundant  bool   // an entry has room for extended flags, and none of them set
 
-	name     []byte   // of the previous entry
-	stage    uint16   // of the previous entry
-	files    []prefix // prefixes of the previous name that are names of files
-	nextName []byte   // memory for the next name of version 4, which continues the previous one
+	name     []byte      // of the previous entry
+	stage    uint16      // of the previous entry
+	files    []prefixLen // prefixes of the previous name that are names of files
+	nextName []byte      // memory for the next name of version 4, which continues the previous one
 }
 
 // prefix is the length of a prefix of a name that is also the whole name of a file.
-type prefix int
+type prefixLen int
 
 // parser returns a parser of the file that is at its first entry.
-func (f indexFile) parser() indexParser { return indexParser{indexFile: f, at: indexHeader} }
+func (f indexFile) parser() indexParser { return indexParser{indexFile: f, at: indexHeaderSize} }
 
 // entries parses and checks all entries.
 func (p *indexParser) entries() error {
@@ -97,48 +97,48 @@ func (p *indexParser) entries() error {
 }
 
 // errTruncated is the error of data that ends too early.
-var errCutOff = errors.New("cut off")
+var errTruncated = errors.New("cut off")
 
 // entry parses and checks the next entry.
 func (p *indexParser) entry() error {
 	start := p.at
 	data := p.content[start:]
-	if len(data) < indexStat+p.size+2 {
-		return errCutOff
+	if len(data) < statSize+p.size+2 {
+		return errTruncated
 	}
 	flags, extra, nameAt, ok := decodeEntryHead(data, p.size)
-	if !ok || flags&flagExtend != 0 && p.version == 2 {
+	if !ok || flags&flagExtended != 0 && p.version == 2 {
 		return errors.New("flags that it cannot have")
 	}
-	if flags&flagExtend != 0 {
-		if extra&^(extraSkip|extraIntend) != 0 {
+	if flags&flagExtended != 0 {
+		if extra&^(extendedSkipWorktree|extendedIntentToAdd) != 0 {
 			return errors.New("unknown flags")
 		}
 		p.extended = p.extended || extra != 0
 		p.redundant = p.redundant || extra == 0
 	}
 	p.at = start + nameAt
-	stat, oid := data[:indexStat], data[indexStat:indexStat+p.size]
-	name, err := p.readName(start, int(flags&flagLength))
+	stat, oid := data[:statSize], data[statSize:statSize+p.size]
+	name, err := p.readName(start, int(flags&flagNameLengthMask))
 	if err != nil {
 		return err
 	}
-	mode := binary.BigEndian.Uint32(stat[indexMode:])
+	mode := binary.BigEndian.Uint32(stat[modeOffset:])
 	switch mode {
-	case modeFile, modeProgram, modeLink, modeGitlink:
+	case modeFile, modeExecutable, modeSymlink, modeGitlink:
 	case modeTree:
 		return &NotPlainError{"sparse"}
 	default:
 		return fmt.Errorf("mode %o", mode)
 	}
-	if extra&extraIntend == 0 && zero(oid) {
+	if extra&extendedIntentToAdd == 0 && isZero(oid) {
 		return errors.New("no object")
 	}
-	if err := p.checkName(name, flags&flagStage, mode == modeLink); err != nil {
+	if err := p.checkName(name, flags&flagStageMask, mode == modeSymlink); err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
 	if p.rebuild {
-		if len(p.body)+len(name)+indexStat+p.size+12 > mostIndex {
+		if len(p.body)+len(name)+statSize+p.size+12 > maxIndexSize {
 			return errors.New("too much")
 		}
 		p.body = appendEntry(p.body, stat, oid, flags, extra, name)
@@ -155,28 +155,28 @@ func (p *indexParser) readName(start, length int) ([]byte, error) {
 			return nil, errors.New("a name that continues none")
 		}
 		rest = rest[n:]
-		end := bytes.IndexByte(rest[:min(len(rest), longestPath+1)], 0)
+		end := bytes.IndexByte(rest[:min(len(rest), maxPathLength+1)], 0)
 		if end < 0 {
-			return nil, errCutOff
+			return nil, errTruncated
 		}
 		keep := len(p.name) - int(drop)
-		if keep+end > longestPath || min(keep+end, flagLength) != length {
+		if keep+end > maxPathLength || min(keep+end, flagNameLengthMask) != length {
 			return nil, errors.New("a name of another length")
 		}
 		p.at += n + end + 1
 		p.nextName = append(append(p.nextName[:0], p.name[:keep]...), rest[:end]...)
 		return p.nextName, nil
 	}
-	if length == flagLength {
-		if length = bytes.IndexByte(rest[:min(len(rest), longestPath+1)], 0); length < flagLength {
+	if length == flagNameLengthMask {
+		if length = bytes.IndexByte(rest[:min(len(rest), maxPathLength+1)], 0); length < flagNameLengthMask {
 			return nil, errors.New("a name of another length")
 		}
 	}
-	next := start + padded(p.at-start+length)
+	next := start + paddedLength(p.at-start+length)
 	if next > len(p.content) {
-		return nil, errCutOff
+		return nil, errTruncated
 	}
-	if !zero(p.content[p.at+length : next]) {
+	if !isZero(p.content[p.at+length : next]) {
 		return nil, errors.New("something behind the name")
 	}
 	p.at = next
@@ -200,7 +200,7 @@ func decodeVarint(data []byte) (drop uint64, n int) {
 
 // checkName checks that a name follows the previous one in git's order and may be checked out, and makes it the previous.
 func (p *indexParser) checkName(name []byte, stage uint16, link bool) error {
-	same := commonPrefix(p.name, name)
+	same := commonPrefixLen(p.name, name)
 	switch {
 	case len(name) == 0:
 		p.nameless = true // as in a split index, whose names are in the shared index
@@ -217,7 +217,7 @@ func (p *indexParser) checkName(name []byte, stage uint16, link bool) error {
 		return errors.New("a NUL in the name")
 	}
 	// The common prefix was checked with the previous name, except for its last component, which may be longer now.
-	if why := refusedName(name, bytes.LastIndexByte(name[:same], '/')+1, link); why != "" && !p.trustNames {
+	if why := pathProblem(name, bytes.LastIndexByte(name[:same], '/')+1, link); why != "" && !p.trustNames {
 		return errors.New(why)
 	}
 	// A file, and an entry below it as if it were a directory: where the file is a symbolic link, git would write through
@@ -230,7 +230,7 @@ func (p *indexParser) checkName(name []byte, stage uint16, link bool) error {
 		if top := len(p.files) - 1; top >= 0 && int(p.files[top]) == same && len(name) > same && name[same] == '/' {
 			return errors.New("below a file")
 		}
-		p.files = append(p.files, prefix(len(name)))
+		p.files = append(p.files, prefixLen(len(name)))
 	}
 	p.setPrevious(name, stage)
 	return nil
@@ -253,7 +253,7 @@ func (p *indexParser) extensions() error {
 		}
 		name, length := p.content[p.at:p.at+4], binary.BigEndian.Uint32(p.content[p.at+4:])
 		if p.at += 8; uint64(length) > uint64(len(p.content)-p.at) {
-			return fmt.Errorf("index: extension %q: %w", name, errCutOff)
+			return fmt.Errorf("index: extension %q: %w", name, errTruncated)
 		}
 		p.at += int(length)
 		switch {

@@ -17,9 +17,9 @@ func SkimIndex(data []byte, format ObjectFormat) (Index, error) {
 	}
 	end, ok := f.entriesEnd()
 	if !ok {
-		return Index{}, fmt.Errorf("index: %w", errCutOff)
+		return Index{}, fmt.Errorf("index: %w", errTruncated)
 	}
-	return Index{format: format, extended: f.version == 3, count: f.count, body: f.content[indexHeader:end:end]}, nil
+	return Index{format: format, extended: f.version == 3, count: f.count, body: f.content[indexHeaderSize:end:end]}, nil
 }
 
 // indexSums are the checksums of an index file: of all of it, and of the file without its extensions.
@@ -30,7 +30,7 @@ type indexSums struct {
 
 // sums hashes the content of the file, which takes as long as parsing it.
 func (f indexFile) sums() (s indexSums) {
-	h, content := f.format.hash(), f.content
+	h, content := f.format.newHash(), f.content
 	if f.version < 4 {
 		if end, ok := f.entriesEnd(); ok {
 			h.Write(content[:end])
@@ -44,8 +44,8 @@ func (f indexFile) sums() (s indexSums) {
 
 // entriesEnd returns the offset behind the entries of a file of version 2 or 3.
 func (f indexFile) entriesEnd() (end int, ok bool) {
-	end, ok = skimEntries(f.content[indexHeader:], f.count, f.size, nil)
-	return indexHeader + end, ok
+	end, ok = skimEntries(f.content[indexHeaderSize:], f.count, f.size, nil)
+	return indexHeaderSize + end, ok
 }
 
 // skimEntries returns the length of the first count entries of version 2 or 3 in body, and writes the offset of each
@@ -70,12 +70,12 @@ func entryLength(data []byte, size int) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	length := int(flags & flagLength)
-	if length == flagLength {
+	length := int(flags & flagNameLengthMask)
+	if length == flagNameLengthMask {
 		length = bytes.IndexByte(data[nameAt:], 0)
 	}
-	if length < 0 || padded(nameAt+length) > len(data) {
+	if length < 0 || paddedLength(nameAt+length) > len(data) {
 		return 0, false
 	}
-	return padded(nameAt + length), true
+	return paddedLength(nameAt + length), true
 }

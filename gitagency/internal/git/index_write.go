@@ -21,7 +21,7 @@ func (e *LockedError) Error() string { return e.Path + " is locked" }
 // git reads files again whose mtime is not before it (racy git), and trusts the stat data of the others. The error is a
 // *LockedError when a git has locked the index. Callers take turns for one worktree.
 func (r *Repo) WriteIndex(name string, x Index, at time.Time) error {
-	d, err := r.DraftIndex(name)
+	d, err := r.NewIndexDraft(name)
 	if err == nil {
 		err = d.Write(x, at)
 	}
@@ -33,7 +33,7 @@ func (r *Repo) WriteIndex(name string, x Index, at time.Time) error {
 
 // ExpandIndex returns the index file of a linked worktree as a plain one, which holds every entry itself, unlike a split or
 // sparse index. Git expands a copy; the index itself is not changed.
-func (r *Repo) PlainIndex(ctx context.Context, name string) (_ []byte, err error) {
+func (r *Repo) ExpandIndex(ctx context.Context, name string) (_ []byte, err error) {
 	admin := r.AdminDir(name)
 	index := filepath.Join(admin, "index")
 	fi, err := os.Stat(index)
@@ -54,11 +54,11 @@ func (r *Repo) PlainIndex(ctx context.Context, name string) (_ []byte, err error
 	if err = errors.Join(err, plain.Close(), os.Chtimes(plain.Name(), fi.ModTime(), fi.ModTime())); err != nil {
 		return nil, err
 	}
-	at := place{
+	at := runOptions{
 		gitDir: admin, env: []string{"GIT_INDEX_FILE=" + plain.Name()},
 		config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"},
 	}
-	if _, err := r.change(ctx, at, "update-index", "--no-split-index", "--force-write-index"); err != nil {
+	if _, err := r.runWrite(ctx, at, "update-index", "--no-split-index", "--force-write-index"); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(plain.Name())
@@ -80,7 +80,7 @@ const (
 )
 
 // NewIndexDraft creates a draft for the index of a linked worktree, and removes one that a killed process left.
-func (r *Repo) DraftIndex(name string) (*IndexDraft, error) {
+func (r *Repo) NewIndexDraft(name string) (*IndexDraft, error) {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
 		return nil, fmt.Errorf("%q does not name a worktree's entry", name)
 	}
@@ -89,7 +89,7 @@ func (r *Repo) DraftIndex(name string) (*IndexDraft, error) {
 	if fi, err := os.Lstat(d.index); err == nil {
 		perm = fi.Mode().Perm()
 	}
-	if err := dropDraft(d.index); err != nil {
+	if err := removeDraft(d.index); err != nil {
 		return nil, err
 	}
 	var err error
@@ -101,7 +101,7 @@ func (r *Repo) DraftIndex(name string) (*IndexDraft, error) {
 }
 
 // removeDraft removes the draft of a file, and the lock if it is that draft, which a killed process left.
-func dropDraft(path string) error {
+func removeDraft(path string) error {
 	left, err := os.Lstat(path + draftSuffix)
 	if err != nil {
 		return nil
@@ -115,8 +115,8 @@ func dropDraft(path string) error {
 }
 
 // replaceLocked replaces one of git's files durably, under its lock file, as a draft replaces the index.
-func writeLocked(path string, data []byte) (err error) {
-	if err := dropDraft(path); err != nil {
+func replaceLocked(path string, data []byte) (err error) {
+	if err := removeDraft(path); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -166,7 +166,7 @@ func (d *IndexDraft) WriteFile(data []byte, at time.Time) error {
 
 // Publish renames the lock to the index, and takes the lock first if the caller has not.
 func (d *IndexDraft) Publish() error {
-	if !d.locked() {
+	if !d.isLocked() {
 		if err := d.Lock(); err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (d *IndexDraft) Publish() error {
 }
 
 // isLocked reports whether index.lock is this draft.
-func (d *IndexDraft) locked() bool {
+func (d *IndexDraft) isLocked() bool {
 	draft, err := os.Lstat(d.index + draftSuffix)
 	if err != nil {
 		return false
@@ -202,7 +202,7 @@ func (d *IndexDraft) Drop() error {
 		return nil
 	}
 	err := d.file.Close()
-	if d.locked() {
+	if d.isLocked() {
 		err = errors.Join(err, os.Remove(d.index+lockSuffix))
 	}
 	if gone := os.Remove(d.index + draftSuffix); !errors.Is(gone, fs.ErrNotExist) {

@@ -20,49 +20,49 @@ type Merger struct {
 	*Mirror
 	Trusted bool // only the user can have written the repository's config: its merge drivers run
 
-	real   *Repo // repository to which Persist writes
-	format ObjectFormat
+	realRepo *Repo // repository to which Persist writes
+	format   ObjectFormat
 
-	foresight sync.WaitGroup             // background reads
-	forget    func()                     // cancels the background reads
-	ahead     func() (*heldIndex, error) // waits for the prefetched index
-	aheadOf   string                     // git directory of that index
+	prefetching      sync.WaitGroup                 // background reads
+	cancelPrefetch   func()                         // cancels the background reads
+	prefetchedIndex  func() (*editableIndex, error) // waits for the prefetched index
+	prefetchedGitDir string                         // git directory of that index
 
-	talking sync.Mutex              // guards the git cat-file, the caches, and the pending and persisted objects
-	silence func(cause error)       // kills catFile
-	teller  *teller                 // the one git cat-file of this merger; nil: not running
-	commits map[string][]byte       // commit objects by id
-	ranges  map[[2]string][]written // results of listBetween
-	trees   map[string]*twig        // parsed trees by raw id
-	held    int                     // size of the cached trees
+	mu             sync.Mutex             // guards the git cat-file, the caches, and the pending and persisted objects
+	killCatFile    func(cause error)      // kills catFile
+	catFile        *catFile               // the one git cat-file of this merger; nil: not running
+	commitCache    map[string][]byte      // commit objects by id
+	rangeCache     map[[2]string][]Commit // results of listBetween
+	treeCache      map[string]*Tree       // parsed trees by raw id
+	treeCacheBytes int                    // size of the cached trees
 
-	soundings map[[2]string]*sounding // checks of ranges that have passed or are running
+	rangeChecks map[[2]string]*rangeCheck // checks of ranges that have passed or are running
 
-	serial atomic.Int64 // counter of synthesized commits
+	commitSerial atomic.Int64 // counter of synthesized commits
 
-	pending map[string]object // new objects that are only in memory, by raw id
-	waiting int               // size of the pending objects
+	pending      map[string]rawObject // new objects that are only in memory, by raw id
+	pendingBytes int                  // size of the pending objects
 
 	// The refs will also reach objects that were just written to the repository itself and that no ref reaches yet. They are
 	// protected as if a gc were always running.
-	Captured bool
+	UsesUnreferenced bool
 
-	made []object // objects that Persist has written and that have no file in the mirror
-	put  []string // files that Persist has written to the repository
+	persisted      []rawObject // objects that Persist has written and that have no file in the mirror
+	persistedPaths []string    // files that Persist has written to the repository
 }
 
 // NewMerger makes a Merger. like is any object id of the repository, from which its object format is derived.
-func (r *Repo) Merger(like string) (*Merger, error) {
-	mirror, err := r.Mirror(like)
+func (r *Repo) NewMerger(like string) (*Merger, error) {
+	mirror, err := r.NewMirror(like)
 	if err != nil {
 		return nil, err
 	}
 	m := &Merger{
-		Mirror: mirror, real: r, forget: func() {}, format: FormatOf(like), commits: map[string][]byte{}, ranges: map[[2]string][]written{},
-		trees: map[string]*twig{}, soundings: map[[2]string]*sounding{}, pending: map[string]object{},
+		Mirror: mirror, realRepo: r, cancelPrefetch: func() {}, format: FormatOf(like), commitCache: map[string][]byte{}, rangeCache: map[[2]string][]Commit{},
+		treeCache: map[string]*Tree{}, rangeChecks: map[[2]string]*rangeCheck{}, pending: map[string]rawObject{},
 	}
 	// The mirror has to know where the history of a shallow repository ends.
-	if err := copyRules(filepath.Join(r.CommonDir, "shallow"), filepath.Join(m.dir, "shallow")); err != nil && !nothingThere(err) {
+	if err := copySmallFile(filepath.Join(r.CommonDir, "shallow"), filepath.Join(m.dir, "shallow")); err != nil && !isNotExist(err) {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
@@ -73,14 +73,14 @@ func (m *Merger) Close() error {
 	if m == nil {
 		return nil
 	}
-	m.forget()
-	m.foresight.Wait()
-	m.hangUp()
+	m.cancelPrefetch()
+	m.prefetching.Wait()
+	m.closeCatFile()
 	return m.Mirror.Close()
 }
 
 // Request describes a three-way merge.
-type Merging struct {
+type Request struct {
 	Base         string // commit or tree; empty: the merge base in the history
 	Ours, Theirs string // required: full commit ids; with a Base also tree ids
 
@@ -92,7 +92,7 @@ type Merging struct {
 }
 
 // Result is the result of a merge.
-type Merged struct {
+type Result struct {
 	Tree      string     // with conflicts, its files have git's conflict markers
 	Conflicts []Conflict // sorted by path; empty: clean merge
 }
@@ -119,116 +119,116 @@ func (e *UnrelatedError) Error() string {
 
 // Merge merges two commits. The result is exactly git's; a trivial merge, in which no file content is merged and no rename
 // matters, is done without git.
-func (m *Merger) Merge(ctx context.Context, req Merging) (Merged, error) {
+func (m *Merger) Merge(ctx context.Context, req Request) (Result, error) {
 	ours, err := m.treeOf(ctx, req.Ours)
 	if err != nil {
-		return Merged{}, err
+		return Result{}, err
 	}
 	theirs, err := m.treeOf(ctx, req.Theirs)
 	if err != nil {
-		return Merged{}, err
+		return Result{}, err
 	}
 	base := req.Base
 	if base == "" {
-		if base, err = m.commonBase(ctx, req.Ours, req.Theirs); err != nil {
-			return Merged{}, err
+		if base, err = m.mergeBase(ctx, req.Ours, req.Theirs); err != nil {
+			return Result{}, err
 		}
 	}
 	baseTree := ""
 	if base != "" { // empty: several merge bases
 		if baseTree, err = m.treeOf(ctx, base); err != nil {
-			return Merged{}, err
+			return Result{}, err
 		}
 	}
-	return m.mergeOver(ctx, req, baseTree, ours, theirs)
+	return m.mergeWithBase(ctx, req, baseTree, ours, theirs)
 }
 
 // mergeWithBase merges two trees over a base tree; an empty base means several merge bases, which git handles.
-func (m *Merger) mergeOver(ctx context.Context, req Merging, base, ours, theirs string) (Merged, error) {
+func (m *Merger) mergeWithBase(ctx context.Context, req Request, base, ours, theirs string) (Result, error) {
 	if base != "" {
 		tree, plain, err := m.mergeTrees(ctx, base, ours, theirs)
 		if err != nil || plain {
-			return Merged{Tree: tree}, err
+			return Result{Tree: tree}, err
 		}
 	}
 	if req.Base == "" {
-		return m.mergeByGit(ctx, req, req.Ours, req.Theirs)
+		return m.mergeWithGit(ctx, req, req.Ours, req.Theirs)
 	}
 	// "git merge-tree --merge-base" takes a commit since git 2.40 and a tree since 2.45. Synthesized commits, of which the
 	// base is the parent of the two sides, work with every git.
-	synthetic, err := m.synthesize(ctx, base, ours, theirs)
+	synthetic, err := m.synthesizeCommits(ctx, base, ours, theirs)
 	if err != nil {
-		return Merged{}, err
+		return Result{}, err
 	}
-	merged, err := m.mergeByGit(ctx, req, synthetic[1], synthetic[2])
+	merged, err := m.mergeWithGit(ctx, req, synthetic[1], synthetic[2])
 	for _, oid := range synthetic { // they must not be persisted
-		err = errors.Join(err, removeIfThere(m.repo.loosePath(oid)))
+		err = errors.Join(err, removeIfExists(m.repo.loosePath(oid)))
 	}
 	return merged, err
 }
 
 // synthesizeCommits writes a commit of the base tree, and for each other tree a commit with that parent, as loose objects
 // that git can read at once.
-func (m *Merger) synthesize(ctx context.Context, base string, trees ...string) ([]string, error) {
+func (m *Merger) synthesizeCommits(ctx context.Context, base string, trees ...string) ([]string, error) {
 	nobody := Signature{Identity: Identity{Name: "git-agency", Email: "git-agency@localhost"}, When: "0 +0000"}.String()
 	// The ids must be unique: another merge of ours must not use the same commits, which are deleted after this one.
-	unique := fmt.Sprintf("%s %d\n", filepath.Base(m.dir), m.serial.Add(1))
+	unique := fmt.Sprintf("%s %d\n", filepath.Base(m.dir), m.commitSerial.Add(1))
 	var oids []string
 	for i, tree := range append([]string{base}, trees...) {
-		c := written{tree: tree, author: nobody, committer: nobody}
+		c := Commit{tree: tree, author: nobody, committer: nobody}
 		c.message = unique
 		if i > 0 {
 			c.parents = oids[:1]
 		}
-		made := c.object(m.format)
-		if err := m.repo.storeLoose(made); err != nil {
+		made := c.encode(m.format)
+		if err := m.repo.writeLoose(made); err != nil {
 			return nil, err
 		}
-		oids = append(oids, made.name())
+		oids = append(oids, made.hexOID())
 	}
 	return oids, context.Cause(ctx)
 }
 
 // mergeWithGit merges two commits with git merge-tree, in a temporary git directory and a worktree that holds nothing but
 // .gitattributes files.
-func (m *Merger) mergeByGit(ctx context.Context, req Merging, ours, theirs string) (_ Merged, err error) {
+func (m *Merger) mergeWithGit(ctx context.Context, req Request, ours, theirs string) (_ Result, err error) {
 	dir, err := os.MkdirTemp(m.dir, "merge-")
 	if err != nil {
-		return Merged{}, err
+		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
-	p, err := m.mergingPlace(ctx, dir, req)
+	p, err := m.mergeRunOptions(ctx, dir, req)
 	if err != nil {
-		return Merged{}, err
+		return Result{}, err
 	}
 	args := []string{"merge-tree", "--write-tree", "-z", "--messages"}
 	for _, side := range []struct{ name, id, oid string }{{req.OursName, req.Ours, ours}, {req.TheirsName, req.Theirs, theirs}} {
 		const short = 12 // a full id would not count as a name; and the id of a synthesized commit must not show in markers
-		name, err := nameIn(p.gitDir, cmp.Or(side.name, side.id[:short]), side.oid)
+		name, err := nameCommit(p.gitDir, cmp.Or(side.name, side.id[:short]), side.oid)
 		if err != nil {
-			return Merged{}, err
+			return Result{}, err
 		}
 		args = append(args, name)
 	}
 	if err := m.flush(ctx); err != nil {
-		return Merged{}, err
+		return Result{}, err
 	}
-	out, err := m.repo.change(ctx, p, args...)
+	out, err := m.repo.runWrite(ctx, p, args...)
 	if err != nil && !exitedWith(err, 1) {
-		return Merged{}, err
+		return Result{}, err
 	}
-	merged, err := parseMerged(string(out), err != nil)
+	merged, err := parseMergeTree(string(out), err != nil)
 	if err == nil && len(merged.Conflicts) == 0 {
-		err = m.adopt(ctx, merged.Tree, ours, theirs)
+		err = m.adoptNewObjects(ctx, merged.Tree, ours, theirs)
 	}
 	return merged, err
 }
 
 // nameCommit makes a branch for a commit in a temporary git directory, because git labels conflict markers with the name
 // it is given. It returns the id itself if name cannot be a branch name.
-func nameIn(gitDir, name, oid string) (string, error) {
+func nameCommit(gitDir, name, oid string) (string, error) {
 	ref := "refs/heads/" + name
-	if name == "" || isOID(name) || name[0] == '-' || !validRef(ref) {
+	if name == "" || isOID(name) || name[0] == '-' || !isValidRef(ref) {
 		return oid, nil
 	}
 	path := filepath.Join(gitDir, ref)

@@ -23,9 +23,9 @@ func TestNobodyWaitsForAPipeLongerThanForHimself(t *testing.T) {
 	m := l.merger()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // by then git waits for whoever writes to it: nobody
 	defer cancel()
-	m.Wake(ctx)
-	m.Foresee(ctx, base, tip, "")
-	if _, err := m.Range(ctx, base, tip); err == nil {
+	m.StartCatFile(ctx)
+	m.Prefetch(ctx, base, tip, "")
+	if _, err := m.CommitsBetween(ctx, base, tip); err == nil {
 		t.Error("a pipe is a commit")
 	}
 }
@@ -40,8 +40,8 @@ func TestAPipeInThePlaceOfAFileIsRefused(t *testing.T) {
 	path := filepath.Join(l.dir, ".git/objects", oid[:2], oid[2:])
 	l.must(os.Remove(path))
 	l.must(syscall.Mkfifo(path, 0o644))
-	var unsound *UnsoundError
-	if err := l.merger().SoundRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != "a.txt" {
+	var unsound *FsckError
+	if err := l.merger().FsckRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != "a.txt" {
 		t.Errorf("%v", err)
 	}
 }
@@ -55,7 +55,7 @@ func TestHeadThatNamesNothingIsLookedAtAsTheBranch(t *testing.T) {
 	at := l.git("rev-parse", w.Branch)
 	l.put(repo.AdminDir(w.Name), "HEAD", "1234567890123456789012345678901234567890\n")
 	s := l.subject(w)
-	got, err := l.merger().Look(t.Context(), s)
+	got, err := l.merger().Inspect(t.Context(), s)
 	l.must(err)
 	if got.Head != at || len(got.Uncommitted) > 0 {
 		t.Errorf("%+v", got)

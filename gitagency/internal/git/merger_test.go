@@ -14,7 +14,7 @@ import (
 // merger is one of a lab.
 func (l *lab) merger() *Merger {
 	l.t.Helper()
-	m, err := l.open().Merger(l.git("rev-parse", "HEAD"))
+	m, err := l.open().NewMerger(l.git("rev-parse", "HEAD"))
 	l.must(err)
 	l.t.Cleanup(func() { l.must(m.Close()) })
 	return m
@@ -36,7 +36,7 @@ func (l *lab) side(on string, files map[string]string) string {
 	return l.git("rev-parse", "HEAD")
 }
 
-func (l *lab) merge(m *Merger, what Merging) Merged {
+func (l *lab) merge(m *Merger, what Request) Result {
 	l.t.Helper()
 	merged, err := m.Merge(l.t.Context(), what)
 	l.must(err)
@@ -64,23 +64,23 @@ func TestMergedIsWhatGitMakesAndNobodySeesItBeforeItIsKept(t *testing.T) {
 	} {
 		ours, theirs := l.side(base, c.ours), l.side(base, c.theirs)
 		m := l.merger()
-		merged := l.merge(m, Merging{Ours: ours, Theirs: theirs})
+		merged := l.merge(m, Request{Ours: ours, Theirs: theirs})
 		if len(merged.Conflicts) > 0 {
 			t.Fatalf("%s: %v", c.name, merged.Conflicts)
 		}
 		for _, tree := range []string{base, l.git("rev-parse", base+"^{tree}")} {
-			if over := l.merge(m, Merging{Base: tree, Ours: ours, Theirs: theirs}); over.Tree != merged.Tree {
+			if over := l.merge(m, Request{Base: tree, Ours: ours, Theirs: theirs}); over.Tree != merged.Tree {
 				t.Errorf("%s: over a base: %v and not %v", c.name, over, merged)
 			}
 		}
 		who := Signature{Identity{"A", "a@example.com"}, "1700000000 +0100"}
-		commit, err := m.Commit(t.Context(), NewCommit{Tree: merged.Tree, Parents: []string{ours, theirs}, Author: who, Committer: who, Message: "merged"})
+		commit, err := m.CreateCommit(t.Context(), CommitRequest{Tree: merged.Tree, Parents: []string{ours, theirs}, Author: who, Committer: who, Message: "merged"})
 		l.must(err)
 		if _, err := l.try(l.dir, "cat-file", "-e", commit); err == nil {
 			t.Errorf("%s: it is there before it is kept", c.name)
 		}
 		before := l.objects()
-		l.must(m.Keep(t.Context()))
+		l.must(m.Persist(t.Context()))
 		l.git("checkout", "-q", "--detach", ours)
 		l.git("merge", "-q", "--no-ff", "-m", "by git", theirs)
 		if want := l.git("rev-parse", "HEAD^{tree}"); l.git("rev-parse", commit+"^{tree}") != want {
@@ -114,10 +114,10 @@ func TestUnrelatedHistoriesAreNotMerged(t *testing.T) {
 	theirs := l.commit("other")
 	m := l.merger()
 	var unrelated *UnrelatedError
-	if _, err := m.Merge(t.Context(), Merging{Ours: ours, Theirs: theirs}); !errors.As(err, &unrelated) || unrelated.Ours != ours {
+	if _, err := m.Merge(t.Context(), Request{Ours: ours, Theirs: theirs}); !errors.As(err, &unrelated) || unrelated.Ours != ours {
 		t.Errorf("%v", err)
 	}
-	if _, err := m.Merge(t.Context(), Merging{Ours: ours, Theirs: strings.Repeat("1", 40)}); err == nil || errors.As(err, &unrelated) {
+	if _, err := m.Merge(t.Context(), Request{Ours: ours, Theirs: strings.Repeat("1", 40)}); err == nil || errors.As(err, &unrelated) {
 		t.Errorf("%v", err)
 	}
 }
@@ -137,7 +137,7 @@ func TestConflictsAreListedWithKindsAndStages(t *testing.T) {
 			l.configure("merge.conflictStyle", style)
 			l.configure("merge.verbosity", "0")
 		}
-		merged := l.merge(l.merger(), Merging{Ours: ours, Theirs: theirs, OursName: "main", TheirsName: "agency/sandbox-x"})
+		merged := l.merge(l.merger(), Request{Ours: ours, Theirs: theirs, OursName: "main", TheirsName: "agency/sandbox-x"})
 		var got []string
 		for _, c := range merged.Conflicts {
 			var stages []string
@@ -151,8 +151,8 @@ func TestConflictsAreListedWithKindsAndStages(t *testing.T) {
 			t.Errorf("%s: got %q", style, got)
 		}
 		m := l.merger()
-		merged = l.merge(m, Merging{Ours: ours, Theirs: theirs, OursName: "main", TheirsName: "agency/sandbox-x"})
-		l.must(m.Keep(t.Context()))
+		merged = l.merge(m, Request{Ours: ours, Theirs: theirs, OursName: "main", TheirsName: "agency/sandbox-x"})
+		l.must(m.Persist(t.Context()))
 		if text := l.git("cat-file", "blob", merged.Tree+":a.txt"); !strings.HasPrefix(text, "<<<<<<< main\n") || !strings.Contains(text, ">>>>>>> agency/sandbox-x") || strings.Contains(text, "|||") != (style != "") {
 			t.Errorf("%s: %s", style, text)
 		}
@@ -172,11 +172,11 @@ func TestMergeOfHistoriesThatCrossed(t *testing.T) {
 	}
 	ours, theirs := l.side(cross(a, b), map[string]string{"x": "x\n"}), l.side(cross(b, a), map[string]string{"y": "y\n"})
 	m := l.merger()
-	if base, err := m.commonBase(t.Context(), ours, theirs); err != nil || base != "" {
+	if base, err := m.mergeBase(t.Context(), ours, theirs); err != nil || base != "" {
 		t.Errorf("%q, %v", base, err)
 	}
-	merged := l.merge(m, Merging{Ours: ours, Theirs: theirs})
-	l.must(m.Keep(t.Context()))
+	merged := l.merge(m, Request{Ours: ours, Theirs: theirs})
+	l.must(m.Persist(t.Context()))
 	if files := l.files(merged.Tree); len(merged.Conflicts) > 0 || files["x"] == "" || files["y"] == "" || files["a.txt"] != "100644 A\n" {
 		t.Errorf("%v", merged)
 	}
@@ -188,10 +188,10 @@ func (l *lab) more(m *Merger, on string, n int) string {
 	tree := l.git("rev-parse", on+"^{tree}")
 	for range n {
 		var err error
-		on, err = m.Commit(l.t.Context(), NewCommit{Tree: tree, Parents: []string{on}, Author: committer, Committer: committer, Message: "more"})
+		on, err = m.CreateCommit(l.t.Context(), CommitRequest{Tree: tree, Parents: []string{on}, Author: committer, Committer: committer, Message: "more"})
 		l.must(err)
 	}
-	l.must(m.Keep(l.t.Context()))
+	l.must(m.Persist(l.t.Context()))
 	return on
 }
 
@@ -206,7 +206,7 @@ func TestCommonBaseIsThatOfGit(t *testing.T) {
 	m := l.merger()
 	far := l.more(m, near, 70)
 	for _, pair := range [][2]string{{ours, near}, {near, ours}, {ours, far}, {far, near}, {near, far}, {far, far}} {
-		got, err := m.commonBase(t.Context(), pair[0], pair[1])
+		got, err := m.mergeBase(t.Context(), pair[0], pair[1])
 		if want := l.git("merge-base", pair[0], pair[1]); err != nil || got != want {
 			t.Errorf("%v: got %s, %v, want %s", pair, got, err, want)
 		}
@@ -220,11 +220,11 @@ func TestCommonBaseIsThatOfGit(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(shallow, "shallow")); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := l.openIn(shallow).Merger(ours); err != nil {
+	if m, err := l.openIn(shallow).NewMerger(ours); err != nil {
 		t.Error(err)
 	} else {
 		defer m.Close()
-		if merged := l.merge(m, Merging{Ours: ours, Theirs: near}); len(merged.Conflicts) > 0 {
+		if merged := l.merge(m, Request{Ours: ours, Theirs: near}); len(merged.Conflicts) > 0 {
 			t.Errorf("%v", merged)
 		}
 	}
@@ -239,7 +239,7 @@ func TestCommonBaseOfWhatFollowsIsFoundAtOnce(t *testing.T) {
 	later, earlier := committer, committer
 	later.When, earlier.When = "2000000000 +0000", "1000000000 +0000"
 	commit := func(on string, by Signature) string {
-		oid, err := m.Commit(t.Context(), NewCommit{Tree: l.git("rev-parse", "HEAD^{tree}"), Parents: []string{on}, Author: by, Committer: by, Message: "more"})
+		oid, err := m.CreateCommit(t.Context(), CommitRequest{Tree: l.git("rev-parse", "HEAD^{tree}"), Parents: []string{on}, Author: by, Committer: by, Message: "more"})
 		l.must(err)
 		return oid
 	}
@@ -249,15 +249,15 @@ func TestCommonBaseOfWhatFollowsIsFoundAtOnce(t *testing.T) {
 	}
 	theirs := commit(ours, earlier)
 	beside := commit(l.git("rev-parse", "HEAD"), later)
-	l.must(m.Keep(t.Context()))
+	l.must(m.Persist(t.Context()))
 	for _, c := range []struct {
 		theirs, want string
 		most         int
 	}{{theirs, ours, 2}, {beside, l.git("merge-base", ours, beside), 20}} {
 		m := l.merger()
-		got, err := m.commonBase(t.Context(), ours, c.theirs)
-		if err != nil || got != c.want || len(m.commits) > c.most {
-			t.Errorf("%s, %v, and %d commits asked for; want %s and %d", got, err, len(m.commits), c.want, c.most)
+		got, err := m.mergeBase(t.Context(), ours, c.theirs)
+		if err != nil || got != c.want || len(m.commitCache) > c.most {
+			t.Errorf("%s, %v, and %d commits asked for; want %s and %d", got, err, len(m.commitCache), c.want, c.most)
 		}
 	}
 }
@@ -273,19 +273,19 @@ func TestMergesAtTheSameTime(t *testing.T) {
 	m := l.merger()
 	var want []string
 	for _, other := range theirs {
-		want = append(want, l.merge(m, Merging{Base: base, Ours: ours, Theirs: other}).Tree)
+		want = append(want, l.merge(m, Request{Base: base, Ours: ours, Theirs: other}).Tree)
 	}
 	var group sync.WaitGroup
 	for i := range 12 {
 		group.Go(func() {
-			got, err := m.Merge(t.Context(), Merging{Base: base, Ours: ours, Theirs: theirs[i%3]})
+			got, err := m.Merge(t.Context(), Request{Base: base, Ours: ours, Theirs: theirs[i%3]})
 			if err != nil || got.Tree != want[i%3] || (len(got.Conflicts) > 0) != (i%3 == 1) {
 				t.Errorf("%d: %v, %v", i%3, got, err)
 			}
 		})
 	}
 	group.Wait()
-	l.must(m.Keep(t.Context()))
+	l.must(m.Persist(t.Context()))
 	if out := l.git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"); strings.Count(out, "commit") != 6 {
 		t.Errorf("commits that nobody needs were kept: %d", strings.Count(out, "commit"))
 	}

@@ -21,16 +21,16 @@ func (o Object) Missing() bool { return o.OID == "" }
 
 // Lookup resolves any number of names (refs, "<rev>^{commit}", "<rev>:<path>") in one process.
 func (r *Repo) Lookup(ctx context.Context, names ...string) ([]Object, error) {
-	t, err := r.ask(ctx)
+	t, err := r.openCatFile(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer t.close()
-	return t.info(names...)
+	return t.lookup(names...)
 }
 
 // CommitTimes returns the committer dates of commits. Ids that are missing, or are not commits, are left out.
-func (r *Repo) CommittedAt(ctx context.Context, oids ...string) (map[string]time.Time, error) {
+func (r *Repo) CommitTimes(ctx context.Context, oids ...string) (map[string]time.Time, error) {
 	if len(oids) == 0 {
 		return nil, nil
 	}
@@ -38,7 +38,7 @@ func (r *Repo) CommittedAt(ctx context.Context, oids ...string) (map[string]time
 	if err != nil {
 		return nil, err
 	}
-	p := place{}
+	p := runOptions{}
 	for _, o := range objects {
 		if o.Type == "commit" {
 			p.stdin += o.OID + "\n"
@@ -47,7 +47,7 @@ func (r *Repo) CommittedAt(ctx context.Context, oids ...string) (map[string]time
 	if p.stdin == "" {
 		return nil, nil
 	}
-	out, err := r.read(ctx, p, "rev-list", "--no-walk", "--timestamp", "--stdin")
+	out, err := r.runRead(ctx, p, "rev-list", "--no-walk", "--timestamp", "--stdin")
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +66,11 @@ func (r *Repo) CommittedAt(ctx context.Context, oids ...string) (map[string]time
 // ResolveCommit resolves a commit-ish in the caller's worktree, so that HEAD and @{u} have their meaning there, and
 // returns the branch that it names, if any. ok is false when there is no such commit.
 func (r *Repo) ResolveCommit(ctx context.Context, commitish string) (oid, branch string, ok bool, err error) {
-	here := place{gitDir: r.GitDir}
-	name := proc.Meanwhile(func() ([]byte, error) {
-		return r.read(ctx, here, "rev-parse", "--symbolic-full-name", "--end-of-options", commitish)
+	here := runOptions{gitDir: r.GitDir}
+	name := proc.Async(func() ([]byte, error) {
+		return r.runRead(ctx, here, "rev-parse", "--symbolic-full-name", "--end-of-options", commitish)
 	})
-	out, err := r.read(ctx, here, "rev-parse", "--verify", "--quiet", "--end-of-options", commitish)
+	out, err := r.runRead(ctx, here, "rev-parse", "--verify", "--quiet", "--end-of-options", commitish)
 	full, nameErr := name()
 	if exitedWith(err, 1, 128) || err == nil && !isOID(strings.TrimSpace(string(out))) {
 		return "", "", false, nil // missing, or a range and the like
@@ -123,7 +123,7 @@ func (r *Repo) IsAncestor(ctx context.Context, a, b string) (bool, error) {
 	if a == "" || b == "" {
 		return false, nil
 	}
-	_, err := r.read(ctx, place{}, "merge-base", "--is-ancestor", a, b)
+	_, err := r.runRead(ctx, runOptions{}, "merge-base", "--is-ancestor", a, b)
 	if exitedWith(err, 1) {
 		return false, nil
 	}

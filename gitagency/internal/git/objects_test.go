@@ -255,14 +255,14 @@ func TestCommittedAtKnowsCommitsAndNothingElse(t *testing.T) {
 	old := l.commit("older than its parent")
 	repo := l.open()
 	missing := strings.Repeat("1", len(old))
-	got, err := repo.CommittedAt(t.Context(), old, l.git("rev-parse", "HEAD~1"), l.git("rev-parse", "HEAD:later"), missing)
+	got, err := repo.CommitTimes(t.Context(), old, l.git("rev-parse", "HEAD~1"), l.git("rev-parse", "HEAD:later"), missing)
 	l.must(err)
 	if len(got) != 2 || !got[old].Equal(time.Date(2020, 2, 2, 2, 2, 2, 0, time.UTC)) ||
 		!got[l.git("rev-parse", "HEAD~1")].Equal(time.Date(2026, 1, 28, 12, 0, 0, 0, time.UTC)) {
 		t.Errorf("got %v", got)
 	}
 	for _, oids := range [][]string{nil, {missing}} {
-		if got, err := repo.CommittedAt(t.Context(), oids...); err != nil || len(got) > 0 {
+		if got, err := repo.CommitTimes(t.Context(), oids...); err != nil || len(got) > 0 {
 			t.Errorf("%q: got %v, %v", oids, got, err)
 		}
 	}

@@ -18,45 +18,45 @@ import (
 // Pusher pushes to and fetches from a remote. Its git runs in a git directory of our own that shares only the objects
 // of the repository: an agent could have written the repository's hooks, and its settings for ssh, proxies and
 // credentials. The user's settings are used.
-type Courier struct {
-	repo    *Repo
-	remote  Remote
-	dir     string
-	scratch *temporary // holds dir
-	env     []string
-	wary    bool
-	turn    *os.File // flock on the remote's directory; nil without one
+type Pusher struct {
+	repo      *Repo
+	remote    Remote
+	dir       string
+	tempDir   *ownedTempDir // holds dir
+	env       []string
+	untrusted bool
+	turnLock  *os.File // flock on the remote's directory; nil without one
 }
 
 // NewPusher creates a Pusher. like is the id of any object, which tells the hash algorithm. untrusted also keeps
 // a remote on this machine from running its hooks and configured programs: its URL comes from a configuration that
 // could name any directory.
-func (r *Repo) Courier(remote Remote, like string, untrusted bool) (*Courier, error) {
-	m, err := r.Mirror(like)
+func (r *Repo) NewPusher(remote Remote, like string, untrusted bool) (*Pusher, error) {
+	m, err := r.NewMirror(like)
 	if err != nil {
 		return nil, err
 	}
-	return &Courier{repo: r, remote: remote, dir: m.dir, scratch: m.scratch, wary: untrusted && remote.Path != "", env: slices.Concat(r.env, []string{
-		"GIT_OBJECT_DIRECTORY=" + filepath.Join(r.CommonDir, "objects"), "GIT_ALLOW_PROTOCOL=" + remote.allow,
+	return &Pusher{repo: r, remote: remote, dir: m.dir, tempDir: m.scratch, untrusted: untrusted && remote.Path != "", env: slices.Concat(r.env, []string{
+		"GIT_OBJECT_DIRECTORY=" + filepath.Join(r.CommonDir, "objects"), "GIT_ALLOW_PROTOCOL=" + remote.allowedProtocols,
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1",
 	})}, nil
 }
 
 // Close deletes the git directory and releases the turn.
-func (c *Courier) Close() error {
+func (c *Pusher) Close() error {
 	var err error
-	if c.turn != nil {
-		err = c.turn.Close()
+	if c.turnLock != nil {
+		err = c.turnLock.Close()
 	}
-	return errors.Join(err, c.scratch.remove())
+	return errors.Join(err, c.tempDir.remove())
 }
 
 // WaitTurn waits for other git-agency pushes to the same remote on this machine, so that each of many parallel pushes
 // tries twice and not a dozen times. The turn is held until Close. Correctness does not depend on it: after a
 // timeout, or where the directory cannot be locked, the push goes on without it.
-func (c *Courier) Turn(ctx context.Context) {
+func (c *Pusher) WaitTurn(ctx context.Context) {
 	const longest = 10 * time.Second
-	if c.turn != nil || c.remote.Path == "" {
+	if c.turnLock != nil || c.remote.Path == "" {
 		return
 	}
 	dir, err := os.Open(c.remote.Path)
@@ -66,7 +66,7 @@ func (c *Courier) Turn(ctx context.Context) {
 	for until := time.Now().Add(longest); time.Now().Before(until) && ctx.Err() == nil; {
 		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			c.turn = dir
+			c.turnLock = dir
 			return
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
@@ -83,41 +83,41 @@ func (c *Courier) Turn(ctx context.Context) {
 }
 
 // PushResult is the answer of a remote to a push.
-type Answer struct {
-	Arrived bool
-	Had     bool   // the remote had the commit already
-	Words   string // text of the refusal; empty when accepted
+type PushResult struct {
+	Accepted bool
+	UpToDate bool   // the remote had the commit already
+	Reason   string // text of the refusal; empty when accepted
 }
 
 // Push pushes a commit to a ref of the remote, never by force. A refusal by the remote is no error. The caller finds
 // out why by fetching the ref, and must not parse Reason.
-func (c *Courier) Push(ctx context.Context, commit, ref string) (Answer, error) {
-	out, said, err := c.run(ctx, "receive-pack", "push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-recurse-submodules",
+func (c *Pusher) Push(ctx context.Context, commit, ref string) (PushResult, error) {
+	out, said, err := c.runGit(ctx, "receive-pack", "push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-recurse-submodules",
 		"--", c.remote.URL, commit+":"+ref)
 	if err == nil {
-		had := slices.ContainsFunc(parsePushed(string(out)), func(p pushed) bool { return p.flag == '=' && p.to == ref })
-		return Answer{Arrived: true, Had: had}, nil
+		had := slices.ContainsFunc(parsePushPorcelain(string(out)), func(p pushedRef) bool { return p.flag == '=' && p.to == ref })
+		return PushResult{Accepted: true, UpToDate: had}, nil
 	}
 	if !exitedWith(err, 1) {
-		return Answer{}, err
+		return PushResult{}, err
 	}
-	for _, p := range parsePushed(string(out)) {
+	for _, p := range parsePushPorcelain(string(out)) {
 		if p.flag == '!' && p.to == ref {
-			return Answer{Words: strings.Join(append([]string{p.summary}, remoteWords(string(said))...), "\n")}, nil
+			return PushResult{Reason: strings.Join(append([]string{p.summary}, remoteMessages(string(said))...), "\n")}, nil
 		}
 	}
-	return Answer{}, err
+	return PushResult{}, err
 }
 
 // pushedRef is the result for one ref.
-type pushed struct {
+type pushedRef struct {
 	flag     byte // ' ', '+', '-', '*', '!' or '='
 	from, to string
 	summary  string
 }
 
 // parsePushPorcelain reads the lines "<flag> TAB <from>:<to> TAB <summary>" and skips all others.
-func parsePushed(out string) (all []pushed) {
+func parsePushPorcelain(out string) (all []pushedRef) {
 	for line := range strings.Lines(out) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3)
 		if len(fields) < 3 || len(fields[0]) != 1 {
@@ -127,13 +127,13 @@ func parsePushed(out string) (all []pushed) {
 		if !ok {
 			continue
 		}
-		all = append(all, pushed{fields[0][0], from, to, fields[2]})
+		all = append(all, pushedRef{fields[0][0], from, to, fields[2]})
 	}
 	return all
 }
 
 // remoteMessages returns the lines that the remote printed.
-func remoteWords(stderr string) (words []string) {
+func remoteMessages(stderr string) (words []string) {
 	const most = 20 // lines
 	for line := range strings.Lines(stderr) {
 		if said, is := strings.CutPrefix(line, "remote: "); is && len(words) < most {
@@ -147,7 +147,7 @@ func remoteWords(stderr string) (words []string) {
 
 // Fetch fetches a ref of the remote into the repository's objects, durably, and returns its commit; empty when the
 // remote has no such ref. known is a commit that the repository has, so that its history is not transferred.
-func (c *Courier) Fetch(ctx context.Context, ref, known string) (string, error) {
+func (c *Pusher) Fetch(ctx context.Context, ref, known string) (string, error) {
 	const ours, theirs = "refs/tips/ours", "refs/tips/theirs"
 	if err := os.MkdirAll(filepath.Join(c.dir, "refs", "tips"), 0o700); err != nil {
 		return "", err
@@ -155,10 +155,10 @@ func (c *Courier) Fetch(ctx context.Context, ref, known string) (string, error) 
 	if err := os.WriteFile(filepath.Join(c.dir, ours), []byte(known+"\n"), 0o600); err != nil {
 		return "", err
 	}
-	_, _, err := c.run(ctx, "upload-pack", "fetch", "--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--no-auto-maintenance",
+	_, _, err := c.runGit(ctx, "upload-pack", "fetch", "--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--no-auto-maintenance",
 		"--no-write-commit-graph", "--no-recurse-submodules", "--refmap=", "--", c.remote.URL, "+"+ref+":"+theirs)
 	if err != nil {
-		if there, lookErr := c.has(ctx, ref); lookErr == nil && !there {
+		if there, lookErr := c.hasRef(ctx, ref); lookErr == nil && !there {
 			return "", nil
 		}
 		return "", err
@@ -169,7 +169,7 @@ func (c *Courier) Fetch(ctx context.Context, ref, known string) (string, error) 
 		err = fmt.Errorf("git fetch left %q", tip)
 	}
 	if packs := filepath.Join(c.repo.CommonDir, "objects", "pack"); err == nil {
-		if err = durable.SyncDir(packs); nothingThere(err) {
+		if err = durable.SyncDir(packs); isNotExist(err) {
 			err = nil
 		}
 	}
@@ -177,8 +177,8 @@ func (c *Courier) Fetch(ctx context.Context, ref, known string) (string, error) 
 }
 
 // hasRef reports whether the remote has a ref.
-func (c *Courier) has(ctx context.Context, ref string) (bool, error) {
-	out, _, err := c.run(ctx, "upload-pack", "ls-remote", "--refs", "--", c.remote.URL, ref)
+func (c *Pusher) hasRef(ctx context.Context, ref string) (bool, error) {
+	out, _, err := c.runGit(ctx, "upload-pack", "ls-remote", "--refs", "--", c.remote.URL, ref)
 	for line := range strings.Lines(string(out)) {
 		if _, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); name == ref {
 			return true, err
@@ -188,18 +188,18 @@ func (c *Courier) has(ctx context.Context, ref string) (bool, error) {
 }
 
 // runGit runs a git that talks to program, upload-pack or receive-pack, on the remote.
-func (c *Courier) run(ctx context.Context, program string, args ...string) (stdout, stderr []byte, err error) {
+func (c *Pusher) runGit(ctx context.Context, program string, args ...string) (stdout, stderr []byte, err error) {
 	config := []string{"-c", "core.fsync=committed,pack-metadata", "-c", "core.fsyncMethod=batch", "-c", "advice.pushUpdateRejected=false"}
-	if s, set := c.repo.Config.Last("core.sharedrepository"); set && !s.Bare {
+	if s, set := c.repo.Config.Last("core.sharedrepository"); set && !s.NoValue {
 		config = append(config, "-c", "core.sharedRepository="+s.Value)
 	}
-	if c.wary {
-		args = slices.Insert(args, 1, "--"+program+"="+tame+program)
+	if c.untrusted {
+		args = slices.Insert(args, 1, "--"+program+"="+hardenedCommandPrefix+program)
 	}
-	stdout, stderr, err = runner{dir: c.dir, env: c.env}.both(ctx, slices.Concat([]string{"--git-dir=" + c.dir}, quiet, config), args)
+	stdout, stderr, err = runner{dir: c.dir, env: c.env}.outputAndStderr(ctx, slices.Concat([]string{"--git-dir=" + c.dir}, noSideEffectArgs, config), args)
 	var g *Error
 	if errors.As(err, &g) {
-		if words := remoteWords(g.Stderr); len(words) > 0 && lastWords(g.Stderr) != strings.TrimSpace(g.Stderr) {
+		if words := remoteMessages(g.Stderr); len(words) > 0 && stderrReason(g.Stderr) != strings.TrimSpace(g.Stderr) {
 			err = fmt.Errorf("%w\n%s", err, strings.Join(words, "\n"))
 		}
 	}
@@ -208,4 +208,4 @@ func (c *Courier) run(ctx context.Context, program string, args ...string) (stdo
 
 // hardenedCommandPrefix starts upload-pack or receive-pack in a repository that may be anyone's, without its hooks
 // and the programs that its configuration names.
-const tame = "GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false -c receive.denyCurrentBranch=refuse "
+const hardenedCommandPrefix = "GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false -c receive.denyCurrentBranch=refuse "

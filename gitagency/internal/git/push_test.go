@@ -10,15 +10,15 @@ import (
 
 func TestParsePushed(t *testing.T) {
 	t.Parallel()
-	got := parsePushed("To /hub.git\n!\tabc:refs/heads/main\t[rejected] (fetch\tfirst)\n \ta:refs/heads/b\t1..2\n=\ta:refs/heads/c\t[up to date]\nDone\n")
-	want := []pushed{
+	got := parsePushPorcelain("To /hub.git\n!\tabc:refs/heads/main\t[rejected] (fetch\tfirst)\n \ta:refs/heads/b\t1..2\n=\ta:refs/heads/c\t[up to date]\nDone\n")
+	want := []pushedRef{
 		{'!', "abc", "refs/heads/main", "[rejected] (fetch\tfirst)"}, {' ', "a", "refs/heads/b", "1..2"}, {'=', "a", "refs/heads/c", "[up to date]"},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	for _, out := range []string{"", "\n", "Done\n", "!\tab\tc\n", "!!\ta:b\tc\n", "!\ta:b\n", "\t\t\t\n", "To a\tb:c\td\n"} {
-		if got := parsePushed(out); got != nil {
+		if got := parsePushPorcelain(out); got != nil {
 			t.Errorf("%q: %q", out, got)
 		}
 	}
@@ -28,7 +28,7 @@ func FuzzParsePushed(f *testing.F) {
 	f.Add("To /hub.git\n!\tabc:refs/heads/main\t[rejected] (fetch first)\nDone\n")
 	f.Add("*\t:x\t\n")
 	f.Fuzz(func(t *testing.T, out string) {
-		for _, p := range parsePushed(out) {
+		for _, p := range parsePushPorcelain(out) {
 			line := string([]byte{p.flag}) + "\t" + p.from + ":" + p.to + "\t" + p.summary
 			if !strings.Contains(out, line) || strings.Contains(line, "\n") {
 				t.Errorf("%q is not in %q", line, out)
@@ -39,7 +39,7 @@ func FuzzParsePushed(f *testing.F) {
 
 func TestRemoteWordsAreThoseOfTheOtherSide(t *testing.T) {
 	t.Parallel()
-	got := remoteWords("remote: no, thanks        \nremote:         \nerror: failed\nremote: bye\n" + strings.Repeat("remote: x\n", 100))
+	got := remoteMessages("remote: no, thanks        \nremote:         \nerror: failed\nremote: bye\n" + strings.Repeat("remote: x\n", 100))
 	if len(got) != 20 || got[0] != "no, thanks" || got[1] != "bye" {
 		t.Errorf("got %q", got)
 	}
@@ -67,7 +67,7 @@ func TestProtocolOfAUrlIsWhatGitWouldSpeak(t *testing.T) {
 		"foo://x":                  {"foo", ""},
 		"https::http://host/a.git": {"https", ""},
 	} {
-		if p, path := protocolOf(url), localPath(url); p != want[0] || path != want[1] {
+		if p, path := urlProtocol(url), localPath(url); p != want[0] || path != want[1] {
 			t.Errorf("%s: %q, %q", url, p, path)
 		}
 	}
@@ -91,7 +91,7 @@ func TestTracksOnlyWhatIsThereToRememberRemotes(t *testing.T) {
 		{[]string{"+refs/heads/a/main:refs/remotes/../heads/main"}, ""},
 		{[]string{"+refs/heads/a/main*n:refs/remotes/c/*"}, ""},
 	} {
-		if got := (Remote{fetch: c.fetch}).Tracks("refs/heads/a/main"); got != c.want {
+		if got := (Remote{fetchSpecs: c.fetch}).TrackingRef("refs/heads/a/main"); got != c.want {
 			t.Errorf("%q: %q", c.fetch, got)
 		}
 	}
@@ -117,7 +117,7 @@ func TestRemotesAreThoseThatOneCanPushTo(t *testing.T) {
 		}
 	}
 	repo := l.open()
-	remotes, err := repo.Remotes(t.Context())
+	remotes, err := repo.ReadRemotes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,16 +127,16 @@ func TestRemotesAreThoseThatOneCanPushTo(t *testing.T) {
 	for name, want := range map[string]string{
 		"one": filepath.Join(filepath.Dir(l.dir), "one.git"), "two": "/two.git", "a.b": "host:ab.git", "many": "", "ext": "", "empty": "", "none": "", "": "",
 	} {
-		got, err := remotes.Remote(t.Context(), name)
-		if got.URL != want || (err != nil) != (want == "") || want != "" && !got.Own {
+		got, err := remotes.Find(t.Context(), name)
+		if got.URL != want || (err != nil) != (want == "") || want != "" && !got.Untrusted {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if err := remotes.Whole(); err != nil {
+	if err := remotes.CheckFullHistory(); err != nil {
 		t.Error(err)
 	}
 	l.git("config", "remote.one.promisor", "true")
-	if remotes, err = repo.Remotes(t.Context()); err != nil || remotes.Whole() == nil {
+	if remotes, err = repo.ReadRemotes(t.Context()); err != nil || remotes.CheckFullHistory() == nil {
 		t.Errorf("a partial clone is whole: %v", err)
 	}
 }
@@ -145,17 +145,17 @@ func TestTheUserSaysWhichProtocolsAreSpoken(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		env    []string
-		config Config
+		config Settings
 		want   string
 	}{
-		{nil, Config{}, "file git http https ssh"},
-		{[]string{"GIT_ALLOW_PROTOCOL=https:ext:ssh"}, Config{}, "https ssh"},
-		{[]string{"GIT_ALLOW_PROTOCOL="}, Config{}, ""},
-		{nil, Config{"protocol.file.allow": {{Value: "never", Scope: "global"}}}, "git http https ssh"},
-		{nil, Config{"protocol.allow": {{Value: "never", Scope: "global"}}, "protocol.ssh.allow": {{Value: "always", Scope: "system"}}}, "ssh"},
-		{nil, Config{"protocol.ext.allow": {{Value: "always", Scope: "global"}}}, "file git http https ssh"},
+		{nil, Settings{}, "file git http https ssh"},
+		{[]string{"GIT_ALLOW_PROTOCOL=https:ext:ssh"}, Settings{}, "https ssh"},
+		{[]string{"GIT_ALLOW_PROTOCOL="}, Settings{}, ""},
+		{nil, Settings{"protocol.file.allow": {{Value: "never", Scope: "global"}}}, "git http https ssh"},
+		{nil, Settings{"protocol.allow": {{Value: "never", Scope: "global"}}, "protocol.ssh.allow": {{Value: "always", Scope: "system"}}}, "ssh"},
+		{nil, Settings{"protocol.ext.allow": {{Value: "always", Scope: "global"}}}, "file git http https ssh"},
 	} {
-		if got := (Remotes{repo: &Repo{env: c.env}, config: c.config}).allowed(); strings.Join(got, " ") != c.want {
+		if got := (RemoteConfig{repo: &Repo{env: c.env}, config: c.config}).allowedProtocols(); strings.Join(got, " ") != c.want {
 			t.Errorf("%q %v: %q", c.env, c.config, got)
 		}
 	}
@@ -172,16 +172,16 @@ func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
 	l.git("-C", hub, "update-ref", "refs/heads/main", theirs)
 	l.git("remote", "add", "hub", hub)
 	repo := l.open()
-	remotes, err := repo.Remotes(t.Context())
+	remotes, err := repo.ReadRemotes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	remote, err := remotes.Remote(t.Context(), "hub")
+	remote, err := remotes.Find(t.Context(), "hub")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, wary := range []bool{false, true} {
-		c, err := repo.Courier(remote, at, wary)
+		c, err := repo.NewPusher(remote, at, wary)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,10 +192,10 @@ func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
 		if got, err := c.Fetch(t.Context(), "refs/heads/nothing", at); got != "" || err != nil {
 			t.Errorf("Fetch of nothing: %q, %v", got, err)
 		}
-		if answer, err := c.Push(t.Context(), at, "refs/heads/main"); answer.Arrived || answer.Words == "" || err != nil {
+		if answer, err := c.Push(t.Context(), at, "refs/heads/main"); answer.Accepted || answer.Reason == "" || err != nil {
 			t.Errorf("Push: %+v, %v", answer, err)
 		}
-		if answer, err := c.Push(t.Context(), at, "refs/heads/new"); !answer.Arrived || err != nil {
+		if answer, err := c.Push(t.Context(), at, "refs/heads/new"); !answer.Accepted || err != nil {
 			t.Errorf("Push: %+v, %v", answer, err)
 		}
 		if after := l.git("for-each-ref"); after != before || l.git("cat-file", "-t", theirs) != "commit" {
@@ -208,7 +208,7 @@ func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
 	if err := os.RemoveAll(hub); err != nil {
 		t.Fatal(err)
 	}
-	c, err := repo.Courier(remote, at, false)
+	c, err := repo.NewPusher(remote, at, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,14 +237,14 @@ func TestTrackLeavesWhatSomebodyElseHasWrittenDown(t *testing.T) {
 		{first, third, second},  // somebody has moved it
 		{"", third, second},     // somebody has made it
 	} {
-		if err := repo.Track(t.Context(), ref, c.oid, c.old, "push"); err != nil {
+		if err := repo.UpdateTrackingRef(t.Context(), ref, c.oid, c.old, "push"); err != nil {
 			t.Errorf("from %q to %s: %v", c.old, c.oid, err)
 		}
 		if got := l.git("rev-parse", ref); got != c.want {
 			t.Errorf("from %q to %s: it is at %s", c.old, c.oid, got)
 		}
 	}
-	if err := repo.Track(t.Context(), ref, strings.Repeat("1", 40), second, "push"); err == nil {
+	if err := repo.UpdateTrackingRef(t.Context(), ref, strings.Repeat("1", 40), second, "push"); err == nil {
 		t.Error("it leads to a commit that is not there")
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // RangeCommit is a commit of a range.
-type Commit struct {
+type RangeCommit struct {
 	OID     string
 	Tree    string
 	Parents []string
@@ -14,20 +14,20 @@ type Commit struct {
 }
 
 // Subject returns the first line of the message.
-func (c Commit) Subject() string {
+func (c RangeCommit) Subject() string {
 	subject, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
 	return strings.TrimSpace(subject)
 }
 
 // CommitsBetween lists the commits of from..to, parents first, and refuses malformed ones.
-func (m *Merger) Range(ctx context.Context, from, to string) ([]Commit, error) {
-	found, err := m.between(ctx, from, to)
+func (m *Merger) CommitsBetween(ctx context.Context, from, to string) ([]RangeCommit, error) {
+	found, err := m.listBetween(ctx, from, to)
 	if err != nil {
 		return nil, err
 	}
-	commits := make([]Commit, len(found))
+	commits := make([]RangeCommit, len(found))
 	for i, c := range found {
-		commits[i] = Commit{OID: c.oid, Tree: c.tree, Parents: c.parents, Message: inUTF8(c.message, c.encoding)}
+		commits[i] = RangeCommit{OID: c.oid, Tree: c.tree, Parents: c.parents, Message: toUTF8(c.message, c.encoding)}
 	}
 	return commits, nil
 }
@@ -51,7 +51,7 @@ func (m *Merger) SameTree(ctx context.Context, a, b string) (bool, error) {
 }
 
 // BeginMerged is Begin for a new commit that exists only in the merger. Callers must Persist it before the first step.
-func (m *Merger) Advance(ctx context.Context, u Advance) (*Advancing, error) {
-	u.by = m
-	return m.seeing().Advance(ctx, u)
+func (m *Merger) BeginMerged(ctx context.Context, u Update) (*Transaction, error) {
+	u.merger = m
+	return m.repoWithObjects().Begin(ctx, u)
 }

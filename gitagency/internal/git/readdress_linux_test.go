@@ -61,7 +61,7 @@ func TestReaddressWritesNothingThroughALink(t *testing.T) {
 			if err := l.make(upper, outside); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Readdress(upper, name); err != nil {
+			if err := r.RepointUpperEntry(upper, name); err != nil {
 				t.Error(err)
 			}
 			if got, err := os.ReadFile(filepath.Join(outside, "gitdir")); err != nil || string(got) != old {

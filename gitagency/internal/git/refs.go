@@ -19,10 +19,10 @@ import (
 
 // Refs returns the refs below the given prefixes and the object each points at.
 func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string, error) {
-	if refs, ok := r.refsAtOnce(prefixes); ok {
+	if refs, ok := r.readRefFiles(prefixes); ok {
 		return refs, nil
 	}
-	out, err := r.read(ctx, place{}, slices.Concat([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, prefixes)...)
+	out, err := r.runRead(ctx, runOptions{}, slices.Concat([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, prefixes)...)
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +38,8 @@ func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string,
 }
 
 // RefMovedAt returns the time of the last reflog entry of a ref; ok is false where there is none.
-func (r *Repo) MovedAt(ref string) (at time.Time, ok bool) {
-	data, err := durable.ReadFile(r.LogPath(ref), 1<<22)
+func (r *Repo) RefMovedAt(ref string) (at time.Time, ok bool) {
+	data, err := durable.ReadFile(r.ReflogPath(ref), 1<<22)
 	if err != nil {
 		return time.Time{}, false // a missing reflog is no error
 	}
@@ -61,7 +61,7 @@ func (r *Repo) CreateRef(ctx context.Context, ref, oid, reason string) error {
 // MoveRef moves a ref from old to oid, or fails if it is not at old. An old of zeros means that the ref must not
 // exist.
 func (r *Repo) MoveRef(ctx context.Context, ref, oid, old, reason string) error {
-	_, err := r.change(ctx, place{}, "update-ref", "--no-deref", "--create-reflog", "-m", reason, ref, oid, old)
+	_, err := r.runWrite(ctx, runOptions{}, "update-ref", "--no-deref", "--create-reflog", "-m", reason, ref, oid, old)
 	return err
 }
 
@@ -70,49 +70,49 @@ func (r *Repo) DeleteRef(ctx context.Context, ref, old string) error {
 	if there, err := r.refExists(ctx, ref); err != nil || !there {
 		return err
 	}
-	_, err := r.change(ctx, place{}, "update-ref", "--no-deref", "-d", ref, old)
+	_, err := r.runWrite(ctx, runOptions{}, "update-ref", "--no-deref", "-d", ref, old)
 	return err
 }
 
 // DeleteOwnedRef deletes a ref that only git-agency uses, if it is at old, and the leftovers of a killed git.
-func (r *Repo) RemoveRef(ctx context.Context, ref, old string) error {
+func (r *Repo) DeleteOwnedRef(ctx context.Context, ref, old string) error {
 	// A stale lock would keep git from deleting the ref; an orphan reflog from creating it again.
-	if err := r.SweepRef(ctx, ref); err != nil {
+	if err := r.RemoveRefLeftovers(ctx, ref); err != nil {
 		return err
 	}
 	if err := r.DeleteRef(ctx, ref, old); err != nil {
 		return err
 	}
-	return r.SweepRef(ctx, ref)
+	return r.RemoveRefLeftovers(ctx, ref)
 }
 
 // DeleteBrokenRef deletes a ref that only git-agency uses and that points at no existing object, as a crash or a lost
 // object leaves it. Every "git gc" would fail on it.
-func (r *Repo) RemoveLost(ctx context.Context, ref string) error {
+func (r *Repo) DeleteBrokenRef(ctx context.Context, ref string) error {
 	found, err := r.Lookup(ctx, ref)
 	if err != nil || !found[0].Missing() {
 		return err
 	}
-	data, err := readSmall(r.CommonDir, ref)
+	data, err := readSmallFile(r.CommonDir, ref)
 	if err == nil && !isOID(strings.TrimSpace(string(data))) && !strings.HasPrefix(string(data), "ref:") {
-		return removeIfThere(r.RefPath(ref)) // invalid content: git does not take it for a ref, and does not delete it
+		return removeIfExists(r.RefPath(ref)) // invalid content: git does not take it for a ref, and does not delete it
 	}
 	if listed, err := r.Tip(ctx, ref); err != nil || listed == "" {
 		return err
 	}
-	_, err = r.change(ctx, place{}, "update-ref", "--no-deref", "-d", ref)
+	_, err = r.runWrite(ctx, runOptions{}, "update-ref", "--no-deref", "-d", ref)
 	return err
 }
 
 // RemoveRefLeftovers removes the leftovers of a killed git for a ref that only git-agency uses: a stale lock file,
 // and the reflog of a ref that was never created. The caller must know that no git works on the ref any more.
-func (r *Repo) SweepRef(ctx context.Context, ref string) error {
+func (r *Repo) RemoveRefLeftovers(ctx context.Context, ref string) error {
 	path := r.RefPath(ref)
-	if err := os.Remove(path + ".lock"); err != nil && !nothingThere(err) {
+	if err := os.Remove(path + ".lock"); err != nil && !isNotExist(err) {
 		return err
 	}
-	log := r.LogPath(ref)
-	if _, err := os.Lstat(log); nothingThere(err) {
+	log := r.ReflogPath(ref)
+	if _, err := os.Lstat(log); isNotExist(err) {
 		for _, p := range []string{path, log} {
 			_ = syscall.Rmdir(filepath.Dir(p)) // see below
 		}
@@ -121,7 +121,7 @@ func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 	if there, err := r.refExists(ctx, ref); err != nil || there {
 		return err
 	}
-	if err := os.Remove(log); err != nil && !nothingThere(err) {
+	if err := os.Remove(log); err != nil && !isNotExist(err) {
 		return err
 	}
 	for _, p := range []string{path, log} {
@@ -134,25 +134,25 @@ func (r *Repo) SweepRef(ctx context.Context, ref string) error {
 
 // DeleteOwnedRefs is DeleteOwnedRef for all refs below a prefix that only git-agency uses, in one git. refs maps the
 // existing refs to the objects they must be at.
-func (r *Repo) RemoveRefs(ctx context.Context, prefix string, refs map[string]string) error {
-	all := place{}
+func (r *Repo) DeleteOwnedRefs(ctx context.Context, prefix string, refs map[string]string) error {
+	all := runOptions{}
 	for _, ref := range slices.Sorted(maps.Keys(refs)) {
-		if err := os.Remove(r.RefPath(ref) + ".lock"); err != nil && !nothingThere(err) {
+		if err := os.Remove(r.RefPath(ref) + ".lock"); err != nil && !isNotExist(err) {
 			return err
 		}
 		all.stdin += fmt.Sprintf("option no-deref\x00delete %s\x00%s\x00", ref, refs[ref])
 	}
 	if all.stdin != "" {
-		if _, err := r.change(ctx, all, "update-ref", "-z", "--stdin"); err != nil {
+		if _, err := r.runWrite(ctx, all, "update-ref", "-z", "--stdin"); err != nil {
 			return err
 		}
 	}
-	scraps, err := r.RefScraps(prefix, nil)
+	scraps, err := r.RefLeftovers(prefix, nil)
 	if err != nil {
 		return err
 	}
 	for ref := range scraps {
-		if err := r.SweepRef(ctx, ref); err != nil {
+		if err := r.RemoveRefLeftovers(ctx, ref); err != nil {
 			return err
 		}
 	}
@@ -161,14 +161,14 @@ func (r *Repo) RemoveRefs(ctx context.Context, prefix string, refs map[string]st
 
 // RefLeftovers maps the refs below a prefix that do not exist to the lock file or reflog that a killed git left of
 // them; refs are those that exist.
-func (r *Repo) RefScraps(prefix string, refs map[string]string) (map[string]string, error) {
+func (r *Repo) RefLeftovers(prefix string, refs map[string]string) (map[string]string, error) {
 	scraps := map[string]string{}
 	for root, suffix := range map[string]string{
-		r.RefPath(prefix): ".lock",
-		r.LogPath(prefix): "",
+		r.RefPath(prefix):    ".lock",
+		r.ReflogPath(prefix): "",
 	} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil && nothingThere(err) {
+			if err != nil && isNotExist(err) {
 				return nil
 			}
 			if err != nil || !d.Type().IsRegular() {
@@ -218,14 +218,14 @@ func (r *Repo) refExists(ctx context.Context, ref string) (bool, error) {
 }
 
 // isNotExist reports whether a path does not exist, also because one of its parents is a file.
-func nothingThere(err error) bool {
+func isNotExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // Tip returns the object that a ref points at; empty when the ref does not exist. It takes no lock: a caller that
 // moves the ref passes the result as the old value, so that git refuses if it has changed.
 func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
-	if oid, ok := r.tipAtOnce(ref); ok {
+	if oid, ok := r.readRefFile(ref); ok {
 		return oid, nil
 	}
 	found, err := r.Lookup(ctx, ref)
@@ -236,9 +236,9 @@ func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
 }
 
 // readLooseRef reads a loose ref that is not symbolic, as git would. It returns "" where git has to be asked.
-func (r *Repo) loose(ref string) string {
+func (r *Repo) readLooseRef(ref string) string {
 	path := filepath.Join(r.CommonDir, ref)
-	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() || !validRef(ref) { // a symlink is a symbolic ref too
+	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() || !isValidRef(ref) { // a symlink is a symbolic ref too
 		return ""
 	}
 	data, err := durable.ReadFile(path, 1<<10)

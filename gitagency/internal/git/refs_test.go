@@ -45,7 +45,7 @@ func TestCreateRefMakesOnlyWhatIsNotThere(t *testing.T) {
 		log := l.log(ref)
 		for _, oid := range []string{older, newer} {
 			err := repo.CreateRef(t.Context(), ref, oid, "again")
-			if err == nil || !Refused(err) {
+			if err == nil || !ChangedNothing(err) {
 				t.Errorf("packed %v: made again: %v", pack, err)
 			}
 		}
@@ -54,13 +54,13 @@ func TestCreateRefMakesOnlyWhatIsNotThere(t *testing.T) {
 		}
 	}
 	// In the way of each other: a branch cannot lie inside a branch.
-	if err := repo.CreateRef(t.Context(), ref+"/below", older, "x"); !Refused(err) {
+	if err := repo.CreateRef(t.Context(), ref+"/below", older, "x"); !ChangedNothing(err) {
 		t.Errorf("below a branch: %v", err)
 	}
-	if err := repo.CreateRef(t.Context(), "refs/heads/agency", older, "x"); !Refused(err) {
+	if err := repo.CreateRef(t.Context(), "refs/heads/agency", older, "x"); !ChangedNothing(err) {
 		t.Errorf("above a branch: %v", err)
 	}
-	if err := repo.CreateRef(t.Context(), "refs/heads/y", strings.Repeat("1", 40), "x"); !Refused(err) {
+	if err := repo.CreateRef(t.Context(), "refs/heads/y", strings.Repeat("1", 40), "x"); !ChangedNothing(err) {
 		t.Errorf("to nothing: %v", err)
 	}
 	if got := l.git("for-each-ref", "--format=%(refname)"); got != ref+"\nrefs/heads/main" {
@@ -167,14 +167,14 @@ func TestSweepRefRemovesWhatAKilledGitLeft(t *testing.T) {
 	git := func(name string) string { return filepath.Join(l.dir, ".git", name) }
 	nothing := states(t, git("refs"), git("logs"))
 
-	l.must(repo.SweepRef(t.Context(), ref)) // nothing there
+	l.must(repo.RemoveRefLeftovers(t.Context(), ref)) // nothing there
 	requireSame(t, "after nothing", states(t, git("refs"), git("logs")), nothing)
 
 	// Killed while it made the ref: a lock, and a log of nothing.
 	l.put(l.dir, ".git/"+ref+".lock", older+"\n")
 	l.put(l.dir, ".git/logs/"+ref, "rubbish\n")
 	for range 2 {
-		l.must(repo.SweepRef(t.Context(), ref))
+		l.must(repo.RemoveRefLeftovers(t.Context(), ref))
 		requireSame(t, "after a killed creation", states(t, git("refs"), git("logs")), nothing)
 	}
 	l.must(repo.CreateRef(t.Context(), ref, newer, "made"))
@@ -186,7 +186,7 @@ func TestSweepRefRemovesWhatAKilledGitLeft(t *testing.T) {
 		}
 		l.put(l.dir, ".git/"+ref+".lock", "")
 		log := l.log(ref)
-		l.must(repo.SweepRef(t.Context(), ref))
+		l.must(repo.RemoveRefLeftovers(t.Context(), ref))
 		if l.git("rev-parse", ref) != newer || l.log(ref) != log || exists(git(ref+".lock")) {
 			t.Errorf("packed %v: at %s, log %q", pack, l.git("rev-parse", ref), l.log(ref))
 		}
@@ -197,7 +197,7 @@ func TestSweepRefRemovesWhatAKilledGitLeft(t *testing.T) {
 	l.put(l.dir, ".git/"+sibling+".lock", "")
 	l.must(repo.DeleteRef(t.Context(), ref, newer))
 	l.put(l.dir, ".git/logs/"+ref, "rubbish\n")
-	l.must(repo.SweepRef(t.Context(), ref))
+	l.must(repo.RemoveRefLeftovers(t.Context(), ref))
 	if l.log(sibling) == "" || !exists(git(sibling+".lock")) || l.git("rev-parse", sibling) != older || l.log(ref) != "" {
 		t.Error("a neighbour was swept too, or the log was not")
 	}
@@ -235,7 +235,7 @@ func TestDeleteRefDoesNotTakeABrokenRefForNone(t *testing.T) {
 				t.Error("it says that it is done, and the ref is there")
 			}
 			// Its log is the only place that knows where it was.
-			if err := repo.SweepRef(t.Context(), ref); err == nil && exists(repo.RefPath(ref)) &&
+			if err := repo.RemoveRefLeftovers(t.Context(), ref); err == nil && exists(repo.RefPath(ref)) &&
 				!exists(filepath.Join(repo.CommonDir, "logs", ref)) {
 				t.Error("the log of a ref that exists was removed")
 			}
@@ -249,7 +249,7 @@ func TestSweepRefOfARefThatCannotExistIsFine(t *testing.T) {
 	l := newLab(t)
 	repo := l.open()
 	l.git("branch", "agency")
-	if err := repo.SweepRef(t.Context(), "refs/heads/agency/x"); err != nil {
+	if err := repo.RemoveRefLeftovers(t.Context(), "refs/heads/agency/x"); err != nil {
 		t.Error(err)
 	}
 	if l.git("rev-parse", "refs/heads/agency") != l.git("rev-parse", "main") || !exists(filepath.Join(repo.CommonDir, "logs/refs/heads/agency")) {
@@ -294,17 +294,17 @@ func TestRemoveRefTakesTheRefItsLogAndWhatAKilledGitLeftOfThem(t *testing.T) {
 	repo := l.open()
 	const ref = "refs/agency/trash/x"
 	l.must(repo.CreateRef(t.Context(), ref, older, "test"))
-	if err := repo.RemoveRef(t.Context(), ref, newer); err == nil || l.git("rev-parse", ref) != older {
+	if err := repo.DeleteOwnedRef(t.Context(), ref, newer); err == nil || l.git("rev-parse", ref) != older {
 		t.Errorf("removed from elsewhere: %v", err)
 	}
 	l.put(repo.CommonDir, ref+".lock", "")
-	l.must(repo.RemoveRef(t.Context(), ref, older))
+	l.must(repo.DeleteOwnedRef(t.Context(), ref, older))
 	for _, path := range []string{repo.RefPath(ref), repo.RefPath(ref) + ".lock", filepath.Join(repo.CommonDir, "logs", ref)} {
 		if exists(path) {
 			t.Errorf("%s is left", path)
 		}
 	}
-	l.must(repo.RemoveRef(t.Context(), ref, older)) // it is gone already
+	l.must(repo.DeleteOwnedRef(t.Context(), ref, older)) // it is gone already
 }
 
 func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
@@ -315,7 +315,7 @@ func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
 		t.Helper()
 		refs, err := repo.Refs(t.Context(), "refs/agency/trash/")
 		l.must(err)
-		scraps, err := repo.RefScraps("refs/agency/trash/", refs)
+		scraps, err := repo.RefLeftovers("refs/agency/trash/", refs)
 		l.must(err)
 		return scraps
 	}
@@ -330,7 +330,7 @@ func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
 	want := map[string]string{"refs/agency/trash/locked": locked, "refs/agency/trash/logged": logged, "refs/agency/trash/deeper/down": deeper}
 	requireSame(t, "scraps", look(), want)
 	for ref := range want {
-		l.must(repo.SweepRef(t.Context(), ref))
+		l.must(repo.RemoveRefLeftovers(t.Context(), ref))
 	}
 	requireSame(t, "swept", look(), map[string]string{})
 	if log := l.log("refs/agency/trash/whole"); log == "" {
@@ -367,7 +367,7 @@ func TestRefsBelowAPrefixGoTogetherOrNotAtAll(t *testing.T) {
 
 	// One of them is not where it was any more.
 	refs[prefix+"10"] = l.git("commit-tree", "-m", "another", "main^{tree}")
-	if err := repo.RemoveRefs(t.Context(), prefix, refs); err == nil {
+	if err := repo.DeleteOwnedRefs(t.Context(), prefix, refs); err == nil {
 		t.Error("a ref went that had been moved")
 	}
 	if now, err := repo.Refs(t.Context(), prefix); err != nil || len(now) != 6 {
@@ -375,16 +375,16 @@ func TestRefsBelowAPrefixGoTogetherOrNotAtAll(t *testing.T) {
 	}
 
 	refs[prefix+"10"] = head
-	l.must(repo.RemoveRefs(t.Context(), prefix, refs))
+	l.must(repo.DeleteOwnedRefs(t.Context(), prefix, refs))
 	if got := l.git("for-each-ref", "--format=%(refname)"); got != "refs/agency/snapshots/xy/1\nrefs/heads/main" {
 		t.Errorf("left: %s", got)
 	}
-	for _, root := range []string{repo.RefPath(prefix), repo.LogPath(prefix)} {
+	for _, root := range []string{repo.RefPath(prefix), repo.ReflogPath(prefix)} {
 		if exists(root) {
 			t.Errorf("%s is left: %v", root, states(t, root))
 		}
 	}
-	l.must(repo.RemoveRefs(t.Context(), prefix, nil)) // they are gone already
+	l.must(repo.DeleteOwnedRefs(t.Context(), prefix, nil)) // they are gone already
 }
 
 func TestTipIsWhereGitSaysTheRefIs(t *testing.T) {
@@ -409,7 +409,7 @@ func TestTipIsWhereGitSaysTheRefIs(t *testing.T) {
 		t.Errorf("what is not there is at %q, %v", got, err)
 	}
 	for _, name := range []string{"packed", "symbolic", "link", "none", "../../HEAD", "../heads/loose"} {
-		if got := repo.loose("refs/heads/" + name); got != "" {
+		if got := repo.readLooseRef("refs/heads/" + name); got != "" {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

@@ -16,42 +16,42 @@ import (
 
 // Remote is a remote that the configuration names.
 type Remote struct {
-	Name string
-	URL  string // URL to push to; a path is absolute
-	Own  bool   // only the repository's own configuration names the URL
+	Name      string
+	URL       string // URL to push to; a path is absolute
+	Untrusted bool   // only the repository's own configuration names the URL
 
 	Path     string // path of a remote on this machine; otherwise empty
 	Relative bool   // configured relative to the main worktree, so that git elsewhere cannot find it by name
 
-	fetch []string // fetch refspecs
-	allow string   // protocols that git may use, separated by colons
+	fetchSpecs       []string // fetch refspecs
+	allowedProtocols string   // protocols that git may use, separated by colons
 }
 
 // RemoteConfig is the configuration of remotes, upstream branches and pushes.
-type Remotes struct {
+type RemoteConfig struct {
 	repo   *Repo
-	config Config
+	config Settings
 }
 
 // remoteKeys matches the settings that determine where a push goes. None of them names a program.
 const remoteKeys = `^(remote\..*\.(url|pushurl|fetch|promisor)|branch\..*\.(remote|merge)|push\.default|protocol\..*allow|extensions\.partialclone)$`
 
 // ReadRemotes reads the configuration of remotes.
-func (r *Repo) Remotes(ctx context.Context) (Remotes, error) {
-	out, err := r.read(ctx, place{}, "config", "-z", "--show-scope", "--show-origin", "--get-regexp", remoteKeys)
+func (r *Repo) ReadRemotes(ctx context.Context) (RemoteConfig, error) {
+	out, err := r.runRead(ctx, runOptions{}, "config", "-z", "--show-scope", "--show-origin", "--get-regexp", remoteKeys)
 	if err != nil && !exitedWith(err, 1) { // 1: no key is set
-		return Remotes{}, err
+		return RemoteConfig{}, err
 	}
-	config, err := parseConfig(string(out))
-	return Remotes{r, config}, err
+	config, err := parseSettings(string(out))
+	return RemoteConfig{r, config}, err
 }
 
 // Names lists the remotes that have a URL to push to.
-func (s Remotes) Names() []string {
+func (s RemoteConfig) Names() []string {
 	var names []string
 	for key := range s.config {
 		for _, last := range []string{".url", ".pushurl"} {
-			if name := strings.TrimSuffix(strings.TrimPrefix(key, "remote."), last); "remote."+name+last == key && len(s.urls(name)) > 0 {
+			if name := strings.TrimSuffix(strings.TrimPrefix(key, "remote."), last); "remote."+name+last == key && len(s.pushURLs(name)) > 0 {
 				names = append(names, name)
 			}
 		}
@@ -61,13 +61,13 @@ func (s Remotes) Names() []string {
 }
 
 // pushURLs returns the URLs that a push to a remote goes to.
-func (s Remotes) urls(name string) []Setting {
+func (s RemoteConfig) pushURLs(name string) []Setting {
 	for _, key := range []string{".pushurl", ".url"} {
 		var urls []Setting
 		for _, u := range s.config["remote."+name+key] {
 			if u.Value == "" { // an empty value clears the list
 				urls = nil
-			} else if !u.Bare {
+			} else if !u.NoValue {
 				urls = append(urls, u)
 			}
 		}
@@ -79,8 +79,8 @@ func (s Remotes) urls(name string) []Setting {
 }
 
 // Find returns the remote of this name. It refuses remotes that we cannot push to.
-func (s Remotes) Remote(ctx context.Context, name string) (Remote, error) {
-	urls := s.urls(name)
+func (s RemoteConfig) Find(ctx context.Context, name string) (Remote, error) {
+	urls := s.pushURLs(name)
 	switch {
 	case len(urls) == 0:
 		return Remote{}, fmt.Errorf("there is no remote %q", name)
@@ -89,21 +89,21 @@ func (s Remotes) Remote(ctx context.Context, name string) (Remote, error) {
 	case strings.ContainsFunc(urls[0].Value, func(c rune) bool { return c < ' ' || c == 0x7f }):
 		return Remote{}, fmt.Errorf("remote %q: its URL %q has control characters in it", name, urls[0].Value)
 	}
-	remote := Remote{Name: name, URL: urls[0].Value, Own: !urls[0].Trusted()}
+	remote := Remote{Name: name, URL: urls[0].Value, Untrusted: !urls[0].Trusted()}
 	for _, f := range s.config["remote."+name+".fetch"] {
-		remote.fetch = append(remote.fetch, f.Value)
+		remote.fetchSpecs = append(remote.fetchSpecs, f.Value)
 	}
-	allowed := s.allowed()
-	remote.allow = strings.Join(allowed, ":")
-	expanded, err := s.repo.expand(ctx, remote.URL)
+	allowed := s.allowedProtocols()
+	remote.allowedProtocols = strings.Join(allowed, ":")
+	expanded, err := s.repo.expandURL(ctx, remote.URL)
 	if err != nil {
 		return Remote{}, err
 	}
-	if p := protocolOf(expanded); !slices.Contains(allowed, p) {
+	if p := urlProtocol(expanded); !slices.Contains(allowed, p) {
 		return Remote{}, fmt.Errorf("remote %q: %s: protocol %q is not one that is pushed by; those are %s", name, remote.URL, p, strings.Join(allowed, ", "))
 	}
 	if remote.Path = localPath(expanded); remote.Path != "" && !filepath.IsAbs(remote.Path) {
-		remote.Path = filepath.Join(s.repo.root(), remote.Path)
+		remote.Path = filepath.Join(s.repo.remotePathBase(), remote.Path)
 		remote.URL, remote.Relative = remote.Path, true
 	}
 	return remote, nil
@@ -111,7 +111,7 @@ func (s Remotes) Remote(ctx context.Context, name string) (Remote, error) {
 
 // remotePathBase returns the directory that a relative path of a remote is resolved against: the main worktree, or a
 // bare repository itself.
-func (r *Repo) root() string {
+func (r *Repo) remotePathBase() string {
 	if filepath.Base(r.CommonDir) == ".git" {
 		return filepath.Dir(r.CommonDir)
 	}
@@ -119,29 +119,29 @@ func (r *Repo) root() string {
 }
 
 // expandURL applies the insteadOf rules of the user's own configuration to a URL. It does not contact the remote.
-func (r *Repo) expand(ctx context.Context, url string) (_ string, err error) {
-	m, err := r.Mirror("")
+func (r *Repo) expandURL(ctx context.Context, url string) (_ string, err error) {
+	m, err := r.NewMirror("")
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	out, err := runner{dir: m.dir, env: slices.Concat(r.env, alone)}.run(ctx, []string{"--git-dir=" + m.dir}, []string{"ls-remote", "--get-url", "--", url})
+	out, err := runner{dir: m.dir, env: slices.Concat(r.env, noLazyFetchEnv)}.outputWithGlobals(ctx, []string{"--git-dir=" + m.dir}, []string{"ls-remote", "--get-url", "--", url})
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
 // supportedProtocols are the protocols that we push by. All others run, or may run, a program that the URL names.
-var spoken = []string{"file", "git", "http", "https", "ssh"}
+var supportedProtocols = []string{"file", "git", "http", "https", "ssh"}
 
 // allowedProtocols returns the supported protocols that the user allows.
-func (s Remotes) allowed() []string {
-	allowed := slices.Clone(spoken)
-	if list, set := proc.LookupVariable(s.repo.env, "GIT_ALLOW_PROTOCOL"); set {
+func (s RemoteConfig) allowedProtocols() []string {
+	allowed := slices.Clone(supportedProtocols)
+	if list, set := proc.LookupEnv(s.repo.env, "GIT_ALLOW_PROTOCOL"); set {
 		own := strings.Split(list, ":")
 		return slices.DeleteFunc(allowed, func(p string) bool { return !slices.Contains(own, p) })
 	}
 	return slices.DeleteFunc(allowed, func(p string) bool {
 		for _, key := range []string{"protocol." + p + ".allow", "protocol.allow"} {
-			if set, ok, _ := s.config.Trusted(key, nil); ok {
+			if set, ok, _ := s.config.LastTrusted(key, nil); ok {
 				return set.Value == "never"
 			}
 		}
@@ -150,7 +150,7 @@ func (s Remotes) allowed() []string {
 }
 
 // urlProtocol returns the protocol that git would use for a URL.
-func protocolOf(url string) string {
+func urlProtocol(url string) string {
 	scheme := 0
 	for scheme < len(url) && (isLetter(url[scheme]) || scheme > 0 && strings.IndexByte("0123456789+-.", url[scheme]) >= 0) {
 		scheme++
@@ -185,7 +185,7 @@ func localPath(u string) string {
 }
 
 // CheckFullHistory refuses shallow and partial clones, because a push from another git directory needs all objects.
-func (s Remotes) Whole() error {
+func (s RemoteConfig) CheckFullHistory() error {
 	if fi, err := os.Lstat(filepath.Join(s.repo.CommonDir, "shallow")); err == nil && fi.Size() > 0 {
 		return errors.New("the repository is a shallow clone; 'git fetch --unshallow' brings what it lacks")
 	}
@@ -199,12 +199,12 @@ func (s Remotes) Whole() error {
 
 // Upstream returns the configured upstream branch of a branch on a remote, as a full ref; empty when none is set.
 // pushed reports whether push.default makes a push go there although it has another name.
-func (s Remotes) Upstream(branch, remote string) (ref string, pushed bool) {
+func (s RemoteConfig) Upstream(branch, remote string) (ref string, pushed bool) {
 	short := strings.TrimPrefix(branch, "refs/heads/")
 	if s.config.Value("branch."+short+".remote") != remote {
 		return "", false
 	}
-	if ref = s.config.Value("branch." + short + ".merge"); !strings.HasPrefix(ref, "refs/heads/") || !validRef(ref) {
+	if ref = s.config.Value("branch." + short + ".merge"); !strings.HasPrefix(ref, "refs/heads/") || !isValidRef(ref) {
 		return "", false
 	}
 	how := s.config.Value("push.default")
@@ -213,17 +213,17 @@ func (s Remotes) Upstream(branch, remote string) (ref string, pushed bool) {
 
 // TrackingRef returns the remote-tracking ref for a ref of the remote; empty when there is none. Only refs below
 // refs/remotes/ count: a refspec could name any branch.
-func (r Remote) Tracks(ref string) string {
+func (r Remote) TrackingRef(ref string) string {
 	found := ""
-	for _, spec := range r.fetch {
+	for _, spec := range r.fetchSpecs {
 		if not, is := strings.CutPrefix(spec, "^"); is {
-			if _, matches := mapRef(ref, not, ""); matches {
+			if _, matches := mapRefspec(ref, not, ""); matches {
 				return ""
 			}
 			continue
 		}
 		from, to, _ := strings.Cut(strings.TrimPrefix(spec, "+"), ":")
-		if mapped, ok := mapRef(ref, from, to); ok && found == "" && strings.HasPrefix(mapped, "refs/remotes/") && validRef(mapped) {
+		if mapped, ok := mapRefspec(ref, from, to); ok && found == "" && strings.HasPrefix(mapped, "refs/remotes/") && isValidRef(mapped) {
 			found = mapped
 		}
 	}
@@ -231,7 +231,7 @@ func (r Remote) Tracks(ref string) string {
 }
 
 // mapRefspec maps a ref by a refspec, with or without a star.
-func mapRef(ref, from, to string) (string, bool) {
+func mapRefspec(ref, from, to string) (string, bool) {
 	before, after, star := strings.Cut(from, "*")
 	if !star {
 		return to, ref == from
@@ -244,35 +244,35 @@ func mapRef(ref, from, to string) (string, bool) {
 
 // UpdateTrackingRef moves a remote-tracking ref to oid. old is where it was before the remote was asked, empty when
 // it did not exist: if it was moved since, its value is at least as new, and stays.
-func (r *Repo) Track(ctx context.Context, ref, oid, old, reason string) error {
+func (r *Repo) UpdateTrackingRef(ctx context.Context, ref, oid, old, reason string) error {
 	if old == "" {
 		old = strings.Repeat("0", len(oid))
 	}
-	_, err := r.change(ctx, place{}, "update-ref", "--no-deref", "-m", reason, ref, oid, old)
+	_, err := r.runWrite(ctx, runOptions{}, "update-ref", "--no-deref", "-m", reason, ref, oid, old)
 	if err == nil {
 		return nil
 	}
-	if now, lookErr := r.Tip(ctx, ref); lookErr == nil && !isAt(now, old) {
+	if now, lookErr := r.Tip(ctx, ref); lookErr == nil && !refIsAt(now, old) {
 		return nil
 	}
 	return err
 }
 
 // receiveHooks are the hooks that a push runs in the receiving repository.
-var receives = []string{"pre-receive", "update", "post-receive", "post-update", "reference-transaction", "proc-receive", "push-to-checkout"}
+var receiveHooks = []string{"pre-receive", "update", "post-receive", "post-update", "reference-transaction", "proc-receive", "push-to-checkout"}
 
 // RemoteHooks lists the hooks that a push would run in a repository on this machine.
-func (r *Repo) Hooks(ctx context.Context, remote Remote) (found []string, err error) {
+func (r *Repo) RemoteHooks(ctx context.Context, remote Remote) (found []string, err error) {
 	for _, last := range []string{"/.git", "", ".git/.git", ".git"} { // in the order of git
 		dir := remote.Path + last
 		if is, err := IsGitDir(dir); err != nil || !is {
 			continue
 		}
-		out, err := runner{dir: dir, env: slices.Concat(r.env, alone)}.run(ctx, []string{"--git-dir=" + dir}, []string{"rev-parse", "--path-format=absolute", "--git-path", "hooks"})
+		out, err := runner{dir: dir, env: slices.Concat(r.env, noLazyFetchEnv)}.outputWithGlobals(ctx, []string{"--git-dir=" + dir}, []string{"rev-parse", "--path-format=absolute", "--git-path", "hooks"})
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range receives {
+		for _, name := range receiveHooks {
 			path := filepath.Join(strings.TrimSuffix(string(out), "\n"), name)
 			fi, err := os.Stat(path)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode()&0o111 != 0 {

@@ -11,14 +11,14 @@ import (
 
 var committer = Signature{Identity{"Lander", "lander@example.com"}, "1800000000 +0200"}
 
-func (l *lab) replay(m *Merger, what Replaying) Replayed {
+func (l *lab) replay(m *Merger, what ReplayRequest) ReplayResult {
 	l.t.Helper()
 	if what.Committer == (Signature{}) {
 		what.Committer = committer
 	}
 	done, err := m.Replay(l.t.Context(), what)
 	l.must(err)
-	l.must(m.Keep(l.t.Context()))
+	l.must(m.Persist(l.t.Context()))
 	return done
 }
 
@@ -46,7 +46,7 @@ func TestReplayedCommitsAreThoseOfRebase(t *testing.T) {
 	tip = l.raw("tree " + l.git("rev-parse", tip+"^{tree}") + "\nparent " + tip + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter C <c@example.com> 1600000001 +0000\nencoding latin1\ngpgsig -----BEGIN\n x\n -----END\n\nna\xefve\n\n  two\n")
 
 	m := l.merger()
-	done := l.replay(m, Replaying{Upstream: onto, Tip: tip, Onto: onto, Message: func(s string) string { return s + "\nLanded: yes\n" }})
+	done := l.replay(m, ReplayRequest{Upstream: onto, Tip: tip, Onto: onto, Message: func(s string) string { return s + "\nLanded: yes\n" }})
 	l.git("checkout", "-q", "--detach", tip)
 	l.git("rebase", "-q", "--keep-empty", onto)
 	for _, format := range []string{"%T", "%an %ae %ad"} {
@@ -55,7 +55,7 @@ func TestReplayedCommitsAreThoseOfRebase(t *testing.T) {
 			t.Errorf("%s: got\n%s\nrebase made\n%s", format, got, want)
 		}
 	}
-	if len(done.Commits) != 6 || done.Commits[5].Old != tip || done.Commits[5].New != done.Tip || done.Tree != l.git("rev-parse", done.Tip+"^{tree}") || done.Dropped != nil || done.Stopped != "" {
+	if len(done.Commits) != 6 || done.Commits[5].Old != tip || done.Commits[5].New != done.Tip || done.Tree != l.git("rev-parse", done.Tip+"^{tree}") || done.Dropped != nil || done.StoppedAt != "" {
 		t.Errorf("%+v", done)
 	}
 	want := "parent " + done.Commits[4].New + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter Lander <lander@example.com> 1800000000 +0200\nencoding latin1\n\nna\xefve\n\n  two\n\nLanded: yes"
@@ -72,7 +72,7 @@ func TestAReplayedCommitIsInOneEncoding(t *testing.T) {
 	base := l.git("rev-parse", "HEAD")
 	tip := l.side(base, map[string]string{"x": "x\n"})
 	tip = l.raw("tree " + l.git("rev-parse", tip+"^{tree}") + "\nparent " + base + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter C <c@example.com> 1600000001 +0000\nencoding latin1\n\nna\xefve\n")
-	for what, r := range map[string]Replaying{
+	for what, r := range map[string]ReplayRequest{
 		"a committer": {Committer: Signature{Identity: Identity{Name: "Zoë", Email: "z@example.com"}, When: "1800000000 +0200"}},
 		"a line":      {Message: func(s string) string { return s + "\nLanded: ✓\n" }},
 	} {
@@ -94,20 +94,20 @@ func TestReplayLeavesOutWhatIsDoneAndStopsAtConflicts(t *testing.T) {
 	tip := l.side(done1, map[string]string{"x": "x\n"})
 	onto := l.side(base, map[string]string{"a.txt": "both\n", "y": "y\n"})
 	m := l.merger()
-	got := l.replay(m, Replaying{Upstream: onto, Tip: tip, Onto: onto})
+	got := l.replay(m, ReplayRequest{Upstream: onto, Tip: tip, Onto: onto})
 	if !slices.Equal(got.Dropped, []string{done1}) || len(got.Commits) != 1 || got.Commits[0].Old != tip {
 		t.Errorf("%+v", got)
 	}
-	if got := l.replay(m, Replaying{Upstream: onto, Tip: done1, Onto: onto}); got.Tip != onto || got.Tree != l.git("rev-parse", onto+"^{tree}") || len(got.Commits) != 0 {
+	if got := l.replay(m, ReplayRequest{Upstream: onto, Tip: done1, Onto: onto}); got.Tip != onto || got.Tree != l.git("rev-parse", onto+"^{tree}") || len(got.Commits) != 0 {
 		t.Errorf("nothing left: %+v", got)
 	}
-	if got := l.replay(m, Replaying{Upstream: onto, Tip: base, Onto: onto}); got.Tip != onto || len(got.Commits)+len(got.Dropped) != 0 {
+	if got := l.replay(m, ReplayRequest{Upstream: onto, Tip: base, Onto: onto}); got.Tip != onto || len(got.Commits)+len(got.Dropped) != 0 {
 		t.Errorf("nothing at all: %+v", got)
 	}
 	bad := l.side(tip, map[string]string{"y": "another\n"})
 	last := l.side(bad, map[string]string{"z": "z\n"})
-	got = l.replay(m, Replaying{Upstream: onto, Tip: last, Onto: onto})
-	if got.Stopped != bad || got.Tip != "" || len(got.Conflicts) != 1 || got.Conflicts[0].Path != "y" || len(got.Commits) != 1 {
+	got = l.replay(m, ReplayRequest{Upstream: onto, Tip: last, Onto: onto})
+	if got.StoppedAt != bad || got.Tip != "" || len(got.Conflicts) != 1 || got.Conflicts[0].Path != "y" || len(got.Commits) != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -134,7 +134,7 @@ func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
 	// Without a conflict.
 	one := l.side(base, map[string]string{"x": "1\n"})
 	two := l.side(merge(one, upstream, nil), map[string]string{"x": "2\n"})
-	got := l.replay(m, Replaying{Upstream: upstream, Tip: two, Onto: upstream})
+	got := l.replay(m, ReplayRequest{Upstream: upstream, Tip: two, Onto: upstream})
 	if len(got.Commits) != 2 || got.Commits[0].Old != one || got.Commits[1].Old != two || got.Collapsed != nil || got.Tree != l.git("rev-parse", two+"^{tree}") {
 		t.Errorf("without a conflict: %+v", got)
 	}
@@ -146,8 +146,8 @@ func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
 	outer := merge(inner, upstream, map[string]string{"a.txt": "resolved\n"})
 	after := l.side(outer, map[string]string{"after": "1\n"})
 	onto := l.side(upstream, map[string]string{"later": "l\n"})
-	got = l.replay(m, Replaying{Upstream: onto, Tip: after, Onto: onto})
-	if got.Stopped != "" || len(got.Commits) != 2 || got.Commits[0].Old != outer || got.Commits[1].Old != after || len(got.Collapsed) != 4 || !slices.Contains(got.Collapsed, inner) {
+	got = l.replay(m, ReplayRequest{Upstream: onto, Tip: after, Onto: onto})
+	if got.StoppedAt != "" || len(got.Commits) != 2 || got.Commits[0].Old != outer || got.Commits[1].Old != after || len(got.Collapsed) != 4 || !slices.Contains(got.Collapsed, inner) {
 		t.Fatalf("resolved: %+v", got)
 	}
 	files := l.files(got.Tip)
@@ -169,14 +169,14 @@ func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
 	l.git("add", "-A")
 	l.git("commit", "-q", "--amend", "-m", "merged and more")
 	sly = l.git("rev-parse", "HEAD")
-	got = l.replay(m, Replaying{Upstream: onto, Tip: sly, Onto: onto})
+	got = l.replay(m, ReplayRequest{Upstream: onto, Tip: sly, Onto: onto})
 	if files := l.files(got.Tip); len(got.Commits) != 1 || files["only-in-the-merge"] == "" || files["x"] == "" || files["later"] == "" {
 		t.Errorf("sly: %+v", got)
 	}
 
 	// One that conflicts again.
 	onto = l.side(upstream, map[string]string{"a.txt": "changed again\n"})
-	if got := l.replay(m, Replaying{Upstream: onto, Tip: after, Onto: onto}); got.Stopped != outer || len(got.Conflicts) != 1 || got.Tip != "" {
+	if got := l.replay(m, ReplayRequest{Upstream: onto, Tip: after, Onto: onto}); got.StoppedAt != outer || len(got.Conflicts) != 1 || got.Tip != "" {
 		t.Errorf("again: %+v", got)
 	}
 }
@@ -189,7 +189,7 @@ func TestCommitsThatNoGitHasMadeAreRefused(t *testing.T) {
 	by := "author A <a@example.com> 1600000000 +0000\ncommitter A <a@example.com> 1600000000 +0000\n"
 	m := l.merger()
 	top := "tree " + tree + "\nparent " + head + "\n"
-	if err := m.SoundRange(t.Context(), head, l.raw(top+by+"\nfine\n")); err != nil {
+	if err := m.FsckRange(t.Context(), head, l.raw(top+by+"\nfine\n")); err != nil {
 		t.Error(err)
 	}
 	for what, content := range map[string]string{
@@ -211,12 +211,12 @@ func TestCommitsThatNoGitHasMadeAreRefused(t *testing.T) {
 		"a parent not whole": "tree " + tree + "\nparent " + head[:39] + "\n" + by + "\nx\n",
 	} {
 		commit := l.raw(content)
-		var unsound *UnsoundCommitError
-		err := m.SoundRange(t.Context(), head, commit)
+		var unsound *InvalidCommitError
+		err := m.FsckRange(t.Context(), head, commit)
 		if !errors.As(err, &unsound) && !errors.As(err, new(*Error)) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, err := m.Replay(t.Context(), Replaying{Upstream: head, Tip: commit, Onto: head, Committer: committer}); err == nil {
+		if _, err := m.Replay(t.Context(), ReplayRequest{Upstream: head, Tip: commit, Onto: head, Committer: committer}); err == nil {
 			t.Errorf("%s: it was made again", what)
 		}
 	}
@@ -229,17 +229,17 @@ func TestWhatIsInTheHistoryOnlyIsLookedAtToo(t *testing.T) {
 	base := l.git("rev-parse", "HEAD")
 	tip := l.side(base, map[string]string{"x": "x\n"})
 	m := l.merger()
-	if err := m.SoundRange(t.Context(), base, tip); err != nil {
+	if err := m.FsckRange(t.Context(), base, tip); err != nil {
 		t.Fatal(err)
 	}
 	bad := l.side(tip, map[string]string{".Agency/x": "x\n"})
 	for _, more := range []int{1, 70} { // near and far
 		tip := l.more(m, l.side(bad, map[string]string{".Agency": ""}), more)
-		var unsound *UnsoundError
-		if err := m.SoundRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != ".Agency" {
+		var unsound *FsckError
+		if err := m.FsckRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != ".Agency" {
 			t.Errorf("%v", err)
 		}
-		if err := m.Sound(t.Context(), tip, base); err != nil {
+		if err := m.FsckTree(t.Context(), tip, base); err != nil {
 			t.Error(err)
 		}
 	}

@@ -15,21 +15,21 @@ type Repo struct {
 	GitDir    string // canonical path of the git directory of the caller's worktree
 	TopLevel  string // canonical path of the caller's worktree; empty outside of any worktree
 	Version   Version
-	Config    Config
+	Config    Settings
 
-	of      string   // git directory of the worktree that Config was read for; empty: GitDir
-	imposed []string // environment that imposes Config on every git: see withWorktreeConfig
+	configDir string   // git directory of the worktree that Config was read for; empty: GitDir
+	configEnv []string // environment that imposes Config on every git: see withWorktreeConfig
 
 	env       []string
 	inherit   []*os.File
-	rehearsal string // directory that takes all writes in a dry run; empty: write to the repository
+	dryRunDir string // directory that takes all writes in a dry run; empty: write to the repository
 	inHook    bool   // git started this process from a hook
-	waiting   waiting
+	lockWait  lockWait
 }
 
 // WithLock returns a copy of the repository whose writing git processes inherit the descriptor of lock, so that the
 // lock is held until the last such git has ended, even if this process dies first.
-func (r *Repo) Holding(lock *os.File) *Repo {
+func (r *Repo) WithLock(lock *os.File) *Repo {
 	held := *r
 	held.inherit = []*os.File{lock}
 	return &held

@@ -151,7 +151,7 @@ func TestARepositoryOfAnotherObjectFormatWorksAllTheSame(t *testing.T) {
 	l.put(w.Tree, "a.txt", "changed\n")
 	got := l.capture(repo, l.subject(w))
 	requireSame(t, "captured", l.files(got.Commit), map[string]string{"a.txt": "100644 changed\n"})
-	l.must(repo.DeleteRef(t.Context(), w.Branch, got.Branch))
+	l.must(repo.DeleteRef(t.Context(), w.Branch, got.BranchTip))
 	if found, err := repo.Lookup(t.Context(), w.Branch, got.Commit, strings.Repeat("1", 64)); err != nil || !found[0].Missing() || found[1].OID != got.Commit || !found[2].Missing() {
 		t.Errorf("got %v, %v", found, err)
 	}

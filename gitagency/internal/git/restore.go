@@ -17,95 +17,95 @@ import (
 // only contents that the first state holds are ever overwritten or removed. Anything else has to be moved out of the
 // way before: see ObstructingPaths. Every step can be repeated, from whatever state a killed process has left.
 type Restoration struct {
-	From, To State
-	Began    State  // state from which a killed restoration started, when this one finishes it
-	Again    bool   // a killed restoration may have left a lock on the branch; set by the caller
-	Strayed  string // branch that HEAD named, when that has moved since; HEAD is detached then
-	Unstaged bool   // the index of the target state is unknown; it is taken from HEAD
+	From, To        State
+	Interrupted     State  // state from which a killed restoration started, when this one finishes it
+	SweepBranchLock bool   // a killed restoration may have left a lock on the branch; set by the caller
+	DetachedFrom    string // branch that HEAD named, when that has moved since; HEAD is detached then
+	IndexFromHead   bool   // the index of the target state is unknown; it is taken from HEAD
 
-	repo    *Repo
-	s       Subject
-	p       place // scratch git directory with an index of what is on disk
-	under   Underway
-	changes []treeChange
-	trees   [2]string // from and to, without skip-worktree entries that are not on disk
-	skipped []string  // skip-worktree entries that are not on disk
-	present []string  // skip-worktree entries that are on disk all the same
-	assumed []string  // assume-unchanged entries
-	closed  []string  // directories of the worktree without write permission, which we own and can chmod
-	draft   *IndexDraft
+	repo            *Repo
+	spec            WorktreeSpec
+	scratch         runOptions // scratch git directory with an index of what is on disk
+	operation       Operation
+	changes         []treeChange
+	trees           [2]string // from and to, without skip-worktree entries that are not on disk
+	skippedAbsent   []string  // skip-worktree entries that are not on disk
+	skippedPresent  []string  // skip-worktree entries that are on disk all the same
+	assumeUnchanged []string  // assume-unchanged entries
+	readOnlyDirs    []string  // directories of the worktree without write permission, which we own and can chmod
+	draft           *IndexDraft
 }
 
 // PrepareRestore prepares to take a worktree from its present state, which was captured a moment ago, to another. It
 // changes nothing yet, and refuses when not every step could be done. To finish a killed restoration, began is the
 // state from which that one started; otherwise it is empty.
-func (r *Repo) Restore(ctx context.Context, s Subject, from, to, began State) (_ *Restoration, err error) {
-	if r, err = r.inside(ctx, s); err != nil {
+func (r *Repo) PrepareRestore(ctx context.Context, s WorktreeSpec, from, to, began State) (_ *Restoration, err error) {
+	if r, err = r.withConfigOf(ctx, s); err != nil {
 		return nil, err
 	}
-	x := &Restoration{repo: r, s: s, From: from, To: to, Began: began}
+	x := &Restoration{repo: r, spec: s, From: from, To: to, Interrupted: began}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, x.Close())
 		}
 	}()
-	if err := r.sound(ctx, to.Tree, from.Tree); err != nil {
+	if err := r.fsckTree(ctx, to.Tree, from.Tree); err != nil {
 		return nil, err
 	}
-	if to.Index != "" {
-		if err := r.sound(ctx, to.Index, to.Tree); err != nil {
+	if to.IndexTree != "" {
+		if err := r.fsckTree(ctx, to.IndexTree, to.Tree); err != nil {
 			return nil, err
 		}
 	}
-	if x.under, err = r.ReadUnderway(ctx, to); err != nil {
+	if x.operation, err = r.ReadOperation(ctx, to); err != nil {
 		return nil, err
 	}
-	if x.changes, err = r.treeChanges(ctx, place{}, from.Tree, to.Tree); err != nil {
+	if x.changes, err = r.treeChanges(ctx, runOptions{}, from.Tree, to.Tree); err != nil {
 		return nil, err
 	}
-	if err := x.fill(ctx); err != nil {
+	if err := x.buildIndex(ctx); err != nil {
 		return nil, err
 	}
-	if err := x.filtered(ctx); err != nil {
+	if err := x.checkFilters(ctx); err != nil {
 		return nil, err
 	}
-	if err := x.complete(ctx); err != nil {
+	if err := x.checkBlobs(ctx); err != nil {
 		return nil, err
 	}
-	if err := x.writable(); err != nil {
+	if err := x.findReadOnlyDirs(); err != nil {
 		return nil, err
 	}
-	if err := x.merge(ctx, "--dry-run"); err != nil {
+	if err := x.mergeToTarget(ctx, "--dry-run"); err != nil {
 		return nil, err
 	}
 	return x, nil
 }
 
 // IndexStamp returns a stamp of the index file of a worktree. As long as it is the same, the index is unchanged.
-func (r *Repo) Stamp(name string) string {
+func (r *Repo) IndexStamp(name string) string {
 	fi, err := os.Lstat(filepath.Join(r.AdminDir(name), "index"))
 	if err != nil {
 		return ""
 	}
-	return durable.Stamp(fi)
+	return durable.StatFingerprint(fi)
 }
 
 // LockIndex keeps git from writing the index until Close. The error is a *LockedError when a git process holds the
 // lock, and a *ChangedMeanwhileError when something was staged or committed since the index had that stamp. The stamp
 // has to be from before the first state was captured, because that state would not hold such changes.
-func (x *Restoration) Lock(ctx context.Context, stamp string) (err error) {
+func (x *Restoration) LockIndex(ctx context.Context, stamp string) (err error) {
 	r := x.repo
-	if x.draft, err = r.DraftIndex(x.s.Name); err != nil {
+	if x.draft, err = r.NewIndexDraft(x.spec.Name); err != nil {
 		return err
 	}
 	if err := x.draft.Lock(); err != nil {
 		return err
 	}
-	tip, err := r.Tip(ctx, x.s.Branch)
+	tip, err := r.Tip(ctx, x.spec.Branch)
 	if err != nil {
 		return err
 	}
-	head, err := readSmall(r.AdminDir(x.s.Name), "HEAD")
+	head, err := readSmallFile(r.AdminDir(x.spec.Name), "HEAD")
 	if err != nil {
 		return err
 	}
@@ -115,32 +115,32 @@ func (x *Restoration) Lock(ctx context.Context, stamp string) (err error) {
 			return err
 		}
 	}
-	if tip != "" && tip != x.From.Tip || at != "" && at != x.From.Head || r.on(x.s) != x.From.On {
-		return &ChangingError{Path: "HEAD"}
+	if tip != "" && tip != x.From.BranchTip || at != "" && at != x.From.Head || r.headTarget(x.spec) != x.From.HeadRef {
+		return &ChangedMeanwhileError{Path: "HEAD"}
 	}
-	if x.From.On != x.s.Branch { // otherwise no other worktree can have it checked out
-		if free, err := x.nobodyElseHas(ctx, x.s.Branch); err != nil || !free {
-			return errors.Join(err, &InTheWayError{Path: strings.TrimPrefix(x.s.Branch, "refs/heads/"), What: "the branch is checked out elsewhere"})
+	if x.From.HeadRef != x.spec.Branch { // otherwise no other worktree can have it checked out
+		if free, err := x.onlyCheckedOutHere(ctx, x.spec.Branch); err != nil || !free {
+			return errors.Join(err, &ObstructionError{Path: strings.TrimPrefix(x.spec.Branch, "refs/heads/"), Reason: "the branch is checked out elsewhere"})
 		}
 	}
-	if r.Stamp(x.s.Name) == stamp {
+	if r.IndexStamp(x.spec.Name) == stamp {
 		return nil
 	}
-	now, err := r.stagedNow(ctx, x.s, x.p)
-	if err == nil && now != x.From.Index { // by content, because git writes the index even in commands that only read
-		err = &ChangingError{Path: "the index"}
+	now, err := r.currentIndexTree(ctx, x.spec, x.scratch)
+	if err == nil && now != x.From.IndexTree { // by content, because git writes the index even in commands that only read
+		err = &ChangedMeanwhileError{Path: "the index"}
 	}
 	return err
 }
 
 // currentIndexTree returns the tree of the index; empty when it cannot be written.
-func (r *Repo) stagedNow(ctx context.Context, s Subject, p place) (string, error) {
+func (r *Repo) currentIndexTree(ctx context.Context, s WorktreeSpec, p runOptions) (string, error) {
 	dir := filepath.Join(p.gitDir, "now")
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
-	_, err := r.fillScratch(s, "", dir) // p already has this environment
-	if err := errors.Join(err, r.copyIndex(s.Name, dir)); err != nil {
+	_, err := r.fillScratchGitDir(s, "", dir) // p already has this environment
+	if err := errors.Join(err, r.copyIndexFiles(s.Name, dir)); err != nil {
 		return "", err
 	}
 	p.gitDir = dir
@@ -157,14 +157,14 @@ func (x *Restoration) Close() error {
 		return nil
 	}
 	err := x.draft.Drop()
-	if x.p.gitDir != "" {
-		err = errors.Join(err, durable.RemoveTree(x.p.gitDir))
+	if x.scratch.gitDir != "" {
+		err = errors.Join(err, durable.RemoveTree(x.scratch.gitDir))
 	}
 	return err
 }
 
 // ChangeCounts returns how many files are added, changed and removed.
-func (x *Restoration) Changed() (added, changed, removed int) {
+func (x *Restoration) ChangeCounts() (added, changed, removed int) {
 	for _, c := range x.changes {
 		switch c.status {
 		case 'A':

@@ -17,23 +17,23 @@ import (
 
 // buildIndex builds the scratch index, which equals what is on disk. It starts from the worktree's index, whose stat
 // data save git from reading unchanged files.
-func (x *Restoration) fill(ctx context.Context) error {
-	r, dir := x.repo, filepath.Join(x.repo.ownDir(), capturePrefix+x.s.Name+"-back")
+func (x *Restoration) buildIndex(ctx context.Context) error {
+	r, dir := x.repo, filepath.Join(x.repo.agencyDir(), capturePrefix+x.spec.Name+"-back")
 	if err := durable.RemoveTree(dir); err != nil { // left by a killed process
 		return err
 	}
-	env, err := r.fillScratch(x.s, x.From.Head, dir)
-	x.p = place{
-		gitDir: dir, tree: x.s.Tree, env: env,
+	env, err := r.fillScratchGitDir(x.spec, x.From.Head, dir)
+	x.scratch = runOptions{
+		gitDir: dir, workTree: x.spec.Dir, env: env,
 		config: []string{
 			"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false",
 			"-c", "index.sparse=false", "-c", "core.sparseCheckout=false",
 		},
 	}
-	if err := errors.Join(err, r.copyIndex(x.s.Name, dir)); err != nil {
+	if err := errors.Join(err, r.copyIndexFiles(x.spec.Name, dir)); err != nil {
 		return err
 	}
-	entries, err := x.entries(ctx)
+	entries, err := x.indexTags(ctx)
 	if exitedWith(err, 128) { // git cannot read the index
 		entries, err = nil, durable.Remove(filepath.Join(dir, "index"))
 	}
@@ -42,57 +42,57 @@ func (x *Restoration) fill(ctx context.Context) error {
 	}
 	for name, tag := range entries {
 		if tag >= 'a' && tag <= 'z' {
-			x.assumed = append(x.assumed, name)
+			x.assumeUnchanged = append(x.assumeUnchanged, name)
 		}
 		if tag|0x20 != 's' {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(x.s.Tree, name)); err != nil {
-			x.skipped = append(x.skipped, name)
+		if _, err := os.Lstat(filepath.Join(x.spec.Dir, name)); err != nil {
+			x.skippedAbsent = append(x.skippedAbsent, name)
 		} else {
-			x.present = append(x.present, name)
+			x.skippedPresent = append(x.skippedPresent, name)
 		}
 	}
 	// Git would not look at, nor change, the files of entries with these flags.
-	for flag, paths := range map[string][]string{"--no-assume-unchanged": x.assumed, "--no-skip-worktree": x.present} {
-		p := x.p
+	for flag, paths := range map[string][]string{"--no-assume-unchanged": x.assumeUnchanged, "--no-skip-worktree": x.skippedPresent} {
+		p := x.scratch
 		if p.stdin = strings.Join(paths, "\x00"); p.stdin == "" {
 			continue
 		}
-		if _, err := r.change(ctx, p, "update-index", flag, "-z", "--stdin"); err != nil {
+		if _, err := r.runWrite(ctx, p, "update-index", flag, "-z", "--stdin"); err != nil {
 			return err
 		}
 	}
-	stay, err := x.ignoredThere(ctx, entries)
+	stay, err := x.ignoredInTarget(ctx, entries)
 	if err != nil {
 		return err
 	}
 	x.trees = [2]string{x.From.Tree, x.To.Tree}
-	if x.trees[0], err = x.load(ctx, x.p, x.From.Tree, slices.Concat(x.skipped, stay)); err != nil {
+	if x.trees[0], err = x.readTreeWithout(ctx, x.scratch, x.From.Tree, slices.Concat(x.skippedAbsent, stay)); err != nil {
 		return err
 	}
-	if len(x.skipped) > 0 {
-		p := x.p
+	if len(x.skippedAbsent) > 0 {
+		p := x.scratch
 		p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+filepath.Join(dir, "to"))
-		if x.trees[1], err = x.load(ctx, p, x.To.Tree, x.skipped); err != nil {
+		if x.trees[1], err = x.readTreeWithout(ctx, p, x.To.Tree, x.skippedAbsent); err != nil {
 			return err
 		}
 	}
-	if len(x.skipped)+len(stay) > 0 {
-		if x.changes, err = r.treeChanges(ctx, x.p, x.trees[0], x.trees[1]); err != nil {
+	if len(x.skippedAbsent)+len(stay) > 0 {
+		if x.changes, err = r.treeChanges(ctx, x.scratch, x.trees[0], x.trees[1]); err != nil {
 			return err
 		}
 	}
-	return x.fresh(ctx)
+	return x.refreshIndex(ctx)
 }
 
 // indexTags returns the tag of each index entry as "git ls-files -v" prints it: H, or S for skip-worktree, in lower
 // case for assume-unchanged.
-func (x *Restoration) entries(ctx context.Context) (map[string]byte, error) {
-	if _, err := os.Lstat(filepath.Join(x.p.gitDir, "index")); errors.Is(err, fs.ErrNotExist) {
+func (x *Restoration) indexTags(ctx context.Context) (map[string]byte, error) {
+	if _, err := os.Lstat(filepath.Join(x.scratch.gitDir, "index")); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	out, err := x.repo.read(ctx, x.p, "ls-files", "-v", "-z")
+	out, err := x.repo.runRead(ctx, x.scratch, "ls-files", "-v", "-z")
 	if err != nil {
 		return nil, err
 	}
@@ -106,36 +106,36 @@ func (x *Restoration) entries(ctx context.Context) (map[string]byte, error) {
 }
 
 // readTreeWithout reads a tree into an index, removes some paths, and returns the resulting tree.
-func (x *Restoration) load(ctx context.Context, p place, tree string, without []string) (string, error) {
-	if _, err := x.repo.change(ctx, p, "read-tree", "--reset", tree); err != nil || len(without) == 0 {
+func (x *Restoration) readTreeWithout(ctx context.Context, p runOptions, tree string, without []string) (string, error) {
+	if _, err := x.repo.runWrite(ctx, p, "read-tree", "--reset", tree); err != nil || len(without) == 0 {
 		return tree, err
 	}
 	away := p
 	away.stdin = strings.Join(without, "\x00")
-	if _, err := x.repo.change(ctx, away, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
+	if _, err := x.repo.runWrite(ctx, away, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
 		return "", err
 	}
 	return x.repo.writeTree(ctx, p)
 }
 
 // refreshIndex makes sure that the files on disk equal the scratch index.
-func (x *Restoration) fresh(ctx context.Context) error {
-	out, err := x.repo.change(ctx, x.p, "update-index", "--ignore-submodules", "--really-refresh")
+func (x *Restoration) refreshIndex(ctx context.Context) error {
+	out, err := x.repo.runWrite(ctx, x.scratch, "update-index", "--ignore-submodules", "--really-refresh")
 	if exitedWith(err, 1) {
 		name, _, _ := strings.Cut(string(out), "\n")
-		return &ChangingError{Path: strings.TrimSuffix(strings.TrimSuffix(name, ": needs update"), ": needs merge")}
+		return &ChangedMeanwhileError{Path: strings.TrimSuffix(strings.TrimSuffix(name, ": needs update"), ": needs merge")}
 	}
 	return err
 }
 
 // ChangedMeanwhileError reports a file, HEAD or the index that changed while no other process should have worked in
 // the worktree.
-type ChangingError struct{ Path string }
+type ChangedMeanwhileError struct{ Path string }
 
-func (e *ChangingError) Error() string { return e.Path + " was changed meanwhile" }
+func (e *ChangedMeanwhileError) Error() string { return e.Path + " was changed meanwhile" }
 
 // checkFilters refuses to read or write files that need a filter which must not run.
-func (x *Restoration) filtered(ctx context.Context) error {
+func (x *Restoration) checkFilters(ctx context.Context) error {
 	var goes, comes []string
 	for _, c := range x.changes {
 		if c.status != 'A' {
@@ -146,27 +146,27 @@ func (x *Restoration) filtered(ctx context.Context) error {
 		}
 	}
 	if len(comes) > 0 {
-		if err := x.repo.mayWrite(ctx, x.s, x.p, x.trees[1], comes); err != nil {
+		if err := x.repo.checkSmudgeFilters(ctx, x.spec, x.scratch, x.trees[1], comes); err != nil {
 			return err
 		}
 	}
-	return x.repo.mayRead(ctx, x.s, x.p, goes)
+	return x.repo.checkCleanFilters(ctx, x.spec, x.scratch, goes)
 }
 
 // checkBlobs makes sure that every blob to be written exists: git would notice a missing one only half-way.
-func (x *Restoration) complete(ctx context.Context) error {
-	t, err := x.repo.ask(ctx)
+func (x *Restoration) checkBlobs(ctx context.Context) error {
+	t, err := x.repo.openCatFile(ctx)
 	if err != nil {
 		return err
 	}
 	defer t.close()
 	var paths, blobs []string
 	for _, c := range x.changes {
-		if c.status != 'D' && c.newMode != submodule {
+		if c.status != 'D' && c.newMode != modeGitlinkText {
 			paths, blobs = append(paths, c.path), append(blobs, c.newOID)
 		}
 	}
-	found, err := t.info(blobs...)
+	found, err := t.lookup(blobs...)
 	if err != nil {
 		return err
 	}
@@ -180,15 +180,15 @@ func (x *Restoration) complete(ctx context.Context) error {
 
 // findReadOnlyDirs finds the directories in which files have to change and which are not writable. It fails for those
 // that chmod cannot make writable.
-func (x *Restoration) writable() error {
+func (x *Restoration) findReadOnlyDirs() error {
 	seen := map[string]bool{}
 	for _, c := range x.changes {
-		dir := x.realDir(c.path)
+		dir := x.deepestDir(c.path)
 		if seen[dir] {
 			continue
 		}
 		seen[dir] = true
-		at := filepath.Join(x.s.Tree, dir)
+		at := filepath.Join(x.spec.Dir, dir)
 		if unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil {
 			continue
 		}
@@ -197,18 +197,18 @@ func (x *Restoration) writable() error {
 		if err != nil || int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IWUSR != 0 && st.Mode&unix.S_IXUSR != 0 {
 			return &fs.PathError{Op: "write to", Path: at, Err: fs.ErrPermission}
 		}
-		x.closed = append(x.closed, dir)
+		x.readOnlyDirs = append(x.readOnlyDirs, dir)
 	}
 	return nil
 }
 
 // deepestDir returns the directory that has to be writable for a path to change: the deepest existing parent that is
 // reached through no symlink.
-func (x *Restoration) realDir(path string) string {
+func (x *Restoration) deepestDir(path string) string {
 	dir := "."
 	for part := range strings.SplitSeq(filepath.Dir(path), "/") {
 		next := filepath.Join(dir, part)
-		if fi, err := os.Lstat(filepath.Join(x.s.Tree, next)); err != nil || !fi.IsDir() {
+		if fi, err := os.Lstat(filepath.Join(x.spec.Dir, next)); err != nil || !fi.IsDir() {
 			break
 		}
 		dir = next
@@ -217,14 +217,14 @@ func (x *Restoration) realDir(path string) string {
 }
 
 // RestoreFiles makes the files on disk those of the target state.
-func (x *Restoration) Files(ctx context.Context) (err error) {
-	if len(x.closed) > 0 {
-		root, err := os.OpenRoot(x.s.Tree)
+func (x *Restoration) RestoreFiles(ctx context.Context) (err error) {
+	if len(x.readOnlyDirs) > 0 {
+		root, err := os.OpenRoot(x.spec.Dir)
 		if err != nil {
 			return err
 		}
 		defer root.Close()
-		for _, dir := range x.closed {
+		for _, dir := range x.readOnlyDirs {
 			fi, err := root.Lstat(dir)
 			if err != nil || !fi.IsDir() {
 				continue
@@ -235,29 +235,29 @@ func (x *Restoration) Files(ctx context.Context) (err error) {
 			defer root.Chmod(dir, fi.Mode().Perm()) // fails harmlessly if it has been removed
 		}
 	}
-	if err := x.merge(ctx); err != nil {
+	if err := x.mergeToTarget(ctx); err != nil {
 		return err
 	}
 	// Git reports a file that it could not remove, but carries on and succeeds.
 	for _, c := range x.changes {
-		if c.status == 'D' && c.oldMode != submodule && x.stands(c.path) {
-			return &fs.PathError{Op: "remove", Path: filepath.Join(x.s.Tree, c.path), Err: errors.New("it is still there")}
+		if c.status == 'D' && c.oldMode != modeGitlinkText && x.isFile(c.path) {
+			return &fs.PathError{Op: "remove", Path: filepath.Join(x.spec.Dir, c.path), Err: errors.New("it is still there")}
 		}
 	}
-	return x.fresh(ctx)
+	return x.refreshIndex(ctx)
 }
 
 // mergeToTarget runs git's two-way merge, from the scratch index to the target state.
-func (x *Restoration) merge(ctx context.Context, options ...string) error {
-	p := x.p
-	p.config = slices.Concat(p.config, x.repo.workers())
+func (x *Restoration) mergeToTarget(ctx context.Context, options ...string) error {
+	p := x.scratch
+	p.config = slices.Concat(p.config, x.repo.checkoutWorkersConfig())
 	args := slices.Concat([]string{"read-tree"}, options, []string{"-m", "-u", "--no-recurse-submodules", x.trees[0], x.trees[1]})
-	_, err := x.repo.change(ctx, p, args...)
+	_, err := x.repo.runWrite(ctx, p, args...)
 	return err
 }
 
 // isFile reports whether there is a file at a path, reached through no symlink.
-func (x *Restoration) stands(path string) bool {
-	fi, err := os.Lstat(filepath.Join(x.s.Tree, path))
-	return err == nil && !fi.IsDir() && direct(x.s.Tree, path)
+func (x *Restoration) isFile(path string) bool {
+	fi, err := os.Lstat(filepath.Join(x.spec.Dir, path))
+	return err == nil && !fi.IsDir() && parentsAreDirs(x.spec.Dir, path)
 }

@@ -20,7 +20,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if msg := lastWords(e.Stderr); msg != "" {
+	if msg := stderrReason(e.Stderr); msg != "" {
 		return fmt.Sprintf("git %s: %s", e.Args[0], msg)
 	}
 	return fmt.Sprintf("git %s: exit status %d", e.Args[0], e.ExitCode)
@@ -41,7 +41,7 @@ func (e *NoRepositoryError) Unwrap() error { return e.Err }
 
 // stderrReason extracts the "fatal: " and "error: " lines from git's standard error, without these prefixes: the
 // caller adds its own. Without such a line it returns all of standard error.
-func lastWords(stderr string) string {
+func stderrReason(stderr string) string {
 	stderr = strings.TrimSpace(stderr)
 	var reasons []string
 	for line := range strings.Lines(stderr) {
@@ -59,33 +59,33 @@ func lastWords(stderr string) string {
 
 // runner holds the directory, environment and standard streams of one git process.
 type runner struct {
-	dir     string
-	env     []string
-	inherit []*os.File
-	stdin   string
-	input   io.Reader // takes precedence over stdin
-	stdout  io.Writer // receives standard output instead of the returned bytes
+	dir         string
+	env         []string
+	inherit     []*os.File
+	stdin       string
+	stdinReader io.Reader // takes precedence over stdin
+	stdout      io.Writer // receives standard output instead of the returned bytes
 }
 
 // output runs git with args and returns its standard output. An exit status other than 0 is an *Error.
-func (r runner) git(ctx context.Context, args ...string) ([]byte, error) {
-	return r.run(ctx, nil, args)
+func (r runner) output(ctx context.Context, args ...string) ([]byte, error) {
+	return r.outputWithGlobals(ctx, nil, args)
 }
 
 // outputWithGlobals is output with options before the subcommand.
-func (r runner) run(ctx context.Context, global, args []string) ([]byte, error) {
-	out, _, err := r.both(ctx, global, args)
+func (r runner) outputWithGlobals(ctx context.Context, global, args []string) ([]byte, error) {
+	out, _, err := r.outputAndStderr(ctx, global, args)
 	return out, err
 }
 
 // outputAndStderr is outputWithGlobals that also returns standard error.
-func (r runner) both(ctx context.Context, global, args []string) (stdout, stderr []byte, err error) {
+func (r runner) outputAndStderr(ctx context.Context, global, args []string) (stdout, stderr []byte, err error) {
 	c := proc.Command{Argv: slices.Concat([]string{"git"}, global, args), Dir: r.dir, Env: r.env, Inherit: r.inherit, Stdout: r.stdout}
 	if r.stdin != "" {
 		c.Stdin = strings.NewReader(r.stdin)
 	}
-	if r.input != nil {
-		c.Stdin = r.input
+	if r.stdinReader != nil {
+		c.Stdin = r.stdinReader
 	}
 	res, err := proc.Run(ctx, c)
 	if err != nil {
@@ -105,7 +105,7 @@ func exitedWith(err error, codes ...int) bool {
 
 // ChangedNothing reports whether err proves that git changed nothing: it exited with a status up to 128, or was never
 // started. A git killed by a signal may have changed anything.
-func Refused(err error) bool {
+func ChangedNothing(err error) bool {
 	var g *Error
 	var never *proc.NotStartedError
 	return errors.As(err, &g) && g.ExitCode <= 128 || errors.As(err, &never)
@@ -114,67 +114,67 @@ func Refused(err error) bool {
 // runOptions says on which git directory and worktree a git runs, and with what configuration, environment and input.
 // The paths are always given explicitly: a .git file in the worktree could have been written by an agent. The zero
 // value runs on the common directory without a worktree.
-type place struct {
-	gitDir string // default: the common dir
-	tree   string
-	config []string // more -c options
-	env    []string
-	stdin  string
-	input  io.Reader // takes precedence over stdin
-	stdout io.Writer
-	fetch  bool // git may fetch missing objects, as in a partial clone
+type runOptions struct {
+	gitDir      string // default: the common dir
+	workTree    string
+	config      []string // more -c options
+	env         []string
+	stdin       string
+	stdinReader io.Reader // takes precedence over stdin
+	stdout      io.Writer
+	lazyFetch   bool // git may fetch missing objects, as in a partial clone
 
-	lightly bool // the caller makes the written files durable later
+	noFsync bool // the caller makes the written files durable later
 }
 
 // runRead runs a git that only reads, without optional locks.
-func (r *Repo) read(ctx context.Context, p place, args ...string) ([]byte, error) {
+func (r *Repo) runRead(ctx context.Context, p runOptions, args ...string) ([]byte, error) {
 	p.env = append(p.env, "GIT_OPTIONAL_LOCKS=0")
-	return r.at(p, nil).run(ctx, r.globals(p), args)
+	return r.runnerFor(p, nil).outputWithGlobals(ctx, r.globalArgs(p), args)
 }
 
 // runWrite runs a git that writes to the repository.
-func (r *Repo) change(ctx context.Context, p place, args ...string) ([]byte, error) {
-	if r.rehearsal == "" && !p.lightly { // a dry run's files are deleted again
-		p.config = slices.Concat(durably, p.config)
+func (r *Repo) runWrite(ctx context.Context, p runOptions, args ...string) ([]byte, error) {
+	if r.dryRunDir == "" && !p.noFsync { // a dry run's files are deleted again
+		p.config = slices.Concat(fsyncArgs, p.config)
 	}
-	return r.at(p, r.inherit).run(ctx, r.globals(p), args)
+	return r.runnerFor(p, r.inherit).outputWithGlobals(ctx, r.globalArgs(p), args)
 }
 
 // runnerFor returns the runner for p. Without a worktree git runs in the common directory.
-func (r *Repo) at(p place, inherit []*os.File) runner {
+func (r *Repo) runnerFor(p runOptions, inherit []*os.File) runner {
 	dir := r.CommonDir
-	if p.tree != "" {
-		dir = p.tree
+	if p.workTree != "" {
+		dir = p.workTree
 	}
 	env := r.env
-	if !p.fetch {
-		env = slices.Concat(env, alone)
+	if !p.lazyFetch {
+		env = slices.Concat(env, noLazyFetchEnv)
 	}
-	return runner{dir: dir, env: slices.Concat(env, r.imposed, p.env), inherit: inherit, stdin: p.stdin, input: p.input, stdout: p.stdout}
+	return runner{dir: dir, env: slices.Concat(env, r.configEnv, p.env), inherit: inherit, stdin: p.stdin, stdinReader: p.stdinReader, stdout: p.stdout}
 }
 
 // globalArgs returns the options of git that come before the subcommand.
-func (r *Repo) globals(p place) []string {
+func (r *Repo) globalArgs(p runOptions) []string {
 	gitDir := r.CommonDir
 	if p.gitDir != "" {
 		gitDir = p.gitDir
 	}
 	global := []string{"--git-dir=" + gitDir}
-	if p.tree != "" {
-		global = append(global, "--work-tree="+p.tree)
+	if p.workTree != "" {
+		global = append(global, "--work-tree="+p.workTree)
 	}
-	return slices.Concat(global, quiet, p.config)
+	return slices.Concat(global, noSideEffectArgs, p.config)
 }
 
 // noLazyFetchEnv keeps git from fetching missing objects: the remote and the program to fetch with are named in a
 // configuration file that an agent without walls could have written. A git that does not know GIT_NO_LAZY_FETCH
 // starts a fetch, which may then use no protocol.
-var alone = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"}
+var noLazyFetchEnv = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"}
 
 // noSideEffectArgs keeps git from starting hooks, gc or a file system monitor during a transaction, and makes it wait
 // some seconds for ref locks that other git processes hold.
-var quiet = []string{
+var noSideEffectArgs = []string{
 	"-c", "core.hooksPath=/dev/null",
 	"-c", "gc.auto=0",
 	"-c", "maintenance.auto=false",
@@ -186,4 +186,4 @@ var quiet = []string{
 }
 
 // fsyncArgs makes git fsync the objects and refs it writes before anything else relies on them.
-var durably = []string{"-c", "core.fsync=committed,reference", "-c", "core.fsyncMethod=batch"}
+var fsyncArgs = []string{"-c", "core.fsync=committed,reference", "-c", "core.fsyncMethod=batch"}

@@ -14,7 +14,7 @@ import (
 
 // readNames reads the names in a directory, sorted. It calls getdents directly: most directories are small, and
 // creating an os.File for each takes longer than reading it.
-func (l *looker) list(fd int, path string) error {
+func (l *worker) readNames(fd int, path string) error {
 	const room, nameAt, kindAt, lengthAt = 32 << 10, 19, 18, 16 // buffer size, and offsets in struct linux_dirent64
 	if l.buffer == nil {
 		l.buffer = make([]byte, room)
@@ -37,23 +37,23 @@ func (l *looker) list(fd int, path string) error {
 			text = text[:bytes.IndexByte(text, 0)]
 			kind, inode := left[kindAt], binary.NativeEndian.Uint64(left)
 			left = left[length:]
-			if inode == 0 || string(text) == "." || string(text) == ".." || path == "" && l.passOver(string(text)) {
+			if inode == 0 || string(text) == "." || string(text) == ".." || path == "" && l.skipsTopLevel(string(text)) {
 				continue
 			}
-			mode, err := kindOf(fd, string(text), kind)
+			mode, err := direntKind(fd, string(text), kind)
 			if err != nil {
 				return &fs.PathError{Op: "stat", Path: path + string(text), Err: err}
 			}
-			l.names = append(l.names, name{text: string(text), kind: mode})
+			l.names = append(l.names, dirEntry{name: string(text), kind: mode})
 		}
 	}
-	slices.SortFunc(l.names, func(a, b name) int { return strings.Compare(a.text, b.text) })
+	slices.SortFunc(l.names, func(a, b dirEntry) int { return strings.Compare(a.name, b.name) })
 	return nil
 }
 
 // fileClockNow returns the time by the coarse kernel clock that local file systems use for timestamps, and that lags
 // behind the other clocks. It returns 0 where another clock may set them, as on a network file system.
-func stampClock(tree string) int64 {
+func fileClockNow(tree string) int64 {
 	var fs unix.Statfs_t
 	var now unix.Timespec
 	if unix.Statfs(tree, &fs) != nil || unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) != nil {
@@ -67,7 +67,7 @@ func stampClock(tree string) int64 {
 }
 
 // fileClockTick is the resolution of that clock plus a margin.
-var stampTick = sync.OnceValue(func() time.Duration {
+var fileClockTick = sync.OnceValue(func() time.Duration {
 	const most = 20 * time.Millisecond
 	var step unix.Timespec
 	if unix.ClockGetres(unix.CLOCK_REALTIME_COARSE, &step) != nil || step.Nano() <= 0 {
@@ -77,7 +77,7 @@ var stampTick = sync.OnceValue(func() time.Duration {
 })
 
 // direntKind returns the file type for a d_type, and calls fstatat where the file system does not fill that in.
-func kindOf(fd int, text string, kind byte) (fs.FileMode, error) {
+func direntKind(fd int, text string, kind byte) (fs.FileMode, error) {
 	if kind == unix.DT_UNKNOWN {
 		var st unix.Stat_t
 		err := unix.Fstatat(fd, text, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -101,4 +101,4 @@ func kindOf(fd int, text string, kind byte) (fs.FileMode, error) {
 }
 
 // openPathOnly opens a directory only as the base of *at calls.
-const pathOnly = unix.O_PATH
+const openPathOnly = unix.O_PATH

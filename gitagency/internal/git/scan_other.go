@@ -13,7 +13,7 @@ import (
 )
 
 // readNames reads the names in a directory, sorted.
-func (l *looker) list(fd int, path string) error {
+func (l *worker) readNames(fd int, path string) error {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("fcntl", err)
@@ -25,19 +25,19 @@ func (l *looker) list(fd int, path string) error {
 	}
 	l.names = l.names[:0]
 	for _, e := range entries {
-		if path != "" || !l.passOver(e.Name()) {
-			l.names = append(l.names, name{text: e.Name(), kind: e.Type()})
+		if path != "" || !l.skipsTopLevel(e.Name()) {
+			l.names = append(l.names, dirEntry{name: e.Name(), kind: e.Type()})
 		}
 	}
-	slices.SortFunc(l.names, func(a, b name) int { return strings.Compare(a.text, b.text) })
+	slices.SortFunc(l.names, func(a, b dirEntry) int { return strings.Compare(a.name, b.name) })
 	return nil
 }
 
 // fileClockNow returns 0: the clock that sets file timestamps is unknown here.
-func stampClock(string) int64 { return 0 }
+func fileClockNow(string) int64 { return 0 }
 
 // fileClockTick is the resolution of file timestamps, taken to be that of the coarsest file systems.
-func stampTick() time.Duration { return 2 * time.Second }
+func fileClockTick() time.Duration { return 2 * time.Second }
 
 // openPathOnly opens a directory only as the base of *at calls; there is no O_PATH here.
-const pathOnly = unix.O_RDONLY
+const openPathOnly = unix.O_RDONLY

@@ -18,14 +18,14 @@ func TestADirectoryThatGoesBeforeItIsLookedAtIsNoticed(t *testing.T) {
 	l.put(tree, "dir/file", "f\n")
 	fd, err := unix.Open(tree, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	l.must(err)
-	entries := []stagedEntry{{mode: modeFile, name: []byte("dir/file"), stat: make([]byte, indexStat)}}
-	look := looker{scanner: &scanner{
-		began: time.Now().Add(time.Hour).UnixNano(), // so that it is not by the times of anything
-		sight: &sight{entries: entries, fates: make([]fate, 1), stamps: make([]stamp, 1)},
+	entries := []indexEntry{{mode: modeFile, name: []byte("dir/file"), stat: make([]byte, statSize)}}
+	look := worker{scanner: &scanner{
+		startedAt: time.Now().Add(time.Hour).UnixNano(), // so that it is not by the times of anything
+		result:    &scanResult{entries: entries, statuses: make([]entryStatus, 1), stats: make([]fileStat, 1)},
 	}}
 	l.must(os.RemoveAll(filepath.Join(tree, "dir")))
-	l.must(look.visit(&visit{around: &folder{fd: fd, uses: 1}, name: "dir", path: "dir/", hi: 1}))
-	if !look.late {
+	l.must(look.scanDirectory(&scannedDir{parent: &dirHandle{fd: fd, refCount: 1}, name: "dir", path: "dir/", hi: 1}))
+	if !look.changedSinceStart {
 		t.Error("it was taken for the state that the tree was in when the scan began")
 	}
 }

@@ -17,35 +17,35 @@ type State struct {
 	Message string // commit message without the trailers
 	Time    time.Time
 
-	Name  string // WorktreeSpec.Name of the captured worktree
-	Base  string // commit from which the worktree started
-	Head  string // commit of HEAD
-	On    string // full ref of the branch that HEAD named; DetachedHead if it named none; empty if unknown
-	Tip   string // commit of the worktree's own branch; empty when it did not exist
-	Index string // tree of the index; empty when it could not be written, as in the middle of a merge
-	Held  string // commit that holds the operation in progress: see Operation; empty when there was none
-	Tool  string // version of git-agency that wrote it
+	Name            string // WorktreeSpec.Name of the captured worktree
+	Base            string // commit from which the worktree started
+	Head            string // commit of HEAD
+	HeadRef         string // full ref of the branch that HEAD named; DetachedHead if it named none; empty if unknown
+	BranchTip       string // commit of the worktree's own branch; empty when it did not exist
+	IndexTree       string // tree of the index; empty when it could not be written, as in the middle of a merge
+	OperationCommit string // commit that holds the operation in progress: see Operation; empty when there was none
+	ToolVersion     string // version of git-agency that wrote it
 }
 
 // DetachedHead is the State.HeadRef of a HEAD that names no branch.
-const Detached = "detached"
+const DetachedHead = "detached"
 
 // The trailers of a state commit.
 const (
-	nameTrailer  = "Agency-Invocation"
-	baseTrailer  = "Agency-Base"
-	headTrailer  = "Agency-Head"
-	onTrailer    = "Agency-On"    // absent in states of older versions
-	tipTrailer   = "Agency-Tip"   // absent when it equals HEAD
-	indexTrailer = "Agency-Index" // absent in the middle of a merge
-	heldTrailer  = "Agency-Held"
-	toolTrailer  = "Agency-Version"
+	invocationTrailer = "Agency-Invocation"
+	baseTrailer       = "Agency-Base"
+	headTrailer       = "Agency-Head"
+	headRefTrailer    = "Agency-On"    // absent in states of older versions
+	branchTipTrailer  = "Agency-Tip"   // absent when it equals HEAD
+	indexTrailer      = "Agency-Index" // absent in the middle of a merge
+	operationTrailer  = "Agency-Held"
+	versionTrailer    = "Agency-Version"
 )
 
 // Same reports whether two states have the same contents, whatever their authors and dates.
 func (s State) Same(other State) bool {
-	return s.Tree == other.Tree && s.Head == other.Head && s.Index == other.Index && s.Held == other.Held && s.On == other.On &&
-		cmp.Or(s.Tip, s.Head) == cmp.Or(other.Tip, other.Head)
+	return s.Tree == other.Tree && s.Head == other.Head && s.IndexTree == other.IndexTree && s.OperationCommit == other.OperationCommit && s.HeadRef == other.HeadRef &&
+		cmp.Or(s.BranchTip, s.Head) == cmp.Or(other.BranchTip, other.Head)
 }
 
 // trailers returns the trailers for the contents of a state. Those of the invocation, its base and the version are
@@ -55,17 +55,17 @@ func (s State) trailers() string {
 	if s.Head != "" { // a directory that is no worktree has no HEAD
 		text += fmt.Sprintf("\n%s: %s", headTrailer, s.Head)
 	}
-	if s.On != "" {
-		text += fmt.Sprintf("\n%s: %s", onTrailer, s.On)
+	if s.HeadRef != "" {
+		text += fmt.Sprintf("\n%s: %s", headRefTrailer, s.HeadRef)
 	}
-	if s.Tip != "" && s.Tip != s.Head {
-		text += fmt.Sprintf("\n%s: %s", tipTrailer, s.Tip)
+	if s.BranchTip != "" && s.BranchTip != s.Head {
+		text += fmt.Sprintf("\n%s: %s", branchTipTrailer, s.BranchTip)
 	}
-	if s.Index != "" {
-		text += fmt.Sprintf("\n%s: %s", indexTrailer, s.Index)
+	if s.IndexTree != "" {
+		text += fmt.Sprintf("\n%s: %s", indexTrailer, s.IndexTree)
 	}
-	if s.Held != "" {
-		text += fmt.Sprintf("\n%s: %s", heldTrailer, s.Held)
+	if s.OperationCommit != "" {
+		text += fmt.Sprintf("\n%s: %s", operationTrailer, s.OperationCommit)
 	}
 	return text
 }
@@ -84,8 +84,8 @@ func (r *Repo) ReadStates(ctx context.Context, commits ...string) ([]State, erro
 	if len(commits) == 0 {
 		return nil, nil
 	}
-	p := place{stdin: strings.Join(commits, "\n") + "\n", env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
-	out, err := r.read(ctx, p, "rev-list", "--no-walk=unsorted", "--stdin", "--no-commit-header", "--format=%H%n%T%n%P%n%ct%n%B%x00")
+	p := runOptions{stdin: strings.Join(commits, "\n") + "\n", env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
+	out, err := r.runRead(ctx, p, "rev-list", "--no-walk=unsorted", "--stdin", "--no-commit-header", "--format=%H%n%T%n%P%n%ct%n%B%x00")
 	if err != nil {
 		return nil, err
 	}
@@ -117,30 +117,30 @@ func (r *Repo) ReadStates(ctx context.Context, commits ...string) ([]State, erro
 
 // parseState parses the commit message of a captured state.
 func parseState(message string) State {
-	s := State{Name: trailer(message, nameTrailer), On: trailer(message, onTrailer), Tool: trailer(message, toolTrailer)}
+	s := State{Name: findTrailer(message, invocationTrailer), HeadRef: findTrailer(message, headRefTrailer), ToolVersion: findTrailer(message, versionTrailer)}
 	s.Message = strings.TrimSpace(message)
 	if at := strings.LastIndex(s.Message, "\n\n"); at >= 0 {
 		s.Message = strings.TrimSpace(s.Message[:at])
 	}
 	for key, part := range map[string]*string{
-		baseTrailer: &s.Base, headTrailer: &s.Head, tipTrailer: &s.Tip, indexTrailer: &s.Index, heldTrailer: &s.Held,
+		baseTrailer: &s.Base, headTrailer: &s.Head, branchTipTrailer: &s.BranchTip, indexTrailer: &s.IndexTree, operationTrailer: &s.OperationCommit,
 	} {
-		if value := trailer(message, key); isOID(value) {
+		if value := findTrailer(message, key); isOID(value) {
 			*part = value
 		}
 	}
-	if s.Tip == "" {
-		s.Tip = s.Head
+	if s.BranchTip == "" {
+		s.BranchTip = s.Head
 	}
-	if s.On != Detached && !strings.HasPrefix(s.On, "refs/heads/") {
-		s.On = ""
+	if s.HeadRef != DetachedHead && !strings.HasPrefix(s.HeadRef, "refs/heads/") {
+		s.HeadRef = ""
 	}
 	return s
 }
 
 // findTrailer returns the value of a trailer in the last paragraph of a message. It does not use git's parser, which
 // can be configured, and stops at a scissors line in the text above.
-func trailer(message, key string) string {
+func findTrailer(message, key string) string {
 	message = strings.TrimSpace(message)
 	for line := range strings.Lines(message[strings.LastIndex(message, "\n\n")+1:]) {
 		if value, is := strings.CutPrefix(line, key+": "); is {

@@ -14,18 +14,18 @@ func FuzzParseState(f *testing.F) {
 	f.Add("")
 	f.Fuzz(func(t *testing.T, message string) {
 		s := parseState(message)
-		for _, part := range []string{s.Base, s.Head, s.Tip, s.Index, s.Held} {
+		for _, part := range []string{s.Base, s.Head, s.BranchTip, s.IndexTree, s.OperationCommit} {
 			if part != "" && !isOID(part) {
 				t.Errorf("%q is no object", part)
 			}
 		}
-		if s.On != "" && s.On != Detached && !strings.HasPrefix(s.On, "refs/heads/") {
-			t.Errorf("%q is no branch", s.On)
+		if s.HeadRef != "" && s.HeadRef != DetachedHead && !strings.HasPrefix(s.HeadRef, "refs/heads/") {
+			t.Errorf("%q is no branch", s.HeadRef)
 		}
 		if s.Head == "" {
 			return
 		}
-		if again := parseState("words\n" + s.trailers()); !again.Same(State{Head: s.Head, On: s.On, Tip: s.Tip, Index: s.Index, Held: s.Held}) {
+		if again := parseState("words\n" + s.trailers()); !again.Same(State{Head: s.Head, HeadRef: s.HeadRef, BranchTip: s.BranchTip, IndexTree: s.IndexTree, OperationCommit: s.OperationCommit}) {
 			t.Errorf("%+v became %+v", s, again)
 		}
 	})
@@ -37,7 +37,7 @@ func FuzzPackedBelow(f *testing.F) {
 	f.Add(" refs/agency/x/", "refs/agency/x/")
 	f.Fuzz(func(t *testing.T, packed, prefix string) {
 		refs := map[string]string{}
-		if !packedBelow(refs, []byte(packed), prefix) {
+		if !addPackedRefs(refs, []byte(packed), prefix) {
 			return
 		}
 		for ref, at := range refs {

@@ -90,9 +90,9 @@ func BenchmarkTakeInAt100000Files(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		also := x.Missing(before)
+		also := x.MissingBlobs(before)
 		step("index-read")
-		err = repo.TakeIn(context.Background(), Incoming{Pack: strings.NewReader(pack), Ref: "refs/heads/agency/sandbox-" + sandboxName, New: tip, Old: old, Also: also})
+		err = repo.Receive(context.Background(), ReceiveRequest{Pack: strings.NewReader(pack), Ref: "refs/heads/agency/sandbox-" + sandboxName, New: tip, Old: old, Blobs: also})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -15,13 +15,13 @@ func TestTakeInPastTheLockOfAKilledGit(t *testing.T) {
 		l := newLab(t)
 		in := l.inside().incoming()
 		repo := l.open()
-		repo.waiting.patience = 10 * time.Millisecond
+		repo.lockWait.timeout = 10 * time.Millisecond
 		lock := filepath.Join(l.dir, ".git", ownRef+lockSuffix)
 		l.put(l.dir, ".git/"+ownRef+lockSuffix, in.New+"\n")
 		if !left {
-			repo.waiting = waiting{patience: time.Minute, seen: func() { _ = os.Remove(lock) }}
+			repo.lockWait = lockWait{timeout: time.Minute, onWait: func() { _ = os.Remove(lock) }}
 		}
-		l.must(repo.TakeIn(t.Context(), in))
+		l.must(repo.Receive(t.Context(), in))
 		if got := l.git("rev-parse", ownRef); got != in.New {
 			t.Errorf("it is at %s", got)
 		}

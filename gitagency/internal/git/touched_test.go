@@ -47,12 +47,12 @@ func TestThoseWhoAreApartDoNotConflict(t *testing.T) {
 	for n, pair := range sides {
 		ids := strings.Fields(l.git("rev-parse", fmt.Sprintf("refs/base/%d", n), pair[0], pair[1]))
 		ask := [][2]string{{ids[0], ids[1]}, {ids[0], ids[2]}}
-		touched, err := m.Touched(t.Context(), ask)
+		touched, err := m.TouchedPaths(t.Context(), ask)
 		l.must(err)
 		for _, p := range ask {
 			var got []string
 			for _, touch := range touched[p] {
-				got = append(got, string(touch.How)+"\t"+touch.Path)
+				got = append(got, string(touch.Kind)+"\t"+touch.Path)
 			}
 			want := strings.FieldsFunc(l.git("diff-tree", "-r", "--no-renames", "--name-status", p[0], p[1]), func(c rune) bool { return c == '\n' })
 			slices.Sort(got)
@@ -61,7 +61,7 @@ func TestThoseWhoAreApartDoNotConflict(t *testing.T) {
 			}
 		}
 		_, err = l.try(l.dir, "merge-tree", "--write-tree", ids[1], ids[2])
-		if Apart(touched[ask[0]], touched[ask[1]]) {
+		if CannotConflict(touched[ask[0]], touched[ask[1]]) {
 			if apart++; err != nil {
 				t.Errorf("%v: said to be apart:\n%v\n%v", ids, touched[ask[0]], touched[ask[1]])
 			}

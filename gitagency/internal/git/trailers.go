@@ -12,7 +12,7 @@ func WithTrailers(message string, trailers [][2]string) string {
 	message = strings.Trim(strings.ReplaceAll(message, "\x00", ""), blank)
 	at := strings.LastIndex(message, "\n\n")
 	last := ""
-	if at >= 0 && allTrailers(message[at+2:]) {
+	if at >= 0 && isTrailerBlock(message[at+2:]) {
 		for line := range strings.Lines(message[at+2:]) {
 			if !slices.ContainsFunc(trailers, func(t [2]string) bool { return strings.HasPrefix(strings.ToLower(line), strings.ToLower(t[0])+":") }) {
 				last += strings.TrimRight(line, "\n") + "\n"
@@ -27,7 +27,7 @@ func WithTrailers(message string, trailers [][2]string) string {
 }
 
 // isTrailerBlock reports whether a paragraph consists of lines such as "Signed-off-by: name".
-func allTrailers(paragraph string) bool {
+func isTrailerBlock(paragraph string) bool {
 	for line := range strings.Lines(paragraph) {
 		key, _, is := strings.Cut(strings.TrimRight(line, "\n"), ": ")
 		if !is || key == "" || strings.ContainsFunc(key, func(c rune) bool {

@@ -14,14 +14,14 @@ import (
 )
 
 // VerifyResult is the result of hashing a commit and everything reachable from it again.
-type Verified struct {
-	Objects  int      // objects that have the right hash
-	Bytes    int64    // total size of their contents
-	Damages  []Damage // objects that are missing, unreadable or wrong
-	CutOff   []string // commits whose parents are missing because the repository is shallow
-	Promised int      // number of objects that are missing because the repository is a partial clone
-	Stopped  bool     // there was so much damage that the rest was not checked
-	Said     []string // messages of git that name no object
+type VerifyResult struct {
+	Objects         int      // objects that have the right hash
+	Bytes           int64    // total size of their contents
+	Damages         []Damage // objects that are missing, unreadable or wrong
+	ShallowCommits  []string // commits whose parents are missing because the repository is shallow
+	PromisedObjects int      // number of objects that are missing because the repository is a partial clone
+	Stopped         bool     // there was so much damage that the rest was not checked
+	GitMessages     []string // messages of git that name no object
 }
 
 // Damage is an object whose content is not what its name says.
@@ -35,35 +35,35 @@ type Damage struct {
 
 // The problems an object can have.
 const (
-	Missing    = "missing"    // does not exist
-	Unreadable = "unreadable" // git cannot read it
-	Altered    = "altered"    // has the content of another object
-	Misplaced  = "misplaced"  // intact, but not what has to be there
+	ProblemMissing    = "missing"    // does not exist
+	ProblemUnreadable = "unreadable" // git cannot read it
+	ProblemAltered    = "altered"    // has the content of another object
+	ProblemMisplaced  = "misplaced"  // intact, but not what has to be there
 )
 
 // maxDamages is the number of damaged objects after which Verify stops. Each may cost a git process of its own.
-const mostDamages = 1000
+const maxDamages = 1000
 
 // Verify hashes a commit and everything reachable from it in this process: its history, trees and blobs, and the
 // objects that its message names if it is a captured state. Git only reads objects, and is not trusted: the objects
 // to check are taken from those already verified, not from commit graphs, bitmaps, grafts or replacements. progress
 // is called now and then, and may be nil.
-func (r *Repo) Verify(ctx context.Context, commit string, progress func(objects int)) (Verified, error) {
-	shallow, err := r.shallow()
+func (r *Repo) Verify(ctx context.Context, commit string, progress func(objects int)) (VerifyResult, error) {
+	shallow, err := r.shallowCommits()
 	if err != nil {
-		return Verified{}, err
+		return VerifyResult{}, err
 	}
-	here, err := r.partial(ctx)
+	here, err := r.partialCloneObjects(ctx)
 	if err != nil {
-		return Verified{}, err
+		return VerifyResult{}, err
 	}
-	v := &verifier{repo: r, root: commit, shallow: shallow, here: here, seen: map[objectID]struct{}{}, progress: progress}
-	if err := v.want(commit, "commit", ""); err != nil {
-		return Verified{}, err
+	v := &verifier{repo: r, root: commit, shallow: shallow, present: here, seen: map[objectID]struct{}{}, progress: progress}
+	if err := v.enqueue(commit, "commit", ""); err != nil {
+		return VerifyResult{}, err
 	}
 	for len(v.todo) > 0 && !v.result.Stopped {
-		if err := v.talk(ctx); err != nil {
-			return Verified{}, err
+		if err := v.verifyQueued(ctx); err != nil {
+			return VerifyResult{}, err
 		}
 	}
 	return v.result, nil
@@ -72,7 +72,7 @@ func (r *Repo) Verify(ctx context.Context, commit string, progress func(objects 
 // objectID is a binary object name of fixed size, so that a million of them take little memory.
 type objectID [sha256.Size]byte
 
-type wanted struct {
+type wantedObject struct {
 	oid, kind, path string
 }
 
@@ -80,17 +80,17 @@ type verifier struct {
 	repo     *Repo
 	root     string
 	shallow  map[string]bool
-	here     map[objectID]struct{} // objects that exist in a partial clone; nil for any other repository
+	present  map[objectID]struct{} // objects that exist in a partial clone; nil for any other repository
 	seen     map[objectID]struct{}
-	todo     []wanted // a stack, so that it holds no more than the siblings along the current path
+	todo     []wantedObject // a stack, so that it holds no more than the siblings along the current path
 	progress func(int)
 	buffer   []byte
-	result   Verified
+	result   VerifyResult
 }
 
 // enqueue queues an object for verification, once.
-func (v *verifier) want(oid, kind, path string) error {
-	id, ok := parseID(oid)
+func (v *verifier) enqueue(oid, kind, path string) error {
+	id, ok := parseObjectID(oid)
 	if !ok {
 		return fmt.Errorf("not a name of an object: %q", oid)
 	}
@@ -98,15 +98,15 @@ func (v *verifier) want(oid, kind, path string) error {
 		return nil
 	}
 	v.seen[id] = struct{}{}
-	if _, here := v.here[id]; !here && v.here != nil { // git would try to fetch it, and fail
-		v.result.Promised++
+	if _, here := v.present[id]; !here && v.present != nil { // git would try to fetch it, and fail
+		v.result.PromisedObjects++
 		return nil
 	}
-	v.todo = append(v.todo, wanted{oid, kind, path})
+	v.todo = append(v.todo, wantedObject{oid, kind, path})
 	return nil
 }
 
-func parseID(oid string) (id objectID, ok bool) {
+func parseObjectID(oid string) (id objectID, ok bool) {
 	if !isOID(oid) {
 		return id, false
 	}
@@ -116,15 +116,15 @@ func parseID(oid string) (id objectID, ok bool) {
 
 // verifyQueued verifies objects with one git process until the queue is empty, or until git dies over an object. Then
 // that object is damaged, and the next git process goes on after it.
-func (v *verifier) talk(ctx context.Context) (err error) {
-	t, err := v.repo.openCatFileAt(ctx, place{config: fromObjectsOnly})
+func (v *verifier) verifyQueued(ctx context.Context) (err error) {
+	t, err := v.repo.openCatFileAt(ctx, runOptions{config: fromObjectsOnly})
 	if err != nil {
 		return err
 	}
-	var asked []wanted
+	var asked []wantedObject
 	answered := 0
 	for {
-		for len(asked) < mostAsked && len(v.todo) > 0 {
+		for len(asked) < maxQuestions && len(v.todo) > 0 {
 			next := v.todo[len(v.todo)-1]
 			if t.send("contents", next.oid) != nil {
 				break // git has died; handled below
@@ -133,10 +133,10 @@ func (v *verifier) talk(ctx context.Context) (err error) {
 		}
 		if len(asked) == 0 {
 			said, err := t.end()
-			v.note(said)
+			v.addGitMessages(said)
 			return err
 		}
-		if err := v.look(t, asked[0]); err != nil {
+		if err := v.verifyNext(t, asked[0]); err != nil {
 			break
 		}
 		asked, answered = asked[1:], answered+1
@@ -154,17 +154,17 @@ func (v *verifier) talk(ctx context.Context) (err error) {
 		return errors.Join(died, fmt.Errorf("git cat-file stopped at %s", asked[0].oid))
 	}
 	if answered == 0 { // is the object damaged, or does git not work at all?
-		if _, err := v.repo.read(ctx, place{}, "rev-parse", "--git-dir"); err != nil {
+		if _, err := v.repo.runRead(ctx, runOptions{}, "rev-parse", "--git-dir"); err != nil {
 			return err
 		}
 	}
-	v.damaged(asked[0], Unreadable, lastWords(said.Stderr))
+	v.addDamage(asked[0], ProblemUnreadable, stderrReason(said.Stderr))
 	v.todo = append(v.todo, asked[1:]...)
 	return nil
 }
 
 // verifyNext reads and verifies one object. An error means that git answers no more.
-func (v *verifier) look(t *teller, w wanted) error {
+func (v *verifier) verifyNext(t *catFile, w wantedObject) error {
 	a, err := t.next(true)
 	if err == nil {
 		err = a.checkKnown()
@@ -173,16 +173,16 @@ func (v *verifier) look(t *teller, w wanted) error {
 		return err
 	}
 	if a.Missing() {
-		problem, detail := Missing, ""
+		problem, detail := ProblemMissing, ""
 		file := filepath.Join("objects", w.oid[:2], w.oid[2:])
 		if _, err := os.Lstat(filepath.Join(v.repo.CommonDir, file)); err == nil {
-			problem, detail = Unreadable, "what is in "+file+" is no object"
+			problem, detail = ProblemUnreadable, "what is in "+file+" is no object"
 		}
-		v.damaged(w, problem, detail)
+		v.addDamage(w, problem, detail)
 		return nil
 	}
 	kind, size := a.Type, a.size
-	hashed := FormatOf(w.oid).hash()
+	hashed := FormatOf(w.oid).newHash()
 	fmt.Fprintf(hashed, "%s %d\x00", kind, size)
 	// A blob is only hashed. A commit or tree is read first, and followed only if its hash is right.
 	const most = 1 << 28
@@ -204,13 +204,13 @@ func (v *verifier) look(t *teller, w wanted) error {
 	}
 	switch sum := hex.EncodeToString(hashed.Sum(nil)); {
 	case sum != w.oid:
-		v.damaged(w, Altered, fmt.Sprintf("what is there is %s %s", kind, sum))
+		v.addDamage(w, ProblemAltered, fmt.Sprintf("what is there is %s %s", kind, sum))
 		return nil
 	case kind != w.kind:
-		v.damaged(w, Misplaced, "it is a "+kind)
+		v.addDamage(w, ProblemMisplaced, "it is a "+kind)
 		return nil
 	case content == nil && kind != "blob":
-		v.damaged(w, Unreadable, "it is too large to look into")
+		v.addDamage(w, ProblemUnreadable, "it is too large to look into")
 		return nil
 	}
 	v.result.Objects++
@@ -220,27 +220,27 @@ func (v *verifier) look(t *teller, w wanted) error {
 	}
 	switch kind {
 	case "commit":
-		err = v.follow(w, content)
+		err = v.queueCommit(w, content)
 	case "tree":
-		err = v.enter(w, content)
+		err = v.queueTree(w, content)
 	}
 	if err != nil {
-		v.damaged(w, Misplaced, err.Error())
+		v.addDamage(w, ProblemMisplaced, err.Error())
 	}
 	return nil
 }
 
-func (v *verifier) damaged(w wanted, problem, detail string) {
+func (v *verifier) addDamage(w wantedObject, problem, detail string) {
 	v.result.Damages = append(v.result.Damages, Damage{w.oid, w.kind, w.path, problem, detail})
-	v.result.Stopped = len(v.result.Damages) >= mostDamages
+	v.result.Stopped = len(v.result.Damages) >= maxDamages
 }
 
 // addGitMessages keeps the lines of git's standard error, each one once.
-func (v *verifier) note(said string) {
+func (v *verifier) addGitMessages(said string) {
 	const most = 10
 	for line := range strings.Lines(said) {
-		if line = strings.TrimSpace(line); len(v.result.Said) < most && !slices.Contains(v.result.Said, line) {
-			v.result.Said = append(v.result.Said, line)
+		if line = strings.TrimSpace(line); len(v.result.GitMessages) < most && !slices.Contains(v.result.GitMessages, line) {
+			v.result.GitMessages = append(v.result.GitMessages, line)
 		}
 	}
 }

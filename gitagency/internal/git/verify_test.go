@@ -35,7 +35,7 @@ func newArchive(t *testing.T) *lab {
 	return l
 }
 
-func (l *lab) verify() Verified {
+func (l *lab) verify() VerifyResult {
 	l.t.Helper()
 	v, err := l.open().Verify(l.t.Context(), l.git("rev-parse", "HEAD"), nil)
 	l.must(err)
@@ -78,7 +78,7 @@ func TestEveryObjectThatACommitLeadsToIsHashedOnce(t *testing.T) {
 			l.git("commit-graph", "write", "--reachable")
 		}
 		v := l.verify()
-		if v.Objects != l.reachable() || len(v.Damages) > 0 || v.Bytes == 0 || len(v.CutOff) > 0 || v.Promised > 0 {
+		if v.Objects != l.reachable() || len(v.Damages) > 0 || v.Bytes == 0 || len(v.ShallowCommits) > 0 || v.PromisedObjects > 0 {
 			t.Errorf("%s: %+v, want %d objects", how, v, l.reachable())
 		}
 	}
@@ -97,7 +97,7 @@ func TestAFlippedByteOfALooseObjectIsFoundWhereverItIs(t *testing.T) {
 		for _, at := range []int{0, 1, 2, int(fi.Size()) / 2, int(fi.Size()) - 1} {
 			restore := l.rewrite(l.loose(oid), flip(at))
 			v := l.verify()
-			if len(v.Damages) != 1 || v.Damages[0].OID != oid || v.Damages[0].Kind != kind || v.Damages[0].Problem == Missing {
+			if len(v.Damages) != 1 || v.Damages[0].OID != oid || v.Damages[0].Kind != kind || v.Damages[0].Problem == ProblemMissing {
 				t.Errorf("%s, byte %d: %+v", name, at, v.Damages)
 			}
 			restore()
@@ -149,7 +149,7 @@ func TestAnObjectInThePlaceOfAnotherIsFound(t *testing.T) {
 			return b.Bytes()
 		})
 		v := l.verify()
-		if len(v.Damages) != 1 || v.Damages[0].OID != oid || v.Damages[0].Problem != Altered || !strings.Contains(v.Damages[0].Detail, "blob ") {
+		if len(v.Damages) != 1 || v.Damages[0].OID != oid || v.Damages[0].Problem != ProblemAltered || !strings.Contains(v.Damages[0].Detail, "blob ") {
 			t.Errorf("%+v", v.Damages)
 		}
 		restore()
@@ -172,7 +172,7 @@ func TestAllThatIsMissingIsNamedWithItsPath(t *testing.T) {
 	}
 	var got []string
 	for _, d := range l.verify().Damages {
-		if d.Problem != Missing {
+		if d.Problem != ProblemMissing {
 			t.Errorf("%+v", d)
 		}
 		got = append(got, d.OID+" "+d.Path)
@@ -191,7 +191,7 @@ func TestAHistoryThatWasCutOffIsToldFromOneThatIsDamaged(t *testing.T) {
 	shallow.dir = filepath.Join(tempDir(t), "shallow")
 	l.git("clone", "-q", "--depth", "2", "file://"+l.dir, shallow.dir)
 	v := shallow.verify()
-	if len(v.Damages) > 0 || len(v.CutOff) == 0 || v.Objects != shallow.reachable() {
+	if len(v.Damages) > 0 || len(v.ShallowCommits) == 0 || v.Objects != shallow.reachable() {
 		t.Errorf("%+v", v)
 	}
 	partial := *l
@@ -199,10 +199,10 @@ func TestAHistoryThatWasCutOffIsToldFromOneThatIsDamaged(t *testing.T) {
 	l.git("config", "uploadpack.allowFilter", "true")
 	l.git("clone", "-q", "--no-checkout", "--filter=blob:none", "file://"+l.dir, partial.dir)
 	v = partial.verify()
-	if len(v.Damages) > 0 || v.Promised == 0 || v.Objects == 0 {
+	if len(v.Damages) > 0 || v.PromisedObjects == 0 || v.Objects == 0 {
 		t.Errorf("%+v", v)
 	}
-	if again := partial.verify(); again.Promised != v.Promised {
+	if again := partial.verify(); again.PromisedObjects != v.PromisedObjects {
 		t.Error("it was fetched")
 	}
 }

@@ -34,7 +34,7 @@ func (e *TooOldError) Error() string {
 }
 
 func readVersion(ctx context.Context, run runner) (Version, error) {
-	out, err := run.git(ctx, "version")
+	out, err := run.output(ctx, "version")
 	if err != nil {
 		return Version{}, err
 	}

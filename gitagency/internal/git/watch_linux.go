@@ -12,17 +12,17 @@ import (
 // dirWatch records with inotify which names come and go in some directories. Watching a whole worktree takes longer
 // than scanning it twice; but two scans cannot tell which names came and went in between, as when programs write
 // ignored files.
-type watch struct {
+type dirWatch struct {
 	fd   int
 	dirs map[int32]string
 }
 
 // hasInotify tells that a dirWatch can name what came and went in a directory that changed in the last clock tick.
 // Without inotify such a directory is taken for unchanged.
-const canWatch = true
+const hasInotify = true
 
 // watchDirs starts watching directories of a worktree. It returns nil when there are none, or inotify fails.
-func watchDirs(tree string, dirs []string) *watch {
+func watchDirs(tree string, dirs []string) *dirWatch {
 	if len(dirs) == 0 {
 		return nil
 	}
@@ -30,7 +30,7 @@ func watchDirs(tree string, dirs []string) *watch {
 	if err != nil {
 		return nil
 	}
-	w := &watch{fd: fd, dirs: map[int32]string{}}
+	w := &dirWatch{fd: fd, dirs: map[int32]string{}}
 	for _, dir := range dirs {
 		const names = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 		wd, err := unix.InotifyAddWatch(fd, filepath.Join(tree, dir), names)
@@ -44,7 +44,7 @@ func watchDirs(tree string, dirs []string) *watch {
 }
 
 // covers reports whether all of these directories are watched.
-func (w *watch) covers(dirs []string) bool {
+func (w *dirWatch) covers(dirs []string) bool {
 	if w == nil {
 		return false
 	}
@@ -57,7 +57,7 @@ func (w *watch) covers(dirs []string) bool {
 
 // changedNames returns the names that came or went since, directories with a trailing slash. It is not ok when events
 // were lost.
-func (w *watch) names() (names []string, ok bool) {
+func (w *dirWatch) changedNames() (names []string, ok bool) {
 	const header, missed = 16, unix.IN_Q_OVERFLOW | unix.IN_IGNORED | unix.IN_UNMOUNT
 	buffer := make([]byte, 64<<10)
 	for {
@@ -92,7 +92,7 @@ func (w *watch) names() (names []string, ok bool) {
 	}
 }
 
-func (w *watch) close() {
+func (w *dirWatch) close() {
 	if w != nil {
 		_ = unix.Close(w.fd)
 	}

@@ -3,11 +3,11 @@
 package git
 
 // dirWatch is never created without inotify.
-type watch struct{}
+type dirWatch struct{}
 
-const canWatch = false
+const hasInotify = false
 
-func watchDirs(string, []string) *watch  { return nil }
-func (w *watch) covers([]string) bool    { return false }
-func (w *watch) names() ([]string, bool) { return nil, false }
-func (w *watch) close()                  {}
+func watchDirs(string, []string) *dirWatch         { return nil }
+func (w *dirWatch) covers([]string) bool           { return false }
+func (w *dirWatch) changedNames() ([]string, bool) { return nil, false }
+func (w *dirWatch) close()                         {}

@@ -68,9 +68,9 @@ func TestRelationSeesThroughABindMountOfATree(t *testing.T) {
 		{again + "/new", tree, Inside},
 		{again + "/sub/new", tree, Inside},
 		{tree + "/new", again, Inside},
-		{root + "/mnt", again, Around},
-		{tree, again + "/sub", Around},
-		{root + "/mnt/other", tree, Apart},
+		{root + "/mnt", again, Encloses},
+		{tree, again + "/sub", Encloses},
+		{root + "/mnt/other", tree, Disjoint},
 	} {
 		if got := locate(t, c.place).Relation(c.tree); got != c.want {
 			t.Errorf("%s and %s: %q, want %q", c.place, c.tree, got, c.want)
@@ -96,12 +96,12 @@ func TestRelationSeesThroughABindMountOfPartOfATree(t *testing.T) {
 		place, tree string
 		want        Relation
 	}{
-		{again, tree, Inside},            // it is tree/sub/deep
-		{again + "/new", tree, Inside},   // it would be tree/sub/deep/new
-		{tree, again + "/inner", Around}, // that is tree/sub/deep/inner
-		{tree + "/sub", again, Around},   //
-		{root + "/other", again, Apart},  //
-		{tree + "/other", again, Apart},  //
+		{again, tree, Inside},              // it is tree/sub/deep
+		{again + "/new", tree, Inside},     // it would be tree/sub/deep/new
+		{tree, again + "/inner", Encloses}, // that is tree/sub/deep/inner
+		{tree + "/sub", again, Encloses},   //
+		{root + "/other", again, Disjoint}, //
+		{tree + "/other", again, Disjoint}, //
 	} {
 		if got := locate(t, c.place).Relation(c.tree); got != c.want {
 			t.Errorf("%s and %s: %q, want %q", c.place, c.tree, got, c.want)
@@ -145,7 +145,7 @@ func TestRelationIsNotMisledByAMountThatIsHidden(t *testing.T) {
 	if got := locate(t, root+"/mnt/x/new").Relation(root + "/tree"); got != Inside {
 		t.Errorf("it lies in tree/sub/x, and %q is said", got)
 	}
-	if got := locate(t, root+"/mnt/x/new").Relation(unrelated); got != Apart {
+	if got := locate(t, root+"/mnt/x/new").Relation(unrelated); got != Disjoint {
 		t.Errorf("it does not lie in unrelated, and %q is said", got)
 	}
 }

@@ -10,12 +10,12 @@ import (
 )
 
 // AgencyDir is the directory at the top of a tree that holds its marker. Git ignores it.
-const Dir = ".agency"
+const AgencyDir = ".agency"
 
 // Marker is a file that tells what kind of tree a directory is.
 type Marker struct {
-	Name string
-	text string
+	Name    string
+	content string
 }
 
 // The two kinds of tree.
@@ -25,19 +25,19 @@ var (
 )
 
 // Path returns the path of the marker in a tree.
-func (m Marker) Path(tree string) string { return filepath.Join(tree, Dir, m.Name) }
+func (m Marker) Path(tree string) string { return filepath.Join(tree, AgencyDir, m.Name) }
 
 // IsIn reports whether the tree has the marker: a regular file in a real directory. A symlink at either place means
 // no.
-func (m Marker) In(tree string) (bool, error) {
-	return m.in(func(name string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(tree, name)) })
+func (m Marker) IsIn(tree string) (bool, error) {
+	return m.isIn(func(name string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(tree, name)) })
 }
 
-func (m Marker) in(lstat func(name string) (fs.FileInfo, error)) (bool, error) {
-	dir, err := lstat(Dir)
+func (m Marker) isIn(lstat func(name string) (fs.FileInfo, error)) (bool, error) {
+	dir, err := lstat(AgencyDir)
 	if err == nil && dir.IsDir() {
 		var fi fs.FileInfo
-		if fi, err = lstat(filepath.Join(Dir, m.Name)); err == nil {
+		if fi, err = lstat(filepath.Join(AgencyDir, m.Name)); err == nil {
 			return fi.Mode().IsRegular(), nil
 		}
 	}
@@ -56,24 +56,24 @@ func (m Marker) Write(tree string) (madeDir bool, err error) {
 		return false, fmt.Errorf("write marker: %w", err)
 	}
 	defer root.Close()
-	err = root.Mkdir(Dir, 0o755)
+	err = root.Mkdir(AgencyDir, 0o755)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, fmt.Errorf("write marker: %w", err)
 	}
 	madeDir = err == nil
-	if fi, err := root.Lstat(Dir); err != nil || !fi.IsDir() {
-		return madeDir, errors.Join(fmt.Errorf("write marker: %s is not a directory", filepath.Join(tree, Dir)), err)
+	if fi, err := root.Lstat(AgencyDir); err != nil || !fi.IsDir() {
+		return madeDir, errors.Join(fmt.Errorf("write marker: %s is not a directory", filepath.Join(tree, AgencyDir)), err)
 	}
-	name := filepath.Join(Dir, m.Name)
+	name := filepath.Join(AgencyDir, m.Name)
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err == nil {
-		_, err = f.WriteString(m.text)
+		_, err = f.WriteString(m.content)
 		if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 			return madeDir, nil
 		}
 		err = errors.Join(err, root.Remove(name))
 	}
-	if madeDir && root.Remove(Dir) == nil { // not empty: another process put something there
+	if madeDir && root.Remove(AgencyDir) == nil { // not empty: another process put something there
 		madeDir = false
 	}
 	return madeDir, fmt.Errorf("write marker: %w", err)
@@ -86,10 +86,10 @@ func (m Marker) Restore(path string) error {
 	if err != nil {
 		return fmt.Errorf("write marker: %w", err)
 	}
-	top, err := tree.Top()
+	top, err := tree.OpenTop()
 	if err == nil {
-		if fi, lookErr := top.Lstat(Dir); lookErr == nil && !fi.Mode.IsDir() {
-			err = top.Writable(func() error { return moveAway(top, Dir) })
+		if fi, lookErr := top.Lstat(AgencyDir); lookErr == nil && !fi.Mode.IsDir() {
+			err = top.WithWriteAccess(func() error { return moveAside(top, AgencyDir) })
 		}
 		err = errors.Join(err, top.Close())
 	}
@@ -101,7 +101,7 @@ func (m Marker) Restore(path string) error {
 }
 
 // moveAside renames an entry to an unused name.
-func moveAway(in *Folder, name string) error {
+func moveAside(in *DirHandle, name string) error {
 	for n := 1; ; n++ {
 		as := fmt.Sprintf("was-%s-%d", name[1:], n)
 		if _, err := in.Lstat(as); errors.Is(err, fs.ErrNotExist) {
@@ -122,16 +122,16 @@ func (m Marker) Remove(tree string) error {
 		return err
 	}
 	defer root.Close()
-	if fi, err := root.Lstat(Dir); err != nil || !fi.IsDir() {
+	if fi, err := root.Lstat(AgencyDir); err != nil || !fi.IsDir() {
 		return nil // no marker, and the entry is not ours
 	}
-	name := filepath.Join(Dir, m.Name)
+	name := filepath.Join(AgencyDir, m.Name)
 	if fi, err := root.Lstat(name); err == nil && !fi.Mode().IsRegular() {
 		return nil // a symlink or directory of that name is not our marker
 	}
 	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_ = root.Remove(Dir) // fails when not empty: other files are not ours
+	_ = root.Remove(AgencyDir) // fails when not empty: other files are not ours
 	return nil
 }

@@ -18,39 +18,39 @@ func TestAMarkerIsARegularFileInARealDirectory(t *testing.T) {
 		want    bool
 	}{
 		"nothing":                  {func(t *testing.T, tree string) {}, false},
-		"an empty directory":       {func(t *testing.T, tree string) { mkdir(t, tree, Dir) }, false},
-		"the marker":               {func(t *testing.T, tree string) { write(t, "", tree, Dir, "SANDBOX_MARKER") }, true},
-		"with anything in it":      {func(t *testing.T, tree string) { write(t, "x", tree, Dir, "SANDBOX_MARKER") }, true},
-		"the other marker":         {func(t *testing.T, tree string) { write(t, "", tree, Dir, "INTEGRATION_MARKER") }, false},
-		"another letter case":      {func(t *testing.T, tree string) { write(t, "", tree, Dir, "sandbox_marker") }, false},
-		"a file for a directory":   {func(t *testing.T, tree string) { write(t, "", tree, Dir) }, false},
-		"a directory for a marker": {func(t *testing.T, tree string) { mkdir(t, tree, Dir, "SANDBOX_MARKER") }, false},
-		"a pipe for a marker":      {func(t *testing.T, tree string) { fifo(t, tree, Dir, "SANDBOX_MARKER") }, false},
-		"a pipe for a directory":   {func(t *testing.T, tree string) { fifo(t, tree, Dir) }, false},
+		"an empty directory":       {func(t *testing.T, tree string) { mkdir(t, tree, AgencyDir) }, false},
+		"the marker":               {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir, "SANDBOX_MARKER") }, true},
+		"with anything in it":      {func(t *testing.T, tree string) { write(t, "x", tree, AgencyDir, "SANDBOX_MARKER") }, true},
+		"the other marker":         {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir, "INTEGRATION_MARKER") }, false},
+		"another letter case":      {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir, "sandbox_marker") }, false},
+		"a file for a directory":   {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir) }, false},
+		"a directory for a marker": {func(t *testing.T, tree string) { mkdir(t, tree, AgencyDir, "SANDBOX_MARKER") }, false},
+		"a pipe for a marker":      {func(t *testing.T, tree string) { fifo(t, tree, AgencyDir, "SANDBOX_MARKER") }, false},
+		"a pipe for a directory":   {func(t *testing.T, tree string) { fifo(t, tree, AgencyDir) }, false},
 		"a symlink for a marker": {func(t *testing.T, tree string) {
-			link(t, write(t, "", t.TempDir(), "real"), tree, Dir, "SANDBOX_MARKER")
+			link(t, write(t, "", t.TempDir(), "real"), tree, AgencyDir, "SANDBOX_MARKER")
 		}, false},
-		"a dead symlink": {func(t *testing.T, tree string) { link(t, "/nowhere", tree, Dir, "SANDBOX_MARKER") }, false},
+		"a dead symlink": {func(t *testing.T, tree string) { link(t, "/nowhere", tree, AgencyDir, "SANDBOX_MARKER") }, false},
 		"a symlink for a directory": {func(t *testing.T, tree string) {
 			write(t, "", tree, "real", "SANDBOX_MARKER")
-			link(t, "real", tree, Dir)
+			link(t, "real", tree, AgencyDir)
 		}, false},
 		"a symlink to a marked tree": {func(t *testing.T, tree string) {
-			link(t, filepath.Dir(write(t, "", t.TempDir(), Dir, "SANDBOX_MARKER")), tree, Dir)
+			link(t, filepath.Dir(write(t, "", t.TempDir(), AgencyDir, "SANDBOX_MARKER")), tree, AgencyDir)
 		}, false},
-		"deeper down": {func(t *testing.T, tree string) { write(t, "", tree, "sub", Dir, "SANDBOX_MARKER") }, false},
+		"deeper down": {func(t *testing.T, tree string) { write(t, "", tree, "sub", AgencyDir, "SANDBOX_MARKER") }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tree := tempDir(t)
 			c.arrange(t, tree)
-			if got, err := Sandbox.In(tree); err != nil || got != c.want {
+			if got, err := Sandbox.IsIn(tree); err != nil || got != c.want {
 				t.Errorf("got %v, %v", got, err)
 			}
 		})
 	}
 	for _, tree := range []string{"/no/such/tree", write(t, "", t.TempDir(), "file")} {
-		if got, err := Sandbox.In(tree); err != nil || got {
+		if got, err := Sandbox.IsIn(tree); err != nil || got {
 			t.Errorf("%s: %v, %v", tree, got, err)
 		}
 	}
@@ -64,11 +64,11 @@ func TestWriteMarksATreeOnceAndRemoveTakesItBack(t *testing.T) {
 		if err != nil || !made {
 			t.Fatalf("%s: %v, %v", m.Name, made, err)
 		}
-		if in, err := m.In(tree); err != nil || !in {
+		if in, err := m.IsIn(tree); err != nil || !in {
 			t.Errorf("%s: in %v, %v", m.Name, in, err)
 		}
 		data, err := os.ReadFile(filepath.Join(tree, ".agency", m.Name))
-		if err != nil || string(data) != m.text || m.text == "" {
+		if err != nil || string(data) != m.content || m.content == "" {
 			t.Errorf("%s holds %q, %v", m.Name, data, err)
 		}
 		made, err = m.Write(tree)
@@ -77,7 +77,7 @@ func TestWriteMarksATreeOnceAndRemoveTakesItBack(t *testing.T) {
 		}
 		for range 2 {
 			must(t, m.Remove(tree))
-			if exists(filepath.Join(tree, Dir)) {
+			if exists(filepath.Join(tree, AgencyDir)) {
 				t.Errorf("%s: the directory stayed", m.Name)
 			}
 		}
@@ -118,20 +118,20 @@ func TestOfManyWhoMarkATreeOneDoes(t *testing.T) {
 func TestWriteGoesThroughNoSymlinkAndOverNothing(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(t *testing.T, tree, outside string){
-		"a symlink out":           func(t *testing.T, tree, outside string) { link(t, outside, tree, Dir) },
-		"a symlink out, relative": func(t *testing.T, tree, outside string) { link(t, "../outside", tree, Dir) },
-		"a symlink to nowhere":    func(t *testing.T, tree, outside string) { link(t, filepath.Join(outside, "new"), tree, Dir) },
-		"a symlink inside":        func(t *testing.T, tree, outside string) { mkdir(t, tree, "in"); link(t, "in", tree, Dir) },
-		"a symlink to the tree":   func(t *testing.T, tree, outside string) { link(t, ".", tree, Dir) },
+		"a symlink out":           func(t *testing.T, tree, outside string) { link(t, outside, tree, AgencyDir) },
+		"a symlink out, relative": func(t *testing.T, tree, outside string) { link(t, "../outside", tree, AgencyDir) },
+		"a symlink to nowhere":    func(t *testing.T, tree, outside string) { link(t, filepath.Join(outside, "new"), tree, AgencyDir) },
+		"a symlink inside":        func(t *testing.T, tree, outside string) { mkdir(t, tree, "in"); link(t, "in", tree, AgencyDir) },
+		"a symlink to the tree":   func(t *testing.T, tree, outside string) { link(t, ".", tree, AgencyDir) },
 		"a marker that leads out": func(t *testing.T, tree, outside string) {
-			link(t, filepath.Join(outside, "x"), tree, Dir, Sandbox.Name)
+			link(t, filepath.Join(outside, "x"), tree, AgencyDir, Sandbox.Name)
 		},
 		"a marker that leads to a file": func(t *testing.T, tree, outside string) {
-			link(t, write(t, "mine", outside, "f"), tree, Dir, Sandbox.Name)
+			link(t, write(t, "mine", outside, "f"), tree, AgencyDir, Sandbox.Name)
 		},
-		"a file":      func(t *testing.T, tree, outside string) { write(t, "mine", tree, Dir) },
-		"a pipe":      func(t *testing.T, tree, outside string) { fifo(t, tree, Dir, Sandbox.Name) },
-		"a directory": func(t *testing.T, tree, outside string) { mkdir(t, tree, Dir, Sandbox.Name) },
+		"a file":      func(t *testing.T, tree, outside string) { write(t, "mine", tree, AgencyDir) },
+		"a pipe":      func(t *testing.T, tree, outside string) { fifo(t, tree, AgencyDir, Sandbox.Name) },
+		"a directory": func(t *testing.T, tree, outside string) { mkdir(t, tree, AgencyDir, Sandbox.Name) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -178,9 +178,9 @@ func TestRemoveLeavesWhatIsSomebodyElses(t *testing.T) {
 	tree := mkdir(t, root, "tree")
 	must2(t)(Sandbox.Write(tree))
 	must2(t)(Integration.Write(tree))
-	write(t, "mine", tree, Dir, "notes")
+	write(t, "mine", tree, AgencyDir, "notes")
 	must(t, Sandbox.Remove(tree))
-	if exists(Sandbox.Path(tree)) || !exists(Integration.Path(tree)) || !exists(filepath.Join(tree, Dir, "notes")) {
+	if exists(Sandbox.Path(tree)) || !exists(Integration.Path(tree)) || !exists(filepath.Join(tree, AgencyDir, "notes")) {
 		t.Errorf("left: %s", listing(t, tree))
 	}
 
@@ -188,10 +188,10 @@ func TestRemoveLeavesWhatIsSomebodyElses(t *testing.T) {
 	outside := mkdir(t, root, "outside")
 	write(t, "mine", outside, Sandbox.Name)
 	other := mkdir(t, root, "other")
-	link(t, "../outside", other, Dir)
+	link(t, "../outside", other, AgencyDir)
 	_ = Sandbox.Remove(other)
 	third := mkdir(t, root, "third")
-	link(t, "../../outside/"+Sandbox.Name, third, Dir, Sandbox.Name)
+	link(t, "../../outside/"+Sandbox.Name, third, AgencyDir, Sandbox.Name)
 	_ = Sandbox.Remove(third)
 	if !exists(filepath.Join(outside, Sandbox.Name)) {
 		t.Error("a file outside is gone")
@@ -208,7 +208,7 @@ func TestAMarkerNeverLandsOutsideHoweverFastSomebodySwaps(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	tree, outside := mkdir(t, root, "tree"), mkdir(t, root, "outside")
-	dir, way := filepath.Join(tree, Dir), filepath.Join(tree, "way")
+	dir, way := filepath.Join(tree, AgencyDir), filepath.Join(tree, "way")
 	mkdir(t, way+"-dir")
 	link(t, outside, way+"-link")
 
@@ -266,7 +266,7 @@ func TestRemoveNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) {
 	root := tempDir(t)
 	tree, outside := mkdir(t, root, "tree"), mkdir(t, root, "outside")
 	precious := write(t, "mine", outside, Sandbox.Name)
-	dir, real, away := filepath.Join(tree, Dir), filepath.Join(tree, "real"), filepath.Join(tree, "link")
+	dir, real, away := filepath.Join(tree, AgencyDir), filepath.Join(tree, "real"), filepath.Join(tree, "link")
 	mkdir(t, real)
 	link(t, outside, away)
 	done := make(chan struct{})
@@ -306,19 +306,19 @@ func TestRemoveNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) {
 func TestRemoveTakesAwayOnlyADirectory(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(t *testing.T, tree string){
-		"a symlink to nowhere": func(t *testing.T, tree string) { link(t, "not-mounted", tree, Dir) },
+		"a symlink to nowhere": func(t *testing.T, tree string) { link(t, "not-mounted", tree, AgencyDir) },
 		"a symlink inside": func(t *testing.T, tree string) {
 			write(t, "mine", tree, "in", Integration.Name)
-			link(t, "in", tree, Dir)
+			link(t, "in", tree, AgencyDir)
 		},
-		"a file": func(t *testing.T, tree string) { write(t, "mine", tree, Dir) },
+		"a file": func(t *testing.T, tree string) { write(t, "mine", tree, AgencyDir) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tree := tempDir(t)
 			arrange(t, tree)
 			before := listing(t, tree)
-			if marked, err := Integration.In(tree); err != nil || marked {
+			if marked, err := Integration.IsIn(tree); err != nil || marked {
 				t.Fatalf("marked %v, %v", marked, err)
 			}
 			if err := Integration.Remove(tree); err != nil {

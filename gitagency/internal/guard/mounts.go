@@ -23,7 +23,7 @@ func readMounts() []mount {
 
 // MountsBelow lists the mount points inside a directory. Removing the directory recursively would delete the files
 // that are mounted there.
-func MountedBelow(dir string) []string {
+func MountsBelow(dir string) []string {
 	var points []string
 	for _, m := range readMounts() {
 		if Contains(dir, m.point) {
@@ -45,20 +45,20 @@ func parseMounts(text string) []mount {
 }
 
 // relationByDevice compares two paths by their positions on the file systems that hold them.
-func byDevice(mounts []mount, path, other string) Relation {
-	d1, inner1 := onDevice(mounts, path)
-	d2, inner2 := onDevice(mounts, other)
+func relationByDevice(mounts []mount, path, other string) Relation {
+	d1, inner1 := locateOnDevice(mounts, path)
+	d2, inner2 := locateOnDevice(mounts, other)
 	if d1 == "" || d1 != d2 {
-		return Apart
+		return Disjoint
 	}
-	return byName(inner1, inner2)
+	return relationByName(inner1, inner2)
 }
 
 // locateOnDevice returns the file system that holds a resolved path, and the path inside of it. It descends from
 // mount to mount as a path lookup does, always to the nearest mount point on the path, so that mounts hidden by an
 // outer mount do not count.
-func onDevice(mounts []mount, path string) (device, inner string) {
-	at, ok := outermost(mounts)
+func locateOnDevice(mounts []mount, path string) (device, inner string) {
+	at, ok := rootMount(mounts)
 	if !ok {
 		return "", ""
 	}
@@ -78,7 +78,7 @@ func onDevice(mounts []mount, path string) (device, inner string) {
 }
 
 // rootMount returns the mount at "/" that lies in no other visible mount.
-func outermost(mounts []mount) (mount, bool) {
+func rootMount(mounts []mount) (mount, bool) {
 	ids := map[string]bool{}
 	for _, m := range mounts {
 		ids[m.id] = true

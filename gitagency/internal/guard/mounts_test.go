@@ -56,31 +56,31 @@ func TestRelationByDevice(t *testing.T) {
 		{"/mnt/part", "/home/tree", Inside},
 		{"/mnt/part/new", "/home/tree/sub", Inside},
 		{"/mnt/part", "/home/tree/sub", Same},
-		{"/home/tree", "/mnt/part", Around},
+		{"/home/tree", "/mnt/part", Encloses},
 		{"/mnt/home/tree/sub/x", "/mnt/part/x", Same},
-		{"/mnt/home/tree/over/sub", "/mnt/part", Apart},
-		{"/other/home/tree", "/home/tree", Apart},
+		{"/mnt/home/tree/over/sub", "/mnt/part", Disjoint},
+		{"/other/home/tree", "/home/tree", Disjoint},
 		{"/twice/sub", "/mnt/part", Same},
-		{"/mnt/partial", "/home/tree", Apart},
-		{"/hidden/x", "/home/tree", Apart},
+		{"/mnt/partial", "/home/tree", Disjoint},
+		{"/hidden/x", "/home/tree", Disjoint},
 		{"/hidden/x", "/var/x", Same},
-		{"/home/tree2", "/mnt/home/tree", Apart},
+		{"/home/tree2", "/mnt/home/tree", Disjoint},
 	} {
-		if got := byDevice(mounts, c.path, c.other); got != c.want {
+		if got := relationByDevice(mounts, c.path, c.other); got != c.want {
 			t.Errorf("%s and %s: %q, want %q", c.path, c.other, got, c.want)
 		}
 	}
 	for name, list := range map[string][]mount{
 		"no list": nil, "no root": mounts[1:], "only rubbish": {{"", "", "", "", ""}},
 	} {
-		if got := byDevice(list, "/a", "/a/b"); got != Apart {
+		if got := relationByDevice(list, "/a", "/a/b"); got != Disjoint {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 	// In a container the first mount lies in one that cannot be seen; at boot, in itself.
 	for _, parent := range []string{"99", "1"} {
 		list := []mount{{"1", parent, "8:1", "/", "/"}, {"2", "1", "8:1", "/a", "/m"}}
-		if got := byDevice(list, "/m/x", "/a"); got != Inside {
+		if got := relationByDevice(list, "/m/x", "/a"); got != Inside {
 			t.Errorf("parent %s: %q", parent, got)
 		}
 	}
@@ -98,7 +98,7 @@ func FuzzParseMounts(f *testing.F) {
 			}
 			seen[m.id] = true
 		}
-		byDevice(mounts, "/a/b", "/m")
+		relationByDevice(mounts, "/a/b", "/m")
 		for _, m := range mounts {
 			if strings.Contains(m.device, " ") || strings.Contains(m.id, "\n") {
 				t.Errorf("%q: %+v", text, m)

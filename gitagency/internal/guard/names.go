@@ -19,12 +19,12 @@ type ConfinementError struct {
 }
 
 func (e *ConfinementError) Error() string {
-	return "path confinement: " + Quoted(e.Path) + " " + e.Why
+	return "path confinement: " + QuotePath(e.Path) + " " + e.Why
 }
 
 // QuotePath returns the path in quotes, and escaped only if it contains terminal controls or invisible characters.
-func Quoted(path string) string {
-	if utf8.ValidString(path) && !hides(path) {
+func QuotePath(path string) string {
+	if utf8.ValidString(path) && !hasHiddenChars(path) {
 		return `"` + path + `"`
 	}
 	return fmt.Sprintf("%q", path)
@@ -32,13 +32,13 @@ func Quoted(path string) string {
 
 // Length limits in bytes, within what common file systems and programs support.
 const (
-	LongestPath = 1024
-	longestName = 255
+	MaxPathLen = 1024
+	maxNameLen = 255
 )
 
 // reservedNames may be used by git and git-agency only, in any directory: git runs hooks and programs from .git, and
 // .agency holds the marker of a tree.
-var reserved = []string{".git", Dir}
+var reservedNames = []string{".git", AgencyDir}
 
 // CheckPath reports whether a path, relative to the top of a tree, may be used in it. It is the one policy for all
 // names that users and programs choose. It checks the name only; Tree checks the target. The error is a
@@ -53,58 +53,58 @@ func CheckPath(path string) error {
 
 // CleanPath is CheckPath that also returns the path without "." components and redundant slashes.
 func CleanPath(name string) (string, error) {
-	if why := refused(name); why != "" {
+	if why := pathProblem(name); why != "" {
 		return "", &ConfinementError{Path: name, Why: why}
 	}
 	return path.Clean(name), nil
 }
 
 // pathProblem describes why a path is refused; it is empty for an allowed path.
-func refused(name string) string {
+func pathProblem(name string) string {
 	switch {
 	case name == "":
 		return "is empty"
-	case len(name) > LongestPath:
-		return fmt.Sprintf("is longer than %d bytes", LongestPath)
+	case len(name) > MaxPathLen:
+		return fmt.Sprintf("is longer than %d bytes", MaxPathLen)
 	case name[0] == '/':
 		return "is absolute"
 	case !utf8.ValidString(name):
 		return "is not valid UTF-8"
 	case strings.Contains(name, `\`):
 		return "contains a backslash"
-	case hides(name):
+	case hasHiddenChars(name):
 		return "contains characters that cannot be seen"
 	}
 	for component := range strings.SplitSeq(name, "/") {
-		if why := refusedComponent(component); why != "" {
+		if why := componentProblem(component); why != "" {
 			return why
 		}
 	}
 	return ""
 }
 
-func refusedComponent(name string) string {
+func componentProblem(name string) string {
 	switch {
 	case name == "" || name == "." || name == "…": // NFKC folds … to three dots, but no file system makes two dots of it
 		return ""
 	case name == "..":
 		return `contains ".."`
-	case len(name) > longestName:
-		return fmt.Sprintf("has a component of more than %d bytes", longestName)
+	case len(name) > maxNameLen:
+		return fmt.Sprintf("has a component of more than %d bytes", maxNameLen)
 	}
 	if last := name[len(name)-1]; last == '.' || last == ' ' {
 		return "has a component that ends in a dot or a space"
 	}
-	if plain(name) {
+	if isPlainASCII(name) {
 		return ""
 	}
-	folded := fold(name)
+	folded := foldName(name)
 	if folded == "" {
 		return "has a component that cannot be seen"
 	}
 	// Folding can produce separators: "．git／x" is one component here, and two on a file system that folds it.
 	for part := range strings.FieldsFuncSeq(folded, func(r rune) bool { return r == '/' || r == '\\' }) {
-		if is := disguised(part); is != "" {
+		if is := reservedEquivalent(part); is != "" {
 			return fmt.Sprintf("has a component that is, or can be taken for, %q", is)
 		}
 	}
@@ -113,7 +113,7 @@ func refusedComponent(name string) string {
 
 // isPlainASCII is the fast path: it reports whether a component cannot resemble a reserved name, because it is ASCII
 // without a leading dot and without the tilde of an 8.3 short name.
-func plain(name string) bool {
+func isPlainASCII(name string) bool {
 	if name[0] == '.' {
 		return false
 	}
@@ -128,7 +128,7 @@ func plain(name string) bool {
 // hasHiddenChars reports whether a path contains control or invisible characters. It allows those that scripts and
 // emoji need: a zero-width joiner or non-joiner between non-ASCII characters, and tag characters after a black flag.
 // These exceptions are safe, because foldName drops them before the comparison with reserved names.
-func hides(path string) bool {
+func hasHiddenChars(path string) bool {
 	const nonJoiner, joiner, flag, firstTag, lastTag = 0x200c, 0x200d, 0x1f3f4, 0xe0020, 0xe007f
 	before, tagged := rune(0), false
 	for at, r := range path {
@@ -139,10 +139,10 @@ func hides(path string) bool {
 			tagged = r != lastTag
 		case r == joiner || r == nonJoiner:
 			next, _ := utf8.DecodeRuneInString(path[at+utf8.RuneLen(r):])
-			if before < utf8.RuneSelf || next < utf8.RuneSelf || unseen(before) || unseen(next) || next == utf8.RuneError {
+			if before < utf8.RuneSelf || next < utf8.RuneSelf || isInvisible(before) || isInvisible(next) || next == utf8.RuneError {
 				return true
 			}
-		case unseen(r):
+		case isInvisible(r):
 			return true
 		default:
 			tagged = false
@@ -153,7 +153,7 @@ func hides(path string) bool {
 }
 
 // isInvisible reports whether a character controls the display or is not displayed.
-func unseen(r rune) bool {
+func isInvisible(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f
 	}
@@ -162,7 +162,7 @@ func unseen(r rune) bool {
 
 // foldName normalises a name as the most lenient file system would compare it: it ignores compatibility forms, letter
 // case and default-ignorable characters.
-func fold(name string) string {
+func foldName(name string) string {
 	for range 4 { // one step can enable another; four suffice
 		before := name
 		name = strings.Map(func(r rune) rune {
@@ -179,16 +179,16 @@ func fold(name string) string {
 }
 
 // reservedEquivalent returns the reserved name that some file system equates with a folded component, or "".
-func disguised(folded string) string {
+func reservedEquivalent(folded string) string {
 	name, _, _ := strings.Cut(folded, ":") // name:stream on NTFS opens the file itself
 	name = strings.TrimRight(name, ". ")
 	switch {
 	case name == "" && strings.HasPrefix(folded, ".."):
 		return ".."
-	case shortName().MatchString(name):
-		name = shortNames[name[:2]]
+	case shortNamePattern().MatchString(name):
+		name = shortNameOwners[name[:2]]
 	}
-	for _, r := range reserved {
+	for _, r := range reservedNames {
 		if name == r {
 			return r
 		}
@@ -199,8 +199,8 @@ func disguised(folded string) string {
 // shortNamePattern matches the 8.3 short names that NTFS and FAT give to reserved names: its letters, fewer with a
 // longer number, or the first two with a hash; then a tilde and a number.
 var (
-	shortName = sync.OnceValue(func() *regexp.Regexp {
+	shortNamePattern = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(?:git~[0-9]{1,4}|agency~[0-9]|agenc~[0-9]{2}|agen~[0-9]{3}|(?:gi|ag)[0-9a-f]{4}~[0-9])$`)
 	})
-	shortNames = map[string]string{"gi": ".git", "ag": Dir}
+	shortNameOwners = map[string]string{"gi": ".git", "ag": AgencyDir}
 )

@@ -48,10 +48,10 @@ func TestHostileNamesAreRefused(t *testing.T) {
 		if !strings.Contains(text, "path confinement") {
 			t.Errorf("%q: %v", name, err)
 		}
-		if strings.ContainsFunc(text, unseen) || !utf8.ValidString(text) {
+		if strings.ContainsFunc(text, isInvisible) || !utf8.ValidString(text) {
 			t.Errorf("%q: the error steers the terminal: %q", name, text)
 		}
-		if utf8.ValidString(name) && !strings.ContainsFunc(name, unseen) && !strings.Contains(text, name) {
+		if utf8.ValidString(name) && !strings.ContainsFunc(name, isInvisible) && !strings.Contains(text, name) {
 			t.Errorf("%q is not in %q", name, text)
 		}
 	}

@@ -77,27 +77,27 @@ type Relation string
 
 // The relations of a path to a tree.
 const (
-	Apart  Relation = ""
-	Same   Relation = "is"
-	Inside Relation = "lies inside"
-	Around Relation = "contains"
+	Disjoint Relation = ""
+	Same     Relation = "is"
+	Inside   Relation = "lies inside"
+	Encloses Relation = "contains"
 )
 
 // Location is a resolved path, prepared for comparison with many others.
-type Place struct {
-	Path   string        // resolved
-	self   fs.FileInfo   // nil when the path does not exist
-	above  []fs.FileInfo // the directories above it
-	mounts []mount
+type Location struct {
+	Path    string        // resolved
+	self    fs.FileInfo   // nil when the path does not exist
+	parents []fs.FileInfo // the directories above it
+	mounts  []mount
 }
 
 // Locate resolves a path, which need not exist, and stats the directories above it.
-func Locate(path string) (Place, error) {
+func Locate(path string) (Location, error) {
 	resolved, err := Resolve(path)
 	if err != nil {
-		return Place{}, err
+		return Location{}, err
 	}
-	p := Place{Path: resolved, above: stats(filepath.Dir(resolved)), mounts: readMounts()}
+	p := Location{Path: resolved, parents: statParents(filepath.Dir(resolved)), mounts: readMounts()}
 	if fi, err := os.Stat(resolved); err == nil {
 		p.self = fi
 	}
@@ -106,45 +106,45 @@ func Locate(path string) (Place, error) {
 
 // Relation tells how the location overlaps the tree at another path. It compares names first; then the positions on
 // the file systems, which detects bind mounts; then device and inode, which detects case-insensitive file systems.
-func (p Place) Relation(tree string) Relation {
+func (p Location) Relation(tree string) Relation {
 	other, err := Resolve(tree)
 	if err != nil {
 		other = filepath.Clean(tree)
 	}
-	if rel := byName(p.Path, other); rel != Apart {
+	if rel := relationByName(p.Path, other); rel != Disjoint {
 		return rel
 	}
-	if rel := byDevice(p.mounts, p.Path, other); rel != Apart {
+	if rel := relationByDevice(p.mounts, p.Path, other); rel != Disjoint {
 		return rel
 	}
 	fi, err := os.Stat(other)
 	switch {
 	case err != nil:
-		return Apart // a tree that does not exist has no aliases
-	case same(p.self, fi):
+		return Disjoint // a tree that does not exist has no aliases
+	case sameFile(p.self, fi):
 		return Same
-	case slices.ContainsFunc(p.above, func(dir fs.FileInfo) bool { return same(dir, fi) }):
+	case slices.ContainsFunc(p.parents, func(dir fs.FileInfo) bool { return sameFile(dir, fi) }):
 		return Inside
-	case p.self != nil && slices.ContainsFunc(stats(filepath.Dir(other)), func(dir fs.FileInfo) bool { return same(dir, p.self) }):
-		return Around
+	case p.self != nil && slices.ContainsFunc(statParents(filepath.Dir(other)), func(dir fs.FileInfo) bool { return sameFile(dir, p.self) }):
+		return Encloses
 	}
-	return Apart
+	return Disjoint
 }
 
-func byName(path, other string) Relation {
+func relationByName(path, other string) Relation {
 	switch {
 	case other == path:
 		return Same
 	case Contains(other, path):
 		return Inside
 	case Contains(path, other):
-		return Around
+		return Encloses
 	}
-	return Apart
+	return Disjoint
 }
 
 // statParents stats a directory and all its parents, as far as they exist.
-func stats(dir string) []fs.FileInfo {
+func statParents(dir string) []fs.FileInfo {
 	var found []fs.FileInfo
 	for ; ; dir = filepath.Dir(dir) {
 		if fi, err := os.Stat(dir); err == nil {
@@ -156,10 +156,10 @@ func stats(dir string) []fs.FileInfo {
 	}
 }
 
-func same(a, b fs.FileInfo) bool { return a != nil && os.SameFile(a, b) }
+func sameFile(a, b fs.FileInfo) bool { return a != nil && os.SameFile(a, b) }
 
 // Ancestors yields the path itself and every directory above it, innermost first.
-func (p Place) Ancestors(yield func(string) bool) {
+func (p Location) Ancestors(yield func(string) bool) {
 	for dir := p.Path; yield(dir) && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 	}
 }

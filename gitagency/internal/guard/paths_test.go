@@ -98,27 +98,27 @@ func TestRelationSeesThroughEverySpelling(t *testing.T) {
 		{"a/b/self/new", "link", Inside},
 		{"other/in", "a/b", Inside},
 		{"other/in/new", "a/b", Inside},
-		{"a", "a/b", Around},
-		{".", "a/b", Around},
-		{"a", "link", Around},
-		{"a/b", "other/in/sub", Around},
-		{"a/b/sub/out", "a/b", Around},
-		{"a/b/sub/out/a", "a/b", Around},
-		{"a/bc", "a/b", Apart},
-		{"a/b", "a/bc", Apart},
-		{"a/bcd", "a/bc", Apart},
-		{"a/b2/new", "a/b", Apart},
-		{"other", "a/b", Apart},
-		{"other/new", "a/b", Apart},
-		{"a/new", "a/b", Apart},
-		{"a/b/sub/out/other", "a/b", Apart},
-		{"a/b", "gone", Apart},
+		{"a", "a/b", Encloses},
+		{".", "a/b", Encloses},
+		{"a", "link", Encloses},
+		{"a/b", "other/in/sub", Encloses},
+		{"a/b/sub/out", "a/b", Encloses},
+		{"a/b/sub/out/a", "a/b", Encloses},
+		{"a/bc", "a/b", Disjoint},
+		{"a/b", "a/bc", Disjoint},
+		{"a/bcd", "a/bc", Disjoint},
+		{"a/b2/new", "a/b", Disjoint},
+		{"other", "a/b", Disjoint},
+		{"other/new", "a/b", Disjoint},
+		{"a/new", "a/b", Disjoint},
+		{"a/b/sub/out/other", "a/b", Disjoint},
+		{"a/b", "gone", Disjoint},
 		{"gone/below", "gone", Inside}, // by name, also where nothing is
-		{"gone", "gone/below", Around},
+		{"gone", "gone/below", Encloses},
 		{"gone", "gone", Same},
-		{"gonest", "gone", Apart},
-		{"other", "dangling", Apart},
-		{"other/..", "a/b", Around},
+		{"gonest", "gone", Disjoint},
+		{"other", "dangling", Disjoint},
+		{"other/..", "a/b", Encloses},
 	} {
 		if got := locate(t, root+"/"+c.place).Relation(root + "/" + c.tree); got != c.want {
 			t.Errorf("%s and %s: %q, want %q", c.place, c.tree, got, c.want)
@@ -127,7 +127,7 @@ func TestRelationSeesThroughEverySpelling(t *testing.T) {
 	for _, c := range []struct {
 		place, tree string
 		want        Relation
-	}{{"/", "/", Same}, {"/", tree, Around}, {tree, "/", Inside}, {"/nothing/here", "/", Inside}} {
+	}{{"/", "/", Same}, {"/", tree, Encloses}, {tree, "/", Inside}, {"/nothing/here", "/", Inside}} {
 		if got := locate(t, c.place).Relation(c.tree); got != c.want {
 			t.Errorf("%s and %s: %q, want %q", c.place, c.tree, got, c.want)
 		}
@@ -150,7 +150,7 @@ func TestRelationsAreTheSameFromBothSides(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	paths := []string{root, mkdir(t, root, "a"), mkdir(t, root, "a", "b"), mkdir(t, root, "ab"), link(t, "a/b", root, "l"), link(t, "..", root, "a", "up"), "/"}
-	mirror := map[Relation]Relation{Same: Same, Apart: Apart, Inside: Around, Around: Inside}
+	mirror := map[Relation]Relation{Same: Same, Disjoint: Disjoint, Inside: Encloses, Encloses: Inside}
 	for _, p := range paths {
 		for _, q := range paths {
 			if pq, qp := locate(t, p).Relation(q), locate(t, q).Relation(p); pq != mirror[qp] {
@@ -162,14 +162,14 @@ func TestRelationsAreTheSameFromBothSides(t *testing.T) {
 
 func TestAncestorsGoUpToTheRoot(t *testing.T) {
 	t.Parallel()
-	got := slices.Collect(Place{Path: "/a/b/c"}.Ancestors)
+	got := slices.Collect(Location{Path: "/a/b/c"}.Ancestors)
 	if want := []string{"/a/b/c", "/a/b", "/a", "/"}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	if got := slices.Collect(Place{Path: "/"}.Ancestors); !slices.Equal(got, []string{"/"}) {
+	if got := slices.Collect(Location{Path: "/"}.Ancestors); !slices.Equal(got, []string{"/"}) {
 		t.Errorf("of the root: %q", got)
 	}
-	for dir := range (Place{Path: "/a/b/c"}).Ancestors { // one may stop
+	for dir := range (Location{Path: "/a/b/c"}).Ancestors { // one may stop
 		if dir == "/a/b" {
 			break
 		}
@@ -212,7 +212,7 @@ func TestResolveGoesUpFromWhereASymlinkLeads(t *testing.T) {
 		if err != nil {
 			continue // to refuse is safe
 		}
-		if rel := locate(t, full).Relation(filepath.Join(root, "far/tree")); rel == Apart {
+		if rel := locate(t, full).Relation(filepath.Join(root, "far/tree")); rel == Disjoint {
 			t.Errorf("%s is said to be %s, apart from the tree it leads into", path, got)
 		}
 	}

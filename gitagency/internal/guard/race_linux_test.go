@@ -67,10 +67,10 @@ func TestOnlyADirectoryIsOpenedUp(t *testing.T) {
 	mkdir(t, tree.Path, "d")
 	must(t, os.Chmod(filepath.Join(tree.Path, "d"), 0))
 	top := topOf(t, tree)
-	if err := chmodAt(int(top.dir.Fd()), "hard", 0o700); !errors.Is(err, syscall.ENOTDIR) {
+	if err := chmodDirAt(int(top.dir.Fd()), "hard", 0o700); !errors.Is(err, syscall.ENOTDIR) {
 		t.Error(err)
 	}
-	must(t, chmodAt(int(top.dir.Fd()), "d", 0o700))
+	must(t, chmodDirAt(int(top.dir.Fd()), "d", 0o700))
 	fi, err := os.Stat(secret)
 	must(t, err)
 	d, err := os.Stat(filepath.Join(tree.Path, "d"))

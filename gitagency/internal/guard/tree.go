@@ -29,7 +29,7 @@ func OpenTree(path string) (*Tree, error) {
 		return nil, err
 	}
 	if real != path {
-		return nil, &ConfinementError{Path: path, Why: "leads to " + Quoted(real)}
+		return nil, &ConfinementError{Path: path, Why: "leads to " + QuotePath(real)}
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -51,40 +51,40 @@ func (t *Tree) Close() error { return t.root.Close() }
 
 // HasMarker is Marker.IsIn for an open tree. Missing owner permissions on the marker's directory do not hide the
 // marker: they are restored.
-func (t *Tree) Carries(m Marker) (bool, error) {
-	is, err := m.in(t.root.Lstat)
+func (t *Tree) HasMarker(m Marker) (bool, error) {
+	is, err := m.isIn(t.root.Lstat)
 	if !errors.Is(err, fs.ErrPermission) {
 		return is, err
 	}
-	top, topErr := t.Top()
+	top, topErr := t.OpenTop()
 	if topErr != nil {
 		return false, err
 	}
-	if errors.Join(top.Widen(Dir), top.Close()) != nil {
+	if errors.Join(top.GrantOwnerAccess(AgencyDir), top.Close()) != nil {
 		return false, err
 	}
-	return m.in(t.root.Lstat)
+	return m.isIn(t.root.Lstat)
 }
 
 // OpenWorkDir opens a directory of the tree as a working directory and returns its path. The argument is relative to
 // the tree, or absolute and inside of it; symlinks in it are resolved. Callers must use the handle, because the path
 // may lead elsewhere a moment later.
-func (t *Tree) Directory(path string) (*os.File, string, error) {
-	inside, err := t.inside(path)
+func (t *Tree) OpenWorkDir(path string) (*os.File, string, error) {
+	inside, err := t.resolveInside(path)
 	if err != nil {
 		return nil, "", err
 	}
 	dir, err := t.root.OpenFile(inside, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, "", plainly("enter", path, err)
+		return nil, "", withCallerPath("enter", path, err)
 	}
 	return dir, filepath.Join(t.Path, inside), nil
 }
 
 // ResolvePath returns the target of a path, relative to the top of the tree, and whether it is a directory. It
 // accepts the same paths as OpenWorkDir, and paths that do not exist.
-func (t *Tree) Locate(path string) (inside string, isDir bool, err error) {
-	if inside, err = t.inside(path); err != nil {
+func (t *Tree) ResolvePath(path string) (inside string, isDir bool, err error) {
+	if inside, err = t.resolveInside(path); err != nil {
 		return "", false, err
 	}
 	fi, err := t.root.Lstat(inside)
@@ -92,7 +92,7 @@ func (t *Tree) Locate(path string) (inside string, isDir bool, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return inside, false, nil
 	case err != nil:
-		return "", false, plainly("look at", path, err)
+		return "", false, withCallerPath("look at", path, err)
 	}
 	return inside, fi.IsDir(), nil
 }
@@ -102,7 +102,7 @@ func (t *Tree) Locate(path string) (inside string, isDir bool, err error) {
 func (t *Tree) Lstat(path string) (fs.FileInfo, error) {
 	fi, err := t.root.Lstat(path)
 	if err != nil {
-		return nil, plainly("look at", path, err)
+		return nil, withCallerPath("look at", path, err)
 	}
 	return fi, nil
 }
@@ -111,13 +111,13 @@ func (t *Tree) Lstat(path string) (fs.FileInfo, error) {
 func (t *Tree) Readlink(path string) (string, error) {
 	target, err := t.root.Readlink(path)
 	if err != nil {
-		return "", plainly("look at", path, err)
+		return "", withCallerPath("look at", path, err)
 	}
 	return target, nil
 }
 
 // resolveInside resolves a path relative to the tree and checks its names against the policy.
-func (t *Tree) inside(path string) (string, error) {
+func (t *Tree) resolveInside(path string) (string, error) {
 	full, below := path, path
 	switch {
 	case path == "":
@@ -129,8 +129,8 @@ func (t *Tree) inside(path string) (string, error) {
 	default:
 		below = "" // another spelling of the tree, or a path outside
 	}
-	if below != "" && refused(below) != "" {
-		return "", &ConfinementError{Path: path, Why: refused(below)}
+	if below != "" && pathProblem(below) != "" {
+		return "", &ConfinementError{Path: path, Why: pathProblem(below)}
 	}
 	if strings.ContainsRune(path, 0) {
 		return "", &ConfinementError{Path: path, Why: "contains characters that cannot be seen"}
@@ -140,33 +140,33 @@ func (t *Tree) inside(path string) (string, error) {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP):
 		return "", &ConfinementError{Path: path, Why: "goes through a link that leads nowhere"}
 	case err != nil:
-		return "", plainly("resolve", path, err)
+		return "", withCallerPath("resolve", path, err)
 	case real == t.Path:
 		return ".", nil
 	case !Contains(t.Path, real):
 		return "", &ConfinementError{Path: path, Why: "leads out of the sandbox"}
 	}
 	inside := strings.TrimPrefix(real, t.Path+"/")
-	if why := refused(inside); why != "" {
-		return "", &ConfinementError{Path: path, Why: "leads to " + Quoted(inside) + ", which " + why}
+	if why := pathProblem(inside); why != "" {
+		return "", &ConfinementError{Path: path, Why: "leads to " + QuotePath(inside) + ", which " + why}
 	}
 	return inside, nil
 }
 
 // CheckIsDir returns an error if the file type of a path is not a directory.
-func WantDirectory(path string, mode fs.FileMode) error {
+func CheckIsDir(path string, mode fs.FileMode) error {
 	switch {
 	case mode.IsDir():
 		return nil
 	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
 		return &fs.PathError{Op: "enter", Path: path, Err: syscall.ENOTDIR}
 	default:
-		return &ConfinementError{Path: path, Why: "is " + Describe(mode)}
+		return &ConfinementError{Path: path, Why: "is " + DescribeType(mode)}
 	}
 }
 
 // DescribeType names a file type for error messages.
-func Describe(mode fs.FileMode) string {
+func DescribeType(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
 		return "a named pipe"
@@ -183,7 +183,7 @@ func Describe(mode fs.FileMode) string {
 }
 
 // withCallerPath rewrites an error to name the path as the caller gave it, without internal handles.
-func plainly(op, path string, err error) error {
+func withCallerPath(op, path string, err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		return &fs.PathError{Op: op, Path: path, Err: errno}

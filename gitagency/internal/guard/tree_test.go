@@ -50,14 +50,14 @@ func TestAnOpenTreeCarriesItsMarkerWhateverItsNameLeadsTo(t *testing.T) {
 	tree, _ := newTree(t)
 	must(t, os.Rename(tree.Path, tree.Path+".moved"))
 	mkdir(t, tree.Path)
-	ours, err := tree.Carries(Sandbox)
-	theirs, otherErr := tree.Carries(Integration)
+	ours, err := tree.HasMarker(Sandbox)
+	theirs, otherErr := tree.HasMarker(Integration)
 	if !ours || theirs || err != nil || otherErr != nil {
 		t.Errorf("%v %v, %v %v", ours, err, theirs, otherErr)
 	}
-	must(t, os.RemoveAll(filepath.Join(tree.Path+".moved", Dir)))
-	link(t, "elsewhere", tree.Path+".moved", Dir)
-	if ours, err := tree.Carries(Sandbox); ours || err != nil {
+	must(t, os.RemoveAll(filepath.Join(tree.Path+".moved", AgencyDir)))
+	link(t, "elsewhere", tree.Path+".moved", AgencyDir)
+	if ours, err := tree.HasMarker(Sandbox); ours || err != nil {
 		t.Errorf("through a link: %v, %v", ours, err)
 	}
 }
@@ -81,7 +81,7 @@ func TestADirectoryOfATreeIsEnteredOnlyInside(t *testing.T) {
 		"": "", ".": "", "a": "/a", "a/b c/": "/a/b c", "./a//b c": "/a/b c", "inner/b c": "/a/b c", "absolute": "/a",
 		tree.Path: "", tree.Path + "/": "", tree.Path + "/a": "/a", tree.Path + "//a": "/a", other: "", other + "/a": "/a",
 	} {
-		dir, at, err := tree.Directory(path)
+		dir, at, err := tree.OpenWorkDir(path)
 		if err != nil || at != tree.Path+want {
 			t.Errorf("%q: %q, %v", path, at, err)
 			continue
@@ -103,7 +103,7 @@ func TestADirectoryOfATreeIsEnteredOnlyInside(t *testing.T) {
 		if path == "" {
 			continue // the top
 		}
-		if dir, at, err := tree.Directory(path); !isConfined(err) {
+		if dir, at, err := tree.OpenWorkDir(path); !isConfined(err) {
 			t.Errorf("%q: %v, %q, %v", path, dir, at, err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestADirectoryOfATreeIsEnteredOnlyInside(t *testing.T) {
 		"missing": syscall.ENOENT, "a/missing/x": syscall.ENOENT, "file": syscall.ENOTDIR, "file/x": syscall.ENOTDIR, "pipe": syscall.ENOTDIR,
 		tree.Path + "/missing": syscall.ENOENT,
 	} {
-		_, _, err := tree.Directory(path)
+		_, _, err := tree.OpenWorkDir(path)
 		if isConfined(err) || !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v", path, err)
 		}
@@ -132,11 +132,11 @@ func TestAPathIsLocatedWhetherOrNotItExists(t *testing.T) {
 		".": {".", true}, "a/": {"a", true}, "inner": {"a", true}, "inner/new/x": {"a/new/x", false},
 		"file": {"file", false}, tree.Path + "/new": {"new", false}, tree.Path: {".", true},
 	} {
-		if inside, dir, err := tree.Locate(path); inside != want.inside || dir != want.dir || err != nil {
+		if inside, dir, err := tree.ResolvePath(path); inside != want.inside || dir != want.dir || err != nil {
 			t.Errorf("%s: %q, %v, %v", path, inside, dir, err)
 		}
 	}
-	if _, _, err := tree.Locate("out/new"); !isConfined(err) {
+	if _, _, err := tree.ResolvePath("out/new"); !isConfined(err) {
 		t.Error(err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-const layout = "20060102150405"
+const timeLayout = "20060102150405"
 
 // Source makes ids. Its zero value uses the real clock and the system's randomness.
 type Source struct {
@@ -35,18 +35,18 @@ func (s Source) New() (string, time.Time, error) {
 		return "", time.Time{}, fmt.Errorf("make an id: %w", err)
 	}
 	at := now().UTC().Truncate(time.Second)
-	return at.Format(layout) + "-" + hex.EncodeToString(b[:]), at, nil
+	return at.Format(timeLayout) + "-" + hex.EncodeToString(b[:]), at, nil
 }
 
 // Valid reports whether s has the syntax of an id.
 func Valid(s string) bool {
-	if len(s) != len(layout)+5 || s[len(layout)] != '-' {
+	if len(s) != len(timeLayout)+5 || s[len(timeLayout)] != '-' {
 		return false
 	}
 	if _, ok := Time(s); !ok {
 		return false
 	}
-	for _, c := range s[len(layout)+1:] {
+	for _, c := range s[len(timeLayout)+1:] {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
 			return false
 		}
@@ -56,10 +56,10 @@ func Valid(s string) bool {
 
 // Time returns the UTC second that an id names.
 func Time(id string) (time.Time, bool) {
-	if len(id) < len(layout) {
+	if len(id) < len(timeLayout) {
 		return time.Time{}, false
 	}
-	at, err := time.Parse(layout, id[:len(layout)])
+	at, err := time.Parse(timeLayout, id[:len(timeLayout)])
 	return at, err == nil
 }
 

@@ -44,7 +44,7 @@ func FuzzValidAcceptsOnlyWhatNewCouldHaveMade(f *testing.F) {
 			return
 		}
 		at, ok := Time(s)
-		if !ok || at.Format(layout)+s[14:] != s || len(s) != 19 {
+		if !ok || at.Format(timeLayout)+s[14:] != s || len(s) != 19 {
 			t.Errorf("%q is called valid", s)
 		}
 	})

@@ -31,7 +31,7 @@ func (h Holder) String() string {
 		return "an unknown process"
 	}
 	text := fmt.Sprintf("pid %d", h.PID)
-	if h.died() {
+	if h.hasDied() {
 		// The lock is still held, so a child that inherited the descriptor must be alive.
 		text = fmt.Sprintf("a child of pid %d, which has died", h.PID)
 	}
@@ -54,7 +54,7 @@ func (h Holder) String() string {
 
 // hasDied reports whether the holder certainly ran on this host and is gone. A pid namespace that shares our host name
 // can defeat this test, one more reason to use it only for the wording of a message.
-func (h Holder) died() bool {
+func (h Holder) hasDied() bool {
 	host, err := os.Hostname()
 	return err == nil && h.Host == host && errors.Is(unix.Kill(h.PID, 0), unix.ESRCH)
 }
@@ -70,7 +70,7 @@ func printable(s string) string {
 }
 
 // currentHolder returns the Holder that describes this process.
-func thisProcess(command string) Holder {
+func currentHolder(command string) Holder {
 	host, _ := os.Hostname() // a label without a host is still useful
 	return Holder{PID: os.Getpid(), Command: command, Host: host, Since: time.Now().UTC()}
 }
@@ -108,8 +108,8 @@ func readHolder(f *os.File) Holder {
 // writePidFile writes the pid file of dir. The caller holds the flock, so no other process is writing here, and all
 // existing files were left by dead processes.
 func writePidFile(dir string) (lockfile.Lockfile, error) {
-	orphanErr := removeOrphans(dir)
-	path := filepath.Join(dir, pidName)
+	orphanErr := removeOrphanPidFiles(dir)
+	path := filepath.Join(dir, pidFileName)
 	// Remove the old file without asking the library about its owner. The library would answer "busy" for a holder
 	// killed so recently that its pid still exists, for a pid that was reused, and for a pid of another pid namespace;
 	// it would fail on a file that it may not read, and hang on a FIFO.
@@ -139,14 +139,14 @@ func removePidFile(pidFile lockfile.Lockfile) error {
 
 // removeOrphanPidFiles removes the temporary files (lock.<digits>) of processes that were killed while the lockfile
 // library wrote their pid file.
-func removeOrphans(dir string) error {
+func removeOrphanPidFiles(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, e := range entries {
-		digits, ours := strings.CutPrefix(e.Name(), pidName+".")
+		digits, ours := strings.CutPrefix(e.Name(), pidFileName+".")
 		if !ours || digits == "" || strings.Trim(digits, "0123456789") != "" || !e.Type().IsRegular() {
 			continue
 		}

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	flockName = "lock.flock" // the file that is locked
-	pidName   = "lock"       // the label, written by nightlyone/lockfile
+	flockFileName = "lock.flock" // the file that is locked
+	pidFileName   = "lock"       // the label, written by nightlyone/lockfile
 )
 
 // Request describes the lock to acquire and how long to wait for it.
@@ -34,7 +34,7 @@ type Request struct {
 	Dir     string        // required: directory of the lock files, created when missing; its parent must exist
 	Command string        // command of the holder, for the label
 	Timeout time.Duration // 0: one attempt; negative: no limit
-	Slow    func(Holder)  // called once after one second of waiting, by the waiting goroutine; may be nil
+	OnSlow  func(Holder)  // called once after one second of waiting, by the waiting goroutine; may be nil
 
 	slowAfter time.Duration // for tests; 0: one second
 }
@@ -52,25 +52,25 @@ func Acquire(ctx context.Context, req Request) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acquire lock of %s: %w", req.Dir, err)
 	}
-	path := filepath.Join(dir, flockName)
+	path := filepath.Join(dir, flockFileName)
 
 	// One timer for all rounds: replacing the lock file must not restart the timeout.
-	w := newWait(req)
+	w := newWaiter(req)
 	defer w.stop()
 	for {
 		if ctx.Err() != nil {
-			return nil, cancelled(ctx, path)
+			return nil, cancelledError(ctx, path)
 		}
-		f, err := open(dir, path)
+		f, err := openLockFile(dir, path)
 		if err != nil {
 			return nil, fmt.Errorf("acquire lock: %w", err)
 		}
-		if err := w.lock(ctx, f, unix.LOCK_EX); err != nil {
+		if err := w.flock(ctx, f, unix.LOCK_EX); err != nil {
 			return nil, err
 		}
 		current, err := isCurrent(f, path)
 		if current {
-			return hold(f, dir, req.Command), nil
+			return label(f, dir, req.Command), nil
 		}
 		// The path names another file by now, so our lock excludes no other process.
 		f.Close()
@@ -88,9 +88,9 @@ type Lock struct {
 	// LabelErr is the reason why the label is missing or incomplete. The lock is held all the same.
 	LabelErr error
 
-	file    *os.File
-	pidFile lockfile.Lockfile // empty when it could not be written
-	release sync.Once
+	file        *os.File
+	pidFile     lockfile.Lockfile // empty when it could not be written
+	releaseOnce sync.Once
 }
 
 // File returns the descriptor that carries the lock. A child that changes what the lock protects must inherit it
@@ -116,7 +116,7 @@ func (l *Lock) Release() error {
 		return nil
 	}
 	var err error
-	l.release.Do(func() {
+	l.releaseOnce.Do(func() {
 		// If the lock file was removed and created again, the label belongs to the new holder.
 		if current, _ := isCurrent(l.file, l.file.Name()); current {
 			err = removePidFile(l.pidFile)
@@ -148,9 +148,9 @@ func (e *TimeoutError) Error() string {
 //
 // The answer may be outdated when it arrives: it is for reports, not for decisions. The test takes the lock shared for
 // an instant, in which another process's Acquire with Timeout 0 fails.
-func Held(dir string) (bool, error) {
+func IsHeld(dir string) (bool, error) {
 	// O_NONBLOCK: opening a FIFO would wait for its writer.
-	f, err := os.OpenFile(filepath.Join(dir, flockName), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(filepath.Join(dir, flockFileName), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -171,8 +171,8 @@ func Held(dir string) (bool, error) {
 //
 // Modes follow the parent directory, not the umask: in a repository shared by a group, a lock that only its first user
 // can open would lock the others out for good.
-func open(dir, path string) (*os.File, error) {
-	madeDir, err := makeDir(dir)
+func openLockFile(dir, path string) (*os.File, error) {
+	madeDir, err := mkdirLikeParent(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func open(dir, path string) (*os.File, error) {
 }
 
 // mkdirLikeParent creates dir, when missing, with the permissions of its parent, and reports whether it did.
-func makeDir(dir string) (bool, error) {
+func mkdirLikeParent(dir string) (bool, error) {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
@@ -255,19 +255,19 @@ func isCurrent(f *os.File, path string) (bool, error) {
 }
 
 // waiter holds the timers of one Acquire.
-type wait struct {
+type waiter struct {
 	req     Request
 	start   time.Time
 	slow    *time.Timer
 	expired *time.Timer
 }
 
-func newWait(req Request) *wait {
+func newWaiter(req Request) *waiter {
 	if req.slowAfter == 0 {
 		req.slowAfter = time.Second
 	}
-	w := &wait{req: req, start: time.Now(), slow: time.NewTimer(req.slowAfter), expired: time.NewTimer(req.Timeout)}
-	if req.Slow == nil {
+	w := &waiter{req: req, start: time.Now(), slow: time.NewTimer(req.slowAfter), expired: time.NewTimer(req.Timeout)}
+	if req.OnSlow == nil {
 		w.slow.Stop()
 	}
 	if req.Timeout < 0 {
@@ -276,14 +276,14 @@ func newWait(req Request) *wait {
 	return w
 }
 
-func (w *wait) stop() {
+func (w *waiter) stop() {
 	w.slow.Stop()
 	w.expired.Stop()
 }
 
 // flock locks f with the operation op (LOCK_EX or LOCK_SH). On failure it has closed f, or closes it as soon as the
 // blocking flock returns.
-func (w *wait) lock(ctx context.Context, f *os.File, op int) error {
+func (w *waiter) flock(ctx context.Context, f *os.File, op int) error {
 	err := flock(f, op|unix.LOCK_NB)
 	switch {
 	case err == nil:
@@ -293,7 +293,7 @@ func (w *wait) lock(ctx context.Context, f *os.File, op int) error {
 		return fmt.Errorf("acquire lock: %w", err)
 	case w.req.Timeout == 0:
 		defer f.Close()
-		return w.timeout(f)
+		return w.timeoutError(f)
 	}
 
 	// A blocking flock cannot be cancelled, so a separate goroutine makes the call. From here on that goroutine closes
@@ -317,29 +317,29 @@ func (w *wait) lock(ctx context.Context, f *os.File, op int) error {
 			}
 			return nil
 		case <-w.slow.C:
-			w.req.Slow(readHolder(f))
+			w.req.OnSlow(readHolder(f))
 		case <-w.expired.C:
 			defer close(abandoned) // after the holder has been read
-			return w.timeout(f)
+			return w.timeoutError(f)
 		case <-ctx.Done():
 			close(abandoned)
-			return cancelled(ctx, f.Name())
+			return cancelledError(ctx, f.Name())
 		}
 	}
 }
 
-func (w *wait) timeout(f *os.File) error {
+func (w *waiter) timeoutError(f *os.File) error {
 	return &TimeoutError{Path: f.Name(), Holder: readHolder(f), Waited: time.Since(w.start)}
 }
 
-func cancelled(ctx context.Context, path string) error {
+func cancelledError(ctx context.Context, path string) error {
 	return fmt.Errorf("wait for lock %s: %w", path, context.Cause(ctx))
 }
 
 // label writes the holder and the pid file of a lock that f has just won.
-func hold(f *os.File, dir, command string) *Lock {
+func label(f *os.File, dir, command string) *Lock {
 	// The holder comes first: until it is written, waiters are told the name of our predecessor.
-	holderErr := writeHolder(f, thisProcess(command))
+	holderErr := writeHolder(f, currentHolder(command))
 	pidFile, pidErr := writePidFile(dir)
 	return &Lock{file: f, pidFile: pidFile, LabelErr: errors.Join(holderErr, pidErr)}
 }

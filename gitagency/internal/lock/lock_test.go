@@ -126,7 +126,7 @@ func TestProcessesExcludeEachOtherWhileHoldersAreKilled(t *testing.T) {
 	wg.Wait()
 
 	// No process of ours has held the lock, and those which did have been waited for.
-	if held, err := Held(dir); held || err != nil {
+	if held, err := IsHeld(dir); held || err != nil {
 		t.Errorf("after the last holder: Held = %v, %v", held, err)
 	}
 	l := acquire(t, dir)
@@ -207,7 +207,7 @@ func TestSlowIsToldTheHolderAfterOneSecond(t *testing.T) {
 	dir := t.TempDir()
 	l := acquire(t, dir)
 	start := time.Now()
-	second, err := Acquire(t.Context(), Request{Dir: dir, Timeout: -1, Slow: func(h Holder) {
+	second, err := Acquire(t.Context(), Request{Dir: dir, Timeout: -1, OnSlow: func(h Holder) {
 		if waited := time.Since(start); waited < time.Second {
 			t.Errorf("told after %s", waited)
 		}
@@ -304,7 +304,7 @@ func TestLabelThatCannotBeWrittenIsReportedAndDoesNotVeto(t *testing.T) {
 	if l.LabelErr == nil {
 		t.Error("no LabelErr")
 	}
-	if held, err := Held(dir); !held || err != nil {
+	if held, err := IsHeld(dir); !held || err != nil {
 		t.Errorf("Held = %v, %v", held, err)
 	}
 	release(t, l)
@@ -370,7 +370,7 @@ func TestChildThatInheritedTheLockKeepsItAfterItsParentIsKilled(t *testing.T) {
 	must(t, parent.Process.Kill())
 	parent.Wait() // reaped, otherwise its pid would still be there
 
-	if held, err := Held(dir); !held || err != nil {
+	if held, err := IsHeld(dir); !held || err != nil {
 		t.Errorf("Held = %v, %v", held, err)
 	}
 	_, err = Acquire(t.Context(), Request{Dir: dir})
@@ -443,7 +443,7 @@ func TestHeldCreatesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, d := range []string{dir, filepath.Join(dir, "missing")} {
-		if held, err := Held(d); held || err != nil {
+		if held, err := IsHeld(d); held || err != nil {
 			t.Errorf("Held(%s) = %v, %v", d, held, err)
 		}
 	}
@@ -453,12 +453,12 @@ func TestHeldCreatesNothing(t *testing.T) {
 	// Held by another process, so that a test which forks just now cannot keep the descriptor open a moment longer.
 	holder := helper(t, "hold", dir)
 	awaitReady(t, holder)
-	if held, err := Held(dir); !held || err != nil {
+	if held, err := IsHeld(dir); !held || err != nil {
 		t.Errorf("Held = %v, %v", held, err)
 	}
 	must(t, holder.Process.Kill())
 	holder.Wait()
-	if held, err := Held(dir); held || err != nil {
+	if held, err := IsHeld(dir); held || err != nil {
 		t.Errorf("Held = %v, %v", held, err)
 	}
 }
@@ -633,7 +633,7 @@ func waiting(t *testing.T, ctx context.Context, dir string) <-chan outcome {
 	go func() {
 		l, err := Acquire(ctx, Request{
 			Dir: dir, Command: "waiter", Timeout: -1,
-			Slow: func(Holder) { close(queued) }, slowAfter: time.Nanosecond, // a second call would panic
+			OnSlow: func(Holder) { close(queued) }, slowAfter: time.Nanosecond, // a second call would panic
 		})
 		done <- outcome{l, err}
 	}()

@@ -11,18 +11,18 @@ import (
 func TestEqualDenialsAreCountedNotRepeated(t *testing.T) {
 	t.Parallel()
 	var told []Denial
-	l := ledger{tell: func(d Denial) { told = append(told, d) }} // without a lock: never twice at once
+	l := denialLog{report: func(d Denial) { told = append(told, d) }} // without a lock: never twice at once
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
 			for range 1234 {
-				l.add(Denial{Kind: KindHTTP, Target: "a.example:80"})
+				l.record(Denial{Kind: KindHTTP, Target: "a.example:80"})
 			}
 		})
 	}
 	all.Wait()
-	l.add(Denial{Kind: KindSOCKS, Target: "a.example:80"})
-	l.close()
+	l.record(Denial{Kind: KindSOCKS, Target: "a.example:80"})
+	l.reportTotals()
 	var counts []int
 	for _, d := range told {
 		if d.Kind == KindHTTP {
@@ -37,16 +37,16 @@ func TestEqualDenialsAreCountedNotRepeated(t *testing.T) {
 func TestMoreDifferentDenialsThanAnybodyReadsAreCountedTogether(t *testing.T) {
 	t.Parallel()
 	var told []Denial
-	l := ledger{tell: func(d Denial) { told = append(told, d) }}
+	l := denialLog{report: func(d Denial) { told = append(told, d) }}
 	for i := range 50_000 {
-		l.add(Denial{Kind: KindConnect, Target: fmt.Sprint("x", i, ".example:443"), Allow: "x"})
+		l.record(Denial{Kind: KindConnect, Target: fmt.Sprint("x", i, ".example:443"), AllowEntry: "x"})
 	}
-	l.close()
-	if len(told) > mostTargets+10 || len(l.seen) > mostTargets+10 {
-		t.Errorf("told %d times, %d kept", len(told), len(l.seen))
+	l.reportTotals()
+	if len(told) > maxTargets+10 || len(l.counts) > maxTargets+10 {
+		t.Errorf("told %d times, %d kept", len(told), len(l.counts))
 	}
 	last := told[len(told)-1]
-	if last.Target != otherTargets || last.Allow != "" || last.Count != 50_000-mostTargets {
+	if last.Target != otherTargets || last.AllowEntry != "" || last.Count != 50_000-maxTargets {
 		t.Errorf("the last is %+v", last)
 	}
 }

@@ -12,27 +12,27 @@ import (
 )
 
 // deniedError says that a target must not be reached. Every other error on the way is a failure.
-type refusal struct {
-	reason string
-	allow  string // entries of --outputs that would allow it, or empty
+type deniedError struct {
+	reason     string
+	allowEntry string // entries of --outputs that would allow it, or empty
 }
 
-func (r *refusal) Error() string { return r.reason }
+func (r *deniedError) Error() string { return r.reason }
 
 const (
-	mostTried  = 8               // addresses of one name
-	leastTried = 2 * time.Second // for each of them
+	maxAddrs    = 8               // addresses of one name
+	minDialTime = 2 * time.Second // for each of them
 )
 
 // dialTarget connects to a target, if the rules allow it.
-func (s *serving) reach(ctx context.Context, t target) (net.Conn, error) {
+func (s *handler) dialTarget(ctx context.Context, t target) (net.Conn, error) {
 	// 1. Is it listed? Nothing else is looked up: a DNS query can carry data out of the sandbox, too.
 	if !s.rules.allows(t.host, t.port) {
-		return nil, s.unlisted(t)
+		return nil, s.unlistedError(t)
 	}
 
 	// 2. Resolve the name, once: the addresses checked are those connected to, whatever the next answer would be.
-	ctx, cancel := context.WithTimeout(ctx, s.limits.Dial)
+	ctx, cancel := context.WithTimeout(ctx, s.limits.DialTimeout)
 	defer cancel()
 	addrs := []netip.Addr{t.host.addr}
 	if t.host.name != "" {
@@ -46,7 +46,7 @@ func (s *serving) reach(ctx context.Context, t target) (net.Conn, error) {
 	}
 
 	// 3. Check the addresses. Those that lead to internal networks are dropped, the others are used.
-	allowed, err := s.judge(t, addrs)
+	allowed, err := s.filterAddrs(t, addrs)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *serving) reach(ctx context.Context, t target) (net.Conn, error) {
 	// 4. Connect to the first address that answers.
 	var failures []error
 	for i, addr := range allowed {
-		conn, err := s.try(ctx, netip.AddrPortFrom(addr, t.port), len(allowed)-i)
+		conn, err := s.dialOne(ctx, netip.AddrPortFrom(addr, t.port), len(allowed)-i)
 		if err == nil {
 			return conn, nil
 		}
@@ -63,9 +63,9 @@ func (s *serving) reach(ctx context.Context, t target) (net.Conn, error) {
 	return nil, fmt.Errorf("connect to %s: %w", t, errors.Join(failures...))
 }
 
-func (s *serving) unlisted(t target) *refusal {
-	r := &refusal{reason: t.host.String() + " is not among the outputs of this sandbox", allow: t.entry()}
-	if s.rules.knows(t.host) {
+func (s *handler) unlistedError(t target) *deniedError {
+	r := &deniedError{reason: t.host.String() + " is not among the outputs of this sandbox", allowEntry: t.ruleEntry()}
+	if s.rules.listsHost(t.host) {
 		r.reason = fmt.Sprintf("port %d of %s is not among the outputs of this sandbox", t.port, t.host)
 	}
 	if t.host.addr.IsLoopback() || t.host.name == "localhost" {
@@ -73,37 +73,37 @@ func (s *serving) unlisted(t target) *refusal {
 	}
 	if t.host.name == "localhost" {
 		// The name alone is not enough: the address it leads to must be listed as well.
-		r.allow += "," + target{host{addr: netip.AddrFrom4([4]byte{127, 0, 0, 1})}, t.port}.entry()
+		r.allowEntry += "," + target{host{addr: netip.AddrFrom4([4]byte{127, 0, 0, 1})}, t.port}.ruleEntry()
 	}
 	return r
 }
 
 // filterAddrs drops the addresses that must not be reached through a name. An address that is listed itself, with the
 // port, may always be reached.
-func (s *serving) judge(t target, addrs []netip.Addr) ([]netip.Addr, error) {
-	local, err := s.own()
+func (s *handler) filterAddrs(t target, addrs []netip.Addr) ([]netip.Addr, error) {
+	local, err := s.localAddrs()
 	if err != nil {
 		return nil, fmt.Errorf("list the addresses of this machine: %w", err)
 	}
 	var allowed []netip.Addr
-	var first *refusal
+	var first *deniedError
 	for _, addr := range addrs {
 		// A zone would select a link; answers of DNS have none, and link-local addresses are not allowed anyway.
 		addr = addr.Unmap().WithZone("")
 		literal := target{host{addr: addr}, t.port}
-		kind := inside(addr)
+		kind := specialKind(addr)
 		if kind == "" && slices.Contains(local, addr) {
 			kind = "an address of this machine"
 		}
 		switch {
 		case kind == "" || s.rules.allows(literal.host, t.port):
-			if !slices.Contains(allowed, addr) && len(allowed) < mostTried {
+			if !slices.Contains(allowed, addr) && len(allowed) < maxAddrs {
 				allowed = append(allowed, addr)
 			}
 		case first == nil:
-			first = &refusal{
-				reason: fmt.Sprintf("%s is at %s, %s: such an address must be listed itself", t.host, addr, kind),
-				allow:  literal.entry(),
+			first = &deniedError{
+				reason:     fmt.Sprintf("%s is at %s, %s: such an address must be listed itself", t.host, addr, kind),
+				allowEntry: literal.ruleEntry(),
 			}
 		}
 	}
@@ -114,10 +114,10 @@ func (s *serving) judge(t target, addrs []netip.Addr) ([]netip.Addr, error) {
 }
 
 // dialOne connects to one address of several, and leaves time for the remaining ones.
-func (s *serving) try(ctx context.Context, addr netip.AddrPort, left int) (net.Conn, error) {
+func (s *handler) dialOne(ctx context.Context, addr netip.AddrPort, left int) (net.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, max(leastTried, time.Until(deadline)/time.Duration(left)))
+		ctx, cancel = context.WithTimeout(ctx, max(minDialTime, time.Until(deadline)/time.Duration(left)))
 		defer cancel()
 	}
 	return s.dial(ctx, addr)
@@ -127,16 +127,16 @@ func (s *serving) try(ctx context.Context, addr netip.AddrPort, left int) (net.C
 // not known to be harmless counts as special.
 //
 // One case cannot be detected: NAT64 with a network-specific prefix, behind which private IPv4 addresses may lie.
-func inside(addr netip.Addr) string {
+func specialKind(addr netip.Addr) string {
 	addr = addr.Unmap()
 	if addr.Is6() && nat64.Contains(addr) {
 		bytes := addr.As16()
-		if kind := inside(netip.AddrFrom4([4]byte(bytes[12:]))); kind != "" {
+		if kind := specialKind(netip.AddrFrom4([4]byte(bytes[12:]))); kind != "" {
 			return "by translation " + kind
 		}
 		return ""
 	}
-	for _, s := range special {
+	for _, s := range specialPrefixes {
 		if s.prefix.Contains(addr) {
 			return s.kind
 		}
@@ -154,7 +154,7 @@ var (
 
 // specialPrefixes are the blocks that the IANA special-purpose address registries call not globally reachable, and the
 // tunnels that embed an IPv4 address in an IPv6 address.
-var special = []struct {
+var specialPrefixes = []struct {
 	prefix netip.Prefix
 	kind   string
 }{
@@ -189,7 +189,7 @@ var special = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
 }
 
-func lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
+func resolveName(ctx context.Context, name string) ([]netip.Addr, error) {
 	// A trailing dot makes a name fully qualified, so that the local search domains are not applied. Names without any
 	// dot are only meaningful in a search domain.
 	if strings.Contains(name, ".") {
@@ -205,7 +205,7 @@ func dialTCP(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 
 // interfaceAddrs lists the addresses of this machine's interfaces: a service that listens on one of them may assume
 // that only the machine itself connects from there.
-func ownAddresses() ([]netip.Addr, error) {
+func interfaceAddrs() ([]netip.Addr, error) {
 	nets, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func ownAddresses() ([]netip.Addr, error) {
 }
 
 // isDNSError reports whether a name could not be resolved.
-func unknown(err error) bool {
+func isDNSError(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, &dns)
 }

@@ -21,7 +21,7 @@ func TestAddressesThatAreNotTheInternetAreTold(t *testing.T) {
 		"2002:7f00:1::", "2002:a00:1::1", "2002:808:808::1", "3fff::1", "5f00::1", "fc00::1", "fd00::1", "fd00:ec2::254",
 		"fe80::1", "fec0::1", "ff02::1", "ff0e::1",
 	} {
-		if inside(netip.MustParseAddr(a)) == "" {
+		if specialKind(netip.MustParseAddr(a)) == "" {
 			t.Errorf("%s passes for one of the internet", a)
 		}
 	}
@@ -30,7 +30,7 @@ func TestAddressesThatAreNotTheInternetAreTold(t *testing.T) {
 		"172.15.255.255", "172.32.0.0", "192.167.255.255", "192.169.0.0", "223.255.255.255", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8",
 		"2606:4700::1111", "2a00:1450::1", "2001:4860:4860::8888",
 	} {
-		if kind := inside(netip.MustParseAddr(a)); kind != "" {
+		if kind := specialKind(netip.MustParseAddr(a)); kind != "" {
 			t.Errorf("%s is called %s", a, kind)
 		}
 	}
@@ -59,7 +59,7 @@ func TestANameThatLeadsInsideIsRefused(t *testing.T) {
 		}
 		for _, d := range denied {
 			// The advice is one that works: the address itself.
-			r := rules(t, "a.example,"+d.Allow)
+			r := rules(t, "a.example,"+d.AllowEntry)
 			if !r.Allows(netip.MustParseAddr(a).Unmap().String(), 443) || !strings.Contains(d.Reason, "listed itself") {
 				t.Errorf("%s: %+v", a, d)
 			}
@@ -146,7 +146,7 @@ func TestNothingIsReachedWhenTheMachineDoesNotKnowItsAddresses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example")
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
-	w.proxy.own = func() ([]netip.Addr, error) { return nil, errors.New("no") }
+	w.proxy.localAddrs = func() ([]netip.Addr, error) { return nil, errors.New("no") }
 	w.serve()
 	if got := w.say("CONNECT a.example:443 HTTP/1.1\r\n\r\n"); status(got) != 502 || len(w.wasDialled()) > 0 {
 		t.Errorf("%q", got)
@@ -155,7 +155,7 @@ func TestNothingIsReachedWhenTheMachineDoesNotKnowItsAddresses(t *testing.T) {
 
 func TestTheMachineKnowsItsAddresses(t *testing.T) {
 	t.Parallel()
-	own, err := ownAddresses()
+	own, err := interfaceAddrs()
 	if err != nil || !slices.Contains(own, netip.MustParseAddr("127.0.0.1")) {
 		t.Errorf("%v, %v", own, err)
 	}
@@ -165,8 +165,8 @@ func TestTheMachinesOwnResolverIsAsked(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	addrs, err := lookUp(ctx, "localhost") // from a file, on every machine
-	if err != nil || len(addrs) == 0 || inside(addrs[0]) != "a loopback address" {
+	addrs, err := resolveName(ctx, "localhost") // from a file, on every machine
+	if err != nil || len(addrs) == 0 || specialKind(addrs[0]) != "a loopback address" {
 		t.Errorf("%v, %v", addrs, err)
 	}
 }

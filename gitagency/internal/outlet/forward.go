@@ -12,17 +12,17 @@ import (
 //
 // Every process that can connect to l reaches the sandbox: on loopback that is every user and program of the machine.
 func Forward(ctx context.Context, l net.Listener, dial func(context.Context) (net.Conn, error), failed func(error)) error {
-	return serve(ctx, l, defaults.Connections, func(ctx context.Context, from net.Conn) {
-		dialling, cancel := context.WithTimeout(ctx, defaults.Dial)
+	return serveConns(ctx, l, defaultLimits.MaxConnections, func(ctx context.Context, from net.Conn) {
+		dialling, cancel := context.WithTimeout(ctx, defaultLimits.DialTimeout)
 		to, err := dial(dialling)
 		cancel()
 		if err != nil {
-			reset(from)
+			abortConn(from)
 			if failed != nil && ctx.Err() == nil {
 				failed(fmt.Errorf("forward from %s: %w", from.RemoteAddr(), err))
 			}
 			return
 		}
-		relay(ctx, side{from, from}, side{to, to}, 0)
+		relay(ctx, bufferedConn{from, from}, bufferedConn{to, to}, 0)
 	})
 }

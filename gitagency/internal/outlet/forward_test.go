@@ -72,7 +72,7 @@ func TestAConnectionThatCannotBeForwardedIsBrokenOffAndTold(t *testing.T) {
 	}, func(err error) { told <- err })
 	conn := connect(t, addr)
 	close(connected)
-	if _, err := conn.Read(make([]byte, 1)); err == nil || err == io.EOF || stopped(err) {
+	if _, err := conn.Read(make([]byte, 1)); err == nil || err == io.EOF || isTimeout(err) {
 		t.Errorf("the client sees %v", err)
 	}
 	if err := <-told; !errors.Is(err, nobody) {
@@ -97,7 +97,7 @@ func TestForwardingEndsWithItsContext(t *testing.T) {
 	}
 	stop()
 	for _, conn := range conns {
-		if _, err := conn.Read(make([]byte, 1)); err == nil || stopped(err) {
+		if _, err := conn.Read(make([]byte, 1)); err == nil || isTimeout(err) {
 			t.Errorf("a connection is open still: %v", err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestProgramsFindTheProxyByTheirEnvironment(t *testing.T) {
 		"*.localhost":              "",
 		"10.0.0.1":                 "localhost,127.0.0.1,::1",
 	} {
-		got := Variables("127.0.0.1:3128", rules(t, spec))
+		got := Environment("127.0.0.1:3128", rules(t, spec))
 		for _, want := range []string{
 			"HTTP_PROXY=http://127.0.0.1:3128", "HTTPS_PROXY=http://127.0.0.1:3128", "ALL_PROXY=socks5h://127.0.0.1:3128", "NO_PROXY=" + direct,
 		} {

@@ -45,7 +45,7 @@ func at(t testing.TB, s string) target {
 // address is a server of the test's. Nothing else can be reached, and what was asked for is written down.
 type world struct {
 	t     *testing.T
-	proxy Proxy
+	proxy Server
 	addr  string // of the proxy
 	stop  func() // ends the proxy and waits for it
 
@@ -62,16 +62,16 @@ type world struct {
 func newWorld(t *testing.T, spec string) *world {
 	t.Helper()
 	w := &world{t: t, answers: map[string][][]string{}, servers: map[string]string{}}
-	w.proxy = Proxy{
+	w.proxy = Server{
 		Rules: rules(t, spec),
-		Denied: func(d Denial) {
+		OnDenied: func(d Denial) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.denied = append(w.denied, d)
 		},
-		Resolve: w.resolve,
-		Dial:    w.dial,
-		own:     func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("9.9.9.9")}, nil },
+		Resolve:    w.resolve,
+		Dial:       w.dial,
+		localAddrs: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("9.9.9.9")}, nil },
 	}
 	return w
 }

@@ -153,7 +153,7 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 		t.Errorf("%d requests were heard", n)
 	}
 	for _, d := range w.wasDenied() {
-		if strings.ContainsFunc(d.Target+d.Allow, func(c rune) bool { return c <= ' ' || c > '~' }) || strings.ContainsAny(d.Reason, "\r\n\x00") {
+		if strings.ContainsFunc(d.Target+d.AllowEntry, func(c rune) bool { return c <= ' ' || c > '~' }) || strings.ContainsAny(d.Reason, "\r\n\x00") {
 			t.Errorf("not fit to be printed: %#v", d)
 		}
 		if strings.Contains(d.Target, "@") {
@@ -245,7 +245,7 @@ func FuzzParseRequest(f *testing.F) {
 			return
 		}
 		req, err := parseRequest(head)
-		if err != nil || req.connect {
+		if err != nil || req.isConnect {
 			return
 		}
 		sent := req.upstreamHead()

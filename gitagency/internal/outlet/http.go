@@ -14,15 +14,15 @@ import (
 
 // serveHTTP answers one request: a CONNECT tunnel, or an http:// URL. The connection ends with it, so that every request
 // is checked, and none can be smuggled behind another.
-func (s *serving) http(ctx context.Context, client side, in *bufio.Reader) {
-	head, err := readHead(in, s.limits.Head)
+func (s *handler) serveHTTP(ctx context.Context, client bufferedConn, in *bufio.Reader) {
+	head, err := readHead(in, s.limits.MaxHead)
 	if err != nil {
 		var wrong *httpError
 		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
 			wrong = &httpError{408, "git-agency: the request did not arrive in time"}
 		}
 		if wrong != nil || errors.As(err, &wrong) {
-			s.answer(client, in, "", wrong)
+			s.writeError(client, in, "", wrong)
 		}
 		return
 	}
@@ -31,48 +31,48 @@ func (s *serving) http(ctx context.Context, client side, in *bufio.Reader) {
 		var wrong *httpError
 		if !errors.As(err, &wrong) {
 			// The request is well-formed, but its target is not.
-			r := &refusal{reason: err.Error()}
-			s.deny(req.kind(), req.asked, r)
-			wrong = &httpError{400, s.explain(req.asked, r)}
+			r := &deniedError{reason: err.Error()}
+			s.recordDenial(req.denialKind(), req.rawTarget, r)
+			wrong = &httpError{400, s.denialMessage(req.rawTarget, r)}
 		}
-		s.answer(client, in, req.method, wrong)
+		s.writeError(client, in, req.method, wrong)
 		return
 	}
-	upstream, err := s.connect(ctx, req.kind(), req.target)
+	upstream, err := s.dialAndRecord(ctx, req.denialKind(), req.target)
 	if err != nil {
 		wrong := &httpError{502, "git-agency: " + err.Error()}
-		if r := (*refusal)(nil); errors.As(err, &r) {
-			wrong = &httpError{403, s.explain(req.target.String(), r)}
+		if r := (*deniedError)(nil); errors.As(err, &r) {
+			wrong = &httpError{403, s.denialMessage(req.target.String(), r)}
 		}
-		s.answer(client, in, req.method, wrong)
+		s.writeError(client, in, req.method, wrong)
 		return
 	}
-	if !req.connect {
-		s.exchange(ctx, client, in, upstream, req)
+	if !req.isConnect {
+		s.forwardRequest(ctx, client, in, upstream, req)
 		return
 	}
-	client.SetDeadline(time.Now().Add(s.limits.HeadTime))
+	client.SetDeadline(time.Now().Add(s.limits.HeadTimeout))
 	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		upstream.Close()
 		return
 	}
-	proceed(client)
-	relay(ctx, client, side{upstream, upstream}, s.limits.Idle)
+	clearDeadline(client)
+	relay(ctx, client, bufferedConn{upstream, upstream}, s.limits.IdleTimeout)
 }
 
 // forwardRequest sends one request to the server, and streams the response back.
-func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, upstream net.Conn, req request) {
-	proceed(client)
+func (s *handler) forwardRequest(ctx context.Context, client bufferedConn, in *bufio.Reader, upstream net.Conn, req request) {
+	clearDeadline(client)
 	defer upstream.Close()
-	defer onEnd(ctx, func() {
-		reset(upstream)
-		reset(client)
+	defer onCancel(ctx, func() {
+		abortConn(upstream)
+		abortConn(client)
 	})()
-	w := watchFor(s.limits.Idle, func() {
+	w := newIdleTimer(s.limits.IdleTimeout, func() {
 		// Release goroutines that wait for the client before the server's connection is aborted, so that the client can
 		// still be sent an error.
 		client.SetDeadline(time.Unix(1, 0))
-		reset(upstream)
+		abortConn(upstream)
 	})
 	defer w.stop()
 
@@ -90,7 +90,7 @@ func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, u
 			wrong := &httpError{400, "git-agency: the body of the request ended too early"}
 			errors.As(readErr, &wrong)
 			broken.Store(wrong)
-			reset(upstream)
+			abortConn(upstream)
 			return
 		}
 		if writeErr != nil {
@@ -100,12 +100,12 @@ func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, u
 		// data from it is dropped.
 		if _, err := in.ReadByte(); err == io.EOF {
 			closeWrite(upstream)
-			w.shorten(afterEnd)
-		} else if err != nil && ctx.Err() == nil && !stopped(err) {
-			reset(upstream)
+			w.shorten(halfClosedTimeout)
+		} else if err != nil && ctx.Err() == nil && !isTimeout(err) {
+			abortConn(upstream)
 		}
 	}()
-	started, err := req.passAnswer(client, upstream, w, s.limits.Head)
+	started, err := req.forwardResponse(client, upstream, w, s.limits.MaxHead)
 
 	// End the goroutine that reads from the client.
 	upstream.Close()
@@ -114,18 +114,18 @@ func (s *serving) exchange(ctx context.Context, client side, in *bufio.Reader, u
 	switch {
 	case err == nil:
 		client.SetReadDeadline(time.Time{})
-		hangUp(client, in)
+		closeGracefully(client, in)
 	case started:
-		reset(client) // a truncated response must not look complete
+		abortConn(client) // a truncated response must not look complete
 	case broken.Load() != nil:
-		s.answer(client, in, req.method, broken.Load())
+		s.writeError(client, in, req.method, broken.Load())
 	default:
-		s.answer(client, in, req.method, &httpError{502, fmt.Sprintf("git-agency: %s gave no answer: %v", req.target, err)})
+		s.writeError(client, in, req.method, &httpError{502, fmt.Sprintf("git-agency: %s gave no answer: %v", req.target, err)})
 	}
 }
 
 // isTimeout reports whether a read ended because of a deadline that we set.
-func stopped(err error) bool {
+func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
@@ -142,22 +142,22 @@ func badRequest(format string, args ...any) *httpError {
 	return &httpError{400, "git-agency: " + fmt.Sprintf(format, args...)}
 }
 
-var reasons = map[int]string{
+var statusTexts = map[int]string{
 	400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 431: "Request Header Fields Too Large",
 	501: "Not Implemented", 502: "Bad Gateway", 505: "HTTP Version Not Supported",
 }
 
-func (s *serving) answer(client side, in io.Reader, method string, e *httpError) {
-	client.SetDeadline(time.Now().Add(s.limits.HeadTime))
+func (s *handler) writeError(client bufferedConn, in io.Reader, method string, e *httpError) {
+	client.SetDeadline(time.Now().Add(s.limits.HeadTimeout))
 	// Parts of the text come from elsewhere: system errors may have several lines.
 	body := strings.Join(strings.Fields(e.text), " ") + "\n"
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"+
-		"Content-Length: %d\r\nConnection: close\r\n\r\n", e.status, reasons[e.status], len(body))
+		"Content-Length: %d\r\nConnection: close\r\n\r\n", e.status, statusTexts[e.status], len(body))
 	if method == "HEAD" {
 		body = ""
 	}
 	io.WriteString(client, head+body)
-	hangUp(client, in)
+	closeGracefully(client, in)
 }
 
 // readHead reads a request or response up to and including the empty line.

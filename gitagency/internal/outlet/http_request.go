@@ -12,19 +12,19 @@ import (
 // request is a CONNECT or a request that can be forwarded.
 type request struct {
 	method, version string
-	asked           string // target as written
+	rawTarget       string // target as written
 	target          target
-	connect         bool
-	path            string  // request target for the server, with its query
-	fields          []field // headers that are forwarded
+	isConnect       bool
+	path            string   // request target for the server, with its query
+	headers         []header // headers that are forwarded
 	chunked         bool
 	length          int64 // of the body; -1 when not given
 }
 
-type field struct{ name, value string }
+type header struct{ name, value string }
 
-func (r request) kind() string {
-	if r.connect {
+func (r request) denialKind() string {
+	if r.isConnect {
 		return KindConnect
 	}
 	return KindHTTP
@@ -39,7 +39,7 @@ func parseRequest(head []byte) (request, error) {
 		return req, err
 	}
 	words := strings.Split(lines[0], " ")
-	if len(words) != 3 || !token(words[0]) || strings.Contains(lines[0], "\t") {
+	if len(words) != 3 || !isToken(words[0]) || strings.Contains(lines[0], "\t") {
 		return req, badRequest("the first line of a request has a method, an address and a version, with one blank between them")
 	}
 	var address string
@@ -47,26 +47,26 @@ func parseRequest(head []byte) (request, error) {
 	if req.version != "HTTP/1.1" && req.version != "HTTP/1.0" {
 		return req, &httpError{505, "git-agency: the proxy speaks HTTP/1.1 and HTTP/1.0"}
 	}
-	fields, err := parseFields(lines[1:])
+	fields, err := parseHeaders(lines[1:])
 	if err != nil {
 		return req, err
 	}
-	if err := req.frame(fields); err != nil {
+	if err := req.setBodyLength(fields); err != nil {
 		return req, err
 	}
-	hosts := values(fields, "host")
+	hosts := headerValues(fields, "host")
 	if len(hosts) > 1 {
 		return req, badRequest("a request has one Host")
 	}
 
-	if req.connect = req.method == "CONNECT"; req.connect {
+	if req.isConnect = req.method == "CONNECT"; req.isConnect {
 		if req.chunked || req.length > 0 {
 			return req, badRequest("CONNECT has no body")
 		}
 		if strings.Contains(address, "@") {
-			return req, errUser
+			return req, errUserInfo
 		}
-		req.asked = address
+		req.rawTarget = address
 		req.target, err = parseTarget(address, 0)
 		return req, err
 	}
@@ -82,16 +82,16 @@ func parseRequest(head []byte) (request, error) {
 		end = len(rest)
 	}
 	if strings.Contains(rest[:end], "@") {
-		return req, errUser
+		return req, errUserInfo
 	}
-	req.asked, req.path = rest[:end], rest[end:]
+	req.rawTarget, req.path = rest[:end], rest[end:]
 	if strings.Contains(req.path, "#") {
 		return req, badRequest("an address has no fragment (#) in a request")
 	}
 	if !strings.HasPrefix(req.path, "/") {
 		req.path = "/" + req.path
 	}
-	if req.target, err = parseTarget(req.asked, 80); err != nil {
+	if req.target, err = parseTarget(req.rawTarget, 80); err != nil {
 		return req, err
 	}
 	if len(hosts) == 1 {
@@ -100,15 +100,15 @@ func parseRequest(head []byte) (request, error) {
 			return req, badRequest("the field Host says another host than the address")
 		}
 	}
-	return req, req.choose(fields)
+	return req, req.selectHeaders(fields)
 }
 
 // errUserInfo keeps passwords out of the records, which contain invalid targets.
-var errUser = badRequest("an address has no user name: use the field Authorization")
+var errUserInfo = badRequest("an address has no user name: use the field Authorization")
 
 // setBodyLength determines the length of the body, and rejects requests on which parsers could disagree.
-func (r *request) frame(fields []field) error {
-	lengths, codings := values(fields, "content-length"), values(fields, "transfer-encoding")
+func (r *request) setBodyLength(fields []header) error {
+	lengths, codings := headerValues(fields, "content-length"), headerValues(fields, "transfer-encoding")
 	switch {
 	case len(codings) > 0 && len(lengths) > 0:
 		return badRequest("a request has a Content-Length or a Transfer-Encoding, not both")
@@ -137,17 +137,17 @@ func parseLength(s string) (int64, bool) {
 
 // selectHeaders keeps the headers meant for the server. Hop-by-hop headers and those for proxies are dropped; Host and
 // the length of the body are written anew.
-func (r *request) choose(fields []field) error {
+func (r *request) selectHeaders(fields []header) error {
 	drop := map[string]bool{
 		"host": true, "content-length": true, "transfer-encoding": true, "connection": true, "keep-alive": true,
 		"te": true, "trailer": true, "upgrade": true, "http2-settings": true,
 	}
-	for _, v := range values(fields, "connection") {
+	for _, v := range headerValues(fields, "connection") {
 		for name := range strings.SplitSeq(v, ",") {
 			drop[strings.ToLower(strings.TrimSpace(name))] = true
 		}
 	}
-	for _, v := range values(fields, "upgrade") {
+	for _, v := range headerValues(fields, "upgrade") {
 		// A client that offers h2c accepts HTTP/1.1, too; clients of other protocols do not.
 		if !strings.EqualFold(v, "h2c") {
 			return &httpError{501, "git-agency: a plain request cannot become " + printable(v) + ": use CONNECT"}
@@ -156,7 +156,7 @@ func (r *request) choose(fields []field) error {
 	for _, f := range fields {
 		name := strings.ToLower(f.name)
 		if !drop[name] && !strings.HasPrefix(name, "proxy-") {
-			r.fields = append(r.fields, f)
+			r.headers = append(r.headers, f)
 		}
 	}
 	return nil
@@ -169,7 +169,7 @@ func (r request) upstreamHead() []byte {
 		host = r.target.host.bracketed()
 	}
 	fmt.Fprintf(&b, "%s %s %s\r\nHost: %s\r\n", r.method, r.path, r.version, host)
-	for _, f := range r.fields {
+	for _, f := range r.headers {
 		fmt.Fprintf(&b, "%s: %s\r\n", f.name, f.value)
 	}
 	if r.chunked {
@@ -182,15 +182,15 @@ func (r request) upstreamHead() []byte {
 }
 
 // sendBody forwards the body, and tells a read error from a write error.
-func (r request) sendBody(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr error) {
+func (r request) sendBody(dst io.Writer, in *bufio.Reader, w *idleTimer) (readErr, writeErr error) {
 	if r.chunked {
-		return sendChunks(dst, in, w)
+		return sendChunked(dst, in, w)
 	}
 	if r.length <= 0 {
 		return nil, nil
 	}
 	rest := &io.LimitedReader{R: in, N: r.length}
-	readErr, writeErr = pump(dst, rest, w)
+	readErr, writeErr = copyWatched(dst, rest, w)
 	if readErr == nil && writeErr == nil && rest.N > 0 {
 		readErr = io.ErrUnexpectedEOF
 	}
@@ -199,11 +199,11 @@ func (r request) sendBody(dst io.Writer, in *bufio.Reader, w *watch) (readErr, w
 
 // sendChunked forwards a chunked body in chunks of our own, so that no parser can find another end in them: the data of
 // each read becomes one chunk. Chunk extensions and trailers are dropped.
-func sendChunks(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr error) {
+func sendChunked(dst io.Writer, in *bufio.Reader, w *idleTimer) (readErr, writeErr error) {
 	const before, after = len("8000\r\n"), len("\r\n")
 	buf := make([]byte, bufferSize)
 	for {
-		line, err := chunkLine(in)
+		line, err := readChunkLine(in)
 		if err != nil {
 			return err, nil
 		}
@@ -221,7 +221,7 @@ func sendChunks(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr er
 			if err != nil {
 				return err, nil // also EOF, which is too early here
 			}
-			w.alive()
+			w.touch()
 			left -= uint64(n)
 			size := strconv.FormatInt(int64(n), 16) + "\r\n"
 			copy(buf[before-len(size):], size)
@@ -229,14 +229,14 @@ func sendChunks(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr er
 			if _, err := dst.Write(buf[before-len(size) : before+n+after]); err != nil {
 				return nil, err
 			}
-			w.alive()
+			w.touch()
 		}
-		if line, err := chunkLine(in); err != nil || line != "" {
+		if line, err := readChunkLine(in); err != nil || line != "" {
 			return badRequest("a chunk ends with its size"), nil
 		}
 	}
 	for range 100 {
-		line, err := chunkLine(in)
+		line, err := readChunkLine(in)
 		if err != nil {
 			return err, nil
 		}
@@ -249,7 +249,7 @@ func sendChunks(dst io.Writer, in *bufio.Reader, w *watch) (readErr, writeErr er
 }
 
 // readChunkLine reads a line of the chunk framing, without its CR LF.
-func chunkLine(in *bufio.Reader) (string, error) {
+func readChunkLine(in *bufio.Reader) (string, error) {
 	line, err := in.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
 		return "", badRequest("a chunk begins with its size, on a short line")
@@ -282,20 +282,20 @@ func splitHead(head []byte) ([]string, error) {
 	return lines, nil
 }
 
-func parseFields(lines []string) ([]field, error) {
-	var fields []field
+func parseHeaders(lines []string) ([]header, error) {
+	var fields []header
 	for _, line := range lines {
 		name, value, found := strings.Cut(line, ":")
-		if !found || !token(name) {
+		if !found || !isToken(name) {
 			return nil, badRequest("a field is a name, a colon and a value, on one line")
 		}
-		fields = append(fields, field{name, strings.Trim(value, " \t")})
+		fields = append(fields, header{name, strings.Trim(value, " \t")})
 	}
 	return fields, nil
 }
 
 // headerValues returns the values of all headers with a name, which is given in lower case.
-func values(fields []field, name string) []string {
+func headerValues(fields []header, name string) []string {
 	var all []string
 	for _, f := range fields {
 		if strings.ToLower(f.name) == name {
@@ -306,7 +306,7 @@ func values(fields []field, name string) []string {
 }
 
 // isToken reports whether s is a token as HTTP defines it for methods and header names.
-func token(s string) bool {
+func isToken(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
 	}) < 0

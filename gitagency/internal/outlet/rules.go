@@ -16,14 +16,14 @@ type Rules struct {
 
 // pattern is one host, or all names below it, with its ports.
 type pattern struct {
-	host  host
-	below bool     // matches all names below host, at any depth, and not host itself
-	every bool     // every port
-	ports []uint16 // sorted; unused with anyPort
+	host       host
+	subdomains bool     // matches all names below host, at any depth, and not host itself
+	anyPort    bool     // every port
+	ports      []uint16 // sorted; unused with anyPort
 }
 
 // defaultPorts are the ports of an entry without a port: a host usually means its web server.
-var usual = [...]uint16{80, 443}
+var defaultPorts = [...]uint16{80, 443}
 
 // ParseRules parses the part of a value of --outputs after "hosts:", entries separated by commas.
 //
@@ -62,17 +62,17 @@ func (r Rules) String() string {
 
 func (r Rules) allows(h host, port uint16) bool {
 	return slices.ContainsFunc(r.patterns, func(p pattern) bool {
-		return p.covers(h) && (p.every || slices.Contains(p.ports, port))
+		return p.matches(h) && (p.anyPort || slices.Contains(p.ports, port))
 	})
 }
 
 // listsHost reports whether a host may be reached at any port.
-func (r Rules) knows(h host) bool {
-	return slices.ContainsFunc(r.patterns, func(p pattern) bool { return p.covers(h) })
+func (r Rules) listsHost(h host) bool {
+	return slices.ContainsFunc(r.patterns, func(p pattern) bool { return p.matches(h) })
 }
 
 // listsLoopback reports whether an entry names the loopback of the machine.
-func (r Rules) reachesLoopback() bool {
+func (r Rules) listsLoopback() bool {
 	return slices.ContainsFunc(r.patterns, func(p pattern) bool {
 		return p.host.addr.IsLoopback() || p.host.name == "localhost" || strings.HasSuffix(p.host.name, ".localhost")
 	})
@@ -86,27 +86,27 @@ func (r *Rules) add(p pattern) {
 		return
 	}
 	q := &r.patterns[i]
-	q.every = q.every || p.every
+	q.anyPort = q.anyPort || p.anyPort
 	q.ports = append(q.ports, p.ports...)
 	slices.Sort(q.ports)
 	q.ports = slices.Compact(q.ports)
-	if q.every {
+	if q.anyPort {
 		q.ports = nil
 	}
 }
 
 func (p pattern) compare(q pattern) int {
-	if c := strings.Compare(p.host.String(), q.host.String()); c != 0 || p.below == q.below {
+	if c := strings.Compare(p.host.String(), q.host.String()); c != 0 || p.subdomains == q.subdomains {
 		return c
 	}
-	if p.below {
+	if p.subdomains {
 		return 1
 	}
 	return -1
 }
 
-func (p pattern) covers(h host) bool {
-	if !p.below {
+func (p pattern) matches(h host) bool {
+	if !p.subdomains {
 		return p.host == h
 	}
 	return h.name != "" && strings.HasSuffix(h.name, "."+p.host.name)
@@ -114,19 +114,19 @@ func (p pattern) covers(h host) bool {
 
 func (p pattern) entries() []string {
 	prefix := ""
-	if p.below {
+	if p.subdomains {
 		prefix = "*."
 	}
-	if p.every {
+	if p.anyPort {
 		return []string{prefix + p.host.bracketed() + ":*"}
 	}
 	var entries []string
-	both := slices.Contains(p.ports, usual[0]) && slices.Contains(p.ports, usual[1])
+	both := slices.Contains(p.ports, defaultPorts[0]) && slices.Contains(p.ports, defaultPorts[1])
 	if both {
 		entries = append(entries, prefix+p.host.bracketed())
 	}
 	for _, port := range p.ports {
-		if !both || !slices.Contains(usual[:], port) {
+		if !both || !slices.Contains(defaultPorts[:], port) {
 			entries = append(entries, prefix+target{p.host, port}.String())
 		}
 	}
@@ -187,7 +187,7 @@ func parsePattern(entry string) (pattern, error) {
 			return wrong("write an IPv6 address in brackets, such as [2001:db8::7] or [2001:db8::7]:443")
 		}
 		name, port, hasPort = strings.Cut(entry, ":")
-		name, p.below = strings.CutPrefix(name, "*.")
+		name, p.subdomains = strings.CutPrefix(name, "*.")
 	}
 	if strings.Contains(name, "*") {
 		return wrong("a star stands only before the first dot: write *.a.example")
@@ -199,14 +199,14 @@ func parsePattern(entry string) (pattern, error) {
 	if addr, err := netip.ParseAddr(name); err == nil && addr != p.host.addr {
 		return wrong("write the address as %s", p.host.bracketed())
 	}
-	if p.below && p.host.name == "" {
+	if p.subdomains && p.host.name == "" {
 		return wrong("an address has no names below it: write %s", p.host.bracketed())
 	}
 	switch {
 	case !hasPort:
-		p.ports = usual[:]
+		p.ports = defaultPorts[:]
 	case port == "*":
-		p.every = true
+		p.anyPort = true
 	default:
 		n, err := parsePort(port)
 		if err != nil {
@@ -249,8 +249,8 @@ func (t target) String() string {
 }
 
 // ruleEntry returns the entry that would have to be listed for the target to be allowed.
-func (t target) entry() string {
-	if slices.Contains(usual[:], t.port) {
+func (t target) ruleEntry() string {
+	if slices.Contains(defaultPorts[:], t.port) {
 		return t.host.bracketed()
 	}
 	return t.String()
@@ -290,13 +290,13 @@ func parseHost(s string) (host, error) {
 		}
 		last = label
 	}
-	if number(last) {
+	if isNumber(last) {
 		return host{}, errors.New("this is neither a name nor an address: write an address as four numbers, such as 192.0.2.7")
 	}
 	return host{name: name}, nil
 }
 
-func number(label string) bool {
+func isNumber(label string) bool {
 	digits, set := label, "0123456789"
 	if hex, found := strings.CutPrefix(label, "0x"); found {
 		digits, set = hex, set+"abcdef"

@@ -228,7 +228,7 @@ func FuzzParseTarget(f *testing.F) {
 				t.Errorf("%q is a name that is an address", s)
 			}
 		}
-		if r := rules(t, got.entry()); !r.allows(got.host, got.port) {
+		if r := rules(t, got.ruleEntry()); !r.allows(got.host, got.port) {
 			t.Errorf("%q does not allow %s", r, got)
 		}
 	})

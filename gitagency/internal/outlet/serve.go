@@ -13,13 +13,13 @@ import (
 // serveConns handles the connections of a listener, at most so many at once; further ones wait to be accepted. It
 // returns when ctx has ended or the listener is closed, after closing the listener and all connections and waiting for
 // all handlers.
-func serve(ctx context.Context, l net.Listener, limit int, handle func(context.Context, net.Conn)) error {
+func serveConns(ctx context.Context, l net.Listener, limit int, handle func(context.Context, net.Conn)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
 	defer cancel()
 	defer l.Close()
-	defer onEnd(ctx, func() { l.Close() })()
+	defer onCancel(ctx, func() { l.Close() })()
 
 	slots := make(chan struct{}, limit)
 	pause := time.Millisecond
@@ -35,7 +35,7 @@ func serve(ctx context.Context, l net.Listener, limit int, handle func(context.C
 			pause = time.Millisecond
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return nil
-		case passing(err):
+		case isTemporary(err):
 			<-slots
 			select {
 			case <-time.After(pause):
@@ -49,7 +49,7 @@ func serve(ctx context.Context, l net.Listener, limit int, handle func(context.C
 		handlers.Go(func() {
 			defer func() { <-slots }()
 			defer conn.Close()
-			defer onEnd(ctx, func() { conn.Close() })()
+			defer onCancel(ctx, func() { conn.Close() })()
 			handle(ctx, conn)
 		})
 	}
@@ -57,7 +57,7 @@ func serve(ctx context.Context, l net.Listener, limit int, handle func(context.C
 
 // onCancel calls act when ctx ends. The returned function cancels that, or waits until act has returned: act does not
 // run after it.
-func onEnd(ctx context.Context, act func()) (stop func()) {
+func onCancel(ctx context.Context, act func()) (stop func()) {
 	done := make(chan struct{})
 	takeBack := context.AfterFunc(ctx, func() {
 		defer close(done)
@@ -72,7 +72,7 @@ func onEnd(ctx context.Context, act func()) (stop func()) {
 
 // isTemporary reports whether Accept failed for a reason that goes away: the peer gave up, or the machine lacks a
 // resource at the moment.
-func passing(err error) bool {
+func isTemporary(err error) bool {
 	return slices.ContainsFunc([]error{
 		syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EINTR, syscall.EPROTO,
 	}, func(e error) bool { return errors.Is(err, e) })

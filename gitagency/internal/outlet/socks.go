@@ -15,18 +15,18 @@ import (
 
 // Reply codes of RFC 1928.
 const (
-	socksDone          = 0
-	socksFailed        = 1
-	socksNotAllowed    = 2
-	socksNoNetwork     = 3
-	socksNoHost        = 4
-	socksRefused       = 5
-	socksNoSuchCommand = 7
-	socksNoSuchAddress = 8
+	socksSucceeded           = 0
+	socksGeneralFailure      = 1
+	socksNotAllowed          = 2
+	socksNetworkUnreachable  = 3
+	socksHostUnreachable     = 4
+	socksConnectionRefused   = 5
+	socksCommandNotSupported = 7
+	socksAddressNotSupported = 8
 )
 
 // serveSOCKS5 serves a client of RFC 1928: CONNECT without authentication, and nothing else.
-func (s *serving) socks5(ctx context.Context, client side, in *bufio.Reader) {
+func (s *handler) serveSOCKS5(ctx context.Context, client bufferedConn, in *bufio.Reader) {
 	var hello [2]byte
 	if _, err := io.ReadFull(in, hello[:]); err != nil {
 		return
@@ -37,7 +37,7 @@ func (s *serving) socks5(ctx context.Context, client side, in *bufio.Reader) {
 	}
 	if !bytes.Contains(methods, []byte{0}) {
 		client.Write([]byte{5, 0xff}) // no acceptable authentication method
-		hangUp(client, in)
+		closeGracefully(client, in)
 		return
 	}
 	if _, err := client.Write([]byte{5, 0}); err != nil {
@@ -51,50 +51,50 @@ func (s *serving) socks5(ctx context.Context, client side, in *bufio.Reader) {
 	asked, t, wrong := readSOCKSTarget(in, request[3])
 	if wrong != nil && asked == "" {
 		if errors.Is(wrong, errSOCKSAddress) {
-			s.socksReply(client, in, socksNoSuchAddress)
+			s.writeSOCKSError(client, in, socksAddressNotSupported)
 		}
 		return
 	}
 	if command := request[1]; command != 1 {
-		r := &refusal{reason: "SOCKS command " + strconv.Itoa(int(command)) + " is none that the proxy has"}
+		r := &deniedError{reason: "SOCKS command " + strconv.Itoa(int(command)) + " is none that the proxy has"}
 		switch command {
 		case 2:
 			r.reason = "connections to the sandbox (SOCKS BIND) are not among its outputs"
 		case 3:
 			r.reason = "UDP (SOCKS UDP ASSOCIATE) is not among the outputs of this sandbox"
 		}
-		s.deny(KindSOCKS, asked, r)
-		s.socksReply(client, in, socksNoSuchCommand)
+		s.recordDenial(KindSOCKS, asked, r)
+		s.writeSOCKSError(client, in, socksCommandNotSupported)
 		return
 	}
 	if wrong != nil {
-		s.deny(KindSOCKS, asked, &refusal{reason: wrong.Error()})
-		s.socksReply(client, in, socksNotAllowed)
+		s.recordDenial(KindSOCKS, asked, &deniedError{reason: wrong.Error()})
+		s.writeSOCKSError(client, in, socksNotAllowed)
 		return
 	}
 
-	upstream, err := s.connect(ctx, KindSOCKS, t)
+	upstream, err := s.dialAndRecord(ctx, KindSOCKS, t)
 	if err != nil {
-		s.socksReply(client, in, socksCode(err))
+		s.writeSOCKSError(client, in, socksReplyCode(err))
 		return
 	}
-	client.SetDeadline(time.Now().Add(s.limits.HeadTime))
-	if _, err := client.Write(socksAnswer(socksDone)); err != nil {
+	client.SetDeadline(time.Now().Add(s.limits.HeadTimeout))
+	if _, err := client.Write(encodeSOCKSReply(socksSucceeded)); err != nil {
 		upstream.Close()
 		return
 	}
-	proceed(client)
-	relay(ctx, client, side{upstream, upstream}, s.limits.Idle)
+	clearDeadline(client)
+	relay(ctx, client, bufferedConn{upstream, upstream}, s.limits.IdleTimeout)
 }
 
-func (s *serving) socksReply(client side, in io.Reader, code byte) {
-	client.SetDeadline(time.Now().Add(s.limits.HeadTime))
-	client.Write(socksAnswer(code))
-	hangUp(client, in)
+func (s *handler) writeSOCKSError(client bufferedConn, in io.Reader, code byte) {
+	client.SetDeadline(time.Now().Add(s.limits.HeadTimeout))
+	client.Write(encodeSOCKSReply(code))
+	closeGracefully(client, in)
 }
 
 // encodeSOCKSReply encodes a reply. It omits the local address of the connection, which the sandbox need not know.
-func socksAnswer(code byte) []byte { return []byte{5, code, 0, 1, 0, 0, 0, 0, 0, 0} }
+func encodeSOCKSReply(code byte) []byte { return []byte{5, code, 0, 1, 0, 0, 0, 0, 0, 0} }
 
 var errSOCKSAddress = errors.New("unknown type of address")
 
@@ -135,23 +135,23 @@ func readSOCKSTarget(in io.Reader, kind byte) (asked string, t target, err error
 	return asked, t, err
 }
 
-func socksCode(err error) byte {
-	var r *refusal
+func socksReplyCode(err error) byte {
+	var r *deniedError
 	switch {
 	case errors.As(err, &r):
 		return socksNotAllowed
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return socksRefused
+		return socksConnectionRefused
 	case errors.Is(err, syscall.ENETUNREACH):
-		return socksNoNetwork
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, context.DeadlineExceeded), unknown(err):
-		return socksNoHost
+		return socksNetworkUnreachable
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, context.DeadlineExceeded), isDNSError(err):
+		return socksHostUnreachable
 	}
-	return socksFailed
+	return socksGeneralFailure
 }
 
 // rejectSOCKS4 rejects a SOCKS4 client, whose requests contain addresses instead of names.
-func socks4(client side) {
+func rejectSOCKS4(client bufferedConn) {
 	client.Write([]byte{0, 0x5b, 0, 0, 0, 0, 0, 0})
-	hangUp(client, client.in)
+	closeGracefully(client, client.reader)
 }

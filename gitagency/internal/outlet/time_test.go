@@ -53,7 +53,7 @@ func TestWhoTakesTooLongToAskIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := make(pipes)
 		done := make(chan error)
-		go func() { done <- (&Proxy{}).Serve(context.Background(), l) }()
+		go func() { done <- (&Server{}).Serve(context.Background(), l) }()
 		for begun, want := range map[string]int{
 			"":                                     0,
 			"G":                                    408,
@@ -62,7 +62,7 @@ func TestWhoTakesTooLongToAskIsCutOff(t *testing.T) {
 			"\x05\x02\x00":                         0,
 		} {
 			said, after := ends(t, l.dial(begun))
-			if status(said) != want || after != defaults.HeadTime {
+			if status(said) != want || after != defaultLimits.HeadTimeout {
 				t.Errorf("%q: %q after %s", begun, said, after)
 			}
 		}
@@ -76,7 +76,7 @@ func TestWhoTakesTooLongToAskIsCutOff(t *testing.T) {
 				break
 			}
 		}
-		if took := time.Since(start); took > defaults.HeadTime+lingering+time.Second {
+		if took := time.Since(start); took > defaultLimits.HeadTimeout+lingerTime+time.Second {
 			t.Errorf("drop by drop it took %s", took)
 		}
 		close(l)
@@ -93,13 +93,13 @@ func TestOnlyWhatIsSilentIsCutOff(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := make(pipes)
 			here, there := net.Pipe()
-			p := &Proxy{
+			p := &Server{
 				Rules: rules(t, "a.example"),
 				Resolve: func(context.Context, string) ([]netip.Addr, error) {
 					return []netip.Addr{netip.MustParseAddr("8.8.8.8")}, nil
 				},
-				Dial: func(context.Context, netip.AddrPort) (net.Conn, error) { return there, nil },
-				own:  func() ([]netip.Addr, error) { return nil, nil },
+				Dial:       func(context.Context, netip.AddrPort) (net.Conn, error) { return there, nil },
+				localAddrs: func() ([]netip.Addr, error) { return nil, nil },
 			}
 			done := make(chan error)
 			go func() { done <- p.Serve(context.Background(), l) }()
@@ -115,14 +115,14 @@ func TestOnlyWhatIsSilentIsCutOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 10 {
-				time.Sleep(defaults.Idle - time.Second)
+				time.Sleep(defaultLimits.IdleTimeout - time.Second)
 				go io.WriteString(here, ".")
 				if c, err := in.ReadByte(); err != nil || c != '.' {
 					t.Fatalf("%q, %v", c, err)
 				}
 			}
 			start := time.Now()
-			if c, err := in.ReadByte(); err == nil || time.Since(start) != defaults.Idle {
+			if c, err := in.ReadByte(); err == nil || time.Since(start) != defaultLimits.IdleTimeout {
 				t.Errorf("%q: silence ended after %s with %q, %v", request, time.Since(start), c, err)
 			}
 			if _, err := here.Read(make([]byte, 1)); err == nil {
@@ -142,10 +142,10 @@ func TestAServerThatNeverAnswersIsReported(t *testing.T) {
 		client, a := net.Pipe()
 		server, b := net.Pipe()
 		go io.Copy(io.Discard, server)
-		s := &serving{limits: defaults}
+		s := &handler{limits: defaultLimits}
 		in := bufio.NewReader(a)
-		go s.exchange(t.Context(), side{a, in}, in, b, request{method: "GET", path: "/", version: "HTTP/1.1", target: at(t, "a.example:80")})
-		if said, after := ends(t, client); status(said) != 502 || after != defaults.Idle {
+		go s.forwardRequest(t.Context(), bufferedConn{a, in}, in, b, request{method: "GET", path: "/", version: "HTTP/1.1", target: at(t, "a.example:80")})
+		if said, after := ends(t, client); status(said) != 502 || after != defaultLimits.IdleTimeout {
 			t.Errorf("%q after %s", said, after)
 		}
 	})
@@ -163,8 +163,8 @@ func TestAServerThatDoesNotMindThatItsClientHasGoneIsCutOffSooner(t *testing.T) 
 		server, b := net.Pipe()
 		client.Close()
 		start := time.Now()
-		go relay(context.Background(), side{halfway{a}, a}, side{halfway{b}, b}, 0)
-		if _, err := server.Read(make([]byte, 1)); err == nil || time.Since(start) != afterEnd {
+		go relay(context.Background(), bufferedConn{halfway{a}, a}, bufferedConn{halfway{b}, b}, 0)
+		if _, err := server.Read(make([]byte, 1)); err == nil || time.Since(start) != halfClosedTimeout {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 	})
@@ -177,7 +177,7 @@ func TestServingEndsWhenTheLastHandlerHas(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			done <- serve(ctx, l, 9, func(ctx context.Context, _ net.Conn) {
+			done <- serveConns(ctx, l, 9, func(ctx context.Context, _ net.Conn) {
 				<-ctx.Done()
 				time.Sleep(time.Hour)
 			})
@@ -196,8 +196,8 @@ func TestServingEndsWhenTheLastHandlerHas(t *testing.T) {
 func TestAnAddressThatDoesNotAnswerLeavesTimeForTheOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &serving{
-			rules: rules(t, "a.example"), limits: defaults,
+		s := &handler{
+			rules: rules(t, "a.example"), limits: defaultLimits,
 			resolve: func(context.Context, string) ([]netip.Addr, error) {
 				return []netip.Addr{netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("8.8.4.4")}, nil
 			},
@@ -209,10 +209,10 @@ func TestAnAddressThatDoesNotAnswerLeavesTimeForTheOthers(t *testing.T) {
 				_, there := net.Pipe()
 				return there, nil
 			},
-			own: func() ([]netip.Addr, error) { return nil, nil },
+			localAddrs: func() ([]netip.Addr, error) { return nil, nil },
 		}
 		start := time.Now()
-		if _, err := s.reach(t.Context(), at(t, "a.example:443")); err != nil || time.Since(start) != defaults.Dial/2 {
+		if _, err := s.dialTarget(t.Context(), at(t, "a.example:443")); err != nil || time.Since(start) != defaultLimits.DialTimeout/2 {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 	})

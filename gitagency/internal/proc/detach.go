@@ -9,7 +9,7 @@ import (
 // session, without a terminal, with standard streams on /dev/null. Only Argv, Dir and Env of the command are used.
 // Argv[0] is the process's name, not its path. The error is a *NotStartedError.
 func DetachSelf(c Command) error {
-	cmd := &exec.Cmd{Path: self(), Args: c.Argv, Dir: c.Dir, Env: c.Env}
+	cmd := &exec.Cmd{Path: selfExe(), Args: c.Argv, Dir: c.Dir, Env: c.Env}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return &NotStartedError{err}

@@ -26,12 +26,12 @@ type Limits struct {
 	// stays outside, so that the OOM killer does not kill it.
 	Cgroup *os.File `json:"-"`
 
-	apart  bool // the program is in its own user namespace, or the user is root
-	others int  // threads of other supervisors that the kernel counts as well
+	inUserNamespace bool // the program is in its own user namespace, or the user is root
+	otherThreads    int  // threads of other supervisors that the kernel counts as well
 }
 
 // isSet reports whether there is any limit to set.
-func (l Limits) asked() bool {
+func (l Limits) isSet() bool {
 	return l.FileSize > 0 || l.Data > 0 || l.Processes > 0 || l.Nice > 0 || l.Cgroup != nil
 }
 
@@ -45,11 +45,11 @@ func (l Limits) files() []*os.File {
 
 // limitError is a limit that could not be set; the program has not started.
 type limitError struct {
-	what string
-	err  error
+	operation string
+	err       error
 }
 
-func (e *limitError) Error() string { return e.what + ": " + e.err.Error() }
+func (e *limitError) Error() string { return e.operation + ": " + e.err.Error() }
 func (e *limitError) Unwrap() error { return e.err }
 
-var errNotApart = errors.New("the kernel does not count them apart from the user's other processes, as there is no user namespace")
+var errNoUserNamespace = errors.New("the kernel does not count them apart from the user's other processes, as there is no user namespace")

@@ -19,9 +19,9 @@ import (
 //
 // No other goroutine may wait for children meanwhile. A setuid program such as sudo does not change its user: the kernel
 // ignores setuid on exec of a traced process.
-func startLimited(path string, argv []string, attr *syscall.ProcAttr, l Limits) (pid int, err error) {
-	if l.Processes > 0 && !l.apart {
-		return 0, &limitError{"limit processes", errNotApart}
+func forkExecLimited(path string, argv []string, attr *syscall.ProcAttr, l Limits) (pid int, err error) {
+	if l.Processes > 0 && !l.inUserNamespace {
+		return 0, &limitError{"limit processes", errNoUserNamespace}
 	}
 	runtime.LockOSThread() // ptrace: only the thread that forked the child may detach from it
 	defer runtime.UnlockOSThread()
@@ -32,16 +32,16 @@ func startLimited(path string, argv []string, attr *syscall.ProcAttr, l Limits) 
 	if pid, err = syscall.ForkExec(path, argv, &traced); err != nil {
 		return 0, err
 	}
-	pending, err := awaitLoaded(pid)
+	pending, err := waitExecStop(pid)
 	if err == nil {
-		err = l.bind(pid)
+		err = l.applyTo(pid)
 	}
 	if err == nil {
 		err = os.NewSyscallError("ptrace", unix.PtraceDetach(pid))
 	}
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
-		_, _ = wait(pid)
+		_, _ = waitPID(pid)
 		return 0, err
 	}
 	for _, sig := range pending {
@@ -52,9 +52,9 @@ func startLimited(path string, argv []string, attr *syscall.ProcAttr, l Limits) 
 
 // waitExecStop waits until the kernel stops the child after its exec. It returns the signals that the child got
 // meanwhile, to be sent again.
-func awaitLoaded(pid int) (pending []syscall.Signal, err error) {
+func waitExecStop(pid int) (pending []syscall.Signal, err error) {
 	for {
-		status, err := wait(pid)
+		status, err := waitPID(pid)
 		switch {
 		case err != nil:
 			return nil, os.NewSyscallError("wait4", err)
@@ -70,7 +70,7 @@ func awaitLoaded(pid int) (pending []syscall.Signal, err error) {
 	}
 }
 
-func wait(pid int) (status syscall.WaitStatus, err error) {
+func waitPID(pid int) (status syscall.WaitStatus, err error) {
 	for {
 		_, err = syscall.Wait4(pid, &status, unix.WALL, nil)
 		if !errors.Is(err, unix.EINTR) {
@@ -80,20 +80,20 @@ func wait(pid int) (status syscall.WaitStatus, err error) {
 }
 
 // applyTo sets every limit on a program that is stopped before its first instruction.
-func (l Limits) bind(pid int) error {
+func (l Limits) applyTo(pid int) error {
 	if l.Cgroup != nil { // first, so that memory allocated before the start counts, too
 		if _, err := l.Cgroup.WriteString(strconv.Itoa(pid)); err != nil {
 			return &limitError{"put into its cgroup", err}
 		}
 	}
 	if l.Nice > 0 {
-		if err := beNice(pid, l.Nice); err != nil {
+		if err := raiseNiceness(pid, l.Nice); err != nil {
 			return &limitError{fmt.Sprintf("niceness %d", l.Nice), err}
 		}
 	}
 	processes := int64(l.Processes)
 	if processes > 0 {
-		processes += int64(l.others + threads(os.Getpid()))
+		processes += int64(l.otherThreads + countThreads(os.Getpid()))
 	}
 	for _, r := range []struct {
 		what  string
@@ -107,7 +107,7 @@ func (l Limits) bind(pid int) error {
 		if r.most <= 0 {
 			continue
 		}
-		if err := lower(pid, r.which, uint64(r.most)); err != nil {
+		if err := lowerRlimit(pid, r.which, uint64(r.most)); err != nil {
 			return &limitError{r.what, err}
 		}
 	}
@@ -115,7 +115,7 @@ func (l Limits) bind(pid int) error {
 }
 
 // lowerRlimit sets the soft and hard limit of a process, unless they are lower already.
-func lower(pid, resource int, limit uint64) error {
+func lowerRlimit(pid, resource int, limit uint64) error {
 	var current unix.Rlimit
 	if err := unix.Prlimit(pid, resource, nil, &current); err != nil {
 		return err
@@ -124,7 +124,7 @@ func lower(pid, resource int, limit uint64) error {
 	return unix.Prlimit(pid, resource, &unix.Rlimit{Cur: min(limit, current.Cur), Max: limit}, nil)
 }
 
-func beNice(pid, niceness int) error {
+func raiseNiceness(pid, niceness int) error {
 	const top = 20 // the raw system call returns 20-nice
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
 	if err != nil || top-raw >= niceness {
@@ -136,34 +136,34 @@ func beNice(pid, niceness int) error {
 // countOtherSupervisorThreads counts the threads that the kernel counts in our user namespace for process 1, which is
 // an init process of ours, and for the other supervisors that it has started. A thread restricted by the walls cannot
 // read this.
-func otherSupervisors() int {
+func countOtherSupervisorThreads() int {
 	count := 0
 	if os.Getpid() != 1 {
-		count += threads(1)
+		count += countThreads(1)
 	}
-	ownExe, err := os.Stat(self())
-	all, _ := pids()
+	ownExe, err := os.Stat(selfExe())
+	all, _ := listPIDs()
 	for _, pid := range all {
-		status, ok := statusOf(pid)
+		status, ok := readProcStat(pid)
 		if err != nil || !ok || pid == os.Getpid() || status.parent != 1 {
 			continue
 		}
 		// An orphan of a program may run our executable, too; but the walls have set its no_new_privs.
 		exe, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid), "exe"))
-		if err == nil && os.SameFile(ownExe, exe) && !shutIn(pid) {
-			count += threads(pid)
+		if err == nil && os.SameFile(ownExe, exe) && !hasNoNewPrivs(pid) {
+			count += countThreads(pid)
 		}
 	}
 	return count
 }
 
 // hasNoNewPrivs reports whether a process has set no_new_privs, as every program behind walls has.
-func shutIn(pid int) bool {
+func hasNoNewPrivs(pid int) bool {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	return err != nil || !strings.Contains(string(data), "\nNoNewPrivs:\t0\n")
 }
 
-func threads(pid int) int {
+func countThreads(pid int) int {
 	entries, _ := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task")) // a process that is gone has none
 	return len(entries)
 }

@@ -21,7 +21,7 @@ func TestAProgramIsBoundBeforeItBegins(t *testing.T) {
 		k := task(t, way, "ulimit -f; ulimit -d; ulimit -Hd; nice; exit 3")
 		k.Stdout, k.Limits = &out, Limits{FileSize: 64 << 10, Data: 256 << 20, Nice: 7}
 		ending, err := k.Run(t.Context())
-		if err != nil || ending.Exit != 3 {
+		if err != nil || ending.ExitCode != 3 {
 			t.Fatalf("got %+v, %v", ending, err)
 		}
 		if got := out.String(); got != "128\n262144\n262144\n7\n" { // in the units of sh
@@ -65,8 +65,8 @@ func TestALimitIsNeverRaised(t *testing.T) {
 	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	pid := cmd.Process.Pid
-	must(t, Limits{FileSize: 1000, Nice: 5}.bind(pid))
-	must(t, Limits{FileSize: 2000, Nice: 3}.bind(pid))
+	must(t, Limits{FileSize: 1000, Nice: 5}.applyTo(pid))
+	must(t, Limits{FileSize: 2000, Nice: 3}.applyTo(pid))
 	must(t, unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &was))
 	if nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid); err != nil || nice != 20-5 || was != (unix.Rlimit{Cur: 1000, Max: 1000}) {
 		t.Errorf("niceness %d, %v; files %+v", 20-nice, err, was)
@@ -97,7 +97,7 @@ func TestAProgramIsPutIntoItsCgroupAndItsSupervisorIsNot(t *testing.T) {
 		var out bytes.Buffer
 		k := task(t, way, "echo $$; ls /proc/self/fd | wc -l")
 		k.Stdout, k.Limits = &out, Limits{Cgroup: procs}
-		if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 0 {
+		if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 0 {
 			t.Fatalf("got %+v, %v", ending, err)
 		}
 		put, err := os.ReadFile(procs.Name())
@@ -143,7 +143,7 @@ func TestProcessesAreCountedInASandboxByItself(t *testing.T) {
 	k := task(t, PIDNamespace, `n=0; while [ $n -lt 40 ]; do n=$((n+1)); echo $n > tried; sleep 1000 & done`)
 	k.Stdout, k.Stderr, k.Limits = &out, &errs, Limits{Processes: most}
 	ending, err := k.Run(t.Context())
-	if err != nil || ending.Exit == 0 || !strings.Contains(errs.String(), "fork") {
+	if err != nil || ending.ExitCode == 0 || !strings.Contains(errs.String(), "fork") {
 		t.Fatalf("got %+v, %v: %s", ending, err, &errs)
 	}
 	tried, err := os.ReadFile(filepath.Join(k.Dir.Name(), "tried"))
@@ -200,7 +200,7 @@ func TestInARoomEveryProgramIsBoundByItself(t *testing.T) {
 		ending, err := r.Run(t.Context(), k)
 		put, readErr := os.ReadFile(procs.Name())
 		must(t, readErr)
-		if want := string(put) + "\n" + strconv.Itoa(nice) + "\n2048\n"; err != nil || ending.Exit != 0 || out.String() != want {
+		if want := string(put) + "\n" + strconv.Itoa(nice) + "\n2048\n"; err != nil || ending.ExitCode != 0 || out.String() != want {
 			t.Errorf("%s: %+v, %v: said %q, want %q", how, ending, err, &out, want)
 		}
 		k.Argv = []string{"/no/such/program"}

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-func otherSupervisors() int { return 0 }
+func countOtherSupervisorThreads() int { return 0 }
 
 // forkExecLimited refuses: a limit that is not enforced must not be accepted.
-func startLimited(string, []string, *syscall.ProcAttr, Limits) (int, error) {
+func forkExecLimited(string, []string, *syscall.ProcAttr, Limits) (int, error) {
 	return 0, &limitError{"set limits", errors.New("not on this system: " + runtime.GOOS)}
 }

@@ -39,7 +39,7 @@ type Command struct {
 	Inherit []*os.File
 
 	// Unshare, when not nil, lists the namespaces that the program gets of its own.
-	Namespaces *Namespaces
+	Unshare *Unshare
 
 	// Grace is the time between SIGTERM and SIGKILL after cancellation; zero means five seconds.
 	Grace time.Duration
@@ -48,7 +48,7 @@ type Command struct {
 // Unshare lists the namespaces that a program gets of its own. They always come with a user namespace, in which the
 // program is root and only our user and group are mapped. Only Linux has them; on other systems, or where the kernel
 // refuses, the program does not start.
-type Namespaces struct {
+type Unshare struct {
 	// Mount: the program's mounts are visible to no other process and gone when it ends. The program unshares this
 	// namespace itself, by its capabilities in the user namespace: a user namespace without capabilities, as created
 	// under some security modules, makes the start fail here.
@@ -94,8 +94,8 @@ func Run(ctx context.Context, c Command) (Result, error) {
 		cmd.Stdout = c.Stdout
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if c.Namespaces != nil {
-		if err := c.Namespaces.ask(cmd.SysProcAttr); err != nil {
+	if c.Unshare != nil {
+		if err := c.Unshare.setSysProcAttr(cmd.SysProcAttr); err != nil {
 			return Result{}, &NotStartedError{err}
 		}
 	}
@@ -114,7 +114,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 		return res, nil // a daemon that kept the output open is not a failure
 	}
 
-	groupErr := endGroup(cmd.Process.Pid, grace)
+	groupErr := killGroup(cmd.Process.Pid, grace)
 	var exit *exec.ExitError
 	switch {
 	case context.Cause(ctx) != nil:
@@ -127,7 +127,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 }
 
 // killGroup sends SIGKILL to a process group and waits until only zombies are left of it.
-func endGroup(pgid int, patience time.Duration) error {
+func killGroup(pgid int, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if err := syscall.Kill(-pgid, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) || allZombies(pgid) {
@@ -143,9 +143,9 @@ func endGroup(pgid int, patience time.Duration) error {
 // allZombies reports whether only zombies are left in a process group. In a container whose process 1 does not reap,
 // zombies stay for ever; they are harmless. Without a /proc it returns false.
 func allZombies(pgid int) bool {
-	all, ok := pids()
+	all, ok := listPIDs()
 	for _, pid := range all {
-		if s, there := statusOf(pid); there && s.group == pgid && !s.ended() {
+		if s, there := readProcStat(pid); there && s.group == pgid && !s.isDead() {
 			return false
 		}
 	}

@@ -79,15 +79,15 @@ func TestAConversationThatIsCancelledReturnsTheCause(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("the user pressed Ctrl-C")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	talk, err := Talk(ctx, Command{Argv: []string{"sh", "-c", "echo begun; cat"}})
+	talk, err := StartCoprocess(ctx, Command{Argv: []string{"sh", "-c", "echo begun; cat"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if line, err := talk.Answers.ReadString('\n'); line != "begun\n" || err != nil {
+	if line, err := talk.Stdout.ReadString('\n'); line != "begun\n" || err != nil {
 		t.Fatalf("got %q, %v", line, err)
 	}
 	cancel(cause)
-	if line, err := talk.Answers.ReadString('\n'); err == nil {
+	if line, err := talk.Stdout.ReadString('\n'); err == nil {
 		t.Fatalf("got %q", line)
 	}
 	if res, err := talk.Close(); !errors.Is(err, cause) {

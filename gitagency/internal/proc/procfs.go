@@ -7,7 +7,7 @@ import (
 )
 
 // listPIDs lists all processes. ok is false where that is impossible: only Linux has such a /proc.
-func pids() (all []int, ok bool) {
+func listPIDs() (all []int, ok bool) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, false
@@ -23,43 +23,43 @@ func pids() (all []int, ok bool) {
 }
 
 // procPath returns the path of a file about a process in /proc.
-func inProc(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
+func procPath(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
 // procStat holds the first fields of /proc/<pid>/stat.
-type status struct {
+type procStat struct {
 	state         byte
 	parent, group int
 }
 
 // isDead reports whether the process is a zombie or dead, and so cannot change anything any more.
-func (s status) ended() bool { return s.state == 'Z' || s.state == 'X' }
+func (s procStat) isDead() bool { return s.state == 'Z' || s.state == 'X' }
 
 // readProcStat reads the stat of a process; ok is false when it is gone.
-func statusOf(pid int) (s status, ok bool) {
-	text, err := os.ReadFile(inProc(pid, "stat"))
+func readProcStat(pid int) (s procStat, ok bool) {
+	text, err := os.ReadFile(procPath(pid, "stat"))
 	if err != nil {
-		return status{}, false
+		return procStat{}, false
 	}
-	return parseStatus(string(text))
+	return parseProcStat(string(text))
 }
 
 // parseProcStat parses "pid (name) state parent group …", where the name may contain anything, also parentheses.
-func parseStatus(text string) (s status, ok bool) {
+func parseProcStat(text string) (s procStat, ok bool) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 3 || len(fields[0]) != 1 {
-		return status{}, false
+		return procStat{}, false
 	}
 	parent, err := strconv.Atoi(fields[1])
 	if err != nil {
-		return status{}, false
+		return procStat{}, false
 	}
 	group, err := strconv.Atoi(fields[2])
-	return status{fields[0][0], parent, group}, err == nil
+	return procStat{fields[0][0], parent, group}, err == nil
 }
 
 // readNULList reads a list of NUL-terminated strings, such as a command line.
-func words(pid int, name string) []string {
-	data, err := os.ReadFile(inProc(pid, name))
+func readNULList(pid int, name string) []string {
+	data, err := os.ReadFile(procPath(pid, name))
 	if err != nil || len(data) == 0 {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 
 // The tests' own binary is what supervisors are started from, too. Its walls are a /proc that shows what is
 // in the room, and whatever a plan says.
-func init() { Supervise(Builder{Raise: raiseForTests, Shut: shutForTests}) }
+func init() { Supervise(WallBuilder{Apply: raiseForTests, Restrict: shutForTests}) }
 
 // Plans that tests ask for.
 const (
@@ -20,7 +20,7 @@ func raiseForTests(plan []byte) error {
 	if string(plan) == planNoRaise {
 		return errors.New("the wall fell over")
 	}
-	return PIDNamespace.enter()
+	return PIDNamespace.setup()
 }
 
 func shutForTests(plan []byte) error {

@@ -13,37 +13,37 @@ import (
 )
 
 // WallBuilder builds the walls around programs. Only the WallBuilder can read a plan.
-type Builder struct {
+type WallBuilder struct {
 	// Prepare does work that needs no plan in advance, on any thread. It may be nil.
-	Ready func()
+	Prepare func()
 	// Apply builds the walls of a namespace, as its process 1, before anything runs in it.
-	Raise func(plan []byte) error
+	Apply func(plan []byte) error
 	// Restrict adds the restrictions of a single program, on the thread that forks it.
-	Shut func(plan []byte) error
+	Restrict func(plan []byte) error
 	// Dismantle, called when nothing runs in a namespace any more, removes what the kernel would be slow to clean up. It
 	// may be nil.
-	Clear func(plan []byte) error
+	Dismantle func(plan []byte) error
 }
 
 // Supervise runs the supervisor that this process was started as, and does not return; in any other process it does
 // nothing. A supervisor is the same executable, started again under another argv[0], so that no second program has to be
 // installed. Call it in an init function. Packages initialised earlier are initialised in supervisors as well.
-func Supervise(b Builder) {
+func Supervise(b WallBuilder) {
 	if len(os.Args) < 2 || os.Args[0] != supervisorName {
 		return
 	}
 	switch {
 	case len(os.Args) == 2:
 		runtime.LockOSThread() // the program must be forked by the thread that dropped its capabilities
-		if endRequests, ok := prepare(); ok {
-			inherited().supervise(endRequests)
+		if endRequests, ok := prepareProcess(); ok {
+			newInheritedSupervisor().supervise(endRequests)
 		}
-	case os.Args[2] == roleKeeper:
-		elsewhere(func() { keep(b) })
-	case os.Args[2] == roleInside:
-		elsewhere(func() {
-			if endRequests, ok := prepare(); ok {
-				inside(b).supervise(endRequests)
+	case os.Args[2] == roleInit:
+		onOtherThread(func() { runInit(b) })
+	case os.Args[2] == roleSupervisor:
+		onOtherThread(func() {
+			if endRequests, ok := prepareProcess(); ok {
+				namespaceSupervisor(b).supervise(endRequests)
 			}
 		})
 	}
@@ -52,7 +52,7 @@ func Supervise(b Builder) {
 
 // onOtherThread runs do on another thread than the main one. Init functions are locked to the main thread, and waking
 // a locked goroutine takes a switch between threads.
-func elsewhere(do func()) {
+func onOtherThread(do func()) {
 	done := make(chan struct{})
 	go func() { defer close(done); do() }()
 	<-done
@@ -60,25 +60,25 @@ func elsewhere(do func()) {
 
 // Roles of a supervisor other than the default, one with a single program.
 const (
-	roleKeeper = "keeper" // process 1 of a namespace
-	roleInside = "inside" // started by an init process, for one program among several
+	roleInit       = "keeper" // process 1 of a namespace
+	roleSupervisor = "inside" // started by an init process, for one program among several
 )
 
 // supervisor supervises one program.
 type supervisor struct {
-	control *os.File
-	dir     *os.File      // initial directory of the program
-	streams [3]int        // the program's 0, 1 and 2; as numbers, because os.File may change O_NONBLOCK for others
-	at      func(int) int // descriptor number of the n-th file handed over; the caller closes it
-	order   order
-	shut    func() error // applies the walls of the program; nil: none
-	thread  chan func()  // executes functions on the thread that forked the program, if there are walls
-	program int          // pid
+	control     *os.File
+	dir         *os.File      // initial directory of the program
+	streams     [3]int        // the program's 0, 1 and 2; as numbers, because os.File may change O_NONBLOCK for others
+	fdAt        func(int) int // descriptor number of the n-th file handed over; the caller closes it
+	order       supervisorOrder
+	restrict    func() error // applies the walls of the program; nil: none
+	startThread chan func()  // executes functions on the thread that forked the program, if there are walls
+	programPID  int          // pid
 }
 
 // newInheritedSupervisor returns a supervisor that uses the descriptors inherited by this process.
-func inherited() supervisor {
-	s := supervisor{control: os.NewFile(orderFD, "control"), dir: os.NewFile(dirFD, "dir"), at: func(n int) int { return orderFD + n }}
+func newInheritedSupervisor() supervisor {
+	s := supervisor{control: os.NewFile(controlFD, "control"), dir: os.NewFile(dirFD, "dir"), fdAt: func(n int) int { return controlFD + n }}
 	for i := range s.streams {
 		s.streams[i] = streamFD + i
 	}
@@ -86,15 +86,15 @@ func inherited() supervisor {
 }
 
 // prepareProcess sets up the signals and descriptors of a supervisor. A value on endRequests is a request to end.
-func prepare() (endRequests <-chan os.Signal, ok bool) {
+func prepareProcess() (endRequests <-chan os.Signal, ok bool) {
 	requests := make(chan os.Signal, 2)
-	heed(requests)
-	return requests, closeOnExec() == nil // without a message: the parent sees the connection end
+	handleSignals(requests)
+	return requests, setCloseOnExec() == nil // without a message: the parent sees the connection end
 }
 
 // handleSignals delivers SIGTERM, the request to end, to requests and drops all other signals that people and programs
 // send. They are caught rather than ignored, because the program would inherit an ignored signal.
-func heed(requests chan<- os.Signal) {
+func handleSignals(requests chan<- os.Signal) {
 	dropped := make(chan os.Signal, 1)
 	signal.Notify(requests, syscall.SIGTERM)
 	signal.Notify(dropped, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
@@ -107,40 +107,40 @@ func (s supervisor) supervise(endRequests <-chan os.Signal) {
 	if decoder.Decode(&s.order) != nil {
 		return
 	}
-	if s.shut != nil {
-		s.order.Way = Subreaper // whatever was ordered: the init process is process 1 already
+	if s.restrict != nil {
+		s.order.Containment = Subreaper // whatever was ordered: the init process is process 1 already
 	}
-	if err := s.order.Way.enter(); err != nil {
-		s.say(answer{Refused: err.Error()})
+	if err := s.order.Containment.setup(); err != nil {
+		s.report(supervisorReport{ContainmentError: err.Error()})
 		return
 	}
-	if err := s.stand(); err != nil {
-		s.say(answer{Failed: err.Error()})
+	if err := s.chdirVerified(); err != nil {
+		s.report(supervisorReport{StartError: err.Error()})
 		return
 	}
-	if err := s.order.Way.settle(); err != nil {
-		s.say(answer{Refused: err.Error()})
+	if err := s.order.Containment.dropCapabilities(); err != nil {
+		s.report(supervisorReport{ContainmentError: err.Error()})
 		return
 	}
-	gatherThreads()
+	preallocateThreads()
 	children := newChildren()
-	if s.begin(func(start func() (int, error)) (pid int, err error) {
-		children.program, err = start()
-		return children.program, err
+	if s.startAndReport(func(start func() (int, error)) (pid int, err error) {
+		children.programPID, err = start()
+		return children.programPID, err
 	}) {
 		go children.reap()
-		s.oversee(s.order.Way, children, s.requests(decoder.Buffered()), endRequests)
-		s.say(answer{Gone: true})
+		s.superviseUntilGone(s.order.Containment, children, s.readRequests(decoder.Buffered()), endRequests)
+		s.report(supervisorReport{AllGone: true})
 	}
 }
 
 // startAndReport starts the program through record, which has to remember its pid, and reports the success or the error.
-func (s *supervisor) begin(record func(start func() (int, error)) (int, error)) bool {
-	s.say(answer{Starting: true})
-	if failure := s.start(record); failure != nil {
-		s.say(*failure)
-		if s.thread != nil {
-			close(s.thread)
+func (s *supervisor) startAndReport(record func(start func() (int, error)) (int, error)) bool {
+	s.report(supervisorReport{Starting: true})
+	if failure := s.startProgram(record); failure != nil {
+		s.report(*failure)
+		if s.startThread != nil {
+			close(s.startThread)
 		}
 		return false
 	}
@@ -148,12 +148,12 @@ func (s *supervisor) begin(record func(start func() (int, error)) (int, error)) 
 	for _, fd := range s.streams {
 		_ = syscall.Close(fd)
 	}
-	s.say(answer{Running: true})
+	s.report(supervisorReport{Running: true})
 	return true
 }
 
 // report sends a report to the parent. A parent that is gone is detected elsewhere.
-func (s supervisor) say(a answer) {
+func (s supervisor) report(a supervisorReport) {
 	if data, err := json.Marshal(a); err == nil {
 		_, _ = s.control.Write(data)
 	}
@@ -161,7 +161,7 @@ func (s supervisor) say(a answer) {
 
 // chdirVerified changes to a directory by its name and checks that it is the one that is open: symlinks on the way may
 // have changed since it was opened.
-func (s supervisor) stand() error {
+func (s supervisor) chdirVerified() error {
 	dir := string(s.order.Dir)
 	open, err := s.dir.Stat()
 	if err != nil {
@@ -178,7 +178,7 @@ func (s supervisor) stand() error {
 
 // preallocateThreads makes the Go runtime create the threads that a supervisor may need: once a program has used up its
 // user's process limit, no thread can be created, and just then the supervisor has to act.
-func gatherThreads() {
+func preallocateThreads() {
 	const enough = 8
 	ready, leave := make(chan struct{}), make(chan struct{})
 	for range enough {
@@ -196,9 +196,9 @@ func gatherThreads() {
 }
 
 // startProgram starts the program, or returns the report that says why that failed.
-func (s *supervisor) start(record func(start func() (int, error)) (int, error)) *answer {
-	argv, env := inWords(s.order.Argv), inWords(s.order.Env)
-	path, err := locate(env, argv[0])
+func (s *supervisor) startProgram(record func(start func() (int, error)) (int, error)) *supervisorReport {
+	argv, env := toStrings(s.order.Argv), toStrings(s.order.Env)
+	path, err := resolveProgram(env, argv[0])
 	var wallErr error
 	if err == nil {
 		attr := &syscall.ProcAttr{Env: env, Sys: &syscall.SysProcAttr{Setsid: true}}
@@ -209,20 +209,20 @@ func (s *supervisor) start(record func(start func() (int, error)) (int, error)) 
 			attr.Sys.Setctty, attr.Sys.Ctty = true, 0
 		}
 		fork := func() (int, error) { return syscall.ForkExec(path, argv, attr) }
-		if limits := s.limits(); limits.asked() {
+		if limits := s.resolveLimits(); limits.isSet() {
 			if limits.Cgroup != nil {
 				defer limits.Cgroup.Close()
 			}
-			fork = func() (int, error) { return startLimited(path, argv, attr, limits) }
+			fork = func() (int, error) { return forkExecLimited(path, argv, attr, limits) }
 		}
-		s.program, err = record(func() (pid int, err error) {
-			if s.shut == nil {
+		s.programPID, err = record(func() (pid int, err error) {
+			if s.restrict == nil {
 				return fork()
 			}
-			s.thread = make(chan func())
-			go onThreadOfItsOwn(s.thread)
-			s.onThread(func() {
-				if wallErr = s.shut(); wallErr == nil {
+			s.startThread = make(chan func())
+			go runOnLockedThread(s.startThread)
+			s.runOnStartThread(func() {
+				if wallErr = s.restrict(); wallErr == nil {
 					pid, err = fork()
 				}
 			})
@@ -234,26 +234,26 @@ func (s *supervisor) start(record func(start func() (int, error)) (int, error)) 
 	case err == nil:
 		return nil
 	case wallErr != nil:
-		return &answer{Failed: wallErr.Error()}
+		return &supervisorReport{StartError: wallErr.Error()}
 	case errors.As(err, &limit):
-		return &answer{Failed: err.Error()}
+		return &supervisorReport{StartError: err.Error()}
 	case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENOTTY):
-		return &answer{Failed: err.Error()}
+		return &supervisorReport{StartError: err.Error()}
 	case errors.Is(err, errNotOnPath) || errors.Is(err, os.ErrNotExist):
-		return &answer{Cannot: err.Error(), Code: 127}
+		return &supervisorReport{ExecError: err.Error(), ExecCode: 127}
 	}
-	return &answer{Cannot: err.Error(), Code: 126}
+	return &supervisorReport{ExecError: err.Error(), ExecCode: 126}
 }
 
 // resolveLimits returns the ordered limits, completed with values that must be read before the walls are in force.
-func (s *supervisor) limits() Limits {
+func (s *supervisor) resolveLimits() Limits {
 	l := s.order.Limits
-	l.apart = s.shut != nil || s.order.Way == PIDNamespace // every program in a namespace has restrict set
-	if s.order.CgroupAt > 0 {
-		l.Cgroup = os.NewFile(uintptr(s.at(s.order.CgroupAt)), "cgroup.procs")
+	l.inUserNamespace = s.restrict != nil || s.order.Containment == PIDNamespace // every program in a namespace has restrict set
+	if s.order.CgroupIndex > 0 {
+		l.Cgroup = os.NewFile(uintptr(s.fdAt(s.order.CgroupIndex)), "cgroup.procs")
 	}
 	if l.Processes > 0 {
-		l.others = otherSupervisors()
+		l.otherThreads = countOtherSupervisorThreads()
 	}
 	return l
 }
@@ -261,7 +261,7 @@ func (s *supervisor) limits() Limits {
 // runOnLockedThread executes functions on a dedicated thread, so that dropped capabilities affect no other goroutine.
 // It is never the main thread, which represents this process in /proc, and it lives as long as the program, which may
 // have asked to be traced by it.
-func onThreadOfItsOwn(do <-chan func()) {
+func runOnLockedThread(do <-chan func()) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	for f := range do {
 		f()
@@ -269,13 +269,13 @@ func onThreadOfItsOwn(do <-chan func()) {
 }
 
 // runOnStartThread runs do on the thread that forks the program.
-func (s *supervisor) onThread(do func()) {
-	if s.thread == nil {
+func (s *supervisor) runOnStartThread(do func()) {
+	if s.startThread == nil {
 		do()
 		return
 	}
 	done := make(chan struct{})
-	s.thread <- func() { defer close(done); do() }
+	s.startThread <- func() { defer close(done); do() }
 	<-done
 }
 
@@ -283,16 +283,16 @@ var errNotOnPath = errors.New("not found on PATH")
 
 // resolveProgram finds a program as env(1) does, with two differences: it skips relative elements of PATH, whose content
 // depends on the current directory; and it never runs a shell for a file that the kernel does not execute.
-func locate(env []string, program string) (string, error) {
+func resolveProgram(env []string, program string) (string, error) {
 	if strings.Contains(program, "/") {
 		return program, nil
 	}
 	found := errNotOnPath
-	for path := range onPath(env, program) {
+	for path := range pathCandidates(env, program) {
 		fi, err := os.Stat(path)
 		switch {
 		case err != nil || fi.IsDir():
-		case executable(path) == nil:
+		case checkExecutable(path) == nil:
 			return path, nil
 		default:
 			found = syscall.EACCES
@@ -302,7 +302,7 @@ func locate(env []string, program string) (string, error) {
 }
 
 // readRequests returns a channel that gets a value for each request to end, and is closed when the parent is gone.
-func (s supervisor) requests(buffered io.Reader) <-chan struct{} {
+func (s supervisor) readRequests(buffered io.Reader) <-chan struct{} {
 	requests := make(chan struct{})
 	go func() {
 		defer close(requests)
@@ -324,39 +324,39 @@ func (s supervisor) requests(buffered io.Reader) <-chan struct{} {
 
 // leftoverGrace is the time that other processes get after a program has ended by itself: in "program > >(tee log)" the
 // last output is just being written.
-const patience = 500 * time.Millisecond
+const leftoverGrace = 500 * time.Millisecond
 
-const retellEvery = 50 * time.Millisecond
+const terminateInterval = 50 * time.Millisecond
 
 // superviseUntilGone waits until the program and all of its descendants are gone. It sends SIGTERM to all of them when
 // the program has ended, its time is up or it is asked to; and SIGKILL when the grace is over or it is asked a second
 // time.
-func (s supervisor) oversee(tree containing, children *children, requests <-chan struct{}, endRequests <-chan os.Signal) {
-	if s.thread != nil {
-		defer close(s.thread)
+func (s supervisor) superviseUntilGone(tree processTree, children *children, requests <-chan struct{}, endRequests <-chan os.Signal) {
+	if s.startThread != nil {
+		defer close(s.startThread)
 	}
 	var timeout, leftoverTimer, killTimer, rescan <-chan time.Time
 	if s.order.Timeout > 0 {
 		timeout = time.After(s.order.Timeout)
 	}
 	ended, ending := false, false // of the program; of everything
-	seen := newHunt()
+	seen := newDescendants()
 	terminate := func() (left int) {
 		ending = true
-		killTimer, rescan = time.After(s.order.Grace), time.After(retellEvery)
-		return tree.tell(seen, s.program)
+		killTimer, rescan = time.After(s.order.Grace), time.After(terminateInterval)
+		return tree.terminate(seen, s.programPID)
 	}
 	killAll := func() {
-		if d, ok := children.death(); ok && !ended {
-			s.say(answer{Status: &d.status})
+		if d, ok := children.takeExit(); ok && !ended {
+			s.report(supervisorReport{Status: &d.status})
 			ended = true
 		}
-		tree.finish(s.program, children.empty)
+		tree.kill(s.programPID, children.empty)
 		killTimer = nil
 	}
-	onRequest := func(why answer) {
+	onRequest := func(why supervisorReport) {
 		if !ended { // an exit status that has been reported is final
-			s.say(why)
+			s.report(why)
 		}
 		if ending {
 			killAll()
@@ -366,90 +366,90 @@ func (s supervisor) oversee(tree containing, children *children, requests <-chan
 	}
 	for {
 		select {
-		case d := <-children.ended:
-			s.say(answer{Status: &d.status})
+		case d := <-children.exited:
+			s.report(supervisorReport{Status: &d.status})
 			ended, timeout = true, nil
-			if !d.alone && !ending {
-				leftoverTimer = time.After(min(s.order.Grace, patience))
+			if !d.isLast && !ending {
+				leftoverTimer = time.After(min(s.order.Grace, leftoverGrace))
 			}
 		case <-leftoverTimer:
 			if !ending {
-				s.say(answer{Leftovers: terminate()})
+				s.report(supervisorReport{Leftovers: terminate()})
 			}
 		case <-timeout:
 			timeout = nil
-			onRequest(answer{Ended: true, TimedOut: true})
+			onRequest(supervisorReport{Asked: true, TimedOut: true})
 		case _, somebody := <-requests:
 			if !somebody {
-				tree.finish(s.program, children.empty)
+				tree.kill(s.programPID, children.empty)
 				return
 			}
-			onRequest(answer{Ended: true})
+			onRequest(supervisorReport{Asked: true})
 		case <-endRequests:
-			onRequest(answer{Ended: true})
+			onRequest(supervisorReport{Asked: true})
 		case <-killTimer:
 			killAll()
 		case <-rescan: // processes that were just being forked at the last SIGTERM
-			rescan = time.After(retellEvery)
-			tree.retell(seen)
+			rescan = time.After(terminateInterval)
+			tree.terminateNew(seen)
 		case stop := <-children.stopped:
-			s.onThread(func() { letGo(stop) })
+			s.runOnStartThread(func() { detachTraced(stop) })
 		case <-children.empty:
-			if d, ok := children.death(); ok && !ended {
-				s.say(answer{Status: &d.status})
+			if d, ok := children.takeExit(); ok && !ended {
+				s.report(supervisorReport{Status: &d.status})
 			}
-			tree.leave(s.program)
+			tree.release(s.programPID)
 			return
 		}
 	}
 }
 
 // processTree signals all descendants of a program.
-type containing interface {
-	tell(h hunt, program int) int // sends SIGTERM to all, and returns their number
-	retell(h hunt) int            // sends SIGTERM to those that appeared since
-	finish(program int, empty <-chan struct{})
-	leave(program int)
+type processTree interface {
+	terminate(h descendants, program int) int // sends SIGTERM to all, and returns their number
+	terminateNew(h descendants) int           // sends SIGTERM to those that appeared since
+	kill(program int, empty <-chan struct{})
+	release(program int)
 }
 
 // children are the processes that the supervisor waits for: the program, and orphans adopted from it.
 type children struct {
-	program int
-	ended   chan death
-	stopped chan stop
-	empty   chan struct{} // closed when there are none
+	programPID int
+	exited     chan programExit
+	stopped    chan tracedStop
+	empty      chan struct{} // closed when there are none
 }
 
 func newChildren() *children {
-	return &children{ended: make(chan death, 1), stopped: make(chan stop), empty: make(chan struct{})}
+	return &children{exited: make(chan programExit, 1), stopped: make(chan tracedStop), empty: make(chan struct{})}
 }
 
 // programExit is the exit status of the program, and whether it was the last child.
-type death struct {
+type programExit struct {
 	status syscall.WaitStatus
-	alone  bool
+	isLast bool
 }
 
 // tracedStop is a child that has stopped in a ptrace stop, because it asked to be traced by its parent.
-type stop struct {
+type tracedStop struct {
 	pid    int
 	signal syscall.Signal
 }
 
 // takeExit returns the program's exit, if it is known and has not been taken yet.
-func (c *children) death() (death, bool) {
+func (c *children) takeExit() (programExit, bool) {
 	select {
-	case d := <-c.ended:
+	case d := <-c.exited:
 		return d, true
 	default:
-		return death{}, false
+		return programExit{}, false
 	}
 }
 
 // reap collects all children until there are none.
 func (c *children) reap() {
 	defer close(c.empty)
-	var program *death
+	var program *programExit
 	for drained := 0; ; drained++ {
 		var status syscall.WaitStatus
 		flags := 0
@@ -461,22 +461,22 @@ func (c *children) reap() {
 			continue
 		}
 		if err == nil && pid > 0 && status.Stopped() {
-			c.stopped <- stop{pid, status.StopSignal()}
+			c.stopped <- tracedStop{pid, status.StopSignal()}
 			continue
 		}
 		if program != nil && pid > 0 && drained < 1000 { // bounded, as a program may leave any number of zombies
 			continue
 		}
 		if program != nil {
-			program.alone = err != nil
-			c.ended <- *program
+			program.isLast = err != nil
+			c.exited <- *program
 			program = nil
 		}
 		switch {
 		case err != nil:
 			return
-		case pid == c.program:
-			program, drained = &death{status: status}, 0
+		case pid == c.programPID:
+			program, drained = &programExit{status: status}, 0
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 )
 
 // selfExe is the path of the running executable, also when its file has been replaced meanwhile.
-func self() string { return "/proc/self/exe" }
+func selfExe() string { return "/proc/self/exe" }
 
 // supportedContainments lists the containments to try, the best first.
-func containments() []Containment { return []Containment{PIDNamespace, Subreaper} }
+func supportedContainments() []Containment { return []Containment{PIDNamespace, Subreaper} }
 
 // setSysProcAttr makes the supervisor start in the namespaces that it needs. Root needs no user namespace, in which it
 // would lose its rights to other users' files; everyone else keeps their uid in it.
-func (c Containment) ask(attr *syscall.SysProcAttr) error {
+func (c Containment) setSysProcAttr(attr *syscall.SysProcAttr) error {
 	if c != PIDNamespace {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (c Containment) ask(attr *syscall.SysProcAttr) error {
 
 // setup makes the supervisor adopt orphaned descendants. As process 1 of a pid namespace it does so already, and only
 // mounts a /proc that shows this namespace.
-func (c Containment) enter() error {
+func (c Containment) setup() error {
 	if c == Subreaper {
 		return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	}
@@ -57,7 +57,7 @@ func (c Containment) enter() error {
 }
 
 // dropCapabilities drops the capabilities that only setup needed: the program must not have more rights than the user.
-func (c Containment) settle() error {
+func (c Containment) dropCapabilities() error {
 	if c != PIDNamespace || os.Geteuid() == 0 {
 		return nil
 	}
@@ -71,11 +71,11 @@ func (c Containment) settle() error {
 
 // terminate sends SIGTERM to all descendants of the program and returns their number. SIGCONT follows, because a stopped
 // process does not handle SIGTERM.
-func (c Containment) tell(h hunt, _ int) int {
+func (c Containment) terminate(h descendants, _ int) int {
 	if c != PIDNamespace {
-		return c.retell(h)
+		return c.terminateNew(h)
 	}
-	found := h.look()
+	found := h.scan()
 	_ = syscall.Kill(-1, syscall.SIGTERM) // not to process 1 itself; an error means that there are no others
 	_ = syscall.Kill(-1, syscall.SIGCONT)
 	return len(found)
@@ -83,11 +83,11 @@ func (c Containment) tell(h hunt, _ int) int {
 
 // terminateNew sends SIGTERM to the descendants that appeared since the last call. In a pid namespace there is nothing
 // to do: kill(-1) has reached every process.
-func (c Containment) retell(h hunt) int {
+func (c Containment) terminateNew(h descendants) int {
 	if c == PIDNamespace {
 		return 0
 	}
-	found := h.look()
+	found := h.scan()
 	for _, pid := range found {
 		_ = syscall.Kill(pid, syscall.SIGTERM) // it may be gone already
 		_ = syscall.Kill(pid, syscall.SIGCONT)
@@ -96,16 +96,16 @@ func (c Containment) retell(h hunt) int {
 }
 
 // kill kills all descendants. For a pid namespace the kernel does that when process 1 exits, which is what kill does.
-func (c Containment) finish(_ int, empty <-chan struct{}) {
+func (c Containment) kill(_ int, empty <-chan struct{}) {
 	if c == PIDNamespace {
 		os.Exit(0)
 	}
-	chase(func(round func(excluded []int)) { round(nil) }, empty)
+	killDescendants(func(round func(excluded []int)) { round(nil) }, empty)
 }
 
 // killDescendants kills all our descendants in rounds, except excluded processes and those below them. each runs one
 // round, and supplies the excluded pids.
-func chase(each func(round func(excluded []int)), empty <-chan struct{}) {
+func killDescendants(each func(round func(excluded []int)), empty <-chan struct{}) {
 	// Processes are stopped before any is killed, scan after scan, until a scan finds no new one: then none is left
 	// that could fork. A process that escapes by forking and exiting always becomes our child, and children are found
 	// fastest. Processes of another user, as under sudo, cannot be killed by us; they are waited for, but not for ever.
@@ -113,7 +113,7 @@ func chase(each func(round func(excluded []int)), empty <-chan struct{}) {
 	pause := time.Millisecond
 	for start := time.Now(); ; {
 		found, touched := 0, false
-		each(func(excluded []int) { found, touched = chaseOnce(excluded) })
+		each(func(excluded []int) { found, touched = killDescendantsOnce(excluded) })
 		if pause = min(2*pause, 100*time.Millisecond); touched {
 			pause, start = time.Millisecond, time.Now()
 		}
@@ -130,76 +130,76 @@ func chase(each func(round func(excluded []int)), empty <-chan struct{}) {
 
 // killDescendantsOnce is one round of killDescendants. It returns how many processes it found, and whether it may
 // signal any.
-func chaseOnce(excluded []int) (found int, touched bool) {
-	h := newHunt(excluded...)
+func killDescendantsOnce(excluded []int) (found int, touched bool) {
+	h := newDescendants(excluded...)
 	for idleScans := 0; idleScans < 2; idleScans++ {
-		for _, pid := range h.look() {
+		for _, pid := range h.scan() {
 			_ = syscall.Kill(pid, syscall.SIGSTOP) // it may be gone already, here and below
 			idleScans = 0
 		}
 		for range 20 {
-			for _, pid := range ownChildren() {
-				if !h.ours[pid] && !slices.Contains(excluded, pid) {
+			for _, pid := range childPIDs() {
+				if !h.found[pid] && !slices.Contains(excluded, pid) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
 			}
 		}
 	}
-	for pid := range h.ours {
+	for pid := range h.found {
 		touched = !errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) || touched
 	}
-	return len(h.ours), touched
+	return len(h.found), touched
 }
 
 // descendants finds our descendants in /proc. No process is examined twice: a scan must take less time than a fork bomb
 // needs to multiply.
-type hunt struct{ ours, others map[int]bool }
+type descendants struct{ found, excluded map[int]bool }
 
-func newHunt(others ...int) hunt {
-	h := hunt{ours: map[int]bool{}, others: map[int]bool{}}
-	h.spare(others)
+func newDescendants(others ...int) descendants {
+	h := descendants{found: map[int]bool{}, excluded: map[int]bool{}}
+	h.exclude(others)
 	return h
 }
 
 // exclude excludes processes and their descendants from the scans.
-func (h hunt) spare(others []int) {
+func (h descendants) exclude(others []int) {
 	for _, pid := range others {
-		h.others[pid] = true
+		h.excluded[pid] = true
 	}
 }
 
 // scan lists the descendants that appeared since the last scan.
-func (h hunt) look() []int {
-	all, _ := pids()
+func (h descendants) scan() []int {
+	all, _ := listPIDs()
 	parent := map[int]int{}
 	for _, pid := range all {
-		if pid == os.Getpid() || h.ours[pid] || h.others[pid] {
+		if pid == os.Getpid() || h.found[pid] || h.excluded[pid] {
 			continue
 		}
-		if s, there := statusOf(pid); there && !s.ended() {
+		if s, there := readProcStat(pid); there && !s.isDead() {
 			parent[pid] = s.parent
 		}
 	}
 	var found []int
 	for pid := range parent {
 		ancestor, steps := parent[pid], 0
-		for ancestor > 1 && ancestor != os.Getpid() && !h.ours[ancestor] && steps <= len(parent) {
+		for ancestor > 1 && ancestor != os.Getpid() && !h.found[ancestor] && steps <= len(parent) {
 			ancestor, steps = parent[ancestor], steps+1
 		}
-		if ancestor == os.Getpid() || h.ours[ancestor] {
+		if ancestor == os.Getpid() || h.found[ancestor] {
 			found = append(found, pid)
 		} else {
-			h.others[pid] = true
+			h.excluded[pid] = true
 		}
 	}
 	for _, pid := range found {
-		h.ours[pid] = true
+		h.found[pid] = true
 	}
 	return found
 }
 
 // childPIDs lists our children, including adopted orphans. An older kernel does not have this file.
-func ownChildren() []int {
+func childPIDs() []int {
 	var pids []int
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, list := range lists {
@@ -217,11 +217,11 @@ func ownChildren() []int {
 }
 
 // release does nothing: no process is left.
-func (c Containment) leave(int) {}
+func (c Containment) release(int) {}
 
 // setCloseOnExec sets close-on-exec for all descriptors but the standard streams, including those that our parent
 // leaked to us.
-func closeOnExec() error {
+func setCloseOnExec() error {
 	err := unix.CloseRange(3, 1<<32-1, unix.CLOSE_RANGE_CLOEXEC)
 	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
 		return os.NewSyscallError("close_range", err)
@@ -236,7 +236,7 @@ func closeOnExec() error {
 }
 
 // detachTraced lets a child go on that wants to be traced, without tracing it. It must run on the thread that forked it.
-func letGo(s stop) {
+func detachTraced(s tracedStop) {
 	_ = unix.PtraceDetach(s.pid)     // it may be gone already
 	if s.signal != syscall.SIGTRAP { // SIGTRAP is only meant for a tracer
 		_ = syscall.Kill(s.pid, s.signal)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func self() string {
+func selfExe() string {
 	path, err := os.Executable()
 	if err != nil {
 		return os.Args[0]
@@ -18,27 +18,27 @@ func self() string {
 	return path
 }
 
-func containments() []Containment { return []Containment{ProcessGroup} }
+func supportedContainments() []Containment { return []Containment{ProcessGroup} }
 
-func (c Containment) ask(*syscall.SysProcAttr) error { return nil }
-func (c Containment) enter() error                   { return nil }
-func (c Containment) settle() error                  { return nil }
+func (c Containment) setSysProcAttr(*syscall.SysProcAttr) error { return nil }
+func (c Containment) setup() error                              { return nil }
+func (c Containment) dropCapabilities() error                   { return nil }
 
 // descendants is empty where descendants cannot be found.
-type hunt struct{}
+type descendants struct{}
 
-func newHunt() hunt { return hunt{} }
+func newDescendants() descendants { return descendants{} }
 
 // terminate signals the process group of the program. The number of its processes is unknown.
-func (c Containment) tell(_ hunt, program int) int {
+func (c Containment) terminate(_ descendants, program int) int {
 	_ = syscall.Kill(-program, syscall.SIGTERM) // the group may be gone already
 	_ = syscall.Kill(-program, syscall.SIGCONT)
 	return 0
 }
 
-func (c Containment) retell(hunt) int { return 0 }
+func (c Containment) terminateNew(descendants) int { return 0 }
 
-func (c Containment) finish(program int, empty <-chan struct{}) {
+func (c Containment) kill(program int, empty <-chan struct{}) {
 	_ = syscall.Kill(-program, syscall.SIGKILL)
 	select {
 	case <-empty:
@@ -48,13 +48,13 @@ func (c Containment) finish(program int, empty <-chan struct{}) {
 }
 
 // release kills the rest of the process group: orphans are not our children here, so we do not learn of them.
-func (c Containment) leave(program int) { _ = syscall.Kill(-program, syscall.SIGKILL) }
+func (c Containment) release(program int) { _ = syscall.Kill(-program, syscall.SIGKILL) }
 
-func closeOnExec() error {
+func setCloseOnExec() error {
 	for fd := 3; fd < 256; fd++ {
 		unix.CloseOnExec(fd)
 	}
 	return nil
 }
 
-func letGo(s stop) { _ = syscall.Kill(s.pid, syscall.SIGCONT) }
+func detachTraced(s tracedStop) { _ = syscall.Kill(s.pid, syscall.SIGCONT) }

@@ -32,14 +32,14 @@ type Task struct {
 	Terminal bool
 
 	// OnRunning is called once the program runs; may be nil.
-	Running func()
+	OnRunning func()
 
 	// OnHandedOver is called in a namespace once its init process has the files of HoldOpen, before the program can run;
 	// may be nil.
-	Handed func()
+	OnHandedOver func()
 
 	// HoldOpen lists files kept open for as long as any process of the program is left.
-	Hold []*os.File
+	HoldOpen []*os.File
 
 	// Label is visible in process listings, and found by FindSupervisors.
 	Label string
@@ -51,13 +51,13 @@ type Task struct {
 	Grace time.Duration
 
 	// Force, once closed, ends a grace period that has begun. It may be nil.
-	Hurry <-chan struct{}
+	Force <-chan struct{}
 
 	// Limits limit the program. If one cannot be set the program does not run.
 	Limits Limits
 
-	within []Containment // for tests: only these are tried
-	room   *Room         // nil: none
+	onlyContainments []Containment // for tests: only these are tried
+	namespace        *Namespace    // nil: none
 }
 
 // Containment is the mechanism that finds and ends all descendants of a program.
@@ -76,12 +76,12 @@ const (
 )
 
 // TaskResult says how a task ended.
-type Ending struct {
-	Exit      int            // exit status of the program; 128+n when signal n killed it
-	Signal    syscall.Signal // that n, or 0
-	Leftovers int            // descendants that were left when the program ended by itself
-	Stopped   bool           // the supervisor was asked to end the program by SIGTERM
-	Contained Containment
+type TaskResult struct {
+	ExitCode    int            // exit status of the program; 128+n when signal n killed it
+	Signal      syscall.Signal // that n, or 0
+	Leftovers   int            // descendants that were left when the program ended by itself
+	Stopped     bool           // the supervisor was asked to end the program by SIGTERM
+	Containment Containment
 }
 
 // CannotRunError reports that a program does not exist (127) or cannot be executed (126), with the codes of env(1).
@@ -98,7 +98,7 @@ func (e *CannotRunError) Unwrap() error { return e.Err }
 var (
 	ErrTimeout = errors.New("timed out")
 	// ErrSupervisorKilled: the supervisor died where only it could have killed all descendants.
-	ErrLost = errors.New("its supervisor was killed; what it started may still run")
+	ErrSupervisorKilled = errors.New("its supervisor was killed; what it started may still run")
 )
 
 // OutputError reports that output of a program that ran could not be copied.
@@ -111,112 +111,112 @@ func (e *OutputError) Unwrap() error { return e.Err }
 // error wraps context.Cause; after the timeout it is ErrTimeout. The result is valid with these errors, with
 // ErrSupervisorKilled and with an *OutputError. Other errors mean that the program never ran: a *CannotRunError, else a
 // *NotStartedError.
-func (t Task) Run(ctx context.Context) (Ending, error) {
+func (t Task) Run(ctx context.Context) (TaskResult, error) {
 	if len(t.Argv) == 0 || t.Dir == nil {
-		return Ending{}, &NotStartedError{errors.New("no program named, or nowhere to run it")}
+		return TaskResult{}, &NotStartedError{errors.New("no program named, or nowhere to run it")}
 	}
 	if t.Terminal {
-		return t.runAtTerminal(ctx)
+		return t.runOnTerminal(ctx)
 	}
-	return t.runSomehow(ctx)
+	return t.runContained(ctx)
 }
 
 // runContained runs the task in the best containment that is available.
-func (t Task) runSomehow(ctx context.Context) (Ending, error) {
-	candidates := t.within
+func (t Task) runContained(ctx context.Context) (TaskResult, error) {
+	candidates := t.onlyContainments
 	switch {
-	case t.room != nil:
+	case t.namespace != nil:
 		candidates = []Containment{PIDNamespace} // a task in a namespace is in its pid namespace
 	case candidates == nil:
-		candidates = containments()
+		candidates = supportedContainments()
 	}
 	var refusals []error
 	for _, way := range candidates {
 		if err := context.Cause(ctx); err != nil {
-			return Ending{}, &NotStartedError{err}
+			return TaskResult{}, &NotStartedError{err}
 		}
-		ending, err := t.run(ctx, way)
-		var refused *refusedError
+		ending, err := t.runIn(ctx, way)
+		var refused *containmentError
 		if !errors.As(err, &refused) {
 			return ending, err
 		}
 		refusals = append(refusals, refused)
 	}
-	return Ending{}, &NotStartedError{errors.Join(refusals...)}
+	return TaskResult{}, &NotStartedError{errors.Join(refusals...)}
 }
 
 // containmentError reports that a containment is not available on this machine; nothing has been run.
-type refusedError struct {
-	way Containment
-	err error
+type containmentError struct {
+	containment Containment
+	err         error
 }
 
-func (e *refusedError) Error() string { return fmt.Sprintf("%s: %v", e.way, e.err) }
+func (e *containmentError) Error() string { return fmt.Sprintf("%s: %v", e.containment, e.err) }
 
 // supervisorOrder tells a supervisor what to run, and supervisorReport is what it reports, each as one JSON document.
 // After the order, each further byte asks it to end everything; the end of the connection means that the parent is
 // gone.
-type order struct {
-	Argv     [][]byte      `json:"argv"` // as bytes, because a JSON string must be UTF-8
-	Env      [][]byte      `json:"env"`
-	Dir      []byte        `json:"dir"` // path of the directory that is open as dirFD
-	Terminal bool          `json:"terminal"`
-	Timeout  time.Duration `json:"timeout"`
-	Grace    time.Duration `json:"grace"`
-	Way      Containment   `json:"way"`
-	Limits   Limits        `json:"limits"`
-	CgroupAt int           `json:"cgroup_at,omitempty"` // index of cgroup.procs among the files handed over
+type supervisorOrder struct {
+	Argv        [][]byte      `json:"argv"` // as bytes, because a JSON string must be UTF-8
+	Env         [][]byte      `json:"env"`
+	Dir         []byte        `json:"dir"` // path of the directory that is open as dirFD
+	Terminal    bool          `json:"terminal"`
+	Timeout     time.Duration `json:"timeout"`
+	Grace       time.Duration `json:"grace"`
+	Containment Containment   `json:"way"`
+	Limits      Limits        `json:"limits"`
+	CgroupIndex int           `json:"cgroup_at,omitempty"` // index of cgroup.procs among the files handed over
 }
 
-type answer struct {
-	Refused   string              `json:"refused,omitempty"`  // why the containment is not available
-	Cannot    string              `json:"cannot,omitempty"`   // why the program cannot be executed
-	Code      int                 `json:"code,omitempty"`     // 126 or 127, with ExecError
-	Failed    string              `json:"failed,omitempty"`   // other error before the program ran
-	Starting  bool                `json:"starting,omitempty"` // from here on the program may have run
-	Running   bool                `json:"running,omitempty"`
-	Ended     bool                `json:"ended,omitempty"`    // the supervisor was asked to end the program
-	TimedOut  bool                `json:"timedout,omitempty"` // the timeout has expired
-	Status    *syscall.WaitStatus `json:"status,omitempty"`   // of the program, once it has ended
-	Leftovers int                 `json:"leftovers,omitempty"`
-	Gone      bool                `json:"gone,omitempty"` // no process is left
+type supervisorReport struct {
+	ContainmentError string              `json:"refused,omitempty"`  // why the containment is not available
+	ExecError        string              `json:"cannot,omitempty"`   // why the program cannot be executed
+	ExecCode         int                 `json:"code,omitempty"`     // 126 or 127, with ExecError
+	StartError       string              `json:"failed,omitempty"`   // other error before the program ran
+	Starting         bool                `json:"starting,omitempty"` // from here on the program may have run
+	Running          bool                `json:"running,omitempty"`
+	Asked            bool                `json:"ended,omitempty"`    // the supervisor was asked to end the program
+	TimedOut         bool                `json:"timedout,omitempty"` // the timeout has expired
+	Status           *syscall.WaitStatus `json:"status,omitempty"`   // of the program, once it has ended
+	Leftovers        int                 `json:"leftovers,omitempty"`
+	AllGone          bool                `json:"gone,omitempty"` // no process is left
 }
 
 // Descriptors of a supervisor. Its own standard streams are /dev/null: it runs the executable of the program that
 // imports this package, and messages of that program's initialisation must not get into the task's output.
 const (
-	orderFD  = 3
-	dirFD    = 4
-	streamFD = 5 // and the next two: 0, 1 and 2 of the program
+	controlFD = 3
+	dirFD     = 4
+	streamFD  = 5 // and the next two: 0, 1 and 2 of the program
 )
 
-func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
+func (t Task) runIn(ctx context.Context, way Containment) (_ TaskResult, err error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
-		return Ending{}, &NotStartedError{err}
+		return TaskResult{}, &NotStartedError{err}
 	}
 	defer ours.Close()
-	pipes, err := t.connect()
+	pipes, err := t.openStreams()
 	if err != nil {
-		return Ending{}, &NotStartedError{errors.Join(err, theirs.Close())}
+		return TaskResult{}, &NotStartedError{errors.Join(err, theirs.Close())}
 	}
-	files := slices.Concat([]*os.File{theirs, t.Dir}, pipes.child[:], t.Hold, t.Limits.files())
-	handle, err := t.handOver(way, files)
+	files := slices.Concat([]*os.File{theirs, t.Dir}, pipes.childFiles[:], t.HoldOpen, t.Limits.files())
+	handle, err := t.startSupervisor(way, files)
 	_ = theirs.Close()
-	pipes.handOver()
+	pipes.closePassed()
 	if err != nil {
-		pipes.abandon()
-		return Ending{}, err
+		pipes.closeParentEnds()
+		return TaskResult{}, err
 	}
-	if t.Handed != nil && t.room != nil {
-		t.Handed()
+	if t.OnHandedOver != nil && t.namespace != nil {
+		t.OnHandedOver()
 	}
-	spec := order{
-		Argv: inBytes(t.Argv), Env: inBytes(t.Env), Dir: []byte(t.Dir.Name()),
-		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Way: way, Limits: t.Limits,
+	spec := supervisorOrder{
+		Argv: toBytes(t.Argv), Env: toBytes(t.Env), Dir: []byte(t.Dir.Name()),
+		Terminal: t.Terminal, Timeout: t.Timeout, Grace: t.Grace, Containment: way, Limits: t.Limits,
 	}
 	if t.Limits.Cgroup != nil {
-		spec.CgroupAt = len(files) - 1
+		spec.CgroupIndex = len(files) - 1
 	}
 	encoded, err := json.Marshal(spec)
 	if err == nil {
@@ -224,74 +224,74 @@ func (t Task) run(ctx context.Context, way Containment) (_ Ending, err error) {
 	}
 	finished := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { t.watch(ctx, handle, ours, finished) })
-	report, readErr := readAnswers(ours, func() {
-		pipes.begin()
-		if t.Running != nil {
-			t.Running()
+	watching.Go(func() { t.watchContext(ctx, handle, ours, finished) })
+	report, readErr := readReports(ours, func() {
+		pipes.startCopying()
+		if t.OnRunning != nil {
+			t.OnRunning()
 		}
 	})
 	waitErr := handle.wait() // when the supervisor is gone, all processes are gone
 	close(finished)
 	watching.Wait()
-	copyErr := pipes.finish()
-	return t.judge(ctx, handle, report, errors.Join(err, readErr, waitErr), copyErr)
+	copyErr := pipes.waitCopied()
+	return t.buildResult(ctx, handle, report, errors.Join(err, readErr, waitErr), copyErr)
 }
 
 // startSupervisor hands the files of a program to its supervisor: a new process, or one in a namespace.
-func (t Task) handOver(way Containment, files []*os.File) (*above, error) {
-	if t.room != nil {
-		if err := t.room.handOver(files); err != nil {
+func (t Task) startSupervisor(way Containment, files []*os.File) (*supervisorHandle, error) {
+	if t.namespace != nil {
+		if err := t.namespace.sendTask(files); err != nil {
 			return nil, &NotStartedError{err}
 		}
-		return &above{way: way, room: t.room}, nil
+		return &supervisorHandle{containment: way, namespace: t.namespace}, nil
 	}
 	cmd := &exec.Cmd{
 		// Few threads are enough, and under a process limit fewer can be refused.
-		Path: self(), Args: []string{supervisorName, t.Label}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
+		Path: selfExe(), Args: []string{supervisorName, t.Label}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
 		ExtraFiles: files, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	err := way.ask(cmd.SysProcAttr)
+	err := way.setSysProcAttr(cmd.SysProcAttr)
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return nil, &refusedError{way, err}
+		return nil, &containmentError{way, err}
 	}
-	return &above{way: way, cmd: cmd}, nil
+	return &supervisorHandle{containment: way, cmd: cmd}, nil
 }
 
 // supervisorHandle is our side of a supervisor: a child process, or a process in a namespace.
-type above struct {
-	way  Containment
-	cmd  *exec.Cmd
-	room *Room
+type supervisorHandle struct {
+	containment Containment
+	cmd         *exec.Cmd
+	namespace   *Namespace
 }
 
 // resume continues a supervisor that its program may have stopped.
-func (a *above) wake() {
-	if a.cmd != nil && a.way != PIDNamespace {
+func (a *supervisorHandle) resume() {
+	if a.cmd != nil && a.containment != PIDNamespace {
 		_ = a.cmd.Process.Signal(syscall.SIGCONT)
 	}
 }
 
 // kill kills a supervisor that does not react, where the kernel then kills the program.
-func (a *above) end() {
-	if a.cmd != nil && a.way == PIDNamespace {
+func (a *supervisorHandle) kill() {
+	if a.cmd != nil && a.containment == PIDNamespace {
 		_ = a.cmd.Process.Kill()
 	}
 }
 
 // wait waits for the process to exit. A supervisor in a namespace is done when its connection ends.
-func (a *above) wait() error {
+func (a *supervisorHandle) wait() error {
 	if a.cmd == nil {
 		return nil
 	}
-	return ignoreExit(a.cmd.Wait())
+	return ignoreExitError(a.cmd.Wait())
 }
 
 // killSignal returns the signal that killed the supervisor, and with it the program.
-func (a *above) killed() syscall.Signal {
+func (a *supervisorHandle) killSignal() syscall.Signal {
 	if a.cmd != nil {
 		if ws, ok := a.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			return ws.Signal()
@@ -301,14 +301,14 @@ func (a *above) killed() syscall.Signal {
 }
 
 // mayLeak reports whether processes of the program may have outlived the supervisor.
-func (a *above) leaks() bool {
-	if a.room != nil {
-		return !a.room.ended(time.Second) // all of a namespace ends together
+func (a *supervisorHandle) mayLeak() bool {
+	if a.namespace != nil {
+		return !a.namespace.waitEnded(time.Second) // all of a namespace ends together
 	}
-	return a.way == Subreaper
+	return a.containment == Subreaper
 }
 
-func (a *above) String() string {
+func (a *supervisorHandle) String() string {
 	if a.cmd == nil {
 		return "the room has ended"
 	}
@@ -317,9 +317,9 @@ func (a *above) String() string {
 
 // watchContext asks the supervisor to end everything once ctx has ended. A supervisor that does not react is killed,
 // where the kernel then kills the program; elsewhere only the supervisor can do that, however long it takes.
-func (t Task) watch(ctx context.Context, handle *above, control *os.File, finished <-chan struct{}) {
+func (t Task) watchContext(ctx context.Context, handle *supervisorHandle, control *os.File, finished <-chan struct{}) {
 	var resume <-chan time.Time
-	if handle.way != PIDNamespace { // only here can the program stop its supervisor
+	if handle.containment != PIDNamespace { // only here can the program stop its supervisor
 		ticker := time.NewTicker(100 * time.Millisecond)
 		defer ticker.Stop()
 		resume = ticker.C
@@ -332,53 +332,53 @@ func (t Task) watch(ctx context.Context, handle *above, control *os.File, finish
 			return
 		case <-ended:
 			_, _ = control.Write([]byte{0}) // an error means that it is ending anyway
-			ended, force = nil, t.Hurry
+			ended, force = nil, t.Force
 			killTimer = time.After(t.Grace + 10*time.Second)
 		case <-force:
 			_, _ = control.Write([]byte{0})
 			force = nil
 		case <-resume:
-			handle.wake()
+			handle.resume()
 		case <-killTimer:
-			handle.end()
+			handle.kill()
 		}
 	}
 }
 
 // buildResult combines the reports and errors of a task into its result.
-func (t Task) judge(ctx context.Context, handle *above, report answer, runErr, copyErr error) (Ending, error) {
-	ending := Ending{Contained: handle.way, Leftovers: report.Leftovers}
+func (t Task) buildResult(ctx context.Context, handle *supervisorHandle, report supervisorReport, runErr, copyErr error) (TaskResult, error) {
+	ending := TaskResult{Containment: handle.containment, Leftovers: report.Leftovers}
 	switch {
-	case report.Refused != "":
-		return Ending{}, &refusedError{handle.way, errors.New(report.Refused)}
-	case report.Cannot != "":
-		return ending, &CannotRunError{Program: t.Argv[0], Code: report.Code, Err: errors.New(report.Cannot)}
-	case report.Failed != "":
-		return ending, &NotStartedError{errors.New(report.Failed)}
+	case report.ContainmentError != "":
+		return TaskResult{}, &containmentError{handle.containment, errors.New(report.ContainmentError)}
+	case report.ExecError != "":
+		return ending, &CannotRunError{Program: t.Argv[0], Code: report.ExecCode, Err: errors.New(report.ExecError)}
+	case report.StartError != "":
+		return ending, &NotStartedError{errors.New(report.StartError)}
 	case !report.Starting && context.Cause(ctx) != nil:
 		return ending, &NotStartedError{context.Cause(ctx)}
 	case !report.Starting:
 		return ending, &NotStartedError{errors.Join(fmt.Errorf("the supervisor did not begin: %v", handle), runErr)}
 	case report.Status != nil && report.Status.Signaled():
 		ending.Signal = report.Status.Signal()
-		ending.Exit = 128 + int(ending.Signal)
+		ending.ExitCode = 128 + int(ending.Signal)
 	case report.Status != nil:
-		ending.Exit = report.Status.ExitStatus()
+		ending.ExitCode = report.Status.ExitStatus()
 	default: // the supervisor was killed, and with it everything else
-		ending.Signal = handle.killed()
-		ending.Exit = 128 + int(ending.Signal)
+		ending.Signal = handle.killSignal()
+		ending.ExitCode = 128 + int(ending.Signal)
 	}
 	var err error
 	switch cause := context.Cause(ctx); {
 	case report.TimedOut:
 		err = ErrTimeout
-	case cause != nil && (report.Ended || report.Status == nil):
+	case cause != nil && (report.Asked || report.Status == nil):
 		err = cause
 	default:
-		ending.Stopped = report.Ended
+		ending.Stopped = report.Asked
 	}
-	if !report.Gone && handle.leaks() {
-		err = errors.Join(err, ErrLost, runErr)
+	if !report.AllGone && handle.mayLeak() {
+		err = errors.Join(err, ErrSupervisorKilled, runErr)
 	}
 	if copyErr != nil {
 		err = errors.Join(err, &OutputError{copyErr})
@@ -386,7 +386,7 @@ func (t Task) judge(ctx context.Context, handle *above, report answer, runErr, c
 	return ending, err
 }
 
-func inBytes(words []string) [][]byte {
+func toBytes(words []string) [][]byte {
 	all := make([][]byte, len(words))
 	for i, w := range words {
 		all[i] = []byte(w)
@@ -394,7 +394,7 @@ func inBytes(words []string) [][]byte {
 	return all
 }
 
-func inWords(all [][]byte) []string {
+func toStrings(all [][]byte) []string {
 	words := make([]string, len(all))
 	for i, b := range all {
 		words[i] = string(b)
@@ -403,7 +403,7 @@ func inWords(all [][]byte) []string {
 }
 
 // readReports reads all reports of the supervisor until the connection ends, and returns them merged into one.
-func readAnswers(from io.Reader, running func()) (merged answer, err error) {
+func readReports(from io.Reader, running func()) (merged supervisorReport, err error) {
 	decoder := json.NewDecoder(from)
 	for {
 		wasRunning := merged.Running
@@ -420,7 +420,7 @@ func readAnswers(from io.Reader, running func()) (merged answer, err error) {
 }
 
 // ignoreExitError drops exec.ExitError: the exit status of a supervisor means nothing.
-func ignoreExit(err error) error {
+func ignoreExitError(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return nil
@@ -447,7 +447,7 @@ const supervisorName = "git-agency-supervisor"
 
 // StopTask asks the supervisor of a task to end it; a second call makes it use SIGKILL at once. A supervisor that is
 // gone is not an error.
-func Stop(supervisor int) error {
+func StopTask(supervisor int) error {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // SIGCONT, as it may have been stopped
 		if err := syscall.Kill(supervisor, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err

@@ -19,7 +19,7 @@ import (
 
 // eachWay runs a test in every containment there is here.
 func eachWay(t *testing.T, test func(t *testing.T, way Containment)) {
-	eachOf(t, append(containments(), inASeat, besideOne), test)
+	eachOf(t, append(supportedContainments(), inASeat, besideOne), test)
 }
 
 func eachOf(t *testing.T, ways []Containment, test func(t *testing.T, way Containment)) {
@@ -39,14 +39,14 @@ func task(t *testing.T, way Containment, script string, args ...string) Task {
 	t.Cleanup(func() { _ = dir.Close() })
 	k := Task{
 		Argv: append([]string{"sh", "-c", script, "sh"}, args...), Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
-		Label: "test", Grace: time.Minute, within: []Containment{way},
+		Label: "test", Grace: time.Minute, onlyContainments: []Containment{way},
 	}
 	switch way {
 	case inASeat:
-		k.room, _ = room(t)
+		k.namespace, _ = room(t)
 	case besideOne:
 		var label string
-		k.room, label = room(t)
+		k.namespace, label = room(t)
 		occupy(t, label)
 	}
 	return k
@@ -72,7 +72,7 @@ func TestATaskHasItsOwnStreamsAndItsExitCode(t *testing.T) {
 		k := task(t, way, "cat; echo err >&2; pwd; echo $AGENCY; exit 7")
 		k.Stdin, k.Stdout, k.Stderr, k.Env = strings.NewReader("in\n"), &stdout, &stderr, append(k.Env, "AGENCY=yes")
 		ending, err := k.Run(t.Context())
-		if err != nil || ending != (Ending{Exit: 7, Contained: contained(way)}) {
+		if err != nil || ending != (TaskResult{ExitCode: 7, Containment: contained(way)}) {
 			t.Errorf("got %+v, %v", ending, err)
 		}
 		if stdout.String() != "in\n"+k.Dir.Name()+"\nyes\n" || stderr.String() != "err\n" {
@@ -114,7 +114,7 @@ func TestNothingOutlivesATaskThatEnds(t *testing.T) {
 		k.Grace = 50 * time.Millisecond
 		gone := alive(t, &k)
 		ending, err := k.Run(t.Context())
-		if err != nil || ending.Exit != 3 || ending.Leftovers < 3 {
+		if err != nil || ending.ExitCode != 3 || ending.Leftovers < 3 {
 			t.Errorf("got %+v, %v", ending, err)
 		}
 		gone()
@@ -139,7 +139,7 @@ func TestNothingOutlivesATaskThatIsCancelled(t *testing.T) {
 			cancel(cause)
 		}()
 		ending, err := k.Run(ctx)
-		if !errors.Is(err, cause) || ending.Signal != syscall.SIGKILL || ending.Exit != 137 {
+		if !errors.Is(err, cause) || ending.Signal != syscall.SIGKILL || ending.ExitCode != 137 {
 			t.Errorf("got %+v, %v", ending, err)
 		}
 		gone()
@@ -189,7 +189,7 @@ func TestAProgramThatCannotBeRunIsToldApartAsEnvDoes(t *testing.T) {
 		must(t, dir.Close())
 		var cannot *CannotRunError
 		switch {
-		case want == 0 && (err != nil || ending.Exit != 0):
+		case want == 0 && (err != nil || ending.ExitCode != 0):
 			t.Errorf("%s: got %+v, %v", program, ending, err)
 		case want != 0 && (!errors.As(err, &cannot) || cannot.Code != want):
 			t.Errorf("%s: got %+v, %v; want %d", program, ending, err, want)
@@ -246,8 +246,8 @@ func TestATaskInheritsNothingButItsStreams(t *testing.T) {
 		defer func() { must(t, syscall.Close(stray)) }()
 		var stdout bytes.Buffer
 		k := task(t, way, `ls /proc/self/fd | wc -l`)
-		k.Stdout, k.Hold = &stdout, []*os.File{hold}
-		if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 0 {
+		k.Stdout, k.HoldOpen = &stdout, []*os.File{hold}
+		if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 0 {
 			t.Fatalf("got %+v, %v", ending, err)
 		}
 		if got := strings.TrimSpace(stdout.String()); got != "4" { // and the one that ls reads the list from
@@ -259,7 +259,7 @@ func TestATaskInheritsNothingButItsStreams(t *testing.T) {
 func TestATaskWithoutStreamsReadsAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	k := task(t, PIDNamespace, `read x && exit 1; echo out; echo err >&2; exit 9`)
-	if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 9 {
+	if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 9 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 }
@@ -271,7 +271,7 @@ func TestATaskDoesNotWaitForItsInput(t *testing.T) {
 	defer write.Close()
 	k := task(t, PIDNamespace, `exit 4`)
 	k.Stdin = read
-	if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 4 {
+	if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 4 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 }
@@ -281,7 +281,7 @@ func TestDeathBySignalIsTold(t *testing.T) {
 	eachWay(t, func(t *testing.T, way Containment) {
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGINT, syscall.SIGSEGV} {
 			k := task(t, way, `kill -"$1" $$; sleep 1000`, strings.TrimPrefix(unix.SignalName(sig), "SIG"))
-			if ending, err := k.Run(t.Context()); err != nil || ending.Signal != sig || ending.Exit != 128+int(sig) {
+			if ending, err := k.Run(t.Context()); err != nil || ending.Signal != sig || ending.ExitCode != 128+int(sig) {
 				t.Errorf("%v: got %+v, %v", sig, ending, err)
 			}
 		}
@@ -294,7 +294,7 @@ func TestAProgramThatKillsItsSupervisorTakesEverythingWithIt(t *testing.T) {
 	k := task(t, PIDNamespace, daemons+`kill -9 1; kill -STOP 1; kill -SEGV 1; sleep 1000`)
 	gone := alive(t, &k)
 	ending, err := k.Run(t.Context())
-	if err == nil && ending.Exit == 0 {
+	if err == nil && ending.ExitCode == 0 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 	gone()
@@ -302,7 +302,7 @@ func TestAProgramThatKillsItsSupervisorTakesEverythingWithIt(t *testing.T) {
 
 func TestWhoIsAskedToStopDoesInAnOrderlyWayAndThenAtOnce(t *testing.T) {
 	t.Parallel()
-	eachOf(t, containments(), func(t *testing.T, way Containment) {
+	eachOf(t, supportedContainments(), func(t *testing.T, way Containment) {
 		for _, c := range []struct {
 			trap   string
 			again  bool
@@ -314,7 +314,7 @@ func TestWhoIsAskedToStopDoesInAnOrderlyWayAndThenAtOnce(t *testing.T) {
 			k.Label = t.TempDir() // nobody else has that
 			hold, err := os.Open(k.Label)
 			must(t, err)
-			k.Hold = []*os.File{hold}
+			k.HoldOpen = []*os.File{hold}
 			gone := alive(t, &k)
 			go func() {
 				f, err := os.Open(ready)
@@ -322,8 +322,8 @@ func TestWhoIsAskedToStopDoesInAnOrderlyWayAndThenAtOnce(t *testing.T) {
 					_ = f.Close()
 				}
 				for again := true; again && t.Context().Err() == nil; again = c.again { // two at the same moment are one
-					for _, pid := range Supervisors(k.Label) {
-						_ = Stop(pid)
+					for _, pid := range FindSupervisors(k.Label) {
+						_ = StopTask(pid)
 					}
 				}
 			}()
@@ -342,7 +342,7 @@ func TestStoppedProcessesAreEndedToo(t *testing.T) {
 		k := task(t, way, `setsid sh -c 'kill -STOP $$' & sleep 0; exit 0`)
 		k.Grace = time.Hour // nobody waits for that
 		gone := alive(t, &k)
-		if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 0 {
+		if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 0 {
 			t.Errorf("got %+v, %v", ending, err)
 		}
 		gone()
@@ -379,7 +379,7 @@ func TestEveryByteOfAWordAndOfAVariableArrives(t *testing.T) {
 		Argv: []string{"sh", "-c", `printf %s "$1" "$ALL" "$PWD"`, "sh", string(all)}, Dir: dir, Label: "test",
 		Env: []string{"PATH=" + os.Getenv("PATH"), "ALL=" + string(all)}, Stdout: &stdout,
 	}
-	if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 0 {
+	if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 0 {
 		t.Fatalf("got %+v, %v", ending, err)
 	}
 	if want := string(all) + string(all) + dir.Name(); stdout.String() != want {
@@ -410,7 +410,7 @@ func TestATimeoutDoesNotCountForWhatWasLeft(t *testing.T) {
 		k := task(t, way, `sh -c 'trap "" TERM; : >"$0"; while :; do sleep 0.01; done' "$1" & : <"$1"; exit 3`, ready)
 		k.Timeout, k.Grace = 2*time.Second, 2*time.Second // with what it leaves, it ends later than that
 		ending, err := k.Run(t.Context())
-		if err != nil || ending.Exit != 3 || ending.Leftovers == 0 {
+		if err != nil || ending.ExitCode != 3 || ending.Leftovers == 0 {
 			t.Errorf("got %+v, %v", ending, err)
 		}
 	})
@@ -422,7 +422,7 @@ func TestWhoIsInAHurryDoesNotWaitForTheGrace(t *testing.T) {
 		hurry := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		k := task(t, way, `trap "" TERM; sleep 1000; sleep 1000`)
-		k.Grace, k.Hurry, k.Running = time.Hour, hurry, func() { cancel(); close(hurry) }
+		k.Grace, k.Force, k.OnRunning = time.Hour, hurry, func() { cancel(); close(hurry) }
 		if _, err := k.Run(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
@@ -449,7 +449,7 @@ func TestATaskDoesNotWaitForAStrangerWhoHoldsItsOutput(t *testing.T) {
 		}
 		_ = os.WriteFile(on, nil, 0)
 	}()
-	if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 0 || stdout.String() != "said\n" {
+	if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 0 || stdout.String() != "said\n" {
 		t.Errorf("got %+v, %v and %q", ending, err, &stdout)
 	}
 }
@@ -461,7 +461,7 @@ func TestOutputThatCannotBePassedOnIsSaidAndTheProgramHasRun(t *testing.T) {
 	k.Stdout = failing{full}
 	ending, err := k.Run(t.Context())
 	var output *OutputError
-	if !errors.As(err, &output) || !errors.Is(err, full) || ending.Contained != PIDNamespace {
+	if !errors.As(err, &output) || !errors.Is(err, full) || ending.Containment != PIDNamespace {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 	if _, err := os.Stat(k.Argv[4]); err != nil {
@@ -482,7 +482,7 @@ func TestAProgramThatAsksToBeTracedRunsOn(t *testing.T) {
 		if runtime.GOARCH != "amd64" {
 			t.Skip("skipped: the number of ptrace is another one here")
 		}
-		if ending, err := k.Run(t.Context()); err != nil || ending.Exit != 3 {
+		if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 3 {
 			t.Errorf("got %+v, %v", ending, err)
 		}
 	})
@@ -493,7 +493,7 @@ func TestAStoppedSupervisorIsWoken(t *testing.T) {
 	k := task(t, Subreaper, `kill -STOP $PPID; exec sleep 1000`)
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := alive(t, &k)
-	k.Running = cancel
+	k.OnRunning = cancel
 	if _, err := k.Run(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -503,7 +503,7 @@ func TestAStoppedSupervisorIsWoken(t *testing.T) {
 func TestAKilledSupervisorIsNotPassedOverInSilence(t *testing.T) {
 	t.Parallel()
 	k := task(t, Subreaper, `kill -9 $PPID; exec sleep 0`)
-	if ending, err := k.Run(t.Context()); !errors.Is(err, ErrLost) || ending.Exit != 137 {
+	if ending, err := k.Run(t.Context()); !errors.Is(err, ErrSupervisorKilled) || ending.ExitCode != 137 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 }
@@ -517,7 +517,7 @@ func TestAProcessThatOnlyCallsItselfASupervisorIsNone(t *testing.T) {
 	must(t, err)
 	impostor := &exec.Cmd{Path: cat, Args: []string{supervisorName, label}} // which waits for somebody to write
 	must(t, impostor.Start())
-	if found := Supervisors(label); len(found) != 0 {
+	if found := FindSupervisors(label); len(found) != 0 {
 		t.Errorf("found %v", found)
 	}
 	must(t, os.WriteFile(label, nil, 0))

@@ -12,10 +12,10 @@ import (
 // runOnTerminal runs a task on its own pseudo-terminal, connected to the terminal that is its Stdin. Output that goes
 // elsewhere still does. Input is read only once the program runs: keys typed for a program that cannot be executed stay
 // for the next reader.
-func (t Task) runAtTerminal(ctx context.Context) (_ Ending, err error) {
+func (t Task) runOnTerminal(ctx context.Context) (_ TaskResult, err error) {
 	outer, ok := t.Stdin.(*os.File)
 	if !ok || !isTerminal(outer) {
-		return Ending{}, &NotStartedError{errors.New("standard input is no terminal")}
+		return TaskResult{}, &NotStartedError{errors.New("standard input is no terminal")}
 	}
 	out := outer
 	for _, w := range []io.Writer{t.Stderr, t.Stdout} {
@@ -25,7 +25,7 @@ func (t Task) runAtTerminal(ctx context.Context) (_ Ending, err error) {
 	}
 	terminal, err := OpenTerminal(outer, out)
 	if err != nil {
-		return Ending{}, &NotStartedError{err}
+		return TaskResult{}, &NotStartedError{err}
 	}
 	defer func() {
 		if closeErr := terminal.Close(); closeErr != nil && err == nil {
@@ -38,14 +38,14 @@ func (t Task) runAtTerminal(ctx context.Context) (_ Ending, err error) {
 			*w = terminal.Slave
 		}
 	}
-	running := t.Running
-	t.Running = func() {
-		terminal.Relay()
+	running := t.OnRunning
+	t.OnRunning = func() {
+		terminal.StartInput()
 		if running != nil {
 			running()
 		}
 	}
-	return t.runSomehow(ctx)
+	return t.runContained(ctx)
 }
 
 // isTerminal does not use File.Fd, which would make the file blocking for others.

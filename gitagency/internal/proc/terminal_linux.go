@@ -23,29 +23,29 @@ type Terminal struct {
 	// /dev/tty again.
 	Slave *os.File
 
-	master *os.File
-	at     int         // descriptor of the user's terminal, for everything but reading
-	before *term.State // its modes
-	out    io.Writer
-	outErr error // write error of out; owned by relayOutput, readable by all once outputDone is closed
+	master     *os.File
+	outerFD    int         // descriptor of the user's terminal, for everything but reading
+	outerState *term.State // its modes
+	out        io.Writer
+	outErr     error // write error of out; owned by relayOutput, readable by all once outputDone is closed
 
-	relaying, closing      chan struct{} // closed when that begins
-	relayed, shown, minded chan struct{} // closed when that is over
-	progress               chan struct{} // out has accepted a write
-	wake                   int           // closing it interrupts the poll for keys
-	patience               time.Duration // for an out that accepts nothing
+	inputStarted, closeStarted         chan struct{} // closed when that begins
+	inputDone, outputDone, signalsDone chan struct{} // closed when that is over
+	outputProgress                     chan struct{} // out has accepted a write
+	wakeFD                             int           // closing it interrupts the poll for keys
+	outputTimeout                      time.Duration // for an out that accepts nothing
 
-	relay, end sync.Once
-	err        error // result of Close
+	inputOnce, closeOnce sync.Once
+	closeErr             error // result of Close
 }
 
 const (
 	// The kernel buffers less than this for a terminal. If there is more to drain, a process is still writing.
-	drainAtMost = 1 << 20
+	maxDrain = 1 << 20
 	// A user's terminal that accepts no output for this long is dead: in raw mode there is no Ctrl-S.
-	outputPatience = 10 * time.Second
+	defaultOutputTimeout = 10 * time.Second
 	// How often to check whether a process has reopened a terminal that none had open.
-	reopenPause = 50 * time.Millisecond
+	reopenInterval = 50 * time.Millisecond
 )
 
 // OpenTerminal creates a pseudo-terminal with the modes and size of the user's terminal, and puts that one into raw
@@ -54,9 +54,9 @@ const (
 // know why.
 func OpenTerminal(outer *os.File, out io.Writer) (_ *Terminal, err error) {
 	t := &Terminal{
-		out: out, patience: outputPatience, progress: make(chan struct{}, 1),
-		relaying: make(chan struct{}), closing: make(chan struct{}),
-		relayed: make(chan struct{}), shown: make(chan struct{}), minded: make(chan struct{}),
+		out: out, outputTimeout: defaultOutputTimeout, outputProgress: make(chan struct{}, 1),
+		inputStarted: make(chan struct{}), closeStarted: make(chan struct{}),
+		inputDone: make(chan struct{}), outputDone: make(chan struct{}), signalsDone: make(chan struct{}),
 	}
 	var undos []func() error
 	defer func() {
@@ -70,18 +70,18 @@ func OpenTerminal(outer *os.File, out io.Writer) (_ *Terminal, err error) {
 	}()
 
 	// Our own descriptor, which no one else closes. outer.Fd would also make the file blocking for others.
-	if err := control(outer, func(fd int) (err error) {
-		t.at, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err := withFD(outer, func(fd int) (err error) {
+		t.outerFD, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	undos = append(undos, func() error { return unix.Close(t.at) })
-	modes, err := unix.IoctlGetTermios(t.at, unix.TCGETS)
+	undos = append(undos, func() error { return unix.Close(t.outerFD) })
+	modes, err := unix.IoctlGetTermios(t.outerFD, unix.TCGETS)
 	if err != nil {
 		return nil, os.NewSyscallError("tcgetattr", err)
 	}
-	if inBackground(t.at) {
+	if inBackground(t.outerFD) {
 		return nil, ErrBackground
 	}
 
@@ -93,12 +93,12 @@ func OpenTerminal(outer *os.File, out io.Writer) (_ *Terminal, err error) {
 	signal.Notify(continued, unix.SIGCONT)
 	undos = append(undos, func() error { signal.Stop(resized); signal.Stop(continued); return nil })
 
-	if t.master, t.Slave, err = openPair(modes); err != nil {
+	if t.master, t.Slave, err = openPTY(modes); err != nil {
 		return nil, err
 	}
 	undos = append(undos, t.master.Close, t.Slave.Close)
-	t.resize()
-	keyboard, err := openKeyboard(t.at)
+	t.copySize()
+	keyboard, err := openKeyboard(t.outerFD)
 	if err != nil {
 		return nil, os.NewSyscallError("dup", err)
 	}
@@ -107,67 +107,67 @@ func OpenTerminal(outer *os.File, out io.Writer) (_ *Terminal, err error) {
 	if err := unix.Pipe2(wake[:], unix.O_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("pipe", err)
 	}
-	t.wake = wake[1]
+	t.wakeFD = wake[1]
 	undos = append(undos, func() error { return errors.Join(unix.Close(wake[0]), unix.Close(wake[1])) })
 
 	// The last step that can fail, so that raw mode is always restored.
-	if t.before, err = term.MakeRaw(t.at); err != nil {
+	if t.outerState, err = term.MakeRaw(t.outerFD); err != nil {
 		return nil, os.NewSyscallError("tcsetattr", err)
 	}
-	go t.pass(keyboard, wake[0])
-	go t.show()
-	go t.mind(resized, continued)
+	go t.relayInput(keyboard, wake[0])
+	go t.relayOutput()
+	go t.watchSignals(resized, continued)
 	return t, nil
 }
 
 // StartInput starts to read the keyboard. Call it when the program runs: keys typed before stay for the next reader of
 // the terminal. Keys that the program does not read before it ends are lost, as they cannot be put back.
-func (t *Terminal) Relay() { t.relay.Do(func() { close(t.relaying) }) }
+func (t *Terminal) StartInput() { t.inputOnce.Do(func() { close(t.inputStarted) }) }
 
 // Close is called when the program and all of its descendants have ended. It stops reading the keyboard, writes the
 // remaining output, and restores the user's terminal exactly. A process that still has the program's terminal open gets
 // a hangup. The error says which output was lost, or that the terminal was not restored. Close may be called more than
 // once.
 func (t *Terminal) Close() error {
-	t.end.Do(func() { t.err = t.finish() })
-	return t.err
+	t.closeOnce.Do(func() { t.closeErr = t.shutdown() })
+	return t.closeErr
 }
 
-func (t *Terminal) finish() error {
-	close(t.closing)
+func (t *Terminal) shutdown() error {
+	close(t.closeStarted)
 	err := errors.Join(
-		unix.Close(t.wake),
+		unix.Close(t.wakeFD),
 		t.master.SetDeadline(time.Unix(1, 0)), // ends reads and writes that are blocked, also for lack of space for keys
 	)
 	select {
-	case <-t.relayed:
+	case <-t.inputDone:
 	case <-time.After(time.Second): // see openKeyboard: the read may be waiting for a key that another process took
 	}
-	err = errors.Join(err, t.allShown())
-	<-t.minded
+	err = errors.Join(err, t.waitOutput())
+	<-t.signalsDone
 	// A terminal that the shell has taken back has the shell's modes, and setting them would stop us.
-	if !inBackground(t.at) {
+	if !inBackground(t.outerFD) {
 		// Keys typed and not read stay: this neither waits nor flushes.
-		err = errors.Join(err, os.NewSyscallError("tcsetattr", term.Restore(t.at, t.before)))
+		err = errors.Join(err, os.NewSyscallError("tcsetattr", term.Restore(t.outerFD, t.outerState)))
 	}
 	if closeErr := t.Slave.Close(); !errors.Is(closeErr, os.ErrClosed) {
 		err = errors.Join(err, closeErr)
 	}
-	if err = errors.Join(err, t.master.Close(), unix.Close(t.at)); err != nil {
+	if err = errors.Join(err, t.master.Close(), unix.Close(t.outerFD)); err != nil {
 		return fmt.Errorf("leave the program's terminal: %w", err)
 	}
 	return nil
 }
 
 // waitOutput waits until out has accepted everything, as long as it accepts anything.
-func (t *Terminal) allShown() error {
+func (t *Terminal) waitOutput() error {
 	for {
 		select {
-		case <-t.shown:
+		case <-t.outputDone:
 			return t.outErr
-		case <-t.progress:
-		case <-time.After(t.patience):
-			return fmt.Errorf("output was lost: nothing was taken for %s", t.patience)
+		case <-t.outputProgress:
+		case <-time.After(t.outputTimeout):
+			return fmt.Errorf("output was lost: nothing was taken for %s", t.outputTimeout)
 		}
 	}
 }
@@ -175,13 +175,13 @@ func (t *Terminal) allShown() error {
 // relayInput copies keys to the program until Close, or until the user's terminal is hung up: then no more input comes,
 // and Close hangs up the program's terminal in turn. In the background the kernel stops us when there is something to
 // read, which tells the user that "fg" is needed.
-func (t *Terminal) pass(keyboard, woken int) {
-	defer close(t.relayed)
+func (t *Terminal) relayInput(keyboard, woken int) {
+	defer close(t.inputDone)
 	defer unix.Close(woken)
 	defer unix.Close(keyboard)
 	select {
-	case <-t.relaying:
-	case <-t.closing:
+	case <-t.inputStarted:
+	case <-t.closeStarted:
 		return
 	}
 	keys := make([]byte, 4096)
@@ -210,30 +210,30 @@ func (t *Terminal) pass(keyboard, woken int) {
 
 // relayOutput copies the program's output to out until Close. That no other process has the terminal open may be
 // temporary; only the caller of Close knows that it is final.
-func (t *Terminal) show() {
-	defer close(t.shown)
+func (t *Terminal) relayOutput() {
+	defer close(t.outputDone)
 	buffer := make([]byte, 4096)
 	for {
 		n, err := t.master.Read(buffer)
-		t.write(buffer[:max(n, 0)])
+		t.writeOut(buffer[:max(n, 0)])
 		if err == nil {
 			continue
 		}
 		select {
-		case <-t.closing:
-			t.drain(buffer)
+		case <-t.closeStarted:
+			t.drainOutput(buffer)
 			return
-		case <-time.After(reopenPause):
+		case <-time.After(reopenInterval):
 		}
 	}
 }
 
 // drainOutput copies the output that is available now. The kernel returns everything written before it reports EAGAIN,
 // so this needs neither a timeout nor an end of file.
-func (t *Terminal) drain(buffer []byte) {
-	for drained := 0; drained < drainAtMost; {
+func (t *Terminal) drainOutput(buffer []byte) {
+	for drained := 0; drained < maxDrain; {
 		var n int
-		err := control(t.master, func(fd int) (err error) {
+		err := withFD(t.master, func(fd int) (err error) {
 			n, err = unix.Read(fd, buffer)
 			return err
 		})
@@ -242,18 +242,18 @@ func (t *Terminal) drain(buffer []byte) {
 		} else if err != nil || n == 0 {
 			return
 		}
-		t.write(buffer[:n])
+		t.writeOut(buffer[:n])
 		drained += n
 	}
 }
 
 // writeOut writes to out. After an error the rest is dropped, so that the program does not block on it.
-func (t *Terminal) write(p []byte) {
+func (t *Terminal) writeOut(p []byte) {
 	if len(p) > 0 && t.outErr == nil {
 		_, t.outErr = t.out.Write(p)
 	}
 	select {
-	case t.progress <- struct{}{}:
+	case t.outputProgress <- struct{}{}:
 	default:
 	}
 }
@@ -261,29 +261,29 @@ func (t *Terminal) write(p []byte) {
 // watchSignals follows the size and the foreground of the user's terminal until Close. After SIGCONT the shell had it in
 // between, and has set its own modes. If we are continued in the background, setting raw mode stops us again, like
 // every program that needs the keyboard.
-func (t *Terminal) mind(resized, continued chan os.Signal) {
-	defer close(t.minded)
+func (t *Terminal) watchSignals(resized, continued chan os.Signal) {
+	defer close(t.signalsDone)
 	defer signal.Stop(continued)
 	defer signal.Stop(resized)
 	for {
 		select {
-		case <-t.closing:
+		case <-t.closeStarted:
 			return
 		case <-resized:
 		case <-continued:
-			_, _ = term.MakeRaw(t.at) // relayInput and relayOutput detect a terminal that is gone
+			_, _ = term.MakeRaw(t.outerFD) // relayInput and relayOutput detect a terminal that is gone
 		}
-		t.resize()
+		t.copySize()
 	}
 }
 
 // copySize gives the program's terminal the size of the user's; the kernel sends SIGWINCH to the program.
-func (t *Terminal) resize() {
-	size, err := unix.IoctlGetWinsize(t.at, unix.TIOCGWINSZ)
+func (t *Terminal) copySize() {
+	size, err := unix.IoctlGetWinsize(t.outerFD, unix.TIOCGWINSZ)
 	if err != nil {
 		return // it has no size, or is gone
 	}
-	_ = control(t.master, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
+	_ = withFD(t.master, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
 }
 
 // inBackground reports whether the kernel would stop us for reading a terminal or setting its modes. A terminal that
@@ -295,7 +295,7 @@ func inBackground(terminal int) bool {
 
 // openPTY opens a pseudo-terminal with these modes. The master is non-blocking, so that waiting for it can be
 // interrupted; the slave is an ordinary terminal.
-func openPair(modes *unix.Termios) (master, slave *os.File, err error) {
+func openPTY(modes *unix.Termios) (master, slave *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, &os.PathError{Op: "open", Path: "/dev/ptmx", Err: err}
@@ -347,7 +347,7 @@ func openKeyboard(outerFD int) (int, error) {
 }
 
 // withFD calls do with the descriptor of a file, which is not closed meanwhile.
-func control(f *os.File, do func(fd int) error) error {
+func withFD(f *os.File, do func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func sitDown(t *testing.T, rows, columns uint16) *person {
 	t.Cleanup(func() { _ = screen.Close() }) // some hang up first
 	p := &person{t: t, screen: screen, grew: make(chan struct{}, 1)}
 	p.resize(rows, columns)
-	must(t, control(screen, func(fd int) error {
+	must(t, withFD(screen, func(fd int) error {
 		number, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func sitDown(t *testing.T, rows, columns uint16) *person {
 
 func (p *person) modes() (modes unix.Termios) {
 	p.t.Helper()
-	must(p.t, control(p.screen, func(fd int) error {
+	must(p.t, withFD(p.screen, func(fd int) error {
 		m, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 		if err == nil {
 			modes = *m
@@ -75,13 +75,13 @@ func (p *person) modes() (modes unix.Termios) {
 
 func (p *person) set(modes unix.Termios) {
 	p.t.Helper()
-	must(p.t, control(p.screen, func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, &modes) }))
+	must(p.t, withFD(p.screen, func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, &modes) }))
 }
 
 func (p *person) resize(rows, columns uint16) {
 	p.t.Helper()
 	size := unix.Winsize{Row: rows, Col: columns}
-	must(p.t, control(p.screen, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) }))
+	must(p.t, withFD(p.screen, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) }))
 }
 
 func (p *person) types(keys string) {
@@ -204,7 +204,7 @@ func tool(argv []string) int {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	err = startOn(terminal, cmd)
 	if err == nil {
-		terminal.Relay()
+		terminal.StartInput()
 		_ = cmd.Wait() // it may fail
 	}
 	err = errors.Join(err, terminal.Close(), terminal.Close())
@@ -335,7 +335,7 @@ func TestWhatIsTypedForTheNextProgramStaysThere(t *testing.T) {
 			p := sitDown(t, 24, 80)
 			terminal := p.open(io.Discard)
 			if relay {
-				terminal.Relay()
+				terminal.StartInput()
 				must(t, p.runOn(terminal, "true").Wait())
 				must(t, terminal.Close())
 			}
@@ -354,11 +354,11 @@ func TestWhoeverWaitsForKeysStopsAtOnceForClose(t *testing.T) {
 	t.Parallel()
 	p := sitDown(t, 24, 80)
 	terminal := p.open(io.Discard)
-	terminal.Relay()
+	terminal.StartInput()
 	must(t, p.runOn(terminal, "true").Wait())
 	must(t, terminal.Close())
 	select {
-	case <-terminal.relayed:
+	case <-terminal.inputDone:
 	default:
 		t.Error("the keyboard is still read")
 	}
@@ -368,7 +368,7 @@ func TestNobodyElsesTerminalIsMadeNonBlocking(t *testing.T) {
 	t.Parallel()
 	p := sitDown(t, 24, 80)
 	terminal := p.open(io.Discard)
-	terminal.Relay()
+	terminal.StartInput()
 	flags, err := unix.FcntlInt(p.desk.Fd(), unix.F_GETFL, 0)
 	must(t, err)
 	if flags&unix.O_NONBLOCK != 0 {
@@ -469,7 +469,7 @@ func TestAProgramMayCloseItsTerminalAndOpenItAgain(t *testing.T) {
 			if alone {
 				must(t, terminal.Slave.Close())
 			}
-			terminal.Relay()
+			terminal.StartInput()
 			eventually(t, func() bool { _, err := os.Stat(closed); return err == nil })
 			must(t, cmd.Process.Signal(unix.SIGUSR1))
 			p.awaits("two\r\n")
@@ -490,10 +490,10 @@ func TestAfterAHangUpNobodyReadsAndTheProgramIsHungUpInTurn(t *testing.T) {
 	p := sitDown(t, 24, 80)
 	terminal := p.open(io.Discard)
 	cmd := p.runOn(terminal, "sleep", "600")
-	terminal.Relay()
+	terminal.StartInput()
 	must(t, p.screen.Close())
 	select {
-	case <-terminal.relayed:
+	case <-terminal.inputDone:
 	case <-time.After(30 * time.Second):
 		t.Fatal("the keyboard is still read")
 	}
@@ -519,7 +519,7 @@ func TestAProgramThatGoesOnWritingDoesNotKeepUsFromClosing(t *testing.T) {
 		return len(p), nil
 	}))
 	cmd := p.runOn(terminal, "yes")
-	terminal.Relay()
+	terminal.StartInput()
 	<-writes
 	must(t, terminal.Close())
 	p.requireRestored()
@@ -551,7 +551,7 @@ func TestATerminalThatTakesNothingIsLeftAlone(t *testing.T) {
 	forever := make(chan struct{})
 	defer close(forever)
 	terminal := p.open(writer(func(p []byte) (int, error) { <-forever; return len(p), nil }))
-	terminal.patience = 10 * time.Millisecond
+	terminal.outputTimeout = 10 * time.Millisecond
 	must(t, p.runOn(terminal, "echo", "hello").Wait())
 	if err := terminal.Close(); err == nil || !strings.Contains(err.Error(), "output was lost") {
 		t.Errorf("got %v", err)

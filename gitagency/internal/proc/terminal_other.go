@@ -18,7 +18,7 @@ func OpenTerminal(*os.File, io.Writer) (*Terminal, error) {
 }
 
 // StartInput does nothing.
-func (t *Terminal) Relay() {}
+func (t *Terminal) StartInput() {}
 
 // Close does nothing.
 func (t *Terminal) Close() error { return nil }

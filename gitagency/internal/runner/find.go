@@ -27,28 +27,28 @@ type Agent struct {
 // program is not found.
 func Find(env []string, configured map[string]string) []Agent {
 	var agents []Agent
-	for _, k := range known {
+	for _, k := range knownAgents {
 		if _, ok := configured[k.name]; ok {
-			agents = append(agents, fromCommand(env, k.name, configured[k.name]))
+			agents = append(agents, configuredAgent(env, k.name, configured[k.name]))
 			continue
 		}
 		for _, program := range k.programs {
-			if path, err := proc.Look(env, program); err == nil {
+			if path, err := proc.LookPath(env, program); err == nil {
 				agents = append(agents, Agent{Name: k.name, Program: program, Path: path})
 				break
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
-		if !slices.Contains(Known(), name) {
-			agents = append(agents, fromCommand(env, name, configured[name]))
+		if !slices.Contains(KnownNames(), name) {
+			agents = append(agents, configuredAgent(env, name, configured[name]))
 		}
 	}
 	return agents
 }
 
 // knownAgents are the agents found without configuration. Of several program names, the first that exists counts.
-var known = []struct {
+var knownAgents = []struct {
 	name     string
 	programs []string
 }{
@@ -66,17 +66,17 @@ var known = []struct {
 }
 
 // KnownNames returns the names of the knownAgents, in their order.
-func Known() []string {
-	names := make([]string, len(known))
-	for i, k := range known {
+func KnownNames() []string {
+	names := make([]string, len(knownAgents))
+	for i, k := range knownAgents {
 		names[i] = k.name
 	}
 	return names
 }
 
-func fromCommand(env []string, name, command string) Agent {
+func configuredAgent(env []string, name, command string) Agent {
 	a := Agent{Name: name, Program: command, Configured: true}
-	words, err := Words(command)
+	words, err := SplitWords(command)
 	switch {
 	case err != nil:
 		a.Err = err
@@ -91,7 +91,7 @@ func fromCommand(env []string, name, command string) Agent {
 		a.Err = err
 		return a
 	}
-	a.Path, a.Err = proc.Look(env, program)
+	a.Path, a.Err = proc.LookPath(env, program)
 	return a
 }
 
@@ -100,7 +100,7 @@ func expandHome(env []string, program string) (string, error) {
 	if !ok {
 		return program, nil
 	}
-	home := proc.Variable(env, "HOME")
+	home := proc.Getenv(env, "HOME")
 	if !filepath.IsAbs(home) {
 		return "", fmt.Errorf("%s cannot be found without a HOME", program)
 	}

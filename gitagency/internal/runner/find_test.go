@@ -89,7 +89,7 @@ func TestATildeWithoutAHomeFindsNothing(t *testing.T) {
 func TestTheTableNamesEveryAgentOnce(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, k := range known {
+	for _, k := range knownAgents {
 		if seen[k.name] || len(k.programs) == 0 {
 			t.Errorf("%s: %q", k.name, k.programs)
 		}

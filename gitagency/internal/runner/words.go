@@ -7,7 +7,7 @@ import (
 
 // SplitWords splits a command line into words as a shell does, with single quotes, double quotes and backslashes. It
 // expands nothing and runs nothing.
-func Words(line string) ([]string, error) {
+func SplitWords(line string) ([]string, error) {
 	var (
 		words  []string
 		word   strings.Builder

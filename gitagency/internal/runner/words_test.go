@@ -25,12 +25,12 @@ func TestWordsSplitsAsAShellDoes(t *testing.T) {
 		"a\\\nb":                        {"ab"},
 		"caf\xe9 \xff":                  {"caf\xe9", "\xff"}, // paths need not be UTF-8
 	} {
-		if got, err := Words(line); err != nil || !slices.Equal(got, want) {
+		if got, err := SplitWords(line); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v; want %q", line, got, err, want)
 		}
 	}
 	for _, line := range []string{`"`, `'`, `a "b`, `a 'b`, `a\`, `"a\"`, `'\''`} {
-		if got, err := Words(line); err == nil {
+		if got, err := SplitWords(line); err == nil {
 			t.Errorf("%q: %q", line, got)
 		}
 	}
@@ -42,7 +42,7 @@ func FuzzWords(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		words, err := Words(line)
+		words, err := SplitWords(line)
 		if err != nil {
 			if words != nil {
 				t.Errorf("%q: an error and %q", line, words)
@@ -53,7 +53,7 @@ func FuzzWords(f *testing.F) {
 		for i, w := range words {
 			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 		}
-		again, err := Words(strings.Join(quoted, " "))
+		again, err := SplitWords(strings.Join(quoted, " "))
 		if err != nil || !slices.Equal(again, words) {
 			t.Errorf("%q is %q, but put together again %q, %v", line, words, again, err)
 		}

@@ -23,8 +23,8 @@ type DirectoryMeta struct {
 	OnboardedAt   time.Time `json:"onboarded_at"`
 }
 
-func (m DirectoryMeta) check() string {
-	return missing(m.SchemaVersion, m.OnboardedAt, []field{{"directory_id", m.DirectoryID}, {"path", m.Path}})
+func (m DirectoryMeta) problem() string {
+	return recordProblem(m.SchemaVersion, m.OnboardedAt, []requiredField{{"directory_id", m.DirectoryID}, {"path", m.Path}})
 }
 
 // DirectoryID derives the id of a directory from its canonical path.
@@ -38,34 +38,36 @@ func (s Store) DirectoryDir(id string) string { return filepath.Join(s.Root, "di
 func (s Store) DirectoryGitDir(id string) string { return filepath.Join(s.DirectoryDir(id), "git") }
 
 // DirectoryIndexPath returns the path of the index file whose stat data tells unchanged files from changed ones.
-func (s Store) DirectoryMemory(id string) string { return filepath.Join(s.DirectoryDir(id), "index") }
+func (s Store) DirectoryIndexPath(id string) string {
+	return filepath.Join(s.DirectoryDir(id), "index")
+}
 
 // Directory reads the record of a directory. The error is fs.ErrNotExist when there is no record, and a
 // *CorruptRecordError when the record is incomplete or belongs to another directory.
 func (s Store) Directory(id string) (DirectoryMeta, error) {
 	var meta DirectoryMeta
 	path := metaPath(s.DirectoryDir(id))
-	data, err := durable.ReadFile(path, maxRecord)
+	data, err := durable.ReadFile(path, maxRecordBytes)
 	if err != nil {
 		return meta, err
 	}
 	if err := json.Unmarshal(data, &meta); err != nil {
-		return meta, &CorruptRecordError{Path: path, What: err.Error()}
+		return meta, &CorruptRecordError{Path: path, Problem: err.Error()}
 	}
-	what := meta.check()
+	what := meta.problem()
 	if what == "" && (meta.DirectoryID != id || DirectoryID(meta.Path) != id) {
 		what = fmt.Sprintf("it is of %s, %s", meta.DirectoryID, meta.Path)
 	}
 	if what != "" {
-		return meta, &CorruptRecordError{Path: path, What: what}
+		return meta, &CorruptRecordError{Path: path, Problem: what}
 	}
 	return meta, nil
 }
 
 // CorruptRecordError reports a record that cannot be parsed, or that is incomplete or inconsistent.
-type CorruptRecordError struct{ Path, What string }
+type CorruptRecordError struct{ Path, Problem string }
 
-func (e *CorruptRecordError) Error() string { return e.Path + ": " + e.What }
+func (e *CorruptRecordError) Error() string { return e.Path + ": " + e.Problem }
 
 // Directories lists the ids of all directories that have a record, including corrupt records.
 func (s Store) Directories() ([]string, error) {
@@ -75,7 +77,7 @@ func (s Store) Directories() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		if _, there := Taken(metaPath(s.DirectoryDir(e.Name()))); there && !strings.HasPrefix(e.Name(), durable.TempPrefix) {
+		if _, there := FirstExisting(metaPath(s.DirectoryDir(e.Name()))); there && !strings.HasPrefix(e.Name(), durable.TempPrefix) {
 			ids = append(ids, e.Name())
 		}
 	}
@@ -89,7 +91,7 @@ func (s Store) EnsureDirectories() error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	temps, err := durable.Temps(dir)
+	temps, err := durable.ListTemps(dir)
 	for _, path := range temps {
 		err = errors.Join(err, durable.RemoveTree(path))
 	}
@@ -98,8 +100,8 @@ func (s Store) EnsureDirectories() error {
 
 // PrepareDirectory creates an empty git directory for a directory that has no record yet, and first removes the files
 // that a killed process left there. The caller holds the lock of the directory.
-func (s Store) EnsureDirectory(id string) error {
-	if err := errors.Join(durable.RemoveTemps(s.DirectoryDir(id)), durable.Remove(s.DirectoryMemory(id)), durable.RemoveTree(s.DirectoryGitDir(id))); err != nil {
+func (s Store) PrepareDirectory(id string) error {
+	if err := errors.Join(durable.RemoveTemps(s.DirectoryDir(id)), durable.Remove(s.DirectoryIndexPath(id)), durable.RemoveTree(s.DirectoryGitDir(id))); err != nil {
 		return err
 	}
 	return durable.Mkdir(s.DirectoryGitDir(id), 0o700)
@@ -113,7 +115,7 @@ func (s Store) WriteDirectory(meta DirectoryMeta) error {
 // RemoveDirectory atomically removes the record and repository of a directory, and parent directories that become
 // empty.
 func (s Store) RemoveDirectory(id string) error {
-	if err := durable.RemoveAway(s.DirectoryDir(id)); err != nil {
+	if err := durable.RemoveAtomically(s.DirectoryDir(id)); err != nil {
 		return err
 	}
 	for _, dir := range []string{s.DirectoryDir(""), s.Root} {

@@ -12,7 +12,7 @@ import (
 
 func TestAHistoryIsReadLineByLineAndNoFurtherThanAnybodyWants(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", longestLine)
+	long := strings.Repeat("x", maxEventLine)
 	for name, tt := range map[string]struct {
 		text string
 		want []string
@@ -23,8 +23,8 @@ func TestAHistoryIsReadLineByLineAndNoFurtherThanAnybodyWants(t *testing.T) {
 		"empty lines":                                {"\n\na\n", []string{"", "", "a"}},
 		"a line that is too long is left out":        {"a\n" + long + long + "tail\nb\n", []string{"a", "b"}},
 		"also at the end":                            {"a\n" + long + long + "tail", []string{"a"}},
-		"of a history that is too long, the end":     {strings.Repeat(strings.Repeat("y", 1<<10)+"\n", mostHistory>>10) + "last\n", nil},
-		"a line just short enough is a line":         {long[:longestLine-1] + "\n", []string{long[:longestLine-1]}},
+		"of a history that is too long, the end":     {strings.Repeat(strings.Repeat("y", 1<<10)+"\n", maxHistoryBytes>>10) + "last\n", nil},
+		"a line just short enough is a line":         {long[:maxEventLine-1] + "\n", []string{long[:maxEventLine-1]}},
 		"one that ends where the buffer does is not": {long + "\nb\n", []string{"b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -34,9 +34,9 @@ func TestAHistoryIsReadLineByLineAndNoFurtherThanAnybodyWants(t *testing.T) {
 			must(t, os.MkdirAll(dir, 0o700))
 			must(t, os.WriteFile(eventsPath(dir), []byte(tt.text), 0o600))
 			var got []string
-			must(t, s.Events(repoID, invID, func(line []byte) { got = append(got, strings.TrimSuffix(string(line), "\n")) }))
-			if len(tt.text) > mostHistory {
-				if n := len(got); n >= mostHistory>>10 || n < mostHistory>>10-2<<10 || got[n-1] != "last" || len(got[0]) != 1<<10 {
+			must(t, s.ReadEvents(repoID, invID, func(line []byte) { got = append(got, strings.TrimSuffix(string(line), "\n")) }))
+			if len(tt.text) > maxHistoryBytes {
+				if n := len(got); n >= maxHistoryBytes>>10 || n < maxHistoryBytes>>10-2<<10 || got[n-1] != "last" || len(got[0]) != 1<<10 {
 					t.Errorf("got %d lines", n)
 				}
 				return
@@ -51,7 +51,7 @@ func TestAHistoryIsReadLineByLineAndNoFurtherThanAnybodyWants(t *testing.T) {
 func TestWithoutAHistoryThereIsNothingToRead(t *testing.T) {
 	t.Parallel()
 	s := Store{Root: t.TempDir()}
-	must(t, s.Events(repoID, invID, func(line []byte) { t.Errorf("got %q", line) }))
+	must(t, s.ReadEvents(repoID, invID, func(line []byte) { t.Errorf("got %q", line) }))
 }
 
 func TestWhatIsNoFileIsNoHistory(t *testing.T) {
@@ -66,7 +66,7 @@ func TestWhatIsNoFileIsNoHistory(t *testing.T) {
 	} {
 		must(t, os.RemoveAll(eventsPath(dir)))
 		must(t, plant(eventsPath(dir)))
-		if err := s.Events(repoID, invID, func([]byte) {}); err == nil {
+		if err := s.ReadEvents(repoID, invID, func([]byte) {}); err == nil {
 			t.Errorf("%s was read", name)
 		}
 	}

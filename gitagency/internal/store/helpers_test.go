@@ -55,7 +55,7 @@ func add(t *testing.T, s Store, id string, change ...func(*InvocationMeta)) Invo
 	for _, c := range change {
 		c(&m)
 	}
-	must(t, s.EnsureInvocationDir(repoID, id))
+	must(t, s.CreateInvocationDir(repoID, id))
 	must(t, os.MkdirAll(s.SandboxTreePath(repoID, id), 0o755))
 	writeMeta(t, s, id, m)
 	return m

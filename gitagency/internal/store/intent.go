@@ -22,27 +22,27 @@ type Intent struct {
 	Command       string    `json:"command"`
 	Tree          string    `json:"tree"`
 	Branch        string    `json:"branch"` // full ref name
-	Base          string    `json:"base_commit"`
+	BaseCommit    string    `json:"base_commit"`
 	Tip           string    `json:"tip,omitempty"`           // commit at which the branch starts, if not the base
 	FromSnapshot  string    `json:"from_snapshot,omitempty"` // commit whose files are in the tree, if not those of the tip
 	Adopted       bool      `json:"adopted,omitempty"`       // the tree existed before, and undo must not remove it
-	Marked        bool      `json:"marked,omitempty"`        // the marker existed before, and undo must not remove it
-	Exclude       string    `json:"exclude,omitempty"`       // content of info/exclude before a line was added
+	MarkerExisted bool      `json:"marked,omitempty"`        // the marker existed before, and undo must not remove it
+	ExcludeBefore string    `json:"exclude,omitempty"`       // content of info/exclude before a line was added
 	PID           int       `json:"pid"`
 	StartedAt     time.Time `json:"started_at"`
 }
 
 // LockedIntent is the intent of a creation in progress. Its file is locked as long as this process lives, so that
 // others can tell it from an interrupted creation.
-type OpenIntent struct {
+type LockedIntent struct {
 	dir  string
 	file *os.File
 }
 
 // WriteIntent writes and locks the intent of a creation in dir.
-func WriteIntent(dir string, intent Intent) (*OpenIntent, error) {
+func WriteIntent(dir string, intent Intent) (*LockedIntent, error) {
 	intent.SchemaVersion = SchemaVersion
-	data, err := encode(intent, "  ")
+	data, err := encodeJSON(intent, "  ")
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +52,11 @@ func WriteIntent(dir string, intent Intent) (*OpenIntent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &OpenIntent{dir, f}, nil
+	return &LockedIntent{dir, f}, nil
 }
 
 // Remove deletes the intent and ends the creation. It may be called twice.
-func (i *OpenIntent) Remove() error {
+func (i *LockedIntent) Remove() error {
 	err := RemoveIntent(i.dir)
 	if closeErr := i.file.Close(); err == nil && !errors.Is(closeErr, os.ErrClosed) {
 		err = closeErr
@@ -73,7 +73,7 @@ func RemoveIntent(dir string) error { return durable.Remove(intentPath(dir)) }
 func readIntent(id, dir string, busy func() bool) (_ *Intent, underWay bool) {
 	f, err := os.OpenFile(intentPath(dir), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, isEmpty(dir) && busy != nil && busy()
+		return nil, isEmptyDir(dir) && busy != nil && busy()
 	}
 	if err != nil {
 		return nil, false
@@ -82,24 +82,24 @@ func readIntent(id, dir string, busy func() bool) (_ *Intent, underWay bool) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, true
 	}
-	data, err := durable.ReadFile(intentPath(dir), maxRecord)
+	data, err := durable.ReadFile(intentPath(dir), maxRecordBytes)
 	if err != nil {
 		return nil, false
 	}
 	var intent Intent
-	if err := json.Unmarshal(data, &intent); err != nil || !intent.names(id) {
+	if err := json.Unmarshal(data, &intent); err != nil || !intent.isFor(id) {
 		return nil, false
 	}
 	return &intent, false
 }
 
 // isFor reports whether the intent is complete and belongs to a creation of id.
-func (i Intent) names(id string) bool {
-	return i.ID == id && i.Tree != "" && (i.Adopted || i.Branch != "" && i.Base != "")
+func (i Intent) isFor(id string) bool {
+	return i.ID == id && i.Tree != "" && (i.Adopted || i.Branch != "" && i.BaseCommit != "")
 }
 
 // isEmptyDir reports whether a directory exists and holds nothing but temporary files of writes in progress.
-func isEmpty(dir string) bool {
+func isEmptyDir(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		return !strings.HasPrefix(e.Name(), durable.TempPrefix)

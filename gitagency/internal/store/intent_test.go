@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var testIntent = Intent{ID: invID, Command: "start", Tree: "/x/tree", Branch: "refs/heads/agency/sandbox-" + invID, Base: zeros, PID: 42, StartedAt: at(0)}
+var testIntent = Intent{ID: invID, Command: "start", Tree: "/x/tree", Branch: "refs/heads/agency/sandbox-" + invID, BaseCommit: zeros, PID: 42, StartedAt: at(0)}
 
 func TestAnInvocationBeingCreatedIsHiddenAndAnInterruptedOneIsShown(t *testing.T) {
 	t.Parallel()
 	for _, withTree := range []bool{false, true} {
 		s := newStore(t)
 		dir := s.InvocationDir(repoID, invID)
-		must(t, s.EnsureInvocationDir(repoID, invID))
+		must(t, s.CreateInvocationDir(repoID, invID))
 		if withTree {
 			must(t, os.MkdirAll(s.SandboxTreePath(repoID, invID), 0o755))
 		}
@@ -28,7 +28,7 @@ func TestAnInvocationBeingCreatedIsHiddenAndAnInterruptedOneIsShown(t *testing.T
 			if err != nil || len(entries) != 0 {
 				t.Errorf("while it is created: %+v, %v", entries, err)
 			}
-			if e := s.Invocation(repoID, invID, busy); !e.UnderWay || e.Intent != nil {
+			if e := s.Invocation(repoID, invID, busy); !e.BeingCreated || e.Intent != nil {
 				t.Errorf("alone: %+v", e)
 			}
 		}
@@ -36,8 +36,8 @@ func TestAnInvocationBeingCreatedIsHiddenAndAnInterruptedOneIsShown(t *testing.T
 		// The creator dies: the kernel closes his files.
 		must(t, open.file.Close())
 		entries, err := s.Invocations(repoID, func() bool { return true })
-		want := map[bool]Reason{false: Incomplete, true: MissingMeta}[withTree]
-		if err != nil || len(entries) != 1 || entries[0].Broken != want || entries[0].Intent == nil {
+		want := map[bool]Defect{false: Incomplete, true: MissingMeta}[withTree]
+		if err != nil || len(entries) != 1 || entries[0].Defect != want || entries[0].Intent == nil {
 			t.Fatalf("after it was interrupted: %+v, %v", entries, err)
 		}
 		intended := testIntent
@@ -49,7 +49,7 @@ func TestAnInvocationBeingCreatedIsHiddenAndAnInterruptedOneIsShown(t *testing.T
 		// A record makes it whole; an intent beside one means nothing.
 		must(t, s.WriteInvocationMeta(repoID, meta(s, invID)))
 		must(t, os.MkdirAll(s.SandboxTreePath(repoID, invID), 0o755))
-		if e := s.Invocation(repoID, invID, nil); e.Broken != Whole || e.Intent != nil || e.UnderWay {
+		if e := s.Invocation(repoID, invID, nil); e.Defect != NoDefect || e.Intent != nil || e.BeingCreated {
 			t.Errorf("with a record: %+v", e)
 		}
 	}
@@ -59,7 +59,7 @@ func TestAnIntentIsHeldByTheOneWhoWroteItAlone(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	dir := s.InvocationDir(repoID, invID)
-	must(t, s.EnsureInvocationDir(repoID, invID))
+	must(t, s.CreateInvocationDir(repoID, invID))
 	open, err := WriteIntent(dir, testIntent)
 	must(t, err)
 	other, err := os.Open(intentPath(dir))
@@ -90,21 +90,21 @@ func TestAnIntentIsHeldByTheOneWhoWroteItAlone(t *testing.T) {
 func TestAnEmptyDirectoryIsUnderWayOnlyWhileTheLockIsHeld(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	must(t, s.EnsureInvocationDir(repoID, invID))
+	must(t, s.CreateInvocationDir(repoID, invID))
 	for busy, want := range map[bool]int{true: 0, false: 1} {
 		entries, err := s.Invocations(repoID, func() bool { return busy })
 		if err != nil || len(entries) != want {
 			t.Errorf("busy %v: %+v, %v", busy, entries, err)
 		}
 	}
-	if entries, err := s.Invocations(repoID, nil); err != nil || len(entries) != 1 || entries[0].Broken != Incomplete {
+	if entries, err := s.Invocations(repoID, nil); err != nil || len(entries) != 1 || entries[0].Defect != Incomplete {
 		t.Errorf("nobody to ask: %+v, %v", entries, err)
 	}
 	// A sandbox without a record directory has no creator: that directory comes first.
 	must(t, os.Remove(s.InvocationDir(repoID, invID)))
 	must(t, os.MkdirAll(s.SandboxTreePath(repoID, invID), 0o755))
 	entries, err := s.Invocations(repoID, func() bool { return true })
-	if err != nil || len(entries) != 1 || entries[0].Broken != MissingMeta {
+	if err != nil || len(entries) != 1 || entries[0].Defect != MissingMeta {
 		t.Errorf("a tree alone: %+v, %v", entries, err)
 	}
 }
@@ -113,10 +113,10 @@ func TestAnIntentNobodyCanReadIsNotTakenForOne(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"", "rubbish", "[]", `{"pid":"x"}`} {
 		s := newStore(t)
-		must(t, s.EnsureInvocationDir(repoID, invID))
+		must(t, s.CreateInvocationDir(repoID, invID))
 		must(t, os.WriteFile(intentPath(s.InvocationDir(repoID, invID)), []byte(content), 0o600))
 		e := s.Invocation(repoID, invID, func() bool { return true })
-		if e.Broken != Incomplete || e.Intent != nil || e.UnderWay {
+		if e.Defect != Incomplete || e.Intent != nil || e.BeingCreated {
 			t.Errorf("%q: %+v", content, e)
 		}
 	}
@@ -141,7 +141,7 @@ func TestTheLockIsNotAskedAboutWholeInvocations(t *testing.T) {
 func TestAnIntentThatNamesAnotherIDIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	must(t, s.EnsureInvocationDir(repoID, id(1)))
+	must(t, s.CreateInvocationDir(repoID, id(1)))
 	open, err := WriteIntent(s.InvocationDir(repoID, id(1)), testIntent)
 	must(t, err)
 	must(t, open.file.Close())
@@ -156,7 +156,7 @@ func TestAnIntentThatNamesNothingIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"{}", "null", "null and void", `{"id":"` + invID + `"}`, `{"id":"` + invID + `","tree":"/x"} rubbish`} {
 		s := newStore(t)
-		must(t, s.EnsureInvocationDir(repoID, invID))
+		must(t, s.CreateInvocationDir(repoID, invID))
 		must(t, os.WriteFile(intentPath(s.InvocationDir(repoID, invID)), []byte(content), 0o600))
 		if e := s.Invocation(repoID, invID, nil); e.Intent != nil {
 			t.Errorf("%s: %+v", content, *e.Intent)

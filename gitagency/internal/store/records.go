@@ -16,7 +16,7 @@ type InvocationMeta struct {
 	SandboxBranch         string     `json:"sandbox_branch"`
 	BaseCommit            string     `json:"base_commit"`
 	FromSnapshot          string     `json:"from_snapshot,omitempty"` // commit of the snapshot that the sandbox started from
-	Verifies              string     `json:"verifies,omitempty"`      // temporary sandbox: the invocation whose landing it verifies
+	VerifiesInvocation    string     `json:"verifies,omitempty"`      // temporary sandbox: the invocation whose landing it verifies
 	Runner                string     `json:"runner"`
 	Mode                  string     `json:"mode"`
 	Status                string     `json:"status"`
@@ -51,7 +51,7 @@ type LandedAs struct {
 	LandedTip      string     `json:"landed_tip,omitempty"`      // tip of the sandbox's branch
 	LandedBranch   string     `json:"landed_branch,omitempty"`   // integration branch, without refs/heads/
 	LandedStrategy string     `json:"landed_strategy,omitempty"` // merge strategy
-	LookedAt       *time.Time `json:"looked_at,omitempty"`       // time of the last check of the sandbox; files written later may not have landed
+	CheckedAt      *time.Time `json:"looked_at,omitempty"`       // time of the last check of the sandbox; files written later may not have landed
 	UnlandedCommit string     `json:"unlanded_commit,omitempty"` // commit that reverted the landing
 	UnlandedAt     *time.Time `json:"unlanded_at,omitempty"`
 }
@@ -100,8 +100,8 @@ const (
 )
 
 // problem describes why the record is invalid; it is empty for a valid record.
-func (m InvocationMeta) check() string {
-	return missing(m.SchemaVersion, m.StartedAt, []field{
+func (m InvocationMeta) problem() string {
+	return recordProblem(m.SchemaVersion, m.StartedAt, []requiredField{
 		{"invocation_id", m.InvocationID},
 		{"integration_worktree_id", m.IntegrationWorktreeID},
 		{"sandbox_path", m.SandboxPath},
@@ -112,15 +112,15 @@ func (m InvocationMeta) check() string {
 }
 
 func (m InvocationMeta) id() string { return m.InvocationID }
-func (m InvocationMeta) began() time.Time {
+func (m InvocationMeta) startedAt() time.Time {
 	if m.StartedAt.IsZero() {
 		return m.StartedAt
 	}
 	return m.StartedAt.Add(time.Duration(m.StartedNS))
 }
 
-func (m WorktreeMeta) check() string {
-	return missing(m.SchemaVersion, m.CreatedAt, []field{
+func (m WorktreeMeta) problem() string {
+	return recordProblem(m.SchemaVersion, m.CreatedAt, []requiredField{
 		{"worktree_id", m.WorktreeID},
 		{"name", m.Name},
 		{"repo_id", m.RepoID},
@@ -129,12 +129,12 @@ func (m WorktreeMeta) check() string {
 	})
 }
 
-func (m WorktreeMeta) id() string       { return m.WorktreeID }
-func (m WorktreeMeta) began() time.Time { return m.CreatedAt }
+func (m WorktreeMeta) id() string           { return m.WorktreeID }
+func (m WorktreeMeta) startedAt() time.Time { return m.CreatedAt }
 
-type field struct{ name, value string }
+type requiredField struct{ name, value string }
 
-func missing(schema string, at time.Time, required []field) string {
+func recordProblem(schema string, at time.Time, required []requiredField) string {
 	if major, _, _ := strings.Cut(schema, "."); major != "1" {
 		return fmt.Sprintf("schema_version is %q, not 1.x", schema)
 	}

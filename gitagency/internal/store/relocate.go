@@ -26,7 +26,7 @@ func (s Store) Repos() ([]RepoRecord, error) {
 			continue
 		}
 		var record RepoRecord
-		data, err := durable.ReadFile(filepath.Join(s.RepoDir(e.Name()), "repo.json"), maxRecord)
+		data, err := durable.ReadFile(filepath.Join(s.RepoDir(e.Name()), "repo.json"), maxRecordBytes)
 		if err != nil || json.Unmarshal(data, &record) != nil {
 			record = RepoRecord{}
 		}
@@ -37,33 +37,33 @@ func (s Store) Repos() ([]RepoRecord, error) {
 }
 
 // ListIDs lists the ids that have a directory of a kind: "worktrees", "invocations" or "sandboxes".
-func (s Store) IDs(repoID, kind string) ([]string, error) {
-	return idsIn(filepath.Join(s.RepoDir(repoID), kind), "")
+func (s Store) ListIDs(repoID, kind string) ([]string, error) {
+	return listIDs(filepath.Join(s.RepoDir(repoID), kind), "")
 }
 
 // RelocateRepo moves all records and trees of a repository to its new id. It does not change the paths inside the
 // records. An interrupted call can be repeated; nothing is ever overwritten.
-func (s Store) Relocate(from, to, commonDir string, now time.Time) error {
+func (s Store) RelocateRepo(from, to, commonDir string, now time.Time) error {
 	if err := s.EnsureRepo(to, commonDir, now); err != nil {
 		return err
 	}
 	// Record the decision first: after an interruption, the remaining files do not show that a move was in progress.
 	if err := updateJSON(filepath.Join(s.RepoDir(to), "repo.json"), func(r *RepoRecord) {
-		if !slices.Contains(r.Formerly, from) {
-			r.Formerly = append(r.Formerly, from)
+		if !slices.Contains(r.FormerIDs, from) {
+			r.FormerIDs = append(r.FormerIDs, from)
 		}
 	}); err != nil {
 		return err
 	}
 	// A tree moves before its record, so that no record ever names a missing tree.
 	for _, kind := range []string{"sandboxes", "invocations", "worktrees"} {
-		found, err := s.IDs(from, kind)
+		found, err := s.ListIDs(from, kind)
 		if err != nil {
 			return err
 		}
 		for _, id := range found {
 			target := filepath.Join(s.RepoDir(to), kind, id)
-			if _, taken := Taken(target); taken {
+			if _, taken := FirstExisting(target); taken {
 				return &fs.PathError{Op: "move", Path: target, Err: fs.ErrExist}
 			}
 			if err := os.Rename(filepath.Join(s.RepoDir(from), kind, id), target); err != nil {
@@ -74,12 +74,12 @@ func (s Store) Relocate(from, to, commonDir string, now time.Time) error {
 			return err
 		}
 	}
-	return s.DropRepo(from)
+	return s.RemoveUnusedRepo(from)
 }
 
 // IsUnreadable returns the path of the record in a directory, and whether permissions prevent reading it.
-func Closed(dir string) (meta string, closed bool) {
-	_, err := durable.ReadFile(metaPath(dir), maxRecord)
+func IsUnreadable(dir string) (meta string, closed bool) {
+	_, err := durable.ReadFile(metaPath(dir), maxRecordBytes)
 	return metaPath(dir), errors.Is(err, fs.ErrPermission)
 }
 
@@ -92,7 +92,7 @@ func RemoveRecord(dir string) error {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		known := []string{metaPath(dir), intentPath(dir), eventsPath(dir), Done(filepath.Join(dir, "tree"))}
+		known := []string{metaPath(dir), intentPath(dir), eventsPath(dir), RemovablePath(filepath.Join(dir, "tree"))}
 		if !slices.Contains(known, path) && !strings.HasPrefix(e.Name(), durable.TempPrefix) {
 			return &fs.PathError{Op: "remove", Path: path, Err: errors.New("it is not part of the record")}
 		}
@@ -101,8 +101,8 @@ func RemoveRecord(dir string) error {
 }
 
 // ReadRawMeta returns the content of a possibly corrupt record as valid UTF-8 text, or "".
-func Remnant(dir string) string {
-	data, err := durable.ReadFile(metaPath(dir), maxRecord)
+func ReadRawMeta(dir string) string {
+	data, err := durable.ReadFile(metaPath(dir), maxRecordBytes)
 	if err != nil {
 		return ""
 	}

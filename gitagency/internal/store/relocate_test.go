@@ -19,7 +19,7 @@ func TestReposAreKnownByTheirDirectories(t *testing.T) {
 		"1111111111111111": `{"repo_id": "another", "common_dir": "/other/.git"}`,
 		"2222222222222222": `{"common_dir": "/half`,
 		"3333333333333333": `[]`,
-		"4444444444444444": `{"common_dir": "` + strings.Repeat("x", maxRecord) + `"}`,
+		"4444444444444444": `{"common_dir": "` + strings.Repeat("x", maxRecordBytes) + `"}`,
 		".tmp-5":           `{"common_dir": "/temporary/.git"}`,
 	} {
 		must(t, os.MkdirAll(s.RepoDir(name), 0o700))
@@ -55,8 +55,8 @@ func TestWhatIsKeptForARepositoryMovesWithIt(t *testing.T) {
 	m := add(t, s, invID)
 	must(t, os.WriteFile(filepath.Join(s.SandboxTreePath(repoID, invID), "work"), []byte("w"), 0o644))
 	must(t, os.MkdirAll(s.WorktreeTreePath(repoID, wtID), 0o755))
-	must(t, s.Relocate(repoID, movedID, "/moved/.git", at(9)))
-	must(t, s.Relocate(repoID, movedID, "/moved/.git", at(9))) // twice is fine
+	must(t, s.RelocateRepo(repoID, movedID, "/moved/.git", at(9)))
+	must(t, s.RelocateRepo(repoID, movedID, "/moved/.git", at(9))) // twice is fine
 	if exists(s.RepoDir(repoID)) {
 		t.Error("something is left where it was")
 	}
@@ -71,7 +71,7 @@ func TestWhatIsKeptForARepositoryMovesWithIt(t *testing.T) {
 	}
 	repos, err := s.Repos()
 	must(t, err)
-	if len(repos) != 1 || repos[0].CommonDir != "/moved/.git" || !slices.Equal(repos[0].Formerly, []string{repoID}) {
+	if len(repos) != 1 || repos[0].CommonDir != "/moved/.git" || !slices.Equal(repos[0].FormerIDs, []string{repoID}) {
 		t.Errorf("there is %+v", repos)
 	}
 }
@@ -84,7 +84,7 @@ func TestAMoveReplacesNothingAndIsTakenUpAgain(t *testing.T) {
 	inTheWay := filepath.Join(s.WorktreeTreePath(movedID, wtID), "work")
 	must(t, os.MkdirAll(filepath.Dir(inTheWay), 0o755))
 	must(t, os.WriteFile(inTheWay, []byte("theirs"), 0o644))
-	if err := s.Relocate(repoID, movedID, "/moved/.git", at(9)); !errors.Is(err, fs.ErrExist) {
+	if err := s.RelocateRepo(repoID, movedID, "/moved/.git", at(9)); !errors.Is(err, fs.ErrExist) {
 		t.Fatalf("it ended with %v", err)
 	}
 	if data, err := os.ReadFile(inTheWay); string(data) != "theirs" || err != nil {
@@ -94,7 +94,7 @@ func TestAMoveReplacesNothingAndIsTakenUpAgain(t *testing.T) {
 		t.Error("what was to move is gone")
 	}
 	must(t, os.RemoveAll(s.WorktreeDir(movedID, wtID)))
-	must(t, s.Relocate(repoID, movedID, "/moved/.git", at(9)))
+	must(t, s.RelocateRepo(repoID, movedID, "/moved/.git", at(9)))
 	if !exists(s.WorktreeTreePath(movedID, wtID)) || !exists(s.SandboxTreePath(movedID, invID)) || exists(s.RepoDir(repoID)) {
 		t.Error("the second time did not finish it")
 	}
@@ -105,7 +105,7 @@ func TestAMoveDoesNotTakeTheRecordsOfAnother(t *testing.T) {
 	s := newStore(t)
 	add(t, s, invID)
 	must(t, s.EnsureRepo(movedID, "/another/.git", at(0)))
-	if err := s.Relocate(repoID, movedID, "/moved/.git", at(9)); err == nil {
+	if err := s.RelocateRepo(repoID, movedID, "/moved/.git", at(9)); err == nil {
 		t.Error("the place of another repository was taken")
 	}
 	if !exists(s.SandboxTreePath(repoID, invID)) {
@@ -119,10 +119,10 @@ func TestIDsAreNamesThatAreIDs(t *testing.T) {
 	for _, name := range []string{invID, wtID, ".tmp-x", "x", invID + "x", "20269999999999-b7c9"} {
 		must(t, os.MkdirAll(filepath.Join(s.RepoDir(repoID), "invocations", name), 0o700))
 	}
-	if got, err := s.IDs(repoID, "invocations"); !slices.Equal(got, []string{wtID, invID}) || err != nil {
+	if got, err := s.ListIDs(repoID, "invocations"); !slices.Equal(got, []string{wtID, invID}) || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := s.IDs("nowhere", "invocations"); len(got) > 0 || err != nil {
+	if got, err := s.ListIDs("nowhere", "invocations"); len(got) > 0 || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -158,11 +158,11 @@ func TestARemnantIsTextWhateverIsLeft(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		must(t, os.WriteFile(metaPath(dir), []byte(content), 0o600))
-		if got := Remnant(dir); got != want {
+		if got := ReadRawMeta(dir); got != want {
 			t.Errorf("of %q there is %q left", content, got)
 		}
 	}
-	if got := Remnant(t.TempDir()); got != "" {
+	if got := ReadRawMeta(t.TempDir()); got != "" {
 		t.Errorf("of nothing there is %q left", got)
 	}
 }
@@ -170,11 +170,11 @@ func TestARemnantIsTextWhateverIsLeft(t *testing.T) {
 func TestARecordIsClosedToWhoMayNotReadIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, closed := Closed(dir); closed {
+	if _, closed := IsUnreadable(dir); closed {
 		t.Error("one that is not there is closed")
 	}
 	must(t, os.WriteFile(metaPath(dir), nil, 0))
-	if meta, closed := Closed(dir); closed != (os.Geteuid() != 0) || meta != metaPath(dir) {
+	if meta, closed := IsUnreadable(dir); closed != (os.Geteuid() != 0) || meta != metaPath(dir) {
 		t.Errorf("%s is closed: %v", meta, closed)
 	}
 }

@@ -26,36 +26,36 @@ func TestRemainsTellWhatMayHoldWorkFromWhatDoesNot(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		make func(t *testing.T, dir string)
-		want Remains
+		want SandboxRemains
 	}{
-		"nothing":            {func(*testing.T, string) {}, Remains{}},
-		"a tree":             {dirs("tree/sub"), Remains{Tree: true, Other: true}},
-		"on its way out":     {dirs(".aside"), Remains{Aside: true, Other: true}},
-		"looked at":          {dirs(".done/sub"), Remains{Other: true}},
-		"an empty directory": {dirs("."), Remains{Other: true}},
-		"two of them":        {dirs("tree", ".aside"), Remains{Tree: true, Aside: true, Other: true}},
-		"notes of somebody":  {file("notes"), Remains{Other: true, Strange: "notes"}},
-		"a file for a tree":  {file("tree"), Remains{Other: true, Strange: "tree"}},
-		"a file on its way":  {file(".aside"), Remains{Other: true, Strange: ".aside"}},
-		"a file for it all":  {file("."), Remains{Strange: "."}},
+		"nothing":            {func(*testing.T, string) {}, SandboxRemains{}},
+		"a tree":             {dirs("tree/sub"), SandboxRemains{HasTree: true, HasOther: true}},
+		"on its way out":     {dirs(".aside"), SandboxRemains{HasWithdrawn: true, HasOther: true}},
+		"looked at":          {dirs(".done/sub"), SandboxRemains{HasOther: true}},
+		"an empty directory": {dirs("."), SandboxRemains{HasOther: true}},
+		"two of them":        {dirs("tree", ".aside"), SandboxRemains{HasTree: true, HasWithdrawn: true, HasOther: true}},
+		"notes of somebody":  {file("notes"), SandboxRemains{HasOther: true, ForeignPath: "notes"}},
+		"a file for a tree":  {file("tree"), SandboxRemains{HasOther: true, ForeignPath: "tree"}},
+		"a file on its way":  {file(".aside"), SandboxRemains{HasOther: true, ForeignPath: ".aside"}},
+		"a file for it all":  {file("."), SandboxRemains{ForeignPath: "."}},
 		"a link to elsewhere": {func(t *testing.T, dir string) {
 			dirs(".")(t, dir)
 			must(t, os.Symlink("/", filepath.Join(dir, "tree")))
-		}, Remains{Other: true}},
+		}, SandboxRemains{HasOther: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
 			dir := s.SandboxDir(repoID, invID)
 			c.make(t, dir)
-			if c.want.Strange != "" {
-				c.want.Strange = filepath.Join(dir, c.want.Strange)
+			if c.want.ForeignPath != "" {
+				c.want.ForeignPath = filepath.Join(dir, c.want.ForeignPath)
 			}
-			got, err := s.Remains(repoID, invID)
+			got, err := s.FindRemains(repoID, invID)
 			if err != nil || got != c.want {
 				t.Errorf("got %+v, %v, want %+v", got, err, c.want)
 			}
-			if got.Any() != (c.want.Tree || c.want.Aside || c.want.Other) {
+			if got.Any() != (c.want.HasTree || c.want.HasWithdrawn || c.want.HasOther) {
 				t.Errorf("any: %v", got.Any())
 			}
 		})
@@ -86,7 +86,7 @@ func TestARemovedRecordIsNoRecordAtOnceAndItsRemainsAreListed(t *testing.T) {
 	if found, err := s.Invocations(repoID, nil); err != nil || len(found) > 0 {
 		t.Errorf("got %v, %v", idsOf(found), err)
 	}
-	got, err := s.Temps(repoID)
+	got, err := s.ListTemps(repoID)
 	want := []string{filepath.Join(s.RepoDir(repoID), ".tmp-repo.json-1"), away, filepath.Join(s.SandboxDir(repoID, ""), ".tmp-x")}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
@@ -108,12 +108,12 @@ func TestARecordHasLeftoversWhenAProcessWasKilledOverIt(t *testing.T) {
 		if name != "" {
 			must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 		}
-		if got, err := Leftovers(dir); err != nil || len(got) > 0 != (name != "") {
+		if got, err := ListLeftovers(dir); err != nil || len(got) > 0 != (name != "") {
 			t.Errorf("%q: %v, %v", name, got, err)
 		}
 		must(t, RemoveLeftovers(dir))
 	}
-	if got, err := Leftovers(s.InvocationDir(repoID, id(3))); err != nil || len(got) > 0 {
+	if got, err := ListLeftovers(s.InvocationDir(repoID, id(3))); err != nil || len(got) > 0 {
 		t.Errorf("of nothing: %v, %v", got, err)
 	}
 }
@@ -121,11 +121,11 @@ func TestARecordHasLeftoversWhenAProcessWasKilledOverIt(t *testing.T) {
 func TestAStoreKnowsTheRepositoriesItHasRecordsOf(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	if !s.Knows(repoID) || s.Knows("fedcba9876543210") {
+	if !s.HasRepo(repoID) || s.HasRepo("fedcba9876543210") {
 		t.Error("it does not")
 	}
 	must(t, os.Remove(filepath.Join(s.RepoDir(repoID), "repo.json")))
-	if s.Knows(repoID) {
+	if s.HasRepo(repoID) {
 		t.Error("a directory without a name is known")
 	}
 }

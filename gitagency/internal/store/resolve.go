@@ -33,7 +33,7 @@ func Resolve[T any](kind string, entries []Entry[T], query string, named func(En
 		if e.ID == query {
 			return e, nil
 		}
-		if e.Broken != Whole || query == "" {
+		if e.Defect != NoDefect || query == "" {
 			continue
 		}
 		if named != nil && named(e) == query {

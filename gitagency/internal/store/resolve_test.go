@@ -8,8 +8,8 @@ import (
 )
 
 // entries for the resolver: the record is the name.
-func entry(id, name string, broken Reason) Entry[string] {
-	return Entry[string]{ID: id, Record: name, Broken: broken}
+func entry(id, name string, broken Defect) Entry[string] {
+	return Entry[string]{ID: id, Record: name, Defect: broken}
 }
 
 func byName(e Entry[string]) string { return e.Record }
@@ -18,7 +18,7 @@ func TestResolve(t *testing.T) {
 	t.Parallel()
 	const a, b, c, d = "20260128120500-b7c9", "20260128120500-b7ff", "20270128120500-0000", "20280128120500-0000"
 	entries := []Entry[string]{
-		entry(a, "alpha", Whole), entry(b, "beta", Whole), entry(c, "2026", Whole), entry(d, "delta", CorruptMeta),
+		entry(a, "alpha", NoDefect), entry(b, "beta", NoDefect), entry(c, "2026", NoDefect), entry(d, "delta", CorruptMeta),
 	}
 	for _, q := range []struct {
 		query     string
@@ -72,10 +72,10 @@ func TestResolve(t *testing.T) {
 func TestAnExactIDBeatsAPrefixWhereverItStands(t *testing.T) {
 	t.Parallel()
 	for _, ids := range [][]string{{"aa", "aab", "aac"}, {"aab", "aa", "aac"}, {"aab", "aac", "aa"}} {
-		for _, broken := range []Reason{Whole, MissingTree} {
+		for _, broken := range []Defect{NoDefect, MissingTree} {
 			var entries []Entry[string]
 			for _, id := range ids {
-				entries = append(entries, entry(id, "", map[bool]Reason{true: broken}[id == "aa"]))
+				entries = append(entries, entry(id, "", map[bool]Defect{true: broken}[id == "aa"]))
 			}
 			if got, err := Resolve("x", entries, "aa", nil); err != nil || got.ID != "aa" {
 				t.Errorf("%q: %v, %v", ids, got.ID, err)
@@ -99,7 +99,7 @@ func FuzzResolve(f *testing.F) {
 				continue
 			}
 			seen[id] = true
-			reason := Whole
+			reason := NoDefect
 			if broken {
 				reason = CorruptMeta
 			}
@@ -115,7 +115,7 @@ func FuzzResolve(f *testing.F) {
 		}
 		var want []string
 		for _, e := range entries {
-			if query != "" && e.Broken == Whole && strings.HasPrefix(e.ID, query) {
+			if query != "" && e.Defect == NoDefect && strings.HasPrefix(e.ID, query) {
 				want = append(want, e.ID)
 			}
 		}

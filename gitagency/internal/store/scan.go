@@ -17,40 +17,40 @@ import (
 )
 
 // Defect classifies how a record and its tree are inconsistent.
-type Reason string
+type Defect string
 
 // The defects of an entry.
 const (
-	Whole       Reason = ""
-	MissingTree Reason = "missing-tree"
-	MissingMeta Reason = "missing-meta"
-	CorruptMeta Reason = "corrupt-meta"
-	IDMismatch  Reason = "id-mismatch"
-	Incomplete  Reason = "incomplete"
+	NoDefect    Defect = ""
+	MissingTree Defect = "missing-tree"
+	MissingMeta Defect = "missing-meta"
+	CorruptMeta Defect = "corrupt-meta"
+	IDMismatch  Defect = "id-mismatch"
+	Incomplete  Defect = "incomplete"
 )
 
 // Entry is everything found under one id.
 type Entry[T any] struct {
-	ID       string
-	Record   T // zero value when unreadable
-	Tree     string
-	HasTree  bool
-	Intent   *Intent // intent of a creation that never finished
-	Broken   Reason
-	Detail   string // description of the defect
-	UnderWay bool   // another process is creating it; callers treat it as absent
+	ID           string
+	Record       T // zero value when unreadable
+	TreePath     string
+	HasTree      bool
+	Intent       *Intent // intent of a creation that never finished
+	Defect       Defect
+	Detail       string // description of the defect
+	BeingCreated bool   // another process is creating it; callers treat it as absent
 }
 
 // Invocations returns every invocation of a repository, including defective ones, oldest first. busy reports whether
 // the repository lock is held; it is called only when needed.
 func (s Store) Invocations(repoID string, busy func() bool) ([]Entry[InvocationMeta], error) {
-	return s.InvocationsLike(repoID, "", busy)
+	return s.InvocationsWithPrefix(repoID, "", busy)
 }
 
 // InvocationsWithPrefix is Invocations limited to ids with a prefix. It opens no other records, and for a full id it
 // lists no directory, so that finding one invocation among thousands costs no more than finding the only one.
-func (s Store) InvocationsLike(repoID, prefix string, busy func() bool) ([]Entry[InvocationMeta], error) {
-	return scan(
+func (s Store) InvocationsWithPrefix(repoID, prefix string, busy func() bool) ([]Entry[InvocationMeta], error) {
+	return scanEntries(
 		[]string{s.InvocationDir(repoID, ""), s.SandboxDir(repoID, "")}, prefix,
 		func(id string) Entry[InvocationMeta] { return s.Invocation(repoID, id, busy) })
 }
@@ -59,15 +59,15 @@ func (s Store) InvocationsLike(repoID, prefix string, busy func() bool) ([]Entry
 // that did not take the id from a listing must check for its existence first.
 func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationMeta] {
 	tree := s.SandboxTreePath(repoID, id)
-	return load(id, s.InvocationDir(repoID, id), busy, func(m InvocationMeta) (string, bool, bool) {
+	return loadEntry(id, s.InvocationDir(repoID, id), busy, func(m InvocationMeta) (string, bool, bool) {
 		wanted := m.Landing != Landed && m.Landing != Discarded
-		if m.SandboxPath == "" || leadsTo(m.SandboxPath, tree) {
+		if m.SandboxPath == "" || resolvesTo(m.SandboxPath, tree) {
 			return tree, IsDir(tree), wanted
 		}
 		// The data directory may have moved. Never use this path to work in or to delete.
 		return m.SandboxPath, IsDir(m.SandboxPath), wanted
 	}, func(m InvocationMeta, hasTree bool) string {
-		if hasTree && !leadsTo(m.SandboxPath, tree) {
+		if hasTree && !resolvesTo(m.SandboxPath, tree) {
 			return "sandbox_path is not " + tree
 		}
 		return ""
@@ -76,13 +76,13 @@ func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationM
 
 // Worktrees returns every integration worktree of a repository, including defective ones, oldest first.
 func (s Store) Worktrees(repoID string, busy func() bool) ([]Entry[WorktreeMeta], error) {
-	return scan([]string{s.WorktreeDir(repoID, "")}, "",
+	return scanEntries([]string{s.WorktreeDir(repoID, "")}, "",
 		func(id string) Entry[WorktreeMeta] { return s.Worktree(repoID, id, busy) })
 }
 
 // Worktree reads one integration worktree.
 func (s Store) Worktree(repoID, id string, busy func() bool) Entry[WorktreeMeta] {
-	return load(id, s.WorktreeDir(repoID, id), busy, func(m WorktreeMeta) (string, bool, bool) {
+	return loadEntry(id, s.WorktreeDir(repoID, id), busy, func(m WorktreeMeta) (string, bool, bool) {
 		tree := m.TreePath
 		if tree == "" {
 			tree = s.WorktreeTreePath(repoID, id)
@@ -97,20 +97,20 @@ func (s Store) Worktree(repoID, id string, busy func() bool) Entry[WorktreeMeta]
 }
 
 // maxRecordBytes limits the size of a record file.
-const maxRecord = 1 << 20
+const maxRecordBytes = 1 << 20
 
 type record interface {
-	check() string
+	problem() string
 	id() string
-	began() time.Time
+	startedAt() time.Time
 }
 
 // scanEntries collects the ids that have a directory in dirs and reads their records, several in parallel: with a
 // thousand of them, reading waits for the disk and not for the CPU.
-func scan[T record](dirs []string, prefix string, look func(id string) Entry[T]) ([]Entry[T], error) {
+func scanEntries[T record](dirs []string, prefix string, look func(id string) Entry[T]) ([]Entry[T], error) {
 	var names []string
 	for _, dir := range dirs {
-		found, err := idsIn(dir, prefix)
+		found, err := listIDs(dir, prefix)
 		if err != nil {
 			return nil, err
 		}
@@ -135,9 +135,9 @@ func scan[T record](dirs []string, prefix string, look func(id string) Entry[T])
 	close(next)
 	workers.Wait()
 
-	entries = slices.DeleteFunc(entries, func(e Entry[T]) bool { return e.UnderWay })
+	entries = slices.DeleteFunc(entries, func(e Entry[T]) bool { return e.BeingCreated })
 	slices.SortStableFunc(entries, func(a, b Entry[T]) int {
-		if c := startOf(a).Compare(startOf(b)); c != 0 {
+		if c := startTime(a).Compare(startTime(b)); c != 0 {
 			return c
 		}
 		return strings.Compare(a.ID, b.ID)
@@ -146,7 +146,7 @@ func scan[T record](dirs []string, prefix string, look func(id string) Entry[T])
 }
 
 // listIDs lists the ids in a directory that have a prefix.
-func idsIn(dir, prefix string) ([]string, error) {
+func listIDs(dir, prefix string) ([]string, error) {
 	if ids.Valid(prefix) { // a full id is never the prefix of another
 		_, err := os.Lstat(filepath.Join(dir, prefix))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -168,8 +168,8 @@ func idsIn(dir, prefix string) ([]string, error) {
 }
 
 // startTime returns the start time of an entry, from the id if the record is unreadable.
-func startOf[T record](e Entry[T]) time.Time {
-	if at := e.Record.began(); !at.IsZero() {
+func startTime[T record](e Entry[T]) time.Time {
+	if at := e.Record.startedAt(); !at.IsZero() {
 		return at
 	}
 	at, _ := ids.Time(e.ID)
@@ -178,9 +178,9 @@ func startOf[T record](e Entry[T]) time.Time {
 
 // loadEntry reads one record and checks it against its directory and its tree. where returns the path of a record's
 // tree, whether it exists, and whether it should.
-func load[T record](id, dir string, busy func() bool, where func(T) (tree string, there, wanted bool), verify func(T, bool) string, again bool) Entry[T] {
+func loadEntry[T record](id, dir string, busy func() bool, where func(T) (tree string, there, wanted bool), verify func(T, bool) string, again bool) Entry[T] {
 	e := Entry[T]{ID: id}
-	data, readErr := durable.ReadFile(metaPath(dir), maxRecord)
+	data, readErr := durable.ReadFile(metaPath(dir), maxRecordBytes)
 	var decodeErr error
 	if readErr == nil {
 		decodeErr = json.Unmarshal(data, &e.Record)
@@ -190,39 +190,39 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 		e.Record = none
 	}
 	tree, there, wanted := where(e.Record)
-	e.Tree, e.HasTree = tree, there
+	e.TreePath, e.HasTree = tree, there
 
 	switch {
 	case errors.Is(readErr, fs.ErrNotExist):
 		if there {
 			busy = nil // the tree is created after the intent, so no creation is waiting to write its intent
 		}
-		e.Intent, e.UnderWay = readIntent(id, dir, busy)
+		e.Intent, e.BeingCreated = readIntent(id, dir, busy)
 		if _, err := os.Lstat(metaPath(dir)); err == nil && !again {
-			return load(id, dir, busy, where, verify, true) // the creation finished during the check
+			return loadEntry(id, dir, busy, where, verify, true) // the creation finished during the check
 		}
-		e.Broken, e.Detail = Incomplete, "there is neither a record nor a tree"
+		e.Defect, e.Detail = Incomplete, "there is neither a record nor a tree"
 		if there {
-			e.Broken, e.Detail = MissingMeta, "the tree is there, the record is not"
+			e.Defect, e.Detail = MissingMeta, "the tree is there, the record is not"
 		}
 		if e.Intent != nil {
 			e.Detail += "; its creation was interrupted"
 		}
 	case readErr != nil:
-		e.Broken, e.Detail = CorruptMeta, readErr.Error()
+		e.Defect, e.Detail = CorruptMeta, readErr.Error()
 	case decodeErr != nil:
-		e.Broken, e.Detail = CorruptMeta, decodeErr.Error()
+		e.Defect, e.Detail = CorruptMeta, decodeErr.Error()
 	case e.Record.id() != "" && e.Record.id() != id:
-		e.Broken, e.Detail = IDMismatch, "the record names "+e.Record.id()
+		e.Defect, e.Detail = IDMismatch, "the record names "+e.Record.id()
 	default:
-		if what := e.Record.check(); what != "" {
-			e.Broken, e.Detail = CorruptMeta, what
+		if what := e.Record.problem(); what != "" {
+			e.Defect, e.Detail = CorruptMeta, what
 		} else if what := verify(e.Record, there); what != "" {
-			e.Broken, e.Detail = CorruptMeta, what
+			e.Defect, e.Detail = CorruptMeta, what
 		} else if wanted && !there && !again {
-			return load(id, dir, busy, where, verify, true) // a removal updates the record before the tree, possibly after our read
+			return loadEntry(id, dir, busy, where, verify, true) // a removal updates the record before the tree, possibly after our read
 		} else if wanted && !there {
-			e.Broken, e.Detail = MissingTree, tree+" is gone"
+			e.Defect, e.Detail = MissingTree, tree+" is gone"
 		}
 	}
 	return e
@@ -230,7 +230,7 @@ func load[T record](id, dir string, busy func() bool, where func(T) (tree string
 
 // resolvesTo reports whether a recorded path is the expected path, possibly by way of a symlink at the former place
 // of the data directory.
-func leadsTo(recorded, path string) bool {
+func resolvesTo(recorded, path string) bool {
 	if recorded == path {
 		return true
 	}
@@ -245,7 +245,7 @@ func IsDir(path string) bool {
 }
 
 // FirstExisting returns the first of the paths that exists, and whether any does.
-func Taken(paths ...string) (string, bool) {
+func FirstExisting(paths ...string) (string, bool) {
 	for _, p := range paths {
 		if _, err := os.Lstat(filepath.Clean(p)); err == nil {
 			return p, true

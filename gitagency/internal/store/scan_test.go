@@ -45,19 +45,19 @@ func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		arrange func(*testing.T, Store)
-		want    Reason
+		want    Defect
 		known   bool // the record is returned
 		hasTree bool
 	}{
-		"nothing":                {func(*testing.T, Store) {}, Whole, true, true},
+		"nothing":                {func(*testing.T, Store) {}, NoDefect, true, true},
 		"unknown fields":         {raw(strings.Replace(asJSON(t, meta(Store{Root: "ROOT"}, invID)), "{", `{"future":{},`, 1)), CorruptMeta, true, false},
 		"no tree":                {noTree, MissingTree, true, false},
 		"no tree, but a dir":     {func(t *testing.T, s Store) { must(t, os.Remove(s.SandboxTreePath(repoID, invID))) }, MissingTree, true, false},
 		"a file for a tree":      {all(noTree, func(t *testing.T, s Store) { fileAt(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
 		"a symlink for a tree":   {all(noTree, func(t *testing.T, s Store) { linkAt(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
-		"discarded, no tree":     {all(noTree, set(func(m *InvocationMeta) { m.Landing = Discarded })), Whole, true, false},
-		"landed, no tree":        {all(noTree, set(func(m *InvocationMeta) { m.Landing = Landed })), Whole, true, false},
-		"discarded, with a tree": {set(func(m *InvocationMeta) { m.Landing = Discarded }), Whole, true, true},
+		"discarded, no tree":     {all(noTree, set(func(m *InvocationMeta) { m.Landing = Discarded })), NoDefect, true, false},
+		"landed, no tree":        {all(noTree, set(func(m *InvocationMeta) { m.Landing = Landed })), NoDefect, true, false},
+		"discarded, with a tree": {set(func(m *InvocationMeta) { m.Landing = Discarded }), NoDefect, true, true},
 		"in review, no tree":     {all(noTree, set(func(m *InvocationMeta) { m.Landing = "review" })), MissingTree, true, false},
 		"rejected, no tree":      {all(noTree, set(func(m *InvocationMeta) { m.Landing = "rejected" })), MissingTree, true, false},
 		"no record":              {removeMeta, MissingMeta, false, true},
@@ -90,9 +90,9 @@ func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
 		"no base_commit":             {without("base_commit"), CorruptMeta, true, true},
 		"no status":                  {without("status"), CorruptMeta, true, true},
 		"no started_at":              {without("started_at"), CorruptMeta, true, true},
-		"no name":                    {without("invocation_name"), Whole, true, true},
-		"no runner":                  {without("runner"), Whole, true, true},
-		"a newer minor version":      {set(func(m *InvocationMeta) { m.SchemaVersion = "1.9" }), Whole, true, true},
+		"no name":                    {without("invocation_name"), NoDefect, true, true},
+		"no runner":                  {without("runner"), NoDefect, true, true},
+		"a newer minor version":      {set(func(m *InvocationMeta) { m.SchemaVersion = "1.9" }), NoDefect, true, true},
 		"a newer major version":      {set(func(m *InvocationMeta) { m.SchemaVersion = "2.0" }), CorruptMeta, true, true},
 		"version ten":                {set(func(m *InvocationMeta) { m.SchemaVersion = "10" }), CorruptMeta, true, true},
 		"another id":                 {set(func(m *InvocationMeta) { m.InvocationID = id(1) }), IDMismatch, true, true},
@@ -111,25 +111,25 @@ func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
 				data, err := os.ReadFile(s.InvocationMetaPath(repoID, invID))
 				must(t, err)
 				writeMeta(t, s, invID, []byte(strings.ReplaceAll(string(data), "ROOT", s.Root)))
-				c.want, c.hasTree = Whole, true
+				c.want, c.hasTree = NoDefect, true
 			}
 			entries, err := s.Invocations(repoID, nil)
 			must(t, err)
-			if !slices.Equal(idsOf(entries), []string{invID, id(30)}) || entries[1].Broken != Whole {
+			if !slices.Equal(idsOf(entries), []string{invID, id(30)}) || entries[1].Defect != NoDefect {
 				t.Fatalf("listed %q", idsOf(entries))
 			}
 			e := entries[0]
-			if e.Broken != c.want || e.HasTree != c.hasTree || e.UnderWay || e.Intent != nil {
-				t.Errorf("got %q (%s), tree %v; want %q, %v", e.Broken, e.Detail, e.HasTree, c.want, c.hasTree)
+			if e.Defect != c.want || e.HasTree != c.hasTree || e.BeingCreated || e.Intent != nil {
+				t.Errorf("got %q (%s), tree %v; want %q, %v", e.Defect, e.Detail, e.HasTree, c.want, c.hasTree)
 			}
-			if (e.Detail != "") != (c.want != Whole) {
+			if (e.Detail != "") != (c.want != NoDefect) {
 				t.Errorf("detail %q", e.Detail)
 			}
 			if !c.known && e.Record != (InvocationMeta{}) {
 				t.Errorf("half a record is no record: %+v", e.Record)
 			}
-			if alone := s.Invocation(repoID, invID, nil); alone.Broken != e.Broken || alone.Detail != e.Detail || alone.Tree != e.Tree {
-				t.Errorf("alone it is %q (%s)", alone.Broken, alone.Detail)
+			if alone := s.Invocation(repoID, invID, nil); alone.Defect != e.Defect || alone.Detail != e.Detail || alone.TreePath != e.TreePath {
+				t.Errorf("alone it is %q (%s)", alone.Defect, alone.Detail)
 			}
 		})
 	}
@@ -154,7 +154,7 @@ func TestASandboxPathElsewhereIsBrokenWhateverIsThere(t *testing.T) {
 	elsewhere := t.TempDir()
 	for i, c := range []struct {
 		path string
-		want Reason
+		want Defect
 	}{
 		{elsewhere, CorruptMeta},
 		{filepath.Join(elsewhere, "gone"), MissingTree},
@@ -169,10 +169,10 @@ func TestASandboxPathElsewhereIsBrokenWhateverIsThere(t *testing.T) {
 			add(t, s, id(50))
 		}
 		e := s.Invocation(repoID, id(i), nil)
-		if e.Broken != c.want {
-			t.Errorf("%s: %q (%s), want %q", c.path, e.Broken, e.Detail, c.want)
+		if e.Defect != c.want {
+			t.Errorf("%s: %q (%s), want %q", c.path, e.Defect, e.Detail, c.want)
 		}
-		if e.Tree == s.SandboxTreePath(repoID, id(i)) {
+		if e.TreePath == s.SandboxTreePath(repoID, id(i)) {
 			t.Errorf("%s: the path shown is not the one in the record", c.path)
 		}
 	}
@@ -182,12 +182,12 @@ func TestWorktreesHaveReasonsToo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*WorktreeMeta)
-		want   Reason
+		want   Defect
 	}{
-		"nothing":           {func(m *WorktreeMeta) {}, Whole},
-		"detached":          {func(m *WorktreeMeta) { m.Branch = "" }, Whole},
+		"nothing":           {func(m *WorktreeMeta) {}, NoDefect},
+		"detached":          {func(m *WorktreeMeta) { m.Branch = "" }, NoDefect},
 		"no tree":           {func(m *WorktreeMeta) { m.TreePath = "/nowhere/at/all" }, MissingTree},
-		"archived, no tree": {func(m *WorktreeMeta) { m.TreePath, m.State = "/nowhere/at/all", Archived }, Whole},
+		"archived, no tree": {func(m *WorktreeMeta) { m.TreePath, m.State = "/nowhere/at/all", Archived }, NoDefect},
 		"another id":        {func(m *WorktreeMeta) { m.WorktreeID = id(1) }, IDMismatch},
 		"another repo":      {func(m *WorktreeMeta) { m.RepoID = "ffffffffffffffff" }, CorruptMeta},
 		"no id":             {func(m *WorktreeMeta) { m.WorktreeID = "" }, CorruptMeta},
@@ -203,11 +203,11 @@ func TestWorktreesHaveReasonsToo(t *testing.T) {
 			s := newStore(t)
 			m := WorktreeMeta{SchemaVersion: SchemaVersion, WorktreeID: wtID, Name: "feature", RepoID: repoID, Branch: "b", TreePath: t.TempDir(), CreatedAt: at(0), State: Present}
 			c.change(&m)
-			must(t, s.EnsureWorktreeDir(repoID, wtID))
+			must(t, s.CreateWorktreeDir(repoID, wtID))
 			must(t, os.WriteFile(metaPath(s.WorktreeDir(repoID, wtID)), []byte(asJSON(t, m)), 0o600))
 			entries, err := s.Worktrees(repoID, nil)
 			must(t, err)
-			if len(entries) != 1 || entries[0].Broken != c.want {
+			if len(entries) != 1 || entries[0].Defect != c.want {
 				t.Errorf("got %+v, want %q", entries, c.want)
 			}
 		})
@@ -280,7 +280,7 @@ func TestManyInvocationsAreAllFound(t *testing.T) {
 	s := newStore(t)
 	const many = 300
 	var want []string
-	broken := map[string]Reason{}
+	broken := map[string]Defect{}
 	for i := range many {
 		id := time.Date(2026, 1, 1, 0, 0, i/2, 0, time.UTC).Format("20060102150405") + fmt.Sprintf("-%04x", i)
 		want = append(want, id)
@@ -303,8 +303,8 @@ func TestManyInvocationsAreAllFound(t *testing.T) {
 		t.Errorf("%d found, or in another order", len(entries))
 	}
 	for _, e := range entries {
-		if e.Broken != broken[e.ID] {
-			t.Errorf("%s is %q, want %q", e.ID, e.Broken, broken[e.ID])
+		if e.Defect != broken[e.ID] {
+			t.Errorf("%s is %q, want %q", e.ID, e.Defect, broken[e.ID])
 		}
 	}
 }
@@ -316,11 +316,11 @@ func TestTakenFindsAnythingThatExists(t *testing.T) {
 	fileAt(t, filepath.Join(dir, "file"))
 	for path, want := range map[string]bool{"dangling": true, "file": true, "none": false, "": true, "none/": false, "file/below": false} {
 		path = dir + "/" + path
-		if got, taken := Taken(filepath.Join(dir, "none"), path); taken != want || (taken && got != path) {
+		if got, taken := FirstExisting(filepath.Join(dir, "none"), path); taken != want || (taken && got != path) {
 			t.Errorf("%s: %q %v", path, got, taken)
 		}
 	}
-	if _, taken := Taken(); taken {
+	if _, taken := FirstExisting(); taken {
 		t.Error("nothing is taken")
 	}
 }
@@ -333,7 +333,7 @@ func TestABrokenInvocationWithATreeIsShownAlsoWhileTheLockIsHeld(t *testing.T) {
 	add(t, s, invID)
 	must(t, os.Remove(s.InvocationMetaPath(repoID, invID)))
 	entries, err := s.Invocations(repoID, func() bool { return true })
-	if err != nil || len(entries) != 1 || entries[0].Broken != MissingMeta {
+	if err != nil || len(entries) != 1 || entries[0].Defect != MissingMeta {
 		t.Errorf("got %+v, %v", entries, err)
 	}
 }
@@ -347,7 +347,7 @@ func TestABrokenInvocationWithAHistoryIsShownAlsoWhileTheLockIsHeld(t *testing.T
 	must(t, os.Remove(s.InvocationMetaPath(repoID, invID)))
 	must(t, os.RemoveAll(s.SandboxDir(repoID, invID)))
 	entries, err := s.Invocations(repoID, func() bool { return true })
-	if err != nil || len(entries) != 1 || entries[0].Broken != Incomplete {
+	if err != nil || len(entries) != 1 || entries[0].Defect != Incomplete {
 		t.Errorf("got %+v, %v", entries, err)
 	}
 }
@@ -362,8 +362,8 @@ func TestAnEndedInvocationIsWholeAlsoAfterTheDataDirectoryMoved(t *testing.T) {
 		must(t, os.RemoveAll(s.SandboxDir(repoID, invID)))
 		moved := Store{Root: s.Root + "-moved"}
 		must(t, os.Rename(s.Root, moved.Root))
-		if e := moved.Invocation(repoID, invID, nil); e.Broken != Whole {
-			t.Errorf("%s: %q (%s)", landing, e.Broken, e.Detail)
+		if e := moved.Invocation(repoID, invID, nil); e.Defect != NoDefect {
+			t.Errorf("%s: %q (%s)", landing, e.Defect, e.Detail)
 		}
 	}
 }
@@ -376,7 +376,7 @@ func TestOnlyWhatBeginsLikeThatIsLookedAt(t *testing.T) {
 	}
 	must(t, os.RemoveAll(s.InvocationDir(repoID, id(2)))) // only a tree
 	empty := "20270128120500-0000"
-	must(t, s.EnsureInvocationDir(repoID, empty))
+	must(t, s.CreateInvocationDir(repoID, empty))
 	for prefix, want := range map[string][]string{
 		"":                        {id(0), id(1), id(2)}, // the empty one may be about to be filled
 		"2026":                    {id(0), id(1), id(2)},
@@ -391,7 +391,7 @@ func TestOnlyWhatBeginsLikeThatIsLookedAt(t *testing.T) {
 		id(1) + "/":               nil,
 	} {
 		asked := 0
-		got, err := s.InvocationsLike(repoID, prefix, func() bool { asked++; return true })
+		got, err := s.InvocationsWithPrefix(repoID, prefix, func() bool { asked++; return true })
 		must(t, err)
 		if !slices.Equal(idsOf(got), want) {
 			t.Errorf("%q: %q; want %q", prefix, idsOf(got), want)
@@ -410,13 +410,13 @@ func TestATreeThatGoesWhileItIsLookedForIsNotMissing(t *testing.T) {
 	must(t, os.MkdirAll(s.InvocationDir(repoID, invID), 0o700))
 	must(t, s.WriteInvocationMeta(repoID, meta(s, invID)))
 	looks := 0
-	e := load(invID, s.InvocationDir(repoID, invID), nil, func(m InvocationMeta) (string, bool, bool) {
+	e := loadEntry(invID, s.InvocationDir(repoID, invID), nil, func(m InvocationMeta) (string, bool, bool) {
 		if looks++; looks == 1 {
 			must(t, s.UpdateInvocationMeta(repoID, invID, func(m *InvocationMeta) { m.Landing = Discarded }))
 		}
 		return "tree", false, m.Landing != Discarded
 	}, func(InvocationMeta, bool) string { return "" }, false)
-	if e.Broken != Whole || e.Record.Landing != Discarded {
+	if e.Defect != NoDefect || e.Record.Landing != Discarded {
 		t.Errorf("%+v", e)
 	}
 }

@@ -31,7 +31,7 @@ type Store struct {
 }
 
 // TopLevelNames are the names of git-agency's entries directly below the root.
-var Tops = []string{"repos", "directories"}
+var TopLevelNames = []string{"repos", "directories"}
 
 // RepoID derives the id of a repository from the canonical path of its common directory.
 func RepoID(commonDir string) string {
@@ -88,7 +88,7 @@ type RepoRecord struct {
 	RepoID        string    `json:"repo_id"`
 	CommonDir     string    `json:"common_dir"`
 	CreatedAt     time.Time `json:"created_at"`
-	Formerly      []string  `json:"formerly,omitempty"` // previous ids of the repository, whose records belong here
+	FormerIDs     []string  `json:"formerly,omitempty"` // previous ids of the repository, whose records belong here
 }
 
 // EnsureRepo creates the directories of a repository and its repo.json. The caller holds the repository lock.
@@ -103,9 +103,9 @@ func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 		return err
 	}
 	path := filepath.Join(dir, "repo.json")
-	data, err := durable.ReadFile(path, maxRecord)
+	data, err := durable.ReadFile(path, maxRecordBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.WriteRepo(repoID, commonDir, now)
+		return s.WriteRepoRecord(repoID, commonDir, now)
 	}
 	if err != nil {
 		return err
@@ -121,14 +121,14 @@ func (s Store) EnsureRepo(repoID, commonDir string, now time.Time) error {
 }
 
 // WriteRepoRecord writes repo.json.
-func (s Store) WriteRepo(repoID, commonDir string, now time.Time) error {
+func (s Store) WriteRepoRecord(repoID, commonDir string, now time.Time) error {
 	return writeJSON(filepath.Join(s.RepoDir(repoID), "repo.json"), RepoRecord{
 		SchemaVersion: SchemaVersion, RepoID: repoID, CommonDir: commonDir, CreatedAt: now.UTC().Truncate(time.Second),
 	})
 }
 
 // RemoveUnusedRepo undoes EnsureRepo, unless the repository has records or trees.
-func (s Store) DropRepo(repoID string) error {
+func (s Store) RemoveUnusedRepo(repoID string) error {
 	dir := s.RepoDir(repoID)
 	for _, sub := range []string{"worktrees", "invocations", "sandboxes"} {
 		if err := os.Remove(filepath.Join(dir, sub)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -149,12 +149,12 @@ func (s Store) DropRepo(repoID string) error {
 
 // CreateInvocationDir creates the directory of a new invocation. It fails if the directory exists, and thereby
 // reserves the id.
-func (s Store) EnsureInvocationDir(repoID, invocationID string) error {
+func (s Store) CreateInvocationDir(repoID, invocationID string) error {
 	return durable.Mkdir(s.InvocationDir(repoID, invocationID), 0o700)
 }
 
 // CreateWorktreeDir is CreateInvocationDir for an integration worktree.
-func (s Store) EnsureWorktreeDir(repoID, worktreeID string) error {
+func (s Store) CreateWorktreeDir(repoID, worktreeID string) error {
 	return durable.Mkdir(s.WorktreeDir(repoID, worktreeID), 0o700)
 }
 
@@ -191,11 +191,11 @@ func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 
 // WithdrawnPath returns the path, beside a tree's own, of a tree that is being removed: programs that know the
 // original path cannot reach it any more, but its last check for new work is still to be done.
-func Aside(tree string) string { return filepath.Join(filepath.Dir(tree), ".aside") }
+func WithdrawnPath(tree string) string { return filepath.Join(filepath.Dir(tree), ".aside") }
 
 // RemovablePath returns the path, beside a tree's own, of a withdrawn tree that passed its last check and can be
 // deleted.
-func Done(tree string) string { return filepath.Join(filepath.Dir(tree), ".done") }
+func RemovablePath(tree string) string { return filepath.Join(filepath.Dir(tree), ".done") }
 
 // RemoveLeftovers deletes what a killed process left beside a record: temporary files, and an intent that the record
 // made obsolete.
@@ -208,7 +208,7 @@ func RemoveLeftovers(dir string) error {
 
 // RemoveEmptyRecordDirs removes directories that hold neither record nor tree nor intent. It is an error if a
 // directory holds anything but temporary files.
-func RemoveRemains(dirs ...string) error {
+func RemoveEmptyRecordDirs(dirs ...string) error {
 	for _, dir := range dirs {
 		if err := durable.RemoveTemps(dir); err != nil {
 			return err
@@ -222,7 +222,7 @@ func RemoveRemains(dirs ...string) error {
 
 // AppendEvent appends one line to the event log of an invocation.
 func (s Store) AppendEvent(repoID, invocationID string, event any) error {
-	line, err := encode(event, "")
+	line, err := encodeJSON(event, "")
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 }
 
 func writeJSON(path string, v any) error {
-	data, err := encode(v, "  ")
+	data, err := encodeJSON(v, "  ")
 	if err != nil {
 		return err
 	}

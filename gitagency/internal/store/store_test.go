@@ -85,8 +85,8 @@ func TestOneOfManyGetsTheDirectoryOfAnID(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for name, ensure := range map[string]func() error{
-		"invocation": func() error { return s.EnsureInvocationDir(repoID, invID) },
-		"worktree":   func() error { return s.EnsureWorktreeDir(repoID, wtID) },
+		"invocation": func() error { return s.CreateInvocationDir(repoID, invID) },
+		"worktree":   func() error { return s.CreateWorktreeDir(repoID, wtID) },
 	} {
 		var got atomic.Int32
 		var wg sync.WaitGroup
@@ -108,11 +108,11 @@ func TestOneOfManyGetsTheDirectoryOfAnID(t *testing.T) {
 	if fi, err := os.Stat(s.InvocationDir(repoID, invID)); err != nil || fi.Mode().Perm() != 0o700 {
 		t.Errorf("it is %v, %v", fi.Mode(), err)
 	}
-	if err := s.EnsureInvocationDir("ffffffffffffffff", invID); !errors.Is(err, fs.ErrNotExist) {
+	if err := s.CreateInvocationDir("ffffffffffffffff", invID); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of a repository nobody knows: %v", err)
 	}
 	must(t, os.Symlink("/nowhere", s.InvocationDir(repoID, id(1))))
-	if err := s.EnsureInvocationDir(repoID, id(1)); !errors.Is(err, fs.ErrExist) {
+	if err := s.CreateInvocationDir(repoID, id(1)); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("through a dead symlink: %v", err)
 	}
 }
@@ -120,7 +120,7 @@ func TestOneOfManyGetsTheDirectoryOfAnID(t *testing.T) {
 func TestARecordIsWrittenAsTheDesignShowsIt(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	must(t, s.EnsureInvocationDir(repoID, invID))
+	must(t, s.CreateInvocationDir(repoID, invID))
 	must(t, s.WriteInvocationMeta(repoID, meta(s, invID)))
 	got, err := os.ReadFile(s.InvocationMetaPath(repoID, invID))
 	must(t, err)
@@ -155,7 +155,7 @@ func TestARecordIsWrittenAsTheDesignShowsIt(t *testing.T) {
 		t.Errorf("beside it there is %q", left)
 	}
 	wt := WorktreeMeta{SchemaVersion: SchemaVersion, WorktreeID: wtID, Name: "feature", RepoID: repoID, Branch: "agency/feature-a3f2", TreePath: "/x", CreatedAt: at(0), State: Present}
-	must(t, s.EnsureWorktreeDir(repoID, wtID))
+	must(t, s.CreateWorktreeDir(repoID, wtID))
 	must(t, s.WriteWorktreeMeta(wt))
 	var keys map[string]any
 	data, err := os.ReadFile(metaPath(s.WorktreeDir(repoID, wtID)))
@@ -180,8 +180,8 @@ func TestReadersNeverSeePartOfARecord(t *testing.T) {
 		readers.Go(func() {
 			for {
 				e := s.Invocation(repoID, invID, nil)
-				if e.Broken != Whole {
-					t.Errorf("%s: %s", e.Broken, e.Detail)
+				if e.Defect != NoDefect {
+					t.Errorf("%s: %s", e.Defect, e.Detail)
 					return
 				}
 				if want := strings.Repeat(e.Record.Runner[:1], len(e.Record.Runner)); e.Record.Runner != want {
@@ -222,7 +222,7 @@ func TestARecordThatCannotBeWrittenLeavesNothing(t *testing.T) {
 	if err := s.WriteInvocationMeta(repoID, meta(s, invID)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without its directory: %v", err)
 	}
-	must(t, s.EnsureInvocationDir(repoID, invID))
+	must(t, s.CreateInvocationDir(repoID, invID))
 	must(t, os.Mkdir(s.InvocationMetaPath(repoID, invID), 0o700))
 	if err := s.WriteInvocationMeta(repoID, meta(s, invID)); err == nil {
 		t.Error("over a directory")
@@ -239,7 +239,7 @@ func TestRemovingWhatIsNotThereIsFine(t *testing.T) {
 		must(t, RemoveMeta(s.InvocationDir(repoID, invID)))
 		must(t, RemoveIntent(s.InvocationDir(repoID, invID)))
 		must(t, s.RemoveSandboxTree(repoID, invID))
-		must(t, RemoveRemains(s.InvocationDir(repoID, invID), s.SandboxDir(repoID, invID)))
+		must(t, RemoveEmptyRecordDirs(s.InvocationDir(repoID, invID), s.SandboxDir(repoID, invID)))
 	}
 	add(t, s, invID)
 	must(t, os.WriteFile(filepath.Join(s.SandboxTreePath(repoID, invID), "file"), nil, 0o600))
@@ -249,7 +249,7 @@ func TestRemovingWhatIsNotThereIsFine(t *testing.T) {
 	}
 	must(t, RemoveMeta(s.InvocationDir(repoID, invID)))
 	must(t, os.WriteFile(filepath.Join(s.InvocationDir(repoID, invID), ".tmp-meta.json-1"), nil, 0o600))
-	must(t, RemoveRemains(s.InvocationDir(repoID, invID)))
+	must(t, RemoveEmptyRecordDirs(s.InvocationDir(repoID, invID)))
 	if exists(s.InvocationDir(repoID, invID)) {
 		t.Error("the remains stayed")
 	}
@@ -259,11 +259,11 @@ func TestRemoveRemainsLeavesWhatHasSubstance(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	add(t, s, invID)
-	if err := RemoveRemains(s.InvocationDir(repoID, invID)); err == nil || !exists(s.InvocationMetaPath(repoID, invID)) {
+	if err := RemoveEmptyRecordDirs(s.InvocationDir(repoID, invID)); err == nil || !exists(s.InvocationMetaPath(repoID, invID)) {
 		t.Errorf("a record: %v", err)
 	}
 	must(t, os.MkdirAll(filepath.Join(s.InvocationDir(repoID, id(1)), ".tmp-dir", "in"), 0o700))
-	if err := RemoveRemains(s.InvocationDir(repoID, id(1))); err == nil {
+	if err := RemoveEmptyRecordDirs(s.InvocationDir(repoID, id(1))); err == nil {
 		t.Error("a directory with something in it, called like a temporary file")
 	}
 }
@@ -271,7 +271,7 @@ func TestRemoveRemainsLeavesWhatHasSubstance(t *testing.T) {
 func TestEventsAreWholeLinesWhoeverWritesThem(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	must(t, s.EnsureInvocationDir(repoID, invID))
+	must(t, s.CreateInvocationDir(repoID, invID))
 	type event struct {
 		N    int       `json:"n"`
 		Text string    `json:"text"`
@@ -307,7 +307,7 @@ func TestRemoveRemainsTakesThePathLiterally(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "[data] *")
 	must(t, os.MkdirAll(dir, 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, ".tmp-meta.json-1"), nil, 0o600))
-	if err := RemoveRemains(dir); err != nil || exists(dir) {
+	if err := RemoveEmptyRecordDirs(dir); err != nil || exists(dir) {
 		t.Errorf("it stayed: %v", err)
 	}
 }
@@ -320,7 +320,7 @@ func TestRemoveRemainsTouchesNoOtherDirectory(t *testing.T) {
 		must(t, os.MkdirAll(d, 0o700))
 		must(t, os.WriteFile(filepath.Join(d, ".tmp-meta.json-1"), nil, 0o600))
 	}
-	must(t, RemoveRemains(dir))
+	must(t, RemoveEmptyRecordDirs(dir))
 	if !exists(filepath.Join(other, ".tmp-meta.json-1")) {
 		t.Error("a file that somebody else is just writing is gone")
 	}

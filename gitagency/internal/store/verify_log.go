@@ -13,7 +13,7 @@ func (s Store) VerifyLogPath(repoID, invocationID string) string {
 }
 
 // VerifyLockDir returns the directory that a verification keeps locked as long as it uses its temporary sandbox.
-func (s Store) VerifyingDir(repoID, invocationID string) string {
+func (s Store) VerifyLockDir(repoID, invocationID string) string {
 	return filepath.Join(s.InvocationDir(repoID, invocationID), "verifying")
 }
 

@@ -21,7 +21,7 @@ import (
 
 var loud = treediff.Colors{
 	Meta: "\x1b[1m", Hunk: "\x1b[36m", Section: "\x1b[2m", Same: "\x1b[37m", Removed: "\x1b[31m", Added: "\x1b[32m",
-	Emphasis: "\x1b[7m", Calm: "\x1b[27m", Reset: "\x1b[m",
+	Emphasis: "\x1b[7m", EmphasisEnd: "\x1b[27m", Reset: "\x1b[m",
 }
 
 // ours are the escapes that are in loud, and not those that files have.
@@ -57,8 +57,8 @@ func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
 				for _, f := range d.Files() {
 					seen[f.Status()[:1]]++
 				}
-				if d.Empty() != maps.Equal(before, after) {
-					t.Fatalf("case %d: empty is %v", i, d.Empty())
+				if d.IsEmpty() != maps.Equal(before, after) {
+					t.Fatalf("case %d: empty is %v", i, d.IsEmpty())
 				}
 				text := patch(t, d, treediff.Style{})
 				dir := filepath.Join(l.dir, fmt.Sprint(i))
@@ -66,7 +66,7 @@ func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
 					t.Fatal(err)
 				}
 				before.checkOut(t, dir)
-				if !d.Empty() {
+				if !d.IsEmpty() {
 					l.git(dir, d.Summary()+"\n"+text, "apply", "--whitespace=nowarn")
 				}
 				if got := readTree(t, dir); !maps.Equal(got, after) {
@@ -75,14 +75,14 @@ func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
 				if err := os.RemoveAll(dir); err != nil {
 					t.Fatal(err)
 				}
-				d.Each((*treediff.File).FindWords)
+				d.UpdateFiles((*treediff.File).MarkWords)
 				checkSpans(t, d)
 				colored := patch(t, d, treediff.Style{Colors: loud})
 				plain := ours.ReplaceAllString(text, "") // some files have such sequences too
 				if stripped := ours.ReplaceAllString(colored, ""); stripped != plain {
 					t.Fatalf("case %d: without colour\n%q\nplain\n%q", i, stripped, plain)
 				}
-				if shown := patch(t, d, treediff.Style{Colors: loud, Visible: true}); strings.ContainsAny(ours.ReplaceAllString(shown, ""), "\x1b\x07\x08") {
+				if shown := patch(t, d, treediff.Style{Colors: loud, EscapeControls: true}); strings.ContainsAny(ours.ReplaceAllString(shown, ""), "\x1b\x07\x08") {
 					t.Fatalf("case %d: steers the terminal: %q", i, shown)
 				}
 				checkCounts(t, l, commits[2*i], commits[2*i+1], d)
@@ -177,11 +177,11 @@ func checkCounts(t *testing.T, l *lab, from, to string, d treediff.Diff) {
 		}
 		for i, f := range files {
 			g := full[i]
-			if f.Path != g.Path || f.OldPath != g.OldPath || f.Before != g.Before || f.After != g.After || f.Status() != g.Status() ||
+			if f.Path != g.Path || f.OldPath != g.OldPath || f.OldID != g.OldID || f.NewID != g.NewID || f.Status() != g.Status() ||
 				f.OldMode != g.OldMode || f.NewMode != g.NewMode {
 				t.Fatalf("in brief %+v, in full %+v", f, g)
 			}
-			if detail == git.Counts && g.Replaced == nil && (f.Insertions != g.Insertions || f.Deletions != g.Deletions || f.Binary != g.Binary) {
+			if detail == git.Counts && g.RemovedBody == nil && (f.Insertions != g.Insertions || f.Deletions != g.Deletions || f.Binary != g.Binary) {
 				t.Fatalf("in brief %+v, in full %+v", f, g)
 			}
 		}

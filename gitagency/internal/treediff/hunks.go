@@ -3,59 +3,59 @@ package treediff
 import "strings"
 
 // contextLines is the number of unchanged lines around a change.
-const context = 3
+const contextLines = 3
 
 // buildHunks builds hunks from the pairs of unchanged lines. In each run of changes the removed lines come first.
-func hunks(a, b []string, stayed []pair) []Hunk {
+func buildHunks(a, b []string, stayed []pair) []Hunk {
 	var all []Hunk
-	var h *hunkWriter
+	var h *hunkBuilder
 	i, j := 0, 0
 	for _, p := range append(stayed, pair{len(a), len(b)}) {
 		if i < p.a || j < p.b {
-			if h != nil && i-h.aEnd > 2*context {
-				all = append(all, h.end(a))
+			if h != nil && i-h.aEnd > 2*contextLines {
+				all = append(all, h.finish(a))
 				h = nil
 			}
 			if h == nil {
-				h = beginHunk(i, j)
+				h = newHunkBuilder(i, j)
 			}
-			h.keep(a, i)
+			h.addContext(a, i)
 			for ; i < p.a; i++ {
-				h.write(Removed, a[i])
+				h.addLine(Removed, a[i])
 			}
 			for ; j < p.b; j++ {
-				h.write(Added, b[j])
+				h.addLine(Added, b[j])
 			}
 			h.aEnd = i
 		}
 		i, j = p.a+1, p.b+1
 	}
 	if h != nil {
-		all = append(all, h.end(a))
+		all = append(all, h.finish(a))
 	}
 	return all
 }
 
 // hunkBuilder is a hunk under construction.
-type hunkWriter struct {
+type hunkBuilder struct {
 	Hunk
 	aStart, bStart int
 	aEnd           int // end of the old lines written so far (exclusive)
 }
 
-func beginHunk(a, b int) *hunkWriter {
-	lead := min(context, a, b)
-	return &hunkWriter{aStart: a - lead, bStart: b - lead, aEnd: a - lead}
+func newHunkBuilder(a, b int) *hunkBuilder {
+	lead := min(contextLines, a, b)
+	return &hunkBuilder{aStart: a - lead, bStart: b - lead, aEnd: a - lead}
 }
 
 // addContext adds unchanged lines up to end.
-func (h *hunkWriter) keep(a []string, end int) {
+func (h *hunkBuilder) addContext(a []string, end int) {
 	for ; h.aEnd < end; h.aEnd++ {
-		h.write(Same, a[h.aEnd])
+		h.addLine(Same, a[h.aEnd])
 	}
 }
 
-func (h *hunkWriter) write(op Op, text string) {
+func (h *hunkBuilder) addLine(op Op, text string) {
 	whole, ended := strings.CutSuffix(text, "\n")
 	h.Lines = append(h.Lines, Line{Op: op, Text: whole, NoNewline: !ended})
 	if op != Added {
@@ -66,8 +66,8 @@ func (h *hunkWriter) write(op Op, text string) {
 	}
 }
 
-func (h *hunkWriter) end(a []string) Hunk {
-	h.keep(a, min(h.aEnd+context, len(a)))
+func (h *hunkBuilder) finish(a []string) Hunk {
+	h.addContext(a, min(h.aEnd+contextLines, len(a)))
 	h.OldStart, h.NewStart = h.aStart, h.bStart
 	if h.OldLines > 0 {
 		h.OldStart++

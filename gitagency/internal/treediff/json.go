@@ -54,20 +54,20 @@ type (
 
 // MarshalJSON writes all three lists, including empty ones.
 func (d Diff) MarshalJSON() ([]byte, error) {
-	return marshal(jsonDiff{each(d.Added, jsonOfFile), each(d.Removed, jsonOfFile), each(d.Changed, jsonOfFile)})
+	return marshalUnescaped(jsonDiff{mapSlice(d.Added, toJSONFile), mapSlice(d.Removed, toJSONFile), mapSlice(d.Changed, toJSONFile)})
 }
 
 // MarshalJSON writes the same fields for every file, and the sizes for binary files only.
-func (f File) MarshalJSON() ([]byte, error) { return marshal(jsonOfFile(f)) }
+func (f File) MarshalJSON() ([]byte, error) { return marshalUnescaped(toJSONFile(f)) }
 
 // MarshalJSON writes a hunk in the same form as inside of a file.
-func (h Hunk) MarshalJSON() ([]byte, error) { return marshal(jsonOfHunk(h)) }
+func (h Hunk) MarshalJSON() ([]byte, error) { return marshalUnescaped(toJSONHunk(h)) }
 
-func jsonOfFile(f File) jsonFile {
+func toJSONFile(f File) jsonFile {
 	j := jsonFile{
-		Path: f.Path, PathBytes: asBytes(f.Path), OldPath: f.OldPath, OldPathBytes: asBytes(f.OldPath),
-		Before: f.Before, After: f.After, OldMode: f.OldMode, NewMode: f.NewMode,
-		Binary: f.IsBinary(), Insertions: f.Insertions, Deletions: f.Deletions, Hunks: each(f.AllHunks(), jsonOfHunk),
+		Path: f.Path, PathBytes: nonUTF8Bytes(f.Path), OldPath: f.OldPath, OldPathBytes: nonUTF8Bytes(f.OldPath),
+		Before: f.OldID, After: f.NewID, OldMode: f.OldMode, NewMode: f.NewMode,
+		Binary: f.IsBinary(), Insertions: f.Insertions, Deletions: f.Deletions, Hunks: mapSlice(f.AllHunks(), toJSONHunk),
 	}
 	if j.Binary {
 		j.OldSize, j.NewSize = &f.OldSize, &f.NewSize
@@ -75,20 +75,20 @@ func jsonOfFile(f File) jsonFile {
 	return j
 }
 
-func jsonOfHunk(h Hunk) jsonHunk {
-	return jsonHunk{h.OldStart, h.OldLines, h.NewStart, h.NewLines, h.Section, each(h.Lines, jsonOfLine)}
+func toJSONHunk(h Hunk) jsonHunk {
+	return jsonHunk{h.OldStart, h.OldLines, h.NewStart, h.NewLines, h.Section, mapSlice(h.Lines, toJSONLine)}
 }
 
-func jsonOfLine(l Line) jsonLine {
-	j := jsonLine{Op: string(rune(l.Op)), Text: l.Text, Bytes: asBytes(l.Text), NoNewline: l.NoNewline}
+func toJSONLine(l Line) jsonLine {
+	j := jsonLine{Op: string(rune(l.Op)), Text: l.Text, Bytes: nonUTF8Bytes(l.Text), NoNewline: l.NoNewline}
 	for _, s := range l.Spans {
-		j.Spans = append(j.Spans, jsonSpan{s.Text, asBytes(s.Text), s.Changed})
+		j.Spans = append(j.Spans, jsonSpan{s.Text, nonUTF8Bytes(s.Text), s.Changed})
 	}
 	return j
 }
 
 // mapSlice maps a slice. The result is never nil, which JSON would encode as null.
-func each[A, B any](all []A, one func(A) B) []B {
+func mapSlice[A, B any](all []A, one func(A) B) []B {
 	made := make([]B, len(all))
 	for i, a := range all {
 		made[i] = one(a)
@@ -97,7 +97,7 @@ func each[A, B any](all []A, one func(A) B) []B {
 }
 
 // nonUTF8Bytes returns the bytes of text that is not valid UTF-8, and nil for valid text.
-func asBytes(text string) []byte {
+func nonUTF8Bytes(text string) []byte {
 	if utf8.ValidString(text) {
 		return nil
 	}
@@ -106,7 +106,7 @@ func asBytes(text string) []byte {
 
 // marshalUnescaped encodes without escaping <, > and &, which are frequent in code. An outer encoder may still escape
 // them.
-func marshal(v any) ([]byte, error) {
+func marshalUnescaped(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)

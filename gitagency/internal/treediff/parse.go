@@ -11,25 +11,25 @@ import (
 // unambiguous; the patches only supply the content. The result keeps references to text.
 func ParsePatch(text string) (Diff, error) {
 	p := parser{rest: text}
-	files, err := p.raw()
+	files, err := p.parseRawEntries()
 	if err != nil {
 		return Diff{}, err
 	}
 	var d Diff
 	for _, f := range files {
-		if f.Replaced != nil {
-			if *f.Replaced, err = p.section(); err != nil {
+		if f.RemovedBody != nil {
+			if *f.RemovedBody, err = p.parseFilePatch(); err != nil {
 				return Diff{}, fmt.Errorf("%q: %w", f.Path, err)
 			}
 		}
-		if f.Body, err = p.section(); err != nil {
+		if f.Body, err = p.parseFilePatch(); err != nil {
 			return Diff{}, fmt.Errorf("%q: %w", f.Path, err)
 		}
-		f.count()
+		f.countLines()
 		d.add(f)
 	}
 	if p.rest != "" {
-		return Diff{}, p.unexpected("the end")
+		return Diff{}, p.unexpectedError("the end")
 	}
 	return d, nil
 }
@@ -38,9 +38,9 @@ func ParsePatch(text string) (Diff, error) {
 // their line counts.
 func ParseCounts(text string) (Diff, error) {
 	var files []File
-	fields := fields{text}
+	fields := nulFields{text}
 	for strings.HasPrefix(fields.rest, ":") {
-		f, err := parseRaw(fields.next())
+		f, err := parseRawEntry(fields.next())
 		if err != nil {
 			return Diff{}, err
 		}
@@ -72,7 +72,7 @@ func ParseCounts(text string) (Diff, error) {
 		}
 		f := &files[i]
 		if counts[0] == "-" {
-			f.Binary = f.Before != f.After // a patch does not mark unchanged content as binary either
+			f.Binary = f.OldID != f.NewID // a patch does not mark unchanged content as binary either
 			continue
 		}
 		var err error
@@ -85,23 +85,23 @@ func ParseCounts(text string) (Diff, error) {
 	}
 	var d Diff
 	for _, f := range files {
-		f.Replaced = nil // without patches the two bodies of a type change do not matter
+		f.RemovedBody = nil // without patches the two bodies of a type change do not matter
 		d.add(f)
 	}
 	return d, nil
 }
 
 // nulFields splits text at NUL bytes.
-type fields struct{ rest string }
+type nulFields struct{ rest string }
 
-func (f *fields) next() string {
+func (f *nulFields) next() string {
 	var field string
 	field, f.rest, _ = strings.Cut(f.rest, "\x00")
 	return field
 }
 
 // parseRawEntry parses ":<mode> <mode> <id> <id> <status>".
-func parseRaw(line string) (File, error) {
+func parseRawEntry(line string) (File, error) {
 	fail := func() (File, error) { return File{}, fmt.Errorf("git says of a file %q", line) }
 	words := strings.Split(strings.TrimPrefix(line, ":"), " ")
 	if len(words) != 5 || len(words[4]) == 0 {
@@ -117,7 +117,7 @@ func parseRaw(line string) (File, error) {
 			words[i] = "" // all zero: absent on this side
 		}
 	}
-	f := File{OldMode: words[0], NewMode: words[1], Before: words[2], After: words[3]}
+	f := File{OldMode: words[0], NewMode: words[1], OldID: words[2], NewID: words[3]}
 	if f.OldMode == "" && f.NewMode == "" {
 		return fail()
 	}
@@ -128,38 +128,38 @@ func parseRaw(line string) (File, error) {
 		}
 		f.Similarity = score
 	}
-	if f.OldMode != "" && f.NewMode != "" && kindOf(f.OldMode) != kindOf(f.NewMode) {
-		f.Replaced = &Body{}
+	if f.OldMode != "" && f.NewMode != "" && fileKind(f.OldMode) != fileKind(f.NewMode) {
+		f.RemovedBody = &Body{}
 	}
 	return f, nil
 }
 
 // fileKind returns the part of a mode that tells files, symlinks and submodules apart.
-func kindOf(mode string) string { return mode[:min(len(mode), 3)] }
+func fileKind(mode string) string { return mode[:min(len(mode), 3)] }
 
 // parser reads text line by line.
 type parser struct{ rest string }
 
-func (p *parser) line() string {
+func (p *parser) nextLine() string {
 	var line string
 	line, p.rest, _ = strings.Cut(p.rest, "\n")
 	return line
 }
 
-func (p *parser) begins(prefix string) bool { return strings.HasPrefix(p.rest, prefix) }
+func (p *parser) hasPrefix(prefix string) bool { return strings.HasPrefix(p.rest, prefix) }
 
-func (p *parser) unexpected(want string) error {
+func (p *parser) unexpectedError(want string) error {
 	const most = 80
 	line, _, _ := strings.Cut(p.rest, "\n")
 	return fmt.Errorf("want %s where git says %q", want, line[:min(len(line), most)])
 }
 
 // parseRawEntries reads the raw lines and the empty line after them.
-func (p *parser) raw() ([]File, error) {
+func (p *parser) parseRawEntries() ([]File, error) {
 	var files []File
-	for p.begins(":") {
-		info, paths, _ := strings.Cut(p.line(), "\t")
-		f, err := parseRaw(info)
+	for p.hasPrefix(":") {
+		info, paths, _ := strings.Cut(p.nextLine(), "\t")
+		f, err := parseRawEntry(info)
 		if err != nil {
 			return nil, err
 		}
@@ -173,67 +173,67 @@ func (p *parser) raw() ([]File, error) {
 		}
 		files = append(files, f)
 	}
-	if len(files) > 0 && p.rest != "" && p.line() != "" {
+	if len(files) > 0 && p.rest != "" && p.nextLine() != "" {
 		return nil, fmt.Errorf("no empty line between files and patches")
 	}
 	return files, nil
 }
 
 // parseFilePatch reads the patch of one file.
-func (p *parser) section() (Body, error) {
+func (p *parser) parseFilePatch() (Body, error) {
 	const begin = "diff --git "
 	var b Body
-	if !p.begins(begin) {
-		return b, p.unexpected("the patch of a file")
+	if !p.hasPrefix(begin) {
+		return b, p.unexpectedError("the patch of a file")
 	}
-	p.line()
-	for p.rest != "" && !p.begins(begin) {
+	p.nextLine()
+	for p.rest != "" && !p.hasPrefix(begin) {
 		switch {
-		case p.begins("@@ "):
-			h, err := p.hunk()
+		case p.hasPrefix("@@ "):
+			h, err := p.parseHunkLines()
 			if err != nil {
 				return b, err
 			}
 			b.Hunks = append(b.Hunks, h)
-		case p.begins("Binary files "):
+		case p.hasPrefix("Binary files "):
 			b.Binary = true
-			p.line()
-		case p.begins("GIT binary patch\n"):
+			p.nextLine()
+		case p.hasPrefix("GIT binary patch\n"):
 			b.Binary = true
 			all := p.rest
-			for p.rest != "" && !p.begins(begin) {
-				p.line()
+			for p.rest != "" && !p.hasPrefix(begin) {
+				p.nextLine()
 			}
 			b.Patch = all[:len(all)-len(p.rest)]
 		case len(b.Hunks) > 0 || b.Binary:
-			return b, p.unexpected("a hunk")
+			return b, p.unexpectedError("a hunk")
 		default:
-			p.line() // header line, already known from the raw entry
+			p.nextLine() // header line, already known from the raw entry
 		}
 	}
 	return b, nil
 }
 
 // parseHunkLines reads a hunk: its header and as many lines as that announces.
-func (p *parser) hunk() (Hunk, error) {
-	first := p.line()
-	h, ok := parseHunk(first)
+func (p *parser) parseHunkLines() (Hunk, error) {
+	first := p.nextLine()
+	h, ok := parseHunkHeader(first)
 	if !ok {
 		return h, fmt.Errorf("git begins a hunk with %q", first)
 	}
 	h.Lines = make([]Line, 0, min(h.OldLines+h.NewLines, len(p.rest)/2+1))
 	for old, new := h.OldLines, h.NewLines; old > 0 || new > 0; {
 		if p.rest == "" {
-			return h, p.unexpected("more lines")
+			return h, p.unexpectedError("more lines")
 		}
-		if p.begins(`\`) {
-			if p.line(); len(h.Lines) == 0 {
-				return h, p.unexpected("a line")
+		if p.hasPrefix(`\`) {
+			if p.nextLine(); len(h.Lines) == 0 {
+				return h, p.unexpectedError("a line")
 			}
 			h.Lines[len(h.Lines)-1].NoNewline = true
 			continue
 		}
-		text := p.line()
+		text := p.nextLine()
 		if text == "" {
 			text = " " // git leaves out the blank with diff.suppressBlankEmpty
 		}
@@ -253,15 +253,15 @@ func (p *parser) hunk() (Hunk, error) {
 		}
 		h.Lines = append(h.Lines, l)
 	}
-	if p.begins(`\`) && len(h.Lines) > 0 {
-		p.line()
+	if p.hasPrefix(`\`) && len(h.Lines) > 0 {
+		p.nextLine()
 		h.Lines[len(h.Lines)-1].NoNewline = true
 	}
 	return h, nil
 }
 
 // parseHunkHeader parses "@@ -<start>[,<lines>] +<start>[,<lines>] @@[ <section>]".
-func parseHunk(line string) (h Hunk, ok bool) {
+func parseHunkHeader(line string) (h Hunk, ok bool) {
 	inner, section, ok := strings.Cut(strings.TrimPrefix(line, "@@ "), " @@")
 	if !ok {
 		return h, false

@@ -9,26 +9,26 @@ import (
 
 // Characters with an escape letter in git's quoting, and these letters in the same order.
 const (
-	escaped = "\a\b\t\n\v\f\r\"\\"
-	letters = `abtnvfr"\`
+	escapedChars  = "\a\b\t\n\v\f\r\"\\"
+	escapeLetters = `abtnvfr"\`
 )
 
 // Quote writes a path as git does, so that git can read it back: unchanged, or in quotes if it contains characters
 // that are ambiguous or control a terminal. Letters of all scripts stay readable.
 func Quote(path string) string {
-	if utf8.ValidString(path) && !strings.ContainsFunc(path, func(c rune) bool { return c == '"' || c == '\\' || !shown(c) }) {
+	if utf8.ValidString(path) && !strings.ContainsFunc(path, func(c rune) bool { return c == '"' || c == '\\' || !isPrintable(c) }) {
 		return path
 	}
 	var b strings.Builder
 	b.WriteByte('"')
 	for len(path) > 0 {
 		c, size := utf8.DecodeRuneInString(path)
-		at := strings.IndexByte(escaped, path[0])
+		at := strings.IndexByte(escapedChars, path[0])
 		switch {
 		case at >= 0:
 			b.WriteByte('\\')
-			b.WriteByte(letters[at])
-		case c == utf8.RuneError && size == 1, !shown(c):
+			b.WriteByte(escapeLetters[at])
+		case c == utf8.RuneError && size == 1, !isPrintable(c):
 			for _, octet := range []byte(path[:size]) {
 				fmt.Fprintf(&b, `\%03o`, octet)
 			}
@@ -42,7 +42,7 @@ func Quote(path string) string {
 }
 
 // isPrintable reports whether a character is visible and does not control the terminal.
-func shown(c rune) bool {
+func isPrintable(c rune) bool {
 	return !unicode.IsControl(c) && !unicode.Is(unicode.Cf, c) && c != '\u2028' && c != '\u2029'
 }
 
@@ -64,8 +64,8 @@ func unquote(text string) (path, rest string, ok bool) {
 			b.WriteByte(c)
 		case i+1 == len(text):
 			return "", "", false
-		case strings.IndexByte(letters, text[i+1]) >= 0:
-			b.WriteByte(escaped[strings.IndexByte(letters, text[i+1])])
+		case strings.IndexByte(escapeLetters, text[i+1]) >= 0:
+			b.WriteByte(escapedChars[strings.IndexByte(escapeLetters, text[i+1])])
 			i++
 		default:
 			octet := 0

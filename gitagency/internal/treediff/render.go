@@ -13,7 +13,7 @@ type Style struct {
 
 	// EscapeControls writes control characters visibly instead of sending them to the terminal: ESC as ^[, and
 	// invalid bytes by their number.
-	Visible bool
+	EscapeControls bool
 
 	// Width is the number of columns of a table; 0 means 80.
 	Width int
@@ -21,15 +21,15 @@ type Style struct {
 
 // Colors are terminal sequences that start a colour. Every one that is not empty is ended by Reset.
 type Colors struct {
-	Meta     string // file headers
-	Hunk     string // line numbers of a hunk header
-	Section  string // section heading of a hunk header
-	Same     string
-	Removed  string
-	Added    string
-	Emphasis string // changed words of a line, added to the colour of the line
-	Calm     string // ends Emphasis
-	Reset    string
+	Meta        string // file headers
+	Hunk        string // line numbers of a hunk header
+	Section     string // section heading of a hunk header
+	Same        string
+	Removed     string
+	Added       string
+	Emphasis    string // changed words of a line, added to the colour of the line
+	EmphasisEnd string // ends Emphasis
+	Reset       string
 }
 
 // paint wraps text in a colour. The text must not contain a newline, because pagers reset colours at line ends.
@@ -41,10 +41,10 @@ func (c Colors) paint(color, text string) string {
 }
 
 // WritePatch writes a unified diff in git's format.
-func (d Diff) Patch(out io.Writer, style Style) error {
+func (d Diff) WritePatch(out io.Writer, style Style) error {
 	r := renderer{Writer: bufio.NewWriterSize(out, 64<<10), Style: style}
 	for _, f := range d.Files() {
-		r.file(f)
+		r.writeFile(f)
 	}
 	return r.Flush() // also returns earlier write errors
 }
@@ -54,46 +54,46 @@ type renderer struct {
 	Style
 }
 
-func (r *renderer) file(f File) {
-	if f.Replaced == nil {
-		r.section(f, f.Body)
+func (r *renderer) writeFile(f File) {
+	if f.RemovedBody == nil {
+		r.writeFilePatch(f, f.Body)
 		return
 	}
 	gone := f
-	gone.After, gone.NewMode, gone.NewSize = "", "", 0
-	r.section(gone, *f.Replaced)
-	f.Before, f.OldMode, f.OldSize = "", "", 0
-	r.section(f, f.Body)
+	gone.NewID, gone.NewMode, gone.NewSize = "", "", 0
+	r.writeFilePatch(gone, *f.RemovedBody)
+	f.OldID, f.OldMode, f.OldSize = "", "", 0
+	r.writeFilePatch(f, f.Body)
 }
 
 // writeFilePatch writes the patch of a file that is modified, added or deleted. A type change is two of these.
-func (r *renderer) section(f File, b Body) {
+func (r *renderer) writeFilePatch(f File, b Body) {
 	oldPath := f.Path
 	if f.OldPath != "" {
 		oldPath = f.OldPath
 	}
 	old, new := Quote("a/"+oldPath), Quote("b/"+f.Path)
-	r.meta("diff --git " + old + " " + new)
+	r.writeHeader("diff --git " + old + " " + new)
 	switch {
 	case f.OldMode == "":
-		r.meta("new file mode " + f.NewMode)
+		r.writeHeader("new file mode " + f.NewMode)
 	case f.NewMode == "":
-		r.meta("deleted file mode " + f.OldMode)
+		r.writeHeader("deleted file mode " + f.OldMode)
 	case f.OldMode != f.NewMode:
-		r.meta("old mode " + f.OldMode)
-		r.meta("new mode " + f.NewMode)
+		r.writeHeader("old mode " + f.OldMode)
+		r.writeHeader("new mode " + f.NewMode)
 	}
 	if f.OldPath != "" {
-		r.meta(fmt.Sprintf("similarity index %d%%", f.Similarity))
-		r.meta("rename from " + Quote(f.OldPath))
-		r.meta("rename to " + Quote(f.Path))
+		r.writeHeader(fmt.Sprintf("similarity index %d%%", f.Similarity))
+		r.writeHeader("rename from " + Quote(f.OldPath))
+		r.writeHeader("rename to " + Quote(f.Path))
 	}
-	if f.Before != f.After {
+	if f.OldID != f.NewID {
 		mode := ""
 		if f.OldMode == f.NewMode {
 			mode = " " + f.OldMode
 		}
-		r.meta("index " + id(f.Before, f.After, b.Binary) + ".." + id(f.After, f.Before, b.Binary) + mode)
+		r.writeHeader("index " + indexID(f.OldID, f.NewID, b.Binary) + ".." + indexID(f.NewID, f.OldID, b.Binary) + mode)
 	}
 	if f.OldMode == "" {
 		old = "/dev/null"
@@ -103,23 +103,23 @@ func (r *renderer) section(f File, b Body) {
 	}
 	switch {
 	case b.Patch != "":
-		r.put(b.Patch)
+		r.emit(b.Patch)
 	case b.Binary:
-		r.put("Binary files " + old + " and " + new + " differ\n" + sizes(f) + "\n")
+		r.emit("Binary files " + old + " and " + new + " differ\n" + formatSizes(f) + "\n")
 	case len(b.Hunks) > 0:
-		r.meta("--- " + old + endOfName(old))
-		r.meta("+++ " + new + endOfName(new))
+		r.writeHeader("--- " + old + nameTerminator(old))
+		r.writeHeader("+++ " + new + nameTerminator(new))
 	}
 	for _, h := range b.Hunks {
-		r.hunk(h)
+		r.writeHunk(h)
 	}
 }
 
 // formatSizes describes how the size of a binary file changed.
-func sizes(f File) string { return fmt.Sprintf("%d -> %d bytes", f.OldSize, f.NewSize) }
+func formatSizes(f File) string { return fmt.Sprintf("%d -> %d bytes", f.OldSize, f.NewSize) }
 
 // nameTerminator returns the tab with which git ends a name that contains blanks.
-func endOfName(name string) string {
+func nameTerminator(name string) string {
 	if strings.Contains(name, " ") && name[0] != '"' {
 		return "\t"
 	}
@@ -128,7 +128,7 @@ func endOfName(name string) string {
 
 // indexID formats an object id for the index line. It is abbreviated except for binary files, for which git apply
 // needs it in full. other supplies the length when oid is empty.
-func id(oid, other string, full bool) string {
+func indexID(oid, other string, full bool) string {
 	const short = 10
 	if oid == "" {
 		oid = strings.Repeat("0", len(other))
@@ -139,30 +139,30 @@ func id(oid, other string, full bool) string {
 	return oid[:min(len(oid), short)]
 }
 
-func (r *renderer) hunk(h Hunk) {
-	numbers := fmt.Sprintf("@@ -%s +%s @@", interval(h.OldStart, h.OldLines), interval(h.NewStart, h.NewLines))
-	r.put(r.Colors.paint(r.Colors.Hunk, numbers))
+func (r *renderer) writeHunk(h Hunk) {
+	numbers := fmt.Sprintf("@@ -%s +%s @@", formatRange(h.OldStart, h.OldLines), formatRange(h.NewStart, h.NewLines))
+	r.emit(r.Colors.paint(r.Colors.Hunk, numbers))
 	if h.Section != "" {
-		r.put(" " + r.Colors.paint(r.Colors.Section, r.shown(h.Section)))
+		r.emit(" " + r.Colors.paint(r.Colors.Section, r.sanitize(h.Section)))
 	}
-	r.put("\n")
+	r.emit("\n")
 	for _, l := range h.Lines {
-		r.line(l)
+		r.writeLine(l)
 		if l.NoNewline {
-			r.put(r.Colors.paint(r.Colors.Same, `\ No newline at end of file`) + "\n")
+			r.emit(r.Colors.paint(r.Colors.Same, `\ No newline at end of file`) + "\n")
 		}
 	}
 }
 
 // formatRange leaves out a line count of 1, as git does.
-func interval(start, lines int) string {
+func formatRange(start, lines int) string {
 	if lines == 1 {
 		return fmt.Sprint(start)
 	}
 	return fmt.Sprintf("%d,%d", start, lines)
 }
 
-func (r *renderer) line(l Line) {
+func (r *renderer) writeLine(l Line) {
 	color := r.Colors.Same
 	switch l.Op {
 	case Removed:
@@ -174,45 +174,45 @@ func (r *renderer) line(l Line) {
 	if l.Op == Same { // CRLF: do not escape the \r, which is harmless in an unchanged line
 		text, crlf = strings.CutSuffix(text, "\r")
 	}
-	r.put(color)
-	r.put(string(rune(l.Op)))
+	r.emit(color)
+	r.emit(string(rune(l.Op)))
 	if l.Spans == nil || r.Colors.Emphasis == "" {
-		r.put(r.shown(text))
+		r.emit(r.sanitize(text))
 	} else {
-		r.spans(l.Spans)
+		r.writeSpans(l.Spans)
 	}
 	if color != "" {
-		r.put(r.Colors.Reset)
+		r.emit(r.Colors.Reset)
 	}
 	if crlf {
-		r.put("\r")
+		r.emit("\r")
 	}
-	r.put("\n")
+	r.emit("\n")
 }
 
-func (r *renderer) spans(spans []Span) {
+func (r *renderer) writeSpans(spans []Span) {
 	for _, s := range spans {
 		if s.Changed {
-			r.put(r.Colors.Emphasis)
+			r.emit(r.Colors.Emphasis)
 		}
-		r.put(r.shown(s.Text))
+		r.emit(r.sanitize(s.Text))
 		if s.Changed {
-			r.put(r.Colors.Calm)
+			r.emit(r.Colors.EmphasisEnd)
 		}
 	}
 }
 
 // writeHeader writes one header line.
-func (r *renderer) meta(line string) {
-	r.put(r.Colors.paint(r.Colors.Meta, line) + "\n")
+func (r *renderer) writeHeader(line string) {
+	r.emit(r.Colors.paint(r.Colors.Meta, line) + "\n")
 }
 
 // emit writes text; Flush returns the error.
-func (r *renderer) put(text string) { _, _ = r.WriteString(text) }
+func (r *renderer) emit(text string) { _, _ = r.WriteString(text) }
 
-func (r *renderer) shown(text string) string {
-	if !r.Visible {
+func (r *renderer) sanitize(text string) string {
+	if !r.EscapeControls {
 		return text
 	}
-	return visible(text)
+	return escapeControls(text)
 }

@@ -18,17 +18,17 @@ func (d Diff) Summary() string {
 	for _, f := range files {
 		insertions, deletions = insertions+f.Insertions, deletions+f.Deletions
 	}
-	text := " " + counted(len(files), "file changed", "files changed")
+	text := " " + pluralize(len(files), "file changed", "files changed")
 	if insertions > 0 || deletions == 0 {
-		text += ", " + counted(insertions, "insertion(+)", "insertions(+)")
+		text += ", " + pluralize(insertions, "insertion(+)", "insertions(+)")
 	}
 	if deletions > 0 || insertions == 0 {
-		text += ", " + counted(deletions, "deletion(-)", "deletions(-)")
+		text += ", " + pluralize(deletions, "deletion(-)", "deletions(-)")
 	}
 	return text + "\n"
 }
 
-func counted(n int, one, many string) string {
+func pluralize(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -36,7 +36,7 @@ func counted(n int, one, many string) string {
 }
 
 // WriteNameStatus writes one line per file: its status letter and its name.
-func (d Diff) NameStatus(out io.Writer) error {
+func (d Diff) WriteNameStatus(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	for _, f := range d.Files() {
 		fmt.Fprintf(w, "%s\t", f.Status())
@@ -57,21 +57,21 @@ func (f File) Status() string {
 		return "D"
 	case f.OldPath != "":
 		return fmt.Sprintf("R%03d", f.Similarity)
-	case kindOf(f.OldMode) != kindOf(f.NewMode):
+	case fileKind(f.OldMode) != fileKind(f.NewMode):
 		return "T"
 	}
 	return "M"
 }
 
 // WriteStat writes a table of the files with a graph of changed lines, and the summary.
-func (d Diff) Stat(out io.Writer, style Style) error {
+func (d Diff) WriteStat(out io.Writer, style Style) error {
 	w := bufio.NewWriter(out)
 	files := d.Files()
 	width := cmp.Or(style.Width, 80)
 	names, counts := make([]string, len(files)), make([]string, len(files))
 	nameWidth, countWidth, most := 0, 0, 0
 	for i, f := range files {
-		names[i] = named(f)
+		names[i] = displayName(f)
 		nameWidth = max(nameWidth, utf8.RuneCountInString(names[i]))
 		if counts[i] = fmt.Sprint(f.Insertions + f.Deletions); f.IsBinary() {
 			counts[i] = "Bin"
@@ -91,11 +91,11 @@ func (d Diff) Stat(out io.Writer, style Style) error {
 		fmt.Fprintf(w, " %s%s | %*s", name, strings.Repeat(" ", nameWidth-utf8.RuneCountInString(name)), countWidth, counts[i])
 		plus, minus := f.Insertions, f.Deletions
 		if most > graphWidth {
-			plus, minus = scaled(plus, graphWidth, most), scaled(minus, graphWidth, most)
+			plus, minus = scaleBar(plus, graphWidth, most), scaleBar(minus, graphWidth, most)
 		}
 		switch {
 		case f.IsBinary():
-			fmt.Fprintf(w, " %s", sizes(f))
+			fmt.Fprintf(w, " %s", formatSizes(f))
 		case plus+minus > 0:
 			fmt.Fprintf(w, " %s%s", style.Colors.paint(style.Colors.Added, strings.Repeat("+", plus)),
 				style.Colors.paint(style.Colors.Removed, strings.Repeat("-", minus)))
@@ -107,7 +107,7 @@ func (d Diff) Stat(out io.Writer, style Style) error {
 }
 
 // scaleBar scales a count to the width of the graph; a count above 0 has at least one column.
-func scaled(n, width, most int) int {
+func scaleBar(n, width, most int) int {
 	if n == 0 {
 		return 0
 	}
@@ -115,7 +115,7 @@ func scaled(n, width, most int) int {
 }
 
 // displayName returns the name of a file; for a rename it writes common directories once, as in "src/{a => b}.go".
-func named(f File) string {
+func displayName(f File) string {
 	if f.OldPath == "" {
 		return Quote(f.Path)
 	}

@@ -23,15 +23,15 @@ type File struct {
 	Path    string // current path, or the old one if deleted; bytes
 	OldPath string // path before a rename, otherwise empty
 
-	Before  string // full object id before; empty if added
-	After   string
+	OldID   string // full object id before; empty if added
+	NewID   string
 	OldMode string // six octal digits, as in git; empty if added
 	NewMode string
 
 	Similarity int // per cent, of a rename
 
 	Body
-	Replaced *Body // removed content of a type change (file to symlink …), whose Body is the added content
+	RemovedBody *Body // removed content of a type change (file to symlink …), whose Body is the added content
 
 	Insertions int
 	Deletions  int
@@ -88,7 +88,7 @@ func (d Diff) Files() []File {
 }
 
 // IsEmpty reports whether there is no difference.
-func (d Diff) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
+func (d Diff) IsEmpty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
 
 // add appends a file to the list that it belongs to.
 func (d *Diff) add(f File) {
@@ -103,7 +103,7 @@ func (d *Diff) add(f File) {
 }
 
 // UpdateFiles calls change for every file.
-func (d *Diff) Each(change func(*File)) {
+func (d *Diff) UpdateFiles(change func(*File)) {
 	for _, files := range [][]File{d.Added, d.Removed, d.Changed} {
 		for i := range files {
 			change(&files[i])
@@ -112,18 +112,18 @@ func (d *Diff) Each(change func(*File)) {
 }
 
 // IsBinary reports whether the content of either side is binary.
-func (f File) IsBinary() bool { return f.Binary || f.Replaced != nil && f.Replaced.Binary }
+func (f File) IsBinary() bool { return f.Binary || f.RemovedBody != nil && f.RemovedBody.Binary }
 
 // AllHunks returns all hunks; of a type change, the removed ones first.
 func (f File) AllHunks() []Hunk {
-	if f.Replaced == nil {
+	if f.RemovedBody == nil {
 		return f.Hunks
 	}
-	return slices.Concat(f.Replaced.Hunks, f.Hunks)
+	return slices.Concat(f.RemovedBody.Hunks, f.Hunks)
 }
 
 // countLines counts the added and removed lines.
-func (f *File) count() {
+func (f *File) countLines() {
 	f.Insertions, f.Deletions = 0, 0
 	for _, h := range f.AllHunks() {
 		for _, l := range h.Lines {
@@ -138,9 +138,9 @@ func (f *File) count() {
 }
 
 // binaryProbeBytes is how many bytes git searches for a NUL.
-const binaryWithin = 8000
+const binaryProbeBytes = 8000
 
 // IsBinary applies git's rule for binary content.
 func IsBinary(content []byte) bool {
-	return slices.Contains(content[:min(len(content), binaryWithin)], 0)
+	return slices.Contains(content[:min(len(content), binaryProbeBytes)], 0)
 }

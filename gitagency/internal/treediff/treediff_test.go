@@ -59,7 +59,7 @@ func TestLinesLeadFromOneTextToTheOther(t *testing.T) {
 		if r.IntN(10) == 0 {
 			after = randomLines(r)
 		}
-		f := treediff.Text([]byte(before), []byte(after))
+		f := treediff.CompareText([]byte(before), []byte(after))
 		if got := applied(t, []byte(before), f.Hunks); got != after {
 			t.Fatalf("case %d: from %q\nto %q\ncame %q", i, before, after, got)
 		}
@@ -116,20 +116,20 @@ func TestLinesOfLongTexts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := third(c.old, c.new)
-			f := treediff.Text(a, b)
+			f := treediff.CompareText(a, b)
 			if got := applied(t, a, f.Hunks); got != string(b) {
 				t.Fatal("it does not lead from one to the other")
 			}
 			if f.Insertions+f.Deletions > c.most {
 				t.Errorf("%d insertions and %d deletions", f.Insertions, f.Deletions)
 			}
-			if again := treediff.Text(a, b); !reflect.DeepEqual(f, again) {
+			if again := treediff.CompareText(a, b); !reflect.DeepEqual(f, again) {
 				t.Error("it is another one the second time")
 			}
 		})
 	}
 	moved := append(text(distinct), []byte("first\n")...)
-	f := treediff.Text(moved, append([]byte("first\n"), text(distinct)...))
+	f := treediff.CompareText(moved, append([]byte("first\n"), text(distinct)...))
 	if f.Insertions != 1 || f.Deletions != 1 {
 		t.Errorf("a line that moved: %d insertions, %d deletions", f.Insertions, f.Deletions)
 	}
@@ -137,7 +137,7 @@ func TestLinesOfLongTexts(t *testing.T) {
 
 func TestTextThatIsNoneIsBinary(t *testing.T) {
 	t.Parallel()
-	f := treediff.Text([]byte("a\x00b"), []byte("longer"))
+	f := treediff.CompareText([]byte("a\x00b"), []byte("longer"))
 	if !f.IsBinary() || f.OldSize != 3 || f.NewSize != 6 || len(f.Hunks) != 0 {
 		t.Errorf("got %+v", f)
 	}
@@ -160,7 +160,7 @@ func TestWords(t *testing.T) {
 		{"a line more, other side", "let value = one(here)\n", "fresh\nlet value = two(here)\n", "-let value = [one](here)|+fresh|+let value = [two](here)"},
 		{"newline at the end", "same words", "same words\n", "-same words|+same words"},
 	} {
-		f := treediff.Text([]byte(c.before), []byte(c.after))
+		f := treediff.CompareText([]byte(c.before), []byte(c.after))
 		var got []string
 		for _, h := range f.Hunks {
 			for _, l := range h.Lines {
@@ -202,7 +202,7 @@ func TestMonstrousLines(t *testing.T) {
 	}
 	a.WriteString("same " + long(1<<20) + " end\n")
 	b.WriteString("same " + long(1<<20) + " end\n")
-	f := treediff.Text([]byte(a.String()), []byte(b.String()))
+	f := treediff.CompareText([]byte(a.String()), []byte(b.String()))
 	if got := applied(t, []byte(a.String()), f.Hunks); got != b.String() {
 		t.Error("it does not lead from one to the other")
 	}
@@ -210,7 +210,7 @@ func TestMonstrousLines(t *testing.T) {
 
 func TestJSONHoldsWhatIsNoText(t *testing.T) {
 	t.Parallel()
-	f := treediff.Text([]byte("a \xff word of it\n"), []byte("a \xfe word of it"))
+	f := treediff.CompareText([]byte("a \xff word of it\n"), []byte("a \xfe word of it"))
 	f.Path, f.OldMode, f.NewMode = "p\xff", "100644", "100644"
 	data, err := json.Marshal(treediff.Diff{Changed: []treediff.File{f}})
 	if err != nil {
@@ -250,9 +250,9 @@ func TestJSONHoldsWhatIsNoText(t *testing.T) {
 
 func TestWhatSteersATerminalIsShown(t *testing.T) {
 	t.Parallel()
-	f := treediff.Text([]byte("old\r\nsame\r\n"), []byte("esc \x1b[2J\x9b31m \u009b \u202e \x07 tab\t end\r\nsame\r\n"))
+	f := treediff.CompareText([]byte("old\r\nsame\r\n"), []byte("esc \x1b[2J\x9b31m \u009b \u202e \x07 tab\t end\r\nsame\r\n"))
 	f.Path, f.OldMode, f.NewMode = "p", "100644", "100644"
-	got := patch(t, treediff.Diff{Changed: []treediff.File{f}}, treediff.Style{Visible: true})
+	got := patch(t, treediff.Diff{Changed: []treediff.File{f}}, treediff.Style{EscapeControls: true})
 	want := "-old^M\n+esc ^[[2J<9B>31m <U+009B> <U+202E> ^G tab\t end^M\n same\r\n"
 	if !strings.HasSuffix(got, want) {
 		t.Errorf("got %q, want it to end with %q", got, want)
@@ -278,7 +278,7 @@ func FuzzParsePatch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		d.Each((*treediff.File).FindWords)
+		d.UpdateFiles((*treediff.File).MarkWords)
 		checkSpans(t, d)
 		for _, file := range d.Files() {
 			added, removed := 0, 0
@@ -302,7 +302,7 @@ func FuzzParsePatch(f *testing.F) {
 				t.Fatalf("%+v", file)
 			}
 		}
-		shown := patch(t, d, treediff.Style{Visible: true})
+		shown := patch(t, d, treediff.Style{EscapeControls: true})
 		if strings.Contains(shown, "\x1b") && !strings.Contains(text, "GIT binary patch") || !utf8.ValidString(shown) && !strings.Contains(text, "GIT binary patch") {
 			t.Fatalf("%q", shown)
 		}
@@ -320,10 +320,10 @@ func FuzzParseCounts(f *testing.F) {
 			return
 		}
 		var b strings.Builder
-		if err := d.Stat(&b, treediff.Style{Width: 40}); err != nil {
+		if err := d.WriteStat(&b, treediff.Style{Width: 40}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.NameStatus(&b); err != nil {
+		if err := d.WriteNameStatus(&b); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -333,11 +333,11 @@ func FuzzParseCounts(f *testing.F) {
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n"), []byte("a\nc\nd"))
 	f.Fuzz(func(t *testing.T, before, after []byte) {
-		hunks := treediff.Lines(before, after)
+		hunks := treediff.CompareLines(before, after)
 		if got := applied(t, before, hunks); got != string(after) {
 			t.Fatalf("came %q", got)
 		}
-		file := treediff.Text(before, after)
+		file := treediff.CompareText(before, after)
 		checkSpans(t, treediff.Diff{Changed: []treediff.File{file}})
 	})
 }

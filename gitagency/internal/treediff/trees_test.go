@@ -230,7 +230,7 @@ func newLab(tb testing.TB) *lab {
 	if l.repo, err = git.Open(tb.Context(), repo, l.env); err != nil {
 		tb.Fatal(err)
 	}
-	if l.mirror, err = l.repo.Mirror(strings.Repeat("0", 40)); err != nil {
+	if l.mirror, err = l.repo.NewMirror(strings.Repeat("0", 40)); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
@@ -319,7 +319,7 @@ func (l *lab) compare(c git.Comparison) treediff.Diff {
 func patch(tb testing.TB, d treediff.Diff, style treediff.Style) string {
 	tb.Helper()
 	var b strings.Builder
-	if err := d.Patch(&b, style); err != nil {
+	if err := d.WritePatch(&b, style); err != nil {
 		tb.Fatal(err)
 	}
 	return b.String()

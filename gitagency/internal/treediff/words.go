@@ -11,15 +11,15 @@ import (
 // Limits on the cost of finding changed words, so that no input can make it run for ever. Steps are counted instead
 // of timed, so that the same text has the same spans on every machine.
 const (
-	mostSteps  = 64 << 20  // per file
-	mostPairs  = 144       // line pairs compared to find counterparts
-	mostTokens = 2000      // per line, without the common prefix and suffix
-	mostText   = 256 << 10 // bytes per line
+	maxSteps     = 64 << 20  // per file
+	maxLinePairs = 144       // line pairs compared to find counterparts
+	maxTokens    = 2000      // per line, without the common prefix and suffix
+	maxLineBytes = 256 << 10 // bytes per line
 )
 
 // MarkWords sets the Spans of every changed line that has a counterpart on the other side.
-func (f *File) FindWords() {
-	w := words{budget: mostSteps}
+func (f *File) MarkWords() {
+	w := wordDiffer{budget: maxSteps}
 	for _, h := range f.Hunks { // the two sides of a type change have no counterparts
 		for at := 0; at < len(h.Lines); {
 			if h.Lines[at].Op == Same {
@@ -34,40 +34,40 @@ func (f *File) FindWords() {
 			for at < len(h.Lines) && h.Lines[at].Op == Added {
 				at++
 			}
-			w.run(h.Lines[from:middle], h.Lines[middle:at])
+			w.diffRun(h.Lines[from:middle], h.Lines[middle:at])
 		}
 	}
 }
 
 // wordDiffer finds changed words until its budget is used up.
-type words struct{ budget int }
+type wordDiffer struct{ budget int }
 
 // diffRun compares a run of removed lines with the added lines that replace it. If they are equally many, lines at
 // the same position are counterparts; otherwise the most similar lines are, in order.
-func (w *words) run(old, new []Line) {
+func (w *wordDiffer) diffRun(old, new []Line) {
 	switch {
 	case len(old) == 0 || len(new) == 0:
 	case len(old) == len(new):
 		for i := range old {
-			w.pair(&old[i], &new[i])
+			w.diffPair(&old[i], &new[i])
 		}
-	case len(old)*len(new) <= mostPairs:
-		for _, p := range w.counterparts(old, new) {
-			w.pair(&old[p[0]], &new[p[1]])
+	case len(old)*len(new) <= maxLinePairs:
+		for _, p := range w.pairLines(old, new) {
+			w.diffPair(&old[p[0]], &new[p[1]])
 		}
 	}
 }
 
 // pairLines chooses the ordered pairs of lines with the highest total similarity.
-func (w *words) counterparts(old, new []Line) (pairs [][2]int) {
+func (w *wordDiffer) pairLines(old, new []Line) (pairs [][2]int) {
 	bags := func(lines []Line) []map[string]int {
 		all := make([]map[string]int, len(lines))
 		for i, l := range lines {
 			all[i] = map[string]int{}
-			if len(l.Text) > mostText/16 {
+			if len(l.Text) > maxLineBytes/16 {
 				continue
 			}
-			for _, t := range tokens(l.Text) {
+			for _, t := range tokenize(l.Text) {
 				if strings.TrimSpace(t) != "" {
 					all[i][t] += len(t)
 				}
@@ -120,11 +120,11 @@ func (w *words) counterparts(old, new []Line) (pairs [][2]int) {
 }
 
 // diffPair finds the differences of two lines, if they have at least a third in common.
-func (w *words) pair(old, new *Line) {
-	if len(old.Text) > mostText || len(new.Text) > mostText || old.Text == new.Text || w.budget <= 0 {
+func (w *wordDiffer) diffPair(old, new *Line) {
+	if len(old.Text) > maxLineBytes || len(new.Text) > maxLineBytes || old.Text == new.Text || w.budget <= 0 {
 		return
 	}
-	a, b := tokens(old.Text), tokens(new.Text)
+	a, b := tokenize(old.Text), tokenize(new.Text)
 	w.budget -= len(old.Text) + len(new.Text)
 	head := 0
 	for head < min(len(a), len(b)) && a[head] == b[head] {
@@ -135,41 +135,41 @@ func (w *words) pair(old, new *Line) {
 		tail++
 	}
 	edits := []edit{{a[:head], b[:head], true}}
-	edits = append(edits, w.middle(a[head:len(a)-tail], b[head:len(b)-tail])...)
+	edits = append(edits, w.diffMiddle(a[head:len(a)-tail], b[head:len(b)-tail])...)
 	edits = append(edits, edit{a[len(a)-tail:], b[len(b)-tail:], true})
 
 	common, all := 0, 0
 	for _, e := range edits {
-		n := solid(e.old) + solid(e.new)
-		if all += n; e.same {
+		n := nonBlankBytes(e.old) + nonBlankBytes(e.new)
+		if all += n; e.equal {
 			common += n
 		}
 	}
 	if common == 0 || 3*common < all {
 		return
 	}
-	edits = bridge(edits)
-	old.Spans = spans(old.Text, edits, func(e edit) []string { return e.old })
-	new.Spans = spans(new.Text, edits, func(e edit) []string { return e.new })
+	edits = mergeBlanks(edits)
+	old.Spans = buildSpans(old.Text, edits, func(e edit) []string { return e.old })
+	new.Spans = buildSpans(new.Text, edits, func(e edit) []string { return e.new })
 }
 
 // edit is a part of two lines: equal in both, or replaced.
 type edit struct {
 	old, new []string
-	same     bool
+	equal    bool
 }
 
 // diffMiddle compares tokens without a common prefix or suffix. If that would cost too much, all of them count as
 // changed.
-func (w *words) middle(a, b []string) []edit {
-	if len(a) == 0 || len(b) == 0 || len(a) > mostTokens || len(b) > mostTokens || w.budget < len(a)*len(b) {
+func (w *wordDiffer) diffMiddle(a, b []string) []edit {
+	if len(a) == 0 || len(b) == 0 || len(a) > maxTokens || len(b) > maxTokens || w.budget < len(a)*len(b) {
 		return []edit{{a, b, false}}
 	}
 	w.budget -= len(a) * len(b)
 	known := map[string]rune{}
-	x, y := asRunes(a, known), asRunes(b, known)
+	x, y := toRunes(a, known), toRunes(b, known)
 	var edits []edit
-	for _, d := range compare(x, y) {
+	for _, d := range diffRunes(x, y) {
 		n := utf8.RuneCountInString(d.Text)
 		switch d.Type {
 		case diffmatchpatch.DiffEqual:
@@ -188,7 +188,7 @@ func (w *words) middle(a, b []string) []edit {
 
 // diffRunes runs go-diff on items encoded as one rune each. It has no time limit, so that the result does not depend
 // on the machine; callers must limit the size of the input.
-func compare(a, b []rune) []diffmatchpatch.Diff {
+func diffRunes(a, b []rune) []diffmatchpatch.Diff {
 	d := diffmatchpatch.New()
 	d.DiffTimeout = 0
 	return d.DiffMainRunes(a, b, false)
@@ -196,7 +196,7 @@ func compare(a, b []rune) []diffmatchpatch.Diff {
 
 // toRunes encodes each distinct item as a rune. go-diff could not tell surrogates apart, but they start far beyond
 // the number of items that there can be.
-func asRunes[T comparable](things []T, known map[T]rune) []rune {
+func toRunes[T comparable](things []T, known map[T]rune) []rune {
 	runes := make([]rune, len(things))
 	for i, t := range things {
 		r, is := known[t]
@@ -210,17 +210,17 @@ func asRunes[T comparable](things []T, known map[T]rune) []rune {
 }
 
 // mergeBlanks marks blanks between two changed words as changed, because readers do not see them as unchanged text.
-func bridge(edits []edit) []edit {
+func mergeBlanks(edits []edit) []edit {
 	for i := 1; i+1 < len(edits); i++ {
-		if e := edits[i]; e.same && !edits[i-1].same && !edits[i+1].same && solid(e.old) == 0 {
-			edits[i].same = false
+		if e := edits[i]; e.equal && !edits[i-1].equal && !edits[i+1].equal && nonBlankBytes(e.old) == 0 {
+			edits[i].equal = false
 		}
 	}
 	return edits
 }
 
 // buildSpans cuts one side of a comparison out of its line; it returns nil if nothing on that side changed.
-func spans(line string, edits []edit, side func(edit) []string) []Span {
+func buildSpans(line string, edits []edit, side func(edit) []string) []Span {
 	var all []Span
 	begin, end, changed := 0, 0, false
 	cut := func(next bool) {
@@ -239,9 +239,9 @@ func spans(line string, edits []edit, side func(edit) []string) []Span {
 		if length == 0 {
 			continue
 		}
-		cut(!e.same)
+		cut(!e.equal)
 		end += length
-		differs = differs || !e.same
+		differs = differs || !e.equal
 	}
 	cut(!changed)
 	if !differs {
@@ -251,7 +251,7 @@ func spans(line string, edits []edit, side func(edit) []string) []Span {
 }
 
 // nonBlankBytes counts the bytes of tokens that are not blank.
-func solid(tokens []string) int {
+func nonBlankBytes(tokens []string) int {
 	n := 0
 	for _, t := range tokens {
 		if strings.TrimSpace(t) != "" {
@@ -263,13 +263,13 @@ func solid(tokens []string) int {
 
 // tokenize splits a line into words, blanks, and single other characters. An invalid byte is a token as well;
 // concatenated the tokens are the line.
-func tokens(line string) []string {
+func tokenize(line string) []string {
 	var all []string
 	for len(line) > 0 {
-		kind, size := class(line)
+		kind, size := classifyToken(line)
 		end := size
-		for kind != punctuation && end < len(line) {
-			next, size := class(line[end:])
+		for kind != otherToken && end < len(line) {
+			next, size := classifyToken(line[end:])
 			if next != kind {
 				break
 			}
@@ -284,20 +284,20 @@ func tokens(line string) []string {
 type tokenClass int
 
 const (
-	punctuation tokenClass = iota
-	word
-	blank
+	otherToken tokenClass = iota
+	wordToken
+	blankToken
 )
 
-func class(text string) (tokenClass, int) {
+func classifyToken(text string) (tokenClass, int) {
 	c, size := utf8.DecodeRuneInString(text)
 	switch {
 	case c == utf8.RuneError && size == 1:
-		return punctuation, 1
+		return otherToken, 1
 	case c == '_' || unicode.IsLetter(c) || unicode.IsDigit(c) || unicode.IsMark(c):
-		return word, size
+		return wordToken, size
 	case unicode.IsSpace(c):
-		return blank, size
+		return blankToken, size
 	}
-	return punctuation, size
+	return otherToken, size
 }

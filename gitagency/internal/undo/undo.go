@@ -19,10 +19,10 @@ type Tx struct {
 	// Log receives the error of every failed undo. It may be nil: Rollback returns these errors as well.
 	Log func(error)
 
-	undos []entry
+	undos []undoEntry
 }
 
-type entry struct {
+type undoEntry struct {
 	name string
 	undo func(context.Context) error
 }
@@ -44,7 +44,7 @@ func (t *Tx) Step(ctx context.Context, name string, do func() error) error {
 // Undo registers the function that reverts a step. Call it inside the step: on the line after a change that is atomic,
 // on the line before a change that can be left incomplete.
 func (t *Tx) Undo(name string, undo func(context.Context) error) {
-	t.undos = append(t.undos, entry{name, undo})
+	t.undos = append(t.undos, undoEntry{name, undo})
 }
 
 // Rollback runs every registered undo, last first, also after one has failed, and returns the errors. A second call

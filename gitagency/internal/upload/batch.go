@@ -22,24 +22,24 @@ type File struct {
 
 // batch is the tree of all files of one put.
 type batch struct {
-	tree  *guard.Tree
-	top   *node
-	nodes int // nodes that are not directories
+	tree      *guard.Tree
+	root      *node
+	fileCount int // nodes that are not directories
 
-	real   map[string]string // named directory -> its path with symlinks resolved
-	absent map[string]bool   // resolved directories that are still to be created
-	links  map[string]string // path of a symlink in the tree -> directory named through it
+	resolved map[string]string // named directory -> its path with symlinks resolved
+	missing  map[string]bool   // resolved directories that are still to be created
+	linkDirs map[string]string // path of a symlink in the tree -> directory named through it
 }
 
 // node is one path of a batch.
 type node struct {
-	name     string
-	path     string // relative to the tree, symlinks resolved
-	given    string // as the caller spelled it
-	file     *File  // nil for a directory that is only a parent of others
-	dir      bool
-	children map[string]*node
-	names    []string // keys of children
+	name        string
+	path        string // relative to the tree, symlinks resolved
+	givenPath   string // as the caller spelled it
+	file        *File  // nil for a directory that is only a parent of others
+	isDir       bool
+	children    map[string]*node
+	sortedNames []string // keys of children
 
 	identity identity // set once staged
 }
@@ -49,23 +49,23 @@ func (n *node) perm() fs.FileMode {
 	switch {
 	case n.file != nil && n.file.Mode.Perm() != 0:
 		return n.file.Mode.Perm()
-	case n.dir:
+	case n.isDir:
 		return 0o755
 	}
 	return 0o644
 }
 
 // ownerRestricted reports whether the final mode of a directory keeps even its owner from creating entries in it.
-func (n *node) narrow() bool { return n.dir && n.perm()&0o700 != 0o700 }
+func (n *node) ownerRestricted() bool { return n.isDir && n.perm()&0o700 != 0o700 }
 
 // subtree yields a node and everything below it, parents first.
-func (n *node) all(yield func(*node) bool) { n.walk(yield) }
+func (n *node) subtree(yield func(*node) bool) { n.walk(yield) }
 
 func (n *node) walk(yield func(*node) bool) bool {
 	if !yield(n) {
 		return false
 	}
-	for _, name := range n.names {
+	for _, name := range n.sortedNames {
 		if !n.children[name].walk(yield) {
 			return false
 		}
@@ -74,7 +74,7 @@ func (n *node) walk(yield func(*node) bool) bool {
 }
 
 // lookup returns the node at a path below, or nil.
-func (n *node) find(path string) *node {
+func (n *node) lookup(path string) *node {
 	for name := range strings.SplitSeq(path, "/") {
 		if n = n.children[name]; n == nil {
 			return nil
@@ -87,8 +87,8 @@ func (n *node) find(path string) *node {
 // only to resolve directories.
 func newBatch(tree *guard.Tree, files []File) (*batch, error) {
 	b := &batch{
-		tree: tree, top: &node{name: ".", path: ".", given: ".", dir: true, children: map[string]*node{}},
-		real: map[string]string{}, absent: map[string]bool{}, links: map[string]string{},
+		tree: tree, root: &node{name: ".", path: ".", givenPath: ".", isDir: true, children: map[string]*node{}},
+		resolved: map[string]string{}, missing: map[string]bool{}, linkDirs: map[string]string{},
 	}
 	paths := make([]string, len(files))
 	for i := range files { // check all names before reading the tree
@@ -98,29 +98,29 @@ func newBatch(tree *guard.Tree, files []File) (*batch, error) {
 		}
 	}
 	for i := range files {
-		if err := b.add(&files[i], paths[i]); err != nil {
+		if err := b.addFile(&files[i], paths[i]); err != nil {
 			return nil, err
 		}
 	}
-	for at, dir := range b.links {
-		n := b.top.find(at)
-		if n != nil && n.dir {
-			return nil, &fs.PathError{Op: "enter", Path: n.given, Err: syscall.ENOTDIR}
+	for at, dir := range b.linkDirs {
+		n := b.root.lookup(at)
+		if n != nil && n.isDir {
+			return nil, &fs.PathError{Op: "enter", Path: n.givenPath, Err: syscall.ENOTDIR}
 		}
 		if n != nil {
-			return nil, &fs.PathError{Op: "put", Path: n.given, Err: errors.New("takes the place of a link that leads to others of them, " + dir)}
+			return nil, &fs.PathError{Op: "put", Path: n.givenPath, Err: errors.New("takes the place of a link that leads to others of them, " + dir)}
 		}
 	}
-	for n := range b.top.all {
-		n.names = make([]string, 0, len(n.children))
+	for n := range b.root.subtree {
+		n.sortedNames = make([]string, 0, len(n.children))
 		for name := range n.children {
-			n.names = append(n.names, name)
+			n.sortedNames = append(n.sortedNames, name)
 		}
-		slices.Sort(n.names)
+		slices.Sort(n.sortedNames)
 	}
-	for n := range b.top.all {
+	for n := range b.root.subtree {
 		if n.file != nil && n.file.Mode.Type() == fs.ModeSymlink {
-			if err := b.checkWay(n); err != nil {
+			if err := b.checkLinkPath(n); err != nil {
 				return nil, err
 			}
 		}
@@ -137,7 +137,7 @@ func checkFile(f *File) (string, error) {
 	kind := f.Mode.Type()
 	switch {
 	case kind != 0 && kind != fs.ModeDir && kind != fs.ModeSymlink:
-		return "", &guard.ConfinementError{Path: f.Path, Why: "is " + guard.Describe(f.Mode)}
+		return "", &guard.ConfinementError{Path: f.Path, Why: "is " + guard.DescribeType(f.Mode)}
 	case f.Mode&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0:
 		return "", &guard.ConfinementError{Path: f.Path, Why: "has permissions beyond 0777"}
 	case kind != fs.ModeDir && clean != "." && strings.HasSuffix(f.Path, "/"):
@@ -149,65 +149,65 @@ func checkFile(f *File) (string, error) {
 }
 
 // addFile inserts a file into the tree of the batch.
-func (b *batch) add(f *File, clean string) error {
+func (b *batch) addFile(f *File, clean string) error {
 	dir := f.Mode.IsDir()
 	if clean == "." {
 		return nil // the top directory exists
 	}
-	parent, err := b.resolve(path.Dir(clean))
+	parent, err := b.resolveDir(path.Dir(clean))
 	var confined *guard.ConfinementError
 	if errors.As(err, &confined) {
-		return &guard.ConfinementError{Path: f.Path, Why: "goes through " + guard.Quoted(confined.Path) + ", which " + confined.Why}
+		return &guard.ConfinementError{Path: f.Path, Why: "goes through " + guard.QuotePath(confined.Path) + ", which " + confined.Why}
 	}
 	if err != nil {
 		return err
 	}
 	at := path.Join(parent, path.Base(clean))
-	if at != clean && refusal(at) != "" { // resolving symlinks may have made it too long
-		return &guard.ConfinementError{Path: f.Path, Why: "leads to " + guard.Quoted(at) + ", which " + refusal(at)}
+	if at != clean && pathProblem(at) != "" { // resolving symlinks may have made it too long
+		return &guard.ConfinementError{Path: f.Path, Why: "leads to " + guard.QuotePath(at) + ", which " + pathProblem(at)}
 	}
-	n := b.top
+	n := b.root
 	names := strings.Split(at, "/")
 	for i, name := range names {
 		switch {
-		case !n.dir && n.file.Mode.Type() == fs.ModeSymlink:
+		case !n.isDir && n.file.Mode.Type() == fs.ModeSymlink:
 			return &guard.ConfinementError{Path: f.Path, Why: "goes through a symbolic link that is put along with it"}
-		case !n.dir:
-			return &fs.PathError{Op: "put", Path: n.given, Err: errors.New("is a file, and a directory of " + f.Path)}
+		case !n.isDir:
+			return &fs.PathError{Op: "put", Path: n.givenPath, Err: errors.New("is a file, and a directory of " + f.Path)}
 		}
 		last := i == len(names)-1
 		next := n.children[name]
 		if next == nil {
-			next = &node{name: name, path: path.Join(n.path, name), given: f.Path, dir: !last || dir}
-			if next.dir {
+			next = &node{name: name, path: path.Join(n.path, name), givenPath: f.Path, isDir: !last || dir}
+			if next.isDir {
 				next.children = map[string]*node{}
 			}
 			n.children[name] = next
-			if !next.dir {
-				b.nodes++
+			if !next.isDir {
+				b.fileCount++
 			}
-		} else if last && !(dir && next.dir) {
+		} else if last && !(dir && next.isDir) {
 			return &fs.PathError{Op: "put", Path: f.Path, Err: errors.New("is there twice")}
 		}
 		n = next
 	}
 	n.file = f
 	if f.Mode.Type() == fs.ModeSymlink {
-		return checkLink(n)
+		return checkLinkTarget(n)
 	}
 	return nil
 }
 
 // linkError returns the error for a refused target of a symbolic link.
-func refuseLink(n *node, why string) error {
-	return &guard.ConfinementError{Path: n.given, Why: "is a symbolic link to " + guard.Quoted(string(n.file.Content)) + ", which " + why}
+func linkError(n *node, why string) error {
+	return &guard.ConfinementError{Path: n.givenPath, Why: "is a symbolic link to " + guard.QuotePath(string(n.file.Content)) + ", which " + why}
 }
 
 // checkLinkPath follows a symbolic link through all symlinks of the batch and of the tree, and makes sure that it
 // stays inside at every step.
-func (b *batch) checkWay(n *node) error {
+func (b *batch) checkLinkPath(n *node) error {
 	const most = 40 // symlinks; the kernel follows no more
-	at, way := dirOf(n.path), strings.Split(string(n.file.Content), "/")
+	at, way := parentNames(n.path), strings.Split(string(n.file.Content), "/")
 	for links := 0; len(way) > 0; {
 		name := way[0]
 		way = way[1:]
@@ -215,13 +215,13 @@ func (b *batch) checkWay(n *node) error {
 		case name == "" || name == ".":
 			continue
 		case name == ".." && len(at) == 0:
-			return refuseLink(n, "leads out of the sandbox")
+			return linkError(n, "leads out of the sandbox")
 		case name == "..":
 			at = at[:len(at)-1]
 			continue
 		}
 		at = append(slices.Clip(at), name)
-		target, isLink, err := b.linkAt(strings.Join(at, "/"))
+		target, isLink, err := b.linkTargetAt(strings.Join(at, "/"))
 		if err != nil {
 			return err
 		}
@@ -229,32 +229,32 @@ func (b *batch) checkWay(n *node) error {
 			continue
 		}
 		if links++; links > most {
-			return refuseLink(n, "leads in a circle")
+			return linkError(n, "leads in a circle")
 		}
 		at = at[:len(at)-1]
 		if below, inside := strings.CutPrefix(target, b.tree.Path+"/"); inside || target == b.tree.Path {
 			at, target = nil, strings.TrimPrefix(below, b.tree.Path)
 		} else if strings.HasPrefix(target, "/") {
-			return refuseLink(n, "goes through a link out of the sandbox, "+guard.Quoted(name))
+			return linkError(n, "goes through a link out of the sandbox, "+guard.QuotePath(name))
 		}
 		way = append(strings.Split(target, "/"), way...)
 	}
-	if there := strings.Join(at, "/"); there != "" && refusal(there) != "" {
-		return refuseLink(n, "leads to "+guard.Quoted(there)+", which "+refusal(there))
+	if there := strings.Join(at, "/"); there != "" && pathProblem(there) != "" {
+		return linkError(n, "leads to "+guard.QuotePath(there)+", which "+pathProblem(there))
 	}
 	return nil
 }
 
 // parentNames returns the names of the directories above a path.
-func dirOf(name string) []string {
+func parentNames(name string) []string {
 	names := strings.Split(name, "/")
 	return names[:len(names)-1]
 }
 
 // linkTargetAt returns the target of the symlink that will be at a path after the put, if any. The path has no
 // symlinks in its parents.
-func (b *batch) linkAt(at string) (target string, isLink bool, err error) {
-	if n := b.top.find(at); n != nil && !n.dir {
+func (b *batch) linkTargetAt(at string) (target string, isLink bool, err error) {
+	if n := b.root.lookup(at); n != nil && !n.isDir {
 		return string(n.file.Content), n.file.Mode.Type() == fs.ModeSymlink, nil
 	}
 	fi, err := b.tree.Lstat(at)
@@ -272,9 +272,9 @@ func (b *batch) linkAt(at string) (target string, isLink bool, err error) {
 
 // checkLinkTarget checks the text of a symbolic link's target: allowed names only, and ".." only at the start and
 // never above the top. A ".." after a name could lead anywhere if that name became a symlink.
-func checkLink(n *node) error {
+func checkLinkTarget(n *node) error {
 	target := string(n.file.Content)
-	refuse := func(why string) error { return refuseLink(n, why) }
+	refuse := func(why string) error { return linkError(n, why) }
 	down, up := target, 0
 	for {
 		down = strings.TrimLeft(down, "/")
@@ -299,54 +299,54 @@ func checkLink(n *node) error {
 		return refuse("is empty")
 	case up > strings.Count(n.path, "/"):
 		return refuse("leads out of the sandbox")
-	case len(target) > guard.LongestPath:
-		return refuse(refusal(target))
-	case down != "" && refusal(down) != "":
-		return refuse(refusal(down))
+	case len(target) > guard.MaxPathLen:
+		return refuse(pathProblem(target))
+	case down != "" && pathProblem(down) != "":
+		return refuse(pathProblem(down))
 	}
 	return nil
 }
 
 // resolveDir resolves the symlinks of a directory given by a clean path.
-func (b *batch) resolve(dir string) (string, error) {
+func (b *batch) resolveDir(dir string) (string, error) {
 	if dir == "." {
 		return ".", nil
 	}
-	if real, known := b.real[dir]; known {
+	if real, known := b.resolved[dir]; known {
 		return real, nil
 	}
-	parent, err := b.resolve(path.Dir(dir))
+	parent, err := b.resolveDir(path.Dir(dir))
 	if err != nil {
 		return "", err
 	}
 	real := path.Join(parent, path.Base(dir))
-	if !b.absent[parent] {
+	if !b.missing[parent] {
 		fi, err := b.tree.Lstat(real)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			b.absent[real] = true
+			b.missing[real] = true
 		case err != nil:
-			return "", about("look at", dir, err)
+			return "", withPath("look at", dir, err)
 		case fi.Mode()&fs.ModeSymlink != 0:
-			b.links[real] = dir
-			if real, err = b.follow(dir, real); err != nil {
+			b.linkDirs[real] = dir
+			if real, err = b.followLink(dir, real); err != nil {
 				return "", err
 			}
 		default:
-			if err := guard.WantDirectory(dir, fi.Mode()); err != nil {
+			if err := guard.CheckIsDir(dir, fi.Mode()); err != nil {
 				return "", err
 			}
 		}
 	} else {
-		b.absent[real] = true
+		b.missing[real] = true
 	}
-	b.real[dir] = real
+	b.resolved[dir] = real
 	return real, nil
 }
 
 // followLink returns the target of a symlink of the tree, which must be a directory inside of it.
-func (b *batch) follow(dir, link string) (string, error) {
-	inside, isDir, err := b.tree.Locate(link)
+func (b *batch) followLink(dir, link string) (string, error) {
+	inside, isDir, err := b.tree.ResolvePath(link)
 	var confined *guard.ConfinementError
 	switch {
 	case errors.As(err, &confined):
@@ -361,16 +361,16 @@ func (b *batch) follow(dir, link string) (string, error) {
 
 // checkAgainstTree checks the batch against the current files of the tree and returns the nodes that the put will
 // create: all but the directories that exist.
-func (b *batch) check(top *guard.Folder) (made []*node, err error) {
-	err = b.existing(top, func(_ *node, at *guard.Folder, child *node, there *guard.Info) error {
+func (b *batch) checkAgainstTree(top *guard.DirHandle) (made []*node, err error) {
+	err = b.walkExisting(top, func(_ *node, at *guard.DirHandle, child *node, there *guard.Info) error {
 		switch {
 		case there == nil:
-			made = slices.AppendSeq(made, child.all)
-		case !child.dir:
+			made = slices.AppendSeq(made, child.subtree)
+		case !child.isDir:
 			made = append(made, child)
-			return wantFile(child.path, there.Mode)
+			return checkReplaceable(child.path, there.Mode)
 		default:
-			return guard.WantDirectory(child.path, there.Mode)
+			return guard.CheckIsDir(child.path, there.Mode)
 		}
 		return nil
 	})
@@ -379,18 +379,18 @@ func (b *batch) check(top *guard.Folder) (made []*node, err error) {
 
 // walkExisting visits the children of all directories of the batch that exist in the tree, together with the current
 // entry of the same name, nil if there is none. It keeps one directory open at a time, at any depth.
-func (b *batch) existing(top *guard.Folder, visit func(n *node, at *guard.Folder, child *node, there *guard.Info) error) (err error) {
-	c := cursor{top: top, find: (*guard.Folder).Find}
+func (b *batch) walkExisting(top *guard.DirHandle, visit func(n *node, at *guard.DirHandle, child *node, there *guard.Info) error) (err error) {
+	c := cursor{top: top, openPath: (*guard.DirHandle).OpenPath}
 	defer func() { err = errors.Join(err, c.close()) }()
-	stack := []*node{b.top}
+	stack := []*node{b.root}
 	for len(stack) > 0 {
 		n := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		at, err := c.to(n.path)
+		at, err := c.open(n.path)
 		if err != nil {
 			return err
 		}
-		for _, name := range n.names {
+		for _, name := range n.sortedNames {
 			child := n.children[name]
 			fi, lookErr := at.Lstat(name)
 			there := &fi
@@ -403,7 +403,7 @@ func (b *batch) existing(top *guard.Folder, visit func(n *node, at *guard.Folder
 			if err := visit(n, at, child, there); err != nil {
 				return err
 			}
-			if there != nil && child.dir {
+			if there != nil && child.isDir {
 				stack = append(stack, child)
 			}
 		}
@@ -413,19 +413,19 @@ func (b *batch) existing(top *guard.Folder, visit func(n *node, at *guard.Folder
 
 // checkReplaceable returns an error if an entry of this type may not be replaced by a file. A symlink is replaced
 // like a file.
-func wantFile(path string, mode fs.FileMode) error {
+func checkReplaceable(path string, mode fs.FileMode) error {
 	switch {
 	case mode.IsRegular() || mode&fs.ModeSymlink != 0:
 		return nil
 	case mode.IsDir():
 		return &fs.PathError{Op: "put", Path: path, Err: syscall.EISDIR}
 	default:
-		return &guard.ConfinementError{Path: path, Why: "is " + guard.Describe(mode)}
+		return &guard.ConfinementError{Path: path, Why: "is " + guard.DescribeType(mode)}
 	}
 }
 
 // pathProblem describes why a path is refused; it is empty for an allowed path.
-func refusal(path string) string {
+func pathProblem(path string) string {
 	var confined *guard.ConfinementError
 	if errors.As(guard.CheckPath(path), &confined) {
 		return confined.Why
@@ -434,7 +434,7 @@ func refusal(path string) string {
 }
 
 // withPath rewrites an error to name the path as the caller gave it.
-func about(op, path string, err error) error {
+func withPath(op, path string, err error) error {
 	var inner *fs.PathError
 	if errors.As(err, &inner) {
 		return &fs.PathError{Op: op, Path: path, Err: inner.Err}

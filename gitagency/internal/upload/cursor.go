@@ -9,35 +9,35 @@ import (
 // cursor opens directories one after the other and keeps only the last one open. It starts from there when the next
 // one lies below, so that a descent costs one open per level and never more than two descriptors.
 type cursor struct {
-	top  *guard.Folder
-	find func(from *guard.Folder, path string) (*guard.Folder, error)
-	at   *guard.Folder
-	dir  string // path of current, from the top
+	top         *guard.DirHandle
+	openPath    func(from *guard.DirHandle, path string) (*guard.DirHandle, error)
+	current     *guard.DirHandle
+	currentPath string // path of current, from the top
 }
 
 // open opens a directory, which stays open until the next call.
-func (c *cursor) to(dir string) (*guard.Folder, error) {
+func (c *cursor) open(dir string) (*guard.DirHandle, error) {
 	from, way := c.top, dir
 	switch {
-	case c.at != nil && dir == c.dir:
-		return c.at, nil
-	case c.at != nil && c.dir != "." && strings.HasPrefix(dir, c.dir+"/"):
-		from, way = c.at, dir[len(c.dir)+1:]
+	case c.current != nil && dir == c.currentPath:
+		return c.current, nil
+	case c.current != nil && c.currentPath != "." && strings.HasPrefix(dir, c.currentPath+"/"):
+		from, way = c.current, dir[len(c.currentPath)+1:]
 	}
-	next, err := c.find(from, way)
+	next, err := c.openPath(from, way)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.close(); err != nil {
 		return nil, err
 	}
-	c.at, c.dir = next, dir
+	c.current, c.currentPath = next, dir
 	return next, nil
 }
 
 func (c *cursor) close() error {
-	at := c.at
-	c.at = nil
+	at := c.current
+	c.current = nil
 	if at == nil {
 		return nil
 	}

@@ -85,7 +85,7 @@ func TestAForgedStageReachesNothingAndIsGone(t *testing.T) {
 	}
 	link(t, outside, tree.Path, "out")
 	before, out := state(t, tree.Path), state(t, outside)
-	agency := filepath.Join(tree.Path, guard.Dir)
+	agency := filepath.Join(tree.Path, guard.AgencyDir)
 	stage := filepath.Join(agency, "put-x")
 	for name, forge := range map[string]func(){
 		"a path that leads up":       func() { write(t, entry("../outside/file", secret), stage, planName) },
@@ -98,23 +98,23 @@ func TestAForgedStageReachesNothingAndIsGone(t *testing.T) {
 		"a closed plan":              func() { must(t, os.Chmod(write(t, "{}", stage, planName), 0)) },
 		"a plan that is a directory": func() { mkdir(t, stage, planName) },
 		"old of another name": func() {
-			write(t, "evil", stage, asideName, ".git")
-			write(t, "evil", stage, asideName, ".agency", "INTEGRATION_MARKER")
-			write(t, "evil", stage, asideName, "out", "evil")
+			write(t, "evil", stage, oldDirName, ".git")
+			write(t, "evil", stage, oldDirName, ".agency", "INTEGRATION_MARKER")
+			write(t, "evil", stage, oldDirName, "out", "evil")
 		},
-		"old that is a link": func() { mkdir(t, stage); link(t, outside, stage, asideName) },
-		"old that is a pipe": func() { fifo(t, stage, asideName) },
-		"old that is a file": func() { write(t, "", stage, asideName) },
-		"old that is closed": func() { must(t, os.Chmod(mkdir(t, stage, asideName), 0)) },
-		"closed below":       func() { must(t, os.Chmod(mkdir(t, stage, asideName, "d"), 0)) },
+		"old that is a link": func() { mkdir(t, stage); link(t, outside, stage, oldDirName) },
+		"old that is a pipe": func() { fifo(t, stage, oldDirName) },
+		"old that is a file": func() { write(t, "", stage, oldDirName) },
+		"old that is closed": func() { must(t, os.Chmod(mkdir(t, stage, oldDirName), 0)) },
+		"closed below":       func() { must(t, os.Chmod(mkdir(t, stage, oldDirName, "d"), 0)) },
 		"read-only": func() {
-			write(t, "", stage, asideName, "a", "b")
-			must(t, os.Chmod(filepath.Join(stage, asideName, "a"), 0o500))
+			write(t, "", stage, oldDirName, "a", "b")
+			must(t, os.Chmod(filepath.Join(stage, oldDirName, "a"), 0o500))
 		},
 		"no permissions":       func() { must(t, os.Chmod(mkdir(t, stage), 0)) },
 		"no permissions above": func() { mkdir(t, stage); must(t, os.Chmod(agency, 0)) },
-		"too deep":             func() { deep(t, 1000, stage, asideName) },
-		"too deep elsewhere":   func() { deep(t, 1000, stage, freshName) },
+		"too deep":             func() { deep(t, 1000, stage, oldDirName) },
+		"too deep elsewhere":   func() { deep(t, 1000, stage, newDirName) },
 	} {
 		forge()
 		if err := Recover(t.Context(), tree, -1); err != nil {
@@ -164,7 +164,7 @@ func TestWhatWasReplacedComesBackOrIsKept(t *testing.T) {
 	}
 	killedPut(t, tree, files, "done:before")
 	must(t, os.Chmod(d, 0))
-	var left *LeftError
+	var left *IncompleteUndoError
 	if err := Recover(t.Context(), tree, -1); !errors.As(err, &left) || left.Files != 3 || !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("with a directory that is closed: %v", err)
 	}
@@ -204,7 +204,7 @@ func TestManyAndDeepDirectoriesDoNotExhaustDescriptors(t *testing.T) {
 	if read(t, tree.Path, "d449", "f") != "new" || read(t, tree.Path, down, "f") != "new" {
 		t.Error("it was not put")
 	}
-	if left := entries(t, tree.Path, guard.Dir); !slices.Equal(left, []string{guard.Sandbox.Name}) {
+	if left := entries(t, tree.Path, guard.AgencyDir); !slices.Equal(left, []string{guard.Sandbox.Name}) {
 		t.Errorf("left: %q", left)
 	}
 }
@@ -215,7 +215,7 @@ func TestNothingThatIsThereIsWrittenToInAStage(t *testing.T) {
 	tree, outside := newTree(t)
 	before := state(t, outside)
 	plant := func(name string) {
-		stages, err := filepath.Glob(filepath.Join(tree.Path, guard.Dir, stagePrefix+"*"))
+		stages, err := filepath.Glob(filepath.Join(tree.Path, guard.AgencyDir, stagePrefix+"*"))
 		must(t, err)
 		must(t, os.Link(filepath.Join(outside, "file"), filepath.Join(stages[0], name)))
 	}
@@ -229,7 +229,7 @@ func TestNothingThatIsThereIsWrittenToInAStage(t *testing.T) {
 	must(t, Put(t.Context(), tree, tx, []File{text("a", "1")}, nil))
 	tx = &undo.Tx{Fault: func(_ context.Context, at string) error {
 		if at == "stage:before" {
-			plant(freshName + "/a")
+			plant(newDirName + "/a")
 		}
 		return nil
 	}}
@@ -245,7 +245,7 @@ func TestNothingThatIsThereIsWrittenToInAStage(t *testing.T) {
 func TestAForgedPlanKeepsNobodyBusy(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
-	stage := filepath.Join(tree.Path, guard.Dir, "put-x")
+	stage := filepath.Join(tree.Path, guard.AgencyDir, "put-x")
 	entry := `{"path":"a/b","dev":1,"ino":2},`
 	plan := `{"made":[` + strings.Repeat(entry, 20000) + `{"path":"a","dev":1,"ino":2}]}`
 	write(t, plan, stage, planName)
@@ -260,7 +260,7 @@ func TestAForgedPlanKeepsNobodyBusy(t *testing.T) {
 	mine := write(t, "mine", tree.Path, "mine")
 	id := identityOf(t, mine)
 	last := fmt.Sprintf(`{"path":"mine","dev":%d,"ino":%d,"mtime":%d}]}`, id.Device, id.Inode, id.Modified)
-	write(t, `{"made":[`+strings.Repeat(" ", largestPlan)+last, stage, planName)
+	write(t, `{"made":[`+strings.Repeat(" ", maxPlanBytes)+last, stage, planName)
 	must(t, Recover(t.Context(), tree, -1))
 	if !exists(mine) || exists(stage) {
 		t.Error("a plan that nobody can have written was followed")

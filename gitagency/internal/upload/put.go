@@ -34,8 +34,8 @@ import (
 const (
 	stagePrefix = "put-"
 	gonePrefix  = "gone-"
-	freshName   = "new"
-	asideName   = "old"
+	newDirName  = "new"
+	oldDirName  = "old"
 	planName    = "plan.json"
 )
 
@@ -44,7 +44,7 @@ const (
 // hard link, does no harm. Put rolls back the steps of tx itself, while it still holds the lock against other puts.
 // progress, if not nil, is called as files are staged.
 func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progress func(Progress)) (err error) {
-	p := &putting{tree: tree, progress: progress, touched: map[string]identity{}}
+	p := &putOp{tree: tree, progress: progress, touched: map[string]identity{}}
 	defer func() {
 		if err != nil {
 			tx.Rollback(context.WithoutCancel(ctx)) // tx logs rollback errors
@@ -52,11 +52,11 @@ func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progr
 		err = errors.Join(err, p.close())
 	}()
 	// 1. Check the names, and the files that exist. Nothing is written if this fails.
-	if err := tx.Step(ctx, "check", func() error { return p.check(files) }); err != nil {
+	if err := tx.Step(ctx, "check", func() error { return p.checkFiles(files) }); err != nil {
 		return err
 	}
 	// 2. Open the stage, after undoing killed puts.
-	if err := tx.Step(ctx, "open", func() error { return p.open(ctx, tx) }); err != nil {
+	if err := tx.Step(ctx, "open", func() error { return p.openStage(ctx, tx) }); err != nil {
 		return err
 	}
 	// 3. Write all files to the stage.
@@ -64,16 +64,16 @@ func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progr
 		return err
 	}
 	// 4. Lock out other puts. Files may have changed since step 1, so check again and write the plan.
-	if err := tx.Step(ctx, "plan", func() error { return p.plan(ctx) }); err != nil {
+	if err := tx.Step(ctx, "plan", func() error { return p.writePlan(ctx) }); err != nil {
 		return err
 	}
 	// 5. Move the files into place.
-	tx.Undo("place", p.takeBack)
-	if err := p.place(ctx, tx); err != nil {
+	tx.Undo("place", p.undoPlaced)
+	if err := p.moveIntoPlace(ctx, tx); err != nil {
 		return err
 	}
 	// 6. Commit.
-	if err := tx.Step(ctx, "done", func() error { return p.done(tx) }); err != nil {
+	if err := tx.Step(ctx, "done", func() error { return p.commitPut(tx) }); err != nil {
 		return err
 	}
 	tx.Commit()
@@ -88,37 +88,37 @@ type Progress struct {
 }
 
 // putOp is one put in progress.
-type putting struct {
+type putOp struct {
 	tree     *guard.Tree
 	progress func(Progress)
 
-	batch  *batch
-	top    *guard.Folder // top directory of the tree
-	agency *guard.Folder // .agency
-	locked *os.File      // holds the lock on .agency
+	batch     *batch
+	top       *guard.DirHandle // top directory of the tree
+	agencyDir *guard.DirHandle // .agency
+	moveLock  *os.File         // holds the lock on .agency
 
-	name  string        // name of the stage
-	stage *guard.Folder // nil when there is none
-	alive *os.File      // holds the lock on the stage
-	fresh *guard.Folder // stage/new
-	aside *guard.Folder // stage/old
+	stageName string           // name of the stage
+	stage     *guard.DirHandle // nil when there is none
+	stageLock *os.File         // holds the lock on the stage
+	newDir    *guard.DirHandle // stage/new
+	oldDir    *guard.DirHandle // stage/old
 
-	made    []*node                  // nodes that the put creates
-	touched map[string]identity      // directories that files were moved to, by path
-	held    map[string]*guard.Folder // handles of these, by path: for undo, since the path may lead elsewhere by then
-	last    *guard.Folder            // result of the last openTargetCached
-	lastDir string
-	kept    bool // the stage holds files that could not be restored
+	created        []*node                     // nodes that the put creates
+	touched        map[string]identity         // directories that files were moved to, by path
+	openTargets    map[string]*guard.DirHandle // handles of these, by path: for undo, since the path may lead elsewhere by then
+	lastTarget     *guard.DirHandle            // result of the last openTargetCached
+	lastTargetPath string
+	keepStage      bool // the stage holds files that could not be restored
 }
 
-func (p *putting) close() error {
+func (p *putOp) close() error {
 	var errs []error
-	for _, f := range slices.AppendSeq([]*guard.Folder{p.fresh, p.aside, p.stage, p.agency, p.top, p.last}, maps.Values(p.held)) {
+	for _, f := range slices.AppendSeq([]*guard.DirHandle{p.newDir, p.oldDir, p.stage, p.agencyDir, p.top, p.lastTarget}, maps.Values(p.openTargets)) {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
 	}
-	for _, f := range []*os.File{p.alive, p.locked} {
+	for _, f := range []*os.File{p.stageLock, p.moveLock} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -126,103 +126,103 @@ func (p *putting) close() error {
 	return errors.Join(errs...)
 }
 
-func (p *putting) check(files []File) (err error) {
+func (p *putOp) checkFiles(files []File) (err error) {
 	if p.batch, err = newBatch(p.tree, files); err != nil {
 		return err
 	}
-	if err := p.openAgency(); err != nil {
+	if err := p.openAgencyDir(); err != nil {
 		return err
 	}
-	_, err = p.batch.check(p.top)
+	_, err = p.batch.checkAgainstTree(p.top)
 	return err
 }
 
-func (p *putting) openAgency() (err error) {
-	if p.top, err = p.tree.Top(); err != nil {
+func (p *putOp) openAgencyDir() (err error) {
+	if p.top, err = p.tree.OpenTop(); err != nil {
 		return err
 	}
-	p.agency, err = p.top.Force(guard.Dir)
+	p.agencyDir, err = p.top.OpenDirForce(guard.AgencyDir)
 	return err
 }
 
 // lockMoves waits until no other put moves files in the tree.
-func (p *putting) lock(ctx context.Context, timeout time.Duration) error {
-	dir, err := p.agency.Handle()
+func (p *putOp) lockMoves(ctx context.Context, timeout time.Duration) error {
+	dir, err := p.agencyDir.Reopen()
 	if err != nil {
 		return err
 	}
-	if err := lock.ClearOpen(ctx, dir, timeout); err != nil {
+	if err := lock.AcquireOpenDirExclusive(ctx, dir, timeout); err != nil {
 		return fmt.Errorf("wait for another put: %w", err)
 	}
-	p.locked = dir
+	p.moveLock = dir
 	return nil
 }
 
-func (p *putting) unlock() error {
-	err := p.locked.Close()
-	p.locked = nil
+func (p *putOp) unlockMoves() error {
+	err := p.moveLock.Close()
+	p.moveLock = nil
 	return err
 }
 
 // recoverOthers is recoverStages for a new put. It ignores errors: a stage that cannot be undone does not block the
 // put, and Recover reports it.
-func (p *putting) recoverOthers(ctx context.Context) { _ = p.recover(ctx) }
+func (p *putOp) recoverOthers(ctx context.Context) { _ = p.recoverStages(ctx) }
 
-func (p *putting) open(ctx context.Context, tx *undo.Tx) error {
-	if err := p.lock(ctx, -1); err != nil {
+func (p *putOp) openStage(ctx context.Context, tx *undo.Tx) error {
+	if err := p.lockMoves(ctx, -1); err != nil {
 		return err
 	}
 	p.recoverOthers(ctx)
 	name := stagePrefix + randomName()
-	p.name = name
+	p.stageName = name
 	tx.Undo("stage", func(context.Context) error { return p.removeStage() })
 	var err error
-	if p.stage, err = p.agency.Make(name); err != nil {
+	if p.stage, err = p.agencyDir.Mkdir(name); err != nil {
 		return err
 	}
-	if p.alive, err = p.stage.Handle(); err != nil {
+	if p.stageLock, err = p.stage.Reopen(); err != nil {
 		return err
 	}
-	if err := lock.ClearOpen(ctx, p.alive, 0); err != nil {
-		p.alive = nil // closed by the failed call
+	if err := lock.AcquireOpenDirExclusive(ctx, p.stageLock, 0); err != nil {
+		p.stageLock = nil // closed by the failed call
 		return err
 	}
 	for _, sub := range []struct {
 		name string
-		to   **guard.Folder
-	}{{freshName, &p.fresh}, {asideName, &p.aside}} {
-		if *sub.to, err = p.stage.Make(sub.name); err != nil {
+		to   **guard.DirHandle
+	}{{newDirName, &p.newDir}, {oldDirName, &p.oldDir}} {
+		if *sub.to, err = p.stage.Mkdir(sub.name); err != nil {
 			return err
 		}
 	}
-	return p.unlock()
+	return p.unlockMoves()
 }
 
 func randomName() string { return strings.ToLower(rand.Text()[:16]) }
 
 // removeStage removes the stage, unless it holds files that could not be restored.
-func (p *putting) removeStage() error {
-	if p.kept {
+func (p *putOp) removeStage() error {
+	if p.keepStage {
 		return nil
 	}
-	return p.remove(p.name)
+	return p.retireStage(p.stageName)
 }
 
 // retireStage removes a stage that is not needed any more. It renames it to gone-… first, so that nothing is restored
 // from a half-removed stage.
-func (p *putting) remove(name string) error {
+func (p *putOp) retireStage(name string) error {
 	if !strings.HasPrefix(name, gonePrefix) {
 		gone := gonePrefix + randomName()
-		if p.agency.MoveAs(name, p.agency, gone) == nil {
+		if p.agencyDir.MoveAs(name, p.agencyDir, gone) == nil {
 			name = gone
 		}
 	}
-	return p.agency.RemoveAll(name)
+	return p.agencyDir.RemoveAll(name)
 }
 
 // writePlan checks the tree again and writes plan.json.
-func (p *putting) plan(ctx context.Context) error {
-	if err := p.lock(ctx, -1); err != nil {
+func (p *putOp) writePlan(ctx context.Context) error {
+	if err := p.lockMoves(ctx, -1); err != nil {
 		return err
 	}
 	p.recoverOthers(ctx)
@@ -230,18 +230,18 @@ func (p *putting) plan(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if p.made, err = p.batch.check(p.top); err != nil {
+	if p.created, err = p.batch.checkAgainstTree(p.top); err != nil {
 		return err
 	}
-	data, err := json.Marshal(planFile{p.entries()})
+	data, err := json.Marshal(planFile{p.planEntries()})
 	if err != nil {
 		return err
 	}
-	if len(data) > largestPlan {
-		return fmt.Errorf("too many to put at once: %d files and directories", len(p.made))
+	if len(data) > maxPlanBytes {
+		return fmt.Errorf("too many to put at once: %d files and directories", len(p.created))
 	}
 	temporary := planName + "." + randomName() // a name that cannot have been created before
-	f, err := p.stage.Create(temporary, 0o600)
+	f, err := p.stage.CreateFile(temporary, 0o600)
 	if err != nil {
 		return err
 	}
@@ -253,18 +253,18 @@ func (p *putting) plan(ctx context.Context) error {
 }
 
 // commitPut renames the stage to gone-…, which is the commit point of the put.
-func (p *putting) done(tx *undo.Tx) error {
-	if err := p.settled(); err != nil {
+func (p *putOp) commitPut(tx *undo.Tx) error {
+	if err := p.checkTargetsUnmoved(); err != nil {
 		return err
 	}
-	name, gone := p.name, gonePrefix+randomName()
-	if err := p.agency.MoveAs(name, p.agency, gone); err != nil {
+	name, gone := p.stageName, gonePrefix+randomName()
+	if err := p.agencyDir.MoveAs(name, p.agencyDir, gone); err != nil {
 		return err
 	}
-	p.name = gone
+	p.stageName = gone
 	tx.Undo("done", func(context.Context) error {
-		p.name = name
-		return p.agency.MoveAs(gone, p.agency, name)
+		p.stageName = name
+		return p.agencyDir.MoveAs(gone, p.agencyDir, name)
 	})
 	return nil
 }

@@ -100,8 +100,8 @@ func TestWhatIsPutIsThereWithItsModes(t *testing.T) {
 			t.Errorf("%s is %q, not %q", path, got, want)
 		}
 	}
-	if left := entries(t, tree.Path, guard.Dir); !slices.Equal(left, []string{guard.Sandbox.Name}) {
-		t.Errorf("left in %s: %q", guard.Dir, left)
+	if left := entries(t, tree.Path, guard.AgencyDir); !slices.Equal(left, []string{guard.Sandbox.Name}) {
+		t.Errorf("left in %s: %q", guard.AgencyDir, left)
 	}
 }
 
@@ -453,7 +453,7 @@ func TestWhatComesInTheWayAtTheLastMomentStays(t *testing.T) {
 		if err := Put(t.Context(), tree, tx, files, nil); err == nil {
 			t.Errorf("%s: it was put", point)
 		}
-		if read(t, tree.Path, mine) != "mine" || read(t, tree.Path, "d", "b") != "old b" || len(entries(t, tree.Path, guard.Dir)) != 1 {
+		if read(t, tree.Path, mine) != "mine" || read(t, tree.Path, "d", "b") != "old b" || len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
 			t.Errorf("%s: %q", point, entries(t, tree.Path))
 		}
 	}
@@ -498,7 +498,7 @@ func TestAPutKilledAtAnyStepIsUndoneByTheNext(t *testing.T) {
 	}
 	killedPut(t, tree, files, all[len(all)-1]) // done, but for the stage
 	must(t, Recover(t.Context(), tree, -1))
-	if read(t, tree.Path, "a") != "new a" || read(t, tree.Path, "d", "new", "x") != "x" || len(entries(t, tree.Path, guard.Dir)) != 1 {
+	if read(t, tree.Path, "a") != "new a" || read(t, tree.Path, "d", "new", "x") != "x" || len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
 		t.Error("what was done did not stay")
 	}
 }
@@ -508,17 +508,17 @@ func TestNothingIsRestoredFromAPutThatWasDone(t *testing.T) {
 	t.Parallel()
 	tree, files := crowded(t)
 	killedPut(t, tree, files, "done:after")
-	stage := filepath.Join(tree.Path, guard.Dir, entries(t, tree.Path, guard.Dir)[1])
+	stage := filepath.Join(tree.Path, guard.AgencyDir, entries(t, tree.Path, guard.AgencyDir)[1])
 	for _, name := range entries(t, stage) {
-		if name != asideName {
+		if name != oldDirName {
 			must(t, os.RemoveAll(filepath.Join(stage, name)))
 		}
 	}
 	must(t, os.Remove(filepath.Join(tree.Path, "a")))
-	if found, err := Find(t.Context(), tree); err != nil || len(found) != 1 || found[0].Replaced {
+	if found, err := FindInterrupted(t.Context(), tree); err != nil || len(found) != 1 || found[0].HoldsReplaced {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if n, dirs, err := Rescue(t.Context(), tree); n != 0 || len(dirs) != 0 || err != nil {
+	if n, dirs, err := RescueReplaced(t.Context(), tree); n != 0 || len(dirs) != 0 || err != nil {
 		t.Errorf("%d, %q, %v", n, dirs, err)
 	}
 	must(t, Recover(t.Context(), tree, -1))
@@ -547,7 +547,7 @@ func TestUndoingAKilledPutKeepsWhatWasDoneSince(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
-	if len(entries(t, tree.Path, guard.Dir)) != 1 {
+	if len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
 		t.Error("the stage is still there")
 	}
 }
@@ -556,9 +556,9 @@ func TestThereIsNothingToRecoverWhereNothingWasPut(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	must(t, Recover(t.Context(), tree, -1))
-	must(t, os.RemoveAll(filepath.Join(tree.Path, guard.Dir)))
+	must(t, os.RemoveAll(filepath.Join(tree.Path, guard.AgencyDir)))
 	must(t, Recover(t.Context(), tree, -1))
-	write(t, "", tree.Path, guard.Dir)
+	write(t, "", tree.Path, guard.AgencyDir)
 	must(t, Recover(t.Context(), tree, -1))
 }
 
@@ -639,7 +639,7 @@ func TestManyPutsAtOnceEachHappenWhollyOrNotAtAll(t *testing.T) {
 	if len(contents) != 1 {
 		t.Errorf("puts were mixed: %v", contents)
 	}
-	if left := entries(t, tree.Path, guard.Dir); len(left) != 1 {
+	if left := entries(t, tree.Path, guard.AgencyDir); len(left) != 1 {
 		t.Errorf("left: %q", left)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // swap exchanges a directory of a tree with links that lead out of it, or to what is hidden in it, until stop.
 func swap(t *testing.T, tree, dir, outside string, stop <-chan bool) *sync.WaitGroup {
 	t.Helper()
-	out, hidden := link(t, outside, filepath.Dir(tree), "out"), link(t, guard.Dir, filepath.Dir(tree), "hidden")
+	out, hidden := link(t, outside, filepath.Dir(tree), "out"), link(t, guard.AgencyDir, filepath.Dir(tree), "hidden")
 	var swapper sync.WaitGroup
 	swapper.Go(func() {
 		for {
@@ -57,7 +57,7 @@ func TestADirectorySwappedForALinkNeverLetsAnythingOut(t *testing.T) {
 		} else {
 			refused++
 		}
-		if in, _, err := tree.Directory("d/sub"); err == nil {
+		if in, _, err := tree.OpenWorkDir("d/sub"); err == nil {
 			entered++
 			here, err := in.Stat()
 			must(t, err)
@@ -77,8 +77,8 @@ func TestADirectorySwappedForALinkNeverLetsAnythingOut(t *testing.T) {
 		t.Error("something got out")
 	}
 	must(t, Recover(t.Context(), tree, -1))
-	if got := read(t, tree.Path, guard.Dir, guard.Sandbox.Name); !strings.HasPrefix(got, "# This directory is a sandbox") || len(entries(t, tree.Path, guard.Dir)) != 1 {
-		t.Errorf("the marker is %q, among %q", got, entries(t, tree.Path, guard.Dir))
+	if got := read(t, tree.Path, guard.AgencyDir, guard.Sandbox.Name); !strings.HasPrefix(got, "# This directory is a sandbox") || len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
+		t.Errorf("the marker is %q, among %q", got, entries(t, tree.Path, guard.AgencyDir))
 	}
 }
 

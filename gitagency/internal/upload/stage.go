@@ -15,13 +15,13 @@ import (
 
 // stageAll writes the batch to the stage. One goroutine creates the directories; as many workers as CPUs, at least
 // two, write the files.
-func (p *putting) stageAll(ctx context.Context) error {
+func (p *putOp) stageAll(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	jobs := make(chan stageJob)
 	var workers sync.WaitGroup
 	var mu sync.Mutex
-	so := Progress{Total: p.batch.nodes}
+	so := Progress{Total: p.batch.fileCount}
 	report := func(files int, bytes int64) {
 		if p.progress == nil {
 			return
@@ -39,19 +39,19 @@ func (p *putting) stageAll(ctx context.Context) error {
 					if ctx.Err() != nil {
 						break
 					}
-					if err := stageFile(ctx, j.in, n, buffer, func(written int64) { report(0, written) }); err != nil {
+					if err := stageFile(ctx, j.dir, n, buffer, func(written int64) { report(0, written) }); err != nil {
 						cancel(err)
 						break
 					}
 					report(1, 0)
 				}
-				if err := j.in.Close(); err != nil {
+				if err := j.dir.Close(); err != nil {
 					cancel(err)
 				}
 			}
 		})
 	}
-	if err := p.stageDirs(ctx, func(in *guard.Folder, nodes []*node) { jobs <- stageJob{in, nodes} }); err != nil {
+	if err := p.stageDirs(ctx, func(in *guard.DirHandle, nodes []*node) { jobs <- stageJob{in, nodes} }); err != nil {
 		cancel(err)
 	}
 	close(jobs)
@@ -61,23 +61,23 @@ func (p *putting) stageAll(ctx context.Context) error {
 
 // stageJob is a list of files to write in one directory. The worker closes the handle.
 type stageJob struct {
-	in    *guard.Folder
+	dir   *guard.DirHandle
 	nodes []*node
 }
 
 // stageDirs creates the directories of the batch and submits their files. It keeps one directory open at a time, at
 // any depth.
-func (p *putting) stageDirs(ctx context.Context, submit func(*guard.Folder, []*node)) (err error) {
-	c := cursor{top: p.fresh, find: (*guard.Folder).Find}
+func (p *putOp) stageDirs(ctx context.Context, submit func(*guard.DirHandle, []*node)) (err error) {
+	c := cursor{top: p.newDir, openPath: (*guard.DirHandle).OpenPath}
 	defer func() { err = errors.Join(err, c.close()) }()
-	for n := range p.batch.top.all {
-		if !n.dir {
+	for n := range p.batch.root.subtree {
+		if !n.isDir {
 			continue
 		}
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		in, err := c.to(n.path)
+		in, err := c.open(n.path)
 		if err == nil {
 			err = stageDir(n, in, submit)
 		}
@@ -90,20 +90,20 @@ func (p *putting) stageDirs(ctx context.Context, submit func(*guard.Folder, []*n
 
 // stageDir creates the subdirectories of a directory and submits its files. A subdirectory gets its final permissions
 // now, unless these would keep us from writing in it.
-func stageDir(n *node, in *guard.Folder, submit func(*guard.Folder, []*node)) error {
+func stageDir(n *node, in *guard.DirHandle, submit func(*guard.DirHandle, []*node)) error {
 	const most = 100 // files per job
 	var files []*node
-	for i, name := range n.names {
+	for i, name := range n.sortedNames {
 		child := n.children[name]
-		if child.dir {
-			if err := stageChild(child, in); err != nil {
+		if child.isDir {
+			if err := stageSubdir(child, in); err != nil {
 				return err
 			}
 		} else {
 			files = append(files, child)
 		}
-		if len(files) == most || len(files) > 0 && i == len(n.names)-1 {
-			own, err := in.Find(".")
+		if len(files) == most || len(files) > 0 && i == len(n.sortedNames)-1 {
+			own, err := in.OpenPath(".")
 			if err != nil {
 				return err
 			}
@@ -114,13 +114,13 @@ func stageDir(n *node, in *guard.Folder, submit func(*guard.Folder, []*node)) er
 	return nil
 }
 
-func stageChild(n *node, in *guard.Folder) (err error) {
-	dir, err := in.Make(n.name)
+func stageSubdir(n *node, in *guard.DirHandle) (err error) {
+	dir, err := in.Mkdir(n.name)
 	if err != nil {
-		return about("put", n.path, err)
+		return withPath("put", n.path, err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	if !n.narrow() {
+	if !n.ownerRestricted() {
 		if err := dir.Chmod(n.perm()); err != nil {
 			return err
 		}
@@ -131,10 +131,10 @@ func stageChild(n *node, in *guard.Folder) (err error) {
 }
 
 // stageFile writes one file or symlink.
-func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte, written func(int64)) (err error) {
+func stageFile(ctx context.Context, in *guard.DirHandle, n *node, buffer []byte, written func(int64)) (err error) {
 	if n.file.Mode.Type() == fs.ModeSymlink {
 		if err := in.Symlink(string(n.file.Content), n.name); err != nil {
-			return about("put", n.path, err)
+			return withPath("put", n.path, err)
 		}
 		fi, err := in.Lstat(n.name)
 		n.identity = identify(fi)
@@ -153,15 +153,15 @@ func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte, wr
 			}
 		}()
 	}
-	to, err := in.Create(n.name, n.perm())
+	to, err := in.CreateFile(n.name, n.perm())
 	if err != nil {
-		return about("put", n.path, err)
+		return withPath("put", n.path, err)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	if err := transfer(ctx, to, from, buffer, written); err != nil {
+	if err := copyContext(ctx, to, from, buffer, written); err != nil {
 		return fmt.Errorf("put %s: %w", n.path, err)
 	}
-	fi, err := guard.StatOf(to) // fstat: another file may have taken the name
+	fi, err := guard.Fstat(to) // fstat: another file may have taken the name
 	if err == nil && fi.Mode.Perm() != n.perm() {
 		err = to.Chmod(n.perm())
 	}
@@ -170,7 +170,7 @@ func stageFile(ctx context.Context, in *guard.Folder, n *node, buffer []byte, wr
 }
 
 // copyContext copies until EOF, or until ctx ends.
-func transfer(ctx context.Context, to io.Writer, from io.Reader, buffer []byte, written func(int64)) error {
+func copyContext(ctx context.Context, to io.Writer, from io.Reader, buffer []byte, written func(int64)) error {
 	for {
 		n, err := from.Read(buffer)
 		if cause := context.Cause(ctx); cause != nil {

@@ -1,0 +1,334 @@
+package gitagency
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// handoff moves git state between a sandbox with walls and the real git directory. It is the only way in either
+// direction.
+//
+// Behind the walls git writes to the upper directory of an overlay over the git directory. Git on the host must never
+// use anything of that directory: not its configuration, hooks, refs or objects. The import transfers only the commit
+// at HEAD with the objects that it needs, and the index. A git process behind the same walls reports the commit and
+// packs the objects; git on the host checks every object and moves the branch of the sandbox; the index is parsed as
+// data and written anew. From then on all readers use the commits, the branch and the index of the sandbox in the
+// real git directory, and the files of its tree.
+type handoff struct {
+	sandbox *Sandbox
+	walls   walls
+	upper   string // upper directory of the overlay over the git directory
+	agreed  agreedState
+
+	lockedRepo    *git.Repo     // repository with its lock held by the caller; nil: taken when needed
+	scriptTimeout time.Duration // limit for each git run in the sandbox, where anything may be configured
+}
+
+// agreedState is the state on both sides after the last import or export.
+type agreedState struct {
+	SandboxHead      string `json:"head"`  // commit at HEAD in the sandbox
+	BranchTip        string `json:"tip"`   // commit of the sandbox's branch in the real git directory
+	RealHead         string `json:"on"`    // HEAD of the real worktree: a full ref, or a commit
+	IndexFingerprint string `json:"index"` // fingerprint of the index; empty when unknown
+	UpperFingerprint string `json:"layer"` // fingerprint of the upper directory
+	RealFingerprint  string `json:"real"`  // fingerprint of the sandbox's files in the real git directory
+}
+
+// openHandoff loads the handoff of a sandbox; there may be no state of it yet.
+func (s *Sandbox) openHandoff(w walls) (*handoff, error) {
+	d := &handoff{sandbox: s, walls: w, scriptTimeout: sandboxGitTimeout, upper: s.upperDir()}
+	return d, d.loadState()
+}
+
+// upperDir returns the path of the overlay upper directory of the git directory; it may not exist.
+func (s *Sandbox) upperDir() string {
+	return filepath.Join(s.repo.store.WallsDir(s.repo.ID, s.ID), "git", "upper")
+}
+
+func (d *handoff) statePath() string {
+	return filepath.Join(d.sandbox.repo.store.WallsDir(d.sandbox.repo.ID, d.sandbox.ID), "door.json")
+}
+
+func (d *handoff) loadState() error {
+	d.agreed = agreedState{}
+	data, err := durable.ReadFile(d.statePath(), 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &d.agreed)
+	}
+	return err
+}
+
+func (d *handoff) saveState(state agreedState) error {
+	data, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(d.statePath(), append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	d.agreed = state
+	return nil
+}
+
+// hasPendingImport reports whether the upper directory has changed since the last import.
+func (d *handoff) hasPendingImport() (bool, error) {
+	now, err := d.fingerprintUpper()
+	return now != d.agreed.UpperFingerprint, err
+}
+
+// fingerprintUpper returns the fingerprint of the upper directory; empty when there is nothing in it.
+func (d *handoff) fingerprintUpper() (string, error) {
+	entries, err := os.ReadDir(d.upper)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return git.Fingerprint(d.upper, d.sandbox.ID)
+}
+
+// fingerprintReal returns a fingerprint of the files that change when the user works with git in the tree of the
+// sandbox on the host.
+func (d *handoff) fingerprintReal() string {
+	admin := d.sandbox.repo.git.AdminDir(d.sandbox.ID)
+	var all strings.Builder
+	for _, path := range []string{
+		filepath.Join(admin, "HEAD"), filepath.Join(admin, "index"),
+		filepath.Join(d.sandbox.repo.CommonDir, sandboxRef(d.sandbox.ID)), filepath.Join(d.sandbox.repo.CommonDir, "packed-refs"),
+	} {
+		fi, err := os.Lstat(path)
+		if err != nil {
+			continue
+		}
+		if filepath.Base(path) == "packed-refs" && !strings.HasSuffix(all.String(), "index\n") {
+			continue // the loose ref is authoritative
+		}
+		fmt.Fprintf(&all, "%s %s\n", durable.StatFingerprint(fi), filepath.Base(path))
+	}
+	return all.String()
+}
+
+// exportToSandbox transfers what the user has changed on the host since the last exchange, HEAD, branch and index, to
+// the git directory behind the walls. It runs before a command does.
+func (d *handoff) exportToSandbox(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+	if d.agreed == (agreedState{}) || d.fingerprintReal() == d.agreed.RealFingerprint {
+		return nil // nothing was ever written: the overlay shows the real files
+	}
+	release, err := d.lockOverlay(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := d.loadState(); err != nil { // may have changed while waiting for the lock
+		return err
+	}
+	real, on := d.fingerprintReal(), d.realHead()
+	if real == d.agreed.RealFingerprint {
+		return nil
+	}
+	found, err := d.sandbox.repo.git.Lookup(ctx, sandboxRef(d.sandbox.ID), cmp.Or(on, "HEAD")+"^{commit}")
+	if err != nil {
+		return err
+	}
+	tip, head := found[0].OID, found[1].OID
+	if head == "" {
+		return errors.New("HEAD outside leads to no commit")
+	}
+	move, onto, stage := "", "", ""
+	if head != d.agreed.SandboxHead {
+		move = "yes"
+	}
+	if on != d.agreed.RealHead {
+		move, onto = "yes", on
+	}
+	staged := ""
+	index, err := os.ReadFile(filepath.Join(d.sandbox.repo.git.AdminDir(d.sandbox.ID), "index"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		x, err := git.ReadIndex(index, git.FormatOf(head))
+		if is[*git.NotPlainError](err) { // split or sparse index, of which the sandbox has only a part
+			if index, err = d.sandbox.repo.git.ExpandIndex(ctx, d.sandbox.ID); err != nil {
+				return err
+			}
+			x, err = git.ReadIndex(index, git.FormatOf(head))
+		}
+		if err == nil {
+			staged, real = d.closeNested(x, head, real)
+			index = d.reopenNested(x, index, head)
+		}
+		// If nothing moved and the fingerprint is unchanged, git on the host has only refreshed stat data. The index
+		// of the sandbox then stays as it is, with its submodules visible.
+		if move != "" || staged == "" || staged != d.agreed.IndexFingerprint {
+			stage = "yes"
+		}
+	}
+	if move != "" || stage != "" {
+		if err := d.runScript(ctx, ns, dir, scriptExport, bytes.NewReader(index), io.Discard, move, head, d.agreed.SandboxHead, onto, sandboxRef(d.sandbox.ID), stage); err != nil {
+			return err
+		}
+	}
+	layer, err := d.fingerprintUpper()
+	if err != nil {
+		return err
+	}
+	return d.saveState(agreedState{SandboxHead: head, BranchTip: tip, RealHead: on, IndexFingerprint: staged, UpperFingerprint: layer, RealFingerprint: real})
+}
+
+// importFromSandbox transfers HEAD, its objects and the index from behind the walls to the real git directory.
+// Anything that cannot be imported stays in the upper directory and is tried again after the next command.
+func (d *handoff) importFromSandbox(ctx context.Context, ns *proc.Namespace, dir *os.File) (err error) {
+	release, err := d.lockOverlay(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := d.loadState(); err != nil { // may have changed while waiting for the lock
+		return err
+	}
+	layer, err := d.fingerprintUpper()
+	if err != nil || layer == d.agreed.UpperFingerprint {
+		return err
+	}
+	if err := d.checkReadable(); err != nil {
+		return err
+	}
+	repo := d.sandbox.repo.git
+	// The sandbox's git packs while we read its index; our index is drafted while git on the host receives the pack.
+	reading := proc.Async(func() (sandboxIndex, error) { return d.readSandboxIndex(), nil })
+	defer func() { _, _ = reading() }() // wait for it on every return: it may print a warning
+	tip, err := repo.Tip(ctx, sandboxRef(d.sandbox.ID))
+	if err != nil {
+		return err
+	}
+	if tip == "" {
+		return &sandboxGitError{fmt.Errorf("there is no branch %s", shortBranch(sandboxRef(d.sandbox.ID)))} // the user deleted it; importRemaining needs no branch
+	}
+	indexBefore, userChanged := d.realIndexStamp(), d.fingerprintReal() != d.agreed.RealFingerprint // by the user; later differences are our own writes
+	state := agreedState{RealHead: d.realHead(), IndexFingerprint: d.agreed.IndexFingerprint, UpperFingerprint: layer}
+	committed, err := d.packCommits(ctx, ns, dir, tip, nil)
+	staged, _ := reading()
+	if err != nil {
+		return err
+	}
+	defer committed.Close()
+	if staged.notPlain {
+		staged = d.readPlainIndex(ctx, ns, dir, staged)
+	}
+	drafted := proc.Async(func() (*git.IndexDraft, error) { return d.draftIndex(&staged, state.RealHead) })
+	var complete bool
+	state.SandboxHead, state.BranchTip, complete, err = d.importCommits(ctx, ns, dir, tip, committed, staged.newBlobs)
+	draft, draftErr := drafted()
+	defer func() { err = errors.Join(err, draft.Drop()) }()
+	if err = errors.Join(err, draftErr); err != nil {
+		return err
+	}
+	// If the user has committed on the host and the sandbox has not, the index on the host belongs to that commit.
+	overtaken := tip != d.agreed.BranchTip && d.agreed.BranchTip != "" && state.SandboxHead == d.agreed.SandboxHead
+	wrote := draft != nil && !overtaken && complete
+	if wrote {
+		if err := draft.Lock(); err != nil {
+			return err
+		}
+		wrote = d.realHead() == state.RealHead // nor is it of use if the user has switched branches meanwhile
+	}
+	if wrote {
+		state.IndexFingerprint = staged.fingerprint
+		if userChanged || d.realIndexStamp() != indexBefore { // the user may have staged something meanwhile
+			if err := d.keepRealIndex(ctx, state, tip); err != nil {
+				return err
+			}
+		}
+		if err := draft.Publish(); err != nil {
+			return err
+		}
+	}
+	state.RealFingerprint = d.fingerprintReal()
+	now, err := repo.Tip(ctx, sandboxRef(d.sandbox.ID))
+	if err != nil {
+		return err
+	}
+	// Keep the old fingerprint if the user changed something, so that it is exported before the next command.
+	if userChanged && !wrote || now != state.BranchTip || d.realHead() != state.RealHead {
+		state.RealFingerprint = d.agreed.RealFingerprint
+	}
+	if err := d.saveState(state); err != nil || state.BranchTip == tip || ns.IsSoleUser() {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(d.sandbox.repo.CommonDir, sandboxRef(d.sandbox.ID)), &st); err != nil {
+		return err
+	}
+	return d.runScript(ctx, ns, dir, scriptRemoveRefLock, nil, io.Discard, sandboxRef(d.sandbox.ID), strconv.FormatUint(st.Ino, 10))
+}
+
+// checkReadable refuses an upper directory in which a file that git always reads would block git for ever, as a pipe
+// does, or is not a regular file of reasonable size.
+func (d *handoff) checkReadable() error {
+	const maxSize = 64 << 20 // the largest is packed-refs
+	entry := filepath.Join("worktrees", d.sandbox.ID)
+	for _, name := range []string{
+		"config", "HEAD", "packed-refs", "shallow", "objects/info/alternates", "info/attributes", "info/grafts", sandboxRef(d.sandbox.ID),
+		entry + "/HEAD", entry + "/commondir", entry + "/gitdir", entry + "/config.worktree",
+	} {
+		if _, err := git.ReadUpperFile(d.upper, name, maxSize); err != nil {
+			return &sandboxGitError{fmt.Errorf("git inside cannot be asked: %w", err)}
+		}
+	}
+	return nil
+}
+
+// lockOverlay serializes imports and exports of one sandbox.
+func (d *handoff) lockOverlay(ctx context.Context) (release func(), err error) {
+	timeout, err := d.sandbox.repo.lockTimeout()
+	if err != nil {
+		return nil, err
+	}
+	held, err := lock.AcquireDirExclusive(ctx, filepath.Dir(d.upper), timeout)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = held.Close() }, nil
+}
+
+// lockRepository takes the repository lock, unless the caller holds it.
+func (d *handoff) lockRepository(ctx context.Context) (*git.Repo, func(), error) {
+	if d.lockedRepo != nil {
+		return d.lockedRepo, func() {}, nil
+	}
+	return d.sandbox.repo.lockAndRecover(ctx)
+}
+
+// realHead returns what HEAD of the real worktree names: a full ref or a commit. If it is not the branch of the
+// sandbox, the user has an index that belongs to something else.
+func (d *handoff) realHead() string {
+	head, err := durable.ReadFile(filepath.Join(d.sandbox.repo.git.AdminDir(d.sandbox.ID), "HEAD"), 1<<16)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(strings.TrimSpace(string(head)), "ref: ")
+}

@@ -1,0 +1,106 @@
+package gitagency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// expectedHead returns the commit at HEAD in the sandbox if it has not moved since the last exchange.
+func (d *handoff) expectedHead(tip string) string { return cmp.Or(d.agreed.SandboxHead, tip) }
+
+// packCommits has the sandbox's git pack the commits at HEAD that the host does not have, and the blobs in also. The
+// user may have moved the branch on the host to tip meanwhile: then HEAD must be a descendant of tip.
+func (d *handoff) packCommits(ctx context.Context, ns *proc.Namespace, dir *os.File, tip string, also []string) (*packStream, error) {
+	not := []string{tip}
+	if d.agreed.SandboxHead != "" && d.agreed.SandboxHead != tip {
+		not = append(not, d.agreed.SandboxHead)
+	}
+	some, after := "", ""
+	if d.agreed.BranchTip != "" && d.agreed.BranchTip != tip || d.agreed.SandboxHead != "" && d.agreed.SandboxHead != tip {
+		after = tip
+	}
+	if len(also) > 0 {
+		some = "yes"
+	}
+	return d.runPackScript(ctx, ns, dir, scriptPack, also, not, d.expectedHead(tip), some, after)
+}
+
+// importCommits moves the branch of the sandbox on the host to the commit at HEAD in the sandbox, if that has moved.
+// It returns both commits afterwards, and whether the blobs of the index were imported too.
+func (d *handoff) importCommits(ctx context.Context, ns *proc.Namespace, dir *os.File, tip string, committed *packStream, also []string) (head, now string, complete bool, err error) {
+	heads := func(p *packStream) (head, now string) {
+		if p.commit == d.expectedHead(tip) {
+			return p.commit, tip
+		}
+		return p.commit, p.commit
+	}
+	incoming := func(p *packStream, now string) git.ReceiveRequest {
+		return git.ReceiveRequest{Pack: p, New: now, Old: tip, Blobs: also, Reason: "agency: exec"}
+	}
+	if head, now = heads(committed); now == tip && len(also) == 0 {
+		return head, now, true, nil
+	}
+	if now != tip {
+		// Try the first pack: most staged blobs have been committed too and are in it.
+		err := d.receive(ctx, incoming(committed, now))
+		var lacks *git.IncompleteError
+		if !errors.As(err, &lacks) || !slices.Contains(also, lacks.OID) {
+			return head, now, true, err
+		}
+	}
+	complete = true
+	all, err := d.packCommits(ctx, ns, dir, tip, also)
+	if is[*sandboxGitError](err) && now != tip { // missing staged blobs must not hold up commits
+		d.warnIndexNotImported(err)
+		complete, also = false, nil
+		all, err = d.packCommits(ctx, ns, dir, tip, nil)
+	}
+	if err != nil {
+		return "", "", false, err
+	}
+	defer all.Close()
+	head, now = heads(all)
+	return head, now, complete, d.receive(ctx, incoming(all, now))
+}
+
+// importRemaining imports all other commits that git has behind the walls and that no ref on the host reaches: other
+// branches, tags, stashes, amended and reset commits. They become ancestors of one commit that the reflog of HEAD
+// names. It is for a sandbox that is about to be discarded.
+func (d *handoff) importRemaining(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+	if err := d.checkReadable(); err != nil {
+		return err
+	}
+	repo := d.sandbox.repo.git
+	found, err := repo.Lookup(ctx, sandboxRef(d.sandbox.ID), d.sandbox.repo.store.Invocation(d.sandbox.repo.ID, d.sandbox.ID, nil).Record.BaseCommit+"^{commit}")
+	if err != nil {
+		return err
+	}
+	tip := cmp.Or(found[0].OID, found[1].OID) // the user may have renamed the branch
+	if tip == "" {
+		return fmt.Errorf("there is neither branch %s nor the commit that it started from", shortBranch(sandboxRef(d.sandbox.ID)))
+	}
+	refs, err := repo.Refs(ctx)
+	if err != nil {
+		return err
+	}
+	// Leave out what the refs keep, and what other reflogs name: it is reachable from there.
+	not := slices.AppendSeq(repo.ReflogCommitsElsewhere(d.sandbox.ID, sandboxRef(d.sandbox.ID)), maps.Values(refs))
+	slices.Sort(not)
+	all, err := d.runPackScript(ctx, ns, dir, scriptPackRemaining, nil, append(slices.Compact(not), tip), tip)
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	if all.commit == tip {
+		return nil
+	}
+	return d.receive(ctx, git.ReceiveRequest{Pack: all, New: all.commit, Old: tip, LeaveRef: true, Reason: "agency: what else was inside"})
+}

@@ -1,0 +1,495 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Apply builds the walls of p around this process, which must be process 1 of new user, mount, pid, ipc and uts
+// namespaces, and of a network namespace unless the network is the host's. It needs CAP_SYS_ADMIN, CAP_NET_ADMIN and
+// CAP_DAC_OVERRIDE there.
+//
+// After an error the walls are incomplete, and nothing may be run. Nothing of it is ever visible outside.
+func Apply(p Plan) error {
+	if os.Getpid() != 1 { // the steps below would destroy any other mount namespace
+		return errors.New("walls are raised only by process 1 of namespaces made for it")
+	}
+	if p.NetworkOnly {
+		return applyNetworkOnly(p)
+	}
+	walls, fixtures, err := orderMounts(p)
+	if err != nil {
+		return err
+	}
+	s := builder{volatile: p.Volatile}
+	defer s.closeFDs()
+	defer unix.Umask(unix.Umask(0o022)) // for the mount points that are created
+	for _, w := range walls {
+		s.mounts = append(s.mounts, mountState{mountSpec: w, fd: -1})
+	}
+	for _, step := range []func() error{
+		s.makePrivate,
+		s.openMountPoints,
+		s.cloneSources,
+		s.makeReadOnly,
+		s.cloneKept,
+		s.mountDev,
+		s.mountProc,
+		s.mountAll,
+		s.sealHidden,
+		func() error { return s.mountFixed(fixtures) },
+		func() error { return setHostname(p.Hostname) },
+		func() error { return bringUpLoopback(p.Network) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UnmountOverlays unmounts the overlays of p, when nothing uses them any more. The kernel does that at the end of the
+// namespace, too, but only after the last process was reaped: the next user of the same overlays would have to wait.
+func UnmountOverlays(p Plan) error {
+	var failed error
+	for _, l := range slices.Backward(slices.SortedFunc(slices.Values(p.Overlays), func(a, b OverlayMount) int { return strings.Compare(a.Path, b.Path) })) {
+		failed = errors.Join(failed, unix.Unmount(l.Path, unix.UMOUNT_NOFOLLOW))
+	}
+	return failed
+}
+
+// applyNetworkOnly changes nothing but the network, and mounts a /proc that shows the pid namespace.
+func applyNetworkOnly(p Plan) error {
+	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return bringUpLoopback(p.Network)
+}
+
+// builder holds the state of walls that are being built.
+type builder struct {
+	mounts   []mountState
+	volatile bool           // of overlays
+	blankFS  int            // file system with an empty "file" and an empty "dir"
+	devices  map[string]int // clones of device nodes of the machine
+	procfs   int
+	openFDs  []int // closed in the end
+}
+
+// mountState is a mount of the walls in progress.
+type mountState struct {
+	mountSpec
+	missing     bool   // the path does not exist
+	isDir       bool   // the path is a directory
+	mode        uint32 // permissions of the original
+	hasChildren bool   // other mounts lie below it
+	fd          int    // descriptor of the path, then of the mount to attach
+}
+
+func (s *builder) closeFDs() {
+	for _, fd := range s.openFDs {
+		_ = unix.Close(fd)
+	}
+}
+
+// track records a descriptor to be closed in the end.
+func (s *builder) track(fd int, err error) (int, error) {
+	if err == nil {
+		s.openFDs = append(s.openFDs, fd)
+	}
+	return fd, err
+}
+
+// makePrivate ends mount propagation from outside: a mount made there later would appear here without being
+// read-only.
+func (s *builder) makePrivate() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	return nil
+}
+
+// openMountPoints opens the path of each mount, while nothing is covered yet.
+func (s *builder) openMountPoints() error {
+	for i := range s.mounts {
+		w := &s.mounts[i]
+		fd, err := s.track(openNoSymlinks(unix.AT_FDCWD, w.path))
+		if errors.Is(err, unix.ENOENT) && w.kind <= kept {
+			w.missing = true
+			continue
+		}
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Fstat(fd, &st)
+		}
+		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR && (w.kind == private || w.kind == overlaid) {
+			err = unix.ENOTDIR
+		}
+		if err != nil {
+			return w.wrapError(err)
+		}
+		w.isDir, w.mode, w.fd = st.Mode&unix.S_IFMT == unix.S_IFDIR, st.Mode&0o1777, fd
+		if w.parent >= 0 {
+			s.mounts[w.parent].hasChildren = true
+		}
+	}
+	return nil
+}
+
+func (w mountSpec) wrapError(err error) error { return fmt.Errorf("%s %s: %w", w.kind, w.path, err) }
+
+// cloneSources clones the mounts that stay writable, and creates the other file systems, before the rest becomes
+// read-only.
+func (s *builder) cloneSources() (err error) {
+	for i := range s.mounts {
+		switch w := &s.mounts[i]; w.kind {
+		case writable:
+			if w.fd, err = s.track(cloneMount(w.fd, "", unix.AT_RECURSIVE)); err == nil {
+				err = setMountAttr(w.fd, unix.AT_RECURSIVE, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+			}
+			if err != nil {
+				return w.wrapError(err)
+			}
+		case overlaid:
+			if w.fd, err = s.newOverlay(w.fd, w.overlay); err != nil {
+				return fmt.Errorf("overlay on %s: %w", w.path, err)
+			}
+		}
+	}
+	s.devices = map[string]int{}
+	for _, device := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		// Using a device needs no writable mount, but changing its permissions does: root would change those of the
+		// whole machine.
+		fd, err := s.track(cloneMount(unix.AT_FDCWD, "/dev/"+device, 0))
+		if errors.Is(err, unix.ENOENT) {
+			continue // some containers have fewer
+		}
+		if err == nil {
+			err = setMountAttr(fd, 0, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+		}
+		if err != nil {
+			return fmt.Errorf("device /dev/%s: %w", device, err)
+		}
+		s.devices[device] = fd
+	}
+	// The kernel allows a new proc mount only where an old one is fully visible.
+	if s.procfs, err = s.track(newMount("proc", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)); err != nil {
+		return fmt.Errorf("file system for /proc: %w", err)
+	}
+	return nil
+}
+
+// newOverlay creates an overlay. The kernel parses the directories as mount options, with special characters and a
+// length limit; /proc/self/fd paths avoid both, and no other process can replace what they refer to.
+func (s *builder) newOverlay(lower int, l OverlayMount) (int, error) {
+	upper, err := s.track(openNoSymlinks(unix.AT_FDCWD, l.Upper))
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", l.Upper, err)
+	}
+	work, err := s.track(openNoSymlinks(unix.AT_FDCWD, l.Work))
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", l.Work, err)
+	}
+	// By these the kernel recognises an upper directory that was used by a volatile overlay, and refuses it: it cannot
+	// tell whether the machine crashed meanwhile. The code that made the plan can.
+	for _, mark := range []struct {
+		name string
+		how  int
+	}{
+		{"work/incompat/volatile/dirty", 0},
+		{"work/incompat/volatile", unix.AT_REMOVEDIR},
+		{"work/incompat", unix.AT_REMOVEDIR},
+	} {
+		if err := unix.Unlinkat(work, mark.name, mark.how); err != nil && !errors.Is(err, unix.ENOENT) {
+			return -1, fmt.Errorf("%s/%s: %w", l.Work, mark.name, err)
+		}
+	}
+	defer s.chmodWorkDirs(work)
+	name := func(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+	options := []string{
+		"userxattr", "",
+		"index", "on", // with it the kernel refuses to use an upper directory twice
+		"lowerdir", name(lower), "upperdir", name(upper), "workdir", name(work),
+	}
+	if s.volatile {
+		options = append(options, "volatile", "")
+	}
+	// The previous user may just have exited, and the kernel may still be releasing its overlay.
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		fd, err := newMount("overlay", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, options...)
+		if !errors.Is(err, unix.EBUSY) || time.Since(start) > overlayBusyTimeout {
+			return s.track(fd, err)
+		}
+	}
+}
+
+// chmodWorkDirs lets the owner of an overlay remove it at any time, without privileges: the kernel creates its own
+// directories with mode 0.
+func (s *builder) chmodWorkDirs(work int) {
+	for _, name := range []string{"work", "work/incompat", "work/incompat/volatile", "work/incompat/volatile/dirty", "index"} {
+		_ = unix.Fchmodat(work, name, 0o700, 0) // not every kernel creates all of them
+	}
+}
+
+// overlayBusyTimeout is how long an overlay may be in use by another mount. The caller has made sure that no command
+// uses it.
+const overlayBusyTimeout = 5 * time.Second
+
+// makeReadOnly makes all mounts read-only.
+func (s *builder) makeReadOnly() error {
+	if err := setMountAttr(unix.AT_FDCWD, unix.AT_RECURSIVE, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
+		return fmt.Errorf("read-only /: %w", err)
+	}
+	return nil
+}
+
+// cloneKept clones the mounts that stay visible, now that they are read-only.
+func (s *builder) cloneKept() (err error) {
+	for i := range s.mounts {
+		if w := &s.mounts[i]; w.kind == kept && !w.missing {
+			if w.fd, err = s.track(cloneMount(w.fd, "", unix.AT_RECURSIVE)); err != nil {
+				return w.wrapError(err)
+			}
+		}
+	}
+	return nil
+}
+
+// mountDev mounts a minimal /dev. The blank file system for hidden paths is mounted below it, where it is covered: only
+// an attached mount can be cloned.
+func (s *builder) mountDev() (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("file system for /dev: %w", err)
+		}
+	}()
+	s.blankFS, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "64k"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(makeMountPoint(s.blankFS, "dir", true), makeMountPoint(s.blankFS, "file", false), setMountAttr(s.blankFS, 0, unix.MOUNT_ATTR_RDONLY), moveMount(s.blankFS, unix.AT_FDCWD, "/dev")); err != nil {
+		return err
+	}
+
+	dev, err := s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "64k"))
+	if err != nil {
+		return err
+	}
+	for _, link := range [][2]string{
+		{"pts/ptmx", "ptmx"},
+		{"/proc/self/fd", "fd"},
+		{"/proc/self/fd/0", "stdin"},
+		{"/proc/self/fd/1", "stdout"},
+		{"/proc/self/fd/2", "stderr"},
+	} {
+		if err := unix.Symlinkat(link[0], dev, link[1]); err != nil {
+			return err
+		}
+	}
+	for name := range s.devices {
+		if err := makeMountPoint(dev, name, false); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(makeMountPoint(dev, "pts", true), makeMountPoint(dev, "shm", true), moveMount(dev, unix.AT_FDCWD, "/dev")); err != nil {
+		return err
+	}
+	for name, tree := range s.devices {
+		if err := moveMount(tree, dev, name); err != nil {
+			return err
+		}
+	}
+	pts, err := s.track(newMount("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "newinstance", "", "ptmxmode", "0666", "mode", "0620"))
+	if err != nil {
+		return fmt.Errorf("pts: %w", err)
+	}
+	shm, err := s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", "1777"))
+	if err != nil {
+		return fmt.Errorf("shm: %w", err)
+	}
+	return errors.Join(moveMount(pts, dev, "pts"), moveMount(shm, dev, "shm"), setMountAttr(dev, 0, unix.MOUNT_ATTR_RDONLY))
+}
+
+// Entries of /proc that concern the machine rather than a process. Root could write many of them and read the rest,
+// in any user namespace.
+var (
+	procReadOnly = []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "asound", "driver", "dynamic_debug", "mtrr", "scsi", "tty"}
+	procHidden   = []string{"kcore", "keys", "key-users", "timer_list", "timer_stats", "latency_stats", "sched_debug", "kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "vmallocinfo"}
+)
+
+// mountProc mounts the /proc of the new pid namespace.
+func (s *builder) mountProc() error {
+	if err := moveMount(s.procfs, unix.AT_FDCWD, "/proc"); err != nil {
+		return fmt.Errorf("file system for /proc: %w", err)
+	}
+	for _, name := range procReadOnly {
+		tree, err := s.track(cloneMount(s.procfs, name, 0))
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err == nil {
+			err = setMountAttr(tree, 0, unix.MOUNT_ATTR_RDONLY)
+		}
+		if err == nil {
+			err = moveMount(tree, s.procfs, name)
+		}
+		if err != nil {
+			return fmt.Errorf("read-only /proc/%s: %w", name, err)
+		}
+	}
+	for _, name := range procHidden {
+		target, err := openNoSymlinks(s.procfs, name)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if _, err = s.track(target, err); err == nil {
+			err = s.mountBlank(target, false)
+		}
+		if err != nil {
+			return fmt.Errorf("hidden /proc/%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// mountBlank mounts an empty file or directory on an open path.
+func (s *builder) mountBlank(target int, dir bool) error {
+	blank := "file"
+	if dir {
+		blank = "dir"
+	}
+	tree, err := s.track(cloneMount(s.blankFS, blank, 0))
+	if err != nil {
+		return err
+	}
+	return moveMount(tree, target, "")
+}
+
+// mountAll attaches all mounts.
+func (s *builder) mountAll() error {
+	for i := range s.mounts {
+		w := &s.mounts[i]
+		if w.missing {
+			continue
+		}
+		target, err := s.openTarget(w)
+		switch {
+		case w.kind == hidden && !w.hasChildren && errors.Is(err, unix.ENOENT):
+			continue // such as a socket whose listener has just ended
+		case err != nil:
+		case w.kind == hidden && !w.hasChildren:
+			err = s.mountBlank(target, w.isDir)
+		case w.kind == hidden: // made read-only once everything below it is attached
+			w.fd, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", "0755"))
+		case w.kind == private:
+			w.fd, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", strconv.FormatUint(uint64(w.mode|0o700), 8)))
+		}
+		if err == nil && (w.kind != hidden || w.hasChildren) {
+			err = moveMount(w.fd, target, "")
+		}
+		if err != nil {
+			return w.wrapError(err)
+		}
+	}
+	return nil
+}
+
+// openTarget opens the mount point of a mount, and creates it if its original is covered.
+func (s *builder) openTarget(w *mountState) (int, error) {
+	if w.parent < 0 || !s.mounts[w.parent].kind.hidesContent() {
+		return s.track(openNoSymlinks(unix.AT_FDCWD, w.path))
+	}
+	parent := s.mounts[w.parent]
+	rel := strings.TrimPrefix(w.path, parent.path+"/")
+	for i, c := range rel {
+		if c == '/' {
+			if err := makeMountPoint(parent.fd, rel[:i], true); err != nil {
+				return -1, err
+			}
+		}
+	}
+	if err := makeMountPoint(parent.fd, rel, w.isDir); err != nil {
+		return -1, err
+	}
+	return s.track(openNoSymlinks(parent.fd, rel))
+}
+
+// sealHidden makes hidden directories read-only, which were writable for creating mount points.
+func (s *builder) sealHidden() error {
+	for _, w := range s.mounts {
+		if w.kind == hidden && w.hasChildren {
+			if err := setMountAttr(w.fd, 0, unix.MOUNT_ATTR_RDONLY); err != nil {
+				return w.wrapError(err)
+			}
+		}
+	}
+	return nil
+}
+
+// mountFixed bind-mounts paths on themselves, recursively.
+func (s *builder) mountFixed(fixtures []mountSpec) error {
+	for _, f := range fixtures {
+		target, err := s.track(openNoSymlinks(unix.AT_FDCWD, f.path))
+		if f.kind == pinned && errors.Is(err, unix.ENOENT) {
+			continue // the path it was pinned for does not exist
+		}
+		tree := -1
+		if err == nil {
+			tree, err = s.track(cloneMount(target, "", unix.AT_RECURSIVE))
+		}
+		if err == nil && f.kind == fixed {
+			err = setMountAttr(tree, unix.AT_RECURSIVE, unix.MOUNT_ATTR_RDONLY)
+		}
+		if err == nil {
+			err = moveMount(tree, target, "")
+		}
+		if err != nil {
+			return f.wrapError(err)
+		}
+	}
+	return nil
+}
+
+// setHostname sets the host name of the UTS namespace.
+func setHostname(host string) error {
+	if host == "" {
+		return nil
+	}
+	if err := unix.Sethostname([]byte(host)); err != nil {
+		return fmt.Errorf("hostname %s: %w", host, err)
+	}
+	return nil
+}
+
+// bringUpLoopback brings up the loopback device of a network namespace. The host's must not be touched.
+func bringUpLoopback(n Network) error {
+	if n == HostNetwork {
+		return nil
+	}
+	if n != NoNetwork && n != ProxiedOnly {
+		return fmt.Errorf("network %q: there is no such network", n)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		var lo *unix.Ifreq
+		if lo, err = unix.NewIfreq("lo"); err == nil {
+			lo.SetUint16(unix.IFF_UP)
+			err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("network %s: loopback: %w", n, err)
+	}
+	return nil
+}

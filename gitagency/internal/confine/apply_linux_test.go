@@ -1,0 +1,813 @@
+package confine
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+func TestNothingOfTheMachineCanBeChanged(t *testing.T) {
+	if outside(t) {
+		dir := house(t, "file=old", "dir/", "link->file")
+		before := picture(t, dir)
+		enclosed(t, dir, Plan{})
+		if after := picture(t, dir); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+		return
+	}
+	dir, p := walledIn(t)
+	file := filepath.Join(dir, "file")
+	for what, err := range map[string]error{
+		"write":    os.WriteFile(file, []byte("new"), 0o600),
+		"create":   os.WriteFile(filepath.Join(dir, "dir/new"), nil, 0o600),
+		"truncate": os.Truncate(file, 1),
+		"chmod":    os.Chmod(file, 0o777),
+		"chown":    os.Lchown(file, os.Getuid(), os.Getgid()),
+		"utimes":   os.Chtimes(file, time.Now(), time.Now()),
+		"setxattr": unix.Setxattr(file, "user.new", []byte("x"), 0),
+		"rename":   os.Rename(file, filepath.Join(dir, "new")),
+		"unlink":   os.Remove(file),
+		"rmdir":    os.Remove(filepath.Join(dir, "dir")),
+		"mkdir":    os.Mkdir(filepath.Join(dir, "new"), 0o700),
+		"symlink":  os.Symlink("x", filepath.Join(dir, "new")),
+		"link":     os.Link(file, filepath.Join(dir, "new")),
+		"mknod":    unix.Mknod(filepath.Join(dir, "new"), unix.S_IFIFO|0o600, 0),
+		"null":     os.Chmod("/dev/null", 0o600),
+		"/dev":     os.WriteFile("/dev/new", nil, 0o600),
+	} {
+		requireErrno(t, what, err, unix.EROFS)
+	}
+	requireWritable(t, p)
+	shutIn(t, p)
+	for what, err := range map[string]error{
+		"write": os.WriteFile(file, []byte("new"), 0o600),
+		"chmod": os.Chmod(file, 0o777),
+		"mkdir": os.Mkdir(filepath.Join(dir, "new"), 0o700),
+	} {
+		if err == nil {
+			t.Errorf("%s: that was possible", what)
+		}
+	}
+}
+
+func TestWhatIsHiddenIsThereAndEmptyAndCannotBeWritten(t *testing.T) {
+	if outside(t) {
+		dir := house(t, "secret/key=s3cret", "key=s3cret", "outer/key=s3cret", "outer/kept/file=seen", "outer/kept/inner/key=s3cret", "outer/deep/in/tree/file=old", "tree/key=s3cret", "tree/sub/dir/key=s3cret")
+		enclosed(t, dir, Plan{
+			Hidden:   in(dir, "secret", "key", "outer", "outer/kept/inner", "tree/key", "tree/sub/dir", "missing", "missing/too"),
+			Kept:     in(dir, "outer/kept", "gone"),
+			Writable: in(dir, "tree", "outer/deep/in/tree"),
+		})
+		if got := read(t, dir, "outer/deep/in/tree/file", "outer/deep/in/tree/new", "tree/new", "tree/key", "tree/sub/dir/key"); got != "new new new s3cret s3cret" {
+			t.Errorf("got %s", got)
+		}
+		return
+	}
+	dir, p := walledIn(t)
+	look := func() {
+		t.Helper()
+		for name, want := range map[string]string{
+			"secret": "", "outer": "deep kept", "outer/deep": "in", "outer/deep/in": "tree", "outer/kept": "file inner", "outer/kept/inner": "", "tree/sub": "dir", "tree/sub/dir": "",
+		} {
+			if got := list(t, filepath.Join(dir, name)); got != want {
+				t.Errorf("in %s: %q instead of %q", name, got, want)
+			}
+		}
+		if got := read(t, dir, "key", "tree/key", "outer/kept/file", "outer/deep/in/tree/file"); got != "  seen old" {
+			t.Errorf("got %q", got)
+		}
+	}
+	look()
+	for _, name := range []string{"secret/new", "outer/new", "outer/deep/new", "outer/deep/in/new", "outer/kept/new", "outer/kept/file", "outer/kept/inner/new", "key", "tree/key", "tree/sub/dir/new"} {
+		requireErrno(t, name, os.WriteFile(filepath.Join(dir, name), []byte("new"), 0o600), unix.EROFS)
+	}
+	for _, name := range []string{"secret", "key", "outer", "tree/key", "tree/sub/dir", "outer/deep/in/tree"} {
+		if os.Remove(filepath.Join(dir, name)) == nil || os.Chmod(filepath.Join(dir, name), 0o777) == nil && name != "outer/deep/in/tree" {
+			t.Errorf("%s was changed", name)
+		}
+	}
+	requireErrno(t, "move what it is in", os.Rename(filepath.Join(dir, "tree/sub"), filepath.Join(dir, "tree/elsewhere")), unix.EBUSY)
+	requireWritable(t, p)
+	shutIn(t, p)
+	look()
+	for _, name := range []string{"outer/deep/in/tree/file", "outer/deep/in/tree/new", "tree/new"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("new"), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWhatIsPrivateBeginsEmptyAndIsGoneInTheEnd(t *testing.T) {
+	if outside(t) {
+		dir := house(t, "tmp/file=outside", "tmp/deep/tree/file=seen", "tmp/kept=seen", "tmp/hidden/file=outside", "run/socket=outside")
+		if err := errors.Join(os.Chmod(filepath.Join(dir, "tmp"), fs.ModeSticky|0o777), os.Chmod(filepath.Join(dir, "run"), 0o500)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "run"), 0o700) })
+		before := picture(t, dir)
+		enclosed(t, dir, Plan{
+			Private: in(dir, "tmp", "run", "missing"), Writable: in(dir, "tmp/deep/tree"), Kept: in(dir, "tmp/kept"), Hidden: in(dir, "tmp/hidden"),
+		})
+		if after := picture(t, dir); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+		return
+	}
+	dir, p := walledIn(t)
+	if got := list(t, filepath.Join(dir, "tmp")) + "; " + list(t, filepath.Join(dir, "run")); got != "deep hidden kept; " {
+		t.Errorf("got %s", got)
+	}
+	if got := read(t, dir, "tmp/deep/tree/file", "tmp/kept"); got != "seen seen" {
+		t.Errorf("got %s", got)
+	}
+	for name, want := range map[string]fs.FileMode{"tmp": fs.ModeDir | fs.ModeSticky | 0o777, "run": fs.ModeDir | 0o700} {
+		if fi, err := os.Stat(filepath.Join(dir, name)); err != nil || fi.Mode() != want {
+			t.Errorf("%s: %v, %v", name, fi.Mode(), err)
+		}
+	}
+	requireWritable(t, p)
+	shutIn(t, p)
+	requireErrno(t, "kept", os.WriteFile(filepath.Join(dir, "tmp/kept"), nil, 0o600), unix.EROFS)
+	requireErrno(t, "hidden", os.WriteFile(filepath.Join(dir, "tmp/hidden/new"), nil, 0o600), unix.EROFS)
+	requireErrno(t, "move what others are in", unix.Rename(filepath.Join(dir, "tmp/deep"), filepath.Join(dir, "tmp/other")), unix.EBUSY)
+	for _, name := range []string{"tmp/new", "run/new", "tmp/deep/new"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestALayerTakesWhatIsWritten(t *testing.T) {
+	if outside(t) {
+		dir := house(t, "repo/.git/config=old", "repo/.git/objects/one=1", "repo/.git/refs/main=1", "data/upper/", "data/work/", "plain/a=1", "data/upper2/", "data/work2/")
+		below := picture(t, filepath.Join(dir, "repo")) + picture(t, filepath.Join(dir, "plain"))
+		t.Cleanup(func() {
+			emptyWork(t, filepath.Join(dir, "data/work"))
+			emptyWork(t, filepath.Join(dir, "data/work2"))
+		})
+		enclosed(t, dir, Plan{
+			Hidden: in(dir, "data", "repo"),
+			Overlays: []OverlayMount{
+				{dir + "/repo/.git", dir + "/data/upper", dir + "/data/work"},
+				{dir + "/plain", dir + "/data/upper2", dir + "/data/work2"},
+			},
+		})
+		if after := picture(t, filepath.Join(dir, "repo")) + picture(t, filepath.Join(dir, "plain")); after != below {
+			t.Errorf("before:\n%s\nafter:\n%s", below, after)
+		}
+		if got := read(t, dir, "data/upper/config", "data/upper/objects/two", "data/upper2/a"); got != "new 2 2" {
+			t.Errorf("got %s", got)
+		}
+		return
+	}
+	dir, p := walledIn(t)
+	if got := list(t, filepath.Join(dir, "data")) + list(t, filepath.Join(dir, "repo")); got != ".git" {
+		t.Errorf("got %s", got)
+	}
+	requireWritable(t, p)
+	shutIn(t, p)
+	git := filepath.Join(dir, "repo/.git")
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(git, "config"), []byte("new"), 0o600),
+		os.WriteFile(filepath.Join(git, "objects/two"), []byte("2"), 0o600),
+		os.Rename(filepath.Join(git, "objects/one"), filepath.Join(git, "refs/one")),
+		os.Remove(filepath.Join(git, "refs/main")),
+		os.Chmod(filepath.Join(git, "refs"), 0o700),
+		os.WriteFile(filepath.Join(dir, "plain/a"), []byte("2"), 0o600),
+	); err != nil {
+		t.Error(err)
+	}
+	if got := list(t, git+"/objects") + "; " + list(t, git+"/refs"); got != "two; one" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestAVolatileLayerCanBeUsedAgain(t *testing.T) {
+	if outside(t) {
+		dir := house(t, "dir/file=0", "upper/", "work/")
+		t.Cleanup(func() { emptyWork(t, filepath.Join(dir, "work")) })
+		for i, volatile := range []bool{true, true, false, false, true} {
+			enclosed(t, dir, Plan{Volatile: volatile, Overlays: []OverlayMount{{dir + "/dir", dir + "/upper", dir + "/work"}}})
+			if got, want := read(t, dir, "dir/file", "upper/file"), "0 0"+strings.Repeat("1", i+1); got != want {
+				t.Errorf("after %d: %s instead of %s", i, got, want)
+			}
+		}
+		return
+	}
+	dir, p := walledIn(t)
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), "volatile,") != p.Volatile {
+		t.Errorf("%v: %s", err, mounts)
+	}
+	shutIn(t, p)
+	file := filepath.Join(dir, "dir/file")
+	if err := os.WriteFile(file, []byte(read(t, dir, "dir/file")+"1"), 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOneLayerIsNotUsedTwice(t *testing.T) {
+	if outside(t) {
+		dir := house(t, "one/", "two/", "upper/", "work/")
+		t.Cleanup(func() { emptyWork(t, filepath.Join(dir, "work")) })
+		enclosed(t, dir, Plan{Overlays: []OverlayMount{{dir + "/one", dir + "/upper", dir + "/work"}, {dir + "/two", dir + "/upper", dir + "/work"}}})
+		return
+	}
+	dir, p := os.Getenv(houseVariable), planned(t)
+	err := Apply(p)
+	requireErrno(t, "the second", err, unix.EBUSY)
+	if err != nil && err.Error() != "overlay on "+dir+"/two: device or resource busy" {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsFixedStaysWhatItIs(t *testing.T) {
+	if outside(t) {
+		dir := house(t, "tree/.git=gitdir", "tree/file=old", "tree/sub/module/.git=gitdir", "tree/sub/file=old", "tree/hooks/pre=hook", "outside=old")
+		enclosed(t, dir, Plan{
+			Writable: in(dir, "tree"),
+			Fixed:    in(dir, "tree/.git", "tree/sub/module/.git", "tree/hooks", "outside"),
+		})
+		if got := read(t, dir, "tree/.git", "tree/sub/module/.git", "tree/hooks/pre", "tree/file", "tree/sub/file"); got != "gitdir gitdir hook new new" {
+			t.Errorf("got %s", got)
+		}
+		return
+	}
+	dir, p := walledIn(t)
+	requireWritable(t, p)
+	shutIn(t, p)
+	tree := func(name string) string { return filepath.Join(dir, "tree", name) }
+	for _, name := range []string{".git", "sub/module/.git", "hooks/pre"} {
+		file := tree(name)
+		requireErrno(t, "write "+name, os.WriteFile(file, []byte("evil"), 0o600), unix.EROFS)
+		requireErrno(t, "truncate "+name, os.Truncate(file, 0), unix.EROFS)
+		requireErrno(t, "chmod "+name, os.Chmod(file, 0o777), unix.EROFS)
+	}
+	mine := tree("mine")
+	if err := os.WriteFile(mine, []byte("evil"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	requireErrno(t, "write in hooks", os.WriteFile(tree("hooks/post"), nil, 0o700), unix.EROFS)
+	for _, name := range []string{".git", "sub/module/.git", "hooks"} {
+		file := tree(name)
+		aside := filepath.Join(filepath.Dir(file), "aside") // in the directory of its own mount
+		if err := os.WriteFile(aside, []byte("evil"), 0o600); err != nil {
+			t.Error(err)
+		}
+		requireErrno(t, "remove "+name, os.Remove(file), unix.EBUSY)
+		requireErrno(t, "move "+name, unix.Rename(file, aside+"2"), unix.EBUSY)
+		if name != "hooks" {
+			requireErrno(t, "replace "+name, unix.Rename(aside, file), unix.EBUSY)
+		}
+		requireErrno(t, "exchange "+name, unix.Renameat2(unix.AT_FDCWD, aside, unix.AT_FDCWD, file, unix.RENAME_EXCHANGE), unix.EBUSY)
+		if os.Link(file, filepath.Join(filepath.Dir(file), "linked")) == nil {
+			t.Errorf("%s can be linked to", name)
+		}
+	}
+	for _, name := range []string{"sub", "sub/module", ""} {
+		if err := unix.Rename(tree(name), tree(name)+"2"); err == nil {
+			t.Errorf("%s was moved", name)
+		}
+	}
+	if err := errors.Join(os.WriteFile(tree("file"), []byte("new"), 0o600), os.WriteFile(tree("sub/file"), []byte("new"), 0o600)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNamesMayBeAnything(t *testing.T) {
+	names := []string{"a b", "a,b=c", "a:b", `a\b`, `a\,\:b`, "a\nb", "a\xffb", "ä/ö,:\\", "-o", strings.Repeat("x", 200) + "/" + strings.Repeat("y", 200)}
+	if outside(t) {
+		var files []string
+		for i, name := range names {
+			files = append(files, fmt.Sprintf("%d/layer/%s/file=old", i, name), fmt.Sprintf("%d/upper/%s/", i, name), fmt.Sprintf("%d/work/%s/", i, name),
+				fmt.Sprintf("%d/writable/%s/file=old", i, name), fmt.Sprintf("%d/writable/%s/fixed=old", i, name), fmt.Sprintf("%d/private/%s/file=old", i, name),
+				fmt.Sprintf("%d/hidden/%s/file=old", i, name), fmt.Sprintf("%d/hidden/%s/kept/file=old", i, name))
+		}
+		dir := house(t, files...)
+		var p Plan
+		for i, name := range names {
+			path := func(kind string) string { return filepath.Join(dir, strconv.Itoa(i), kind, name) }
+			p.Overlays = append(p.Overlays, OverlayMount{path("layer"), path("upper"), path("work")})
+			p.Writable = append(p.Writable, path("writable"))
+			p.Fixed = append(p.Fixed, path("writable")+"/fixed")
+			p.Private = append(p.Private, path("private"))
+			p.Hidden = append(p.Hidden, path("hidden"), filepath.Join(dir, strconv.Itoa(i), "upper"))
+			p.Kept = append(p.Kept, path("hidden")+"/kept")
+			t.Cleanup(func() { emptyWork(t, path("work")) })
+		}
+		enclosed(t, dir, p)
+		for i, name := range names {
+			at := filepath.Join(dir, strconv.Itoa(i))
+			if got := read(t, at, "layer/"+name+"/file", "upper/"+name+"/file", "writable/"+name+"/file", "writable/"+name+"/fixed", "private/"+name+"/file"); got != "old new new old old" {
+				t.Errorf("%q: %s", name, got)
+			}
+		}
+		return
+	}
+	dir, p := walledIn(t)
+	requireWritable(t, p)
+	shutIn(t, p)
+	for i, name := range names {
+		at := filepath.Join(dir, strconv.Itoa(i))
+		for _, kind := range []string{"layer", "writable", "private"} {
+			if err := os.WriteFile(filepath.Join(at, kind, name, "file"), []byte("new"), 0o600); err != nil {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+		requireErrno(t, "fixed", os.WriteFile(filepath.Join(at, "writable", name, "fixed"), []byte("new"), 0o600), unix.EROFS)
+		if got := list(t, filepath.Join(at, "hidden", name)) + read(t, at, "hidden/"+name+"/kept/file"); got != "keptold" {
+			t.Errorf("%q: %s", name, got)
+		}
+	}
+}
+
+func TestOnlyProcessesOfTheSandboxAreSeenAndNothingOfTheMachineIsSet(t *testing.T) {
+	if outside(t) {
+		enclosed(t, "", Plan{})
+		return
+	}
+	_, p := walledIn(t)
+	requireErrno(t, "core_pattern", os.WriteFile("/proc/sys/kernel/core_pattern", []byte("x"), 0), unix.EROFS)
+	requireErrno(t, "userns", os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("9"), 0), unix.EROFS)
+	for _, name := range procHidden {
+		if data, err := os.ReadFile("/proc/" + name); len(data) != 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %d bytes, %v", name, len(data), err)
+		}
+	}
+	shutIn(t, p)
+	var pids []string
+	others, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writable := 0
+	for _, e := range others {
+		if _, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, e.Name())
+			continue
+		}
+		if e.Type()&fs.ModeSymlink != 0 || e.Name() == "pressure" { // which everybody may ask to be told about
+			continue
+		}
+		_ = filepath.WalkDir("/proc/"+e.Name(), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return nil
+			}
+			fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+			if err == nil {
+				unix.Close(fd)
+				t.Errorf("%s can be written", path)
+			}
+			writable++
+			return nil
+		})
+	}
+	if !slices.Equal(pids, []string{"1"}) || writable < 100 {
+		t.Errorf("processes %v, %d files", pids, writable)
+	}
+	// What every process may say of itself.
+	for file, value := range map[string]string{"/proc/self/comm": "other", "/proc/self/oom_score_adj": "500", "/proc/thread-self/comm": "other"} {
+		if err := os.WriteFile(file, []byte(value), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDevicesAreFew(t *testing.T) {
+	if outside(t) {
+		enclosed(t, "", Plan{})
+		return
+	}
+	_, p := walledIn(t)
+	shutIn(t, p)
+	if got := list(t, "/dev"); got != "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero" {
+		t.Errorf("got %s", got)
+	}
+	if err := os.WriteFile("/dev/null", []byte("x"), 0o600); err != nil {
+		t.Error(err)
+	}
+	requireErrno(t, "full", os.WriteFile("/dev/full", []byte("x"), 0o600), unix.ENOSPC)
+	for _, name := range []string{"zero", "random", "urandom"} {
+		f, err := os.Open("/dev/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := f.Read(make([]byte, 8)); n != 8 || err != nil {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+		f.Close()
+	}
+	if err := os.WriteFile("/dev/shm/file", []byte("x"), 0o600); err != nil {
+		t.Error(err)
+	}
+	requireErrno(t, "/dev", os.Remove("/dev/fd"), unix.EROFS)
+	for _, mode := range []uint32{unix.S_IFCHR, unix.S_IFBLK} {
+		if err := unix.Mknod("/dev/shm/device", mode|0o600, int(unix.Mkdev(1, 3))); err == nil {
+			t.Error("a device was made")
+		}
+	}
+
+	// A terminal of our own.
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(master)
+	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err := unix.Open("/dev/pts/"+strconv.Itoa(n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(slave)
+	if err := unix.IoctlSetWinsize(slave, unix.TIOCSWINSZ, &unix.Winsize{Row: 25, Col: 80}); err != nil {
+		t.Error(err)
+	}
+	key := byte('x')
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(slave), unix.TIOCSTI, uintptr(unsafe.Pointer(&key)))
+	requireErrno(t, "TIOCSTI", errno, unix.EPERM)
+	disguised := uint64(1)<<32 | unix.TIOCSTI // the kernel looks at the lower half only
+	_, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(slave), uintptr(disguised), uintptr(unsafe.Pointer(&key)))
+	requireErrno(t, "TIOCSTI in disguise", errno, unix.EPERM)
+}
+
+func TestTheSandboxHasANameAndALoopbackOfItsOwn(t *testing.T) {
+	if outside(t) {
+		name, err := os.Hostname()
+		enclosed(t, "", Plan{Hostname: "agency-box", Network: NoNetwork})
+		if after, err2 := os.Hostname(); after != name || err != nil || err2 != nil {
+			t.Errorf("%s, %v, %v", after, err, err2)
+		}
+		return
+	}
+	_, p := walledIn(t)
+	shutIn(t, p)
+	if name, err := os.Hostname(); name != "agency-box" || err != nil {
+		t.Errorf("%s, %v", name, err)
+	}
+	server, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	local := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: 8080}
+	if err := errors.Join(err, unix.Bind(server, local), unix.Listen(server, 1), dial(0, local)); err != nil {
+		t.Error(err)
+	}
+	remote := &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}, Port: 80}
+	requireErrno(t, "TCP", dial(unix.IPPROTO_TCP, remote), unix.ENETUNREACH)
+	if err := dial(unix.IPPROTO_MPTCP, remote); err == nil { // with and without it in the kernel
+		t.Error("MPTCP reaches the network")
+	}
+	udp, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requireErrno(t, "UDP", unix.Sendto(udp, []byte("x"), 0, remote), unix.ENETUNREACH)
+}
+
+func dial(protocol int, to unix.Sockaddr) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Connect(fd, to)
+}
+
+func TestWallsThatCannotBeRaisedAreNamed(t *testing.T) {
+	if outside(t) {
+		dir := house(t, "file=x", "dir/", "link->dir", "upper/", "work/")
+		enclosed(t, dir, Plan{})
+		return
+	}
+	dir := os.Getenv(houseVariable)
+	for _, c := range []struct {
+		plan Plan
+		want string
+		is   unix.Errno
+	}{
+		{Plan{Writable: in(dir, "missing")}, "writable " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{Plan{Fixed: in(dir, "missing")}, "fixed " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{Plan{Overlays: []OverlayMount{{dir + "/missing", dir + "/upper", dir + "/work"}}}, "layered " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{Plan{Overlays: []OverlayMount{{dir + "/dir", dir + "/missing", dir + "/work"}}}, "overlay on " + dir + "/dir: " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{Plan{Overlays: []OverlayMount{{dir + "/file", dir + "/upper", dir + "/work"}}}, "layered " + dir + "/file: not a directory", unix.ENOTDIR},
+		{Plan{Overlays: []OverlayMount{{dir + "/dir", "/proc", dir + "/work"}}}, "layer of " + dir + "/dir: /proc is not for a plan to change", 0},
+		{Plan{Private: in(dir, "file")}, "private " + dir + "/file: not a directory", unix.ENOTDIR},
+		{Plan{Writable: in(dir, "link")}, "writable " + dir + "/link: there is a symbolic link on the way", unix.ELOOP},
+		{Plan{Hidden: in(dir, "link/file")}, "hidden " + dir + "/link/file: there is a symbolic link on the way", unix.ELOOP},
+		{Plan{Hidden: in(dir, "file/file")}, "hidden " + dir + "/file/file: not a directory", unix.ENOTDIR},
+		{Plan{Kept: in(dir, "link")}, "kept " + dir + "/link: there is a symbolic link on the way", unix.ELOOP},
+		{Plan{Network: "wireless"}, `network "wireless": there is no such network`, 0},
+		{Plan{Network: NoNetwork}, "network loopback: loopback: operation not permitted", unix.EPERM}, // of the host's
+	} {
+		if c.plan.Network == "" {
+			c.plan.Network = HostNetwork
+		}
+		err := Apply(c.plan)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || c.is != 0 && !errors.Is(err, c.is) {
+			t.Errorf("%+v: %v", c.plan, err)
+		}
+		if c.plan.Fixed != nil || c.plan.Network != HostNetwork {
+			return // by then there is no going on
+		}
+	}
+}
+
+// A plan such as most will be.
+func TestTheWallsOfAnOrdinarySandbox(t *testing.T) {
+	if outside(t) {
+		dir, p := ordinary(t)
+		enclosed(t, dir, p)
+		return
+	}
+	began := time.Now()
+	dir, p := walledIn(t)
+	raised := time.Now()
+	shutIn(t, p)
+	fmt.Printf("%s %d %d\n", tookWords, raised.Sub(began).Microseconds(), time.Since(raised).Microseconds())
+	if got := list(t, "/run") + list(t, "/var/tmp") + list(t, "/root"); got != "" {
+		t.Errorf("got %s", got)
+	}
+	for _, name := range []string{"/tmp/new", "/run/new", filepath.Join(dir, "sandbox/tree/new"), filepath.Join(dir, "repo/.git/new")} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+const tookWords = "raised and shut in µs:"
+
+func ordinary(t testing.TB) (string, Plan) {
+	t.Helper()
+	dir := house(t, "repo/.git/config=old", "repo/file=seen", "sandbox/tree/.git=gitdir", "sandbox/walls/git/upper/", "sandbox/walls/git/work/", "home/.ssh/key=s3cret", "home/.config/git/config=seen", "home/.netrc=s3cret")
+	t.Cleanup(func() { emptyWork(t, filepath.Join(dir, "sandbox/walls/git/work")) })
+	return dir, Plan{
+		Hostname: "sandbox",
+		Network:  NoNetwork,
+		Private:  []string{"/tmp", "/run", "/var/tmp"},
+		Hidden:   append(in(dir, "sandbox", "home", "home/.ssh"), "/root", "/home", "/mnt", "/media", "/srv", "/var/log"),
+		Kept:     in(dir, "home/.config/git"),
+		Writable: in(dir, "sandbox/tree"),
+		Overlays: []OverlayMount{{dir + "/repo/.git", dir + "/sandbox/walls/git/upper", dir + "/sandbox/walls/git/work"}},
+		Fixed:    in(dir, "sandbox/tree/.git"),
+	}
+}
+
+func BenchmarkWalls(b *testing.B) {
+	dir, p := ordinary(b)
+	var raise, shut []float64
+	for b.Loop() {
+		cmd := exec.CommandContext(b.Context(), "/proc/self/exe", "-test.run=^TestTheWallsOfAnOrdinarySandbox$")
+		cmd.Env = append(os.Environ(), inside+"=yes")
+		if err := enclose(cmd, dir, p); err != nil {
+			b.Fatal(err)
+		}
+		out, err := cmd.CombinedOutput()
+		var r, s float64
+		if _, scanErr := fmt.Sscanf(string(out), tookWords+" %f %f", &r, &s); err != nil || scanErr != nil {
+			b.Fatalf("%v, %v: %s", err, scanErr, out)
+		}
+		raise, shut = append(raise, r), append(shut, s)
+	}
+	slices.Sort(raise)
+	slices.Sort(shut)
+	b.ReportMetric(raise[len(raise)/2], "µs/raise")
+	b.ReportMetric(shut[len(shut)/2], "µs/shut")
+}
+
+func TestNobodyElseRaisesWalls(t *testing.T) {
+	t.Parallel()
+	before, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Apply(Plan{Network: HostNetwork}); err == nil || !strings.Contains(err.Error(), "process 1") {
+		t.Error(err)
+	}
+	if after, err := os.ReadFile("/proc/self/mountinfo"); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("%v: before\n%safter\n%s", err, before, after)
+	}
+}
+
+const (
+	planVariable  = "CONFINE_TEST_PLAN"
+	houseVariable = "CONFINE_TEST_HOUSE"
+)
+
+// outside reports whether a test still has to be run inside.
+func outside(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inside) != "" {
+		return false
+	}
+	t.Parallel()
+	return true
+}
+
+// enclosed runs a test again as process 1 of namespaces that walls can be raised in.
+func enclosed(t *testing.T, dir string, p Plan) {
+	t.Helper()
+	again(t, t.Name(), func(cmd *exec.Cmd) error { return enclose(cmd, dir, p) })
+}
+
+func enclose(cmd *exec.Cmd, dir string, p Plan) error {
+	if p.LandlockABI == 0 {
+		p.LandlockABI, _ = landlockABI()
+	}
+	if p.Network == "" {
+		p.Network = HostNetwork
+	}
+	var plan bytes.Buffer // not JSON, in which names cannot be just anything
+	if err := gob.NewEncoder(&plan).Encode(p); err != nil {
+		return err
+	}
+	cmd.Dir = "/"
+	cmd.Env = append(cmd.Env, planVariable+"="+base64.StdEncoding.EncodeToString(plan.Bytes()), houseVariable+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE},
+	}
+	if p.Network != HostNetwork {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
+	}
+	return nil
+}
+
+func planned(t *testing.T) (p Plan) {
+	t.Helper()
+	data, err := base64.StdEncoding.DecodeString(os.Getenv(planVariable))
+	if err == nil {
+		err = gob.NewDecoder(bytes.NewReader(data)).Decode(&p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// walledIn raises the walls that were planned outside.
+func walledIn(t *testing.T) (dir string, p Plan) {
+	t.Helper()
+	p = planned(t)
+	if err := Apply(p); err != nil {
+		t.Fatal(err)
+	}
+	return os.Getenv(houseVariable), p
+}
+
+// house makes files, directories and links in a directory of their own.
+func house(t testing.TB, what ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, w := range what {
+		var err error
+		if name, target, is := strings.Cut(w, "->"); is {
+			err = os.Symlink(target, filepath.Join(dir, name))
+		} else if strings.HasSuffix(w, "/") {
+			err = os.MkdirAll(filepath.Join(dir, w), 0o755)
+		} else {
+			i := strings.LastIndex(w, "=")
+			name := filepath.Join(dir, w[:i])
+			err = errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(w[i+1:]), 0o644))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func in(dir string, names ...string) (paths []string) {
+	for _, name := range names {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	return paths
+}
+
+// picture is everything about what is in a directory.
+func picture(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s %s %s", path, fi.Mode(), fi.ModTime())
+		if fi.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, " %x", sha256.Sum256(data))
+		}
+		b.WriteString("\n")
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return b.String()
+}
+
+// emptyWork removes what the kernel left in a work directory: directories without any permission, and in
+// them what stands for something that is gone.
+func emptyWork(t testing.TB, work string) {
+	t.Helper()
+	if err := durable.RemoveTree(filepath.Join(work, "work")); err != nil {
+		t.Error(err)
+	}
+}
+
+func read(t *testing.T, dir string, names ...string) string {
+	t.Helper()
+	var all []string
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+		}
+		all = append(all, string(data))
+	}
+	return strings.Join(all, " ")
+}
+
+func list(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+func requireErrno(t *testing.T, what string, err error, want unix.Errno) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v instead of %v", what, err, want)
+	}
+}
+
+// requireWritable asks the kernel for all mounts: what can be written is what the plan says, and what
+// belongs to this namespace alone.
+func requireWritable(t *testing.T, p Plan) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := slices.Concat([]string{"/proc", "/dev/pts", "/dev/shm"}, p.Private, p.Writable)
+	for _, l := range p.Overlays {
+		may = append(may, l.Path)
+	}
+	_, fixtures, err := orderMounts(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fixtures {
+		if f.kind == pinned {
+			may = append(may, f.path)
+		}
+	}
+	escapes := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		at, options := escapes.Replace(fields[4]), strings.Split(fields[5], ",")
+		if slices.Contains(options, "rw") && !slices.Contains(may, at) {
+			t.Errorf("can be written: %s", line)
+		}
+		if !slices.Contains(options, "nosuid") || !slices.Contains(options, "nodev") && !isWithin(at, "/dev") {
+			t.Errorf("setuid or devices: %s", line)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// namespacesRefused is how a room reports that the kernel gives it no namespaces.
+func namespacesRefused(errno unix.Errno) error {
+	return &proc.WallError{Err: fmt.Errorf("namespaces: %w", forkExec(errno))}
+}
+
+func TestNetworkNamespacesAreJudgedByWhatBecameOfThem(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		trial       namespaceTrial
+		kernel      kernelFacts
+		users, pids State
+		state       State
+		detail      string
+	}{
+		{namespaceTrial{}, kernelFacts{}, OK, OK, OK, "with a loopback of their own"},
+		{namespaceTrial{listenErr: errors.New("listen: no")}, kernelFacts{}, OK, OK, Missing, "one can be made, but nothing can listen on its loopback: listen: no"},
+		{namespaceTrial{startErr: namespacesRefused(unix.EPERM)}, kernelFacts{}, Missing, Missing, Missing, "needs user namespaces"},
+		{namespaceTrial{startErr: errors.New("mount /proc: no")}, kernelFacts{}, OK, Missing, Missing, "needs pid namespaces"},
+		{
+			namespaceTrial{startErr: namespacesRefused(unix.ENOSPC)},
+			kernelFacts{sysctl: map[string]string{"user/max_net_namespaces": "0"}},
+			OK, OK, Missing, "no space left on device: user.max_net_namespaces is 0; to allow it: sudo sysctl user.max_net_namespaces=10000",
+		},
+		{namespaceTrial{startErr: namespacesRefused(unix.ENOSPC)}, kernelFacts{sysctl: map[string]string{"user/max_net_namespaces": "9"}}, OK, OK, Missing, "no space left on device"},
+		{namespaceTrial{startErr: namespacesRefused(unix.EINVAL)}, kernelFacts{}, OK, OK, Missing, "invalid argument: this kernel was built without them (CONFIG_NET_NS)"},
+		{namespaceTrial{startErr: errors.New("lightning\nand thunder")}, kernelFacts{}, OK, OK, Unknown, "not known: lightning; and thunder"},
+	} {
+		expect(t, fmt.Sprintf("%+v", c), networkFeature(c.trial, c.kernel, Feature{State: c.users}, Feature{State: c.pids}), Feature{NetworkNamespaces, c.state, c.detail})
+	}
+}
+
+func TestMountsAreJudgedByTheirCallsAndByWhatWasBuiltWithThem(t *testing.T) {
+	t.Parallel()
+	absent := os.NewSyscallError("mount_setattr", unix.ENOSYS)
+	for _, c := range []struct {
+		calls, walls error
+		release      string
+		users, pids  State
+		state        State
+		detail       string
+	}{
+		{nil, nil, "6.1.0", OK, OK, OK, "mounts were made and restricted one by one"},
+		{absent, absent, "5.10.0-28-amd64", OK, OK, Missing, "this kernel, 5.10.0-28-amd64, does not have all of it (Linux 5.12 does)"},
+		{absent, absent, "6.1.0", OK, OK, Missing, "mount_setattr: function not implemented: perhaps by the seccomp filter this runs under, as containers have one; run it outside, or with one that allows it"},
+		{nil, errors.New("no"), "6.1.0", Missing, Missing, Missing, "needs user namespaces"},
+		{nil, errors.New("no"), "6.1.0", OK, Missing, Missing, "needs pid namespaces"},
+		{nil, errors.New("no"), "6.1.0", OK, OK, Unknown, "the kernel has it, but no walls could be built with it"},
+	} {
+		expect(t, fmt.Sprintf("%+v", c), mountFeature(c.calls, c.walls, c.release, Feature{State: c.users}, Feature{State: c.pids}), Feature{MountAPI, c.state, c.detail})
+	}
+}
+
+func TestJoiningIsJudgedByWhatTheKeeperGaveAway(t *testing.T) {
+	t.Parallel()
+	taken := func(errno unix.Errno) namespaceTrial {
+		return namespaceTrial{joinErr: os.NewSyscallError("pidfd_getfd", errno)}
+	}
+	for _, c := range []struct {
+		trial  namespaceTrial
+		kernel kernelFacts
+		users  State
+		state  State
+		detail string
+	}{
+		{namespaceTrial{}, kernelFacts{}, OK, OK, "several commands can run behind the same walls"},
+		{namespaceTrial{cleanupErr: errors.New("rm: no")}, kernelFacts{}, OK, OK, "several commands can run behind the same walls; clean-up: rm: no"},
+		{namespaceTrial{startErr: errors.New("no")}, kernelFacts{}, Missing, Missing, "needs user namespaces"},
+		{namespaceTrial{startErr: errors.New("no")}, kernelFacts{}, OK, Unknown, "not tried: there was nothing to join"},
+		{namespaceTrial{labelDirErr: errors.New("mkdir: no")}, kernelFacts{}, OK, Unknown, "no directory to try it with: mkdir: no"},
+		{
+			taken(unix.EPERM),
+			kernelFacts{sysctl: map[string]string{"kernel/yama/ptrace_scope": "3"}},
+			OK,
+			Missing, "operation not permitted: kernel.yama.ptrace_scope is 3, which can be changed only by starting the machine with another",
+		},
+		{taken(unix.EPERM), kernelFacts{sysctl: map[string]string{"kernel/yama/ptrace_scope": "1"}}, OK, Missing, "pidfd_getfd: operation not permitted: by a security module"},
+		{taken(unix.EPERM), kernelFacts{hasSeccomp: true}, OK, Missing, "pidfd_getfd: operation not permitted: perhaps by the seccomp filter this runs under, as containers have one"},
+		{taken(unix.ENOSYS), kernelFacts{}, OK, Missing, "pidfd_getfd: function not implemented: this kernel does not have it (Linux 5.6 does), or a seccomp filter hides it"},
+		{taken(unix.ESRCH), kernelFacts{}, OK, Unknown, "not known: pidfd_getfd: no such process"},
+	} {
+		expect(t, fmt.Sprintf("%+v", c), joinFeature(c.trial, c.kernel, Feature{State: c.users}, Feature{State: OK}), Feature{JoiningNamespaces, c.state, c.detail})
+	}
+}
+
+func TestWallsThatDoNotStandNameThePartThatIsMissing(t *testing.T) {
+	t.Parallel()
+	whole := []Feature{{UserNamespaces, OK, ""}, {Overlay, Missing, ""}, {JoiningNamespaces, Missing, ""}, {Seccomp, Unknown, ""}}
+	for _, c := range []struct {
+		err   error
+		parts []Feature
+		want  Feature
+	}{
+		{nil, whole, Feature{AllWalls, OK, "all of them were built, and taken down"}},
+		{errors.New("no"), append(whole, Feature{NetworkNamespaces, Missing, ""}), Feature{AllWalls, Missing, "needs network namespaces"}},
+		{errors.New("read-only /: no"), whole, Feature{AllWalls, Missing, "read-only /: no"}},
+		{&RefusedError{Wall: Landlock, Why: "too old", Remedy: "buy a new one"}, whole, Feature{AllWalls, Missing, "landlock: too old"}},
+	} {
+		expect(t, fmt.Sprintf("%+v", c), wallsFeature(c.err, c.parts), c.want)
+	}
+}
+
+func TestWhatTheKernelHasButDoesNotDoIsMissing(t *testing.T) {
+	t.Parallel()
+	landlock, seccomp := Feature{Landlock, OK, "ABI 7"}, Feature{Seccomp, OK, "filters can make system calls fail"}
+	expect(t, "landlock that works", landlockRestrictFeature(landlock, nil), landlock)
+	expect(t, "landlock in landlock in …", landlockRestrictFeature(landlock, os.NewSyscallError("landlock_restrict_self", unix.E2BIG)),
+		Feature{Landlock, Missing, "ABI 7, but this runs behind as many rulesets as there can be"})
+	expect(t, "landlock in name only", landlockRestrictFeature(landlock, errIneffective),
+		Feature{Landlock, Missing, "ABI 7, but it cannot be used: the kernel takes it, and goes on to allow what it forbids"})
+	expect(t, "a filter that works", seccompFilterFeature(seccomp, nil), seccomp)
+	expect(t, "a filter in name only", seccompFilterFeature(seccomp, errIneffective),
+		Feature{Seccomp, Missing, "filters can make system calls fail, but ours does not: the kernel takes it, and goes on to allow what it forbids"})
+}
+
+// The kernel lets a thread have sixteen rulesets.
+func TestAThreadThatIsLostRestrictsNobodyElse(t *testing.T) {
+	t.Parallel()
+	if _, err := landlockABI(); err != nil {
+		t.Skipf("skipped: no Landlock: %v", err)
+	}
+	for range 40 {
+		if err := onDisposableThread(tryLandlock); err != nil {
+			t.Fatal(err)
+		}
+		if err := onDisposableThread(trySeccomp); err != nil {
+			t.Fatal(err)
+		}
+		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		null.Close()
+		if err := unix.Chroot(""); !errors.Is(err, unix.ENOENT) {
+			t.Fatalf("we are filtered: %v", err)
+		}
+	}
+}
+
+// Where walls are built elsewhere in these tests, the probe must not say that they cannot be.
+func TestTheProbeFindsWallsWhereTheyCanBeBuilt(t *testing.T) {
+	t.Parallel()
+	features := probe(t, environment(t))
+	if err := TryBuild(t.Context(), "none", false); err != nil {
+		t.Skipf("skipped: no walls can be built here: %v", err)
+	}
+	for _, name := range []string{UserNamespaces, PIDNamespaces, NetworkNamespaces, MountAPI, Landlock, Seccomp, JoiningNamespaces, AllWalls} {
+		if f := features[name]; f.State != OK {
+			t.Errorf("got %+v", f)
+		}
+	}
+}

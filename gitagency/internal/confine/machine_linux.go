@@ -1,0 +1,122 @@
+package confine
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// InspectMachine finds out what this machine offers. It starts no process; whether namespaces can be created shows when
+// they are.
+func InspectMachine() Machine {
+	m := Machine{System: runtime.GOOS, Arch: runtime.GOARCH, Kernel: kernelRelease(), UID: os.Geteuid(), Files: hostFiles()}
+	abi, err := landlockABI()
+	m.LandlockABI = abi
+	if f := landlockFeature(abi, err); f.State != OK {
+		m.LandlockABI, m.WhyNoLandlock = 0, f.Detail
+	}
+	if f := seccompFeature(checkSeccompErrno()); f.State != OK {
+		m.WhyNoSeccomp = f.Detail
+	}
+	if m.LandlockABI < landlockSocketsABI {
+		m.Sockets = listeningSockets()
+	}
+	return m
+}
+
+// listeningSockets reads the paths of the Unix sockets in this network namespace. A socket that was bound by a relative
+// path is listed by that path, and cannot be found.
+func listeningSockets() []string {
+	table, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return nil // there may be no /proc; code that needs it reports that
+	}
+	var paths []string
+	for line := range strings.Lines(string(table)) {
+		// fields: number, references, protocol, flags, type, state, inode, path
+		if start := strings.Index(line, " /"); start >= 0 {
+			paths = append(paths, strings.TrimSuffix(line[start+1:], "\n"))
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths) // accepted connections have the name of their listener
+}
+
+// hostFiles reads the list of mounts once: planning asks for it often.
+func hostFiles() FileLookup {
+	all := sync.OnceValue(func() []string { return guard.MountsBelow("/") })
+	return FileLookup{Lookup: lookupEntry, Overlap: overlapOf, Mounts: func(dir string) []string {
+		var below []string
+		for _, point := range all() {
+			if guard.Contains(dir, point) {
+				below = append(below, point)
+			}
+		}
+		return below
+	}}
+}
+
+func lookupEntry(path string) Entry {
+	if e, known := lookupDirect(path); known {
+		return e
+	}
+	if _, err := os.Stat(path); err != nil { // a dangling symlink counts as absent
+		return Entry{Path: path}
+	}
+	resolved, err := guard.Resolve(path)
+	if err != nil {
+		return Entry{Path: path}
+	}
+	fi, err := os.Lstat(resolved)
+	if err != nil {
+		return Entry{Path: path}
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Entry{Path: path}
+	}
+	return Entry{Path: resolved, Kind: kindOf(st.Mode), Owner: int(st.Uid)}
+}
+
+// lookupDirect looks up a path without symlinks, which most paths are, and most of those do not exist.
+func lookupDirect(path string) (e Entry, known bool) {
+	fd, err := openNoSymlinks(unix.AT_FDCWD, path)
+	if err != nil {
+		return Entry{Path: path}, err == unix.ENOENT || err == unix.ENOTDIR
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Entry{}, false
+	}
+	return Entry{Path: filepath.Clean(path), Kind: kindOf(st.Mode), Owner: int(st.Uid)}, true
+}
+
+func kindOf(mode uint32) EntryKind {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return Directory
+	case unix.S_IFREG:
+		return File
+	case unix.S_IFSOCK:
+		return Socket
+	}
+	return Device
+}
+
+// overlapOf treats a path that cannot be looked up as overlapping with everything.
+func overlapOf(path, other string) guard.Relation {
+	place, err := guard.Locate(path)
+	if err != nil {
+		return guard.Same
+	}
+	return place.Relation(other)
+}

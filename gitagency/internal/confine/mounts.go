@@ -1,0 +1,143 @@
+package confine
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// mountSpec is one mount of a plan.
+type mountSpec struct {
+	kind    mountKind
+	path    string
+	overlay OverlayMount // with kind overlaid
+	parent  int          // index of the nearest mount around it; -1: none
+}
+
+type mountKind int
+
+const (
+	private mountKind = iota
+	hidden
+	kept
+	writable
+	overlaid
+	pinned // a directory bind-mounted on itself, so that it cannot be moved
+	fixed  // pinned, and read-only
+)
+
+var mountKindNames = [...]string{"private", "hidden", "kept", "writable", "layered", "held", "fixed"}
+
+func (k mountKind) String() string { return mountKindNames[k] }
+
+// hidesContent reports whether a mount covers the original content, so that mounts below it need new mount points.
+func (k mountKind) hidesContent() bool { return k == private || k == hidden }
+
+// orderMounts returns the mounts of a plan in the order in which they are attached, parents first, and then the fixed
+// paths.
+func orderMounts(p Plan) (walls, fixtures []mountSpec, err error) {
+	add := func(k mountKind, paths []string) {
+		for _, path := range paths {
+			walls = append(walls, mountSpec{kind: k, path: path})
+		}
+	}
+	add(private, p.Private)
+	add(hidden, p.Hidden)
+	add(hidden, p.Sockets)
+	add(kept, p.Kept)
+	add(writable, p.Writable)
+	for _, l := range p.Overlays {
+		walls = append(walls, mountSpec{kind: overlaid, path: l.Path, overlay: l})
+		for _, path := range []string{l.Upper, l.Work} {
+			if err := checkPath(path); err != nil {
+				return nil, nil, fmt.Errorf("layer of %s: %w", l.Path, err)
+			}
+		}
+	}
+	slices.SortStableFunc(walls, byPath)
+	walls = slices.Compact(walls)
+
+	var ancestors []int // indices of the mounts around this one, from the outermost
+	arranged := walls[:0]
+	for _, w := range walls {
+		if err := checkPath(w.path); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", w.kind, err)
+		}
+		for len(ancestors) > 0 && !isWithin(w.path, arranged[ancestors[len(ancestors)-1]].path) {
+			ancestors = ancestors[:len(ancestors)-1]
+		}
+		w.parent = -1
+		if len(ancestors) > 0 {
+			w.parent = ancestors[len(ancestors)-1]
+			switch outer := arranged[w.parent]; {
+			case outer.path == w.path:
+				return nil, nil, fmt.Errorf("%s cannot be both %s and %s", w.path, outer.kind, w.kind)
+			case outer.kind == hidden && w.kind == hidden:
+				continue // its parent hides it already
+			}
+		}
+		ancestors = append(ancestors, len(arranged))
+		arranged = append(arranged, w)
+	}
+	fixtures, err = planFixed(arranged, p.Fixed)
+	return arranged, fixtures, err
+}
+
+// planFixed returns the fixed paths, and the directories to be pinned so that mounts stay where they are. A mount point
+// can be neither moved nor removed, but its parent directory can be renamed and replaced: where that is possible, every
+// directory up to the next mount is made a mount point, too.
+func planFixed(walls []mountSpec, fix []string) (fixtures []mountSpec, err error) {
+	pin := func(p string, outer mountSpec) {
+		if outer.kind == hidden || outer.kind == kept || p == outer.path {
+			return
+		}
+		for dir := path.Dir(p); dir != outer.path; dir = path.Dir(dir) {
+			fixtures = append(fixtures, mountSpec{kind: pinned, path: dir, parent: -1})
+		}
+	}
+	for _, w := range walls {
+		if w.parent >= 0 {
+			pin(w.path, walls[w.parent])
+		}
+	}
+	for _, f := range fix {
+		if err := checkPath(f); err != nil {
+			return nil, fmt.Errorf("fixed: %w", err)
+		}
+		fixtures = append(fixtures, mountSpec{kind: fixed, path: f, parent: -1})
+		for _, w := range slices.Backward(walls) { // the last one that contains it is the nearest
+			if isWithin(f, w.path) {
+				pin(f, w)
+				break
+			}
+		}
+	}
+	slices.SortStableFunc(fixtures, byPath)
+	return slices.Compact(fixtures), nil
+}
+
+// byPath sorts by path, directories before their content, and then by kind.
+func byPath(a, b mountSpec) int {
+	if c := slices.Compare(strings.Split(a.path, "/"), strings.Split(b.path, "/")); c != 0 {
+		return c
+	}
+	return int(a.kind) - int(b.kind)
+}
+
+// isWithin reports whether path is dir or below it.
+func isWithin(path, dir string) bool {
+	rest, ok := strings.CutPrefix(path, dir)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// checkPath refuses paths that no mount can be planned on.
+func checkPath(p string) error {
+	switch {
+	case !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0):
+		return fmt.Errorf("%q is not a plain absolute path", p)
+	case p == "/" || p == "/dev" || isWithin(p, "/proc"):
+		return fmt.Errorf("%s is not for a plan to change", p)
+	}
+	return nil
+}

@@ -1,0 +1,906 @@
+package confine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// disk is a file system in a text, one path a line: "dir/", "file", "socket=", "device%", "link -> target",
+// and "dir/ of 7" for one that belongs to somebody else, "dir/ mounted" for one that is a mount point.
+type disk struct {
+	entries map[string]Entry
+	links   map[string]string
+	mounts  []string
+	aliases map[string]string // of what is mounted in two places
+}
+
+func newDisk(text string) *disk {
+	d := &disk{map[string]Entry{"/": {Path: "/", Kind: Directory}}, map[string]string{}, nil, map[string]string{}}
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		if from, to, ok := strings.Cut(line, " -> "); ok {
+			d.parents(from)
+			d.links[from] = to
+			continue
+		}
+		e := Entry{Owner: 1000, Kind: File}
+		if rest, ok := strings.CutSuffix(line, " of 7"); ok {
+			line, e.Owner = rest, 7
+		}
+		mounted := false
+		line, mounted = strings.CutSuffix(line, " mounted")
+		for suffix, kind := range map[string]EntryKind{"/": Directory, "=": Socket, "%": Device} {
+			if rest, ok := strings.CutSuffix(line, suffix); ok {
+				line, e.Kind = rest, kind
+			}
+		}
+		if mounted {
+			d.mounts = append(d.mounts, line)
+		}
+		d.parents(line)
+		e.Path = line
+		d.entries[line] = e
+	}
+	return d
+}
+
+func (d *disk) parents(path string) {
+	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
+		if _, there := d.entries[dir]; !there && d.links[dir] == "" {
+			d.entries[dir] = Entry{Path: dir, Kind: Directory, Owner: 1000}
+		}
+	}
+}
+
+func (d *disk) files() FileLookup {
+	return FileLookup{
+		Lookup: d.look,
+		Overlap: func(path, other string) guard.Relation {
+			switch a, b := d.real(path), d.real(other); {
+			case a == b:
+				return guard.Same
+			case guard.Contains(b, a):
+				return guard.Inside
+			case guard.Contains(a, b):
+				return guard.Encloses
+			}
+			return guard.Disjoint
+		},
+		Mounts: func(dir string) (below []string) {
+			for _, m := range d.mounts {
+				if guard.Contains(dir, m) {
+					below = append(below, m)
+				}
+			}
+			return below
+		},
+	}
+}
+
+// real sees through bind mounts.
+func (d *disk) real(path string) string {
+	for alias, of := range d.aliases {
+		if contains(alias, path) {
+			return of + strings.TrimPrefix(path, alias)
+		}
+	}
+	return path
+}
+
+func (d *disk) look(path string) Entry {
+	done := ""
+	todo := strings.Split(strings.Trim(path, "/"), "/")
+	for range 100 {
+		if len(todo) == 0 {
+			break
+		}
+		done, todo = done+"/"+todo[0], todo[1:]
+		if target := d.links[done]; target != "" {
+			done, todo = "", append(strings.Split(strings.Trim(target, "/"), "/"), todo...)
+		}
+	}
+	if done == "" || done == "/" {
+		done = "/"
+	}
+	if e, there := d.entries[done]; there {
+		return e
+	}
+	return Entry{Path: done}
+}
+
+const usual = `
+	/tmp/
+	/var/tmp/
+	/var/run -> /run
+	/run/user/1000/
+	/run/docker.sock=
+	/etc/resolv.conf
+	/etc/hosts
+	/proc/sys/
+	/sys/
+	/dev/null%
+	/usr/bin/
+	/home/me/.ssh/
+	/home/me/.netrc
+	/home/me/.cache/
+	/home/me/.npm/
+	/home/me/go/pkg/mod/
+	/home/me/.local/share/agency/repos/r/sandboxes/s/tree/.git
+	/home/me/.local/share/agency/repos/r/sandboxes/other/tree/
+	/home/me/.local/share/agency/repos/r/worktrees/w/tree/
+	/home/me/project/.git/
+	/home/me/project/src/
+	/home/me/data/
+`
+
+const (
+	data = "/home/me/.local/share/agency"
+	box  = data + "/repos/r/sandboxes/s"
+)
+
+func usualRequest() Request {
+	return Request{
+		Tree: box + "/tree", GitDir: "/home/me/project/.git", GitFile: box + "/tree/.git", OverlayDir: box + "/walls", DataDir: data,
+		IntegrationTrees: []string{"/home/me/project", data + "/repos/r/worktrees/w/tree"},
+		Home:             "/home/me", RuntimeDir: "/run/user/1000", PathDirs: []string{"/usr/bin"}, Outputs: "open",
+		Policy: Policy{
+			Secrets: []string{"/home/me/.ssh", "/home/me/.netrc", "/home/me/.aws"},
+			Caches:  []string{"/home/me/.cache", "/home/me/.npm", "/home/me/go/pkg", "/home/me/.gradle"},
+		},
+	}
+}
+
+func usualMachine(text string) Machine {
+	return Machine{System: "linux", Arch: "amd64", Kernel: "6.12", LandlockABI: 6, UID: 1000, Files: newDisk(text).files()}
+}
+
+// lines is a plan in a form that people can compare.
+func lines(p Plan) string {
+	var found []string
+	p.forEachPath(func(path string, s Visibility) { found = append(found, string(s)+" "+path) })
+	for _, path := range p.Fixed {
+		found = append(found, "read-only "+path)
+	}
+	for i, line := range found {
+		found[i] = strings.NewReplacer(box, "BOX", data, "DATA").Replace(line)
+	}
+	slices.Sort(found)
+	return strings.Join(found, "\n")
+}
+
+const usualPlan = `hidden /home/me/.netrc
+hidden /home/me/.ssh
+hidden DATA
+layered /home/me/.cache
+layered /home/me/.npm
+layered /home/me/go/pkg
+layered /home/me/project/.git
+private /run
+private /tmp
+private /var/tmp
+read-only BOX/tree/.git
+writable BOX/tree`
+
+// TestAPlanIsTheUsualOneAndWhatIsDifferent gives for each case the lines that come to the usual plan, after
+// +, and those that go, after -.
+func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		disk string
+		ask  func(*Request)
+		want string
+	}{
+		"nothing is": {},
+		"a home in /tmp is kept, with its secrets hidden and its caches in layers": {
+			disk: strings.ReplaceAll(usual, "/home/me", "/tmp/me"),
+			ask: func(r *Request) {
+				*r = moved(*r, "/home/me", "/tmp/me")
+			},
+			want: `
+				- hidden /home/me/.netrc
+				- hidden /home/me/.ssh
+				- hidden DATA
+				- layered /home/me/.cache
+				- layered /home/me/.npm
+				- layered /home/me/go/pkg
+				- layered /home/me/project/.git
+				- read-only BOX/tree/.git
+				- writable BOX/tree
+				+ hidden /tmp/me/.local/share/agency
+				+ hidden /tmp/me/.netrc
+				+ hidden /tmp/me/.ssh
+				+ kept /tmp/me
+				+ layered /tmp/me/.cache
+				+ layered /tmp/me/.npm
+				+ layered /tmp/me/go/pkg
+				+ layered /tmp/me/project/.git
+				+ read-only /tmp/me/.local/share/agency/repos/r/sandboxes/s/tree/.git
+				+ writable /tmp/me/.local/share/agency/repos/r/sandboxes/s/tree`,
+		},
+		"a home that is /tmp is not kept": {
+			ask:  func(r *Request) { r.Home = "/tmp" },
+			want: ``,
+		},
+		"a home that is the root changes nothing": {ask: func(r *Request) { r.Home = "/" }},
+		"no home, no runtime directory, no PATH":  {ask: func(r *Request) { r.Home, r.RuntimeDir, r.PathDirs = "", "", nil }},
+		"relative ones are ignored":               {ask: func(r *Request) { r.Home, r.RuntimeDir, r.PathDirs = "me", "run", []string{"", ".", "bin"} }},
+		"an integration tree in /tmp is kept": {
+			disk: usual + "/tmp/mine/tree/",
+			ask:  func(r *Request) { r.IntegrationTrees = append(r.IntegrationTrees, "/tmp/mine/tree") },
+			want: `+ kept /tmp/mine/tree`,
+		},
+		"an integration tree in the data directory is not": {},
+		"what is borrowed from is kept": {
+			disk: usual + "/tmp/store/objects/",
+			ask:  func(r *Request) { r.KeepVisible = []string{"/tmp/store/objects", "/usr/lib", "/tmp/gone"} },
+			want: `+ kept /tmp/store/objects`,
+		},
+		"what is borrowed from another sandbox is not": {
+			ask: func(r *Request) { r.KeepVisible = []string{data + "/repos/r/sandboxes/other/tree"} },
+		},
+		"programs in /tmp are kept, but not all of /tmp": {
+			disk: usual + "/tmp/tools/bin/",
+			ask:  func(r *Request) { r.PathDirs = []string{"/usr/bin", "/tmp", "/tmp/tools/bin", "/tmp/tools/bin"} },
+			want: `+ kept /tmp/tools/bin`,
+		},
+		"programs by way of a link in /run are kept where they are": {
+			disk: usual + "/run/session -> /tmp/tools/bin\n/tmp/tools/bin/",
+			ask:  func(r *Request) { r.PathDirs = []string{"/run/session"} },
+			want: `+ kept /tmp/tools/bin`,
+		},
+		"programs in other sandboxes and among secrets are not kept": {
+			disk: usual + "/home/me/.ssh/bin/",
+			ask: func(r *Request) {
+				r.PathDirs = []string{data + "/repos/r/sandboxes/other/tree", "/home/me/.ssh/bin", data}
+			},
+		},
+		"the resolver's file is kept where it is": {
+			disk: strings.Replace(usual, "/etc/resolv.conf", "/etc/resolv.conf -> /run/systemd/resolve/stub-resolv.conf\n/run/systemd/resolve/stub-resolv.conf\n/run/systemd/resolve/io.systemd.Resolve=", 1),
+			want: `+ kept /run/systemd/resolve/stub-resolv.conf`,
+		},
+		"/var/run is private of itself where it is no link": {
+			disk: strings.Replace(usual, "/var/run -> /run", "/var/run/docker.sock=", 1),
+			want: `+ private /var/run`,
+		},
+		"a runtime directory elsewhere is private": {
+			disk: usual + "/srv/run/me/",
+			ask:  func(r *Request) { r.RuntimeDir = "/srv/run/me" },
+			want: `+ private /srv/run/me`,
+		},
+		"a runtime directory that is the home is not": {ask: func(r *Request) { r.RuntimeDir = "/home/me" }},
+		"a runtime directory around the home is not":  {ask: func(r *Request) { r.RuntimeDir = "/home" }},
+		"a runtime directory that is the root is not": {ask: func(r *Request) { r.RuntimeDir = "/" }},
+		"a runtime directory in the sandbox is not":   {ask: func(r *Request) { r.RuntimeDir = r.Tree }},
+		"a runtime directory in the git directory is not": {
+			ask: func(r *Request) { r.RuntimeDir = r.GitDir },
+		},
+
+		"a secret is hidden where it leads": {
+			disk: strings.Replace(usual, "/home/me/.ssh/", "/home/me/.ssh -> /home/me/dotfiles/ssh\n/home/me/dotfiles/ssh/", 1),
+			want: `
+				- hidden /home/me/.ssh
+				+ hidden /home/me/dotfiles/ssh`,
+		},
+		"a history that is /dev/null needs no hiding": {
+			disk: strings.Replace(usual, "/home/me/.netrc", "/home/me/.netrc -> /dev/null", 1),
+			want: `- hidden /home/me/.netrc`,
+		},
+		"a secret in a cache is hidden": {
+			disk: usual + "/home/me/.cache/token",
+			ask:  func(r *Request) { r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.cache/token") },
+			want: `+ hidden /home/me/.cache/token`,
+		},
+		"a secret below another is hidden with it": {
+			disk: usual + "/home/me/.ssh/id",
+			ask:  func(r *Request) { r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.ssh/id") },
+		},
+		"the sandbox may have files that are called as secrets are": {
+			disk: usual + box + "/tree/.netrc\n/home/me/project/.git/.netrc",
+			ask: func(r *Request) {
+				r.Policy.Secrets = append(r.Policy.Secrets, box+"/tree/.netrc", "/home/me/project/.git/.netrc")
+			},
+		},
+		"an agent's socket goes with its directory": {
+			disk: usual + "/home/me/.agent/sock=",
+			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/.agent/sock", "/run/user/1000/bus"} },
+			want: `+ hidden /home/me/.agent`,
+		},
+		"also when it is not there yet": {
+			disk: usual + "/home/me/.agent/",
+			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/.agent/sock"} },
+			want: `+ hidden /home/me/.agent`,
+		},
+		"a directory of sockets goes": {
+			disk: usual + "/home/me/.agent/sockets/",
+			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/.agent/sockets"} },
+			want: `+ hidden /home/me/.agent/sockets`,
+		},
+		"an agent's socket in the home goes alone": {
+			disk: usual + "/home/me/sock=",
+			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/sock"} },
+			want: `+ hidden /home/me/sock`,
+		},
+		"an agent's socket in /var/lib goes alone": {
+			disk: usual + "/var/lib/sock=",
+			ask:  func(r *Request) { r.AgentSockets = []string{"/var/lib/sock"} },
+			want: `+ hidden /var/lib/sock`,
+		},
+		"an agent's socket among programs goes alone": {
+			disk: usual + "/opt/a/b/bin/\n/opt/a/b/sock=",
+			ask: func(r *Request) {
+				r.AgentSockets, r.PathDirs = []string{"/opt/a/b/sock"}, []string{"/opt/a/b/bin"}
+			},
+			want: `+ hidden /opt/a/b/sock`,
+		},
+		"a socket below a home that is kept goes": {
+			disk: usual + "/tmp/h/s/sock=",
+			ask:  func(r *Request) { r.Home, r.AgentSockets = "/tmp/h", []string{"/tmp/h/s/sock"} },
+			want: `
+				+ kept /tmp/h
+				+ hidden /tmp/h/s`,
+		},
+
+		"to read a secret by its name uncovers it": {
+			ask:  func(r *Request) { r.Policy.Read = []string{"/home/me/.netrc"} },
+			want: `- hidden /home/me/.netrc`,
+		},
+		"to read what is around a secret does not": {
+			ask: func(r *Request) { r.Policy.Read = []string{"/home/me", "/home", "/"} },
+		},
+		"to read part of a secret uncovers that part": {
+			disk: usual + "/home/me/.ssh/known_hosts",
+			ask:  func(r *Request) { r.Policy.Read = []string{"/home/me/.ssh/known_hosts"} },
+			want: `+ kept /home/me/.ssh/known_hosts`,
+		},
+		"to read something in /tmp keeps it": {
+			disk: usual + "/tmp/x/y",
+			ask:  func(r *Request) { r.Policy.Read = []string{"/tmp/x", "/tmp/x/y", "/tmp/none"} },
+			want: `+ kept /tmp/x`,
+		},
+		"to read a cache is to have no layer on it": {
+			ask:  func(r *Request) { r.Policy.Read = []string{"/home/me/go/pkg"} },
+			want: `- layered /home/me/go/pkg`,
+		},
+		"to hide wins over to read and to write": {
+			ask: func(r *Request) {
+				r.Policy.Hide, r.Policy.Read = []string{"/home/me/.netrc", "/home/me/data"}, []string{"/home/me/.netrc", "/home/me/data"}
+				r.Policy.Write, r.Policy.OverlayWrite = []string{"/home/me/data"}, []string{"/home/me/data"}
+			},
+			want: `+ hidden /home/me/data`,
+		},
+		"what is hidden may have something in it that is read, or written": {
+			disk: usual + "/srv/all/seen/\n/srv/all/made/",
+			ask: func(r *Request) {
+				r.Policy.Hide, r.Policy.Read, r.Policy.Write = []string{"/srv/all"}, []string{"/srv/all/seen"}, []string{"/srv/all/made"}
+			},
+			want: `
+				+ hidden /srv/all
+				+ kept /srv/all/seen
+				+ writable /srv/all/made`,
+		},
+		"to hide what is around the sandbox and the repository": {
+			ask: func(r *Request) { r.Policy.Hide = []string{"/home/me", "/gone"} },
+			want: `
+				- hidden /home/me/.netrc
+				- hidden /home/me/.ssh
+				- layered /home/me/.cache
+				- layered /home/me/.npm
+				- layered /home/me/go/pkg
+				+ hidden /home/me`,
+		},
+		"to hide a cache leaves no layer": {
+			ask: func(r *Request) { r.Policy.Hide = []string{"/home/me/.cache"} },
+			want: `
+				- layered /home/me/.cache
+				+ hidden /home/me/.cache`,
+		},
+		"to hide what is private or hidden already": {
+			ask: func(r *Request) { r.Policy.Hide = []string{"/tmp", "/run/user", data, data + "/repos"} },
+		},
+		"to write is to write the thing itself": {
+			disk: usual + "/home/me/data/in/",
+			ask:  func(r *Request) { r.Policy.Write = []string{"/home/me/data", "/home/me/data/in"} },
+			want: `+ writable /home/me/data`,
+		},
+		"to write something in /tmp": {
+			disk: usual + "/tmp/shared/",
+			ask:  func(r *Request) { r.Policy.Write = []string{"/tmp/shared"} },
+			want: `+ writable /tmp/shared`,
+		},
+		"to write privately wins over to write": {
+			ask: func(r *Request) {
+				r.Policy.Write, r.Policy.OverlayWrite = []string{"/home/me/data"}, []string{"/home/me/data"}
+			},
+			want: `+ layered /home/me/data`,
+		},
+		"a cache in what can be written needs no layer": {
+			disk: usual + "/home/me/data/cache/",
+			ask: func(r *Request) {
+				r.Policy.Write, r.Policy.Caches = []string{"/home/me/data"}, append(r.Policy.Caches, "/home/me/data/cache")
+			},
+			want: `+ writable /home/me/data`,
+		},
+		"what can be written in a cache is itself": {
+			disk: usual + "/home/me/.cache/shared/",
+			ask:  func(r *Request) { r.Policy.Write = []string{"/home/me/.cache/shared"} },
+			want: `+ writable /home/me/.cache/shared`,
+		},
+		"of layers in each other the outer one stays": {
+			disk: usual + "/home/me/.cache/go-build/",
+			ask: func(r *Request) {
+				r.Policy.Caches = append(r.Policy.Caches, "/home/me/.cache/go-build")
+				r.Policy.OverlayWrite = []string{"/home/me/.cache/go-build"}
+			},
+		},
+		"a cache of somebody else's is only read": {
+			disk: strings.Replace(usual, "/home/me/.npm/", "/home/me/.npm/ of 7", 1),
+			want: `- layered /home/me/.npm`,
+		},
+		"a cache in which something is mounted is only read": {
+			disk: usual + "/home/me/.cache/big/ mounted",
+			want: `- layered /home/me/.cache`,
+		},
+		"a cache around the data directory is only read": {
+			ask:  func(r *Request) { r.Policy.Caches = append(r.Policy.Caches, "/home/me/.local/share", "/home/me", "/") },
+			want: ``,
+		},
+		"a cache in or around an integration tree is only read": {
+			ask: func(r *Request) {
+				r.Policy.Caches = append(r.Policy.Caches, "/home/me/project/src", "/home/me/project")
+			},
+		},
+		"a cache in /tmp is seen": {
+			disk: usual + "/tmp/cache/",
+			ask:  func(r *Request) { r.Policy.Caches = append(r.Policy.Caches, "/tmp/cache") },
+			want: `+ layered /tmp/cache`,
+		},
+		"what has a name in garbled letters is not kept, and has no layer": {
+			disk: usual + "/tmp/\xff/bin/\n/home/me/\xff/",
+			ask: func(r *Request) {
+				r.PathDirs, r.Policy.Caches = []string{"/tmp/\xff/bin"}, append(r.Policy.Caches, "/home/me/\xff")
+			},
+		},
+		"layers outside of the data directory are hidden": {
+			disk: usual + "/srv/layers/",
+			ask:  func(r *Request) { r.OverlayDir = "/srv/layers" },
+			want: `+ hidden /srv/layers`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := usualRequest()
+			if c.ask != nil {
+				c.ask(&r)
+			}
+			text := c.disk
+			if text == "" {
+				text = usual
+			}
+			got, err := MakePlan(r, usualMachine(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := strings.Split(usualPlan, "\n")
+			for line := range strings.SplitSeq(c.want, "\n") {
+				line = strings.TrimSpace(line)
+				if gone, ok := strings.CutPrefix(line, "- "); ok {
+					i := slices.Index(want, gone)
+					if i < 0 {
+						t.Fatalf("%q is not in the usual plan", gone)
+					}
+					want = slices.Delete(want, i, i+1)
+				} else if more, ok := strings.CutPrefix(line, "+ "); ok {
+					want = append(want, more)
+				}
+			}
+			slices.Sort(want)
+			if got := lines(got); got != strings.Join(want, "\n") {
+				t.Errorf("got\n%s\n\nwant\n%s", got, strings.Join(want, "\n"))
+			}
+			promised(t, r, usualMachine(text), got)
+		})
+	}
+}
+
+// moved is a request with everything elsewhere.
+func moved(r Request, from, to string) Request {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	var there Request
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), from, to)), &there); err != nil {
+		panic(err)
+	}
+	return there
+}
+
+func TestWhatWouldBreakAWallIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		disk    string
+		ask     func(*Request)
+		machine func(*Machine)
+		alias   [2]string
+		want    string
+	}{
+		"another system":       {machine: func(m *Machine) { *m = Machine{System: "plan9"} }, want: "user-namespaces: plan9 has none"},
+		"another processor":    {machine: func(m *Machine) { m.Arch = "riscv64" }, want: "seccomp: there is no filter for riscv64"},
+		"no landlock":          {machine: func(m *Machine) { m.LandlockABI, m.WhyNoLandlock = 0, "not enabled" }, want: "landlock: not enabled; --isolation none does without"},
+		"old landlock":         {machine: func(m *Machine) { m.LandlockABI, m.Kernel = 1, "5.13" }, want: "landlock: this kernel, 5.13, has version 1 of it, and 2 is needed"},
+		"no seccomp":           {machine: func(m *Machine) { m.WhyNoSeccomp = "not built" }, want: "seccomp: not built"},
+		"no such outputs":      {ask: func(r *Request) { r.Outputs = "some" }, want: `outputs "some" mean nothing`},
+		"outputs to no host":   {ask: func(r *Request) { r.Outputs = "hosts:" }, want: `outputs "hosts:" mean nothing`},
+		"outputs not said":     {ask: func(r *Request) { r.Outputs = "" }, want: `outputs "" mean nothing`},
+		"to write everything":  {ask: askWrite("/"), want: `agency.sandbox.write "/": it is everything`},
+		"to write the home":    {ask: askWrite("/home/me"), want: "your home directory"},
+		"to write all homes":   {ask: askWrite("/home"), want: "your home directory"},
+		"to write nothing":     {ask: askWrite("/home/me/gone"), want: "there is nothing; create it"},
+		"to write nowhere":     {ask: askWrite("data"), want: "there is nothing"},
+		"to write /tmp":        {ask: askWrite("/tmp"), want: "every sandbox has one of its own"},
+		"to write /run":        {ask: askWrite("/var/run"), want: "every sandbox has one of its own"},
+		"to write /proc":       {ask: askWrite("/proc/sys"), want: "it belongs to the kernel"},
+		"to write /sys":        {ask: askWrite("/sys"), want: "it belongs to the kernel"},
+		"to write a device":    {ask: askWrite("/dev/null"), want: "it belongs to the kernel"},
+		"the integration tree": {ask: askWrite("/home/me/project"), want: "it is /home/me/project, an integration worktree"},
+		"part of it":           {ask: askWrite("/home/me/project/src"), want: "it lies inside /home/me/project, an integration worktree"},
+		"the git directory":    {ask: askWrite("/home/me/project/.git"), want: "it is /home/me/project/.git, the git directory"},
+		"the data directory":   {ask: askWrite(data), want: "it is " + data + ", the data directory"},
+		"around it":            {ask: askWrite("/home/me/.local"), want: "it contains " + data + ", the data directory"},
+		"another sandbox":      {ask: askWrite(data + "/repos/r/sandboxes/other/tree"), want: "it lies inside " + data},
+		"the layers":           {disk: usual + "/srv/layers/x/", ask: func(r *Request) { r.OverlayDir, r.Policy.Write = "/srv/layers", []string{"/srv/layers/x"} }, want: "the data directory"},
+		"by way of a link":     {disk: usual + "/srv/link -> /home/me/project/src", ask: askWrite("/srv/link"), want: "it lies inside /home/me/project"},
+		"by way of a bind":     {disk: usual + "/srv/bind/", alias: [2]string{"/srv/bind", "/home/me/project"}, ask: askWrite("/srv/bind"), want: "it is /home/me/project, an integration worktree"},
+		"by way of a bind below": {
+			disk: usual + "/srv/all/bind/ mounted", alias: [2]string{"/srv/all/bind", "/home/me/project/src"},
+			ask: askWrite("/srv/all"), want: "/srv/all/bind, which is mounted there, lies inside /home/me/project, an integration worktree",
+		},
+		"by way of a bind in the sandbox": {
+			disk: usual + box + "/tree/bind/ mounted", alias: [2]string{box + "/tree/bind", "/home/me/project"},
+			want: "which is mounted in the sandbox, is /home/me/project",
+		},
+		"to write a secret":         {ask: askWrite("/home/me/.ssh"), want: "there are secrets in it"},
+		"to write in a secret":      {disk: usual + "/home/me/.ssh/x/", ask: askWrite("/home/me/.ssh/x"), want: "there are secrets in it"},
+		"a secret by way of a link": {disk: usual + "/srv/link -> /home/me/.ssh", ask: askWrite("/srv/link"), want: "there are secrets in it"},
+
+		"a layer on the integration tree":  {ask: askLayer("/home/me/project"), want: `agency.sandbox.write "private:/home/me/project": it is /home/me/project`},
+		"a layer on the data directory":    {ask: askLayer(data), want: "the data directory"},
+		"a layer on the home":              {ask: askLayer("/home/me"), want: "your home directory"},
+		"a layer on nothing":               {ask: askLayer("/gone"), want: "there is nothing"},
+		"a layer on a file":                {disk: usual + "/home/me/file", ask: askLayer("/home/me/file"), want: "only a directory can have a layer"},
+		"a layer on somebody else's":       {disk: usual + "/srv/theirs/ of 7", ask: askLayer("/srv/theirs"), want: "belongs to another user"},
+		"a layer where something is below": {disk: usual + "/srv/all/x/ mounted", ask: askLayer("/srv/all"), want: "something is mounted: /srv/all/x"},
+		"a layer on /tmp":                  {ask: askLayer("/tmp"), want: "every sandbox has one of its own"},
+
+		"to read /tmp":                {ask: askRead("/tmp"), want: `agency.sandbox.read "/tmp": every sandbox has one of its own`},
+		"to read the data directory":  {ask: askRead(data), want: "where other sandboxes are"},
+		"to read another sandbox":     {ask: askRead(data + "/repos/r/sandboxes/other/tree"), want: "where other sandboxes are"},
+		"to read one by a link":       {disk: usual + "/srv/link -> " + data + "/repos", ask: askRead("/srv/link"), want: "where other sandboxes are"},
+		"to hide everything":          {ask: askHide("/"), want: `agency.sandbox.hide "/": nothing works without it`},
+		"to hide /proc":               {ask: askHide("/proc"), want: "nothing works without it"},
+		"to hide the sandbox":         {ask: askHide(box + "/tree"), want: "part of the sandbox"},
+		"to hide the git directory":   {ask: askHide("/home/me/project/.git"), want: "part of the sandbox"},
+		"a secret in garbled letters": {disk: usual + "/home/me/\xff/", ask: func(r *Request) { r.Policy.Secrets = []string{"/home/me/\xff"} }, want: `"/home/me/\xff" is not valid UTF-8`},
+		"a secret that is everything": {disk: strings.Replace(usual, "/home/me/.ssh/", "/home/me/.ssh -> /home", 1), want: "hidden-secrets: /home/me/.ssh leads to /home, which cannot be hidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := c.disk
+			if text == "" {
+				text = usual
+			}
+			files := newDisk(text)
+			if c.alias[0] != "" {
+				files.aliases[c.alias[0]] = c.alias[1]
+			}
+			r, m := usualRequest(), usualMachine(text)
+			m.Files = files.files()
+			if c.ask != nil {
+				c.ask(&r)
+			}
+			if c.machine != nil {
+				c.machine(&m)
+			}
+			got, err := MakePlan(r, m)
+			var refused *RefusedError
+			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v %+v, want %q", err, got, c.want)
+			}
+			if refused != nil && (refused.Wall == "") == (refused.Key == "") {
+				t.Errorf("%+v names neither or both", refused)
+			}
+		})
+	}
+}
+
+func askWrite(path string) func(*Request) {
+	return func(r *Request) { r.Policy.Write = []string{path} }
+}
+
+func askLayer(path string) func(*Request) {
+	return func(r *Request) { r.Policy.OverlayWrite = []string{path} }
+}
+
+func askRead(path string) func(*Request) {
+	return func(r *Request) { r.Policy.Read = []string{path} }
+}
+
+func askHide(path string) func(*Request) {
+	return func(r *Request) { r.Policy.Hide = []string{path} }
+}
+
+func TestASandboxThatIsNoneIsNotDrawn(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*Request){
+		"no tree":                        func(r *Request) { r.Tree = "" },
+		"the root for a tree":            func(r *Request) { r.Tree, r.GitFile = "/", "/.git" },
+		"a relative git directory":       func(r *Request) { r.GitDir = ".git" },
+		"a path that is not clean":       func(r *Request) { r.DataDir += "/../agency" },
+		"a .git file elsewhere":          func(r *Request) { r.GitFile = "/home/me/project/.git" },
+		"layers in the tree":             func(r *Request) { r.OverlayDir = r.Tree + "/layers" },
+		"the tree in the layers":         func(r *Request) { r.OverlayDir = box },
+		"the git directory in the tree":  func(r *Request) { r.GitDir = r.Tree + "/x" },
+		"the data directory in the tree": func(r *Request) { r.DataDir = r.Tree + "/x" },
+		"layers in the git directory":    func(r *Request) { r.OverlayDir = r.GitDir + "/x" },
+	} {
+		r := usualRequest()
+		spoil(&r)
+		if got, err := MakePlan(r, usualMachine(usual)); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestTheNetworkIsWhatTheOutputsAre(t *testing.T) {
+	t.Parallel()
+	for outputs, want := range map[string]Network{"open": HostNetwork, "none": NoNetwork, "hosts:a.example,b.example:443": ProxiedOnly} {
+		r := usualRequest()
+		r.Outputs = outputs
+		if got, err := MakePlan(r, usualMachine(usual)); err != nil || got.Network != want {
+			t.Errorf("%s: %v %v", outputs, got.Network, err)
+		}
+	}
+}
+
+func TestLandlockIsTheNewestThatBothKnow(t *testing.T) {
+	t.Parallel()
+	for abi, want := range map[int]int{2: 2, 5: 5, NewestLandlockABI: NewestLandlockABI, NewestLandlockABI + 5: NewestLandlockABI} {
+		m := usualMachine(usual)
+		m.LandlockABI = abi
+		if got, err := MakePlan(usualRequest(), m); err != nil || got.LandlockABI != want {
+			t.Errorf("ABI %d: %d %v", abi, got.LandlockABI, err)
+		}
+	}
+}
+
+func TestNobodyIsSpokenToAtASocket(t *testing.T) {
+	t.Parallel()
+	const sockets = `
+		/home/me/agent=
+		/home/me/link -> /home/me/agent
+		/home/me/granted=
+		/home/me/file
+		/opt/service/sock=
+		/tmp/x/sock=
+	`
+	m := usualMachine(usual + sockets)
+	m.LandlockABI = landlockSocketsABI - 1
+	r := usualRequest()
+	own := filepath.Join(r.Tree, "own")
+	m.Sockets = []string{"/home/me/agent", "/home/me/link", "/home/me/granted", "/home/me/file", "/home/me/gone", "relative", "/opt/service/sock", "/tmp/x/sock", own}
+	r.Policy.Read = append(r.Policy.Read, "/home/me/granted")
+	p, err := MakePlan(r, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/home/me/agent", "/opt/service/sock"}; !slices.Equal(p.Sockets, want) {
+		t.Errorf("got %q, want %q", p.Sockets, want)
+	}
+	// They come and go: who joins others is not refused because of one.
+	if weaker := (Plan{Network: p.Network, LandlockABI: p.LandlockABI, Hidden: p.Hidden, Private: p.Private, Writable: p.Writable}).WeakerThan(p); weaker != "" {
+		t.Errorf("weaker: %s", weaker)
+	}
+	m.LandlockABI = landlockSocketsABI
+	if p, err := MakePlan(r, m); err != nil || p.Sockets != nil {
+		t.Errorf("got %q, %v", p.Sockets, err)
+	}
+}
+
+func TestWallsAreNamedForWhatIsEnforced(t *testing.T) {
+	t.Parallel()
+	const want = "user-namespace mount-namespace pid-namespace ipc-namespace uts-namespace network:%s read-only-root private-tmp private-dev fresh-proc hidden-secrets git-layer%s capabilities-dropped no-new-privs landlock:%d seccomp closed-descriptors environment"
+	for _, c := range []struct {
+		plan    Plan
+		sockets string
+	}{
+		{Plan{Network: HostNetwork, LandlockABI: 5}, ""},
+		{Plan{Network: HostNetwork, LandlockABI: 6}, " abstract-sockets"},
+		{Plan{Network: NoNetwork, LandlockABI: 2}, " abstract-sockets"},
+		{Plan{Network: ProxiedOnly, LandlockABI: 3}, " abstract-sockets"},
+	} {
+		if got, want := strings.Join(c.plan.WallNames(), " "), fmt.Sprintf(want, c.plan.Network, c.sockets, c.plan.LandlockABI); got != want {
+			t.Errorf("%+v:\n%s\nwant\n%s", c.plan, got, want)
+		}
+	}
+}
+
+func TestLayersHaveHomesOfTheirOwnThatStayTheSame(t *testing.T) {
+	t.Parallel()
+	plan, err := MakePlan(usualRequest(), usualMachine(usual))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := MakePlan(usualRequest(), usualMachine(usual))
+	if err != nil || !slices.Equal(plan.Overlays, again.Overlays) {
+		t.Errorf("%v: %+v, then %+v", err, plan.Overlays, again.Overlays)
+	}
+	for _, l := range plan.Overlays {
+		if filepath.Dir(l.Upper) != filepath.Dir(l.Work) || filepath.Dir(filepath.Dir(l.Upper)) != box+"/walls" {
+			t.Errorf("%+v", l)
+		}
+		if l.Path == "/home/me/project/.git" && l.Upper != box+"/walls/git/upper" {
+			t.Errorf("the git directory's is %s", l.Upper)
+		}
+		if l.Path == "/home/me/.npm" && !strings.HasPrefix(l.Upper, box+"/walls/npm-") {
+			t.Errorf("that of .npm is %s", l.Upper)
+		}
+	}
+}
+
+// promised checks what holds for every plan, whatever was asked for.
+func promised(t *testing.T, r Request, m Machine, p Plan) {
+	t.Helper()
+	seen := map[string]Visibility{}
+	p.forEachPath(func(path string, s Visibility) {
+		if was, twice := seen[path]; twice {
+			t.Errorf("%s is %s and %s", path, was, s)
+		}
+		seen[path] = s
+		if e := m.Files.Lookup(path); e.Kind == Absent && !contains(r.DataDir, path) && path != r.OverlayDir && path != r.GitDir {
+			t.Errorf("%s %s is not there", s, path)
+		} else if e.Path != path {
+			t.Errorf("%s %s leads to %s", s, path, e.Path)
+		}
+	})
+	for _, w := range p.Writable {
+		for _, other := range append([]string{r.GitDir, r.DataDir, r.OverlayDir}, r.IntegrationTrees...) {
+			if rel := m.Files.Overlap(w, other); w != r.Tree && rel != guard.Disjoint {
+				t.Errorf("%s can be written, and %s %s", w, rel, other)
+			}
+		}
+	}
+	if p.VisibilityOf(r.Tree) != Writable || p.VisibilityOf(r.GitDir+"/x") != Overlaid || p.VisibilityOf(r.GitFile) != FixedReadOnly {
+		t.Errorf("the sandbox is %s, the git directory %s, the .git file %s", p.VisibilityOf(r.Tree), p.VisibilityOf(r.GitDir), p.VisibilityOf(r.GitFile))
+	}
+	for _, unseen := range []string{r.DataDir, r.DataDir + "/x", filepath.Dir(r.Tree), r.OverlayDir, r.OverlayDir + "/git/upper"} {
+		if p.VisibilityOf(unseen) != Hidden {
+			t.Errorf("%s is %s", unseen, p.VisibilityOf(unseen))
+		}
+	}
+	for _, path := range p.Kept {
+		if contains(r.DataDir, path) {
+			t.Errorf("%s is kept", path)
+		}
+	}
+	for _, tree := range r.IntegrationTrees {
+		if s := p.VisibilityOf(tree + "/file"); s == Writable || s == Overlaid || s == Private {
+			t.Errorf("integration tree %s is %s", tree, s)
+		}
+	}
+	homes := map[string]bool{}
+	for _, l := range p.Overlays {
+		for _, other := range append([]string{r.DataDir, r.OverlayDir, r.Tree}, r.IntegrationTrees...) {
+			if l.Path != r.GitDir && m.Files.Overlap(l.Path, other) != guard.Disjoint {
+				t.Errorf("the layer on %s touches %s", l.Path, other)
+			}
+		}
+		if p.parentVisibility(l.Path) == Overlaid {
+			t.Errorf("the layer on %s is in another", l.Path)
+		}
+		if homes[l.Upper] || homes[l.Work] || !guard.Contains(r.OverlayDir, l.Upper) || !guard.Contains(r.OverlayDir, l.Work) {
+			t.Errorf("%+v", l)
+		}
+		homes[l.Upper], homes[l.Work] = true, true
+	}
+	for _, path := range r.Policy.Secrets {
+		secret := m.Files.Lookup(path)
+		granted := slices.ContainsFunc(r.Policy.Read, func(read string) bool { return m.Files.Lookup(read).Path == secret.Path })
+		if secret.Kind != Absent && secret.Kind != Device && !granted && p.IsVisible(secret.Path) && !contains(r.Tree, secret.Path) && !contains(r.GitDir, secret.Path) {
+			t.Errorf("secret %s is %s", secret.Path, p.VisibilityOf(secret.Path))
+		}
+	}
+	for _, path := range r.Policy.Hide {
+		if e := m.Files.Lookup(path); e.Kind != Absent && p.IsVisible(e.Path) {
+			t.Errorf("%s, to be hidden, is %s", e.Path, p.VisibilityOf(e.Path))
+		}
+	}
+}
+
+// FuzzNoPlanBreaksAPromise makes a file system and a request of what it is given.
+func FuzzNoPlanBreaksAPromise(f *testing.F) {
+	for seed := range uint64(50) {
+		f.Add(seed, seed*7)
+	}
+	f.Fuzz(func(t *testing.T, a, b uint64) { drawRandom(t, rand.New(rand.NewPCG(a, b))) })
+}
+
+func TestNoPlanBreaksAPromise(t *testing.T) {
+	t.Parallel()
+	drawn := 0
+	for seed := range uint64(20000) {
+		if drawRandom(t, rand.New(rand.NewPCG(seed, 1))) {
+			drawn++
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	if drawn < 2000 {
+		t.Errorf("only %d plans were drawn", drawn)
+	}
+}
+
+func drawRandom(t *testing.T, random *rand.Rand) bool {
+	t.Helper()
+	names := []string{"tmp", "run", "home", "a", "b", "srv", "var"}
+	path := func(least int) string {
+		p := ""
+		for range least + random.IntN(3) {
+			p += "/" + names[random.IntN(len(names))]
+		}
+		return p
+	}
+	text := "/tmp/\n/run/\n/var/tmp/\n"
+	var known []string
+	for range 3 + random.IntN(12) {
+		p := path(1)
+		known = append(known, p)
+		text += p + []string{"/", "/", "/", "", "=", "/ of 7", "/ mounted", " -> " + path(1)}[random.IntN(8)] + "\n"
+	}
+	some := func(most int) []string {
+		var chosen []string
+		for range random.IntN(most + 1) {
+			p := known[random.IntN(len(known))]
+			if random.IntN(4) == 0 {
+				p += "/" + names[random.IntN(len(names))]
+			}
+			chosen = append(chosen, p)
+		}
+		return chosen
+	}
+	place := func() string {
+		p := path(1) + "/" + []string{"x", "y", "z"}[random.IntN(3)]
+		text += p + "/\n"
+		return newDisk(text).look(p).Path
+	}
+	r := Request{GitDir: place() + "/.git", DataDir: place() + "/data", Home: path(1), RuntimeDir: "/run/user", Outputs: "open"}
+	r.Tree, r.OverlayDir = r.DataDir+"/s/tree", r.DataDir+"/s/walls"
+	r.GitFile = r.Tree + "/.git"
+	r.IntegrationTrees = []string{filepath.Dir(r.GitDir)}
+	text += r.GitDir + "/\n" + r.GitFile + "\n" + r.OverlayDir + "/\n"
+	r.AgentSockets, r.PathDirs, r.KeepVisible = some(2), some(3), some(2)
+	r.Policy = Policy{Read: some(2), Write: some(1), OverlayWrite: some(1), Hide: some(2), Secrets: some(3), Caches: some(3)}
+	m := usualMachine(text)
+	for _, own := range []string{r.GitDir, r.Tree, r.DataDir} {
+		if e := m.Files.Lookup(own); e.Path != own || e.Kind != Directory {
+			return false // the request has to be right
+		}
+	}
+	plan, err := MakePlan(r, m)
+	if err != nil {
+		return false
+	}
+	promised(t, r, m, plan)
+	return true
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package durable
-
-import "os"
-
-// WriteBack fsyncs a file: only Linux can write the data back without a flush.
-func WriteOut(f *os.File) error { return f.Sync() }

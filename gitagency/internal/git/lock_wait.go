@@ -1,0 +1,33 @@
+package git
+
+import (
+	"cmp"
+	"context"
+	"time"
+)
+
+// lockWait says how long to wait for the lock of a running git. The zero value is the default.
+type lockWait struct {
+	timeout time.Duration // limit; zero is a second
+	onWait  func()        // test hook, called before each pause
+}
+
+// until waits for done to return true, but not for long: the lock may be stale. A timeout is no error: the caller
+// checks again, or its next step fails. The error is that of ctx.
+func (w lockWait) until(ctx context.Context, done func() bool) error {
+	const first, longest = time.Millisecond, 20 * time.Millisecond
+	patience, began := cmp.Or(w.timeout, time.Second), time.Now()
+	for pause := first; !done() && time.Since(began) < patience; pause = min(2*pause, longest) {
+		if w.onWait != nil {
+			w.onWait()
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+	return nil
+}

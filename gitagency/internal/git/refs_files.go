@@ -1,0 +1,144 @@
+package git
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// maxPackedRefs is the size limit for reading packed-refs.
+const maxPackedRefs = 64 << 20
+
+// readRefFiles reads refs from their files, which is faster than starting git. ok is false for anything unusual,
+// which git has to read.
+func (r *Repo) readRefFiles(prefixes []string) (_ map[string]string, ok bool) {
+	if v, set := r.Config.Last(formatVersionKey); !set || v.Value != "0" {
+		return nil, false // other format versions may store refs elsewhere, as in a reftable
+	}
+	refs := map[string]string{}
+	for _, prefix := range prefixes {
+		if !strings.HasSuffix(prefix, "/") || !isValidRef(prefix+"x") || !r.addLooseRefs(refs, prefix, 0) {
+			return nil, false
+		}
+	}
+	// "git pack-refs" writes packed-refs before it deletes the loose file; so packed-refs is read last.
+	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), maxPackedRefs)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, false
+	}
+	for _, prefix := range prefixes {
+		if !addPackedRefs(refs, packed, prefix) {
+			return nil, false
+		}
+	}
+	return refs, true
+}
+
+// readRefFile is readRefFiles for one ref; oid is empty when the ref does not exist.
+func (r *Repo) readRefFile(ref string) (oid string, ok bool) {
+	if oid := r.readLooseRef(ref); oid != "" {
+		return oid, true
+	}
+	if v, set := r.Config.Last(formatVersionKey); !set || v.Value != "0" || !isValidRef(ref) {
+		return "", false
+	}
+	if fi, err := os.Lstat(r.RefPath(ref)); err == nil && !fi.IsDir() || err != nil && !isNotExist(err) {
+		return "", false
+	}
+	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), maxPackedRefs)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Lstat(filepath.Join(r.CommonDir, "HEAD")) // without HEAD the whole repository is gone
+	}
+	if err != nil || len(packed) > 0 && packed[len(packed)-1] != '\n' {
+		return "", false
+	}
+	at := bytes.Index(packed, []byte(" "+ref+"\n"))
+	if at < 0 {
+		return "", true
+	}
+	oid = string(packed[bytes.LastIndexByte(packed[:at], '\n')+1 : at])
+	return oid, isOID(oid)
+}
+
+// addPackedRefs adds the packed refs below a prefix, lines of "<oid> <ref>", unless a loose ref overrides them.
+func addPackedRefs(refs map[string]string, packed []byte, prefix string) (ok bool) {
+	for at := 0; ; {
+		next := bytes.Index(packed[at:], []byte(" "+prefix))
+		if next < 0 {
+			return true
+		}
+		at += next
+		begin := bytes.LastIndexByte(packed[:at], '\n') + 1
+		length := bytes.IndexByte(packed[at:], '\n')
+		if length < 0 || !isOID(string(packed[begin:at])) {
+			return false
+		}
+		if ref := string(packed[at+1 : at+length]); refs[ref] == "" {
+			refs[ref] = string(packed[begin:at])
+		}
+		at += length
+	}
+}
+
+// addLooseRefs adds the loose refs below a prefix.
+func (r *Repo) addLooseRefs(refs map[string]string, prefix string, depth int) (ok bool) {
+	const deepest = 8
+	entries, err := os.ReadDir(filepath.Join(r.CommonDir, prefix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	if err != nil || depth > deepest {
+		return false
+	}
+	for _, e := range entries {
+		ref := prefix + e.Name()
+		switch {
+		case strings.HasSuffix(ref, lockSuffix): // the lock of a running or a killed git
+		case e.IsDir():
+			if !r.addLooseRefs(refs, ref+"/", depth+1) {
+				return false
+			}
+		default:
+			oid := r.readLooseRef(ref)
+			if oid == "" {
+				return false
+			}
+			refs[ref] = oid
+		}
+	}
+	return true
+}
+
+// LastNumberedRef returns the highest number among the names of the refs directly below a prefix. ok is false where
+// packed-refs has some of them, where there is none, or where git has to be asked.
+func (r *Repo) LastNumberedRef(prefix string) (last int, ok bool) {
+	const most = 9 // digits
+	if v, set := r.Config.Last(formatVersionKey); !set || v.Value != "0" {
+		return 0, false // other format versions may store refs elsewhere, as in a reftable
+	}
+	dir, err := os.Open(filepath.Join(r.CommonDir, prefix))
+	if err != nil {
+		return 0, false
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return 0, false
+	}
+	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), maxPackedRefs)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || bytes.Contains(packed, []byte(" "+prefix)) {
+		return 0, false
+	}
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil && len(name) <= most && strconv.Itoa(n) == name {
+			last = max(last, n)
+		}
+	}
+	return last, last > 0
+}

@@ -1,0 +1,252 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// The repository's configuration names programs: above all filters, but also programs that fetch objects, or that a
+// filter of the user's starts in turn. An agent that works in a worktree without walls can write this configuration.
+// So a git that reads or writes files of such a worktree runs in a git directory with a configuration that we write,
+// which has only the settings for the interpretation of files. A program that this configuration does not name cannot
+// run, also when an agent changes the repository's configuration at the same time.
+
+// safeKeys are the settings that are copied from an untrusted repository. None of them names a program.
+var safeKeys = []string{
+	"core.attributesfile", "core.autocrlf", "core.bigfilethreshold", "core.checkroundtripencoding", "core.checkstat", "core.eol",
+	"core.excludesfile", "core.filemode", "core.ignorecase", "core.precomposeunicode", "core.sharedrepository", "core.symlinks", "core.trustctime",
+}
+
+const (
+	objectFormatKey = "extensions.objectformat"
+	lfsStorageKey   = "lfs.storage"
+)
+
+// fillUntrustedGitDir fills a git directory with the safe settings and with copies of info/exclude and
+// info/attributes. It shares the objects of the repository. A git that works there needs the returned environment.
+func (r *Repo) fillUntrustedGitDir(head, dir string) ([]string, error) {
+	for _, name := range []string{"refs", "info"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o777); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range []string{"exclude", "attributes"} {
+		err := copySmallFile(filepath.Join(r.CommonDir, "info", name), filepath.Join(dir, "info", name))
+		if err != nil && !isNotExist(err) {
+			return nil, err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(r.safeConfig(head)), 0o666); err != nil {
+		return nil, err
+	}
+	if r.dryRunDir != "" {
+		return nil, nil // the dry run's environment has the object directory
+	}
+	return []string{"GIT_OBJECT_DIRECTORY=" + filepath.Join(r.CommonDir, "objects")}, nil
+}
+
+// copySmallFile copies a small regular file, without blocking on a pipe.
+func copySmallFile(from, to string) error {
+	const most = 64 << 20
+	f, fi, err := openRegular(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if fi.Size() > most {
+		return fmt.Errorf("%s is %d bytes long", from, fi.Size())
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o666)
+}
+
+// safeConfig returns the text of a configuration with nothing but the safe settings.
+func (r *Repo) safeConfig(head string) string {
+	var text strings.Builder
+	text.WriteString("[core]\n\tbare = false\n\trepositoryformatversion = 1\n")
+	for _, key := range safeKeys {
+		for _, s := range r.Config[key] {
+			if s.Trusted() || !r.isSafeSetting(key, s) {
+				continue // git reads trusted settings from the user's own files
+			}
+			fmt.Fprintf(&text, "\t%s = %s\n", strings.TrimPrefix(key, "core."), quoteConfigValue(s.Value))
+		}
+	}
+	if FormatOf(head) == SHA256 || head == "" && r.Config.Value(objectFormatKey) == string(SHA256) {
+		text.WriteString("[extensions]\n\tobjectFormat = sha256\n")
+	}
+	// Git LFS of the user stores its objects in the usual place, and not in the scratch directory.
+	if s, set := r.Config.Last(lfsStorageKey); !set || !s.Trusted() {
+		fmt.Fprintf(&text, "[lfs]\n\tstorage = %s\n", quoteConfigValue(filepath.Join(r.CommonDir, "lfs")))
+	}
+	// An untrusted filter that a file needs unexpectedly makes git fail: it is required and its commands are empty.
+	// Without any command git would not look for the filter.
+	for _, name := range r.untrustedFilters(cleanCommands) {
+		// Git fails on a required filter that lacks the command for one direction; so a filter with a command for
+		// only one direction is left out.
+		if slices.Contains(r.untrustedFilters(smudgeCommands), name) && !strings.Contains(name, "\n") { // no attribute can have such a name
+			fmt.Fprintf(&text, "[filter %s]\n\tclean = \"\"\n\tsmudge = \"\"\n\trequired = true\n", quoteSubsection(name))
+		}
+	}
+	return text.String()
+}
+
+// quoteSubsection quotes the middle part of a configuration key.
+func quoteSubsection(name string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
+}
+
+// isSafeSetting reports whether the value of a safe key may come from an untrusted configuration. A path must not be
+// a pipe, on which git would block for ever, and not relative, because it is hard to say what git resolves it
+// against.
+func (r *Repo) isSafeSetting(key string, s Setting) bool {
+	if key != "core.excludesfile" && key != "core.attributesfile" {
+		return true
+	}
+	path := s.Value
+	if rest, inHome := strings.CutPrefix(path, "~/"); inHome {
+		path = filepath.Join(proc.Getenv(r.env, "HOME"), rest)
+	}
+	if !filepath.IsAbs(path) {
+		return path == ""
+	}
+	fi, err := os.Stat(path)
+	return err != nil || fi.Mode().IsRegular()
+}
+
+// quoteConfigValue quotes a value for a configuration file.
+func quoteConfigValue(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace(value) + `"`
+}
+
+// UntrustedFilterError reports a file that needs a filter which only an untrusted configuration names. The filter
+// must not run, and without it the content would be wrong.
+type UntrustedFilterError struct {
+	Path   string
+	Filter string // name of the filter
+	File   string // file that names the filter; empty where "git config --local" finds it
+}
+
+func (e *UntrustedFilterError) Error() string {
+	return fmt.Sprintf("%s: what filter.%s would run stands where a sandbox without walls can write", e.Path, e.Filter)
+}
+
+// Commands that a filter runs when git reads a file of a worktree, and when it writes one.
+var (
+	cleanCommands  = []string{"clean", "process"}
+	smudgeCommands = []string{"smudge", "process"}
+)
+
+// UntrustedFilters lists the filters that only the repository's own configuration names.
+func (r *Repo) UntrustedFilters() []string { return r.untrustedFilters(filterCommands) }
+
+// untrustedFilters lists those that have at least one of these commands.
+func (r *Repo) untrustedFilters(programs []string) []string {
+	var own, users []string
+	for key, settings := range r.Config {
+		name, is := filterName(key)
+		last := key[strings.LastIndexByte(key, '.')+1:]
+		if !is || last == "required" { // not a command
+			continue
+		}
+		switch {
+		case slices.ContainsFunc(settings, Setting.Trusted):
+			users = append(users, name)
+		case slices.Contains(programs, last):
+			own = append(own, name)
+		}
+	}
+	own = slices.DeleteFunc(own, func(name string) bool { return slices.Contains(users, name) })
+	slices.Sort(own)
+	return slices.Compact(own)
+}
+
+// HasUntrustedMergeDriver reports whether the repository's own configuration names a merge driver.
+func (r *Repo) HasUntrustedMergeDriver() bool {
+	for key, settings := range r.Config {
+		if name, is := mergeDriverName(key); is && key == "merge."+name+".driver" && !slices.ContainsFunc(settings, Setting.Trusted) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkCleanFilters refuses files that git would read through an untrusted filter: without it git would record other
+// content.
+func (r *Repo) checkCleanFilters(ctx context.Context, s WorktreeSpec, p runOptions, names []string) error {
+	if s.TrustConfig {
+		return nil
+	}
+	return r.checkFilters(ctx, p, r.untrustedFilters(cleanCommands), names)
+}
+
+// checkSmudgeFilters refuses files of a tree that git would write through an untrusted filter, by the attributes in
+// the tree itself. nil names means all files of the tree.
+func (r *Repo) checkSmudgeFilters(ctx context.Context, s WorktreeSpec, p runOptions, tree string, names []string) error {
+	own := r.untrustedFilters(smudgeCommands)
+	if s.TrustConfig || len(own) == 0 {
+		return nil
+	}
+	index := filepath.Join(p.gitDir, "attributes")
+	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+index)
+	if _, err := r.runWrite(ctx, p, "read-tree", tree); err != nil {
+		return err
+	}
+	if names == nil {
+		out, err := r.runRead(ctx, p, "ls-files", "-z")
+		if err != nil {
+			return err
+		}
+		names = strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 })
+	}
+	return errors.Join(r.checkFilters(ctx, p, own, names, "--cached"), removeIfExists(index))
+}
+
+// checkFilters refuses files to which one of these filters applies. options are those of check-attr.
+func (r *Repo) checkFilters(ctx context.Context, p runOptions, filters, names []string, options ...string) error {
+	if len(filters) == 0 || len(names) == 0 {
+		return nil
+	}
+	p.stdin = strings.Join(names, "\x00") + "\x00"
+	out, err := r.runRead(ctx, p, slices.Concat([]string{"check-attr"}, options, []string{"-z", "--stdin", "filter"})...)
+	if err != nil {
+		return err
+	}
+	words := strings.Split(string(out), "\x00") // "<path>", "filter", "<value>"
+	for i := 0; i+2 < len(words); i += 3 {
+		if slices.Contains(filters, words[i+2]) {
+			return &UntrustedFilterError{Path: words[i], Filter: words[i+2], File: r.filterConfigFile(words[i+2])}
+		}
+	}
+	return nil
+}
+
+// filterConfigFile returns the file that names a filter; empty where it is the one that "git config --local" reads.
+func (r *Repo) filterConfigFile(filter string) string {
+	for _, last := range filterCommands {
+		s, set := r.Config.Last("filter." + filter + "." + last)
+		if file := r.originFile(s); set && !s.Trusted() && file != filepath.Join(r.CommonDir, "config") {
+			return file
+		}
+	}
+	return ""
+}
+
+func removeIfExists(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,292 @@
+package git
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// damages are the states an entry can be found in after a killed git, a power cut, or a person.
+var damages = map[string]func(dir string) error{
+	"nothing": func(string) error { return nil },
+	"locked": func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, "locked"), []byte("initializing"), 0o644)
+	},
+	"locks of git":       locks,
+	"commondir is empty": empty("commondir"),
+	"commondir is gone":  gone("commondir"),
+	"gitdir is empty":    empty("gitdir"),
+	"gitdir is gone":     gone("gitdir"),
+	"HEAD is empty":      empty("HEAD"),
+	"HEAD is gone":       gone("HEAD"),
+	"all are empty": func(dir string) error {
+		return errors.Join(empty("HEAD")(dir), empty("gitdir")(dir), empty("commondir")(dir))
+	},
+	"it is empty":       func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)) },
+	"it is not there":   os.RemoveAll,
+	"it is a file":      func(dir string) error { return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o644)) },
+	"it is a dead link": func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Symlink("/nowhere", dir)) },
+	"only a lock is left": func(dir string) error {
+		return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "locked"), nil, 0o644))
+	},
+	"an earlier removal was killed": func(dir string) error {
+		away := filepath.Join(dir, "../../agency/removed-bad")
+		return errors.Join(os.MkdirAll(filepath.Join(away, "logs"), 0o755), os.WriteFile(filepath.Join(away, "logs/HEAD"), nil, 0o444))
+	},
+}
+
+func empty(name string) func(string) error {
+	return func(dir string) error { return os.Truncate(filepath.Join(dir, name), 0) }
+}
+
+func gone(name string) func(string) error {
+	return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
+}
+
+func locks(dir string) error {
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "HEAD.lock"), nil, 0o644),
+		os.WriteFile(filepath.Join(dir, "index.lock"), nil, 0o644),
+		os.WriteFile(filepath.Join(dir, "ORIG_HEAD.lock"), nil, 0o644))
+}
+
+func TestRemoveAdminMakesGitForgetAnEntryInWhateverState(t *testing.T) {
+	t.Parallel()
+	for what, damage := range damages {
+		for _, others := range []bool{false, true} {
+			t.Run(what+map[bool]string{true: ", with others"}[others], func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t)
+				repo := l.open()
+				var good Registration
+				var kept map[string]string
+				if others {
+					good = l.register(repo, "good", filepath.Join(tempDir(t), "tree"))
+					kept = states(t, repo.AdminDir("good"), good.Tree)
+				}
+				bad := l.register(repo, "bad", filepath.Join(tempDir(t), "tree"))
+				before := states(t, bad.Tree)
+				l.must(damage(repo.AdminDir("bad")))
+
+				for range 2 { // twice is fine
+					l.must(repo.RemoveAdminDir("bad"))
+					if exists(repo.AdminDir("bad")) {
+						t.Error("it is still there")
+					}
+					l.requireNothingBeside(repo)
+					if exists(filepath.Join(repo.CommonDir, "worktrees")) != others {
+						t.Errorf("is .git/worktrees there? %v", !others)
+					}
+				}
+				if others {
+					requireSame(t, "the other", states(t, repo.AdminDir("good"), good.Tree), kept)
+				}
+				requireSame(t, "the tree", states(t, bad.Tree), before)
+				list := l.git("worktree", "list", "--porcelain")
+				if strings.Contains(list, bad.Tree) || strings.Count(list, "worktree ") != 1+map[bool]int{true: 1}[others] {
+					t.Errorf("git lists %q", list)
+				}
+				l.git("fsck")
+				// The name is free again.
+				l.must(os.RemoveAll(bad.Tree))
+				l.must(os.Mkdir(bad.Tree, 0o755))
+				l.must(repo.AddWorktree(t.Context(), bad))
+			})
+		}
+	}
+}
+
+func TestRemoveAdminNeverLeavesTheRepositoryByASymlink(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	outside := tempDir(t)
+	l.put(outside, "precious", "p\n")
+	l.must(os.MkdirAll(filepath.Join(repo.CommonDir, "worktrees"), 0o755))
+	l.must(os.MkdirAll(filepath.Join(repo.CommonDir, "agency"), 0o755))
+	l.must(os.Symlink(outside, repo.AdminDir("bad")))
+	l.must(os.Symlink(outside, filepath.Join(repo.CommonDir, "agency", "removed-bad")))
+	l.must(repo.RemoveAdminDir("bad"))
+	if exists(repo.AdminDir("bad")) || !exists(filepath.Join(outside, "precious")) {
+		t.Error("the link stayed, or what it leads to went")
+	}
+	l.requireNothingBeside(repo)
+}
+
+func TestReadAdminEntryFollowsPathsRelativeToTheEntry(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.register(repo, "rel", filepath.Join(l.dir, "inside"))
+	l.must(os.WriteFile(filepath.Join(repo.AdminDir("rel"), "gitdir"), []byte("../../../inside/.git\n"), 0o644))
+	if got, what := readAdminEntry(repo.AdminDir("rel")); what != "" || got.Path != w.Tree || got.Branch != w.Branch {
+		t.Errorf("got %+v, %q", got, what)
+	}
+}
+
+// Git lists or passes over these entries in silence; only the files tell what is wrong.
+func TestReadAdminNamesEveryDamage(t *testing.T) {
+	t.Parallel()
+	for what, want := range map[string]string{
+		"nothing": "", "locked": "", "locks of git": "",
+		"commondir is empty": "commondir is empty", "commondir is gone": "commondir is missing",
+		"gitdir is empty": "gitdir is empty", "gitdir is gone": "gitdir is missing",
+		"HEAD is empty": "HEAD is empty", "HEAD is gone": "HEAD is missing",
+		"it is empty": "HEAD is missing", "it is a file": "HEAD cannot be read", "it is a dead link": "HEAD is missing",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			repo := l.open()
+			bad := l.register(repo, "bad", filepath.Join(tempDir(t), "tree"))
+			l.must(damages[what](repo.AdminDir("bad")))
+			got, err := repo.readWorktreeEntries()
+			l.must(err)
+			switch {
+			case want == "" && len(got.Damaged) > 0, want != "" && (len(got.Damaged) != 1 || got.Damaged[0].Problem != want || got.Damaged[0].Name != "bad"):
+				t.Errorf("got %v, want %q", got.Damaged, want)
+			}
+			// A tree that is known is listed, damaged or not: nothing may be made inside it.
+			_, haveGitdir := os.Stat(filepath.Join(repo.AdminDir("bad"), "gitdir"))
+			if haveGitdir == nil && what != "gitdir is empty" && (len(got.Worktrees) != 2 || got.Worktrees[1].Path != bad.Tree) {
+				t.Errorf("got %+v", got.Worktrees)
+			}
+		})
+	}
+}
+
+func TestRegisteredAtIsWhereGitHasATree(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.register(repo, "good", filepath.Join(tempDir(t), "tr\nee"))
+	if got := repo.RegisteredTree("good"); got != w.Tree {
+		t.Errorf("got %q", got)
+	}
+	l.must(damages["gitdir is empty"](repo.AdminDir("good")))
+	for _, name := range []string{"good", "none"} {
+		if got := repo.RegisteredTree(name); got != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// Moving a directory to another one needs permission to write to the directory itself.
+func TestRemoveAdminRemovesAnEntryNobodyMayWriteTo(t *testing.T) {
+	t.Parallel()
+	if !unprivileged(t) {
+		return
+	}
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	l.must(os.Chmod(repo.AdminDir(w.Name), 0o500))
+	t.Cleanup(func() { _ = os.Chmod(repo.AdminDir(w.Name), 0o700) })
+	if err := repo.RemoveAdminDir(w.Name); err != nil {
+		t.Error(err)
+	}
+	if exists(repo.AdminDir(w.Name)) {
+		t.Error("it is still there")
+	}
+}
+
+// A name that is no name of one entry must not become the removal of all of them.
+func TestRemoveAdminTakesNothingButTheNameOfOneEntry(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", ".", "..", "../refs/heads", "good/..", "good/logs"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			repo := l.open()
+			l.register(repo, "good", filepath.Join(tempDir(t), "tree"))
+			before := states(t, repo.AdminDir("good"), filepath.Join(repo.CommonDir, "refs"))
+			_ = repo.RemoveAdminDir(name)
+			if !exists(repo.AdminDir("good")) || !exists(filepath.Join(repo.CommonDir, "refs/heads/main")) {
+				t.Fatal("more than one entry is gone")
+			}
+			requireSame(t, "afterwards", states(t, repo.AdminDir("good"), filepath.Join(repo.CommonDir, "refs")), before)
+		})
+	}
+}
+
+// Git trims a reason at both ends; what is read from the files should be what git would have said.
+func TestReadAdminTrimsALockReasonAsGitDoes(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.register(repo, "x", filepath.Join(tempDir(t), "tree"))
+	l.git("worktree", "lock", "--reason", "  on a stick\n\n", w.Tree)
+	listing, err := repo.Worktrees(t.Context())
+	l.must(err)
+	read, err := repo.readWorktreeEntries()
+	l.must(err)
+	if got, want := read.Worktrees[1].LockReason, listing.Worktrees[1].LockReason; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Whether a repository is bare is said by core.bare, not by the name of its directory.
+func TestReadAdminKnowsABareRepositoryWhateverItsName(t *testing.T) {
+	t.Parallel()
+	for name, arrange := range map[string]func(l *lab) string{
+		"bare, called .git": func(l *lab) string {
+			dir := filepath.Join(tempDir(l.t), "project")
+			l.git("clone", "-q", "--bare", ".", filepath.Join(dir, ".git"))
+			return dir
+		},
+		"not bare, git dir elsewhere": func(l *lab) string {
+			dir := filepath.Join(tempDir(l.t), "project")
+			l.git("clone", "-q", "--separate-git-dir", dir+".elsewhere", ".", dir)
+			return dir
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			repo := l.openIn(arrange(l))
+			listing, err := repo.Worktrees(t.Context())
+			l.must(err)
+			read, err := repo.readWorktreeEntries()
+			l.must(err)
+			want, got := listing.Worktrees[0], read.Worktrees[0]
+			if got.Path != want.Path || got.Bare != want.Bare || got.Branch != want.Branch {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestARegistrationIsKnownByItsNameOrItsTree(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	w := l.sandbox(repo)
+	look := func() []string {
+		t.Helper()
+		registered, err := repo.RegisteredTrees()
+		l.must(err)
+		return w.NamesIn(registered)
+	}
+	if got := look(); !slices.Equal(got, []string{w.Name}) {
+		t.Errorf("got %q", got)
+	}
+	// Git chose another name, and somebody else has ours.
+	l.must(os.Rename(repo.AdminDir(w.Name), repo.AdminDir("tree1")))
+	l.git("worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), w.Name))
+	if got := look(); !slices.Equal(got, []string{"tree1"}) {
+		t.Errorf("got %q", got)
+	}
+	l.must(repo.UnregisterWorktree(w))
+	if got := look(); len(got) > 0 || !exists(repo.AdminDir(w.Name)) {
+		t.Errorf("got %q", got)
+	}
+	// Half an entry of our name is ours.
+	l.must(os.RemoveAll(repo.AdminDir(w.Name)))
+	l.must(os.MkdirAll(repo.AdminDir(w.Name), 0o755))
+	if got := look(); !slices.Equal(got, []string{w.Name}) {
+		t.Errorf("got %q", got)
+	}
+}

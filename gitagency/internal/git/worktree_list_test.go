@@ -1,0 +1,308 @@
+package git
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const oid = "0123456789abcdef0123456789abcdef01234567"
+
+// encode writes entries as git worktree list --porcelain -z does (builtin/worktree.c,
+// show_worktree_porcelain).
+func encode(trees []Worktree) string {
+	var b strings.Builder
+	for _, w := range trees {
+		attr := func(key, value string) {
+			b.WriteString(key)
+			if value != "" {
+				b.WriteString(" " + value)
+			}
+			b.WriteByte(0)
+		}
+		attr("worktree", w.Path)
+		if w.Bare {
+			attr("bare", "")
+		}
+		if w.Head != "" {
+			attr("HEAD", w.Head)
+		}
+		if w.Detached {
+			attr("detached", "")
+		}
+		if w.Branch != "" {
+			attr("branch", w.Branch)
+		}
+		if w.Locked {
+			attr("locked", w.LockReason)
+		}
+		if w.Prunable {
+			attr("prunable", w.PrunableReason)
+		}
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+func TestParseWorktreesReadsEveryKindOfEntry(t *testing.T) {
+	t.Parallel()
+	main := Worktree{Path: "/repo", Head: oid, Branch: "refs/heads/main"}
+	for name, want := range map[string][]Worktree{
+		"none":                           nil,
+		"the main one":                   {main},
+		"bare":                           {{Path: "/repo.git", Bare: true}},
+		"detached":                       {main, {Path: "/d", Head: oid, Detached: true}},
+		"spaces":                         {main, {Path: "/a b  c ", Head: oid, Branch: "refs/heads/x"}},
+		"a newline":                      {main, {Path: "/a\nworktree /b\n\nHEAD x", Head: oid, Branch: "refs/heads/x"}},
+		"a path that ends in a newline":  {main, {Path: "/a\n", Head: oid, Detached: true}},
+		"not UTF-8":                      {main, {Path: "/\xff\xfe", Head: oid, Detached: true}},
+		"a leading dash":                 {main, {Path: "-x", Head: oid, Detached: true}},
+		"locked":                         {main, {Path: "/l", Head: oid, Detached: true, Locked: true}},
+		"locked, with a reason":          {main, {Path: "/l", Head: oid, Detached: true, Locked: true, LockReason: "on a stick"}},
+		"locked, with lines":             {main, {Path: "/l", Head: oid, Detached: true, Locked: true, LockReason: "one\ntwo\n\nprunable no"}},
+		"prunable":                       {main, {Path: "/p", Head: oid, Detached: true, Prunable: true}},
+		"prunable, with a reason":        {main, {Path: "/p", Head: oid, Detached: true, Prunable: true, PrunableReason: "gitdir file points to non-existent location"}},
+		"both":                           {main, {Path: "/p", Head: oid, Detached: true, Locked: true, LockReason: "l", Prunable: true, PrunableReason: "p"}},
+		"unborn":                         {main, {Path: "/u", Head: strings.Repeat("0", 40), Branch: "refs/heads/unborn"}},
+		"many":                           slices.Repeat([]Worktree{main, {Path: "/b", Bare: true}}, 100),
+		"a path that looks like another": {main, {Path: "/HEAD " + oid, Head: oid, Branch: "refs/heads/branch"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := parseWorktrees(encode(want))
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+			}
+		})
+	}
+}
+
+func TestParseWorktreesPassesOverAttributesItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	got, err := parseWorktrees("worktree /x\x00HEAD " + oid + "\x00future thing\x00detached\x00another\x00\x00")
+	want := []Worktree{{Path: "/x", Head: oid, Detached: true}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestParseWorktreesRefusesWhatGitDoesNotWrite(t *testing.T) {
+	t.Parallel()
+	for _, out := range []string{
+		"worktree /x", "worktree /x\x00", "\x00\x00", "worktree \x00\x00", "worktree\x00\x00", "HEAD " + oid + "\x00\x00",
+		"HEAD " + oid + "\x00worktree /x\x00\x00", "worktree /x\x00worktree /y\x00\x00", "worktree /x\x00bare\x00\x00worktree /y",
+		"worktree /x\nHEAD " + oid + "\n\n",
+	} {
+		if got, err := parseWorktrees(out); err == nil {
+			t.Errorf("%q: %+v", out, got)
+		}
+	}
+}
+
+func FuzzParseWorktrees(f *testing.F) {
+	f.Add("worktree /repo\x00HEAD " + oid + "\x00branch refs/heads/main\x00\x00worktree /b\x00bare\x00\x00")
+	f.Add("worktree /a\nb\x00HEAD " + oid + "\x00detached\x00locked why\nnot\x00prunable gone\x00\x00")
+	f.Add("worktree /x\x00locked\x00prunable\x00\x00")
+	f.Fuzz(func(t *testing.T, out string) {
+		trees, err := parseWorktrees(out)
+		if err != nil {
+			return
+		}
+		for _, w := range trees {
+			if w.Path == "" {
+				t.Errorf("an entry without a path: %+v", w)
+			}
+		}
+		again, err := parseWorktrees(encode(trees))
+		if err != nil || !reflect.DeepEqual(again, trees) {
+			t.Errorf("%+v became %+v, %v", trees, again, err)
+		}
+	})
+}
+
+// What goes in comes out, whatever the values are; only NUL cannot be part of one.
+func FuzzWorktreeRoundTrip(f *testing.F) {
+	f.Add("/a b", oid, "refs/heads/main", "why", "gone", uint8(0))
+	f.Add("/a\nb", "", "", "one\ntwo", "", uint8(0xff))
+	f.Add("-\xff", oid, "", "", "", uint8(0x0a))
+	f.Fuzz(func(t *testing.T, path, head, branch, locked, prunable string, flags uint8) {
+		if path == "" || strings.Contains(path+head+branch+locked+prunable, "\x00") {
+			t.Skip()
+		}
+		w := Worktree{
+			Path: path, Head: head, Branch: branch, Bare: flags&1 != 0, Detached: flags&2 != 0,
+			Locked: flags&4 != 0, Prunable: flags&8 != 0,
+		}
+		if w.Locked {
+			w.LockReason = locked
+		}
+		if w.Prunable {
+			w.PrunableReason = prunable
+		}
+		want := []Worktree{w, {Path: "/between", Bare: true}, w}
+		got, err := parseWorktrees(encode(want))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+		}
+	})
+}
+
+// strange makes worktrees of every kind with git's own commands, and says how git must list them.
+func strange(l *lab) []Worktree {
+	l.t.Helper()
+	head := l.git("rev-parse", "HEAD")
+	root := tempDir(l.t)
+	want := []Worktree{{Path: l.dir, Head: head, Branch: "refs/heads/main"}}
+	for _, name := range []string{"with space", " lead", "new\nline", "trailing\n", "-dash", "non\xffutf8", "é", "same/name", "other/name", "q\"uote"} {
+		path := filepath.Join(root, name)
+		l.must(os.MkdirAll(filepath.Dir(path), 0o755))
+		l.git("worktree", "add", "-q", "--detach", path)
+		want = append(want, Worktree{Path: path, Head: head, Detached: true})
+	}
+	l.git("worktree", "add", "-q", "-b", "on/branch", filepath.Join(root, "on-branch"))
+	want = append(want, Worktree{Path: filepath.Join(root, "on-branch"), Head: head, Branch: "refs/heads/on/branch"})
+	for name, reason := range map[string]string{"locked": "", "why": "on a stick", "lines": "one\ntwo\n\nfour"} {
+		path := filepath.Join(root, name)
+		l.git("worktree", "add", "-q", "--detach", path)
+		l.git("worktree", "lock", "--reason", reason, path)
+		want = append(want, Worktree{Path: path, Head: head, Detached: true, Locked: true, LockReason: reason})
+	}
+	for _, locked := range []bool{false, true} {
+		path := filepath.Join(root, map[bool]string{false: "gone", true: "gone and locked"}[locked])
+		l.git("worktree", "add", "-q", "--detach", path)
+		if locked {
+			l.git("worktree", "lock", path)
+		}
+		l.must(os.RemoveAll(path))
+		want = append(want, Worktree{Path: path, Head: head, Detached: true, Locked: locked, Prunable: !locked})
+	}
+	slices.SortFunc(want, byPath)
+	return want
+}
+
+func byPath(a, b Worktree) int { return cmp.Compare(a.Path, b.Path) }
+
+func TestWorktreesListsWhatGitKnows(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	want := strange(l)
+	for from, repo := range map[string]*Repo{"the main worktree": l.open(), "a linked one": l.openIn(want[len(want)-1].Path)} {
+		listing, err := repo.Worktrees(t.Context())
+		l.must(err)
+		if len(listing.Damaged) > 0 {
+			t.Errorf("from %s: problems %v", from, listing.Damaged)
+		}
+		if first := listing.Worktrees[0].Path; first != l.dir {
+			t.Errorf("from %s: the first is %s, not the main one", from, first)
+		}
+		got := slices.SortedFunc(slices.Values(listing.Worktrees), byPath)
+		for i := range got {
+			if got[i].Prunable && got[i].PrunableReason == "" {
+				t.Errorf("from %s: %q is prunable, and why?", from, got[i].Path)
+			}
+			got[i].PrunableReason = ""
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("from %s: got %+v\nwant %+v", from, got, want)
+		}
+	}
+}
+
+// What is read from the files, when git gives up, is what git would have said.
+func TestReadAdminAgreesWithGit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	want := strange(l)
+	listing, err := l.open().readWorktreeEntries()
+	l.must(err)
+	if len(listing.Damaged) > 0 || listing.Worktrees[0].Path != l.dir {
+		t.Errorf("got %+v", listing)
+	}
+	got := slices.SortedFunc(slices.Values(listing.Worktrees), byPath)
+	for i := range want {
+		want[i].Prunable = false // nobody is told that from the files
+		if want[i].Branch != "" {
+			want[i].Head = ""
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestWorktreesOfABareRepository(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	bare := filepath.Join(tempDir(t), "bare.git")
+	l.git("clone", "-q", "--bare", ".", bare)
+	l.in(bare, "worktree", "add", "-q", "--detach", filepath.Join(filepath.Dir(bare), "linked"))
+	want := []Worktree{
+		{Path: bare, Bare: true},
+		{Path: filepath.Join(filepath.Dir(bare), "linked"), Head: l.git("rev-parse", "HEAD"), Detached: true},
+	}
+	repo := l.openIn(want[1].Path)
+	got, err := repo.Worktrees(t.Context())
+	if err != nil || !reflect.DeepEqual(got.Worktrees, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	read, err := repo.readWorktreeEntries()
+	if err != nil || !reflect.DeepEqual(read.Worktrees, want) {
+		t.Errorf("from the files: %+v, %v", read, err)
+	}
+}
+
+// One empty file makes git's own listing die for every worktree.
+func TestWorktreesReadsTheFilesWhenADamagedEntryKillsGitAndNamesIt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	bad := l.register(repo, "bad", filepath.Join(tempDir(t), "bad"))
+	good := l.register(repo, "good", filepath.Join(tempDir(t), "go\nod"))
+	l.must(damages["commondir is empty"](repo.AdminDir("bad")))
+	if out, err := l.try(l.dir, "worktree", "list"); err == nil {
+		t.Fatalf("git copes: %s", out)
+	}
+	got, err := repo.Worktrees(t.Context())
+	l.must(err)
+	want := WorktreeList{
+		Worktrees: []Worktree{
+			{Path: l.dir, Branch: "refs/heads/main"},
+			{Path: bad.Tree, Branch: bad.Branch},
+			{Path: good.Tree, Branch: good.Branch},
+		},
+		Damaged: []DamagedEntry{{Name: "bad", Path: repo.AdminDir("bad"), Problem: "commondir is empty"}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+
+	l.must(repo.RemoveAdminDir("bad"))
+	got, err = repo.Worktrees(t.Context())
+	if err != nil || len(got.Damaged) > 0 || len(got.Worktrees) != 2 || got.Worktrees[1].Path != good.Tree || got.Worktrees[1].Head == "" {
+		t.Errorf("after the removal: %+v, %v", got, err)
+	}
+}
+
+// A listing that failed for another reason is an error, not an empty repository.
+func TestWorktreesSaysWhyThereIsNoListing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	repo := l.open()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stop")
+	cancel(stop)
+	if got, err := repo.Worktrees(ctx); !errors.Is(err, stop) {
+		t.Errorf("cancelled: %+v, %v", got, err)
+	}
+	l.must(os.WriteFile(filepath.Join(repo.CommonDir, "config"), []byte("[core\n"), 0o644))
+	var failed *Error
+	if got, err := repo.Worktrees(t.Context()); !errors.As(err, &failed) {
+		t.Errorf("with a broken configuration: %+v, %v", got, err)
+	}
+}

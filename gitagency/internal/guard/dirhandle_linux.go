@@ -1,0 +1,36 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// chmodDirAt changes the permissions of a directory, including one that cannot be opened for reading. It goes through
+// an O_PATH descriptor, so that it never changes the target of a symlink, or a file that took the directory's place
+// since it was checked and that may be a hard link to a file outside of the tree.
+func chmodDirAt(dir int, name string, perm uint32) (err error) {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+	err = unix.Fchmodat(fd, "", perm, unix.AT_EMPTY_PATH)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) { // fchmodat2(2) exists since Linux 6.6
+		err = unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), perm)
+	}
+	return err
+}
+
+func renameNoReplace(from int, name string, to int) error {
+	err := unix.Renameat2(from, name, to, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // not supported by this kernel or file system
+		return renameIfAbsent(from, name, to)
+	}
+	return err
+}
+
+func renameExchange(a int, name string, b int) error {
+	return unix.Renameat2(a, name, b, name, unix.RENAME_EXCHANGE)
+}

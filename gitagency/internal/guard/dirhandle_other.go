@@ -1,0 +1,14 @@
+//go:build !linux
+
+package guard
+
+import "golang.org/x/sys/unix"
+
+// chmodDirAt changes the permissions of a directory, and never of the target of a symlink.
+func chmodDirAt(dir int, name string, perm uint32) error {
+	return unix.Fchmodat(dir, name, perm, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+func renameNoReplace(from int, name string, to int) error { return renameIfAbsent(from, name, to) }
+
+func renameExchange(int, string, int) error { return unix.ENOSYS }

@@ -1,0 +1,100 @@
+package guard
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func topOf(t *testing.T, tree *Tree) *DirHandle {
+	t.Helper()
+	top, err := tree.OpenTop()
+	must(t, err)
+	t.Cleanup(func() { must(t, top.Close()) })
+	return top
+}
+
+func TestAFolderFollowsNoLinkAndTakesNoPath(t *testing.T) {
+	t.Parallel()
+	tree, outside := newTree(t)
+	mkdir(t, tree.Path, "a", "b")
+	write(t, "x", tree.Path, "a", "file")
+	link(t, "a", tree.Path, "in")
+	link(t, outside, tree.Path, "out")
+	fifo(t, tree.Path, "pipe")
+	top := topOf(t, tree)
+	for _, path := range []string{".", "a", "a/b"} {
+		f, err := top.OpenPath(path)
+		if err != nil || f.Path != path {
+			t.Fatalf("%s: %v, %v", path, f, err)
+		}
+		must(t, f.Close())
+	}
+	for _, path := range []string{"in", "in/b", "out", "a/file", "a/file/x"} {
+		if _, err := top.OpenPath(path); !errors.Is(err, syscall.ENOTDIR) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := top.OpenDir("pipe"); !isConfined(err) {
+		t.Error(err)
+	}
+	for _, name := range []string{"", "..", "a/b", "a\x00"} {
+		_, enterErr := top.OpenDir(name)
+		_, createErr := top.CreateFile(name, 0o600)
+		for _, err := range []error{enterErr, createErr, top.Remove(name), top.Symlink("x", name), top.GrantOwnerAccess(name)} {
+			if !errors.Is(err, syscall.EINVAL) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	}
+	for _, name := range []string{"out", "in"} {
+		if _, err := top.OpenFile(name); err == nil {
+			t.Errorf("%s was read", name)
+		}
+	}
+	if _, err := top.OpenFile("pipe"); !isConfined(err) {
+		t.Error(err)
+	}
+}
+
+func TestRemovingAllStaysInAndGoesAsDeepAsItMust(t *testing.T) {
+	t.Parallel()
+	tree, outside := newTree(t)
+	link(t, outside, tree.Path, "a", "out")
+	write(t, "x", tree.Path, "a", strings.Repeat("d/", 3*maxOpenDirs), "file")
+	write(t, "mine", tree.Path, "a.1", "file") // a name that it would have used
+	must(t, os.Chmod(filepath.Join(tree.Path, "a", strings.Repeat("d/", maxOpenDirs+1)), 0))
+	must(t, os.Chmod(filepath.Join(tree.Path, "a", "d"), 0o500))
+	top := topOf(t, tree)
+	must(t, top.RemoveAll("a"))
+	must(t, top.RemoveAll("missing"))
+	names, err := top.Names()
+	must(t, err)
+	if len(names) != 2 || !exists(filepath.Join(tree.Path, "a.1", "file")) || !exists(filepath.Join(outside, "file")) {
+		t.Errorf("left: %q", names)
+	}
+}
+
+func TestPermissionsAreGivenBackOnlyForAsLongAsItTakes(t *testing.T) {
+	t.Parallel()
+	tree, _ := newTree(t)
+	dir := mkdir(t, tree.Path, "d")
+	must(t, os.Chmod(dir, fs.ModeSetgid|0o555))
+	in, err := topOf(t, tree).OpenDir("d")
+	must(t, err)
+	defer in.Close()
+	tries := 0
+	must(t, in.WithWriteAccess(func() error {
+		if tries++; tries == 1 {
+			return fs.ErrPermission // root is never told
+		}
+		return nil
+	}))
+	if fi, err := os.Stat(dir); err != nil || fi.Mode() != fs.ModeDir|fs.ModeSetgid|0o555 || tries != 2 {
+		t.Errorf("%v, %v, %d", fi.Mode(), err, tries)
+	}
+}

@@ -1,0 +1,54 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A directory can also be locked itself, without a lock file in it. Any number of processes may hold it shared; one may
+// hold it exclusively, which waits for all of them and blocks new ones meanwhile. This is a flock too, and lasts until
+// the last process that has the descriptor ends.
+
+// AcquireDirShared locks a directory shared. It waits up to timeout for an exclusive holder (0: one attempt; negative:
+// no limit); after that the error is a *TimeoutError.
+func AcquireDirShared(ctx context.Context, dir string, timeout time.Duration) (*os.File, error) {
+	return acquireDir(ctx, dir, timeout, unix.LOCK_SH)
+}
+
+// AcquireDirExclusive locks a directory exclusively. The error is a *TimeoutError when it is still locked after timeout.
+func AcquireDirExclusive(ctx context.Context, dir string, timeout time.Duration) (*os.File, error) {
+	return acquireDir(ctx, dir, timeout, unix.LOCK_EX)
+}
+
+func acquireDir(ctx context.Context, dir string, timeout time.Duration, op int) (*os.File, error) {
+	w := newWaiter(Request{Timeout: timeout})
+	defer w.stop()
+	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("lock directory: %w", err)
+	}
+	if err := w.flock(ctx, f, op); err != nil {
+		return nil, err
+	}
+	current, err := isCurrent(f, dir)
+	if err == nil && !current {
+		err = &os.PathError{Op: "lock directory", Path: dir, Err: os.ErrNotExist} // removed while we waited
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// AcquireOpenDirExclusive is AcquireDirExclusive for an open directory, whose descriptor carries no other lock. On
+// failure it has closed the descriptor, or closes it as soon as the blocking flock returns.
+func AcquireOpenDirExclusive(ctx context.Context, dir *os.File, timeout time.Duration) error {
+	w := newWaiter(Request{Timeout: timeout})
+	defer w.stop()
+	return w.flock(ctx, dir, unix.LOCK_EX)
+}

@@ -1,0 +1,411 @@
+package proc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// opened opens a room, and says by what label it is found.
+func opened(t *testing.T, w Walls) (*Namespace, string) {
+	t.Helper()
+	label := t.TempDir()
+	held, err := os.Open(label)
+	must(t, err)
+	defer held.Close()
+	r, err := w.StartNamespace(t.Context(), label, held)
+	must(t, err)
+	return r, label
+}
+
+// room opens one that ends with the test, and says by what label it is found.
+func room(t *testing.T) (*Namespace, string) {
+	t.Helper()
+	r, label := opened(t, Walls{Plan: []byte(planNothing)})
+	t.Cleanup(func() {
+		must(t, r.Close())
+		if left := FindSupervisors(label); len(left) > 0 {
+			t.Errorf("the keeper is left: %v", left)
+		}
+	})
+	return r, label
+}
+
+// occupy runs a program in the seat of a room until the end of the test, when it must still be there.
+func occupy(t *testing.T, label string) *Namespace {
+	t.Helper()
+	r, err := JoinNamespace(t.Context(), label)
+	must(t, err)
+	program := begin(t, r, "echo here; read line; echo $line")
+	t.Cleanup(func() {
+		program.say("gone")
+		if ending, err := program.end(); err != nil || ending.ExitCode != 0 || !strings.HasSuffix(program.output(), "gone\n") {
+			t.Errorf("what ran beside ended with %+v, %v and said %q", ending, err, program.output())
+		}
+		must(t, r.Close())
+	})
+	return r
+}
+
+// player is a program that runs in a room, and can be talked to.
+type player struct {
+	t      *testing.T
+	stdin  *os.File
+	stdout *bufio.Reader
+	said   bytes.Buffer
+	done   chan struct{}
+	ending TaskResult
+	err    error
+}
+
+// begin starts a shell script in a room and returns when it has said a line.
+func begin(t *testing.T, r *Namespace, script string) *player {
+	t.Helper()
+	dir, err := os.Open(t.TempDir())
+	must(t, err)
+	in, stdin, err := os.Pipe()
+	must(t, err)
+	out, stdout, err := os.Pipe()
+	must(t, err)
+	p := &player{t: t, stdin: stdin, stdout: bufio.NewReader(out), done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.ending, p.err = r.Run(context.WithoutCancel(t.Context()), Task{
+			Argv: []string{"sh", "-c", script}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
+			Stdin: in, Stdout: stdout, Grace: 100 * time.Millisecond,
+		})
+		for _, f := range []io.Closer{dir, in, stdout} {
+			_ = f.Close()
+		}
+	}()
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		<-p.done
+		t.Fatalf("it said %q: %v; %+v, %v", line, err, p.ending, p.err)
+	}
+	p.said.WriteString(line)
+	return p
+}
+
+func (p *player) say(line string) {
+	p.t.Helper()
+	_, err := p.stdin.WriteString(line + "\n")
+	must(p.t, err)
+}
+
+func (p *player) end() (TaskResult, error) {
+	<-p.done
+	_, _ = p.said.ReadFrom(p.stdout)
+	_ = p.stdin.Close()
+	return p.ending, p.err
+}
+
+func (p *player) output() string { return p.said.String() }
+
+func TestProgramsInARoomSeeEachOtherAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	r, label := room(t)
+	first := begin(t, r, "echo $$; read line")
+	second, err := JoinNamespace(t.Context(), label)
+	must(t, err)
+	defer second.Close()
+	p := begin(t, second, "echo $PPID; kill -0 "+strings.TrimSpace(first.output())+" && echo there; ls -d /proc/[0-9]* | wc -l; ls -l /proc/1/ns/mnt /proc/self/ns/mnt 2>/dev/null | sed 's/.*-> //' | uniq | wc -l")
+	if ending, err := p.end(); err != nil || ending.ExitCode != 0 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	if out := p.output(); !strings.Contains(out, "\nthere\n") {
+		t.Errorf("got %q", out)
+	}
+	first.say("")
+	if ending, err := first.end(); err != nil || ending.ExitCode != 0 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	if second.Created || !r.Created || string(second.Plan) != planNothing {
+		t.Errorf("got %v %v %q", second.Created, r.Created, second.Plan)
+	}
+}
+
+func TestTheFirstToEndTakesOnlyItsOwnWithIt(t *testing.T) {
+	t.Parallel()
+	r, label := room(t)
+	first := begin(t, r, daemons+"echo up; read line; exit 3")
+	joined, err := JoinNamespace(t.Context(), label)
+	must(t, err)
+	second := begin(t, joined, "sleep 1000 & echo $!; read line; kill $! && echo was there")
+	first.say("")
+	if ending, err := first.end(); err != nil || ending.ExitCode != 3 || ending.Leftovers == 0 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	third := begin(t, r, "echo in the seat again; ps -e >/dev/null 2>&1; exit 4")
+	if ending, err := third.end(); err != nil || ending.ExitCode != 4 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	second.say("")
+	if ending, err := second.end(); err != nil || ending.ExitCode != 0 || !strings.Contains(second.output(), "was there") {
+		t.Errorf("got %+v, %v, %q", ending, err, second.output())
+	}
+	must(t, joined.Close())
+}
+
+// What the program in the seat leaves behind is ended while others begin beside it, and none of these is taken for
+// a part of it.
+func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
+	t.Parallel()
+	r, _ := room(t)
+	run := func(script string, stdin *os.File) (TaskResult, error) {
+		dir, err := os.Open("/")
+		if err != nil {
+			return TaskResult{}, err
+		}
+		defer dir.Close()
+		task := Task{Argv: []string{"sh", "-c", script}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}}
+		if stdin != nil {
+			task.Stdin = stdin
+		}
+		return r.Run(t.Context(), task)
+	}
+	for range 6 {
+		var all sync.WaitGroup
+		gate, open, err := os.Pipe()
+		must(t, err)
+		seated := make(chan struct{})
+		all.Go(func() {
+			<-seated
+			if ending, err := run("read line; exit 0", gate); err != nil || ending.ExitCode != 0 { // until all others have ended
+				t.Errorf("beside: %+v, %v", ending, err)
+			}
+		})
+		leaver := begin(t, r, `trap '' TERM; i=0; while test $i -lt 60; do sleep 60 & i=$((i+1)); done; echo here; read line`)
+		close(seated)
+		var others sync.WaitGroup
+		for range 3 {
+			others.Go(func() {
+				for {
+					if ending, err := run("true", nil); err != nil || ending.ExitCode != 0 {
+						t.Errorf("who began meanwhile: %+v, %v", ending, err)
+					}
+					select {
+					case <-leaver.done:
+						return
+					default:
+					}
+				}
+			})
+		}
+		leaver.say("")
+		if _, err := leaver.end(); err != nil {
+			t.Errorf("who left something: %v", err)
+		}
+		others.Wait()
+		must(t, open.Close())
+		all.Wait()
+		must(t, gate.Close())
+	}
+}
+
+// Whoever opened it may be killed: who is still there goes on.
+func TestARoomEndsWithTheLastWhoIsThere(t *testing.T) {
+	t.Parallel()
+	r, label := opened(t, Walls{Plan: []byte(planNothing)})
+	joined, err := JoinNamespace(t.Context(), label)
+	must(t, err)
+	must(t, r.conn.Close()) // as the kernel does for one that was killed
+	p := begin(t, joined, "echo alone; exit 0")
+	if ending, err := p.end(); err != nil || ending.ExitCode != 0 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	must(t, joined.Close())
+	if left := FindSupervisors(label); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if _, err := JoinNamespace(t.Context(), label); !errors.Is(err, ErrNoNamespace) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Whoever only looks on is told when it is over, and keeps nobody waiting.
+func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
+	t.Parallel()
+	r, label := opened(t, Walls{Plan: []byte(planNothing), OwnNetwork: true})
+	visitor, err := ObserveNamespace(t.Context(), label)
+	must(t, err)
+	brief, err := ObserveNamespace(t.Context(), label)
+	must(t, err)
+	must(t, brief.Close()) // who was not the last, although only one other keeps it open
+	tired, stop := context.WithCancelCause(t.Context())
+	stop(io.ErrNoProgress)
+	if err := visitor.Wait(tired); !errors.Is(err, io.ErrNoProgress) {
+		t.Errorf("got %v", err)
+	}
+	p := begin(t, r, "echo here; read line")
+	ended := make(chan error, 1)
+	go func() { ended <- visitor.Wait(t.Context()) }()
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended before its time: %v", err)
+	default:
+	}
+	p.say("")
+	if ending, err := p.end(); err != nil || ending.ExitCode != 0 {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	must(t, r.Close())
+	if left := FindSupervisors(label); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	must(t, <-ended)
+	must(t, visitor.Close())
+	if _, err := ObserveNamespace(t.Context(), label); !errors.Is(err, ErrNoNamespace) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Who comes before others are let in is told so, and does not keep the room open when whoever opened it goes.
+func TestARoomDoesNotStayOpenForWhoeverCameTooEarly(t *testing.T) {
+	t.Parallel()
+	label := t.TempDir()
+	held, err := os.Open(label)
+	must(t, err)
+	defer held.Close()
+	r, err := Walls{Plan: []byte(planNothing)}.BeginNamespace(t.Context(), label, held)
+	must(t, err)
+	must(t, r.WaitReady(t.Context()))
+	early, err := JoinNamespace(t.Context(), label)
+	must(t, err)
+	if early.Joinable {
+		t.Error("it is open to others before they are let in")
+	}
+	must(t, early.Close())
+	early, err = JoinNamespace(t.Context(), label)
+	must(t, err)
+	must(t, r.conn.Close()) // as when it is killed
+	if !early.EndedWithin(initTimeout) {
+		t.Error("it stays open for who came too early")
+	}
+	must(t, syscall.Close(r.initPIDFD))
+	_ = early.Close()
+
+	r, label = opened(t, Walls{Plan: []byte(planNothing)})
+	late, err := JoinNamespace(t.Context(), label)
+	must(t, err)
+	if !late.Joinable {
+		t.Error("it is not open to others")
+	}
+	must(t, r.Close())
+	if late.EndedWithin(100 * time.Millisecond) {
+		t.Error("it does not stay open for who was let in")
+	}
+	must(t, late.Close())
+}
+
+func TestWhoWantsARoomEmptyEndsEverybodyInIt(t *testing.T) {
+	t.Parallel()
+	r, label := opened(t, Walls{Plan: []byte(planNothing)})
+	first := begin(t, r, "trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done")
+	joined, err := JoinNamespace(t.Context(), label)
+	must(t, err)
+	second := begin(t, joined, "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done")
+	keepers := FindSupervisors(label)
+	if len(keepers) != 1 {
+		t.Fatalf("got %v", keepers)
+	}
+	must(t, StopTask(keepers[0]))
+	for exit, p := range map[int]*player{5: first, 6: second} {
+		if ending, err := p.end(); err != nil || ending.ExitCode != exit || !ending.Stopped {
+			t.Errorf("got %+v, %v", ending, err)
+		}
+	}
+	must(t, r.Close())
+	must(t, joined.Close())
+}
+
+func TestAKeeperThatIsKilledTakesEverythingWithIt(t *testing.T) {
+	t.Parallel()
+	r, label := opened(t, Walls{Plan: []byte(planNothing)})
+	p := begin(t, r, daemons+"echo up; sleep 1000")
+	must(t, syscall.Kill(FindSupervisors(label)[0], syscall.SIGKILL))
+	if ending, err := p.end(); err != nil || ending.Signal != syscall.SIGKILL {
+		t.Errorf("got %+v, %v", ending, err)
+	}
+	if _, err := p.stdout.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("somebody is left: %v", err)
+	}
+	must(t, r.Close())
+}
+
+func TestAKeeperOverseesEveryProgramOfItsRoom(t *testing.T) {
+	t.Parallel()
+	_, label := room(t)
+	keeper := FindSupervisors(label)
+	if len(keeper) != 1 || CountTasks(keeper[0]) != 0 {
+		t.Errorf("in an empty room: %v", keeper)
+	}
+	for want := 1; want <= 3; want++ {
+		occupy(t, label)
+		if got := CountTasks(keeper[0]); got != want {
+			t.Errorf("%d programs: got %d", want, got)
+		}
+	}
+}
+
+func TestAWallThatCannotBeBuiltStopsTheCommand(t *testing.T) {
+	t.Parallel()
+	ran := filepath.Join(t.TempDir(), "ran")
+	for plan, want := range map[string]string{planNoRaise: "the wall fell over", planNoShut: "the wall has a hole"} {
+		label := t.TempDir()
+		held, err := os.Open(label)
+		must(t, err)
+		defer held.Close()
+		r, err := Walls{Plan: []byte(plan)}.StartNamespace(t.Context(), label, held)
+		var wall *WallError
+		if plan == planNoRaise {
+			if !errors.As(err, &wall) || wall.Error() != want {
+				t.Errorf("got %v", err)
+			}
+			continue
+		}
+		must(t, err)
+		_, err = r.Run(t.Context(), Task{Argv: []string{"touch", ran}, Dir: held, Env: []string{"PATH=" + os.Getenv("PATH")}})
+		var not *NotStartedError
+		if !errors.As(err, &not) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v", err)
+		}
+		must(t, r.Close())
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("it ran")
+	}
+}
+
+func TestWhatListensInARoomIsReachedFromOutsideByWhoeverHasItOpen(t *testing.T) {
+	t.Parallel()
+	r, label := opened(t, Walls{Plan: []byte(planNothing), OwnNetwork: true})
+	defer r.Close()
+	if conn, err := r.Dial(t.Context(), "127.0.0.1:3128"); err == nil || !strings.Contains(err.Error(), "unreachable") { // its network is not even up
+		t.Errorf("got %v, %v", conn, err)
+	}
+	l, err := r.Listen(t.Context(), "127.0.0.1:3128")
+	must(t, err)
+	defer l.Close()
+	joined, err := JoinNamespace(t.Context(), label)
+	must(t, err)
+	defer joined.Close()
+	if again, err := joined.Listen(t.Context(), "127.0.0.1:3128"); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("got %v, %v", again, err)
+	}
+	other, err := joined.Listen(t.Context(), "127.0.0.1:0")
+	must(t, err)
+	defer other.Close()
+	if l.Addr().String() == other.Addr().String() {
+		t.Errorf("got %v twice", other.Addr())
+	}
+}

@@ -1,0 +1,183 @@
+package proc
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// running is a program that waits in a directory until the test is over, by a name of its own.
+func running(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	sleep, err := exec.LookPath("sleep")
+	must(t, err)
+	name := filepath.Join(t.TempDir(), "waits-"+strings.ReplaceAll(filepath.Base(t.TempDir()), "0", "x"))
+	must(t, os.Symlink(sleep, name))
+	cmd := exec.CommandContext(t.Context(), name, append([]string{"600"}, args...)...)
+	cmd.Dir, cmd.Env = dir, env
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// find is what Running says of one process.
+func find(t *testing.T, pid int) (Process, bool) {
+	t.Helper()
+	found, ok := ListProcesses(func(string) bool { return true })
+	if !ok {
+		t.Fatal("cannot be told")
+	}
+	at := slices.IndexFunc(found, func(p Process) bool { return p.PID == pid })
+	if at < 0 {
+		return Process{}, false
+	}
+	return found[at], true
+}
+
+func stat(t *testing.T, path string) []fs.FileInfo {
+	t.Helper()
+	fi, err := os.Stat(path)
+	must(t, err)
+	return []fs.FileInfo{fi}
+}
+
+func TestARunningProgramIsFoundByItsNameWithWhatItWasStartedWith(t *testing.T) {
+	t.Parallel()
+	cmd := running(t, t.TempDir(), []string{"A=b\nc", "GIT_DIR=/x"}, "0")
+	name := filepath.Base(cmd.Path)[:len("waits-")]
+	found, ok := ListProcesses(func(n string) bool { return strings.HasPrefix(n, name) })
+	at := slices.IndexFunc(found, func(p Process) bool { return p.PID == cmd.Process.Pid })
+	if !ok || at < 0 {
+		t.Fatalf("%+v, %v", found, ok)
+	}
+	p := found[at]
+	if !slices.Equal(p.Args, cmd.Args) || !slices.Equal(p.Env, cmd.Env) || p.CwdHidden || p.UID != uint32(os.Geteuid()) {
+		t.Errorf("it is %+v", p)
+	}
+	if found, _ := ListProcesses(func(string) bool { return false }); len(found) > 0 {
+		t.Errorf("nobody was asked for, and %+v found", found)
+	}
+	if _, ourselves := find(t, os.Getpid()); ourselves {
+		t.Error("we found ourselves")
+	}
+}
+
+func TestAProgramThatHasEndedIsNotRunning(t *testing.T) {
+	t.Parallel()
+	cmd := running(t, t.TempDir(), nil)
+	if _, there := find(t, cmd.Process.Pid); !there {
+		t.Fatal("it is not there")
+	}
+	must(t, cmd.Process.Kill()) // and nobody has asked yet what became of it
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, there := find(t, cmd.Process.Pid); !there {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is still there")
+		}
+	}
+}
+
+func TestAProgramReachesWhatItStandsInByWhateverName(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, dir := range []string{"repo/deep/er", "repository", "other"} {
+		must(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	must(t, os.Symlink("repo", filepath.Join(root, "link")))
+	must(t, os.Symlink("loop", filepath.Join(root, "loop")))
+	must(t, os.WriteFile(filepath.Join(root, "repo", "file"), nil, 0o644))
+	repo := stat(t, filepath.Join(root, "repo"))
+	for _, c := range []struct {
+		dir   string
+		paths []string
+		want  bool
+	}{
+		{"repo", nil, true},
+		{"repo/deep/er", nil, true},
+		{"link/deep", nil, true},
+		{"repository", nil, false},
+		{"other", nil, false},
+		{"/", nil, false},
+		{"other", []string{"../repo"}, true},
+		{"other", []string{"../repo/deep/er"}, true},
+		{"other", []string{"../repo/file"}, true},
+		{"other", []string{"../repo/not-yet.lock"}, true},
+		{"other", []string{"../link/deep"}, true},
+		{"other", []string{filepath.Join(root, "link", "deep")}, true},
+		{"other", []string{filepath.Join(root, "repo") + "/"}, true},
+		{"other", []string{"repo", "commit", "-m", "../repository", "", ".", "/", "/proc/self/cwd", "../loop", "\x00", strings.Repeat("x/", 9999)}, false},
+	} {
+		dir := c.dir
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(root, dir)
+		}
+		p, there := find(t, running(t, dir, nil).Process.Pid)
+		if got := p.UsesDirs(repo, c.paths...); got != c.want || !there {
+			t.Errorf("from %s by %.80q: %v, %v", c.dir, c.paths, got, there)
+		}
+	}
+	if (Process{PID: 1 << 30}).UsesDirs(repo, root) {
+		t.Error("a process that there is not reaches something")
+	}
+}
+
+// The name of a process is whatever it likes to be called.
+var stats = map[string]bool{
+	"1 (git) S 0 1":           false,
+	"1 (git) Z 0 1":           true,
+	"1 (git) X (dead)":        false, // the last parenthesis ends the name
+	"1 (git) X 0":             true,
+	"1 (a) Z b) R 0":          false,
+	"1 (a) R b) Z 0":          true,
+	"1 (\n) Z\n) S 0":         false,
+	"1 ()) Z":                 true,
+	"1 (git) ":                false,
+	"1 (git)":                 false,
+	"":                        false,
+	")":                       false,
+	"1 (git) t 0":             false,
+	"1 (zombie Z) D 0":        false,
+	strings.Repeat(")", 4096): false,
+}
+
+func TestTheStateOfAProcessFollowsItsName(t *testing.T) {
+	t.Parallel()
+	for stat, want := range stats {
+		if s, ok := parseProcStat(stat + " 7 8"); (ok && s.isDead()) != want {
+			t.Errorf("%.40q: %+v, %v", stat, s, ok)
+		}
+	}
+}
+
+func TestAStatusNamesParentAndGroup(t *testing.T) {
+	t.Parallel()
+	if s, ok := parseProcStat("12 (a) b (c)) S 34 56 78 0"); !ok || s != (procStat{'S', 34, 56}) {
+		t.Errorf("got %+v, %v", s, ok)
+	}
+}
+
+func FuzzParseStatus(f *testing.F) {
+	for stat := range stats {
+		f.Add(stat, "Z 1")
+	}
+	f.Fuzz(func(t *testing.T, name, after string) {
+		if strings.Contains(after, ")") {
+			return
+		}
+		// Whatever the name holds, only what follows it counts.
+		got, gotOK := parseProcStat("1 (" + name + ") " + after)
+		if want, wantOK := parseProcStat("1 (git) " + after); got != want || gotOK != wantOK {
+			t.Errorf("%q with %q: %+v, %v", name, after, got, gotOK)
+		}
+	})
+}

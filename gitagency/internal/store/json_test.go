@@ -1,0 +1,306 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// A record of a later version: fields nobody here knows, at both levels, in an order of their own.
+const later = `{
+  "z_first": {"nested": [1, 2.50, {"deep": null}], "big": 123456789012345678901234567890},
+  "schema_version": "1.7",
+  "invocation_id": "20260128120500-b7c9",
+  "integration_worktree_id": "20260128120000-a3f2",
+  "sandbox_path": "/x",
+  "exit_code": 1e400,
+  "sandbox_branch": "agency/sandbox-20260128120500-b7c9",
+  "base_commit": "0000000000000000000000000000000000000000",
+  "runner": "claude",
+  "mode": "headless",
+  "status": "starting",
+  "started_at": "2026-01-28T13:05:00.000+01:00",
+  "primitives": {"future": {"x": 9007199254740993}, "changeset": "worktree", "platform": "local", "isolation": "os", "outputs": "open", "software": "host", "last": true},
+  "landing": "review",
+  "finished_at": "2026-01-28T12:06:00Z",
+  "session_id": "ünïcode \u00e9 \" \\ \n",
+  "empty": {}
+}
+`
+
+func update(t *testing.T, before string, change func(*InvocationMeta)) string {
+	t.Helper()
+	s := newStore(t)
+	must(t, s.CreateInvocationDir(repoID, invID))
+	must(t, os.WriteFile(s.InvocationMetaPath(repoID, invID), []byte(before), 0o644))
+	must(t, s.UpdateInvocationMeta(repoID, invID, change))
+	after, err := os.ReadFile(s.InvocationMetaPath(repoID, invID))
+	must(t, err)
+	if fi, err := os.Stat(s.InvocationMetaPath(repoID, invID)); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Errorf("it is %v, %v", fi.Mode(), err)
+	}
+	return string(after)
+}
+
+// compact removes the white space that is all an update may change.
+func compact(t *testing.T, doc string) string {
+	t.Helper()
+	var b bytes.Buffer
+	must(t, json.Compact(&b, []byte(doc)))
+	return b.String()
+}
+
+func TestAnUpdateChangesWhatItChangedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change   func(*InvocationMeta)
+		old, new string // the one piece that differs
+	}{
+		"nothing":                  {func(m *InvocationMeta) {}, "", ""},
+		"a value":                  {func(m *InvocationMeta) { m.Status = "running" }, `"status":"starting"`, `"status":"running"`},
+		"a nested value":           {func(m *InvocationMeta) { m.Primitives.Isolation = "none" }, `"isolation":"os"`, `"isolation":"none"`},
+		"a value cleared":          {func(m *InvocationMeta) { m.Landing = "" }, `"landing":"review",`, ``},
+		"a pointer cleared":        {func(m *InvocationMeta) { m.FinishedAt = nil }, `"finished_at":"2026-01-28T12:06:00Z",`, ``},
+		"one that must be there":   {func(m *InvocationMeta) { m.Runner = "" }, `"runner":"claude"`, `"runner":""`},
+		"a time, spelled our way":  {func(m *InvocationMeta) { m.StartedAt = at(1) }, `"2026-01-28T13:05:00.000+01:00"`, `"2026-01-28T12:05:01Z"`},
+		"one that was not there":   {func(m *InvocationMeta) { m.InvocationName = "n" }, `"empty":{}`, `"empty":{},"invocation_name":"n"`},
+		"one changed and one gone": {func(m *InvocationMeta) { m.Landing, m.FinishedAt = "", nil }, `"landing":"review","finished_at":"2026-01-28T12:06:00Z",`, ``},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after := update(t, later, c.change)
+			want := compact(t, later)
+			if !strings.Contains(want, c.old) {
+				t.Fatalf("the test looks for %s in vain", c.old)
+			}
+			want = strings.Replace(want, c.old, c.new, 1)
+			if got := compact(t, after); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			if !strings.HasSuffix(after, "}\n") || !strings.HasPrefix(after, "{\n  \"z_first\"") {
+				t.Errorf("nobody can read that with cat: %.60q…", after)
+			}
+			// And back again: what a rollback does.
+			back := update(t, after, func(m *InvocationMeta) { *m = decode[InvocationMeta](t, later) })
+			requireSameJSON(t, back, later)
+		})
+	}
+}
+
+func decode[T any](t *testing.T, doc string) (v T) {
+	t.Helper()
+	must(t, json.Unmarshal([]byte(doc), &v))
+	return v
+}
+
+// requireSameJSON compares values, not order: a key that was taken away and put back is last. Times
+// that were changed and changed back are spelled another way.
+func requireSameJSON(t *testing.T, got, want string) {
+	t.Helper()
+	a, b := generic(t, got), generic(t, want)
+	for _, m := range []map[string]any{a, b} {
+		if s, ok := m["started_at"].(string); ok {
+			when, err := time.Parse(time.RFC3339, s)
+			must(t, err)
+			m["started_at"] = when.UTC()
+		}
+	}
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("got  %v\nwant %v", a, b)
+	}
+}
+
+func generic(t *testing.T, doc string) map[string]any {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(doc))
+	dec.UseNumber()
+	var m map[string]any
+	must(t, dec.Decode(&m))
+	return m
+}
+
+func TestAnUpdateOfWhatIsNoRecordLeavesItAlone(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"", "rubbish", "null", "[]", "1", `"x"`, `{"status":1}`, `{"primitives":[]}`, `{"started_at":"yesterday"}`, `{"status":"x"} more`, "{"} {
+		s := newStore(t)
+		must(t, s.CreateInvocationDir(repoID, invID))
+		path := s.InvocationMetaPath(repoID, invID)
+		must(t, os.WriteFile(path, []byte(before), 0o644))
+		if err := s.UpdateInvocationMeta(repoID, invID, func(m *InvocationMeta) { m.Status = "x" }); err == nil {
+			t.Errorf("%q was updated", before)
+		} else if before != "" && !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: the error does not say where: %v", before, err)
+		}
+		if after, _ := os.ReadFile(path); string(after) != before {
+			t.Errorf("%q became %q", before, after)
+		}
+		if left := names(t, s.InvocationDir(repoID, invID)); len(left) != 1 {
+			t.Errorf("%q: beside it there is %q", before, left)
+		}
+	}
+	if err := newStore(t).UpdateInvocationMeta(repoID, invID, func(*InvocationMeta) {}); !os.IsNotExist(err) {
+		t.Errorf("one that is not there: %v", err)
+	}
+}
+
+func TestAnUpdateOfAWorktreeKeepsWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	must(t, s.CreateWorktreeDir(repoID, wtID))
+	path := metaPath(s.WorktreeDir(repoID, wtID))
+	must(t, os.WriteFile(path, []byte(`{"future":[1.0],"state":"present","name":"n"}`), 0o600))
+	must(t, s.UpdateWorktreeMeta(repoID, wtID, func(m *WorktreeMeta) { m.State = Archived }))
+	got, err := os.ReadFile(path)
+	must(t, err)
+	if compact(t, string(got)) != `{"future":[1.0],"state":"archived","name":"n"}` {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Whatever the document is: no panic; what is not a field of ours is still there, spelled as it was;
+// and the change has happened.
+func FuzzPatchJSON(f *testing.F) {
+	f.Add([]byte(later), "running", false)
+	f.Add([]byte(`{"status":"a","status":"b","x":1e999,"primitives":{"y":[{}]}}`), "c", true)
+	f.Add([]byte(`{"primitives":null,"landing":null,"finished_at":null}`), "", false)
+	f.Add([]byte(`{"":{"":0}}`), "x", true)
+	f.Fuzz(func(t *testing.T, doc []byte, status string, clear bool) {
+		status = strings.ToValidUTF8(status, "")
+		change := func(m *InvocationMeta) {
+			m.Status, m.Primitives.Isolation = status, status
+			if clear {
+				m.Landing, m.FinishedAt = "", nil
+			} else {
+				m.Landing = status + "!"
+			}
+		}
+		out, err := patchJSON(doc, change)
+		if err != nil {
+			return
+		}
+		var before, after jsonObject
+		var value, want InvocationMeta
+		if err := json.Unmarshal(doc, &before); err != nil {
+			t.Fatalf("patched what is no object: %q", doc)
+		}
+		if err := json.Unmarshal(out, &after); err != nil {
+			t.Fatalf("%q became %q: %v", doc, out, err)
+		}
+		if !ordinary(before) {
+			return
+		}
+		must(t, json.Unmarshal(doc, &want))
+		change(&want)
+		must(t, json.Unmarshal(out, &value))
+		if got, want := asJSON(t, value), asJSON(t, want); got != want {
+			t.Errorf("%q became %q\ngot  %s\nwant %s", doc, out, got, want)
+		}
+		requireKept(t, before, after, InvocationMeta{})
+		if nested := (jsonObject{}); json.Unmarshal(before.values["primitives"], &nested) == nil {
+			var now jsonObject
+			must(t, json.Unmarshal(after.values["primitives"], &now))
+			requireKept(t, nested, now, Primitives{})
+		}
+	})
+}
+
+// ordinary: no two keys that differ only in letter case or in broken characters. What of these a
+// program takes for which is anybody's guess.
+func ordinary(o jsonObject) bool {
+	seen := map[string]bool{}
+	for _, k := range o.keys {
+		folded := strings.ToLower(strings.ToUpper(k))
+		if seen[folded] || strings.ContainsRune(k, utf8.RuneError) || (!isASCII(k) && isOurs(folded)) {
+			return false
+		}
+		seen[folded] = true
+		if isOurs(folded) && k != folded {
+			return false
+		}
+		var nested jsonObject
+		if json.Unmarshal(o.values[k], &nested) == nil && !ordinary(nested) {
+			return false
+		}
+	}
+	return true
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(c rune) bool { return c >= utf8.RuneSelf }) < 0
+}
+
+func isOurs(key string) bool {
+	return known(InvocationMeta{})[key] || known(Primitives{})[key]
+}
+
+// known are the keys of a record.
+func known(v any) map[string]bool {
+	keys := map[string]bool{}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			keys[name] = true
+		}
+	}
+	return keys
+}
+
+func requireKept(t *testing.T, before, after jsonObject, record any) {
+	t.Helper()
+	ours := known(record)
+	next := 0
+	for _, k := range before.keys {
+		if ours[k] {
+			continue
+		}
+		var was, is bytes.Buffer
+		must(t, json.Compact(&was, before.values[k]))
+		if err := json.Compact(&is, after.values[k]); err != nil {
+			t.Errorf("%q is gone", k)
+			continue
+		}
+		if !bytes.Equal(was.Bytes(), is.Bytes()) {
+			t.Errorf("%q was %s and is %s", k, &was, &is)
+		}
+		for next < len(after.keys) && after.keys[next] != k {
+			next++
+		}
+		if next == len(after.keys) {
+			t.Errorf("%q is not where it was: %q became %q", k, before.keys, after.keys)
+		}
+	}
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	must(t, err)
+	return string(data)
+}
+
+// "All state can be read on disk with cat", and an update leaves what it does not know as it is.
+func TestRecordsSpellPathsAsTheyAre(t *testing.T) {
+	t.Parallel()
+	s := Store{Root: t.TempDir() + "/R&D <data>"}
+	must(t, s.EnsureRepo(repoID, "/R&D/.git", at(0)))
+	must(t, s.CreateInvocationDir(repoID, invID))
+	must(t, s.WriteInvocationMeta(repoID, meta(s, invID)))
+	data, err := os.ReadFile(s.InvocationMetaPath(repoID, invID))
+	must(t, err)
+	if !strings.Contains(string(data), s.Root) {
+		t.Errorf("nobody finds %s with grep: %s", s.Root, data)
+	}
+}
+
+func TestAnUpdateKeepsTheSpellingOfWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	const unknown = `"note":"a <b> & c"`
+	after := compact(t, update(t, `{`+unknown+`,"status":"x"}`, func(m *InvocationMeta) { m.Status = "y" }))
+	if want := `{` + unknown + `,"status":"y"}`; after != want {
+		t.Errorf("got %s, want %s", after, want)
+	}
+}

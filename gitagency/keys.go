@@ -1,0 +1,258 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// Key is one of git-agency's keys in git config.
+type Key struct {
+	Name    string // key name as users write it; <…> stands for a name that the user chooses
+	Default string // default value, described in words
+	Meaning string
+
+	checkValue        func(value string) error // validates a value; nil where any text is valid
+	namesCommand      bool                     // names a program to run, so only system, global and command scope count
+	isHarmless        func(value string) bool  // for a key with namesCommand: reports whether a value names no program, and so counts from every scope
+	repoCanOnlyEnable bool                     // the repository's own config can switch it on but not off
+	multiValued       bool                     // every value counts, not only the last
+}
+
+// Keys lists every key, in the order in which users meet them.
+func Keys() []Key {
+	keys := []Key{
+		{Name: "agency.dataDir", Default: "$XDG_DATA_HOME/agency, else ~/.local/share/agency", Meaning: "where trees and records live; $AGENCY_DATA_DIR wins"},
+		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for whoever is discarding a sandbox: 0 is one try, -1 for ever; --lock-timeout wins", checkValue: checkDuration},
+		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one command in a sandbox, one put or one snapshot may take: -1 is for ever; 'exec --timeout' wins", checkValue: checkTimeout},
+		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may be at work in a sandbox: -1 is for ever", checkValue: checkTimeout},
+		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "what untracked files are called that a snapshot leaves out, besides: a pattern, or !pattern for what is let in; an empty value forgets those before it", checkValue: checkSecretPattern, multiValued: true},
+		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes what ended before that moment; --expire wins"},
+		{Name: userNameKey, Default: "user.name", Meaning: "who the commits of landings and syncs are by"},
+		{Name: userEmailKey, Default: "user.email", Meaning: "by which email"},
+		{Name: requireReviewKey, Default: "false", Meaning: "whether only what was submitted for review can land; a repository can switch it on, and not off", checkValue: checkBool, repoCanOnlyEnable: true},
+		{Name: strategyKey, Default: Strategies()[0], Meaning: "how work lands: " + strings.Join(Strategies(), ", "), checkValue: checkStrategy},
+		{Name: signKey, Default: "false", Meaning: "whether the commits of landings are signed", checkValue: checkBool},
+		{Name: verifyKey, Meaning: "a shell line that has to succeed on what would land; an empty one is none; a repository cannot set it", checkValue: checkCommand, namesCommand: true},
+		{Name: pushTimeoutKey, Default: "1m", Meaning: "how long 'land --push' goes on where others are faster: 0 is one try, -1 as often as it may, 50 times", checkValue: checkDuration},
+		{Name: autoDetachKey, Default: "true", Meaning: "whether what is left to remove after a landing is removed in the background, as gc.autoDetach does for git", checkValue: checkBool},
+	}
+	for _, p := range primitives {
+		keys = append(keys, Key{Name: "agency.<profile>." + p.name, Default: p.values[0].value, Meaning: "what 'start --profile <profile>' chooses for --" + p.name, checkValue: p.checkValue})
+	}
+	return append(keys,
+		Key{Name: readKey, Default: "all but what is hidden", Meaning: "what stays to be read behind walls although it is hidden or private by default", multiValued: true},
+		Key{Name: writeKey, Default: "the sandbox alone", Meaning: "what can be written behind walls; private:<path> in the sandbox's own layer", multiValued: true},
+		Key{Name: hideKey, Default: "credentials, histories, sockets", Meaning: "what else is hidden behind walls", multiValued: true},
+		Key{Name: envKey, Default: "what tools need", Meaning: "variables that pass the walls besides: NAME, or NAME_* for all that begin so", checkValue: checkVariableSetting, multiValued: true},
+		Key{Name: "agency.<runner>.command", Meaning: "the program that the agent <runner> is; a repository cannot set it", namesCommand: true},
+		Key{Name: "color.agency", Default: "color.ui, else auto", Meaning: "whether to use colour: always, auto or never; --color and NO_COLOR win", checkValue: checkColor},
+		Key{Name: "pager.agency", Default: "as core.pager and $PAGER say", Meaning: "whether to page, or by which program; a repository cannot name one", namesCommand: true, isHarmless: isPagerSwitch},
+	)
+}
+
+// Keys of review and landing.
+const (
+	requireReviewKey = "agency.requireReview"
+	strategyKey      = "agency.land.strategy"
+	signKey          = "agency.land.sign"
+	verifyKey        = "agency.verify"
+	autoDetachKey    = "agency.autoDetach"
+)
+
+// Setting is the effective value of a key, or its default.
+type Setting struct {
+	Key     string `json:"key"`
+	Value   string `json:"value"`
+	Scope   string `json:"scope"`  // system, global, local, worktree, command, environment or default
+	Origin  string `json:"origin"` // e.g. file:/home/me/.gitconfig; empty for a default
+	Meaning string `json:"meaning"`
+	Problem string `json:"problem"` // reason why the value is ignored or invalid; empty for a valid one
+}
+
+// Err returns a *SettingError with the Problem of the setting, or nil if there is none.
+func (s Setting) Err() error {
+	if s.Problem == "" {
+		return nil
+	}
+	return &SettingError{s}
+}
+
+// Settings lists every key with its effective value, followed by the values that are set and ignored. It needs no
+// repository.
+func Settings(ctx context.Context, opts Options) ([]Setting, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	config, err := git.ReadConfig(ctx, opts.Dir, opts.Env)
+	if err != nil {
+		return nil, err
+	}
+	var settings, useless []Setting
+	known := map[string]bool{}
+	for _, k := range Keys() {
+		switch k.Name {
+		case "agency.dataDir":
+			k.checkValue = func(value string) error { return checkAbsolutePath(expandHome(value, proc.Getenv(opts.Env, "HOME"))) }
+		case readKey, writeKey, hideKey:
+			k.checkValue = func(value string) error { return checkPathSetting(k.Name, value, proc.Getenv(opts.Env, "HOME")) }
+		case "agency.pruneAfter":
+			k.checkValue = func(value string) error { return checkExpiry(ctx, opts, value) }
+		}
+		for _, name := range k.matchingNames(config) {
+			known[canonicalKey(name)] = true
+			for _, each := range k.splitValues(name, config) {
+				setting, ignored := k.effectiveSetting(name, each, opts.Env)
+				settings, useless = append(settings, setting), append(useless, ignored...)
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		if s, _ := config.Last(key); strings.HasPrefix(key, "agency.") && !known[key] {
+			useless = append(useless, Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: "there is no such key"})
+		}
+	}
+	return append(settings, useless...), nil
+}
+
+// splitValues returns one configuration for each value of a multi-valued key, and the configuration itself for every
+// other key.
+func (k Key) splitValues(name string, config git.Settings) []git.Settings {
+	values := multiValues(config, name)
+	if !k.multiValued || len(values) == 0 {
+		return []git.Settings{config}
+	}
+	var each []git.Settings
+	for _, s := range values {
+		each = append(each, git.Settings{canonicalKey(name): {s}})
+	}
+	return each
+}
+
+// effectiveSetting returns the value that counts for a key, and the values that were set for it but are ignored.
+func (k Key) effectiveSetting(name string, config git.Settings, env []string) (s Setting, ignored []Setting) {
+	s = Setting{Key: name, Value: k.Default, Scope: "default", Meaning: k.Meaning}
+	found, set := config.Last(canonicalKey(name))
+	if k.namesCommand || k.repoCanOnlyEnable {
+		harmless, problem := k.isHarmless, commandRefusal
+		if k.repoCanOnlyEnable {
+			harmless, problem = doesNotDisable, disableRefusal
+		}
+		var others []git.Setting
+		found, set, others = config.LastTrusted(canonicalKey(name), harmless)
+		for _, o := range others {
+			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: problem(o)})
+		}
+	}
+	check := k.checkValue
+	if set {
+		s.Value, s.Scope, s.Origin = found.Value, found.Scope, found.Origin
+	}
+	if from := proc.Getenv(env, "AGENCY_DATA_DIR"); k.Name == "agency.dataDir" && from != "" {
+		s.Value, s.Scope, s.Origin = from, "environment", "AGENCY_DATA_DIR"
+		check, set = checkAbsolutePath, true // the variable is used as it is: ~ is not expanded
+	} else if dir, err := dataDir(env, config); k.Name == "agency.dataDir" && err == nil && !set {
+		s.Value = dir
+	}
+	if set && check != nil {
+		var invalid *InvalidError
+		if err := check(s.Value); errors.As(err, &invalid) {
+			s.Problem = "want " + invalid.Want
+		} else if err != nil {
+			s.Problem = err.Error()
+		}
+	}
+	return s, ignored
+}
+
+// commandRefusal explains why a setting that would name a program is ignored.
+func commandRefusal(s git.Setting) string {
+	if s.Trusted() {
+		return "want a command"
+	}
+	return "a repository cannot name programs to run; use 'git config --global'"
+}
+
+// disableRefusal explains why a setting of the repository that would switch off a stricter rule is ignored.
+func disableRefusal(git.Setting) string {
+	return "a repository can switch it on, and not off; use 'git config --global'"
+}
+
+// doesNotDisable reports whether a value leaves a key with repoCanOnlyEnable switched on. Write access to the
+// repository is enough to make a rule stricter; only the scopes that are trusted can relax it. An invalid boolean
+// does not relax it either.
+func doesNotDisable(value string) bool {
+	yes, ok := parseBool(value)
+	return yes || !ok
+}
+
+// matchingNames lists the config keys that k stands for: the set keys that match its <…> pattern, else k.Name itself.
+func (k Key) matchingNames(config git.Settings) []string {
+	before, rest, pattern := strings.Cut(k.Name, "<")
+	_, after, _ := strings.Cut(rest, ">")
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		if name := cutPrefixSuffix(key, before, after); pattern && name != "" && name != policySection {
+			names = append(names, key)
+		}
+	}
+	if len(names) == 0 {
+		return []string{k.Name}
+	}
+	return names
+}
+
+// cutPrefixSuffix returns the part of s between a prefix and a suffix, or "" if s lacks one of them.
+func cutPrefixSuffix(s, before, after string) string {
+	rest, begins := strings.CutPrefix(s, before)
+	middle, ends := strings.CutSuffix(rest, after)
+	if !begins || !ends {
+		return ""
+	}
+	return middle
+}
+
+// canonicalKey spells a key as git prints it: section and variable name in lower case, the subsection unchanged.
+func canonicalKey(name string) string {
+	first, last := strings.Index(name, "."), strings.LastIndex(name, ".")
+	return strings.ToLower(name[:first]) + name[first:last] + strings.ToLower(name[last:])
+}
+
+func checkAbsolutePath(value string) error {
+	if filepath.IsAbs(value) {
+		return nil
+	}
+	return &InvalidError{What: "path", Value: value, Want: "an absolute path"}
+}
+
+func checkDuration(value string) error {
+	_, err := ParseDuration(value)
+	return err
+}
+
+func checkBool(value string) error {
+	if _, ok := parseBool(value); !ok {
+		return &InvalidError{What: "truth value", Value: value, Want: wantBool}
+	}
+	return nil
+}
+
+func checkTimeout(value string) error {
+	_, err := ParseTimeout(value)
+	return err
+}
+
+func checkExpiry(ctx context.Context, opts Options, value string) error {
+	_, ok, err := parseExpiry(ctx, opts, value)
+	if err == nil && !ok {
+		err = &InvalidError{What: "expiry", Value: value, Want: wantExpiry}
+	}
+	return err
+}

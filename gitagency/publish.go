@@ -1,0 +1,183 @@
+package gitagency
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// publishLanding moves the integration branch to the new commit, records the landing and removes the sandbox. With DryRun
+// it only checks whether that is possible.
+func (l *landAttempt) publishLanding(ctx context.Context) (landed LandResult, err error) {
+	r := l.r
+	landed = l.plannedResult()
+	advance, err := l.planUpdate(ctx)
+	if err != nil {
+		return LandResult{}, err
+	}
+	if !l.req.DryRun {
+		landed.TrashRef, landed.CleanupDeferred = trashRef(l.s.ID), l.req.DeferCleanup
+	}
+	done, err := r.runPublication(ctx, publication{
+		merger: l.merger, branchUpdate: advance, dryRun: l.req.DryRun,
+		writeRecord: func() error {
+			l.startMergerClose() // no more reads from here on
+			return r.recordLanding(landed, l.scanStart)
+		},
+		followUp: l.cleanupSteps(context.WithoutCancel(ctx)),
+		note:     store.LandingJournal{InvocationID: l.s.ID, Verb: verbLand, Strategy: landed.Strategy, Tip: l.tip},
+	})
+	switch {
+	case err == nil:
+		return landed, nil
+	case !done:
+		return LandResult{}, err
+	}
+	return landed, &CleanupError{Kind: "invocation", ID: l.s.ID, Done: store.Landed, Err: err}
+}
+
+// plannedResult returns the result that the landing has if it succeeds.
+func (l *landAttempt) plannedResult() LandResult {
+	landed := LandResult{
+		Invocation: l.s.ID, Commit: l.newTip, Before: l.target.commit, Branch: shortBranch(l.target.branch), Strategy: l.req.Strategy, Tip: l.tip,
+		Commits: l.commitCount, DryRun: l.req.DryRun, LeftOut: toLeftOut(l.scanResult.LeftOut),
+		MessageUnused: l.req.CommitAll && len(l.scanResult.Uncommitted) == 0,
+	}
+	if l.newTip == "" {
+		landed.Commit, landed.Strategy, landed.Commits, landed.Already = l.target.commit, "", 0, true
+	}
+	return landed
+}
+
+// planUpdate returns the ref updates of the landing: the integration branch with its worktree and, in the same ref
+// transaction, the trash ref and the deletion of the sandbox's branch. If the branch has all of the work already, it does
+// not move.
+func (l *landAttempt) planUpdate(ctx context.Context) (git.Update, error) {
+	kept, err := l.trashCommit(ctx)
+	if err != nil {
+		return git.Update{}, err
+	}
+	zeroOID := strings.Repeat("0", len(l.target.commit))
+	was := l.oldTrash
+	if was == "" {
+		was = zeroOID
+	}
+	a := git.Update{
+		Branch: l.target.branch, Old: l.target.commit, New: l.newTip, Reason: "agency: land " + l.s.ID,
+		GitDir: l.target.checkoutGitDir, Worktree: l.target.checkoutTree, Trusted: l.merger.Trusted,
+		OtherRefs: []git.RefMove{{Ref: trashRef(l.s.ID), Old: was, New: kept}},
+	}
+	if l.newTip == "" {
+		a.New, a.GitDir, a.Worktree = a.Old, "", ""
+	}
+	if free, err := l.canDeleteBranch(); err != nil || !free || l.scanResult.BranchTip == "" {
+		return a, err
+	}
+	a.OtherRefs = append(a.OtherRefs, git.RefMove{Ref: sandboxRef(l.s.ID), Old: l.scanResult.BranchTip, New: zeroOID})
+	return a, nil
+}
+
+// trashCommit returns the commit for the trash ref: the tip, or a capture of the sandbox if it holds more than the tip
+// leads to. A dry run always gets the tip.
+func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
+	subject, err := l.r.prepareCapture(l.s.snapshotSubject(l.handle.base, "what was in the sandbox when it landed"))
+	if err != nil {
+		return "", err
+	}
+	known := map[string]bool{l.tip: true, l.handle.base: true, l.target.commit: true}
+	for _, c := range l.commits {
+		known[c.OID] = true
+	}
+	if len(l.scanResult.LeftOut) == 0 && l.repo.OnlyKnownCommits(subject, known) && (l.oldTrash == "" || known[l.oldTrash]) {
+		return l.tip, nil
+	}
+	if l.req.DryRun {
+		return l.tip, nil
+	}
+	if err := l.s.importForDiscard(ctx, l.repo, l.handle.prims, l.handle.invocationLock); err != nil {
+		return "", err
+	}
+	subject.Onto = l.oldTrash
+	l.merger.UsesUnreferenced = true
+	captured, err := l.repo.Capture(ctx, subject)
+	if err != nil || l.tip == l.scanResult.Head {
+		return captured.Commit, err
+	}
+	found, err := l.repo.Lookup(ctx, captured.Commit+"^{tree}")
+	if err != nil {
+		return "", err
+	}
+	// The uncommitted work is in the tip, and left-out files are in the tree of the capture: keep both.
+	return l.merger.CreateCommit(ctx, git.CommitRequest{
+		Tree: found[0].OID, Parents: []string{l.tip, captured.Commit}, Author: toolSignature(l.r.opts.Now()), Committer: toolSignature(l.r.opts.Now()), Message: subject.Message,
+	})
+}
+
+// canDeleteBranch reports whether the sandbox's branch can be deleted: no other worktree has it checked out.
+func (l *landAttempt) canDeleteBranch() (bool, error) {
+	entries, err := l.repo.WorktreeEntries()
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if e.Name != l.s.ID && e.Branch == sandboxRef(l.s.ID) {
+			l.r.warn("branch %s is checked out at %s; it stays", shortBranch(e.Branch), e.Path)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// cleanupSteps returns the steps that remove the sandbox after the landing.
+func (l *landAttempt) cleanupSteps(ctx context.Context) []step {
+	spec := l.r.sandboxSpec(l.s.ID)
+	return []step{
+		{"aside", func() error {
+			l.releaseSandbox() // commands that lock the sandbox from now on are told that it has landed
+			return moveTreeAside(spec.Tree)
+		}},
+		{"registration", func() error {
+			if l.req.DeferCleanup {
+				return worktreeBackend(l.repo).BeginUnregister(spec)
+			}
+			return worktreeBackend(l.repo).Unregister(spec)
+		}},
+		{"leftovers", func() error { return store.RemoveLeftovers(spec.Scratch) }},
+		{"tree", func() error {
+			if l.req.DeferCleanup {
+				return nil
+			}
+			return l.r.cleanUpLanded(ctx, l.repo, l.s.ID)
+		}},
+	}
+}
+
+// recordLanding writes the landing to the record and the event log of the invocation. A zero looked leaves the time of the
+// last scan as it is.
+func (r *Repository) recordLanding(landed LandResult, looked time.Time) error {
+	now := r.now()
+	if err := r.store.UpdateInvocationMeta(r.ID, landed.Invocation, func(m *store.InvocationMeta) {
+		m.Landing, m.FinishedAt, m.LandedAt = store.Landed, &now, &now
+		m.LandedCommit, m.LandedBefore, m.LandedBranch, m.LandedStrategy, m.LandedTip = landed.Commit, landed.Before, landed.Branch, landed.Strategy, landed.Tip
+		if !looked.IsZero() {
+			m.CheckedAt = &looked
+		}
+	}); err != nil {
+		return err
+	}
+	r.appendEvent(landed.Invocation, landEvent{now, verbLand, landed.Commit, landed.Before, landed.Branch, landed.Strategy, landed.Tip})
+	return nil
+}
+
+type landEvent struct {
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Commit   string    `json:"commit"`
+	Before   string    `json:"before"`
+	Branch   string    `json:"branch"`
+	Strategy string    `json:"strategy"`
+	Tip      string    `json:"tip"`
+}

@@ -1,0 +1,76 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+func TestTheNoteOfALandingGoesOnlyWhenAllOfItIsUndoneButWhatSomebodyElseHasWritten(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	var atCommit func()
+	l := committed(t, Options{Fault: func(_ context.Context, at string) error {
+		if at == "land/commit:before" && atCommit != nil {
+			atCommit()
+			return boom
+		}
+		return nil
+	}})
+	warned := ""
+	l.repo.opts.Warn = func(message string) { warned += message + "\n" }
+	wt, err := l.repo.Worktree("wt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := l.repo.store.LandingJournalPath(l.repo.ID)
+	draft := filepath.Join(l.repo.CommonDir, "worktrees", wt.ID, "index.agency")
+	fails := func() {
+		t.Helper()
+		if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID}); !errors.Is(err, boom) {
+			t.Fatal(err)
+		}
+		if !strings.Contains(warned, "left as it is") {
+			t.Errorf("nobody was told: %q", warned)
+		}
+		warned = ""
+	}
+	overwrite := func() {
+		if err := os.WriteFile(filepath.Join(wt.TreePath, "new"), []byte("somebody's\n"), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+
+	atCommit = overwrite
+	fails()
+	if _, there := store.FirstExisting(note); there {
+		t.Error("the note stays although only the person knows what is right")
+	}
+	if err := os.Remove(filepath.Join(wt.TreePath, "new")); err != nil {
+		t.Fatal(err)
+	}
+
+	// The same, and something else that cannot be undone now.
+	atCommit = func() {
+		overwrite()
+		if err := errors.Join(os.Remove(draft), os.MkdirAll(filepath.Join(draft, "in the way"), 0o755)); err != nil {
+			t.Error(err)
+		}
+	}
+	fails()
+	if _, there := store.FirstExisting(note); !there {
+		t.Error("the note is gone, and nobody will go on")
+	}
+	atCommit = nil
+	if err := errors.Join(os.RemoveAll(draft), os.Remove(strings.TrimSuffix(draft, ".agency")+".lock"), os.Remove(filepath.Join(wt.TreePath, "new"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,464 @@
+package gitagency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Limits of the attempts to push to a branch that others push to as well.
+const (
+	maxPushes          = 50
+	pushTimeoutKey     = "agency.pushTimeout"
+	defaultPushTimeout = time.Minute
+)
+
+// PushPlan says which integration branch to push where.
+type PushPlan struct {
+	Worktree     string // id of the integration worktree
+	Branch       string
+	Remote       string // name of the remote
+	RemoteBranch string // name of the branch on the remote
+	Address      string // remote as git finds it from any worktree: its name or a path
+
+	branchRef       string // full ref of Branch
+	remote          git.Remote
+	untrustedRemote bool
+}
+
+// PlanPush determines where the branches of integration worktrees would be pushed, and refuses branches that cannot be. It
+// reads only local configuration and never contacts the remote. An empty remote means "local" if it exists, else
+// "origin". Call it before anything lands, so that its errors leave everything unchanged.
+//
+// It also checks the settings that Push will use; req says how Push verifies its merges.
+func (r *Repository) PlanPush(ctx context.Context, remote string, req LandRequest, worktrees ...string) ([]PushPlan, error) {
+	if err := r.checkPushSettings(req); err != nil {
+		return nil, err
+	}
+	remotes, err := r.git.ReadRemotes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := remotes.Names()
+	for _, name := range []string{"local", "origin"} {
+		if remote == "" && slices.Contains(names, name) {
+			remote = name
+		}
+	}
+	if !slices.Contains(names, remote) {
+		return nil, &NoRemoteError{Remote: remote, Remotes: names}
+	}
+	if err := remotes.CheckFullHistory(); err != nil {
+		return nil, fmt.Errorf("push to %s: %w; nothing changed", remote, err)
+	}
+	to, err := remotes.Find(ctx, remote)
+	if err != nil {
+		return nil, fmt.Errorf("%w; nothing changed", err)
+	}
+	wary := to.Untrusted && !r.allSandboxesWalled()
+	if wary && to.Path != "" {
+		hooks, err := r.git.RemoteHooks(ctx, to)
+		if err != nil {
+			return nil, fmt.Errorf("push to %s: %w", remote, err)
+		}
+		if len(hooks) > 0 {
+			return nil, &DistrustedRemoteError{Remote: remote, URL: to.URL, Hooks: hooks}
+		}
+	}
+	plans := []PushPlan{}
+	for _, id := range worktrees {
+		if slices.ContainsFunc(plans, func(p PushPlan) bool { return p.Worktree == id }) {
+			continue
+		}
+		target, err := r.findIntegrationTarget(ctx, r.git, id)
+		if err != nil {
+			return nil, err
+		}
+		as := target.branch
+		if upstream, pushed := remotes.Upstream(target.branch, remote); upstream != "" && upstream != as {
+			if !pushed {
+				return nil, &UpstreamError{Branch: shortBranch(as), Remote: remote, Upstream: shortBranch(upstream)}
+			}
+			as = upstream
+		}
+		plans = append(plans, PushPlan{
+			Worktree: target.worktree.ID, Branch: shortBranch(target.branch), Remote: remote, RemoteBranch: shortBranch(as), Address: remote,
+			branchRef: target.branch, remote: to, untrustedRemote: wary,
+		})
+		if to.Relative {
+			plans[len(plans)-1].Address = to.Path
+		}
+	}
+	return plans, nil
+}
+
+// PushResult is the result of Push.
+type PushResult struct {
+	Commit   string // commit of the integration branch
+	Tries    int
+	Merged   bool // commits of others were merged into the branch, even if the push failed later
+	UpToDate bool // the remote had all of the commits before
+}
+
+// Push pushes the current state of an integration branch to a remote. If others have pushed there, it merges their commits
+// into the branch in a transaction, as a landing does, and tries again, up to maxPushes times and agency.pushTimeout. It
+// never forces. ids are the invocations that landed on the branch; their event logs record the push. req only says how
+// merges are verified.
+//
+// Errors are *NotPushedError: landings and merges that were made before stay.
+func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, ids ...string) (pushed PushResult, err error) {
+	p := pushOperation{r: r, PushPlan: plan, ids: ids}
+	defer func() {
+		if closeErr := p.close(); closeErr != nil {
+			r.warn("clean-up: %v", closeErr)
+		}
+		if err == nil {
+			return
+		}
+		failed := &NotPushedError{PushPlan: plan, IDs: ids, Tries: p.result.Tries, Tree: p.tree, Err: err, OutcomeUnknown: p.outcomeUnknown}
+		var conflicts *ConflictsError
+		if errors.As(err, &conflicts) { // the landing itself had no conflicts, and stays
+			failed.Conflicts, failed.Err = conflicts.Conflicts, nil
+		}
+		err = failed
+	}()
+	if err := req.normalize(r); err != nil {
+		return PushResult{}, err
+	}
+	p.req = req
+	patience, err := r.pushTimeout()
+	if err != nil {
+		return PushResult{}, err
+	}
+	for began := time.Now(); ; {
+		arrived, theirs, err := p.pushOnce(ctx)
+		if err != nil {
+			return p.result, err
+		}
+		if arrived {
+			p.recordPush(context.WithoutCancel(ctx))
+			return p.result, nil
+		}
+		if p.result.Tries >= maxPushes || patience >= 0 && time.Since(began)-p.verifyTime >= patience {
+			return p.result, &OutpacedError{Tries: p.result.Tries}
+		}
+		if theirs == "" { // the remote branch was deleted meanwhile
+			continue
+		}
+		if err := p.mergeRemote(ctx, theirs); err != nil && !branchMoved(err) { // otherwise try again with the current branch
+			return p.result, err
+		}
+	}
+}
+
+// pushOperation is a push in progress. It holds the repository lock while it merges, and never while it talks to the
+// remote.
+type pushOperation struct {
+	PushPlan
+	r              *Repository
+	req            LandRequest // says how merges are verified
+	ids            []string
+	pusher         *git.Pusher
+	result         PushResult
+	remoteTip      string // commit of the remote branch, once that has all of our commits
+	trackingRef    string // remote-tracking ref; empty if there is none
+	trackingTip    string // commit of trackingRef before the push
+	tree           string // worktree that has the branch checked out, if known
+	outcomeUnknown bool   // the push failed without an answer, so it may have arrived
+
+	verifyTime time.Duration // time spent on verifying merges; does not count against agency.pushTimeout
+}
+
+func (p *pushOperation) close() error {
+	if p.pusher == nil {
+		return nil
+	}
+	return p.pusher.Close()
+}
+
+// pushOnce pushes once. If the remote refuses, it fetches and returns the remote's commit, which may have commits that we
+// lack.
+func (p *pushOperation) pushOnce(ctx context.Context) (arrived bool, theirs string, err error) {
+	ctx, cancel, err := p.r.withOperationTimeout(ctx, "pushing")
+	if err != nil {
+		return false, "", err
+	}
+	defer cancel()
+	if p.result.Commit, err = p.r.git.Tip(ctx, p.branchRef); err == nil && p.result.Commit == "" {
+		err = &NoCommitError{Name: p.Branch}
+	}
+	if err != nil {
+		return false, "", err
+	}
+	p.remoteTip = p.result.Commit
+	if p.pusher == nil {
+		if p.pusher, err = p.r.git.NewPusher(p.remote, p.result.Commit, p.untrustedRemote); err != nil {
+			return false, "", err
+		}
+	}
+	if p.trackingRef = p.remote.TrackingRef(headsPrefix + p.RemoteBranch); p.trackingRef != "" {
+		if p.trackingTip, err = p.r.git.Tip(ctx, p.trackingRef); err != nil {
+			return false, "", err
+		}
+	}
+	p.result.Tries++
+	var answer git.PushResult
+	if err := p.r.runSteps(ctx, verbPush, []step{{"send", func() (err error) {
+		answer, err = p.pusher.Push(ctx, p.result.Commit, headsPrefix+p.RemoteBranch)
+		p.result.UpToDate = answer.UpToDate
+		p.outcomeUnknown = err != nil && !git.ChangedNothing(err)
+		return err
+	}}}); err != nil || answer.Accepted {
+		return err == nil, "", err
+	}
+	if p.result.Tries > 1 { // not the first time that others were faster
+		if err := waitBackoff(ctx, p.result.Tries, pushBackoff); err != nil {
+			return false, "", err
+		}
+	}
+	p.pusher.WaitTurn(ctx) // wait for other git-agency pushes, so that none runs between our fetch and our push
+	if theirs, err = p.fetchRemoteTip(ctx); err != nil {
+		return false, "", fmt.Errorf("%s; %w", answer.Reason, err)
+	}
+	has, lacks, err := p.compareWithRemote(ctx, theirs)
+	switch {
+	case err != nil:
+		return false, "", err
+	case has: // by an earlier push without an answer, or by another process
+		p.remoteTip, p.result.UpToDate = theirs, true
+		return true, theirs, nil
+	case lacks:
+		return false, theirs, nil
+	}
+	// The remote has nothing new, so others were not faster, unless one of them is about to be. A remote that refuses for
+	// another reason refuses again: report that if its branch stays the same.
+	if err := waitBackoff(ctx, p.result.Tries, pushBackoff); err != nil {
+		return false, "", err
+	}
+	before := theirs
+	if theirs, err = p.fetchRemoteTip(ctx); err != nil {
+		return false, "", err
+	}
+	if theirs == before {
+		return false, "", &RejectedError{Message: answer.Reason}
+	}
+	return false, theirs, nil
+}
+
+// fetchRemoteTip fetches the remote branch with all its objects and returns its commit; empty if it does not exist.
+func (p *pushOperation) fetchRemoteTip(ctx context.Context) (theirs string, err error) {
+	err = p.r.runSteps(ctx, verbPush, []step{{"fetch", func() (err error) {
+		theirs, err = p.pusher.Fetch(ctx, headsPrefix+p.RemoteBranch, p.result.Commit)
+		return err
+	}}})
+	return theirs, err
+}
+
+// compareWithRemote reports whether the remote has all of our commits, and whether we lack some of its commits.
+func (p *pushOperation) compareWithRemote(ctx context.Context, theirs string) (has, lacks bool, err error) {
+	if theirs == "" {
+		return false, false, nil
+	}
+	if has, err = p.r.git.IsAncestor(ctx, p.result.Commit, theirs); err != nil || has {
+		return has, false, err
+	}
+	known, err := p.r.git.IsAncestor(ctx, theirs, p.result.Commit)
+	return false, !known, err
+}
+
+// mergeRemote merges the remote's commits into the integration branch, in a transaction and verified as a landing is.
+func (p *pushOperation) mergeRemote(ctx context.Context, theirs string) error {
+	v := &verification{r: p.r, req: p.req}
+	defer v.close()
+	for {
+		c, sandboxID, err := p.tryMerge(ctx, v, theirs)
+		if err == nil && sandboxID == "" {
+			return nil
+		}
+		if err == nil && v.runs > 0 {
+			p.r.warn("%s has moved since it was verified with %s/%s; it is verified again", p.Branch, p.Remote, p.RemoteBranch)
+		}
+		if began := time.Now(); err == nil { // without the repository lock
+			err = v.runCommand(ctx, sandboxID, c)
+			p.verifyTime += time.Since(began)
+		}
+		var failed *VerifyError
+		if errors.As(err, &failed) {
+			failed.Merge = p.Remote + "/" + p.RemoteBranch
+		}
+		if err != nil {
+			return err
+		}
+		v.runs, v.req.verifiedTree = v.runs+1, c.tree
+	}
+}
+
+// tryMerge merges the remote's commit, or returns a temporary sandbox with the merge result that has to be verified first.
+func (p *pushOperation) tryMerge(ctx context.Context, v *verification, theirs string) (c candidate, sandboxID string, err error) {
+	r := p.r
+	ctx, cancel, err := r.withOperationTimeout(ctx, "merging")
+	if err != nil {
+		return c, "", err
+	}
+	defer cancel()
+	repo, unlock, err := r.lockAndRecover(ctx)
+	if err != nil {
+		return c, "", err
+	}
+	defer unlock()
+	if err := r.recoverLanding(ctx, repo); err != nil { // an interrupted landing whose recovery failed when the lock was taken
+		return c, "", err
+	}
+	to, err := r.findIntegrationTarget(ctx, repo, p.Worktree)
+	if err != nil {
+		return c, "", err
+	}
+	if p.tree = to.checkoutTree; to.branch != p.branchRef {
+		return c, "", fmt.Errorf("worktree %q is on %s now", to.worktree.Name, shortBranch(to.branch))
+	}
+	if has, err := repo.IsAncestor(ctx, theirs, to.commit); err != nil || has {
+		return c, "", err // another process has merged it already
+	}
+	merger, err := repo.NewMerger(to.commit)
+	if err != nil {
+		return c, "", err
+	}
+	defer func() { err = errors.Join(err, merger.Close()) }()
+	merger.Trusted = r.allSandboxesWalled()
+	if c.commit, c.tree, err = p.makeMergeCommit(ctx, merger, to.commit, theirs); err != nil {
+		return c, "", err
+	}
+	if c.trustedConfig = merger.Trusted; p.req.Verify != "" && c.tree != v.req.verifiedTree {
+		if err := p.publishMerge(ctx, merger, to, theirs, c.commit, true); err != nil {
+			return c, "", err
+		}
+		sandboxID, err := p.startVerifySandbox(ctx, repo, merger, v, c)
+		return c, sandboxID, err
+	}
+	if err := p.publishMerge(ctx, merger, to, theirs, c.commit, false); err != nil {
+		return c, "", err
+	}
+	p.result.Merged = true
+	return c, "", nil
+}
+
+// startVerifySandbox creates the temporary sandbox in which the merge is verified, with the walls and limits of the last
+// invocation that landed.
+func (p *pushOperation) startVerifySandbox(ctx context.Context, repo *git.Repo, merger *git.Merger, v *verification, c candidate) (string, error) {
+	if v.runs == maxVerifications {
+		return "", fmt.Errorf("%s moved each of the %d times that it was verified with what others have pushed", p.Branch, v.runs)
+	}
+	if v.req.ID = ""; len(p.ids) > 0 {
+		v.req.ID = p.ids[len(p.ids)-1]
+	}
+	all, err := p.r.Invocations(ListRequest{All: true, Worktree: p.Worktree})
+	for _, inv := range all {
+		if len(p.ids) == 0 && inv.Landing == store.Landed && !inv.Broken {
+			v.req.ID = inv.ID
+		}
+	}
+	if err == nil && v.req.ID == "" {
+		err = fmt.Errorf("what others have pushed cannot be verified, as nothing that has landed on %s is on record; --no-verify merges it as it is", p.Branch)
+	}
+	if err == nil {
+		err = p.r.runSteps(ctx, verbVerify, []step{{"objects", func() error { return merger.Persist(ctx) }}})
+	}
+	if err != nil {
+		return "", err
+	}
+	sandboxID, err := v.startSandbox(ctx, repo, c)
+	if err != nil && context.Cause(ctx) == nil {
+		return "", &VerifyError{ID: v.req.ID, Command: v.req.Verify, Err: err}
+	}
+	if err == nil {
+		v.markAlive(ctx, sandboxID)
+	}
+	return sandboxID, err
+}
+
+// makeMergeCommit creates the merge of the integration branch and the remote's commit.
+func (p *pushOperation) makeMergeCommit(ctx context.Context, merger *git.Merger, at, theirs string) (commit, tree string, err error) {
+	merged, err := merger.Merge(ctx, git.Request{Ours: at, Theirs: theirs})
+	if err != nil {
+		return "", "", err
+	}
+	if len(merged.Conflicts) > 0 {
+		return "", "", &ConflictsError{Conflicts: convertConflicts(merged.Conflicts)}
+	}
+	author, committer, err := p.r.landingSignatures(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	sign, err := p.r.signsLandings()
+	if err != nil {
+		return "", "", err
+	}
+	commit, err = merger.CreateCommit(ctx, git.CommitRequest{
+		Tree: merged.Tree, Parents: []string{at, theirs}, Author: author, Committer: committer, Sign: sign,
+		Message: fmt.Sprintf("Merge %s/%s", p.Remote, p.RemoteBranch),
+	})
+	if err != nil {
+		return "", "", err
+	}
+	return commit, merged.Tree, merger.FsckTree(ctx, commit, at)
+}
+
+// publishMerge moves the integration branch to the merge commit, in the same transaction as a landing.
+func (p *pushOperation) publishMerge(ctx context.Context, merger *git.Merger, to integrationTarget, theirs, commit string, dry bool) error {
+	a := git.Update{
+		Branch: to.branch, Old: to.commit, New: commit, Reason: fmt.Sprintf("agency: merge %s/%s", p.Remote, p.RemoteBranch),
+		GitDir: to.checkoutGitDir, Worktree: to.checkoutTree, Trusted: merger.Trusted,
+	}
+	_, err := p.r.runPublication(ctx, publication{merger: merger, branchUpdate: a, dryRun: dry, note: store.LandingJournal{InvocationID: cmp.Or(cmp.Or(p.ids...), p.Worktree), Verb: verbPush, Tip: theirs}})
+	return err
+}
+
+// recordPush updates the remote-tracking ref, as git does after a push, and the event logs of the invocations.
+func (p *pushOperation) recordPush(ctx context.Context) {
+	r := p.r
+	if p.trackingRef != "" {
+		if err := r.git.UpdateTrackingRef(ctx, p.trackingRef, p.remoteTip, p.trackingTip, "update by push"); err != nil {
+			r.warn("%s: %v", p.trackingRef, err)
+		}
+	}
+	for _, id := range p.ids {
+		r.appendEvent(id, pushEvent{r.now(), verbPush, p.result.Commit, p.Branch, p.Remote, p.RemoteBranch, p.result.Tries})
+	}
+}
+
+type pushEvent struct {
+	Time         time.Time `json:"time"`
+	Event        string    `json:"event"`
+	Commit       string    `json:"commit"`
+	Branch       string    `json:"branch"`
+	Remote       string    `json:"remote"`
+	RemoteBranch string    `json:"as"`
+	Tries        int       `json:"tries"`
+}
+
+// backoff holds the approximate bounds of the wait between two attempts.
+type backoff struct{ shortest, longest time.Duration }
+
+var (
+	pushBackoff = backoff{20 * time.Millisecond, time.Second}
+	landBackoff = backoff{2 * time.Millisecond, 200 * time.Millisecond} // shorter, because the repository lock is held
+)
+
+// waitBackoff waits for a random time that grows with the number of tries, so that competing processes spread out.
+func waitBackoff(ctx context.Context, tries int, s backoff) error {
+	wait := time.NewTimer(s.shortest/2 + rand.N(min(s.shortest<<min(tries, 10), s.longest)))
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-wait.C:
+		return nil
+	}
+}

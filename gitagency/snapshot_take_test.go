@@ -1,0 +1,291 @@
+package gitagency
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+)
+
+// snapshots are the refs of the snapshots there are, with their commits.
+func (l *lab) snapshots() string {
+	l.t.Helper()
+	return l.git("for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", "refs/agency/snapshots/"+l.box.ID)
+}
+
+func TestASnapshotIsACommitThatARefKeepsAndTheHistoryNames(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC)
+	l := newLab(t, Options{Version: "1.2.3", Now: func() time.Time { return now }})
+	base := l.git("rev-parse", "HEAD")
+	l.write("file", "1\n")
+	id, err := l.box.Snapshot(t.Context())
+	if err != nil || l.snapshots() != "1 "+id {
+		t.Fatalf("%q, %v: %s", id, err, l.snapshots())
+	}
+	if got := l.git("log", "-1", "--format=%an <%ae>%n%B", id); got != strings.Join([]string{
+		"git-agency <git-agency@localhost>", "agency: snapshot 1 of sandbox " + l.box.ID, "",
+		"Agency-Invocation: " + l.box.ID, "Agency-Base: " + base, "Agency-Version: 1.2.3", "Agency-Head: " + base, "Agency-On: " + sandboxRef(l.box.ID), "Agency-Index: " + l.git("rev-parse", base+"^{tree}"), "",
+	}, "\n") {
+		t.Errorf("%s", got)
+	}
+	l.write("file", "2\n")
+	second, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{Message: "  two\n\nSigned-off-by: x\n"})
+	if err != nil || second.Number != 2 || !second.Created || second.Ref != "refs/agency/snapshots/"+l.box.ID+"/2" || second.Invocation != l.box.ID {
+		t.Errorf("%+v, %v", second, err)
+	}
+	if got := l.git("log", "-1", "--format=%s|%P|%(trailers:key=Agency-Invocation,valueonly)", second.ID); got != "two|"+id+"|"+l.box.ID+"\n" {
+		t.Errorf("%q", got)
+	}
+	again, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{Message: "not used"})
+	if want := second; err != nil || again.Created || again.ID != want.ID || again.Ref != want.Ref || again.Number != 2 || again.Invocation != l.box.ID {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if got := l.snapshots(); got != "1 "+id+"\n2 "+second.ID {
+		t.Errorf("%s", got)
+	}
+	data, err := os.ReadFile(filepath.Join(l.repo.store.InvocationDir(l.repo.ID, l.box.ID), "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	var event map[string]string
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &event); err != nil || len(lines) != 2 ||
+		event["event"] != "snapshot" || event["snapshot"] != second.ID || event["ref"] != second.Ref || event["time"] != "2026-01-28T12:05:00Z" {
+		t.Errorf("%v: %s", err, data)
+	}
+}
+
+func TestASnapshotComesAfterTheHighestNumberWhateverElseIsThere(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	refs := "refs/agency/snapshots/" + l.box.ID + "/"
+	for _, name := range []string{"2", "10", "011", "x", "20/1", "-30", "99999999999", "0"} {
+		l.git("update-ref", refs+name, "HEAD")
+	}
+	got, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{})
+	if err != nil || got.Number != 11 || got.Ref != refs+"11" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestASnapshotNeverReplacesARef(t *testing.T) {
+	t.Parallel()
+	var l *lab
+	l = newLab(t, Options{Fault: func(_ context.Context, point string) error {
+		if point == "snapshot/ref:before" {
+			l.git("update-ref", "refs/agency/snapshots/"+l.box.ID+"/1", "HEAD")
+		}
+		return nil
+	}})
+	head := l.git("rev-parse", "HEAD")
+	if got, err := l.box.Snapshot(t.Context()); err == nil || got != "" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got := l.snapshots(); got != "1 "+head {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestASnapshotThatFailsOrIsCancelledAtAnyStepIsNone(t *testing.T) {
+	t.Parallel()
+	var act func(point string) error
+	l := newLab(t, Options{Fault: func(_ context.Context, point string) error {
+		if act == nil {
+			return nil
+		}
+		return act(point)
+	}})
+	l.write("file", "1\n")
+	stop := errors.New("stop")
+	for _, at := range []string{"snapshot/capture:before", "snapshot/capture:after", "snapshot/ref:before", "snapshot/ref:after"} {
+		met := false
+		act = func(point string) error {
+			if point != at {
+				return nil
+			}
+			met = true
+			return stop
+		}
+		if got, err := l.box.Snapshot(t.Context()); !met || got != "" || !errors.Is(err, stop) || l.snapshots() != "" {
+			t.Errorf("%s: %q, %v: %q", at, got, err, l.snapshots())
+		}
+		if at == "snapshot/ref:after" {
+			continue // nothing is left to be cancelled
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		act = func(point string) error {
+			if point == at {
+				cancel(stop)
+			}
+			return nil
+		}
+		if got, err := l.box.Snapshot(ctx); got != "" || !errors.Is(err, stop) || l.snapshots() != "" {
+			t.Errorf("%s, cancelled: %q, %v: %q", at, got, err, l.snapshots())
+		}
+	}
+	act = nil
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASnapshotIsBoundedByTheOperationTimeout(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{Fault: func(ctx context.Context, point string) error {
+		if point == "snapshot/capture:before" {
+			<-ctx.Done()
+		}
+		return nil
+	}}, "agency.operationTimeout", "50ms")
+	if _, err := l.box.Snapshot(t.Context()); !is[*OverdueError](err) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSnapshotsRefuseWhatNothingMayRunIn(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	marker := filepath.Join(l.box.WorkDir(), ".agency", "SANDBOX_MARKER")
+	if err := os.Rename(marker, marker+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.box.Snapshot(t.Context()); !is[*NotSandboxError](err) {
+		t.Errorf("without its marker: %v", err)
+	}
+	if err := os.Rename(marker+".away", marker); err != nil {
+		t.Fatal(err)
+	}
+	for _, message := range []string{"a\x00b", "\xff"} {
+		if _, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{Message: message}); !is[*InvalidError](err) {
+			t.Errorf("%q: %v", message, err)
+		}
+	}
+	if l.snapshots() != "" {
+		t.Error(l.snapshots())
+	}
+	if _, err := l.repo.Discard(t.Context(), l.box.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.box.Snapshot(t.Context()); !is[*EndedError](err) {
+		t.Errorf("after it ended: %v", err)
+	}
+}
+
+func TestSnapshotsAtTheSameTimeAreNumberedOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	const many = 6
+	taken := make([]Snapshot, many)
+	var all sync.WaitGroup
+	for i := range taken {
+		all.Go(func() {
+			l.write("file", strings.Repeat("x", i))
+			var err error
+			if taken[i], err = l.box.TakeSnapshot(t.Context(), SnapshotRequest{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	byNumber := map[int]string{}
+	for _, s := range taken {
+		if id, seen := byNumber[s.Number]; seen && id != s.ID {
+			t.Errorf("two are number %d", s.Number)
+		}
+		byNumber[s.Number] = s.ID
+	}
+	history := strings.Fields(l.git("rev-list", "--first-parent", "--reverse", byNumber[len(byNumber)]))
+	for n := 1; n <= len(byNumber); n++ {
+		if n >= len(history) || history[n] != byNumber[n] {
+			t.Fatalf("%v in %q", byNumber, history)
+		}
+	}
+	if refs := strings.Split(l.snapshots(), "\n"); len(refs) != len(byNumber) || !slices.IsSorted(refs) {
+		t.Errorf("%q", refs)
+	}
+}
+
+// While a state is taken no put moves anything, and while one moves things no state is taken.
+func TestASnapshotHoldsEveryPutWhollyOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	var l *lab
+	l = newLab(t, Options{Fault: func(ctx context.Context, point string) error {
+		if point != "snapshot/capture:before" {
+			return nil
+		}
+		if f, err := lock.AcquireDirExclusive(ctx, filepath.Join(l.box.WorkDir(), guard.AgencyDir), 0); !is[*LockTimeoutError](err) {
+			t.Errorf("puts can go on: %v", errors.Join(err, f.Close()))
+		}
+		return nil
+	}})
+	batch := func(content string) (files []File) {
+		for i := range 200 {
+			files = append(files, File{Path: fmt.Sprintf("d%d/f%d", i%7, i), Content: []byte(content)})
+		}
+		return files
+	}
+	var putters sync.WaitGroup
+	stop := make(chan bool)
+	for _, content := range []string{"one", "two"} {
+		putters.Go(func() {
+			for {
+				if err := l.box.UploadFiles(t.Context(), batch(content)); err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for range 8 {
+		commit, err := l.box.Snapshot(t.Context())
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		blobs := map[string]int{}
+		for line := range strings.Lines(l.git("ls-tree", "-r", commit)) {
+			blobs[strings.Fields(line)[2]]++
+		}
+		if len(blobs) > 1 {
+			t.Errorf("puts are mixed: %v", blobs)
+		}
+	}
+	close(stop)
+	putters.Wait()
+}
+
+// Whoever is in a sandbox can keep puts off, and with them snapshots; not the whole repository.
+func TestASnapshotDoesNotWaitForEverForWhoeverPuts(t *testing.T) {
+	t.Parallel()
+	soon := 2 * time.Second // not at once: a program that another test starts meanwhile has our lock until its exec
+	l := newLab(t, Options{LockTimeout: &soon})
+	held, err := lock.AcquireDirExclusive(t.Context(), filepath.Join(l.box.WorkDir(), guard.AgencyDir), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.box.Snapshot(t.Context()); !is[*BusyError](err) {
+		t.Error(err)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.box.Snapshot(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,189 @@
+package gitagency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+// landStrategy is one way to put a landing into history.
+type landStrategy struct {
+	name       string
+	makeCommit func(*landAttempt, context.Context, signatures) (string, error)
+}
+
+const rebaseStrategy = "rebase"
+
+// landStrategies lists all strategies, the default first.
+func landStrategies() []landStrategy {
+	return []landStrategy{
+		{"merge", (*landAttempt).makeMergeCommit},      // one merge commit, with the sandbox's commits as second parent
+		{"squash", (*landAttempt).makeSquashCommit},    // one commit with all changes
+		{rebaseStrategy, (*landAttempt).rebaseCommits}, // the sandbox's commits replayed on top of the branch
+	}
+}
+
+// Strategies lists the names of the landing strategies, the default first.
+func Strategies() []string {
+	var names []string
+	for _, s := range landStrategies() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+func checkStrategy(name string) error {
+	if !slices.Contains(Strategies(), name) {
+		return &InvalidError{What: "strategy", Value: name, Want: strings.Join(Strategies(), ", ")}
+	}
+	return nil
+}
+
+// configuredStrategy returns agency.land.strategy, else the default.
+func (r *Repository) configuredStrategy() (string, error) {
+	setting, _ := r.git.Config.Last(canonicalKey(strategyKey))
+	name := cmp.Or(setting.Value, Strategies()[0])
+	err := checkStrategy(name)
+	var invalid *InvalidError
+	if errors.As(err, &invalid) {
+		return "", invalidSetting(strategyKey, setting, invalid.Want)
+	}
+	return name, err
+}
+
+// signsLandings returns agency.land.sign.
+func (r *Repository) signsLandings() (bool, error) { return r.boolSetting(signKey, false) }
+
+type signatures struct{ author, committer git.Signature }
+
+// makeCommit creates the new commit of the integration branch, which no ref points at yet. It creates none if the branch
+// has all of the work.
+func (l *landAttempt) makeCommit(ctx context.Context) error {
+	if len(l.commits) == 0 {
+		return nil
+	}
+	var by signatures
+	var err error
+	if by.author, by.committer, err = l.r.landingSignatures(ctx); err != nil {
+		return err
+	}
+	l.commitCount = len(l.commits)
+	i := slices.Index(Strategies(), l.req.Strategy)
+	if l.newTip, err = landStrategies()[i].makeCommit(l, ctx, by); err != nil || l.newTip == "" {
+		return err
+	}
+	return l.fsckTree(ctx, l.newTip) // the merge of two valid trees may be invalid
+}
+
+// mergedTree merges the tip into the integration branch and returns the tree; empty if the branch's tree would not change.
+func (l *landAttempt) mergedTree(ctx context.Context) (string, error) {
+	merged, err := l.merger.Merge(ctx, git.Request{Ours: l.target.commit, Theirs: l.tip})
+	if err != nil {
+		return "", err
+	}
+	if len(merged.Conflicts) > 0 {
+		return "", &ConflictsError{ID: l.s.ID, Conflicts: convertConflicts(merged.Conflicts)}
+	}
+	if has, err := l.merger.SameTree(ctx, merged.Tree, l.target.commit); err != nil || has {
+		return "", err
+	}
+	return merged.Tree, nil
+}
+
+// makeMergeCommit creates a merge commit of the integration branch and the tip.
+func (l *landAttempt) makeMergeCommit(ctx context.Context, by signatures) (string, error) {
+	tree, err := l.mergedTree(ctx)
+	if err != nil || tree == "" {
+		return "", err
+	}
+	return l.createCommit(ctx, git.CommitRequest{Tree: tree, Parents: []string{l.target.commit, l.tip}, Message: l.addTrailers(cmp.Or(l.givenMessage(), l.subjectLine()+l.commitList()))}, by)
+}
+
+// makeSquashCommit creates one commit with all changes. A single commit that is not a merge keeps its message.
+func (l *landAttempt) makeSquashCommit(ctx context.Context, by signatures) (string, error) {
+	tree, err := l.mergedTree(ctx)
+	if err != nil || tree == "" {
+		return "", err
+	}
+	message := l.subjectLine() + l.commitList()
+	if own := slices.DeleteFunc(slices.Clone(l.commits), func(c git.RangeCommit) bool { return len(c.Parents) > 1 }); len(own) == 1 {
+		message = cmp.Or(strings.TrimSpace(own[0].Message), message)
+	}
+	return l.createCommit(ctx, git.CommitRequest{Tree: tree, Parents: []string{l.target.commit}, Message: l.addTrailers(cmp.Or(l.givenMessage(), message))}, by)
+}
+
+// givenMessage returns the message that the caller wants for the merge or squash commit; empty if none was given.
+func (l *landAttempt) givenMessage() string {
+	if l.req.CommitAll { // then Message belongs to the sandbox's last commit
+		return ""
+	}
+	return l.req.Message
+}
+
+// rebaseCommits replays the commits on top of the integration branch, and returns the last.
+func (l *landAttempt) rebaseCommits(ctx context.Context, by signatures) (string, error) {
+	sign, err := l.r.signsLandings()
+	if err != nil {
+		return "", err
+	}
+	replayed, err := l.merger.Replay(ctx, git.ReplayRequest{Upstream: l.target.commit, Tip: l.tip, Onto: l.target.commit, Committer: by.committer, Message: l.addTrailers, Sign: sign})
+	if err != nil {
+		return "", err
+	}
+	if len(replayed.Conflicts) > 0 {
+		return "", &ConflictsError{ID: l.s.ID, StoppedAt: replayed.StoppedAt, Conflicts: convertConflicts(replayed.Conflicts)}
+	}
+	if replayed.Tip == l.target.commit {
+		return "", nil
+	}
+	l.commitCount = len(replayed.Commits)
+	return replayed.Tip, nil
+}
+
+func (l *landAttempt) createCommit(ctx context.Context, c git.CommitRequest, by signatures) (commit string, err error) {
+	if c.Sign, err = l.r.signsLandings(); err != nil {
+		return "", err
+	}
+	c.Author, c.Committer = by.author, by.committer
+	return l.merger.CreateCommit(ctx, c)
+}
+
+// commitList returns the subjects of the commits that land, for the commit message.
+func (l *landAttempt) commitList() string {
+	const most = 50
+	var text strings.Builder
+	for i, c := range l.commits {
+		if i == most {
+			fmt.Fprintf(&text, "* … and %d more\n", len(l.commits)-most)
+			break
+		}
+		fmt.Fprintf(&text, "* %s\n", cmp.Or(c.Subject(), c.OID))
+	}
+	return "\n\n" + text.String()
+}
+
+// Trailers of the commits that landings and unlands create.
+const (
+	invocationTrailer = "Agency-Invocation"
+	baseTrailer       = "Agency-Base"
+	runnerTrailer     = "Agency-Runner"
+	tipTrailer        = "Agency-Tip"
+	undoesTrailer     = "Agency-Undoes"
+)
+
+// addTrailers adds the Agency trailers to a commit message. It replaces trailers of the same name: an agent could have
+// written them.
+func (l *landAttempt) addTrailers(message string) string {
+	m := l.entry.Record
+	return git.WithTrailers(message, [][2]string{
+		{invocationTrailer, m.InvocationID},
+		{baseTrailer, m.BaseCommit},
+		{tipTrailer, l.tip},
+		{runnerTrailer, cmp.Or(m.Runner, "none")},
+	})
+}

@@ -1,0 +1,190 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
+)
+
+// transition moves a sandbox from its current state to another state, which a snapshot holds.
+type transition struct {
+	verb          string   // required: prefix of its step names
+	to            Snapshot // target state; empty when it has no snapshot yet
+	targetMessage string   // message of the snapshot of the target; only when to is empty
+	sourceMessage string   // required: message of the snapshot of the current state
+	reflogMessage string   // required: reflog message
+	syncedCommit  string   // commit of the integration branch that a sync merges; empty for a rollback
+	resuming      bool     // resumes an interrupted transition, which may be partly done
+	trustsConfig  bool     // only the user can have written the configuration, also at the origin of the target
+
+	// chooseTarget returns the target state, given the current one, or errAlreadyThere.
+	chooseTarget func(ctx context.Context, from git.State) (git.State, error)
+	// checkOverwrite, which may be nil, refuses to remove files that are in the way of the target and that no
+	// snapshot would hold otherwise.
+	checkOverwrite func(ctx context.Context, from git.State, paths []string) error
+}
+
+// transitionResult reports a completed transition.
+type transitionResult struct {
+	source, target          Snapshot // snapshots before and after
+	added, changed, removed int      // numbers of files
+	detachedFrom            string   // branch that HEAD could not be attached to; HEAD is detached then
+}
+
+// errAlreadyThere means that the sandbox is in the target state.
+var errAlreadyThere = errors.New("it is in that state")
+
+// runTransition is the transaction. Until the index is locked nothing has changed in the sandbox, and a failure is
+// undone. After that the steps only go forward, and any process that finds the note can repeat them; the error is a
+// *HalfWayError then. The caller has exclusive use of the sandbox.
+func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, p transition) (result transitionResult, err error) {
+	resume, err := s.pauseUploads(ctx, h)
+	if err != nil {
+		return transitionResult{}, err
+	}
+	defer resume()
+	tx := s.repo.beginTx(p.verb)
+	defer func() {
+		if err != nil {
+			rollbackTx(ctx, tx)
+		}
+	}()
+	// 1., 2. Snapshot the current state, including files that are in the way of the target.
+	subject, err := s.repo.prepareCapture(s.snapshotSubject(h.base, ""))
+	if err != nil {
+		return transitionResult{}, err
+	}
+	subject.TrustConfig = subject.TrustConfig && p.trustsConfig
+	var from, target git.State
+	stamp := repo.IndexStamp(s.ID)
+	left, err := s.series(h.base).takeSteps(ctx, tx, repo, SnapshotRequest{Message: p.sourceMessage}, func(commit string) ([]string, error) {
+		if from, err = repo.ReadState(ctx, commit); err != nil {
+			return nil, err
+		}
+		if target, err = p.chooseTarget(ctx, from); err != nil {
+			return nil, err
+		}
+		also, err := repo.ObstructingPaths(ctx, subject, from, target)
+		if err == nil && p.checkOverwrite != nil && len(also) > 0 {
+			err = p.checkOverwrite(ctx, from, also)
+		}
+		return also, err
+	})
+	if err != nil {
+		return transitionResult{}, err
+	}
+	if from.Commit != left.ID { // captured again, with the files in the way
+		if from, err = repo.ReadState(ctx, left.ID); err != nil {
+			return transitionResult{}, err
+		}
+	}
+	known := left.ID
+	if left.Created { // its objects are about to be kept by nothing else
+		known = from.Parents[0]
+	}
+	if p.to.ID == "" {
+		if err := tx.Step(ctx, "state", func() (err error) {
+			p.to, target, err = s.snapshotTarget(ctx, tx, repo, h.base, left, target, p.targetMessage)
+			return err
+		}); err != nil {
+			return transitionResult{}, err
+		}
+	}
+	result = transitionResult{source: left, target: p.to}
+	if left.Created || p.to.Created {
+		last := left
+		if p.to.Created {
+			last = p.to
+		}
+		if err := tx.Step(ctx, "pack", func() error { return repo.PackReachable(ctx, last.ID, known) }); err != nil {
+			return transitionResult{}, err
+		}
+	}
+	origin, err := s.rollbackOrigin(ctx, repo, p.resuming)
+	if err != nil {
+		return transitionResult{}, err
+	}
+	// 3. Check everything that could fail half-way.
+	var restore *git.Restoration
+	defer func() {
+		if closeErr := restore.Close(); closeErr != nil {
+			s.repo.warn("%s: %v", s.tree, closeErr)
+		}
+	}()
+	if err := tx.Step(ctx, "prepare", func() (err error) {
+		restore, err = repo.PrepareRestore(ctx, subject, from, target, origin)
+		return err
+	}); err != nil {
+		return transitionResult{}, err
+	}
+	restore.SweepBranchLock = p.resuming
+	// 4. Write the note by which another process can finish the transition.
+	note := store.RollbackJournal{
+		InvocationID: s.ID, SnapshotCommit: p.to.ID, SnapshotRef: p.to.Ref, LeftCommit: left.ID, LeftRef: left.Ref, FirstLeftCommit: origin.Commit,
+		Verb: p.verb, SyncedCommit: p.syncedCommit, PID: os.Getpid(), StartedAt: s.repo.now(),
+	}
+	if err := tx.Step(ctx, "note", func() error {
+		if !p.resuming {
+			tx.Undo("note", func(context.Context) error { return s.repo.store.RemoveRollbackJournal(s.repo.ID, s.ID) })
+		}
+		return s.repo.store.WriteRollbackJournal(s.repo.ID, note)
+	}); err != nil {
+		return transitionResult{}, err
+	}
+	// 5. Lock the index against other git processes. The note identifies a lock left by a killed transition as ours.
+	if err := tx.Step(ctx, "lock", func() error { return restore.LockIndex(ctx, stamp) }); err != nil {
+		return transitionResult{}, err
+	}
+	tx.Commit()
+	for _, taken := range []Snapshot{left, p.to} {
+		if taken.Created {
+			s.repo.appendEvent(s.ID, snapshotEvent{s.repo.now(), "snapshot", taken.ID, taken.Ref})
+		}
+	}
+	// 6.–11. Each of these steps may have been done before.
+	onward := context.WithoutCancel(ctx)
+	steps := []step{
+		{"files", func() error { return restore.RestoreFiles(onward) }},
+		{"heads", func() error { return restore.RestoreHeads(onward, toolIdentity, s.repo.now(), p.reflogMessage) }},
+		{"underway", restore.RestoreOperation},
+		{"index", func() error { return restore.RestoreIndex(onward) }},
+		{"layer", func() error { return s.restoreUpper(onward, restore, h.prims) }},
+	}
+	if p.syncedCommit != "" {
+		steps = append(steps, step{"record", func() error {
+			return s.repo.store.UpdateInvocationMeta(s.repo.ID, s.ID, func(m *store.InvocationMeta) { m.SyncedCommit = p.syncedCommit })
+		}})
+	}
+	steps = append(steps, step{"done", func() error { return s.repo.store.RemoveRollbackJournal(s.repo.ID, s.ID) }})
+	if err := s.repo.runSteps(onward, p.verb, steps); err != nil {
+		return result, &HalfWayError{ID: s.ID, To: p.to.name(), LeftSnapshot: left.name(), Err: err}
+	}
+	result.added, result.changed, result.removed = restore.ChangeCounts()
+	if result.detachedFrom = shortBranch(restore.DetachedFrom); restore.IndexFromHead {
+		s.repo.warn("sandbox %s: the snapshot does not say what was staged; it is what HEAD has now", s.ID)
+	}
+	return result, nil
+}
+
+// snapshotTarget writes a snapshot of the target state, with the number after that of the current state: a process
+// that has to finish the transition finds it there, and a later snapshot of the same state is a no-op.
+func (s *Sandbox) snapshotTarget(ctx context.Context, tx *undo.Tx, repo *git.Repo, base string, left Snapshot, state git.State, message string) (Snapshot, git.State, error) {
+	to := Snapshot{Invocation: s.ID, Number: left.Number + 1, Created: true}
+	to.Ref = snapshotRef(s.ID, to.Number)
+	subject, err := s.repo.prepareCapture(s.snapshotSubject(base, message))
+	if err != nil {
+		return to, state, err
+	}
+	if to.ID, err = repo.WriteState(ctx, subject, left.ID, state); err != nil {
+		return to, state, err
+	}
+	if err := keepSnapshot(ctx, tx, repo, to, to.ID); err != nil {
+		return to, state, err
+	}
+	state, err = s.readTarget(ctx, repo, to)
+	return to, state, err
+}

@@ -1,0 +1,299 @@
+package gitagency
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+)
+
+const (
+	verbVerify = "verify"
+)
+
+// maxVerifications bounds how often a landing is verified while the branch keeps moving.
+const maxVerifications = 5
+
+// verifyCommand returns agency.verify; empty means no verification. Values from the repository's own configuration, which
+// an agent can write, are ignored with a warning. A useless value from the user is an error: otherwise work would land
+// unverified.
+func (r *Repository) verifyCommand() (string, error) {
+	setting, set, others := r.git.Config.LastTrusted(canonicalKey(verifyKey), nil)
+	for _, o := range others {
+		if o.Trusted() { // a key without a value, which names no program
+			return "", invalidSetting(verifyKey, o, wantCommand)
+		}
+	}
+	r.warnedUntrusted.Do(func() {
+		for _, o := range others {
+			r.warn("ignoring %s = %q (%s): %s", verifyKey, o.Value, o.Origin, commandRefusal(o))
+		}
+	})
+	if set && checkCommand(setting.Value) != nil {
+		return "", invalidSetting(verifyKey, setting, wantCommand)
+	}
+	return setting.Value, nil
+}
+
+const wantCommand = "a command"
+
+// checkCommand refuses a blank command: a shell would run nothing and succeed.
+func checkCommand(line string) error {
+	if line != "" && strings.TrimSpace(line) == "" {
+		return &InvalidError{What: "command", Value: line, Want: wantCommand}
+	}
+	return nil
+}
+
+// verifyAndLand lands the work, after the verify command has succeeded on it if there is one. The command runs without the
+// repository lock, in a temporary sandbox with exactly the files that would land. If the branch or the sandbox has moved
+// by then, the command runs again; from then on it holds a per-worktree lock among the landings that have to verify again,
+// because otherwise many of them would overtake each other for ever.
+func (r *Repository) verifyAndLand(ctx context.Context, req LandRequest) (LandResult, error) {
+	v := &verification{r: r, req: req}
+	defer v.close()
+	for {
+		landed, sandboxID, err := v.tryLand(ctx)
+		if err != nil || landed.candidate == nil {
+			landed.Verified = landed.Commit != "" && !landed.Already && v.runs > 0
+			landed.VerifyLog = v.logPath
+			return landed, err
+		}
+		if sandboxID == "" {
+			if err := v.waitTurn(ctx, landed.candidate.worktree); err != nil {
+				return LandResult{}, err
+			}
+			continue
+		}
+		if v.runs > 0 {
+			r.warn("what would land of %s is not what was verified any more; it is verified again", req.ID)
+		}
+		if err := v.runCommand(ctx, sandboxID, *landed.candidate); err != nil {
+			return LandResult{}, err
+		}
+		v.runs, v.req.verifiedTree = v.runs+1, landed.candidate.tree
+	}
+}
+
+// candidate is a commit that lands if the verify command succeeds on it.
+type candidate struct {
+	commit, tree  string
+	worktree      string // id of the integration worktree it lands on
+	trustedConfig bool   // only the user can have written the repository's configuration
+}
+
+// prepareCandidate writes the objects of the new commit to the repository, so that it can be verified, after a dry run has
+// checked that it could land. It returns nil if nothing has to be verified, or this tree already was.
+func (l *landAttempt) prepareCandidate(ctx context.Context) (*candidate, error) {
+	if l.req.Verify == "" || l.newTip == "" {
+		return nil, nil
+	}
+	if l.req.verifiedTree != "" {
+		if same, err := l.merger.SameTree(ctx, l.newTip, l.req.verifiedTree); err != nil || same {
+			return nil, err
+		}
+	}
+	dry := *l
+	dry.req.DryRun = true
+	if _, err := dry.publishLanding(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.r.runSteps(ctx, verbVerify, []step{{"objects", func() error { return l.merger.Persist(ctx) }}}); err != nil {
+		return nil, err
+	}
+	found, err := l.repo.Lookup(ctx, l.newTip+"^{tree}")
+	if err == nil && found[0].Missing() {
+		err = &NoCommitError{Name: l.newTip}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &candidate{l.newTip, found[0].OID, l.target.worktree.ID, l.merger.Trusted}, nil
+}
+
+// verification runs the verify command for one landing or one merge before a push.
+type verification struct {
+	r       *Repository
+	req     LandRequest
+	logPath string // path of the log; empty before the first run
+	log     *verifyLog
+
+	runs      int      // number of runs so far
+	aliveLock *os.File // lock held while our temporary sandbox exists
+	turnLock  *os.File // lock held by the one landing that may verify again
+}
+
+// tryLand lands the work, or returns a temporary sandbox with the candidate to verify. The sandbox is empty if the
+// candidate has to be verified again and another landing holds the turn.
+func (v *verification) tryLand(ctx context.Context) (landed LandResult, sandboxID string, err error) {
+	repo, unlock, err := v.r.lockAndRecover(ctx)
+	if err != nil {
+		return LandResult{}, "", err
+	}
+	defer unlock()
+	if landed, err = v.r.landLocked(ctx, repo, v.req); err != nil || landed.candidate == nil {
+		return landed, "", err
+	}
+	switch {
+	case v.runs == maxVerifications:
+		return LandResult{}, "", &MovingError{ID: v.req.ID, Branch: landed.Branch, Times: v.runs, Verifying: true}
+	case v.runs > 0 && v.turnLock == nil:
+		return landed, "", nil
+	}
+	// The branch of the sandbox protects the commit from gc.
+	if sandboxID, err = v.startSandbox(ctx, repo, *landed.candidate); err == nil {
+		v.markAlive(ctx, sandboxID)
+	}
+	if err != nil && context.Cause(ctx) == nil {
+		err = &VerifyError{ID: v.req.ID, Command: v.req.Verify, Err: err}
+	}
+	return landed, sandboxID, err
+}
+
+// waitTurn waits until no other landing verifies again for the same integration worktree.
+func (v *verification) waitTurn(ctx context.Context, worktree string) (err error) {
+	dir := v.r.store.WorktreeDir(v.r.ID, worktree)
+	if v.turnLock, err = lock.AcquireDirExclusive(ctx, dir, 0); is[*LockTimeoutError](err) {
+		v.r.warn("waiting for another landing to be verified")
+		v.turnLock, err = lock.AcquireDirExclusive(ctx, dir, -1)
+	}
+	return err
+}
+
+// startSandbox creates the temporary sandbox with the candidate's files, and the walls and limits of the landed sandbox.
+func (v *verification) startSandbox(ctx context.Context, repo *git.Repo, c candidate) (string, error) {
+	r, of := v.r, v.r.store.Invocation(v.r.ID, v.req.ID, nil).Record
+	from := startPoint{base: c.commit}
+	if !c.trustedConfig && (len(r.git.UntrustedFilters()) > 0 || r.git.ConfigVariesByWorktree()) {
+		// attributes written by an agent must not select filters that an agent configured
+		from.snapshot, from.head, from.untrustedConfig = c.commit, c.commit, true
+	}
+	choice, err := r.planStart(ctx, StartRequest{
+		Worktree: of.IntegrationWorktreeID, Name: verbVerify + " " + v.req.ID, Runner: verbVerify,
+		Primitives: fillLegacyPrimitives(of.Primitives), Limits: limitsFromRecord(of.Limits), verifies: v.req.ID, verifyFrom: from,
+	})
+	if err != nil {
+		return "", err
+	}
+	inv, err := r.startLocked(ctx, repo, choice)
+	return inv.ID, err
+}
+
+// markAlive locks a directory for the temporary sandbox while this process lives, so that doctor and prune leave the
+// sandbox alone even when no command runs in it.
+func (v *verification) markAlive(ctx context.Context, sandboxID string) {
+	dir := v.r.store.VerifyLockDir(v.r.ID, sandboxID)
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		v.aliveLock, err = lock.AcquireDirShared(ctx, dir, 0)
+	}
+	if err != nil {
+		v.r.warn("sandbox %s looks as if nothing were verified in it: %v", sandboxID, err)
+	}
+}
+
+// runCommand runs the verify command in the temporary sandbox, and removes the sandbox whatever the result.
+func (v *verification) runCommand(ctx context.Context, sandboxID string, c candidate) (err error) {
+	defer func() {
+		if left := v.removeSandbox(ctx, sandboxID); left != nil {
+			v.r.warn("%v", left)
+		}
+	}()
+	v.openLog(c)
+	var res ExecResult
+	err = v.r.runSteps(ctx, verbVerify, []step{{"run", func() error {
+		res, err = v.r.sandboxOf(sandboxID).Exec(ctx, ExecOptions{Argv: []string{"sh", "-c", v.req.Verify}, Stdout: v.log, Stderr: v.log, Force: v.req.Force})
+		return err
+	}}})
+	v.r.appendEvent(v.req.ID, verifyEvent{v.r.now(), verbVerify, v.req.Verify, c.tree, res.ExitCode, res.TimedOut, res.Duration.Milliseconds()})
+	switch {
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case err != nil || res.ExitCode != 0:
+		return &VerifyError{ID: v.req.ID, Command: v.req.Verify, ExitCode: res.ExitCode, TimedOut: res.TimedOut, After: res.Duration, Limit: v.timeLimit(), Log: v.logPath, Result: res, Err: err}
+	}
+	return nil
+}
+
+// timeLimit returns the command timeout of the landed sandbox; 0 if agency.operationTimeout is shorter.
+func (v *verification) timeLimit() time.Duration {
+	made := time.Duration(v.r.store.Invocation(v.r.ID, v.req.ID, nil).Record.Limits.TimeoutMS) * time.Millisecond
+	if most, err := v.r.OperationTimeout(); err == nil && most >= 0 && most < made {
+		return 0
+	}
+	return made
+}
+
+type verifyEvent struct {
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Command  string    `json:"command"`
+	Tree     string    `json:"tree"`
+	ExitCode int       `json:"exit_code"`
+	TimedOut bool      `json:"timed_out"`
+	Duration int64     `json:"duration_ms"`
+}
+
+// openLog creates the log before the first run, and writes a header for the next run to it.
+func (v *verification) openLog(c candidate) {
+	if v.log == nil {
+		v.log = &verifyLog{output: v.req.Output, warn: v.r.warn}
+		if f, err := v.r.store.CreateVerifyLog(v.r.ID, v.req.ID); err == nil {
+			v.log.file, v.log.remaining, v.logPath = f, maxVerifyLog, f.Name()
+		} else {
+			v.r.warn("what verifies %s writes is not kept: %v", v.req.ID, err)
+		}
+	}
+	v.log.writeFile(fmt.Appendf(nil, "# %s, on tree %s\n$ %s\n", v.r.now().Format(time.RFC3339), c.tree, v.req.Verify))
+}
+
+func (v *verification) unmarkAlive() {
+	if v.aliveLock != nil {
+		_ = v.aliveLock.Close()
+	}
+	v.aliveLock = nil
+}
+
+func (v *verification) close() {
+	v.unmarkAlive()
+	if v.turnLock != nil {
+		_ = v.turnLock.Close()
+	}
+	if v.log != nil && v.log.file != nil {
+		_ = v.log.file.Close() // write errors were reported already
+	}
+}
+
+// cleanupLockTimeout bounds the wait for the repository lock to remove a temporary sandbox.
+const cleanupLockTimeout = 2 * time.Minute
+
+// removeSandbox removes the temporary sandbox and all of its records: it holds no work. It also runs after an
+// interruption; LandRequest.Force ends the wait for the lock.
+func (v *verification) removeSandbox(ctx context.Context, sandboxID string) (err error) {
+	ctx = context.WithoutCancel(ctx)
+	defer v.unmarkAlive() // if the sandbox stays, doctor and prune may remove it
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("sandbox %s, in which %s was verified, is still there: %w", sandboxID, v.req.ID, err)
+		}
+	}()
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-v.req.Force:
+			stop()
+		case <-waiting.Done():
+		}
+	}()
+	repo, unlock, err := v.r.lockWithTimeout(waiting, cleanupLockTimeout)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return v.r.removeTemporarySandbox(ctx, repo, sandboxID)
+}
