@@ -13,6 +13,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 )
 
@@ -53,9 +54,9 @@ func TestMachineListsGitThenTheWallsThenTheAgents(t *testing.T) {
 	repo, bin := machineLab(t, "codex", "claude", "mine")
 	var warned []string
 	repo.opts.Warn = func(message string) { warned = append(warned, message) }
-	repo.git.Config["agency.mine.command"] = []git.Setting{{Value: "mine --x", Scope: "global"}, {Value: "evil", Scope: "local", Origin: "file:.git/config"}}
-	repo.git.Config["agency.absent.command"] = []git.Setting{{Value: "no-such-agent", Scope: "command"}}
-	repo.git.Config["agency.theirs.command"] = []git.Setting{{Value: "claude", Scope: "worktree", Origin: "file:there"}}
+	repo.git.Config["agency.mine.command"] = []config.Setting{{Value: "mine --x", Scope: "global"}, {Value: "evil", Scope: "local", Origin: "file:.git/config"}}
+	repo.git.Config["agency.absent.command"] = []config.Setting{{Value: "no-such-agent", Scope: "command"}}
+	repo.git.Config["agency.theirs.command"] = []config.Setting{{Value: "claude", Scope: "worktree", Origin: "file:there"}}
 	got, err := repo.Capabilities(t.Context())
 	if err != nil {
 		t.Fatal(err)

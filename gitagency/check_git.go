@@ -11,6 +11,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -21,7 +22,7 @@ var zeroTime time.Time
 
 // checkGitLocks finds git's lock files that no process can be using.
 func (x *checkRun) checkGitLocks(context.Context) error {
-	locks, err := x.repo.LockFiles()
+	locks, err := repair.LockFiles(x.repo)
 	evidence := []string{}
 	for _, l := range locks {
 		evidence = append(evidence, filepath.Join(x.CommonDir, l.RelPath))
@@ -34,7 +35,7 @@ func (x *checkRun) checkGitLocks(context.Context) error {
 			Code: "stale-lock", ID: x.ownerID(l.RelPath), Path: filepath.Join(x.CommonDir, l.RelPath), fixFirst: l.RelPath == "packed-refs.lock",
 			Problem: "a git that was killed left its lock; others wait for it in vain",
 		}
-		x.addFinding(f, func(context.Context) error { return x.repo.RemoveLockFile(l) })
+		x.addFinding(f, func(context.Context) error { return repair.RemoveLockFile(x.repo, l) })
 	}
 	return nil
 }
@@ -48,7 +49,7 @@ func (x *checkRun) gitInUse(evidence []string) bool {
 	for _, e := range x.entries {
 		trees = append(trees, e.Path)
 	}
-	who := x.repo.RunningGit(trees, evidence)
+	who := repair.RunningGit(x.repo, trees, evidence)
 	if who != "" {
 		x.activeProcess = who
 	}
@@ -57,7 +58,7 @@ func (x *checkRun) gitInUse(evidence []string) bool {
 
 // checkOrphanReflogs finds reflogs of refs that do not exist: they keep git from creating a ref of that name.
 func (x *checkRun) checkOrphanReflogs(ctx context.Context) error {
-	refs, err := x.repo.OrphanReflogs(ctx)
+	refs, err := repair.OrphanReflogs(ctx, x.repo)
 	evidence := []string{}
 	for _, ref := range refs {
 		evidence = append(evidence, x.repo.ReflogPath(ref))
@@ -70,8 +71,8 @@ func (x *checkRun) checkOrphanReflogs(ctx context.Context) error {
 			Code: "orphan-log", ID: x.ownerID("logs/" + ref), Path: x.repo.ReflogPath(ref),
 			Problem: "the log of " + ref + ", which does not exist",
 		}
-		fix := func(context.Context) error { return x.repo.RemoveReflog(ref) }
-		only, err := x.repo.OnlyInReflog(ctx, ref)
+		fix := func(context.Context) error { return repair.RemoveReflog(x.repo, ref) }
+		only, err := repair.OnlyInReflog(ctx, x.repo, ref)
 		switch {
 		case err != nil:
 			f.AtRisk, fix = true, nil
@@ -124,7 +125,7 @@ func (x *checkRun) checkWorktreeEntries(context.Context) error {
 		case half(e):
 			f.Code = "initializing-entry"
 			f.Problem = "a 'git worktree add' that was killed left it locked; its tree is " + e.Path
-			x.addFinding(f, func(context.Context) error { return x.repo.UnlockWorktree(e) })
+			x.addFinding(f, func(context.Context) error { return repair.UnlockWorktree(x.repo, e) })
 		}
 	}
 	return nil
@@ -137,9 +138,9 @@ func (x *checkRun) reportDamagedEntry(e git.WorktreeEntry, f Finding) {
 	if slices.Contains(e.BadFiles, "commondir") {
 		f.Problem += "; git cannot list worktrees, nor branches, before that is mended"
 	}
-	beyond := x.repo.UnrepairableFiles(e)
+	beyond := repair.UnrepairableFiles(x.repo, e)
 	if len(beyond) < len(e.BadFiles) {
-		x.addFinding(f, func(context.Context) error { return x.repo.RepairEntry(e) })
+		x.addFinding(f, func(context.Context) error { return repair.RepairEntry(x.repo, e) })
 		return // the next run reports the flaws that remain
 	}
 	f.FixCommand = "git worktree repair TREE"

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -91,7 +92,7 @@ func (x *checkRun) checkSandboxSettings(context.Context) error {
 
 // configFile returns the path of the file that contains a setting; empty if it is in no file. Git reports the repository's
 // files relative to the directory in which it ran.
-func (x *checkRun) configFile(s git.Setting) string {
+func (x *checkRun) configFile(s config.Setting) string {
 	name, inFile := strings.CutPrefix(s.Origin, "file:")
 	switch {
 	case !inFile:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
@@ -150,7 +151,7 @@ func (x *checkRun) reportMissingTree(s treeInfo, command, outcome string, fix fu
 		f.FixCommand, f.Outcome, fix = "mount "+ShellQuote(around), "", nil
 	} else if end := fix; elsewhere {
 		fix = func(ctx context.Context) error { // only git's entry names the other directory, which does not link back
-			if err := x.repo.WriteEntryGitdir(s.id, s.tree); err != nil {
+			if err := repair.WriteEntryGitdir(x.repo, s.id, s.tree); err != nil {
 				return err
 			}
 			return end(ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
@@ -239,7 +240,7 @@ func (r *Repository) isUnmodifiedTree(ctx context.Context, repo *git.Repo, spec 
 		return false, err
 	}
 	subject.TrustConfig = false // the record of the invocation that the snapshot is from may be gone, so its walls are unknown
-	return repo.HoldsWorktree(ctx, spec.FilesCommit, subject)
+	return snapshot.HoldsWorktree(ctx, repo, spec.FilesCommit, subject)
 }
 
 // checkNoMarker refuses a checkout that contains .agency, however it got there: tracked, tracked in another letter

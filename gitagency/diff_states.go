@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
@@ -66,13 +68,13 @@ func (c *comparison) diff(ctx context.Context, req DiffRequest) (_ Diff, err err
 	if c.mirror, err = c.r.git.NewMirror(c.anyObject); err != nil {
 		return Diff{}, err
 	}
-	asked := git.Comparison{Paths: req.Paths, Detail: git.Detail(req.Detail), Binary: req.Binary, Limit: DiffLimit}
+	asked := merge.Comparison{Paths: req.Paths, Detail: merge.Detail(req.Detail), Binary: req.Binary, Limit: DiffLimit}
 	if asked.From, asked.To, err = c.resolveStates(ctx, req.From, req.To); err != nil {
 		return Diff{}, err
 	}
 	d, err := c.runDiff(ctx, asked)
 	switch {
-	case errors.Is(err, git.ErrTooLong):
+	case errors.Is(err, merge.ErrTooLong):
 		return Diff{}, &TooMuchError{What: "the difference", Limit: DiffLimit}
 	case err != nil:
 		return Diff{}, fmt.Errorf("diff of %s: %w", c.treeName, c.explainError(ctx, err, req, asked))
@@ -142,19 +144,19 @@ func (c *comparison) captureWork(ctx context.Context) (string, error) {
 	if !c.includeSecrets {
 		subject.SecretPatterns = c.r.SecretPatterns()
 	}
-	tree, left, err := c.mirror.DiskTree(ctx, subject)
+	tree, left, err := status.DiskTree(ctx, c.mirror, subject)
 	c.leftOut = toLeftOut(left)
 	return tree, err
 }
 
 // runDiff runs git diff, parses its output and adds the sizes of binary files.
-func (c *comparison) runDiff(ctx context.Context, asked git.Comparison) (d treediff.Diff, err error) {
-	text, err := c.mirror.Compare(ctx, asked)
+func (c *comparison) runDiff(ctx context.Context, asked merge.Comparison) (d treediff.Diff, err error) {
+	text, err := merge.Compare(ctx, c.mirror, asked)
 	if err != nil {
 		return d, err
 	}
 	parse := treediff.ParsePatch
-	if asked.Detail != git.Patches {
+	if asked.Detail != merge.Patches {
 		parse = treediff.ParseCounts
 	}
 	if d, err = parse(text); err != nil {
@@ -167,13 +169,13 @@ func (c *comparison) runDiff(ctx context.Context, asked git.Comparison) (d treed
 		}
 	})
 	blobs = slices.DeleteFunc(blobs, func(oid string) bool { return oid == "" })
-	sizes, err := c.mirror.Sizes(ctx, blobs...)
+	sizes, err := merge.Sizes(ctx, c.mirror, blobs...)
 	d.UpdateFiles(func(f *DiffFile) { f.OldSize, f.NewSize = sizes[f.OldID], sizes[f.NewID] })
 	return d, err
 }
 
 // explainError replaces an error of git by a *NoCommitError if one of the states does not exist any more.
-func (c *comparison) explainError(ctx context.Context, err error, req DiffRequest, asked git.Comparison) error {
+func (c *comparison) explainError(ctx context.Context, err error, req DiffRequest, asked merge.Comparison) error {
 	found, lookErr := c.r.git.Lookup(ctx, asked.From+"^{tree}", asked.To+"^{tree}")
 	for i, name := range []string{req.From, req.To} {
 		if lookErr == nil && name != DiffWork && found[i].Missing() {

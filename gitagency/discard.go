@@ -8,6 +8,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -162,7 +163,7 @@ func (r *Repository) moveToTrash(ctx context.Context, repo *git.Repo, entry stor
 		}
 	}()
 	// 1. Capture the content as a commit that no ref points at yet.
-	var captured git.CaptureResult
+	var captured snapshot.CaptureResult
 	if err := tx.Step(ctx, "capture", func() error {
 		captured, err = r.captureTree(ctx, repo, r.trashSubject(entry))
 		return err
@@ -205,7 +206,7 @@ func (r *Repository) addToTrash(ctx context.Context, repo *git.Repo, entry store
 		}
 	}()
 	kept := ""
-	var captured git.CaptureResult
+	var captured snapshot.CaptureResult
 	if err := tx.Step(ctx, "capture", func() error {
 		if kept, err = r.trashCommit(ctx, repo, entry.ID); err != nil {
 			return err

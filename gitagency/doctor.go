@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -233,7 +234,7 @@ func (x *checkRun) runAll(ctx context.Context) error {
 // loadInputs reads the records, worktree entries and refs that the checks share.
 func (x *checkRun) loadInputs(ctx context.Context) (err error) {
 	x.movedIDs = map[string]bool{}
-	if path, err := x.repo.BlockingRef(); err != nil {
+	if path, err := repair.BlockingRef(x.repo); err != nil {
 		return err
 	} else if path != "" {
 		return &UnsafePathError{Path: path, Why: "is not a file, and git would wait for it for ever; remove it first"}

@@ -6,6 +6,14 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -27,17 +35,17 @@ type (
 	// AmbiguousError: several ids begin with the prefix.
 	AmbiguousError = store.AmbiguousError
 	// NestedRepositoryError: a tree contains repositories, which no commit can hold and which would be lost with it.
-	NestedRepositoryError = git.NestedRepositoryError
+	NestedRepositoryError = status.NestedRepositoryError
 	// InTheWayError: something that no snapshot can hold is where a rollback has to write a file.
-	InTheWayError = git.ObstructionError
+	InTheWayError = snapshot.ObstructionError
 	// GitAtWorkError: another git is writing in a sandbox, or has left its lock file there.
 	GitAtWorkError = git.LockedError
 	// UnreadableError: a file in a sandbox cannot be read, so no snapshot could hold it.
-	UnreadableError = git.UnreadableError
+	UnreadableError = status.UnreadableError
 	// IncompleteError: an object is missing or has the wrong type.
-	IncompleteError = git.IncompleteError
+	IncompleteError = object.IncompleteError
 	// UnsettledError: files in a sandbox keep changing, so no consistent state can be read.
-	UnsettledError = git.StillChangingError
+	UnsettledError = status.StillChangingError
 	// DistrustedFilterError: a file cannot be read or written without running a filter that an agent may have
 	// configured.
 	DistrustedFilterError = git.UntrustedFilterError
@@ -48,22 +56,22 @@ type (
 	// UnenforceableError: this machine cannot enforce a limit.
 	UnenforceableError = confine.UnenforceableError
 	// UnsoundError: a tree object of a sandbox has an entry that git would not accept.
-	UnsoundError = git.FsckError
+	UnsoundError = fsck.Error
 	// UnsoundCommitError: a commit object of a sandbox is malformed; git would not have written it.
-	UnsoundCommitError = git.InvalidCommitError
+	UnsoundCommitError = object.InvalidCommitError
 	// OverlapsError: local changes of the user are in the paths that a landing would write.
-	OverlapsError = git.OverlapsError
+	OverlapsError = update.OverlapsError
 	// WorktreeBusyError: a merge, rebase or other git operation is in progress in the worktree that has the
 	// integration branch checked out.
-	WorktreeBusyError = git.OperationInProgressError
+	WorktreeBusyError = update.OperationInProgressError
 	// UnrelatedError: a sandbox has no common history with its integration branch.
-	UnrelatedError = git.UnrelatedError
+	UnrelatedError = merge.UnrelatedError
 	// NoIdentityError: git has no name and email for the author of a commit.
 	NoIdentityError = git.NoIdentityError
 	// DateError: a date variable, such as GIT_AUTHOR_DATE, has a value that git cannot parse.
 	DateError = git.DateError
 	// LostHeadError: HEAD of a sandbox leads to a missing commit.
-	LostHeadError = git.MissingHeadError
+	LostHeadError = repair.MissingHeadError
 	// ConfinementError: a path leads out of a sandbox, or has a reserved name.
 	ConfinementError = guard.ConfinementError
 )
@@ -89,7 +97,7 @@ type InvalidError struct {
 	Want  string // e.g. "2 to 40 of a-z, 0-9 and -"
 
 	configKey string // key and setting of a value from git config
-	setting   git.Setting
+	setting   config.Setting
 }
 
 func (e *InvalidError) Error() string {

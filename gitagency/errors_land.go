@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
 // Conflict is a path that could not be merged automatically.
@@ -24,7 +25,7 @@ type ConflictStage struct {
 }
 
 // convertConflicts converts the conflicts of package git.
-func convertConflicts(found []git.Conflict) []Conflict {
+func convertConflicts(found []merge.Conflict) []Conflict {
 	all := make([]Conflict, len(found))
 	for i, c := range found {
 		all[i] = Conflict{Path: c.Path, Kinds: append([]string{}, c.Kinds...), Stages: []ConflictStage{}}
@@ -231,7 +232,7 @@ func (e *SandboxUnderWayError) Error() string {
 }
 
 // operationInProgressError converts the operation that package git found in progress in the sandbox.
-func (s *Sandbox) operationInProgressError(b git.OngoingOperation, prims Primitives) error {
+func (s *Sandbox) operationInProgressError(b status.OngoingOperation, prims Primitives) error {
 	e := &SandboxUnderWayError{ID: s.ID, What: b.Command, Unstaged: b.IndexUnchanged}
 	if b.OutsideWalls && prims.Isolation == isolationOS {
 		e.Path = s.tree

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 )
 
 // factCache holds the results of earlier Radar runs. Commits and trees are named by their content, so the results stay
@@ -27,8 +27,8 @@ const factCacheVersion = 1
 
 // touchFact is a touched path in a form for JSON: a path may contain invalid UTF-8.
 type touchFact struct {
-	Path []byte        `json:"path"`
-	How  git.TouchKind `json:"how"`
+	Path []byte          `json:"path"`
+	How  merge.TouchKind `json:"how"`
 }
 
 // mergeFact is the result of a merge.
@@ -75,7 +75,7 @@ func reuseFact[T any](from, to map[string]T, key string) (T, bool) {
 	return v, known
 }
 
-func encodeTouches(touches []git.TouchedPath) []touchFact {
+func encodeTouches(touches []merge.TouchedPath) []touchFact {
 	found := []touchFact{}
 	for _, t := range touches {
 		found = append(found, touchFact{[]byte(t.Path), t.Kind})
@@ -83,12 +83,12 @@ func encodeTouches(touches []git.TouchedPath) []touchFact {
 	return found
 }
 
-func decodeTouches(found []touchFact) []git.TouchedPath {
-	all := make([]git.TouchedPath, len(found))
+func decodeTouches(found []touchFact) []merge.TouchedPath {
+	all := make([]merge.TouchedPath, len(found))
 	for i, t := range found {
-		all[i] = git.TouchedPath{Path: string(t.Path), Kind: t.How}
+		all[i] = merge.TouchedPath{Path: string(t.Path), Kind: t.How}
 	}
 	// The conflict check needs sorted lists, and the cache file may have been edited.
-	slices.SortFunc(all, func(a, b git.TouchedPath) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(all, func(a, b merge.TouchedPath) int { return strings.Compare(a.Path, b.Path) })
 	return all
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -33,12 +35,12 @@ func (x *checkRun) relinkWorktree(ctx context.Context, s treeInfo) error {
 			return err
 		}
 	}
-	return x.repo.RelinkWorktree(ctx, git.Registration{Name: s.id, Tree: s.tree, Branch: s.branch})
+	return repair.RelinkWorktree(ctx, x.repo, git.Registration{Name: s.id, Tree: s.tree, Branch: s.branch})
 }
 
 // lastKnownCommit returns the newest commit in the HEAD reflog of a worktree, else its base commit.
 func (x *checkRun) lastKnownCommit(ctx context.Context, s treeInfo) (string, error) {
-	commit, err := x.repo.LastLoggedCommit(ctx, s.id)
+	commit, err := repair.LastLoggedCommit(ctx, x.repo, s.id)
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +64,7 @@ func (x *checkRun) restoreBranch(ctx context.Context, s treeInfo) error {
 	if err := x.repo.RemoveRefLeftovers(ctx, s.branch); err != nil {
 		return err
 	}
-	return x.repo.RestoreRef(ctx, s.branch, commit, "agency: doctor")
+	return repair.RestoreRef(ctx, x.repo, s.branch, commit, "agency: doctor")
 }
 
 // deleteRedundantTrash deletes a trash ref if its content is still in the tree. If it is not, files were changed or an old
@@ -72,7 +74,7 @@ func (x *checkRun) deleteRedundantTrash(ctx context.Context, s treeInfo, f Findi
 	if err != nil {
 		return err
 	}
-	covered, err := x.repo.Covers(ctx, now.Commit, commit)
+	covered, err := snapshot.Covers(ctx, x.repo, now.Commit, commit)
 	if err != nil {
 		return err
 	}

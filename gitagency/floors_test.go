@@ -1,9 +1,11 @@
 package gitagency
 
 import (
+	"bytes"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,81 +17,144 @@ import (
 
 const module = "github.com/git-agency/git-agency"
 
-// floors is the house: every package, the floor it stands on, and what of the outside world only it
-// may use. A package imports from floors strictly below its own.
+// floors lists every package from the ground up, with the packages of this module that it may import. A package imports
+// only what its row names, and rows name only packages above them in the table, so imports run strictly downwards.
+// Names are relative to gitagency/internal, unless they are "gitagency" or begin with "cmd/".
 var floors = []struct {
-	floor    int
 	dir      string
-	reserved []string // imports no other package may have
+	imports  string
+	reserved string // an import from outside the module that no other package may have
+	bounds   bounds // of production code; zero is the usual bounds
 }{
-	{4, "cmd/git-agency", []string{"github.com/urfave/cli/v2"}},
+	// 0: know nothing of git or agents
+	{dir: "durable"},
+	{dir: "ids"},
+	{dir: "undo"},
+	{dir: "lock", reserved: "github.com/nightlyone/lockfile"},
+	{dir: "proc", reserved: "os/exec"},
 
-	{3, "gitagency", nil},
+	// 1: git and what lies on disk
+	{dir: "git/object"},
+	{dir: "git/config"},
+	{dir: "git/index", imports: "durable proc git/object"},
+	{dir: "git/overlay", imports: "durable"},
+	{dir: "git", imports: "durable lock proc git/object git/config git/index git/overlay"},
+	{dir: "git/fsck", imports: "git git/object git/index"},
+	{dir: "git/repair", imports: "durable proc git git/object"},
+	{dir: "git/transport", imports: "durable proc git git/object git/config git/index git/fsck git/repair"},
+	{dir: "git/status", imports: "durable proc git git/object git/config git/index"},
+	{dir: "git/snapshot", imports: "durable proc git git/object git/index git/overlay git/fsck git/status"},
+	{dir: "git/merge", imports: "durable proc git git/object git/config git/index git/fsck git/repair git/status git/snapshot"},
+	{dir: "git/update", imports: "durable proc git git/object git/config git/index git/fsck git/repair git/status git/merge"},
+	{dir: "store", imports: "durable ids"},
+	{dir: "guard"},
 
-	{2, "gitagency/internal/changeset", nil},
-	{2, "gitagency/internal/upload", nil},
-	{2, "gitagency/internal/confine", nil},
-	{2, "gitagency/internal/runner", nil},
-	{2, "gitagency/internal/outlet", nil},
-	{2, "gitagency/internal/treediff", []string{"github.com/sergi/go-diff/diffmatchpatch"}},
+	// 2: mechanisms that know nothing of each other
+	{dir: "changeset", imports: "durable undo git git/snapshot"},
+	{dir: "confine", imports: "durable proc guard"},
+	{dir: "outlet"},
+	{dir: "runner", imports: "proc"},
+	{dir: "treediff", reserved: "github.com/sergi/go-diff/diffmatchpatch"},
+	{dir: "upload", imports: "undo lock guard"},
 
-	{1, "gitagency/internal/git", nil},
-	{1, "gitagency/internal/store", nil},
-	{1, "gitagency/internal/guard", nil},
+	// 3: the public library, still to be cut into internal/{settings,core,handoff,sandbox,landing,radar,doctor}
+	{
+		dir: "gitagency",
+		imports: "durable ids undo lock proc git git/object git/config git/index git/overlay git/fsck git/repair git/transport" +
+			" git/status git/snapshot git/merge git/update store guard changeset confine outlet runner treediff upload",
+		bounds: bounds{lines: 17_700, files: 99},
+	},
 
-	{0, "gitagency/internal/proc", []string{"os/exec"}},
-	{0, "gitagency/internal/ids", nil},
-	{0, "gitagency/internal/undo", nil},
-	{0, "gitagency/internal/durable", nil},
-	{0, "gitagency/internal/lock", []string{"github.com/nightlyone/lockfile"}},
+	// 4: the command, still to be cut into cmd/git-agency/internal/{term,setup,complete,hints}
+	{dir: "cmd/git-agency", imports: "gitagency", reserved: "github.com/urfave/cli/v2", bounds: bounds{lines: 7_700, files: 59}},
 }
 
-// supervisors are processes of their own, which may end themselves and hear signals; so may what stands
-// between a person's terminal and a program.
+// testOnly are the packages that only tests import, with what they may import themselves.
+var testOnly = map[string]string{"git/gittest": "", "git/repotest": "git git/object git/gittest"}
+
+// bounds limit the production code of one package. A package that outgrows them is two packages.
+type bounds struct{ lines, files int }
+
+var usualBounds = bounds{lines: 5_000, files: 45}
+
+// supervisors may call os.Exit and receive signals: their processes stand between a terminal and a program.
 const supervisors = "gitagency/internal/proc"
 
-// workshop packages are programs for those who work on the house; nobody lives there.
-const workshop = "scripts/"
+// toolDirs hold programs for developers of this project, which the table does not restrict.
+const toolDirs = "scripts/"
 
-func TestImportsRunStrictlyDownwards(t *testing.T) {
+// packageDir gives the directory of a package that the table names.
+func packageDir(name string) string {
+	if name == "gitagency" || strings.HasPrefix(name, "cmd/") {
+		return name
+	}
+	return "gitagency/internal/" + name
+}
+
+func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 	t.Parallel()
-	floorOf, keeper := map[string]int{}, map[string]string{}
-	for _, p := range floors {
-		floorOf[p.dir] = p.floor
-		for _, r := range p.reserved {
-			keeper[r] = p.dir
+	allowed, owner := map[string]map[string]bool{}, map[string]string{}
+	add := func(name, imports string) {
+		dir := packageDir(name)
+		allowed[dir] = map[string]bool{}
+		for imp := range strings.FieldsSeq(imports) {
+			if allowed[packageDir(imp)] == nil {
+				t.Errorf("the row of %s names %s, which is not above it in the table", name, imp)
+			}
+			allowed[dir][packageDir(imp)] = true
 		}
 	}
+	for _, p := range floors {
+		add(p.dir, p.imports)
+		if p.reserved != "" {
+			owner[p.reserved] = packageDir(p.dir)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(testOnly)) {
+		add(name, testOnly[name])
+	}
 	seen := map[string]bool{}
-	for dir, imports := range packages(t) {
-		floor, listed := floorOf[dir]
-		switch {
-		case strings.HasPrefix(dir, workshop):
+	for dir, p := range packages(t) {
+		if strings.HasPrefix(dir, toolDirs) {
 			continue
-		case !listed:
-			t.Errorf("%s is on no floor: add it to the table", dir)
+		}
+		if allowed[dir] == nil {
+			t.Errorf("%s is not in the table", dir)
 			continue
 		}
 		seen[dir] = true
-		for _, imp := range imports {
-			if k := keeper[imp]; k != "" && k != dir {
-				t.Errorf("%s imports %s, which only %s may", dir, imp, k)
+		_, forTests := testOnly[strings.TrimPrefix(dir, "gitagency/internal/")]
+		for _, imp := range p.imports {
+			if o := owner[imp]; o != "" && o != dir && !forTests {
+				t.Errorf("%s imports %s, which only %s may", dir, imp, o)
 			}
-			below, ours := strings.CutPrefix(imp, module+"/")
-			if !ours {
-				continue
+			if below, ours := strings.CutPrefix(imp, module+"/"); ours && !allowed[dir][below] {
+				t.Errorf("%s imports %s, which its row does not name", dir, below)
 			}
-			if floorOf[below] >= floor {
-				t.Errorf("%s (floor %d) imports %s (floor %d)", dir, floor, below, floorOf[below])
-			}
-			if dir == "cmd/git-agency" && below != "gitagency" {
-				t.Errorf("%s imports %s; it may import gitagency alone", dir, below)
+		}
+		for imp := range allowed[dir] {
+			if !slices.Contains(p.imports, module+"/"+imp) {
+				t.Errorf("the row of %s names %s, which it does not import", dir, imp)
 			}
 		}
 	}
-	for _, p := range floors {
-		if !seen[p.dir] {
-			t.Errorf("%s is in the table but not in the house", p.dir)
+	for dir := range allowed {
+		if !seen[dir] {
+			t.Errorf("%s is in the table and does not exist", dir)
+		}
+	}
+}
+
+func TestNoPackageOutgrowsItsBounds(t *testing.T) {
+	t.Parallel()
+	found := packages(t)
+	for _, row := range floors {
+		most := row.bounds
+		if most == (bounds{}) {
+			most = usualBounds
+		}
+		if p := found[packageDir(row.dir)]; p.lines > most.lines || p.files > most.files {
+			t.Errorf("%s has %d lines in %d files, more than %d in %d", row.dir, p.lines, p.files, most.lines, most.files)
 		}
 	}
 }
@@ -97,12 +162,12 @@ func TestImportsRunStrictlyDownwards(t *testing.T) {
 // The root package is the nouns, the verbs and the transactions; output and processes are elsewhere.
 func TestTheLibraryNeitherForksNorPrints(t *testing.T) {
 	t.Parallel()
-	for dir, imports := range packages(t) {
+	for dir, p := range packages(t) {
 		if !strings.HasPrefix(dir, "gitagency") {
 			continue
 		}
 		for _, banned := range []string{"log", "flag", "os/signal"} {
-			if slices.Contains(imports, banned) && (banned != "os/signal" || dir != supervisors) {
+			if slices.Contains(p.imports, banned) && (banned != "os/signal" || dir != supervisors) {
 				t.Errorf("%s imports %s", dir, banned)
 			}
 		}
@@ -110,6 +175,9 @@ func TestTheLibraryNeitherForksNorPrints(t *testing.T) {
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return err
+		}
+		if _, forTests := testOnly[strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), "internal/")]; forTests {
+			return nil
 		}
 		data, err := os.ReadFile(name)
 		if err != nil {
@@ -142,10 +210,16 @@ func TestTheTopLevelHasOnlyTheNamesThatWereChosen(t *testing.T) {
 	}
 }
 
-// packages maps every package directory to what its non-test files import.
-func packages(t *testing.T) map[string][]string {
+// production is the production code of one package.
+type production struct {
+	imports []string
+	bounds
+}
+
+// packages reads every package directory of the repository.
+func packages(t *testing.T) map[string]production {
 	t.Helper()
-	found := map[string][]string{}
+	found := map[string]production{}
 	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -156,19 +230,26 @@ func packages(t *testing.T) map[string][]string {
 		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return nil
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, data, parser.ImportsOnly)
 		if err != nil {
 			return err
 		}
 		dir := path.Dir(strings.TrimPrefix(filepath.ToSlash(name), "../"))
-		found[dir] = append(found[dir], "")
+		p := found[dir]
+		p.files++
+		p.lines += bytes.Count(data, []byte("\n"))
 		for _, imp := range file.Imports {
-			p, err := strconv.Unquote(imp.Path.Value)
+			text, err := strconv.Unquote(imp.Path.Value)
 			if err != nil {
 				return err
 			}
-			found[dir] = append(found[dir], p)
+			p.imports = append(p.imports, text)
 		}
+		found[dir] = p
 		return nil
 	})
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -26,8 +28,8 @@ type forecast struct {
 	worktree        Worktree
 	sandboxes       []*sandboxState
 	tip             git.ResolvedCommit // commit and tree of the integration branch
-	configDigest    git.ConfigDigest
-	merger          *git.Merger
+	configDigest    status.ConfigDigest
+	merger          *merge.Merger
 	oldFacts, facts factCache
 	savedFacts      []byte // facts as stored on disk
 }
@@ -50,7 +52,7 @@ func (r *Repository) newForecast(ctx context.Context, wt Worktree, invocations [
 	if err != nil {
 		return nil, err
 	}
-	s := &forecast{r: r, worktree: wt, configDigest: r.git.ReadConfigDigest()}
+	s := &forecast{r: r, worktree: wt, configDigest: status.ReadConfigDigest(r.git)}
 	// While any sandbox on record has no walls, merge drivers from the repository's own configuration do not run.
 	trusted := r.allSandboxesWalled()
 	s.facts = newFactCache(fmt.Sprint(s.configDigest, trusted))
@@ -72,7 +74,7 @@ func (r *Repository) newForecast(ctx context.Context, wt Worktree, invocations [
 	}
 	recognised := proc.Async(func() (struct{}, error) {
 		parallel(s.usable(), func(b *sandboxState) {
-			b.tree = r.git.TreeFromStatCache(b.subject, s.configDigest, r.store.ReadRadarCache(r.ID, statCacheName(b.inv.ID)))
+			b.tree = status.TreeFromStatCache(r.git, b.subject, s.configDigest, r.store.ReadRadarCache(r.ID, statCacheName(b.inv.ID)))
 		})
 		return struct{}{}, nil
 	})
@@ -96,7 +98,7 @@ func (r *Repository) newForecast(ctx context.Context, wt Worktree, invocations [
 			b.err = &NoCommitError{Name: "HEAD of " + b.inv.ID}
 		}
 	}
-	if s.merger, err = r.git.NewMerger(tip.Commit); err == nil {
+	if s.merger, err = merge.NewMerger(r.git, tip.Commit); err == nil {
 		s.merger.Trusted = trusted
 	}
 	return s, err
@@ -158,7 +160,7 @@ func (s *forecast) compute(ctx context.Context) error {
 func (s *forecast) readTree(ctx context.Context, b *sandboxState) {
 	var likeness []byte
 	b.inMerger = true
-	if b.tree, likeness, b.err = s.merger.WorkTreeWithStatCache(ctx, b.subject, b.head.Commit, s.configDigest); b.err != nil || likeness == nil {
+	if b.tree, likeness, b.err = status.WorkTreeWithStatCache(ctx, s.merger.Mirror, b.subject, b.head.Commit, s.configDigest); b.err != nil || likeness == nil {
 		return
 	}
 	if err := s.r.store.WriteRadarCache(s.r.ID, statCacheName(b.inv.ID), likeness); err != nil {

@@ -15,12 +15,14 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"golang.org/x/sys/unix"
 )
 
 // handoff moves git state between a sandbox with walls and the real git directory. It is the only way in either
@@ -106,7 +108,7 @@ func (d *handoff) fingerprintUpper() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return git.Fingerprint(d.upper, d.sandbox.ID)
+	return overlay.Fingerprint(d.upper, d.sandbox.ID)
 }
 
 // fingerprintReal returns a fingerprint of the files that change when the user works with git in the tree of the
@@ -164,22 +166,22 @@ func (d *handoff) exportToSandbox(ctx context.Context, ns *proc.Namespace, dir *
 		move, onto = "yes", on
 	}
 	staged := ""
-	index, err := os.ReadFile(filepath.Join(d.sandbox.repo.git.AdminDir(d.sandbox.ID), "index"))
+	idx, err := os.ReadFile(filepath.Join(d.sandbox.repo.git.AdminDir(d.sandbox.ID), "index"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
 	default:
-		x, err := git.ReadIndex(index, git.FormatOf(head))
-		if is[*git.NotPlainError](err) { // split or sparse index, of which the sandbox has only a part
-			if index, err = d.sandbox.repo.git.ExpandIndex(ctx, d.sandbox.ID); err != nil {
+		x, err := index.Read(idx, object.FormatOf(head))
+		if is[*index.NotPlainError](err) { // split or sparse index, of which the sandbox has only a part
+			if idx, err = d.sandbox.repo.git.ExpandIndex(ctx, d.sandbox.ID); err != nil {
 				return err
 			}
-			x, err = git.ReadIndex(index, git.FormatOf(head))
+			x, err = index.Read(idx, object.FormatOf(head))
 		}
 		if err == nil {
 			staged, real = d.closeNested(x, head, real)
-			index = d.reopenNested(x, index, head)
+			idx = d.reopenNested(x, idx, head)
 		}
 		// If nothing moved and the fingerprint is unchanged, git on the host has only refreshed stat data. The index
 		// of the sandbox then stays as it is, with its submodules visible.
@@ -188,7 +190,7 @@ func (d *handoff) exportToSandbox(ctx context.Context, ns *proc.Namespace, dir *
 		}
 	}
 	if move != "" || stage != "" {
-		if err := d.runScript(ctx, ns, dir, scriptExport, bytes.NewReader(index), io.Discard, move, head, d.agreed.SandboxHead, onto, sandboxRef(d.sandbox.ID), stage); err != nil {
+		if err := d.runScript(ctx, ns, dir, scriptExport, bytes.NewReader(idx), io.Discard, move, head, d.agreed.SandboxHead, onto, sandboxRef(d.sandbox.ID), stage); err != nil {
 			return err
 		}
 	}
@@ -295,7 +297,7 @@ func (d *handoff) checkReadable() error {
 		"config", "HEAD", "packed-refs", "shallow", "objects/info/alternates", "info/attributes", "info/grafts", sandboxRef(d.sandbox.ID),
 		entry + "/HEAD", entry + "/commondir", entry + "/gitdir", entry + "/config.worktree",
 	} {
-		if _, err := git.ReadUpperFile(d.upper, name, maxSize); err != nil {
+		if _, err := overlay.ReadUpperFile(d.upper, name, maxSize); err != nil {
 			return &sandboxGitError{fmt.Errorf("git inside cannot be asked: %w", err)}
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -42,8 +43,8 @@ func (d *handoff) importCommits(ctx context.Context, ns *proc.Namespace, dir *os
 		}
 		return p.commit, p.commit
 	}
-	incoming := func(p *packStream, now string) git.ReceiveRequest {
-		return git.ReceiveRequest{Pack: p, New: now, Old: tip, Blobs: also, Reason: "agency: exec"}
+	incoming := func(p *packStream, now string) transport.ReceiveRequest {
+		return transport.ReceiveRequest{Pack: p, New: now, Old: tip, Blobs: also, Reason: "agency: exec"}
 	}
 	if head, now = heads(committed); now == tip && len(also) == 0 {
 		return head, now, true, nil
@@ -51,7 +52,7 @@ func (d *handoff) importCommits(ctx context.Context, ns *proc.Namespace, dir *os
 	if now != tip {
 		// Try the first pack: most staged blobs have been committed too and are in it.
 		err := d.receive(ctx, incoming(committed, now))
-		var lacks *git.IncompleteError
+		var lacks *object.IncompleteError
 		if !errors.As(err, &lacks) || !slices.Contains(also, lacks.OID) {
 			return head, now, true, err
 		}
@@ -102,5 +103,5 @@ func (d *handoff) importRemaining(ctx context.Context, ns *proc.Namespace, dir *
 	if all.commit == tip {
 		return nil
 	}
-	return d.receive(ctx, git.ReceiveRequest{Pack: all, New: all.commit, Old: tip, LeaveRef: true, Reason: "agency: what else was inside"})
+	return d.receive(ctx, transport.ReceiveRequest{Pack: all, New: all.commit, Old: tip, LeaveRef: true, Reason: "agency: what else was inside"})
 }

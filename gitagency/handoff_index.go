@@ -11,6 +11,9 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -19,16 +22,16 @@ const maxIndexSize = 1 << 29
 
 // sandboxIndex is the index behind the walls.
 type sandboxIndex struct {
-	index       *git.Index // nil when it is missing or unreadable; it is then not imported
-	modTime     time.Time  // mtime of the index file
-	newBlobs    []string   // blobs that the index on the host does not have
-	fingerprint string     // fingerprint of index, set by draftIndex
-	notPlain    bool       // split or sparse: only the sandbox's git can expand it
+	index       *index.File // nil when it is missing or unreadable; it is then not imported
+	modTime     time.Time   // mtime of the index file
+	newBlobs    []string    // blobs that the index on the host does not have
+	fingerprint string      // fingerprint of index, set by draftIndex
+	notPlain    bool        // split or sparse: only the sandbox's git can expand it
 }
 
 // readSandboxIndex reads the index behind the walls.
 func (d *handoff) readSandboxIndex() sandboxIndex {
-	file, err := git.ReadUpperFile(d.upper, filepath.Join("worktrees", d.sandbox.ID, "index"), maxIndexSize)
+	file, err := overlay.ReadUpperFile(d.upper, filepath.Join("worktrees", d.sandbox.ID, "index"), maxIndexSize)
 	if err != nil {
 		d.warnIndexNotImported(err)
 	}
@@ -54,25 +57,25 @@ func (d *handoff) readPlainIndex(ctx context.Context, ns *proc.Namespace, dir *o
 
 // parseSandboxIndex parses and checks an index file of the sandbox for the import.
 func (d *handoff) parseSandboxIndex(data []byte, at time.Time) sandboxIndex {
-	format := git.FormatOf(d.sandbox.repo.store.Invocation(d.sandbox.repo.ID, d.sandbox.ID, nil).Record.BaseCommit)
-	outside := proc.Async(func() (git.Index, error) { // concurrently: both may be large
+	format := object.FormatOf(d.sandbox.repo.store.Invocation(d.sandbox.repo.ID, d.sandbox.ID, nil).Record.BaseCommit)
+	outside := proc.Async(func() (index.File, error) { // concurrently: both may be large
 		data, err := durable.ReadFile(filepath.Join(d.sandbox.repo.git.AdminDir(d.sandbox.ID), "index"), maxIndexSize)
 		if err != nil {
-			return git.Index{}, err
+			return index.File{}, err
 		}
-		return git.SkimIndex(data, format)
+		return index.Skim(data, format)
 	})
-	index, err := git.ReadIndex(data, format)
+	idx, err := index.Read(data, format)
 	before, _ := outside() // on error it is empty, and more blobs are requested
 	switch {
-	case is[*git.NotPlainError](err):
+	case is[*index.NotPlainError](err):
 		return sandboxIndex{modTime: at, notPlain: true}
 	case err != nil:
 		d.warnIndexNotImported(err)
 		return sandboxIndex{}
 	}
-	index = index.WithSubmodulesSkipped() // skip-worktree for nested repositories: git status on the host must not run git in them
-	return sandboxIndex{index: &index, modTime: at, newBlobs: index.MissingBlobs(before)}
+	idx = idx.WithSubmodulesSkipped() // skip-worktree for nested repositories: git status on the host must not run git in them
+	return sandboxIndex{index: &idx, modTime: at, newBlobs: idx.MissingBlobs(before)}
 }
 
 func (d *handoff) warnIndexNotImported(err error) {
@@ -117,7 +120,7 @@ func (d *handoff) keepRealIndex(ctx context.Context, now agreedState, tip string
 	if err != nil {
 		return err
 	}
-	theirs, err := git.ReadIndex(data, git.FormatOf(tip))
+	theirs, err := index.Read(data, object.FormatOf(tip))
 	if err != nil { // corrupt, or a split index
 		return fmt.Errorf("index outside: %w", err)
 	}
@@ -172,12 +175,12 @@ func (d *handoff) commitRealIndex(ctx context.Context, index, tip, head string) 
 // host does not run git in them: a process behind the walls can have put anything there, or its git directory is
 // visible only behind the walls. x is the real index and real the fingerprint that goes with it; it returns the index
 // fingerprint and the new real fingerprint.
-func (d *handoff) closeNested(x git.Index, commit, real string) (fingerprint, realNow string) {
+func (d *handoff) closeNested(x index.File, commit, real string) (fingerprint, realNow string) {
 	fingerprint = x.WithSubmodulesSkipped().Fingerprint()
 	if !x.AnySubmoduleUnskipped() {
 		return fingerprint, real
 	}
-	before, err := d.sandbox.repo.git.SkipSubmodulesInIndex(d.sandbox.ID, git.FormatOf(commit))
+	before, err := d.sandbox.repo.git.SkipSubmodulesInIndex(d.sandbox.ID, object.FormatOf(commit))
 	if err != nil {
 		d.sandbox.repo.warn("sandbox %s: git outside still looks into its submodules: %v", d.sandbox.ID, err)
 	}
@@ -201,15 +204,15 @@ func withoutIndex(real string) string {
 
 // reopenNested returns the index to export, in which nested repositories that are visible in the sandbox's index stay
 // visible.
-func (d *handoff) reopenNested(x git.Index, data []byte, commit string) []byte {
+func (d *handoff) reopenNested(x index.File, data []byte, commit string) []byte {
 	if !x.AnySubmoduleSkipped() {
 		return data
 	}
-	file, err := git.ReadUpperFile(d.upper, filepath.Join("worktrees", d.sandbox.ID, "index"), maxIndexSize)
+	file, err := overlay.ReadUpperFile(d.upper, filepath.Join("worktrees", d.sandbox.ID, "index"), maxIndexSize)
 	if err != nil || !file.Found {
 		return data
 	}
-	inside, err := git.ReadIndex(file.Data, git.FormatOf(commit))
+	inside, err := index.Read(file.Data, object.FormatOf(commit))
 	if err != nil {
 		return data
 	}

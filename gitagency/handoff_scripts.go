@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -88,7 +90,7 @@ func (d *handoff) isSandboxFault(err error) bool {
 	if is[*sandboxGitError](err) {
 		return true
 	}
-	if !is[*git.Error](err) && !is[*git.IncompleteError](err) {
+	if !is[*git.Error](err) && !is[*object.IncompleteError](err) {
 		return false
 	}
 	const probeSize = 8 << 20
@@ -112,7 +114,7 @@ func (w *activityWriter) Write(p []byte) (int, error) {
 }
 
 // receive adds a pack to the real repository, moves the branch and writes the reflog of HEAD.
-func (d *handoff) receive(ctx context.Context, in git.ReceiveRequest) error {
+func (d *handoff) receive(ctx context.Context, in transport.ReceiveRequest) error {
 	repo, unlock, err := d.lockRepository(ctx)
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func (d *handoff) receive(ctx context.Context, in git.ReceiveRequest) error {
 		return &EndedError{ID: d.sandbox.ID, Landing: record.Landing}
 	}
 	in.Ref = sandboxRef(d.sandbox.ID)
-	if err := repo.Receive(ctx, in); err != nil || in.New == in.Old {
+	if err := transport.Receive(ctx, repo, in); err != nil || in.New == in.Old {
 		return err
 	}
 	if !in.LeaveRef && d.realHead() != in.Ref {

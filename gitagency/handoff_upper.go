@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"golang.org/x/sys/unix"
 )
 
 // createUpperDirs creates the overlay upper and work directories of the plan, with the permissions of the directories
@@ -99,7 +99,7 @@ func (s *Sandbox) copyWorktreeEntry(ctx context.Context, upper string) error {
 		return err
 	}
 	if data, err := os.ReadFile(filepath.Join(entry, "index")); err == nil {
-		if x, err := git.ReadIndex(data, git.FormatOf(state.BranchTip)); err == nil {
+		if x, err := index.Read(data, object.FormatOf(state.BranchTip)); err == nil {
 			state.IndexFingerprint, state.RealFingerprint = d.closeNested(x, state.BranchTip, state.RealFingerprint)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
 func TestACommitOfALandingIsByWhoeverGitTakesTheUserFor(t *testing.T) {
@@ -56,7 +56,7 @@ func TestACommitOfALandingIsByWhoeverGitTakesTheUserFor(t *testing.T) {
 			if is[*NoIdentityError](err) != (tt.author == "") || err != nil && tt.author != "" {
 				t.Fatal(err)
 			}
-			line := func(s git.Signature) string {
+			line := func(s object.Signature) string {
 				if s.When == "" {
 					return ""
 				}

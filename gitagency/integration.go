@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
@@ -103,7 +104,7 @@ func (r *Repository) findIntegrationTarget(ctx context.Context, repo *git.Repo, 
 			return t, &NoBranchError{Worktree: t.worktree.Name, Path: t.worktree.TreePath}
 		}
 	}
-	if t.checkoutGitDir, t.checkoutTree, err = repo.CheckedOutIn(ctx, t.branch); err != nil {
+	if t.checkoutGitDir, t.checkoutTree, err = update.CheckedOutIn(ctx, repo, t.branch); err != nil {
 		return t, err
 	}
 	if t.commit, err = repo.Tip(ctx, t.branch); err == nil && t.commit == "" {

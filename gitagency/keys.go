@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -124,29 +125,29 @@ func Settings(ctx context.Context, opts Options) ([]Setting, error) {
 
 // splitValues returns one configuration for each value of a multi-valued key, and the configuration itself for every
 // other key.
-func (k Key) splitValues(name string, config git.Settings) []git.Settings {
-	values := multiValues(config, name)
+func (k Key) splitValues(name string, cfg config.Settings) []config.Settings {
+	values := multiValues(cfg, name)
 	if !k.multiValued || len(values) == 0 {
-		return []git.Settings{config}
+		return []config.Settings{cfg}
 	}
-	var each []git.Settings
+	var each []config.Settings
 	for _, s := range values {
-		each = append(each, git.Settings{canonicalKey(name): {s}})
+		each = append(each, config.Settings{canonicalKey(name): {s}})
 	}
 	return each
 }
 
 // effectiveSetting returns the value that counts for a key, and the values that were set for it but are ignored.
-func (k Key) effectiveSetting(name string, config git.Settings, env []string) (s Setting, ignored []Setting) {
+func (k Key) effectiveSetting(name string, cfg config.Settings, env []string) (s Setting, ignored []Setting) {
 	s = Setting{Key: name, Value: k.Default, Scope: "default", Meaning: k.Meaning}
-	found, set := config.Last(canonicalKey(name))
+	found, set := cfg.Last(canonicalKey(name))
 	if k.namesCommand || k.repoCanOnlyEnable {
 		harmless, problem := k.isHarmless, commandRefusal
 		if k.repoCanOnlyEnable {
 			harmless, problem = doesNotDisable, disableRefusal
 		}
-		var others []git.Setting
-		found, set, others = config.LastTrusted(canonicalKey(name), harmless)
+		var others []config.Setting
+		found, set, others = cfg.LastTrusted(canonicalKey(name), harmless)
 		for _, o := range others {
 			ignored = append(ignored, Setting{Key: name, Value: o.Value, Scope: o.Scope, Origin: o.Origin, Meaning: k.Meaning, Problem: problem(o)})
 		}
@@ -158,7 +159,7 @@ func (k Key) effectiveSetting(name string, config git.Settings, env []string) (s
 	if from := proc.Getenv(env, "AGENCY_DATA_DIR"); k.Name == "agency.dataDir" && from != "" {
 		s.Value, s.Scope, s.Origin = from, "environment", "AGENCY_DATA_DIR"
 		check, set = checkAbsolutePath, true // the variable is used as it is: ~ is not expanded
-	} else if dir, err := dataDir(env, config); k.Name == "agency.dataDir" && err == nil && !set {
+	} else if dir, err := dataDir(env, cfg); k.Name == "agency.dataDir" && err == nil && !set {
 		s.Value = dir
 	}
 	if set && check != nil {
@@ -173,7 +174,7 @@ func (k Key) effectiveSetting(name string, config git.Settings, env []string) (s
 }
 
 // commandRefusal explains why a setting that would name a program is ignored.
-func commandRefusal(s git.Setting) string {
+func commandRefusal(s config.Setting) string {
 	if s.Trusted() {
 		return "want a command"
 	}
@@ -181,7 +182,7 @@ func commandRefusal(s git.Setting) string {
 }
 
 // disableRefusal explains why a setting of the repository that would switch off a stricter rule is ignored.
-func disableRefusal(git.Setting) string {
+func disableRefusal(config.Setting) string {
 	return "a repository can switch it on, and not off; use 'git config --global'"
 }
 
@@ -194,7 +195,7 @@ func doesNotDisable(value string) bool {
 }
 
 // matchingNames lists the config keys that k stands for: the set keys that match its <…> pattern, else k.Name itself.
-func (k Key) matchingNames(config git.Settings) []string {
+func (k Key) matchingNames(config config.Settings) []string {
 	before, rest, pattern := strings.Cut(k.Name, "<")
 	_, after, _ := strings.Cut(rest, ">")
 	var names []string

@@ -11,6 +11,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -189,7 +192,7 @@ func (r *Repository) landLocked(ctx context.Context, repo *git.Repo, req LandReq
 	if branchMoved(err) && req.retries < maxLandRetries {
 		req.retries++
 		l.fillPartial(req.partialResult)
-		l.scanResult, l.target = git.Report{}, integrationTarget{} // stale; the retry fills them again
+		l.scanResult, l.target = status.Report{}, integrationTarget{} // stale; the retry fills them again
 		if err := errors.Join(l.close(), waitBackoff(ctx, req.retries, landBackoff)); err != nil {
 			return LandResult{}, err
 		}
@@ -200,7 +203,7 @@ func (r *Repository) landLocked(ctx context.Context, repo *git.Repo, req LandReq
 
 // branchMoved reports whether err says that the branch was moved, or checked out in another worktree, since we read it.
 func branchMoved(err error) bool {
-	return is[*git.MovedRefError](err) || is[*git.CheckoutMovedError](err)
+	return is[*update.MovedRefError](err) || is[*update.CheckoutMovedError](err)
 }
 
 // maxLandRetries bounds how often a landing starts over because other processes committed to the branch, or in the
@@ -274,7 +277,7 @@ func (r *Repository) stillOnBranch(ctx context.Context, repo *git.Repo, m store.
 
 // checkoutPath returns the worktree that has a branch checked out, for use in hints; empty if none has.
 func checkoutPath(ctx context.Context, repo *git.Repo, branch string) string {
-	_, tree, err := repo.CheckedOutIn(ctx, branch)
+	_, tree, err := update.CheckedOutIn(ctx, repo, branch)
 	var busy *WorktreeBusyError
 	if errors.As(err, &busy) {
 		return busy.Worktree
@@ -293,13 +296,13 @@ type landAttempt struct {
 	target           integrationTarget
 	handle           *handle
 	releases         []func() // functions that release the locks on the sandbox; called in reverse order
-	merger           *git.Merger
+	merger           *merge.Merger
 	waitMergerClosed func() (struct{}, error) // waits until merger is closed; nil before startMergerClose
 
 	scanStart   time.Time // start of the scan; later writes to the sandbox may be missing from scanResult
-	scanResult  git.Report
+	scanResult  status.Report
 	tip         string // last commit that lands
-	commits     []git.RangeCommit
+	commits     []merge.RangeCommit
 	commitCount int    // commits that the integration branch gains; a rebase may create fewer than it replays
 	newTip      string // new commit of the integration branch; empty if the branch has all of the work
 	oldTrash    string // commit of the trash ref before the landing; empty if there was none

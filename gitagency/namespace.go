@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -110,7 +110,7 @@ func (in *nsSession) newWalls(ctx context.Context, prims Primitives, plan func()
 				return nil, err
 			}
 			upper := filepath.Join(filepath.Dir(in.sandbox.setupLockDir()), "upper")
-			git.RemoveObjectWhiteouts(upper, filepath.Join(filepath.Dir(upper), "uncovered"))
+			overlay.RemoveObjectWhiteouts(upper, filepath.Join(filepath.Dir(upper), "uncovered"))
 			if err := in.sandbox.repo.git.RepointUpperEntry(upper, in.sandbox.ID); err != nil {
 				in.sandbox.repo.warn("sandbox %s: git inside still looks for it where it was before it was moved: %v", in.sandbox.ID, err)
 			}

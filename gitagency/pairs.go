@@ -5,7 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
 // pair is two sides to merge: two sandboxes, or the integration branch and a sandbox.
@@ -84,7 +85,7 @@ func (s *forecast) findBases(ctx context.Context) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	found, err := s.merger.MergeBases(ctx, slices.Collect(maps.Keys(keys)))
+	found, err := merge.MergeBases(ctx, s.merger.Mirror, slices.Collect(maps.Keys(keys)))
 	for commits, key := range keys {
 		s.facts.Bases[key] = found[commits]
 	}
@@ -114,7 +115,7 @@ func (s *forecast) findTouched(ctx context.Context) (need []*sandboxState, err e
 	if len(need) > 0 || len(keys) == 0 {
 		return need, nil
 	}
-	found, err := s.merger.TouchedPaths(ctx, slices.Collect(maps.Keys(keys)))
+	found, err := merge.TouchedPaths(ctx, s.merger.Mirror, slices.Collect(maps.Keys(keys)))
 	for commits, key := range keys {
 		s.facts.Touched[key] = encodeTouches(found[commits])
 	}
@@ -128,7 +129,7 @@ func (s *forecast) mergerHasTree(n int) bool {
 
 // touchedPaths returns the paths that both sides have changed since their merge base. known is false if there is not
 // exactly one base.
-func (s *forecast) touchedPaths(p pair) (ours, theirs []git.TouchedPath, known bool) {
+func (s *forecast) touchedPaths(p pair) (ours, theirs []merge.TouchedPath, known bool) {
 	base := s.mergeBase(p)
 	if base == "" {
 		return nil, nil, false
@@ -147,7 +148,7 @@ func (s *forecast) pairsToMerge() []pair {
 			continue
 		}
 		ours, theirs, known := s.touchedPaths(p)
-		if !known || !git.CannotConflict(ours, theirs) {
+		if !known || !merge.CannotConflict(ours, theirs) {
 			left = append(left, p)
 			continue
 		}
@@ -184,7 +185,7 @@ func (s *forecast) mergePairs(ctx context.Context, pairs []pair) error {
 				return err
 			}
 		}
-		merges[i] = &pairMerge{pair: p, input: git.Request{Ours: commits[p.a], Theirs: commits[p.b], Attributes: s.tip.Commit}}
+		merges[i] = &pairMerge{pair: p, input: merge.Request{Ours: commits[p.a], Theirs: commits[p.b], Attributes: s.tip.Commit}}
 	}
 	parallel(merges, func(m *pairMerge) { m.result, m.err = s.merger.Merge(ctx, m.input) })
 	for _, m := range merges {
@@ -200,7 +201,7 @@ func (s *forecast) mergePairs(ctx context.Context, pairs []pair) error {
 		case m.withIntegration():
 			s.sandboxes[m.b].err = m.err
 			continue
-		case is[*git.UnrelatedError](m.err):
+		case is[*merge.UnrelatedError](m.err):
 			fact = mergeFact{Unrelated: true}
 		case s.isFaulty(m.a) || s.isFaulty(m.b): // reported for that sandbox
 			continue
@@ -215,8 +216,8 @@ func (s *forecast) mergePairs(ctx context.Context, pairs []pair) error {
 // pairMerge is one merge to compute.
 type pairMerge struct {
 	pair
-	input  git.Request
-	result git.Result
+	input  merge.Request
+	result merge.Result
 	err    error
 }
 
@@ -226,6 +227,6 @@ func (s *forecast) workCommit(ctx context.Context, b *sandboxState) (string, err
 	if b.tree == b.head.Tree {
 		return b.head.Commit, nil
 	}
-	who := git.Signature{Identity: toolIdentity, When: "4102444800 +0000"}
-	return s.merger.CreateCommit(ctx, git.CommitRequest{Tree: b.tree, Parents: []string{b.head.Commit}, Author: who, Committer: who, Message: "work"})
+	who := object.Signature{Identity: toolIdentity, When: "4102444800 +0000"}
+	return s.merger.CreateCommit(ctx, merge.CommitRequest{Tree: b.tree, Parents: []string{b.head.Commit}, Author: who, Committer: who, Message: "work"})
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -67,7 +67,7 @@ func (r *Repository) wallsPolicy() (policy, error) {
 
 // readPolicy reads the policy from a configuration and an environment. homes are further home directories, whose
 // secrets are hidden too.
-func readPolicy(config git.Settings, env, homes []string) (policy, error) {
+func readPolicy(config config.Settings, env, homes []string) (policy, error) {
 	if err := checkPolicyKeys(config); err != nil {
 		return policy{}, err
 	}
@@ -130,7 +130,7 @@ func readPolicy(config git.Settings, env, homes []string) (policy, error) {
 }
 
 // checkPolicyKeys refuses unknown keys below agency.sandbox: a misspelt key would be a wall that is missing.
-func checkPolicyKeys(config git.Settings) error {
+func checkPolicyKeys(config config.Settings) error {
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		name, ours := strings.CutPrefix(key, "agency."+policySection+".")
 		if ours && !slices.Contains([]string{readKey, writeKey, hideKey, envKey}, "agency."+policySection+"."+name) {
@@ -212,9 +212,9 @@ func markedAncestor(path string) string {
 }
 
 // multiValues returns the values of a multi-valued key; an empty value clears those before it.
-func multiValues(config git.Settings, key string) []git.Setting {
-	var values []git.Setting
-	for _, s := range config[canonicalKey(key)] {
+func multiValues(cfg config.Settings, key string) []config.Setting {
+	var values []config.Setting
+	for _, s := range cfg[canonicalKey(key)] {
 		if s.Value == "" {
 			values = nil
 			continue
@@ -233,14 +233,14 @@ const (
 // grant is one path of a key, as set and resolved.
 type grant struct {
 	key        string
-	setting    git.Setting
+	setting    config.Setting
 	configured string // absolute path as configured
 	path       string // with symbolic links resolved
 	private    bool
 }
 
 // readGrants returns the paths of a key. A path to write must exist; other paths that do not exist are skipped.
-func readGrants(config git.Settings, key, home string) ([]grant, error) {
+func readGrants(config config.Settings, key, home string) ([]grant, error) {
 	var found []grant
 	for _, s := range multiValues(config, key) {
 		value, private := s.Value, false

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 )
 
 // policyLab is a home with some directories, files (without a slash) and links ("name -> target") in it.
@@ -40,13 +40,13 @@ func policyLab(t *testing.T, names ...string) (home string, env []string) {
 }
 
 // settingsOf takes keys and values in turn.
-func settingsOf(words ...string) git.Settings {
-	config := git.Settings{}
+func settingsOf(words ...string) config.Settings {
+	cfg := config.Settings{}
 	for i := 0; i < len(words); i += 2 {
 		key := canonicalKey(words[i])
-		config[key] = append(config[key], git.Setting{Value: words[i+1], Scope: "global", Origin: "file:conf"})
+		cfg[key] = append(cfg[key], config.Setting{Value: words[i+1], Scope: "global", Origin: "file:conf"})
 	}
-	return config
+	return cfg
 }
 
 func TestAPolicyIsWhatAllScopesSay(t *testing.T) {
@@ -116,7 +116,7 @@ func TestSecretsAreThoseOfEveryHomeAndWhereVariablesSay(t *testing.T) {
 	t.Parallel()
 	home, env := policyLab(t)
 	env = append(env, "XDG_CONFIG_HOME=/conf", "GNUPGHOME=/keys", "KUBECONFIG=/k1:/k2:rel", "DOCKER_CONFIG=/dock", "CARGO_HOME=/cargo", "XDG_CACHE_HOME=relative")
-	p, err := readPolicy(git.Settings{}, env, []string{"/root", "", "relative"})
+	p, err := readPolicy(config.Settings{}, env, []string{"/root", "", "relative"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestCachesAreWhereVariablesSay(t *testing.T) {
 	t.Parallel()
 	home, env := policyLab(t, "real/npm/", ".npm -> real/npm", ".cache/", ".cargo/registry/")
 	env = append(env, "GOPATH=/go1:/go2", "GOMODCACHE=/mod", "UV_CACHE_DIR=rel")
-	p, err := readPolicy(git.Settings{}, env, nil)
+	p, err := readPolicy(config.Settings{}, env, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestCachesAreWhereVariablesSay(t *testing.T) {
 func TestNoProfileAndNoAgentGoesByTheNameOfThePolicy(t *testing.T) {
 	t.Parallel()
 	repo := newLab(t, Options{}, "agency.sandbox.read", "/usr", "agency.fast.changeset", "worktree").repo
-	repo.git.Config["agency.sandbox.command"] = []git.Setting{{Value: "x", Scope: "global"}}
+	repo.git.Config["agency.sandbox.command"] = []config.Setting{{Value: "x", Scope: "global"}}
 	if got := repo.Profiles(); !slices.Equal(got, []string{"fast"}) {
 		t.Errorf("profiles %q", got)
 	}

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -16,8 +17,8 @@ import (
 // except that it exports the git state from behind the walls, as every command that reads a sandbox does.
 func (l *landAttempt) prepare(ctx context.Context) (err error) {
 	r := l.r
-	merger := proc.Async(func() (*git.Merger, error) {
-		merger, err := l.repo.NewMerger(l.entry.Record.BaseCommit)
+	merger := proc.Async(func() (*merge.Merger, error) {
+		merger, err := merge.NewMerger(l.repo, l.entry.Record.BaseCommit)
 		if err == nil {
 			merger.StartCatFile(ctx)
 		}
@@ -119,7 +120,7 @@ func (l *landAttempt) commitUncommitted(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return l.merger.CreateCommit(ctx, git.CommitRequest{
+	return l.merger.CreateCommit(ctx, merge.CommitRequest{
 		Tree: l.scanResult.DiskTree, Parents: []string{l.scanResult.Head}, Author: author, Committer: committer, Message: l.req.Message,
 	})
 }
@@ -147,7 +148,7 @@ func (l *landAttempt) checkNestedRepositories(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.repo.CheckNested(l.s.snapshotSubject(l.handle.base, ""), l.scanResult)
+	return status.CheckNested(l.repo, l.s.snapshotSubject(l.handle.base, ""), l.scanResult)
 }
 
 // checkCommitRange refuses a sandbox without any change and, if RequireBase is set, one that lacks commits of the
@@ -194,7 +195,7 @@ func (l *landAttempt) fsckError(ctx context.Context, err error) error {
 
 // addFsckContext wraps an error about an unsafe object with the data needed to rework the commits: the path, and a commit
 // to start over from. commits is the pair of the target branch's commit and the tip that would land.
-func addFsckContext(ctx context.Context, merger *git.Merger, entry store.Entry[store.InvocationMeta], commits [2]string, err error) error {
+func addFsckContext(ctx context.Context, merger *merge.Merger, entry store.Entry[store.InvocationMeta], commits [2]string, err error) error {
 	var tree *UnsoundError
 	if !errors.As(err, &tree) && !is[*UnsoundCommitError](err) {
 		return err
@@ -203,7 +204,7 @@ func addFsckContext(ctx context.Context, merger *git.Merger, entry store.Entry[s
 	if tree != nil {
 		found.Path = tree.Path
 	}
-	bases, basesErr := merger.MergeBases(ctx, [][2]string{commits})
+	bases, basesErr := merge.MergeBases(ctx, merger.Mirror, [][2]string{commits})
 	if common := bases[commits]; basesErr == nil && len(common) == 1 { // otherwise the base commit of the sandbox serves
 		found.Base = common[0]
 	}
@@ -220,7 +221,7 @@ func (l *landAttempt) fsckTree(ctx context.Context, commit string) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(links, func(g git.Gitlink) bool { return g.Name == "" && g.Old == "" })
+	i := slices.IndexFunc(links, func(g merge.Gitlink) bool { return g.Name == "" && g.Old == "" })
 	if i >= 0 {
 		return &StrayGitlinkError{ID: l.s.ID, Path: links[i].Path}
 	}

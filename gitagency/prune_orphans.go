@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -177,7 +178,7 @@ func (p *prunePlan) leftoverStages() ([]string, error) {
 	if p.r.hasInterruptedLanding() {
 		return nil, nil
 	}
-	strays, err := p.repo.LeftoverStagings()
+	strays, err := update.LeftoverStagings(p.repo)
 	var left []string
 	for _, s := range strays {
 		if !s.MayHoldFiles {

@@ -6,7 +6,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -20,8 +21,8 @@ const (
 // publication describes a move of the integration branch together with the worktree that has it checked out. Landing,
 // unlanding and merging before a push share it.
 type publication struct {
-	merger       *git.Merger // has created the new commit
-	branchUpdate git.Update
+	merger       *merge.Merger // has created the new commit
+	branchUpdate update.Update
 	note         store.LandingJournal // note for recovery after a kill; runPublication fills in the rest
 	dryRun       bool                 // only check whether it is possible
 	writeRecord  func() error         // writes the record of the invocation; nil if there is none
@@ -33,7 +34,7 @@ type publication struct {
 // it from the note.
 func (r *Repository) runPublication(ctx context.Context, p publication) (done bool, err error) {
 	// 1. Check everything that could prevent the update.
-	moving, err := p.merger.BeginMerged(ctx, p.branchUpdate)
+	moving, err := update.BeginMerged(ctx, p.merger, p.branchUpdate)
 	if err != nil {
 		return false, err
 	}
@@ -59,7 +60,7 @@ func (r *Repository) runPublication(ctx context.Context, p publication) (done bo
 }
 
 // completeNote adds to a note the data that recovery needs.
-func (r *Repository) completeNote(note store.LandingJournal, a git.Update) store.LandingJournal {
+func (r *Repository) completeNote(note store.LandingJournal, a update.Update) store.LandingJournal {
 	data, err := json.Marshal(a)
 	if err != nil {
 		panic(err) // cannot happen: it contains only strings, booleans and lists
@@ -69,7 +70,7 @@ func (r *Repository) completeNote(note store.LandingJournal, a git.Update) store
 }
 
 // moveBranch runs the steps of runPublication up to the commit point, the move of the refs.
-func (r *Repository) moveBranch(ctx context.Context, merger *git.Merger, moving *git.Transaction, note store.LandingJournal) (err error) {
+func (r *Repository) moveBranch(ctx context.Context, merger *merge.Merger, moving *update.Transaction, note store.LandingJournal) (err error) {
 	tx := r.beginTx(note.Verb)
 	defer func() {
 		if err != nil {
@@ -137,7 +138,7 @@ func (r *Repository) moveBranch(ctx context.Context, merger *git.Merger, moving 
 // onlyForeignWrites reports whether an undo failed for no other reason than that others have written to some paths.
 func onlyForeignWrites(err error) bool {
 	switch e := err.(type) {
-	case nil, *git.ConcurrentChangeError:
+	case nil, *update.ConcurrentChangeError:
 		return true
 	case interface{ Unwrap() []error }:
 		return !slices.ContainsFunc(e.Unwrap(), func(part error) bool { return !onlyForeignWrites(part) })

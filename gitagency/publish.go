@@ -5,7 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -55,20 +57,20 @@ func (l *landAttempt) plannedResult() LandResult {
 // planUpdate returns the ref updates of the landing: the integration branch with its worktree and, in the same ref
 // transaction, the trash ref and the deletion of the sandbox's branch. If the branch has all of the work already, it does
 // not move.
-func (l *landAttempt) planUpdate(ctx context.Context) (git.Update, error) {
+func (l *landAttempt) planUpdate(ctx context.Context) (update.Update, error) {
 	kept, err := l.trashCommit(ctx)
 	if err != nil {
-		return git.Update{}, err
+		return update.Update{}, err
 	}
 	zeroOID := strings.Repeat("0", len(l.target.commit))
 	was := l.oldTrash
 	if was == "" {
 		was = zeroOID
 	}
-	a := git.Update{
+	a := update.Update{
 		Branch: l.target.branch, Old: l.target.commit, New: l.newTip, Reason: "agency: land " + l.s.ID,
 		GitDir: l.target.checkoutGitDir, Worktree: l.target.checkoutTree, Trusted: l.merger.Trusted,
-		OtherRefs: []git.RefMove{{Ref: trashRef(l.s.ID), Old: was, New: kept}},
+		OtherRefs: []update.RefMove{{Ref: trashRef(l.s.ID), Old: was, New: kept}},
 	}
 	if l.newTip == "" {
 		a.New, a.GitDir, a.Worktree = a.Old, "", ""
@@ -76,7 +78,7 @@ func (l *landAttempt) planUpdate(ctx context.Context) (git.Update, error) {
 	if free, err := l.canDeleteBranch(); err != nil || !free || l.scanResult.BranchTip == "" {
 		return a, err
 	}
-	a.OtherRefs = append(a.OtherRefs, git.RefMove{Ref: sandboxRef(l.s.ID), Old: l.scanResult.BranchTip, New: zeroOID})
+	a.OtherRefs = append(a.OtherRefs, update.RefMove{Ref: sandboxRef(l.s.ID), Old: l.scanResult.BranchTip, New: zeroOID})
 	return a, nil
 }
 
@@ -102,7 +104,7 @@ func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
 	}
 	subject.Onto = l.oldTrash
 	l.merger.UsesUnreferenced = true
-	captured, err := l.repo.Capture(ctx, subject)
+	captured, err := snapshot.Capture(ctx, l.repo, subject)
 	if err != nil || l.tip == l.scanResult.Head {
 		return captured.Commit, err
 	}
@@ -111,7 +113,7 @@ func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// The uncommitted work is in the tip, and left-out files are in the tree of the capture: keep both.
-	return l.merger.CreateCommit(ctx, git.CommitRequest{
+	return l.merger.CreateCommit(ctx, merge.CommitRequest{
 		Tree: found[0].OID, Parents: []string{l.tip, captured.Commit}, Author: toolSignature(l.r.opts.Now()), Committer: toolSignature(l.r.opts.Now()), Message: subject.Message,
 	})
 }

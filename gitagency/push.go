@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -29,7 +32,7 @@ type PushPlan struct {
 	Address      string // remote as git finds it from any worktree: its name or a path
 
 	branchRef       string // full ref of Branch
-	remote          git.Remote
+	remote          transport.Remote
 	untrustedRemote bool
 }
 
@@ -42,7 +45,7 @@ func (r *Repository) PlanPush(ctx context.Context, remote string, req LandReques
 	if err := r.checkPushSettings(req); err != nil {
 		return nil, err
 	}
-	remotes, err := r.git.ReadRemotes(ctx)
+	remotes, err := transport.ReadRemotes(ctx, r.git)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +67,7 @@ func (r *Repository) PlanPush(ctx context.Context, remote string, req LandReques
 	}
 	wary := to.Untrusted && !r.allSandboxesWalled()
 	if wary && to.Path != "" {
-		hooks, err := r.git.RemoteHooks(ctx, to)
+		hooks, err := transport.RemoteHooks(ctx, r.git, to)
 		if err != nil {
 			return nil, fmt.Errorf("push to %s: %w", remote, err)
 		}
@@ -165,7 +168,7 @@ type pushOperation struct {
 	r              *Repository
 	req            LandRequest // says how merges are verified
 	ids            []string
-	pusher         *git.Pusher
+	pusher         *transport.Pusher
 	result         PushResult
 	remoteTip      string // commit of the remote branch, once that has all of our commits
 	trackingRef    string // remote-tracking ref; empty if there is none
@@ -199,7 +202,7 @@ func (p *pushOperation) pushOnce(ctx context.Context) (arrived bool, theirs stri
 	}
 	p.remoteTip = p.result.Commit
 	if p.pusher == nil {
-		if p.pusher, err = p.r.git.NewPusher(p.remote, p.result.Commit, p.untrustedRemote); err != nil {
+		if p.pusher, err = transport.NewPusher(p.r.git, p.remote, p.result.Commit, p.untrustedRemote); err != nil {
 			return false, "", err
 		}
 	}
@@ -209,7 +212,7 @@ func (p *pushOperation) pushOnce(ctx context.Context) (arrived bool, theirs stri
 		}
 	}
 	p.result.Tries++
-	var answer git.PushResult
+	var answer transport.PushResult
 	if err := p.r.runSteps(ctx, verbPush, []step{{"send", func() (err error) {
 		answer, err = p.pusher.Push(ctx, p.result.Commit, headsPrefix+p.RemoteBranch)
 		p.result.UpToDate = answer.UpToDate
@@ -326,7 +329,7 @@ func (p *pushOperation) tryMerge(ctx context.Context, v *verification, theirs st
 	if has, err := repo.IsAncestor(ctx, theirs, to.commit); err != nil || has {
 		return c, "", err // another process has merged it already
 	}
-	merger, err := repo.NewMerger(to.commit)
+	merger, err := merge.NewMerger(repo, to.commit)
 	if err != nil {
 		return c, "", err
 	}
@@ -351,7 +354,7 @@ func (p *pushOperation) tryMerge(ctx context.Context, v *verification, theirs st
 
 // startVerifySandbox creates the temporary sandbox in which the merge is verified, with the walls and limits of the last
 // invocation that landed.
-func (p *pushOperation) startVerifySandbox(ctx context.Context, repo *git.Repo, merger *git.Merger, v *verification, c candidate) (string, error) {
+func (p *pushOperation) startVerifySandbox(ctx context.Context, repo *git.Repo, merger *merge.Merger, v *verification, c candidate) (string, error) {
 	if v.runs == maxVerifications {
 		return "", fmt.Errorf("%s moved each of the %d times that it was verified with what others have pushed", p.Branch, v.runs)
 	}
@@ -384,8 +387,8 @@ func (p *pushOperation) startVerifySandbox(ctx context.Context, repo *git.Repo, 
 }
 
 // makeMergeCommit creates the merge of the integration branch and the remote's commit.
-func (p *pushOperation) makeMergeCommit(ctx context.Context, merger *git.Merger, at, theirs string) (commit, tree string, err error) {
-	merged, err := merger.Merge(ctx, git.Request{Ours: at, Theirs: theirs})
+func (p *pushOperation) makeMergeCommit(ctx context.Context, merger *merge.Merger, at, theirs string) (commit, tree string, err error) {
+	merged, err := merger.Merge(ctx, merge.Request{Ours: at, Theirs: theirs})
 	if err != nil {
 		return "", "", err
 	}
@@ -400,7 +403,7 @@ func (p *pushOperation) makeMergeCommit(ctx context.Context, merger *git.Merger,
 	if err != nil {
 		return "", "", err
 	}
-	commit, err = merger.CreateCommit(ctx, git.CommitRequest{
+	commit, err = merger.CreateCommit(ctx, merge.CommitRequest{
 		Tree: merged.Tree, Parents: []string{at, theirs}, Author: author, Committer: committer, Sign: sign,
 		Message: fmt.Sprintf("Merge %s/%s", p.Remote, p.RemoteBranch),
 	})
@@ -411,8 +414,8 @@ func (p *pushOperation) makeMergeCommit(ctx context.Context, merger *git.Merger,
 }
 
 // publishMerge moves the integration branch to the merge commit, in the same transaction as a landing.
-func (p *pushOperation) publishMerge(ctx context.Context, merger *git.Merger, to integrationTarget, theirs, commit string, dry bool) error {
-	a := git.Update{
+func (p *pushOperation) publishMerge(ctx context.Context, merger *merge.Merger, to integrationTarget, theirs, commit string, dry bool) error {
+	a := update.Update{
 		Branch: to.branch, Old: to.commit, New: commit, Reason: fmt.Sprintf("agency: merge %s/%s", p.Remote, p.RemoteBranch),
 		GitDir: to.checkoutGitDir, Worktree: to.checkoutTree, Trusted: merger.Trusted,
 	}
@@ -424,7 +427,7 @@ func (p *pushOperation) publishMerge(ctx context.Context, merger *git.Merger, to
 func (p *pushOperation) recordPush(ctx context.Context) {
 	r := p.r
 	if p.trackingRef != "" {
-		if err := r.git.UpdateTrackingRef(ctx, p.trackingRef, p.remoteTip, p.trackingTip, "update by push"); err != nil {
+		if err := transport.UpdateTrackingRef(ctx, r.git, p.trackingRef, p.remoteTip, p.trackingTip, "update by push"); err != nil {
 			r.warn("%s: %v", p.trackingRef, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -25,11 +26,11 @@ func (r *Repository) recoverLanding(ctx context.Context, repo *git.Repo) error {
 	if err != nil || note == nil {
 		return err
 	}
-	var a git.Update
+	var a update.Update
 	if err := json.Unmarshal(note.Update, &a); err != nil {
 		return &StuckLandingError{ID: note.InvocationID, Path: r.store.LandingJournalPath(r.ID), Err: err}
 	}
-	done, err := repo.Recover(ctx, a)
+	done, err := update.Recover(ctx, repo, a)
 	if err != nil {
 		return &StuckLandingError{ID: note.InvocationID, Path: r.store.LandingJournalPath(r.ID), Err: err}
 	}
@@ -96,13 +97,13 @@ func (x *checkRun) checkLandings(context.Context) error {
 
 // checkLeftoverStages finds the staging directories of killed landings that no note refers to any more.
 func (x *checkRun) checkLeftoverStages() error {
-	strays, err := x.repo.LeftoverStagings(x.presentTrees()...)
+	strays, err := update.LeftoverStagings(x.repo, x.presentTrees()...)
 	for _, s := range strays {
 		f := Finding{Code: "stray-landing", ID: x.relativePath(s.Path), Path: s.Path, AtRisk: s.MayHoldFiles, Problem: "somebody was killed while something landed; nothing of yours is in there"}
 		if s.MayHoldFiles {
 			f.Problem = "somebody was killed while something landed, and there is no note of that; files of yours may be in there"
 		}
-		x.addFinding(f, func(ctx context.Context) error { return x.repo.RecoverStaging(ctx, s) })
+		x.addFinding(f, func(ctx context.Context) error { return update.RecoverStaging(ctx, x.repo, s) })
 	}
 	return err
 }

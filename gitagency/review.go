@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -225,7 +226,7 @@ func (r *Repository) submittableCommit(ctx context.Context, repo *git.Repo, plac
 		return "", err
 	}
 	subject.SecretPatterns = r.SecretPatterns()
-	merger, err := repo.NewMerger(place.base)
+	merger, err := merge.NewMerger(repo, place.base)
 	if err != nil {
 		return "", err
 	}
@@ -263,7 +264,7 @@ func (r *Repository) submittableCommit(ctx context.Context, repo *git.Repo, plac
 
 // fsckSubmission refuses commits with unsafe objects, as a landing does. If the integration worktree has no branch to land
 // on, which Land reports, it checks the commits since the base of the sandbox.
-func (r *Repository) fsckSubmission(ctx context.Context, repo *git.Repo, merger *git.Merger, entry store.Entry[store.InvocationMeta], head string) error {
+func (r *Repository) fsckSubmission(ctx context.Context, repo *git.Repo, merger *merge.Merger, entry store.Entry[store.InvocationMeta], head string) error {
 	onto := entry.Record.BaseCommit
 	if to, err := r.findIntegrationTarget(ctx, repo, entry.Record.IntegrationWorktreeID); err == nil {
 		onto = to.commit

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 )
 
 // RollbackRequest selects the state that a sandbox returns to.
@@ -81,9 +82,9 @@ func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *handle, to 
 	done, err := s.runTransition(ctx, repo, h, transition{
 		verb: "rollback", to: to, resuming: resuming, trustsConfig: s.repo.trustsRepoConfig(to.Invocation),
 		sourceMessage: "agency: before the rollback to " + to.name(), reflogMessage: "agency: rollback to " + to.name(),
-		chooseTarget: func(_ context.Context, from git.State) (git.State, error) {
+		chooseTarget: func(_ context.Context, from snapshot.State) (snapshot.State, error) {
 			if from.Same(target) && !resuming {
-				return git.State{}, errAlreadyThere
+				return snapshot.State{}, errAlreadyThere
 			}
 			return target, nil
 		},
@@ -112,10 +113,10 @@ type rollbackEvent struct {
 
 // readTarget reads the state of a snapshot as a state of this sandbox: a state on the branch of the snapshot's own
 // sandbox becomes one on the branch of this sandbox.
-func (s *Sandbox) readTarget(ctx context.Context, repo *git.Repo, to Snapshot) (git.State, error) {
-	target, err := repo.ReadState(ctx, to.ID)
+func (s *Sandbox) readTarget(ctx context.Context, repo *git.Repo, to Snapshot) (snapshot.State, error) {
+	target, err := snapshot.ReadState(ctx, repo, to.ID)
 	if err != nil {
-		return git.State{}, err
+		return snapshot.State{}, err
 	}
 	if target.HeadRef == sandboxRef(to.Invocation) || target.HeadRef == "" {
 		target.HeadRef = sandboxRef(s.ID)
@@ -129,11 +130,11 @@ func (s *Sandbox) readTarget(ctx context.Context, repo *git.Repo, to Snapshot) (
 	}
 	found, err := repo.Lookup(ctx, names...)
 	if err != nil {
-		return git.State{}, err
+		return snapshot.State{}, err
 	}
 	for i, o := range found {
 		if o.Missing() {
-			return git.State{}, fmt.Errorf("snapshot %s is not whole: it names %s, which is not there", to.name(), names[i])
+			return snapshot.State{}, fmt.Errorf("snapshot %s is not whole: it names %s, which is not there", to.name(), names[i])
 		}
 	}
 	return target, nil

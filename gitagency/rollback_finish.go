@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -77,20 +78,20 @@ func (s *Sandbox) resumeRollback(ctx context.Context, repo *git.Repo, h *handle)
 
 // rollbackOrigin returns the state before the first of a series of interrupted rollbacks; the zero state when there
 // was none or its commit is gone.
-func (s *Sandbox) rollbackOrigin(ctx context.Context, repo *git.Repo, resuming bool) (git.State, error) {
+func (s *Sandbox) rollbackOrigin(ctx context.Context, repo *git.Repo, resuming bool) (snapshot.State, error) {
 	if !resuming {
-		return git.State{}, nil
+		return snapshot.State{}, nil
 	}
 	note, err := s.repo.store.ReadRollbackJournal(s.repo.ID, s.ID)
 	if err != nil || note == nil {
-		return git.State{}, nil // the note is missing or unreadable
+		return snapshot.State{}, nil // the note is missing or unreadable
 	}
 	commit := cmp.Or(note.FirstLeftCommit, note.LeftCommit)
 	found, err := repo.Lookup(ctx, commit+"^{tree}")
 	if err != nil || found[0].Missing() {
-		return git.State{}, err
+		return snapshot.State{}, err
 	}
-	return repo.ReadState(ctx, commit)
+	return snapshot.ReadState(ctx, repo, commit)
 }
 
 // finishRollbackForDiscard tries to finish an interrupted rollback in a sandbox that is about to be removed. Errors

@@ -11,6 +11,10 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -100,7 +104,7 @@ func (s *Sandbox) importPendingExclusive(ctx context.Context, repo *git.Repo, h 
 
 // restoreUpper updates the upper directory to the state that was restored on the host, and saves that both sides
 // agree.
-func (s *Sandbox) restoreUpper(ctx context.Context, restore *git.Restoration, prims Primitives) error {
+func (s *Sandbox) restoreUpper(ctx context.Context, restore *snapshot.Restoration, prims Primitives) error {
 	if prims.Isolation != isolationOS || !store.IsDir(s.upperDir()) {
 		return nil
 	}
@@ -108,7 +112,7 @@ func (s *Sandbox) restoreUpper(ctx context.Context, restore *git.Restoration, pr
 		return err
 	}
 	d := &handoff{sandbox: s, upper: s.upperDir()}
-	if git.OpaqueEntry(d.upper, s.ID) == "" {
+	if overlay.OpaqueEntry(d.upper, s.ID) == "" {
 		return durable.Remove(d.statePath()) // the overlay shows the real files, as in a new sandbox
 	}
 	state := agreedState{RealHead: d.realHead(), RealFingerprint: d.fingerprintReal()}
@@ -121,7 +125,7 @@ func (s *Sandbox) restoreUpper(ctx context.Context, restore *git.Restoration, pr
 	if err != nil {
 		return err
 	}
-	if x, err := git.ReadIndex(data, git.FormatOf(state.BranchTip)); err == nil {
+	if x, err := index.Read(data, object.FormatOf(state.BranchTip)); err == nil {
 		state.IndexFingerprint, state.RealFingerprint = d.closeNested(x, state.BranchTip, state.RealFingerprint)
 	}
 	if state.UpperFingerprint, err = d.fingerprintUpper(); err != nil {

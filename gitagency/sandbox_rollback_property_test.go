@@ -3,7 +3,7 @@ package gitagency
 import (
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -39,7 +40,7 @@ func (r *Repository) runnerCommands() map[string]string {
 }
 
 // dataDir returns the data directory with symbolic links resolved. It need not exist yet.
-func dataDir(env []string, config git.Settings) (string, error) {
+func dataDir(env []string, config config.Settings) (string, error) {
 	path, from := "", ""
 	switch setting, _ := config.Last("agency.datadir"); {
 	case proc.Getenv(env, "AGENCY_DATA_DIR") != "":
@@ -183,7 +184,7 @@ func (r *Repository) boolSetting(key string, fallback bool) (bool, error) {
 }
 
 // invalidSetting returns an *InvalidError that names the key and the file in which it is set.
-func invalidSetting(key string, s git.Setting, want string) error {
+func invalidSetting(key string, s config.Setting, want string) error {
 	return &InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want, configKey: key, setting: s}
 }
 
@@ -195,7 +196,7 @@ const (
 // pruneExpiry parses the moment before which ended things may be pruned; the zero time if none may. An empty text
 // means agency.pruneAfter, else two weeks.
 func (r *Repository) pruneExpiry(ctx context.Context, text string) (time.Time, error) {
-	var setting git.Setting
+	var setting config.Setting
 	set := false
 	if text == "" {
 		text = defaultPruneAfter

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
 // Snapshot is the state of a sandbox at one moment, as an immutable commit. Its tree is the content on disk; its
@@ -31,13 +32,13 @@ type LeftOut struct {
 
 // Reasons why a path is left out.
 const (
-	LeftOutSecret     = string(git.OmitSecret)     // untracked file that looks like a credential
-	LeftOutRepository = string(git.OmitRepository) // nested repository, which a commit cannot hold
-	LeftOutSubmodule  = string(git.OmitSubmodule)  // checkout of a submodule; the snapshot holds only its staged commit id
-	LeftOutReserved   = "reserved"                 // has the reserved name of the marker directory; only in a Directory
+	LeftOutSecret     = string(status.OmitSecret)     // untracked file that looks like a credential
+	LeftOutRepository = string(status.OmitRepository) // nested repository, which a commit cannot hold
+	LeftOutSubmodule  = string(status.OmitSubmodule)  // checkout of a submodule; the snapshot holds only its staged commit id
+	LeftOutReserved   = "reserved"                    // has the reserved name of the marker directory; only in a Directory
 )
 
-func toLeftOut(found []git.LeftOut) []LeftOut {
+func toLeftOut(found []status.LeftOut) []LeftOut {
 	all := make([]LeftOut, len(found))
 	for i, l := range found {
 		all[i] = LeftOut{Path: l.Path, Reason: string(l.Reason)}

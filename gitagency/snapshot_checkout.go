@@ -11,6 +11,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
@@ -36,7 +37,7 @@ func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) 
 	if req.Dir == "" {
 		return CheckoutResult{}, &InvalidError{What: "directory", Value: req.Dir, Want: "a path"}
 	}
-	snapshot, err := r.findSnapshot(ctx, r.git, req.Snapshot)
+	snap, err := r.findSnapshot(ctx, r.git, req.Snapshot)
 	if err != nil {
 		return CheckoutResult{}, err
 	}
@@ -55,10 +56,10 @@ func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) 
 	if err != nil {
 		return CheckoutResult{}, err
 	}
-	if err := r.copySnapshot(ctx, git.CopyRequest{Commit: snapshot.ID, Dir: dir, UntrustedConfig: !r.trustsRepoConfig(snapshot.Invocation)}, perm); err != nil {
-		return CheckoutResult{}, fmt.Errorf("check out snapshot %s: %w", snapshot.name(), err)
+	if err := r.copySnapshot(ctx, snapshot.CopyRequest{Commit: snap.ID, Dir: dir, UntrustedConfig: !r.trustsRepoConfig(snap.Invocation)}, perm); err != nil {
+		return CheckoutResult{}, fmt.Errorf("check out snapshot %s: %w", snap.name(), err)
 	}
-	return CheckoutResult{Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number, Path: dir}, nil
+	return CheckoutResult{Invocation: snap.Invocation, ID: snap.ID, Ref: snap.Ref, Number: snap.Number, Path: dir}, nil
 }
 
 // resolveFrom resolves a path relative to a directory and follows symbolic links.
@@ -125,7 +126,7 @@ func checkEmptyDir(dir string) (fs.FileMode, error) {
 const checkoutPrefix = ".agency-checkout-"
 
 // copySnapshot is the transaction. The copy becomes visible with its last step.
-func (r *Repository) copySnapshot(ctx context.Context, c git.CopyRequest, perm fs.FileMode) (err error) {
+func (r *Repository) copySnapshot(ctx context.Context, c snapshot.CopyRequest, perm fs.FileMode) (err error) {
 	tx := r.beginTx("snapshot checkout")
 	defer func() {
 		if err != nil {
@@ -150,7 +151,7 @@ func (r *Repository) copySnapshot(ctx context.Context, c git.CopyRequest, perm f
 		return err
 	}
 	// 2. Write the files.
-	if err := tx.Step(ctx, "files", func() error { return r.git.CopyFiles(ctx, c) }); err != nil {
+	if err := tx.Step(ctx, "files", func() error { return snapshot.CopyFiles(ctx, r.git, c) }); err != nil {
 		return err
 	}
 	// 3. Refuse a copy that looks like an agency tree or a repository.

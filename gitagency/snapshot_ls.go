@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 )
 
 // SnapshotInfo is a snapshot with its metadata.
@@ -68,7 +70,7 @@ func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]Sna
 	for i, s := range all {
 		commits[i] = s.ID
 	}
-	states, err := r.git.ReadStates(ctx, commits...)
+	states, err := snapshot.ReadStates(ctx, r.git, commits...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +83,7 @@ func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]Sna
 	if req.SkipCounts {
 		return taken, nil
 	}
-	counted, err := r.git.DiffStats(ctx, against)
+	counted, err := merge.DiffStats(ctx, r.git, against)
 	if is[*git.Error](err) { // the rest of the listing is useful without the counts
 		r.warn("files and lines cannot be counted: %v", err)
 		return taken, nil
@@ -96,7 +98,7 @@ func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]Sna
 	return taken, nil
 }
 
-func newSnapshotInfo(s Snapshot, state git.State) SnapshotInfo {
+func newSnapshotInfo(s Snapshot, state snapshot.State) SnapshotInfo {
 	t := SnapshotInfo{
 		Invocation: s.Invocation, ID: s.ID, Ref: s.Ref, Number: s.Number,
 		Message: state.Message, TakenAt: state.Time.UTC(), Tool: state.ToolVersion,

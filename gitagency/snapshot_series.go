@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
@@ -39,11 +40,11 @@ func (h snapshotSeries) takeSteps(ctx context.Context, tx *undo.Tx, repo *git.Re
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snapshot := Snapshot{Invocation: h.id, Number: last.Number + 1, Created: true}
-	snapshot.Ref = snapshotRef(h.id, snapshot.Number)
+	snap := Snapshot{Invocation: h.id, Number: last.Number + 1, Created: true}
+	snap.Ref = snapshotRef(h.id, snap.Number)
 	message := req.Message
 	if message == "" {
-		message = fmt.Sprintf("agency: snapshot %d of %s", snapshot.Number, h.treeName)
+		message = fmt.Sprintf("agency: snapshot %d of %s", snap.Number, h.treeName)
 	}
 	secrets := h.repo.SecretPatterns()
 	if req.IncludeSecrets {
@@ -57,26 +58,26 @@ func (h snapshotSeries) takeSteps(ctx context.Context, tx *undo.Tx, repo *git.Re
 			return err
 		}
 		state.IncludeIgnored, state.SecretPatterns = req.IncludeIgnored, secrets
-		frozen, err := repo.CaptureState(ctx, state, last.ID)
+		frozen, err := snapshot.CaptureState(ctx, repo, state, last.ID)
 		if err == nil && also != nil {
 			if state.ForcedPaths, err = also(frozen.Commit); err == nil && len(state.ForcedPaths) > 0 {
-				frozen, err = repo.CaptureState(ctx, state, last.ID)
+				frozen, err = snapshot.CaptureState(ctx, repo, state, last.ID)
 			}
 		}
-		snapshot.ID, snapshot.LeftOut, made = frozen.Commit, toLeftOut(frozen.LeftOut), frozen.Objects
+		snap.ID, snap.LeftOut, made = frozen.Commit, toLeftOut(frozen.LeftOut), frozen.Objects
 		return err
 	}); err != nil {
 		return Snapshot{}, err
 	}
-	if snapshot.ID == last.ID {
-		last.LeftOut = snapshot.LeftOut
+	if snap.ID == last.ID {
+		last.LeftOut = snap.LeftOut
 		return last, nil
 	}
 	// 2. Commit point: create the ref.
-	if err := tx.Step(ctx, "ref", func() error { return keepSnapshot(ctx, tx, repo, snapshot, made...) }); err != nil {
+	if err := tx.Step(ctx, "ref", func() error { return keepSnapshot(ctx, tx, repo, snap, made...) }); err != nil {
 		return Snapshot{}, err
 	}
-	return snapshot, nil
+	return snap, nil
 }
 
 // keepSnapshot creates the ref of a snapshot and checks that the objects that were written for it still exist.

@@ -1,6 +1,10 @@
 package gitagency
 
-import "context"
+import (
+	"context"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+)
 
 // VerifySnapshotRequest selects the snapshot to verify.
 type VerifySnapshotRequest struct {
@@ -45,11 +49,11 @@ func (v VerifySnapshotResult) Err() error {
 // VerifySnapshot hashes every object that is reachable from a snapshot in this process, its commit, trees, files and
 // whole history, and reports those that do not match their ids. Damage is not an error here; see Err of the result.
 func (r *Repository) VerifySnapshot(ctx context.Context, req VerifySnapshotRequest) (VerifySnapshotResult, error) {
-	snapshot, err := r.findSnapshot(ctx, r.git, req.Snapshot)
+	snap, err := r.findSnapshot(ctx, r.git, req.Snapshot)
 	if err != nil {
 		return VerifySnapshotResult{}, err
 	}
-	found, err := r.git.Verify(ctx, snapshot.ID, req.Progress)
+	found, err := snapshot.Verify(ctx, r.git, snap.ID, req.Progress)
 	if err != nil {
 		return VerifySnapshotResult{}, err
 	}
@@ -57,7 +61,7 @@ func (r *Repository) VerifySnapshot(ctx context.Context, req VerifySnapshotReque
 		r.warn("git says: %s", said)
 	}
 	v := VerifySnapshotResult{
-		Invocation: snapshot.Invocation, ID: snapshot.ID, Ref: snapshot.Ref, Number: snapshot.Number,
+		Invocation: snap.Invocation, ID: snap.ID, Ref: snap.Ref, Number: snap.Number,
 		Intact: len(found.Damages) == 0, Objects: found.Objects, Bytes: found.Bytes, Damage: []DamagedObject{},
 		ShallowCommits: append([]string{}, found.ShallowCommits...), Promised: found.PromisedObjects, StoppedEarly: found.Stopped,
 	}

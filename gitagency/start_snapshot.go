@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -15,27 +16,27 @@ func (r *Repository) snapshotStartPoint(ctx context.Context, query string) (star
 	if query == "" {
 		return startPoint{}, nil
 	}
-	snapshot, err := r.findSnapshot(ctx, r.git, query)
+	snap, err := r.findSnapshot(ctx, r.git, query)
 	if err != nil {
 		return startPoint{}, err
 	}
-	state, err := r.git.ReadState(ctx, snapshot.ID)
+	state, err := snapshot.ReadState(ctx, r.git, snap.ID)
 	if err != nil {
-		return startPoint{}, fmt.Errorf("snapshot %s: %w", snapshot.name(), err)
+		return startPoint{}, fmt.Errorf("snapshot %s: %w", snap.name(), err)
 	}
 	var record store.InvocationMeta
-	if ids.Valid(snapshot.Invocation) { // it comes from a ref and is used in a path
-		record = r.store.Invocation(r.ID, snapshot.Invocation, nil).Record
+	if ids.Valid(snap.Invocation) { // it comes from a ref and is used in a path
+		record = r.store.Invocation(r.ID, snap.Invocation, nil).Record
 	}
 	if state.Head == "" {
-		return startPoint{}, &NoCommitError{Name: "HEAD of snapshot " + snapshot.name()}
+		return startPoint{}, &NoCommitError{Name: "HEAD of snapshot " + snap.name()}
 	}
 	if state.OperationCommit != "" {
-		r.warn("snapshot %s was taken while a merge, a rebase or the like was under way; the sandbox has the files and HEAD of then, but nothing is under way in it", snapshot.name())
+		r.warn("snapshot %s was taken while a merge, a rebase or the like was under way; the sandbox has the files and HEAD of then, but nothing is under way in it", snap.name())
 	}
 	from := startPoint{
-		base: cmp.Or(state.Base, record.BaseCommit, state.Head), snapshot: snapshot.ID, head: state.Head, index: state.IndexTree,
-		untrustedConfig: !r.trustsRepoConfig(snapshot.Invocation),
+		base: cmp.Or(state.Base, record.BaseCommit, state.Head), snapshot: snap.ID, head: state.Head, index: state.IndexTree,
+		untrustedConfig: !r.trustsRepoConfig(snap.Invocation),
 	}
 	if id := record.IntegrationWorktreeID; ids.Valid(id) {
 		if wt := r.worktreeFromEntry(r.store.Worktree(r.ID, id, nil)); wt.checkUsable() == nil {

@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
 // landStrategy is one way to put a landing into history.
@@ -59,7 +60,7 @@ func (r *Repository) configuredStrategy() (string, error) {
 // signsLandings returns agency.land.sign.
 func (r *Repository) signsLandings() (bool, error) { return r.boolSetting(signKey, false) }
 
-type signatures struct{ author, committer git.Signature }
+type signatures struct{ author, committer object.Signature }
 
 // makeCommit creates the new commit of the integration branch, which no ref points at yet. It creates none if the branch
 // has all of the work.
@@ -82,7 +83,7 @@ func (l *landAttempt) makeCommit(ctx context.Context) error {
 
 // mergedTree merges the tip into the integration branch and returns the tree; empty if the branch's tree would not change.
 func (l *landAttempt) mergedTree(ctx context.Context) (string, error) {
-	merged, err := l.merger.Merge(ctx, git.Request{Ours: l.target.commit, Theirs: l.tip})
+	merged, err := l.merger.Merge(ctx, merge.Request{Ours: l.target.commit, Theirs: l.tip})
 	if err != nil {
 		return "", err
 	}
@@ -101,7 +102,7 @@ func (l *landAttempt) makeMergeCommit(ctx context.Context, by signatures) (strin
 	if err != nil || tree == "" {
 		return "", err
 	}
-	return l.createCommit(ctx, git.CommitRequest{Tree: tree, Parents: []string{l.target.commit, l.tip}, Message: l.addTrailers(cmp.Or(l.givenMessage(), l.subjectLine()+l.commitList()))}, by)
+	return l.createCommit(ctx, merge.CommitRequest{Tree: tree, Parents: []string{l.target.commit, l.tip}, Message: l.addTrailers(cmp.Or(l.givenMessage(), l.subjectLine()+l.commitList()))}, by)
 }
 
 // makeSquashCommit creates one commit with all changes. A single commit that is not a merge keeps its message.
@@ -111,10 +112,10 @@ func (l *landAttempt) makeSquashCommit(ctx context.Context, by signatures) (stri
 		return "", err
 	}
 	message := l.subjectLine() + l.commitList()
-	if own := slices.DeleteFunc(slices.Clone(l.commits), func(c git.RangeCommit) bool { return len(c.Parents) > 1 }); len(own) == 1 {
+	if own := slices.DeleteFunc(slices.Clone(l.commits), func(c merge.RangeCommit) bool { return len(c.Parents) > 1 }); len(own) == 1 {
 		message = cmp.Or(strings.TrimSpace(own[0].Message), message)
 	}
-	return l.createCommit(ctx, git.CommitRequest{Tree: tree, Parents: []string{l.target.commit}, Message: l.addTrailers(cmp.Or(l.givenMessage(), message))}, by)
+	return l.createCommit(ctx, merge.CommitRequest{Tree: tree, Parents: []string{l.target.commit}, Message: l.addTrailers(cmp.Or(l.givenMessage(), message))}, by)
 }
 
 // givenMessage returns the message that the caller wants for the merge or squash commit; empty if none was given.
@@ -131,7 +132,7 @@ func (l *landAttempt) rebaseCommits(ctx context.Context, by signatures) (string,
 	if err != nil {
 		return "", err
 	}
-	replayed, err := l.merger.Replay(ctx, git.ReplayRequest{Upstream: l.target.commit, Tip: l.tip, Onto: l.target.commit, Committer: by.committer, Message: l.addTrailers, Sign: sign})
+	replayed, err := l.merger.Replay(ctx, merge.ReplayRequest{Upstream: l.target.commit, Tip: l.tip, Onto: l.target.commit, Committer: by.committer, Message: l.addTrailers, Sign: sign})
 	if err != nil {
 		return "", err
 	}
@@ -145,7 +146,7 @@ func (l *landAttempt) rebaseCommits(ctx context.Context, by signatures) (string,
 	return replayed.Tip, nil
 }
 
-func (l *landAttempt) createCommit(ctx context.Context, c git.CommitRequest, by signatures) (commit string, err error) {
+func (l *landAttempt) createCommit(ctx context.Context, c merge.CommitRequest, by signatures) (commit string, err error) {
 	if c.Sign, err = l.r.signsLandings(); err != nil {
 		return "", err
 	}
@@ -180,7 +181,7 @@ const (
 // written them.
 func (l *landAttempt) addTrailers(message string) string {
 	m := l.entry.Record
-	return git.WithTrailers(message, [][2]string{
+	return object.WithTrailers(message, [][2]string{
 		{invocationTrailer, m.InvocationID},
 		{baseTrailer, m.BaseCommit},
 		{tipTrailer, l.tip},

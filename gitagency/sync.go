@@ -10,6 +10,10 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -77,7 +81,7 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, place *handle)
 	}
 	// An operation in progress outside would be in progress behind the walls too, once there is an upper directory.
 	if what := git.OperationIn(repo.AdminDir(s.ID)); what != "" && !store.IsDir(s.upperDir()) {
-		return SyncResult{}, s.operationInProgressError(git.OngoingOperation{Command: what, OutsideWalls: true}, place.prims)
+		return SyncResult{}, s.operationInProgressError(status.OngoingOperation{Command: what, OutsideWalls: true}, place.prims)
 	}
 	if err := s.ensureGitUpperDir(ctx, place.prims); err != nil {
 		return SyncResult{}, err
@@ -91,7 +95,7 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, place *handle)
 		return SyncResult{}, errors.Join(err, &TrackedMarkerError{Commit: synced.Commit})
 	}
 	with := cmp.Or(synced.Branch, synced.Commit)
-	merger, err := repo.NewMerger(synced.Commit)
+	merger, err := merge.NewMerger(repo, synced.Commit)
 	if err != nil {
 		return SyncResult{}, err
 	}
@@ -105,11 +109,11 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, place *handle)
 		verb: syncVerb, syncedCommit: synced.Commit, trustsConfig: true,
 		sourceMessage: "agency: before the sync with " + with, targetMessage: "agency: after the sync with " + with,
 		reflogMessage: "agency: sync with " + with,
-		chooseTarget: func(ctx context.Context, from git.State) (git.State, error) {
+		chooseTarget: func(ctx context.Context, from snapshot.State) (snapshot.State, error) {
 			return s.mergedState(ctx, repo, merger, place, from, &synced)
 		},
-		checkOverwrite: func(ctx context.Context, from git.State, paths []string) error {
-			if paths, err = repo.NotIgnored(ctx, s.snapshotSubject(place.base, ""), from.Tree, paths); err == nil && len(paths) > 0 {
+		checkOverwrite: func(ctx context.Context, from snapshot.State, paths []string) error {
+			if paths, err = snapshot.NotIgnored(ctx, repo, s.snapshotSubject(place.base, ""), from.Tree, paths); err == nil && len(paths) > 0 {
 				err = &StraysInTheWayError{ID: s.ID, Path: s.tree, Files: paths}
 			}
 			return err
@@ -133,45 +137,45 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, place *handle)
 
 // mergedState returns the state of the sandbox after merging the integration branch, and writes its objects to the
 // repository.
-func (s *Sandbox) mergedState(ctx context.Context, repo *git.Repo, merger *git.Merger, place *handle, from git.State, synced *SyncResult) (git.State, error) {
+func (s *Sandbox) mergedState(ctx context.Context, repo *git.Repo, merger *merge.Merger, place *handle, from snapshot.State, synced *SyncResult) (snapshot.State, error) {
 	subject, err := s.repo.prepareCapture(s.snapshotSubject(place.base, ""))
 	if err != nil {
-		return git.State{}, err
+		return snapshot.State{}, err
 	}
 	if err := s.checkMergeable(ctx, repo, place, subject, from); err != nil {
-		return git.State{}, err
+		return snapshot.State{}, err
 	}
 	synced.Head = from.Head
 	if has, err := merger.Contains(ctx, from.Head, synced.Commit); err != nil || has {
-		return git.State{}, errors.Join(err, errAlreadyThere)
+		return snapshot.State{}, errors.Join(err, errAlreadyThere)
 	}
-	joined, err := merger.MergeIntoWorktree(ctx, subject, git.WorktreeMerge{
+	joined, err := merger.MergeIntoWorktree(ctx, subject, merge.WorktreeMerge{
 		From: from, Commit: synced.Commit, TheirsName: synced.Branch, OursName: "HEAD",
 		Message: mergeMessage(synced.Commit, synced.Branch, shortBranch(subject.Branch)), Signatures: s.repo.landingSignatures,
 	})
-	var uncommitted *git.UncommittedError
-	var strays *git.UntrackedError
+	var uncommitted *merge.UncommittedError
+	var strays *merge.UntrackedError
 	switch {
 	case errors.As(err, &uncommitted):
-		return git.State{}, &UncommittedError{ID: s.ID, Path: s.tree, Files: uncommitted.Paths, TrackedOnly: true}
+		return snapshot.State{}, &UncommittedError{ID: s.ID, Path: s.tree, Files: uncommitted.Paths, TrackedOnly: true}
 	case errors.As(err, &strays):
-		return git.State{}, &StraysInTheWayError{ID: s.ID, Path: s.tree, Files: strays.Paths}
+		return snapshot.State{}, &StraysInTheWayError{ID: s.ID, Path: s.tree, Files: strays.Paths}
 	case err != nil:
-		return git.State{}, err
+		return snapshot.State{}, err
 	}
 	synced.Head, synced.FastForward, synced.Conflicts = joined.State.Head, joined.FastForward, convertConflicts(joined.Conflicts)
 	return joined.State, merger.Persist(ctx)
 }
 
 // checkMergeable refuses a sandbox in which git would not start a merge, or would merge into another branch.
-func (s *Sandbox) checkMergeable(ctx context.Context, repo *git.Repo, place *handle, subject git.WorktreeSpec, from git.State) error {
-	if err := repo.CheckHead(ctx, subject, from.Head); err != nil {
+func (s *Sandbox) checkMergeable(ctx context.Context, repo *git.Repo, place *handle, subject git.WorktreeSpec, from snapshot.State) error {
+	if err := repair.CheckHead(ctx, repo, subject, from.Head); err != nil {
 		return err
 	}
-	if begun, err := repo.FindOperation(ctx, subject, from); err != nil || begun.Command != "" {
+	if begun, err := snapshot.FindOperation(ctx, repo, subject, from); err != nil || begun.Command != "" {
 		return errors.Join(err, s.operationInProgressError(begun, place.prims))
 	}
-	under, err := repo.ReadOperation(ctx, from)
+	under, err := snapshot.ReadOperation(ctx, repo, from)
 	if err != nil {
 		return err
 	}
@@ -216,7 +220,7 @@ func (s *Sandbox) resumeSync(ctx context.Context, repo *git.Repo, place *handle,
 	done, err := s.runTransition(ctx, repo, place, transition{
 		verb: syncVerb, to: to, syncedCommit: commit, resuming: true, trustsConfig: true,
 		sourceMessage: "agency: before the sync was finished", reflogMessage: "agency: sync",
-		chooseTarget: func(context.Context, git.State) (git.State, error) { return target, nil },
+		chooseTarget: func(context.Context, snapshot.State) (snapshot.State, error) { return target, nil },
 	})
 	if err == nil {
 		s.recordSync(commit, done)
@@ -248,7 +252,7 @@ func (r *Repository) workBase(ctx context.Context, inv Invocation) (string, erro
 	if _, err := inv.Path(); err == nil {
 		s := r.sandboxOf(inv.ID)
 		subject := s.snapshotSubject(inv.BaseCommit, "")
-		if r.git.MergeHead(subject) == inv.SyncedCommit {
+		if merge.MergeHead(r.git, subject) == inv.SyncedCommit {
 			return inv.SyncedCommit, nil
 		}
 		if head, err = r.git.Head(ctx, subject); err != nil {

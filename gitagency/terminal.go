@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -42,7 +43,7 @@ func (r *Repository) TerminalSettings() (TerminalSettings, error) {
 	return parseTerminalSettings(r.git.Config, r.opts.Env)
 }
 
-func parseTerminalSettings(config git.Settings, env []string) (t TerminalSettings, err error) {
+func parseTerminalSettings(config config.Settings, env []string) (t TerminalSettings, err error) {
 	if t.Color, err = colorSetting(config); err != nil {
 		return t, err
 	}
@@ -98,7 +99,7 @@ func isNoPager(command string) bool { return command == "" || command == "cat" }
 
 // colorSetting returns color.agency, else color.ui. As in git, any other value than always, auto and never must be a
 // boolean; an invalid one is an error.
-func colorSetting(config git.Settings) (string, error) {
+func colorSetting(config config.Settings) (string, error) {
 	for _, key := range []string{"color.agency", "color.ui"} {
 		s, set := config.Last(key)
 		if !set {
@@ -135,7 +136,7 @@ func checkColor(value string) error {
 }
 
 // ignoredSettingErrors returns an error for each pager command that is ignored because of its scope.
-func ignoredSettingErrors(key string, settings []git.Setting) []error {
+func ignoredSettingErrors(key string, settings []config.Setting) []error {
 	var errs []error
 	for _, s := range settings {
 		errs = append(errs, &SettingError{Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: commandRefusal(s)}})

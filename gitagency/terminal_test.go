@@ -5,22 +5,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 )
 
 // configured makes a configuration out of "scope key=value" lines.
-func configured(t *testing.T, lines ...string) git.Settings {
+func configured(t *testing.T, lines ...string) config.Settings {
 	t.Helper()
-	config := git.Settings{}
+	cfg := config.Settings{}
 	for _, line := range lines {
 		scope, rest, _ := strings.Cut(line, " ")
 		key, value, ok := strings.Cut(rest, "=")
 		if !ok {
 			t.Fatalf("%q is not a setting", line)
 		}
-		config[key] = append(config[key], git.Setting{Value: value, Scope: scope, Origin: "file:" + scope})
+		cfg[key] = append(cfg[key], config.Setting{Value: value, Scope: scope, Origin: "file:" + scope})
 	}
-	return config
+	return cfg
 }
 
 func TestThePagerIsTheOneGitWouldUse(t *testing.T) {

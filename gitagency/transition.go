@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
@@ -22,10 +23,10 @@ type transition struct {
 	trustsConfig  bool     // only the user can have written the configuration, also at the origin of the target
 
 	// chooseTarget returns the target state, given the current one, or errAlreadyThere.
-	chooseTarget func(ctx context.Context, from git.State) (git.State, error)
+	chooseTarget func(ctx context.Context, from snapshot.State) (snapshot.State, error)
 	// checkOverwrite, which may be nil, refuses to remove files that are in the way of the target and that no
 	// snapshot would hold otherwise.
-	checkOverwrite func(ctx context.Context, from git.State, paths []string) error
+	checkOverwrite func(ctx context.Context, from snapshot.State, paths []string) error
 }
 
 // transitionResult reports a completed transition.
@@ -59,16 +60,16 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, 
 		return transitionResult{}, err
 	}
 	subject.TrustConfig = subject.TrustConfig && p.trustsConfig
-	var from, target git.State
-	stamp := repo.IndexStamp(s.ID)
+	var from, target snapshot.State
+	stamp := snapshot.IndexStamp(repo, s.ID)
 	left, err := s.series(h.base).takeSteps(ctx, tx, repo, SnapshotRequest{Message: p.sourceMessage}, func(commit string) ([]string, error) {
-		if from, err = repo.ReadState(ctx, commit); err != nil {
+		if from, err = snapshot.ReadState(ctx, repo, commit); err != nil {
 			return nil, err
 		}
 		if target, err = p.chooseTarget(ctx, from); err != nil {
 			return nil, err
 		}
-		also, err := repo.ObstructingPaths(ctx, subject, from, target)
+		also, err := snapshot.ObstructingPaths(ctx, repo, subject, from, target)
 		if err == nil && p.checkOverwrite != nil && len(also) > 0 {
 			err = p.checkOverwrite(ctx, from, also)
 		}
@@ -78,7 +79,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, 
 		return transitionResult{}, err
 	}
 	if from.Commit != left.ID { // captured again, with the files in the way
-		if from, err = repo.ReadState(ctx, left.ID); err != nil {
+		if from, err = snapshot.ReadState(ctx, repo, left.ID); err != nil {
 			return transitionResult{}, err
 		}
 	}
@@ -109,14 +110,14 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, 
 		return transitionResult{}, err
 	}
 	// 3. Check everything that could fail half-way.
-	var restore *git.Restoration
+	var restore *snapshot.Restoration
 	defer func() {
 		if closeErr := restore.Close(); closeErr != nil {
 			s.repo.warn("%s: %v", s.tree, closeErr)
 		}
 	}()
 	if err := tx.Step(ctx, "prepare", func() (err error) {
-		restore, err = repo.PrepareRestore(ctx, subject, from, target, origin)
+		restore, err = snapshot.PrepareRestore(ctx, repo, subject, from, target, origin)
 		return err
 	}); err != nil {
 		return transitionResult{}, err
@@ -172,14 +173,14 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, 
 
 // snapshotTarget writes a snapshot of the target state, with the number after that of the current state: a process
 // that has to finish the transition finds it there, and a later snapshot of the same state is a no-op.
-func (s *Sandbox) snapshotTarget(ctx context.Context, tx *undo.Tx, repo *git.Repo, base string, left Snapshot, state git.State, message string) (Snapshot, git.State, error) {
+func (s *Sandbox) snapshotTarget(ctx context.Context, tx *undo.Tx, repo *git.Repo, base string, left Snapshot, state snapshot.State, message string) (Snapshot, snapshot.State, error) {
 	to := Snapshot{Invocation: s.ID, Number: left.Number + 1, Created: true}
 	to.Ref = snapshotRef(s.ID, to.Number)
 	subject, err := s.repo.prepareCapture(s.snapshotSubject(base, message))
 	if err != nil {
 		return to, state, err
 	}
-	if to.ID, err = repo.WriteState(ctx, subject, left.ID, state); err != nil {
+	if to.ID, err = snapshot.WriteState(ctx, repo, subject, left.ID, state); err != nil {
 		return to, state, err
 	}
 	if err := keepSnapshot(ctx, tx, repo, to, to.ID); err != nil {

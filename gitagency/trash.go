@@ -9,40 +9,41 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
+	"golang.org/x/sys/unix"
 )
 
 // toolIdentity is the author of commits that no person made; they must not need a configured user.
-var toolIdentity = git.Identity{Name: "git-agency", Email: "git-agency@localhost"}
+var toolIdentity = object.Identity{Name: "git-agency", Email: "git-agency@localhost"}
 
 // toolSignature returns toolIdentity with a time stamp.
-func toolSignature(at time.Time) git.Signature {
-	return git.Signature{Identity: toolIdentity, When: fmt.Sprintf("%d %s", at.Unix(), at.Format("-0700"))}
+func toolSignature(at time.Time) object.Signature {
+	return object.Signature{Identity: toolIdentity, When: fmt.Sprintf("%d %s", at.Unix(), at.Format("-0700"))}
 }
 
 // captureTree writes the content of a tree that is about to be removed as a commit; no ref points at it yet. The
 // content that an earlier capture kept (Onto) stays part of it.
-func (r *Repository) captureTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (git.CaptureResult, error) {
+func (r *Repository) captureTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (snapshot.CaptureResult, error) {
 	s, err := r.prepareCapture(s)
 	if err != nil {
-		return git.CaptureResult{}, err
+		return snapshot.CaptureResult{}, err
 	}
-	return repo.Capture(ctx, s)
+	return snapshot.Capture(ctx, repo, s)
 }
 
 // captureDryRun returns the result that captureTree would return, and changes nothing.
-func (r *Repository) captureDryRun(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (git.CaptureResult, error) {
+func (r *Repository) captureDryRun(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (snapshot.CaptureResult, error) {
 	s, err := r.prepareCapture(s)
 	if err != nil {
-		return git.CaptureResult{}, err
+		return snapshot.CaptureResult{}, err
 	}
-	return repo.DryRunCapture(ctx, s)
+	return snapshot.DryRunCapture(ctx, repo, s)
 }
 
 // prepareCapture fills in the author, the omitted directory and the trust of a capture. It refuses a tree with a

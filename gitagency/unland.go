@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -97,7 +100,7 @@ func (r *Repository) unlandLocked(ctx context.Context, repo *git.Repo, id string
 	if shortBranch(to.branch) != m.LandedBranch {
 		return u, fmt.Errorf("it has landed on %s, but worktree %q is on %s now", m.LandedBranch, to.worktree.Name, shortBranch(to.branch))
 	}
-	merger, err := repo.NewMerger(to.commit)
+	merger, err := merge.NewMerger(repo, to.commit)
 	if err != nil {
 		return u, err
 	}
@@ -126,14 +129,14 @@ func (r *Repository) isStillApplied(ctx context.Context, repo *git.Repo, m store
 	if err != nil || m.LandedStrategy == "" && found[0].Missing() { // pruned: assume that it is still there
 		return err == nil, err
 	}
-	merger, err := repo.NewMerger(at)
+	merger, err := merge.NewMerger(repo, at)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, merger.Close()) }()
 	merger.Trusted = r.trustsRepoConfig(m.InvocationID)
 	if m.LandedStrategy == "" { // nothing had to be merged: the branch had all of it
-		merged, err := merger.Merge(ctx, git.Request{Ours: at, Theirs: m.LandedTip})
+		merged, err := merger.Merge(ctx, merge.Request{Ours: at, Theirs: m.LandedTip})
 		if err != nil || len(merged.Conflicts) > 0 {
 			return err == nil, err
 		}
@@ -142,7 +145,7 @@ func (r *Repository) isStillApplied(ctx context.Context, repo *git.Repo, m store
 	if there, err := merger.IsAncestor(ctx, m.LandedCommit, at); err != nil || !there {
 		return false, err
 	}
-	merged, err := merger.Merge(ctx, git.Request{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
+	merged, err := merger.Merge(ctx, merge.Request{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
 	if err != nil {
 		return false, err
 	}
@@ -166,7 +169,7 @@ func landedRevisions(m store.InvocationMeta) string {
 }
 
 // makeRevertCommit creates the commit that undoes a landing.
-func (r *Repository) makeRevertCommit(ctx context.Context, merger *git.Merger, m store.InvocationMeta, at string) (string, error) {
+func (r *Repository) makeRevertCommit(ctx context.Context, merger *merge.Merger, m store.InvocationMeta, at string) (string, error) {
 	there, err := merger.IsAncestor(ctx, m.LandedCommit, at)
 	if err != nil {
 		return "", err
@@ -174,7 +177,7 @@ func (r *Repository) makeRevertCommit(ctx context.Context, merger *git.Merger, m
 	if !there {
 		return "", fmt.Errorf("%s, by which it landed, is not on %s any more", m.LandedCommit, m.LandedBranch)
 	}
-	merged, err := merger.Merge(ctx, git.Request{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
+	merged, err := merger.Merge(ctx, merge.Request{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
 	if err != nil {
 		return "", err
 	}
@@ -199,16 +202,16 @@ func (r *Repository) makeRevertCommit(ctx context.Context, merger *git.Merger, m
 	if err != nil {
 		return "", err
 	}
-	return merger.CreateCommit(ctx, git.CommitRequest{
+	return merger.CreateCommit(ctx, merge.CommitRequest{
 		Tree: merged.Tree, Parents: []string{at}, Author: author, Committer: committer, Sign: sign,
-		Message: git.WithTrailers(fmt.Sprintf("Take back the landing of %s\n\nThis undoes %s..%s.", m.InvocationID, m.LandedBefore, m.LandedCommit),
+		Message: object.WithTrailers(fmt.Sprintf("Take back the landing of %s\n\nThis undoes %s..%s.", m.InvocationID, m.LandedBefore, m.LandedCommit),
 			[][2]string{{invocationTrailer, m.InvocationID}, {baseTrailer, m.BaseCommit}, {undoesTrailer, m.LandedCommit}}),
 	})
 }
 
 // publishUnland moves the integration branch to the revert commit, in the same transaction as a landing.
-func (r *Repository) publishUnland(ctx context.Context, merger *git.Merger, to integrationTarget, u UnlandResult) (UnlandResult, error) {
-	a := git.Update{
+func (r *Repository) publishUnland(ctx context.Context, merger *merge.Merger, to integrationTarget, u UnlandResult) (UnlandResult, error) {
+	a := update.Update{
 		Branch: to.branch, Old: to.commit, New: u.Commit, Reason: "agency: unland " + u.Invocation,
 		GitDir: to.checkoutGitDir, Worktree: to.checkoutTree, Trusted: merger.Trusted,
 	}

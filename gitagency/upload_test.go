@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 )
 
 func TestFilesAreUploadedRelativeToTheSandbox(t *testing.T) {
@@ -65,19 +65,19 @@ func TestAnUploadTakesNoLongerThanItMay(t *testing.T) {
 	t.Parallel()
 	s := newLab(t, Options{}).box
 	endless := File{Path: "endless", Open: func() (io.ReadCloser, error) { r, _ := io.Pipe(); return r, nil }}
-	s.repo.git.Config["agency.operationtimeout"] = []git.Setting{{Value: "30ms"}}
+	s.repo.git.Config["agency.operationtimeout"] = []config.Setting{{Value: "30ms"}}
 	var overdue *OverdueError
 	if err := s.UploadFiles(t.Context(), []File{{Path: "first"}, endless}); !errors.As(err, &overdue) {
 		t.Error(err)
 	}
 	// For ever is until somebody calls it off.
-	s.repo.git.Config["agency.operationtimeout"] = []git.Setting{{Value: "-1"}}
+	s.repo.git.Config["agency.operationtimeout"] = []config.Setting{{Value: "-1"}}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	if err := s.UploadFiles(ctx, []File{{Path: "first"}, endless}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	s.repo.git.Config["agency.operationtimeout"] = []git.Setting{{Value: "soon"}}
+	s.repo.git.Config["agency.operationtimeout"] = []config.Setting{{Value: "soon"}}
 	if err := s.UploadFiles(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "soon") {
 		t.Error(err)
 	}

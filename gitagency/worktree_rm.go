@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -165,7 +166,7 @@ func (r *Repository) markArchived(ctx context.Context, repo *git.Repo, wt Worktr
 // keepTreeInTrash keeps the content of a tree that is in no branch under its trash ref. It refuses a tree with
 // uncommitted changes unless force is set.
 func (r *Repository) keepTreeInTrash(ctx context.Context, tx *undo.Tx, repo *git.Repo, wt Worktree, force bool) (ref string, err error) {
-	var captured git.CaptureResult
+	var captured snapshot.CaptureResult
 	if err := tx.Step(ctx, "capture", func() error {
 		onto := ""
 		if wt.State == store.Archived {

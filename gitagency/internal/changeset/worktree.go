@@ -14,6 +14,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
@@ -76,15 +77,15 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 			return b.Repo.CheckoutWorktree(ctx, b.registration(s), s.StartCommit())
 		})
 	}
-	copying := git.CopyRequest{Commit: s.FilesCommit, Dir: s.Tree, ScratchDir: s.Scratch + "/git", WorktreeName: b.registration(s).Name, UntrustedConfig: s.UntrustedConfig}
+	copying := snapshot.CopyRequest{Commit: s.FilesCommit, Dir: s.Tree, ScratchDir: s.Scratch + "/git", WorktreeName: b.registration(s).Name, UntrustedConfig: s.UntrustedConfig}
 	if err := tx.Step(ctx, "files", func() error {
 		tx.Undo("files", func(context.Context) error { return durable.RemoveTree(copying.ScratchDir) })
-		return b.Repo.CopyFiles(ctx, copying)
+		return snapshot.CopyFiles(ctx, b.Repo, copying)
 	}); err != nil {
 		return err
 	}
 	return tx.Step(ctx, "index", func() error {
-		return b.Repo.WriteCopiedIndex(ctx, b.registration(s), copying, cmp.Or(s.IndexTree, s.StartCommit()))
+		return snapshot.WriteCopiedIndex(ctx, b.Repo, b.registration(s), copying, cmp.Or(s.IndexTree, s.StartCommit()))
 	})
 }
 

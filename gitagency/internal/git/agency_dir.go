@@ -11,13 +11,13 @@ import (
 
 // Prefixes of the short-lived entries in agencyDir, which are used under the repository lock.
 const (
-	capturePrefix    = "capture-"  // a scratch git directory for a worktree that is being captured
-	quarantinePrefix = "incoming-" // received objects that were not checked yet
+	CapturePrefix    = "capture-"  // a scratch git directory for a worktree that is being captured
+	QuarantinePrefix = "incoming-" // received objects that were not checked yet
 	removedPrefix    = "removed-"  // a worktree's administrative directory that is being removed
 )
 
-// agencyDir returns our directory inside the common directory.
-func (r *Repo) agencyDir() string {
+// AgencyDir returns our directory inside the common directory.
+func (r *Repo) AgencyDir() string {
 	if r.dryRunDir != "" {
 		return r.dryRunDir
 	}
@@ -27,15 +27,15 @@ func (r *Repo) agencyDir() string {
 // Leftovers lists the entries that killed processes left in agencyDir. The caller holds the repository lock, so that
 // no live process uses them.
 func (r *Repo) Leftovers() ([]string, error) {
-	entries, err := os.ReadDir(r.agencyDir())
+	entries, err := os.ReadDir(r.AgencyDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var scraps []string
 	for _, e := range entries {
 		begins := func(prefix string) bool { return strings.HasPrefix(e.Name(), prefix) }
-		if slices.ContainsFunc([]string{capturePrefix, quarantinePrefix, removedPrefix}, begins) {
-			scraps = append(scraps, filepath.Join(r.agencyDir(), e.Name()))
+		if slices.ContainsFunc([]string{CapturePrefix, QuarantinePrefix, removedPrefix}, begins) {
+			scraps = append(scraps, filepath.Join(r.AgencyDir(), e.Name()))
 		}
 	}
 	return scraps, nil

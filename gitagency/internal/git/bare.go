@@ -7,21 +7,22 @@ import (
 	"path/filepath"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // InitBare creates a bare repository in an existing directory, for nothing but objects and refs: without hooks and
 // templates. It does not run "git init", so that neither the version nor the configuration of git changes the result.
 func InitBare(dir string) error {
-	if err := initBare(dir, SHA1); err != nil {
+	if err := InitBareAs(dir, object.SHA1); err != nil {
 		return err
 	}
 	return durable.Sync(filepath.Join(dir, "HEAD"), filepath.Join(dir, "config"), dir)
 }
 
-func initBare(dir string, format ObjectFormat) error {
+func InitBareAs(dir string, format object.Format) error {
 	config := "[core]\n\tbare = true\n\trepositoryformatversion = 1\n"
-	if format == SHA256 {
+	if format == object.SHA256 {
 		config += "[extensions]\n\tobjectFormat = sha256\n"
 	}
 	for _, name := range []string{"objects", "refs"} {
@@ -40,8 +41,8 @@ func initBare(dir string, format ObjectFormat) error {
 // OpenBare opens a repository that InitBare has created or will create; until then only the user's configuration is
 // read. The repository that env points at does not matter.
 func OpenBare(ctx context.Context, dir string, env []string) (*Repo, error) {
-	repo := &Repo{CommonDir: dir, GitDir: dir, env: scrubEnv(env)}
-	run := runner{dir: "/", env: append(scrubEnv(env), "GIT_DIR="+dir)}
+	repo := &Repo{CommonDir: dir, GitDir: dir, Env: scrubEnv(env)}
+	run := Runner{Dir: "/", Env: append(scrubEnv(env), "GIT_DIR="+dir)}
 	version := proc.Async(func() (Version, error) { return readVersion(ctx, run) })
 	config, err := readConfig(ctx, run)
 	v, verr := version()
@@ -74,7 +75,7 @@ func EnclosingRepo(dir string) (string, error) {
 		dot := filepath.Join(at, ".git")
 		fi, err := os.Lstat(dot)
 		switch {
-		case err != nil && !isNotExist(err):
+		case err != nil && !IsNotExist(err):
 			return "", err
 		case err == nil && (at == dir || !fi.IsDir()):
 			return at, nil

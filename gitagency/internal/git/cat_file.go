@@ -11,12 +11,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // catFile is a running `git cat-file --batch-command`, the only way in which this package reads objects through git.
 // Starting a git for each question takes longer than all the answers. It serves one goroutine at a time.
-type catFile struct {
+type CatFile struct {
 	process *proc.Coprocess
 	body    io.LimitedReader // rest of the content of the object whose header was read last; R is nil without content
 
@@ -25,36 +26,36 @@ type catFile struct {
 	endErr error  // result of end
 }
 
-// openCatFile starts git cat-file in the common directory.
-func (r *Repo) openCatFile(ctx context.Context) (*catFile, error) {
-	return r.openCatFileAt(ctx, runOptions{})
+// OpenCatFile starts git cat-file in the common directory.
+func (r *Repo) OpenCatFile(ctx context.Context) (*CatFile, error) {
+	return r.OpenCatFileAt(ctx, RunOptions{})
 }
 
-// openCatFileAt starts git cat-file with the git directory, settings and environment of p. It takes no locks, fetches
+// OpenCatFileAt starts git cat-file with the git directory, settings and environment of p. It takes no locks, fetches
 // nothing, and ignores refs/replace: an object is the one that is stored under its id.
-func (r *Repo) openCatFileAt(ctx context.Context, p runOptions) (*catFile, error) {
-	p.env = append(slices.Clone(p.env), "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
-	talk, err := r.startInteractive(ctx, p, "cat-file", "--batch-command")
+func (r *Repo) OpenCatFileAt(ctx context.Context, p RunOptions) (*CatFile, error) {
+	p.Env = append(slices.Clone(p.Env), "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
+	talk, err := r.StartInteractive(ctx, p, "cat-file", "--batch-command")
 	if err != nil {
 		return nil, err
 	}
-	return &catFile{process: talk}, nil
+	return &CatFile{process: talk}, nil
 }
 
 // fromObjectsOnly are the settings with which git reads every object itself, and believes neither a commit-graph nor a
 // multi-pack-index.
-var fromObjectsOnly = []string{"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false"}
+var FromObjectsOnly = []string{"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false"}
 
-// startInteractive starts a git that answers one question after the other and changes nothing.
-func (r *Repo) startInteractive(ctx context.Context, p runOptions, args ...string) (*proc.Coprocess, error) {
-	return r.startInteractiveInheriting(ctx, p, nil, args...)
+// StartInteractive starts a git that answers one question after the other and changes nothing.
+func (r *Repo) StartInteractive(ctx context.Context, p RunOptions, args ...string) (*proc.Coprocess, error) {
+	return r.StartInteractiveInheriting(ctx, p, nil, args...)
 }
 
-// startInteractiveInheriting starts a git that answers one question after the other. One that may change the repository
+// StartInteractiveInheriting starts a git that answers one question after the other. One that may change the repository
 // inherits the caller's lock files, so that the lock lasts as long as that git.
-func (r *Repo) startInteractiveInheriting(ctx context.Context, p runOptions, inherit []*os.File, args ...string) (*proc.Coprocess, error) {
-	run := r.runnerFor(p, inherit)
-	talk, err := proc.StartCoprocess(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.globalArgs(p), args), Dir: run.dir, Env: run.env, Inherit: run.inherit})
+func (r *Repo) StartInteractiveInheriting(ctx context.Context, p RunOptions, inherit []*os.File, args ...string) (*proc.Coprocess, error) {
+	run := r.RunnerFor(p, inherit)
+	talk, err := proc.StartCoprocess(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.GlobalArgs(p), args), Dir: run.Dir, Env: run.Env, Inherit: run.Inherit})
 	if err != nil {
 		return nil, fmt.Errorf("git %s: %w", args[0], err)
 	}
@@ -66,42 +67,42 @@ func (r *Repo) startInteractiveInheriting(ctx context.Context, p runOptions, inh
 // read.
 const (
 	maxUnanswered = 4096                                    // bytes
-	maxQuestions  = maxUnanswered / (len("contents ") + 65) // questions for the content of an object by its id
+	MaxQuestions  = maxUnanswered / (len("contents ") + 65) // questions for the content of an object by its id
 )
 
-// send asks git to "info" or "contents" of the object of a name.
-func (t *catFile) send(command, name string) error {
+// Send asks git to "info" or "contents" of the object of a name.
+func (t *CatFile) Send(command, name string) error {
 	return t.process.WriteString(command + " " + name + "\n")
 }
 
 // answer is git's answer about one object, which is Missing unless git printed "<oid> <type> <size>".
-type catFileAnswer struct {
+type CatFileAnswer struct {
 	Object
-	size int64
-	body io.Reader // content, if that was the question
-	line string    // first line of the answer
-	err  error     // reason why there is no answer: a damaged object can end the git that reads it
+	Size int64
+	Body io.Reader // content, if that was the question
+	Line string    // first line of the answer
+	Err  error     // reason why there is no answer: a damaged object can end the git that reads it
 }
 
-// next reads the first line of the next answer. Where the question was for the content, body has to be read to its end,
+// Next reads the first line of the next answer. Where the question was for the content, body has to be read to its end,
 // and finish to be called, before the next answer. An error means that git answers no more.
-func (t *catFile) next(contents bool) (catFileAnswer, error) {
+func (t *CatFile) Next(contents bool) (CatFileAnswer, error) {
 	line, err := t.process.Stdout.ReadString('\n')
 	if err != nil {
-		return catFileAnswer{}, err
+		return CatFileAnswer{}, err
 	}
-	a := catFileAnswer{line: line}
-	a.Object, a.size = parseObjectHeader(line)
+	a := CatFileAnswer{Line: line}
+	a.Object, a.Size = parseObjectHeader(line)
 	t.body = io.LimitedReader{}
 	if contents && !a.Missing() {
-		t.body = io.LimitedReader{R: t.process.Stdout, N: a.size}
+		t.body = io.LimitedReader{R: t.process.Stdout, N: a.Size}
 	}
-	a.body = &t.body
+	a.Body = &t.body
 	return a, nil
 }
 
-// finish reads the newline behind content that has been read.
-func (t *catFile) finish() error {
+// Finish reads the newline behind content that has been read.
+func (t *CatFile) Finish() error {
 	if t.body.R == nil {
 		return nil
 	}
@@ -112,10 +113,10 @@ func (t *catFile) finish() error {
 	return err
 }
 
-// checkKnown refuses an answer that is neither an object nor that there is none.
-func (a catFileAnswer) checkKnown() error {
-	if a.Missing() && !strings.HasSuffix(a.line, " missing\n") {
-		return fmt.Errorf("git cat-file answered %q", a.line)
+// CheckKnown refuses an answer that is neither an object nor that there is none.
+func (a CatFileAnswer) CheckKnown() error {
+	if a.Missing() && !strings.HasSuffix(a.Line, " missing\n") {
+		return fmt.Errorf("git cat-file answered %q", a.Line)
 	}
 	return nil
 }
@@ -124,7 +125,7 @@ func (a catFileAnswer) checkKnown() error {
 func parseObjectHeader(line string) (o Object, size int64) {
 	oid, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 	kind, digits, ok := strings.Cut(rest, " ")
-	if !ok || kind == "" || !isOID(oid) {
+	if !ok || kind == "" || !object.IsOID(oid) {
 		return Object{}, 0
 	}
 	size, err := strconv.ParseInt(digits, 10, 64)
@@ -137,7 +138,7 @@ func parseObjectHeader(line string) (o Object, size int64) {
 // pipeline asks the same of many objects and calls answered for each, in order, to read its answer. It sends questions ahead
 // of the answers, so that git always has work: all at once where a pipe holds them, or else from another goroutine, as git
 // reads no further question while it waits for its answers to be read. An error ends git.
-func (t *catFile) pipeline(command string, names []string, answered func(i int) error) error {
+func (t *CatFile) pipeline(command string, names []string, answered func(i int) error) error {
 	const chunk = 16 << 10 // bytes of questions per write
 	ask := func() (struct{}, error) {
 		var questions strings.Builder
@@ -164,29 +165,29 @@ func (t *catFile) pipeline(command string, names []string, answered func(i int) 
 	if length > maxUnanswered {
 		asked = proc.Async(ask)
 	} else if _, err := ask(); err != nil {
-		return t.exitError(err)
+		return t.ExitError(err)
 	}
 	for i := range names {
 		if err := answered(i); err != nil {
-			_, _ = t.end() // so that the goroutine, which writes to git, ends too
+			_, _ = t.End() // so that the goroutine, which writes to git, ends too
 			_, _ = asked()
 			return err
 		}
 	}
 	if _, err := asked(); err != nil {
-		return t.exitError(err)
+		return t.ExitError(err)
 	}
 	return nil
 }
 
-// lookup resolves names to objects, as Lookup does.
-func (t *catFile) lookup(names ...string) ([]Object, error) {
-	objects, _, err := t.lookupSizes(names...)
+// Lookup resolves names to objects, as Lookup does.
+func (t *CatFile) Lookup(names ...string) ([]Object, error) {
+	objects, _, err := t.LookupSizes(names...)
 	return objects, err
 }
 
-// lookupSizes resolves names to objects, and returns the size of each in bytes.
-func (t *catFile) lookupSizes(names ...string) ([]Object, []int64, error) {
+// LookupSizes resolves names to objects, and returns the size of each in bytes.
+func (t *CatFile) LookupSizes(names ...string) ([]Object, []int64, error) {
 	for _, n := range names {
 		if strings.ContainsAny(n, "\n\x00") {
 			return nil, nil, fmt.Errorf("not a name of an object: %q", n)
@@ -194,11 +195,11 @@ func (t *catFile) lookupSizes(names ...string) ([]Object, []int64, error) {
 	}
 	objects, sizes := make([]Object, len(names)), make([]int64, len(names))
 	err := t.pipeline("info", names, func(i int) error {
-		a, err := t.next(false)
+		a, err := t.Next(false)
 		if err != nil {
-			return t.exitError(err)
+			return t.ExitError(err)
 		}
-		objects[i], sizes[i] = a.Object, a.size
+		objects[i], sizes[i] = a.Object, a.Size
 		return nil
 	})
 	if err != nil {
@@ -207,25 +208,25 @@ func (t *catFile) lookupSizes(names ...string) ([]Object, []int64, error) {
 	return objects, sizes, nil
 }
 
-// queryEach asks "info" or "contents" of many objects and calls visit with each answer, in order. visit reads the body of
+// QueryEach asks "info" or "contents" of many objects and calls visit with each answer, in order. visit reads the body of
 // an answer that has one. The first error of visit ends it, and nothing more can be asked then.
-func (t *catFile) queryEach(ctx context.Context, question string, oids []string, visit func(i int, a catFileAnswer) error) error {
+func (t *CatFile) QueryEach(ctx context.Context, question string, oids []string, visit func(i int, a CatFileAnswer) error) error {
 	return t.pipeline(question, oids, func(i int) error {
-		visitUnlessEnded := func(a catFileAnswer) error {
+		visitUnlessEnded := func(a CatFileAnswer) error {
 			if err := context.Cause(ctx); err != nil { // which may be why git does not answer
 				return err
 			}
 			return visit(i, a)
 		}
-		a, err := t.next(question == "contents")
+		a, err := t.Next(question == "contents")
 		if err != nil {
-			return visitUnlessEnded(catFileAnswer{err: t.exitError(err)})
+			return visitUnlessEnded(CatFileAnswer{Err: t.ExitError(err)})
 		}
 		if err := visitUnlessEnded(a); err != nil {
 			return err
 		}
-		if err := t.finish(); err != nil {
-			return visitUnlessEnded(catFileAnswer{err: t.exitError(err)})
+		if err := t.Finish(); err != nil {
+			return visitUnlessEnded(CatFileAnswer{Err: t.ExitError(err)})
 		}
 		return nil
 	})
@@ -234,65 +235,65 @@ func (t *catFile) queryEach(ctx context.Context, question string, oids []string,
 // maxObject is the size of the largest object that is read into memory.
 const maxObject = 256 << 20
 
-// readObject returns an object of any type, and its content. The object is Missing when git does not have it.
-func (t *catFile) readObject(name string) (Object, []byte, error) { return t.read(name, "", maxObject) }
+// ReadObject returns an object of any type, and its content. The object is Missing when git does not have it.
+func (t *CatFile) ReadObject(name string) (Object, []byte, error) { return t.Read(name, "", maxObject) }
 
-// contents returns the content of an object of a type; nil when there is none, or one of another type.
-func (t *catFile) contents(name, kind string) ([]byte, error) {
-	_, data, err := t.read(name, kind, maxObject)
+// Contents returns the content of an object of a type; nil when there is none, or one of another type.
+func (t *CatFile) Contents(name, kind string) ([]byte, error) {
+	_, data, err := t.Read(name, kind, maxObject)
 	return data, err
 }
 
-// read returns an object, and its content when it has the type that is wanted, or any type is. Content of another type
+// Read returns an object, and its content when it has the type that is wanted, or any type is. Content of another type
 // is skipped and never in memory: the sender of a pack decides how large it is.
-func (t *catFile) read(name, want string, limit int64) (Object, []byte, error) {
-	if err := t.send("contents", name); err != nil {
-		return Object{}, nil, t.exitError(err)
+func (t *CatFile) Read(name, want string, limit int64) (Object, []byte, error) {
+	if err := t.Send("contents", name); err != nil {
+		return Object{}, nil, t.ExitError(err)
 	}
-	a, err := t.next(true)
+	a, err := t.Next(true)
 	if err != nil {
-		return Object{}, nil, t.exitError(err)
+		return Object{}, nil, t.ExitError(err)
 	}
 	if a.Missing() {
-		return Object{}, nil, a.checkKnown()
+		return Object{}, nil, a.CheckKnown()
 	}
 	if want != "" && a.Type != want {
-		_, err := io.Copy(io.Discard, a.body)
-		if err = errors.Join(err, t.finish()); err != nil {
-			return Object{}, nil, t.exitError(err)
+		_, err := io.Copy(io.Discard, a.Body)
+		if err = errors.Join(err, t.Finish()); err != nil {
+			return Object{}, nil, t.ExitError(err)
 		}
 		return a.Object, nil, nil
 	}
-	if a.size > limit {
-		return Object{}, nil, fmt.Errorf("%s %s is %d bytes long", a.Type, a.OID, a.size)
+	if a.Size > limit {
+		return Object{}, nil, fmt.Errorf("%s %s is %d bytes long", a.Type, a.OID, a.Size)
 	}
-	data := make([]byte, a.size+1) // and a newline
+	data := make([]byte, a.Size+1) // and a newline
 	if _, err := io.ReadFull(t.process.Stdout, data); err != nil {
-		return Object{}, nil, t.exitError(err)
+		return Object{}, nil, t.ExitError(err)
 	}
-	return a.Object, data[:a.size], nil
+	return a.Object, data[:a.Size], nil
 }
 
-// readTree parses a tree object; nil when git does not have it.
-func (t *catFile) readTree(oid []byte) (*Tree, error) {
-	data, err := t.contents(hex.EncodeToString(oid), "tree")
+// ReadTree parses a tree object; nil when git does not have it.
+func (t *CatFile) ReadTree(oid []byte) (*object.Tree, error) {
+	data, err := t.Contents(hex.EncodeToString(oid), "tree")
 	if err != nil || data == nil {
 		return nil, err
 	}
-	return parseTree(data, len(oid))
+	return object.ParseTree(data, len(oid))
 }
 
-// exitError closes a git that did not answer and returns the reason: how it ended, or else err.
-func (t *catFile) exitError(err error) error {
-	if _, endErr := t.end(); endErr != nil {
+// ExitError closes a git that did not answer and returns the reason: how it ended, or else err.
+func (t *CatFile) ExitError(err error) error {
+	if _, endErr := t.End(); endErr != nil {
 		return endErr
 	}
 	return fmt.Errorf("git cat-file: %w", err)
 }
 
-// end waits until git has exited, and returns its standard error. An exit code other than 0 is an *Error; the error
+// End waits until git has exited, and returns its standard error. An exit code other than 0 is an *Error; the error
 // wraps context.Cause where the context ended it. Called again, it returns the same.
-func (t *catFile) end() (stderr string, err error) {
+func (t *CatFile) End() (stderr string, err error) {
 	if t.ended {
 		return t.stderr, t.endErr
 	}
@@ -309,5 +310,5 @@ func (t *catFile) end() (stderr string, err error) {
 	return t.stderr, t.endErr
 }
 
-// close ends git, after an error or when all questions were answered.
-func (t *catFile) close() { _, _ = t.end() }
+// Close ends git, after an error or when all questions were answered.
+func (t *CatFile) Close() { _, _ = t.End() }

@@ -5,23 +5,25 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 // However many are asked for, and however long their names are, each gets its own answer and nobody waits for the other.
 func TestManyObjectsAreAskedForAtOnce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	teller, err := repo.openCatFile(t.Context())
-	l.must(err)
-	defer teller.close()
-	head := l.git("rev-parse", "main")
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	teller, err := repo.OpenCatFile(t.Context())
+	l.Must(err)
+	defer teller.Close()
+	head := l.Git("rev-parse", "main")
 	var names []string
 	for range 300 {
 		names = append(names, head, strings.Repeat("x", 500))
 	}
-	within(t, "answered", func() {
-		found, err := teller.lookup(names...)
+	gittest.Within(t, "answered", func() {
+		found, err := teller.Lookup(names...)
 		if err != nil || len(found) != len(names) {
 			t.Errorf("%d answers to %d questions, %v", len(found), len(names), err)
 		}
@@ -36,13 +38,13 @@ func TestManyObjectsAreAskedForAtOnce(t *testing.T) {
 // Who is told to end is told so, and not that something is wrong with what git was about to say.
 func TestWhoIsToldToEndIsNotToldOfTheObjects(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	teller, err := l.open().openCatFile(t.Context())
-	l.must(err)
-	defer teller.close()
+	l := gittest.New(t)
+	teller, err := OpenRepo(l).OpenCatFile(t.Context())
+	l.Must(err)
+	defer teller.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough, judged := errors.New("enough"), 0
-	err = teller.queryEach(ctx, "info", []string{l.git("rev-parse", "main"), strings.Repeat("1", 40)}, func(int, catFileAnswer) error {
+	err = teller.QueryEach(ctx, "info", []string{l.Git("rev-parse", "main"), strings.Repeat("1", 40)}, func(int, CatFileAnswer) error {
 		judged++
 		cancel(enough)
 		return nil

@@ -9,16 +9,14 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// includeIfPrefix begins the keys of conditional includes. Git lists them also where the condition is false.
-const includeIfPrefix = "includeif."
-
-// includesDifferByWorktree reports whether a conditional include may apply to one worktree and not to another.
-func (r *Repo) includesDifferByWorktree() bool {
+// IncludesDifferByWorktree reports whether a conditional include may apply to one worktree and not to another.
+func (r *Repo) IncludesDifferByWorktree() bool {
 	for key := range r.Config {
-		condition, is := strings.CutPrefix(key, includeIfPrefix)
+		condition, is := strings.CutPrefix(key, config.IncludeIfPrefix)
 		if is && r.conditionDiffersByWorktree(strings.TrimSuffix(condition, ".path")) {
 			return true
 		}
@@ -38,7 +36,7 @@ func (r *Repo) conditionDiffersByWorktree(condition string) bool {
 		return true
 	}
 	if rest, home := strings.CutPrefix(dir, "~/"); home {
-		at, err := filepath.EvalSymlinks(proc.Getenv(r.env, "HOME"))
+		at, err := filepath.EvalSymlinks(proc.Getenv(r.Env, "HOME"))
 		if err != nil {
 			return true
 		}
@@ -57,12 +55,12 @@ func (r *Repo) conditionDiffersByWorktree(condition string) bool {
 // configReadTerminates reports whether git can read all configuration files of a worktree without blocking. An agent
 // that can write there could have put a pipe anywhere.
 func (r *Repo) configReadTerminates(gitDir string) bool {
-	if _, err := readSmallFile(gitDir, "HEAD"); err != nil {
+	if _, err := ReadSmallFile(gitDir, "HEAD"); err != nil {
 		return false
 	}
-	read := includeWalk{home: proc.Getenv(r.env, "HOME"), filesLeft: 100}
+	read := includeWalk{home: proc.Getenv(r.Env, "HOME"), filesLeft: 100}
 	for key, settings := range r.Config {
-		if !strings.HasPrefix(key, includeIfPrefix) {
+		if !strings.HasPrefix(key, config.IncludeIfPrefix) {
 			continue
 		}
 		for _, s := range settings {
@@ -71,12 +69,12 @@ func (r *Repo) configReadTerminates(gitDir string) bool {
 			}
 		}
 	}
-	return read.canRead(filepath.Join(gitDir, worktreeConfigFile))
+	return read.canRead(filepath.Join(gitDir, WorktreeConfigFile))
 }
 
 // originFile returns the path of the file that has a setting; empty where it is in no file. Git prints a relative
 // path for a file of the current worktree.
-func (r *Repo) originFile(s Setting) string {
+func (r *Repo) originFile(s config.Setting) string {
 	file, is := strings.CutPrefix(s.Origin, "file:")
 	switch {
 	case !is:
@@ -102,9 +100,9 @@ func (g *includeWalk) canRead(path string) bool {
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
 	}
-	entries, err := parseFile(string(data))
-	return err == nil && !slices.ContainsFunc(entries, func(e fileEntry) bool {
-		return isIncludeKey(e.key) && !e.noValue && !g.canReadIncluded(path, e.value)
+	entries, err := config.ParseFile(string(data))
+	return err == nil && !slices.ContainsFunc(entries, func(e config.FileEntry) bool {
+		return config.IsIncludeKey(e.Key) && !e.NoValue && !g.canReadIncluded(path, e.Value)
 	})
 }
 
@@ -120,10 +118,4 @@ func (g *includeWalk) canReadIncluded(from, name string) bool {
 		name = filepath.Join(filepath.Dir(from), name)
 	}
 	return g.canRead(name)
-}
-
-// isIncludeKey reports whether a key names a file to include.
-func isIncludeKey(key string) bool {
-	condition, conditional := strings.CutPrefix(key, includeIfPrefix)
-	return key == "include.path" || conditional && strings.HasSuffix(condition, ".path")
 }

@@ -12,42 +12,39 @@ import (
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// A setting can apply to one worktree alone: in its config.worktree file, or in a file that is included because of a
-// git directory or a branch. Operations on the files of a worktree use the effective configuration of that worktree,
-// wherever the caller's working directory is.
-
 const (
-	worktreeConfigKey  = "extensions.worktreeconfig" // enables config.worktree
-	worktreeConfigFile = "config.worktree"           // name of the file in a worktree's git directory
+	WorktreeConfigFile = "config.worktree" // name of the file in a worktree's git directory
 )
 
 // ConfigVariesByWorktree reports whether one worktree may have settings that another has not.
 func (r *Repo) ConfigVariesByWorktree() bool {
-	return r.configBool(worktreeConfigKey, false) || r.includesDifferByWorktree()
+	return r.ConfigBool(config.WorktreeConfigKey, false) || r.IncludesDifferByWorktree()
 }
 
 // configDiffersIn reports whether the worktree with this git directory may have other settings than Config.
 func (r *Repo) configDiffersIn(gitDir string) bool {
-	if r.includesDifferByWorktree() {
+	if r.IncludesDifferByWorktree() {
 		return true
 	}
 	has := func(gitDir string) bool {
-		_, err := os.Lstat(filepath.Join(gitDir, worktreeConfigFile))
+		_, err := os.Lstat(filepath.Join(gitDir, WorktreeConfigFile))
 		return err == nil
 	}
-	return r.configBool(worktreeConfigKey, false) && (has(gitDir) || has(r.configGitDir()))
+	return r.ConfigBool(config.WorktreeConfigKey, false) && (has(gitDir) || has(r.configGitDir()))
 }
 
 // configGitDir returns the git directory of the worktree that Config was read for.
 func (r *Repo) configGitDir() string { return cmp.Or(r.configDir, r.GitDir) }
 
-// withWorktreeConfig returns a copy of the repository with the configuration of one of its worktrees, which every git
+// WithWorktreeConfig returns a copy of the repository with the configuration of one of its worktrees, which every git
 // that it starts uses, in whatever git directory it runs. It returns r itself where worktrees cannot differ. Unless
 // trusted, untrusted settings are used only as far as they name no program.
-func (r *Repo) withWorktreeConfig(ctx context.Context, gitDir string, trusted bool) (*Repo, error) {
+func (r *Repo) WithWorktreeConfig(ctx context.Context, gitDir string, trusted bool) (*Repo, error) {
 	if !r.configDiffersIn(gitDir) {
 		return r, nil
 	}
@@ -62,21 +59,21 @@ func (r *Repo) withWorktreeConfig(ctx context.Context, gitDir string, trusted bo
 	return &there, nil
 }
 
-// withConfigOf is withWorktreeConfig for a worktree that is to be captured.
-func (r *Repo) withConfigOf(ctx context.Context, s WorktreeSpec) (*Repo, error) {
+// WithConfigOf is withWorktreeConfig for a worktree that is to be captured.
+func (r *Repo) WithConfigOf(ctx context.Context, s WorktreeSpec) (*Repo, error) {
 	if s.IndexCache != "" {
 		return r, nil // not a worktree
 	}
-	return r.withWorktreeConfig(ctx, r.AdminDir(s.Name), s.TrustConfig)
+	return r.WithWorktreeConfig(ctx, r.AdminDir(s.Name), s.TrustConfig)
 }
 
 // readWorktreeConfig asks git for the configuration of a worktree. It returns the shared configuration where git
 // fails, as for a git directory that is gone, and where an agent that is not trusted could make git block.
-func (r *Repo) readWorktreeConfig(ctx context.Context, gitDir string, trusted bool) (Settings, error) {
+func (r *Repo) readWorktreeConfig(ctx context.Context, gitDir string, trusted bool) (config.Settings, error) {
 	if !trusted && !r.configReadTerminates(gitDir) {
 		return r.sharedConfig(), nil
 	}
-	run := runner{dir: r.CommonDir, env: slices.Concat(r.env, []string{"GIT_DIR=" + gitDir, "GIT_COMMON_DIR=" + r.CommonDir})}
+	run := Runner{Dir: r.CommonDir, Env: slices.Concat(r.Env, []string{"GIT_DIR=" + gitDir, "GIT_COMMON_DIR=" + r.CommonDir})}
 	bounded := ctx
 	if !trusted { // an agent may have put a pipe there since the check
 		const patience = 10 * time.Second
@@ -98,10 +95,10 @@ func (r *Repo) readWorktreeConfig(ctx context.Context, gitDir string, trusted bo
 }
 
 // sharedConfig returns Config without the settings of scope worktree.
-func (r *Repo) sharedConfig() Settings {
-	all := Settings{}
+func (r *Repo) sharedConfig() config.Settings {
+	all := config.Settings{}
 	for key, settings := range r.Config {
-		if left := slices.DeleteFunc(slices.Clone(settings), func(s Setting) bool { return s.Scope == "worktree" }); len(left) > 0 {
+		if left := slices.DeleteFunc(slices.Clone(settings), func(s config.Setting) bool { return s.Scope == "worktree" }); len(left) > 0 {
 			all[key] = left
 		}
 	}
@@ -110,9 +107,9 @@ func (r *Repo) sharedConfig() Settings {
 
 // hasValidHead reports whether a git directory has a HEAD that git accepts.
 func hasValidHead(gitDir string) bool {
-	head, err := readSmallFile(gitDir, "HEAD")
+	head, err := ReadSmallFile(gitDir, "HEAD")
 	text := strings.TrimSpace(string(head))
-	return err == nil && (strings.HasPrefix(text, "ref: refs/") || isOID(text))
+	return err == nil && (strings.HasPrefix(text, "ref: refs/") || object.IsOID(text))
 }
 
 // defaultValues are git's defaults of the safe keys that have one which can be set.
@@ -126,7 +123,7 @@ var defaultValues = map[string]string{
 func (r *Repo) configAsEnv(trusted bool) []string {
 	const variable = "GIT_CONFIG_COUNT"
 	var env []string
-	count, err := strconv.Atoi(proc.Getenv(r.env, variable))
+	count, err := strconv.Atoi(proc.Getenv(r.Env, variable))
 	if err != nil {
 		count = 0 // git would refuse a count that is no number
 	}
@@ -134,8 +131,8 @@ func (r *Repo) configAsEnv(trusted bool) []string {
 		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", count, key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", count, value))
 		count++
 	}
-	for _, key := range safeKeys {
-		i := lastIndexFunc(r.Config[key], func(s Setting) bool { return s.Trusted() || trusted || r.isSafeSetting(key, s) })
+	for _, key := range config.SafeKeys {
+		i := lastIndexFunc(r.Config[key], func(s config.Setting) bool { return s.Trusted() || trusted || r.isSafeSetting(key, s) })
 		if i >= 0 {
 			add(key, r.Config[key][i].Value)
 		} else if value, is := defaultValues[key]; is {
@@ -143,10 +140,10 @@ func (r *Repo) configAsEnv(trusted bool) []string {
 		}
 	}
 	for key, settings := range r.Config {
-		if _, is := filterName(key); !is || strings.Contains(key, "\n") { // no attribute can have such a name
+		if _, is := config.FilterName(key); !is || strings.Contains(key, "\n") { // no attribute can have such a name
 			continue
 		}
-		if i := lastIndexFunc(settings, func(s Setting) bool { return s.Trusted() || trusted }); i >= 0 && (!settings[i].NoValue || strings.HasSuffix(key, ".required")) {
+		if i := lastIndexFunc(settings, func(s config.Setting) bool { return s.Trusted() || trusted }); i >= 0 && (!settings[i].NoValue || strings.HasSuffix(key, ".required")) {
 			add(key, settings[i].Value)
 		}
 	}
@@ -154,7 +151,7 @@ func (r *Repo) configAsEnv(trusted bool) []string {
 }
 
 // lastIndexFunc returns the index of the last setting that satisfies is; -1 when there is none.
-func lastIndexFunc(settings []Setting, is func(Setting) bool) int {
+func lastIndexFunc(settings []config.Setting, is func(config.Setting) bool) int {
 	for i := len(settings) - 1; i >= 0; i-- {
 		if is(settings[i]) {
 			return i

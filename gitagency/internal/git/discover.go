@@ -9,13 +9,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Open finds the repository that git itself would use in dir with the environment env, and checks that git is new
 // enough. The returned Repo runs git with a scrubbed environment.
 func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
-	asked := runner{dir: dir, env: append(parseableEnv(env), "LC_ALL=C")}
+	asked := Runner{Dir: dir, Env: append(parseableEnv(env), "LC_ALL=C")}
 	repo := discoverByTrace(ctx, asked)
 	if repo == nil {
 		var err error
@@ -29,27 +30,27 @@ func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 	case !utf8.ValidString(repo.CommonDir):
 		return nil, fmt.Errorf("the path of the repository, %q, is not valid UTF-8; records cannot hold it", repo.CommonDir)
 	}
-	repo.env = scrubEnv(env)
-	repo.inHook = slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_INDEX_FILE=") })
+	repo.Env = scrubEnv(env)
+	repo.InHook = slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_INDEX_FILE=") })
 	return repo, nil
 }
 
 // discoverByTrace finds an ordinary repository with a single "git config": its output has the settings, its trace the
 // version of git and the worktree. Every command of ours waits for this, and a process costs more than its answer. It
 // returns nil when the repository must be found by discoverByQueries.
-func discoverByTrace(ctx context.Context, run runner) *Repo {
+func discoverByTrace(ctx context.Context, run Runner) *Repo {
 	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"} {
-		if proc.Getenv(run.env, name) != "" {
+		if proc.Getenv(run.Env, name) != "" {
 			return nil
 		}
 	}
-	run.env = append(slices.Clip(run.env), "GIT_TRACE2=1", "GIT_TRACE2_BRIEF=1")
-	config, trace, err := run.readSettings(ctx)
+	run.Env = append(slices.Clip(run.Env), "GIT_TRACE2=1", "GIT_TRACE2_BRIEF=1")
+	cfg, trace, err := run.readSettings(ctx)
 	if err != nil {
 		return nil
 	}
-	repo := &Repo{Config: config}
-	if _, elsewhere := config.Last("core.worktree"); elsewhere {
+	repo := &Repo{Config: cfg}
+	if _, elsewhere := cfg.Last("core.worktree"); elsewhere {
 		return nil
 	}
 	version, ok := traceValue(trace, "version")
@@ -63,7 +64,7 @@ func discoverByTrace(ctx context.Context, run runner) *Repo {
 	if !ok || !filepath.IsAbs(tree) {
 		return nil
 	}
-	here, err := filepath.EvalSymlinks(run.dir)
+	here, err := filepath.EvalSymlinks(run.Dir)
 	if err != nil {
 		return nil
 	}
@@ -74,7 +75,7 @@ func discoverByTrace(ctx context.Context, run runner) *Repo {
 		return nil
 	}
 	// The file that the local settings came from proves that git found this repository.
-	own, ok := config.Last(formatVersionKey)
+	own, ok := cfg.Last(config.FormatVersionKey)
 	origin, inFile := strings.CutPrefix(own.Origin, "file:")
 	if !ok || own.Scope != "local" || !inFile {
 		return nil
@@ -124,9 +125,9 @@ func resolveGitDirs(tree string) (own, common string, err error) {
 }
 
 // discoverByQueries runs one git per question, all at the same time.
-func discoverByQueries(ctx context.Context, run runner) (*Repo, error) {
+func discoverByQueries(ctx context.Context, run Runner) (*Repo, error) {
 	version := proc.Async(func() (Version, error) { return readVersion(ctx, run) })
-	config := proc.Async(func() (Settings, error) { return readConfig(ctx, run) })
+	config := proc.Async(func() (config.Settings, error) { return readConfig(ctx, run) })
 	repo, err := revParseRepo(ctx, run)
 	v, verr := version()
 	c, cerr := config()
@@ -148,11 +149,11 @@ func discoverByQueries(ctx context.Context, run runner) (*Repo, error) {
 const revParseSeparator = "--agency-end-of-path"
 
 // revParseRepo asks rev-parse for the common directory, the git directory and the worktree.
-func revParseRepo(ctx context.Context, run runner) (*Repo, error) {
-	out, err := run.output(ctx, "rev-parse", "--path-format=absolute",
+func revParseRepo(ctx context.Context, run Runner) (*Repo, error) {
+	out, err := run.Output(ctx, "rev-parse", "--path-format=absolute",
 		"--git-common-dir", revParseSeparator, "--git-dir", revParseSeparator, "--show-toplevel")
 	parts := strings.Split(string(out), "\n"+revParseSeparator+"\n")
-	bare := exitedWith(err, 128) && len(parts) == 3 && parts[2] == "" // in a bare repository --show-toplevel, the last argument, is fatal
+	bare := ExitedWith(err, 128) && len(parts) == 3 && parts[2] == "" // in a bare repository --show-toplevel, the last argument, is fatal
 	switch {
 	case err != nil && !bare:
 		return nil, &NoRepositoryError{Err: err}

@@ -5,55 +5,57 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 // One git that tells everything must never tell anything else than those that are asked one by one, and where
 // people work it must be enough.
 func TestOneGitTellsWhatThreeWouldOrNothing(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	root := tempDir(t)
+	l := gittest.New(t)
+	root := gittest.TempDir(t)
 	linked := filepath.Join(root, "linked")
-	l.git("worktree", "add", "-q", "--detach", linked)
-	l.must(os.Mkdir(filepath.Join(linked, "below"), 0o755))
+	l.Git("worktree", "add", "-q", "--detach", linked)
+	l.Must(os.Mkdir(filepath.Join(linked, "below"), 0o755))
 	bare := filepath.Join(root, "bare.git")
-	l.git("clone", "-q", "--bare", ".", bare)
+	l.Git("clone", "-q", "--bare", ".", bare)
 	ofBare := filepath.Join(root, "of-bare")
-	l.in(bare, "worktree", "add", "-q", "--detach", ofBare)
+	l.GitIn(bare, "worktree", "add", "-q", "--detach", ofBare)
 	separate := filepath.Join(root, "separate")
-	l.git("clone", "-q", "--separate-git-dir", separate+".elsewhere", ".", separate)
+	l.Git("clone", "-q", "--separate-git-dir", separate+".elsewhere", ".", separate)
 	link := filepath.Join(root, "link")
-	l.must(os.Symlink(l.dir, link))
+	l.Must(os.Symlink(l.Root, link))
 	around := filepath.Join(root, "around")
-	l.git("clone", "-q", ".", around)
-	l.in(around, "-c", "protocol.file.allow=always", "submodule", "add", "-q", l.dir, "sub")
+	l.Git("clone", "-q", ".", around)
+	l.GitIn(around, "-c", "protocol.file.allow=always", "submodule", "add", "-q", l.Root, "sub")
 	nested := filepath.Join(around, "nested")
-	l.git("clone", "-q", ".", nested)
+	l.Git("clone", "-q", ".", nested)
 	own := filepath.Join(root, "own-config")
-	l.git("clone", "-q", ".", own)
-	l.in(own, "config", "extensions.worktreeConfig", "true")
-	l.in(own, "worktree", "add", "-q", "--detach", own+"-linked")
-	l.in(own+"-linked", "config", "--worktree", "agency.agent", "x")
+	l.Git("clone", "-q", ".", own)
+	l.GitIn(own, "config", "extensions.worktreeConfig", "true")
+	l.GitIn(own, "worktree", "add", "-q", "--detach", own+"-linked")
+	l.GitIn(own+"-linked", "config", "--worktree", "agency.agent", "x")
 
 	// Names in which a line ends lead elsewhere, if one reads them line by line.
 	trap := filepath.Join(root, "trap")
-	l.git("clone", "-q", ".", trap)
-	l.git("clone", "-q", ".", trap+"\nworktree "+trap)
-	l.git("clone", "-q", ".", trap+"\nmore")
+	l.Git("clone", "-q", ".", trap)
+	l.Git("clone", "-q", ".", trap+"\nworktree "+trap)
+	l.Git("clone", "-q", ".", trap+"\nmore")
 	moved := filepath.Join(root, "moved")
-	l.git("clone", "-q", ".", moved)
-	l.in(moved, "config", "core.worktree", linked)
+	l.Git("clone", "-q", ".", moved)
+	l.GitIn(moved, "config", "core.worktree", linked)
 	gone := filepath.Join(root, "gone")
-	l.git("worktree", "add", "-q", "--detach", gone)
-	l.must(os.RemoveAll(filepath.Join(l.dir, ".git", "worktrees", "gone")))
+	l.Git("worktree", "add", "-q", "--detach", gone)
+	l.Must(os.RemoveAll(filepath.Join(l.Root, ".git", "worktrees", "gone")))
 
 	for _, c := range []struct {
 		name, dir string
 		env       []string
 		enough    bool
 	}{
-		{"the top", l.dir, nil, true},
-		{"a sub directory", filepath.Join(l.dir, "dir"), nil, true},
+		{"the top", l.Root, nil, true},
+		{"a sub directory", filepath.Join(l.Root, "dir"), nil, true},
 		{"through a symlink", filepath.Join(link, "dir"), nil, true},
 		{"a linked worktree", linked, nil, true},
 		{"below a linked worktree", filepath.Join(linked, "below"), nil, true},
@@ -62,24 +64,24 @@ func TestOneGitTellsWhatThreeWouldOrNothing(t *testing.T) {
 		{"a submodule", filepath.Join(around, "sub"), nil, false}, // it has core.worktree
 		{"a repository in another", nested, nil, true},
 		{"a worktree with settings of its own", own + "-linked", nil, true},
-		{"a hook's index", l.dir, []string{"GIT_INDEX_FILE=.git/index.lock", "GIT_PREFIX=dir/"}, true},
-		{"other traces", l.dir, []string{"GIT_TRACE2=1", "GIT_TRACE2_EVENT=1", "GIT_TRACE2_BRIEF=0"}, true},
+		{"a hook's index", l.Root, []string{"GIT_INDEX_FILE=.git/index.lock", "GIT_PREFIX=dir/"}, true},
+		{"other traces", l.Root, []string{"GIT_TRACE2=1", "GIT_TRACE2_EVENT=1", "GIT_TRACE2_BRIEF=0"}, true},
 
 		{"a bare repository", bare, nil, false},
-		{"in the git directory", filepath.Join(l.dir, ".git"), nil, false},
+		{"in the git directory", filepath.Join(l.Root, ".git"), nil, false},
 		{"a name that is two", trap + "\nworktree " + trap, nil, false},
 		{"a name that goes on", trap + "\nmore", nil, false},
 		{"core.worktree", moved, nil, false},
-		{"GIT_DIR", linked, []string{"GIT_DIR=" + filepath.Join(l.dir, ".git")}, false},
+		{"GIT_DIR", linked, []string{"GIT_DIR=" + filepath.Join(l.Root, ".git")}, false},
 		{"GIT_DIR and GIT_WORK_TREE", root, []string{"GIT_DIR=" + bare, "GIT_WORK_TREE=" + linked}, false},
 		{"GIT_COMMON_DIR", linked, []string{"GIT_COMMON_DIR=" + bare}, false},
 		{"an entry that is gone", gone, nil, false},
 		{"no repository", root, nil, false},
-		{"a ceiling", filepath.Join(l.dir, "dir"), []string{"GIT_CEILING_DIRECTORIES=" + l.dir}, false},
+		{"a ceiling", filepath.Join(l.Root, "dir"), []string{"GIT_CEILING_DIRECTORIES=" + l.Root}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			run := runner{dir: c.dir, env: append(parseableEnv(append(l.env[:len(l.env):len(l.env)], c.env...)), "LC_ALL=C")}
+			run := Runner{Dir: c.dir, Env: append(parseableEnv(append(l.Env[:len(l.Env):len(l.Env)], c.env...)), "LC_ALL=C")}
 			at := discoverByTrace(t.Context(), run)
 			if (at != nil) != c.enough {
 				t.Errorf("one git told %+v", at)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 func TestScrubKeepsHowGitIsConfiguredAndDropsWhatAHookOrAliasLeft(t *testing.T) {
@@ -44,8 +46,8 @@ func TestScrubKeepsHowGitIsConfiguredAndDropsWhatAHookOrAliasLeft(t *testing.T) 
 // What this very git calls local to a repository is not there afterwards, whatever its version.
 func TestScrubDropsEveryVariableGitCallsLocal(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	for name := range strings.FieldsSeq(l.git("rev-parse", "--local-env-vars")) {
+	l := gittest.New(t)
+	for name := range strings.FieldsSeq(l.Git("rev-parse", "--local-env-vars")) {
 		if strings.HasPrefix(name, "GIT_CONFIG_") {
 			continue // how the user's git is configured
 		}
@@ -55,39 +57,15 @@ func TestScrubDropsEveryVariableGitCallsLocal(t *testing.T) {
 	}
 }
 
-// In a hook that runs during "git commit -a" the index is a file that the user's commit depends on.
-func TestNothingReachesAGitThatWasInheritedFromAHook(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	other := newLab(t)
-	other.write("other", "o\n")
-	other.commit("other")
-	repo := l.openIn(l.dir,
-		"GIT_INDEX_FILE="+l.dir+"/.git/next-index-1.lock", "GIT_PREFIX=dir/", "GIT_EDITOR=:", "GIT_REFLOG_ACTION=x",
-		"GIT_LITERAL_PATHSPECS=1", "GIT_AUTHOR_NAME=Hook")
-	before := states(t, l.dir+"/.git/index")
-	w := l.sandbox(repo)
-	requireSame(t, "the index of the main worktree", states(t, l.dir+"/.git/index"), before)
-	if exists(l.dir + "/.git/next-index-1.lock") {
-		t.Error("the index of the hook was written")
-	}
-	if status := l.in(w.Tree, "status", "--porcelain"); status != "" {
-		t.Errorf("status: %q", status)
-	}
-	l.put(w.Tree, "new", "n\n")
-	got := l.capture(repo, l.subject(w))
-	requireSame(t, "captured", l.files(got.Commit), with(map[string]string{"new": "100644 n\n"}))
-}
-
 // An absolute path need not be a file: this one is the very pipe we read answers from.
 func TestATraceOnStandardOutputDoesNotEndUpInAnswers(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo, err := Open(t.Context(), l.dir, append(l.env, "GIT_TRACE=/dev/stdout"))
+	l := gittest.New(t)
+	repo, err := Open(t.Context(), l.Root, append(l.Env, "GIT_TRACE=/dev/stdout"))
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	if got, err := repo.Lookup(t.Context(), "HEAD"); err != nil || got[0].OID != l.git("rev-parse", "HEAD") {
+	if got, err := repo.Lookup(t.Context(), "HEAD"); err != nil || got[0].OID != l.Git("rev-parse", "HEAD") {
 		t.Errorf("Lookup: %v, %v", got, err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
@@ -24,20 +26,20 @@ func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			repo := l.open()
-			path := filepath.Join(l.dir, ".git/info/exclude")
-			l.must(os.MkdirAll(filepath.Dir(path), 0o755))
-			l.must(os.WriteFile(path, []byte(c.before), 0o644))
-			l.must(os.Chmod(path, 0o664))
-			before := states(t, filepath.Dir(path))
+			l := gittest.New(t)
+			repo := OpenRepo(l)
+			path := filepath.Join(l.Root, ".git/info/exclude")
+			l.Must(os.MkdirAll(filepath.Dir(path), 0o755))
+			l.Must(os.WriteFile(path, []byte(c.before), 0o644))
+			l.Must(os.Chmod(path, 0o664))
+			before := gittest.DiskState(t, filepath.Dir(path))
 			undo, err := repo.AddExclude("/.agency/")
-			l.must(err)
+			l.Must(err)
 			if c.after == "" {
 				if undo != nil {
 					t.Error("there is something to undo")
 				}
-				requireSame(t, "afterwards", states(t, filepath.Dir(path)), before)
+				gittest.RequireSame(t, "afterwards", gittest.DiskState(t, filepath.Dir(path)), before)
 				return
 			}
 			if got, _ := os.ReadFile(path); string(got) != c.after {
@@ -46,17 +48,17 @@ func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
 			if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o664 {
 				t.Errorf("its mode is %v, %v", fi.Mode(), err)
 			}
-			l.write(".agency/x", "x\n")
-			if status := l.git("status", "--porcelain"); status != "" {
+			l.Write(".agency/x", "x\n")
+			if status := l.Git("status", "--porcelain"); status != "" {
 				t.Errorf("git shows %q", status)
 			}
 			if again, err := repo.AddExclude("/.agency/"); again != nil || err != nil {
 				t.Errorf("a second time: %v", err)
 			}
-			l.must(undo())
-			requireSame(t, "after the undo", states(t, filepath.Dir(path)), before)
-			l.must(undo()) // twice is fine
-			requireSame(t, "after two undos", states(t, filepath.Dir(path)), before)
+			l.Must(undo())
+			gittest.RequireSame(t, "after the undo", gittest.DiskState(t, filepath.Dir(path)), before)
+			l.Must(undo()) // twice is fine
+			gittest.RequireSame(t, "after two undos", gittest.DiskState(t, filepath.Dir(path)), before)
 		})
 	}
 }
@@ -64,17 +66,17 @@ func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
 func TestExcludeMakesTheFileAndTakesItAway(t *testing.T) {
 	t.Parallel()
 	for _, remove := range []string{".git/info/exclude", ".git/info"} {
-		l := newLab(t)
-		repo := l.open()
-		l.must(os.RemoveAll(filepath.Join(l.dir, remove)))
-		path := filepath.Join(l.dir, ".git/info/exclude")
+		l := gittest.New(t)
+		repo := OpenRepo(l)
+		l.Must(os.RemoveAll(filepath.Join(l.Root, remove)))
+		path := filepath.Join(l.Root, ".git/info/exclude")
 		undo, err := repo.AddExclude("/.agency/")
-		l.must(err)
+		l.Must(err)
 		if got, _ := os.ReadFile(path); string(got) != "/.agency/\n" {
 			t.Errorf("without %s: %q", remove, got)
 		}
-		l.must(undo())
-		if exists(path) {
+		l.Must(undo())
+		if gittest.Exists(path) {
 			t.Errorf("without %s: it is still there", remove)
 		}
 	}
@@ -82,18 +84,18 @@ func TestExcludeMakesTheFileAndTakesItAway(t *testing.T) {
 
 func TestExcludeWritesThroughASymlink(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	link, target := filepath.Join(l.dir, ".git/info/exclude"), filepath.Join(tempDir(t), "dotfiles/exclude")
-	l.put(filepath.Dir(target), "exclude", "mine\n")
-	l.must(os.RemoveAll(link))
-	l.must(os.Symlink(target, link))
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	link, target := filepath.Join(l.Root, ".git/info/exclude"), filepath.Join(gittest.TempDir(t), "dotfiles/exclude")
+	l.WriteIn(filepath.Dir(target), "exclude", "mine\n")
+	l.Must(os.RemoveAll(link))
+	l.Must(os.Symlink(target, link))
 	undo, err := repo.AddExclude("/.agency/")
-	l.must(err)
+	l.Must(err)
 	if got, _ := os.ReadFile(target); string(got) != "mine\n/.agency/\n" {
 		t.Errorf("got %q", got)
 	}
-	l.must(undo())
+	l.Must(undo())
 	if got, _ := os.ReadFile(target); string(got) != "mine\n" {
 		t.Errorf("after the undo: %q", got)
 	}
@@ -105,39 +107,39 @@ func TestExcludeWritesThroughASymlink(t *testing.T) {
 func TestExcludeDoesNotTakeBackWhatSomebodyChangedSince(t *testing.T) {
 	t.Parallel()
 	for name, now := range map[string]string{"added": "# mine\n/.agency/\nmore\n", "removed": "# mine\n", "emptied": "", "same but for a byte": "# mine\n/.agency/ \n"} {
-		l := newLab(t)
-		repo := l.open()
-		path := filepath.Join(l.dir, ".git/info/exclude")
-		l.put(l.dir, ".git/info/exclude", "# mine\n")
+		l := gittest.New(t)
+		repo := OpenRepo(l)
+		path := filepath.Join(l.Root, ".git/info/exclude")
+		l.WriteIn(l.Root, ".git/info/exclude", "# mine\n")
 		undo, err := repo.AddExclude("/.agency/")
-		l.must(err)
-		l.must(os.WriteFile(path, []byte(now), 0o644))
-		l.must(undo())
+		l.Must(err)
+		l.Must(os.WriteFile(path, []byte(now), 0o644))
+		l.Must(undo())
 		if got, _ := os.ReadFile(path); string(got) != now {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	l := newLab(t)
-	undo, err := l.open().AddExclude("/.agency/")
-	l.must(err)
-	l.must(os.Remove(filepath.Join(l.dir, ".git/info/exclude")))
-	if err := undo(); err != nil || exists(filepath.Join(l.dir, ".git/info/exclude")) {
+	l := gittest.New(t)
+	undo, err := OpenRepo(l).AddExclude("/.agency/")
+	l.Must(err)
+	l.Must(os.Remove(filepath.Join(l.Root, ".git/info/exclude")))
+	if err := undo(); err != nil || gittest.Exists(filepath.Join(l.Root, ".git/info/exclude")) {
 		t.Errorf("deleted meanwhile: %v", err)
 	}
 }
 
 func TestExcludeServesEveryWorktree(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	linked := filepath.Join(tempDir(t), "linked")
-	l.git("worktree", "add", "-q", "--detach", linked)
-	if _, err := l.openIn(linked).AddExclude("/.agency/"); err != nil {
+	l := gittest.New(t)
+	linked := filepath.Join(gittest.TempDir(t), "linked")
+	l.Git("worktree", "add", "-q", "--detach", linked)
+	if _, err := OpenRepoIn(l, linked).AddExclude("/.agency/"); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{l.dir, linked} {
-		l.put(dir, ".agency/MARKER", "x\n")
-		l.put(dir, "deep/.agency/x", "x\n")
-		if status := l.in(dir, "status", "--porcelain", "-uall"); strings.TrimSpace(status) != "?? deep/.agency/x" {
+	for _, dir := range []string{l.Root, linked} {
+		l.WriteIn(dir, ".agency/MARKER", "x\n")
+		l.WriteIn(dir, "deep/.agency/x", "x\n")
+		if status := l.GitIn(dir, "status", "--porcelain", "-uall"); strings.TrimSpace(status) != "?? deep/.agency/x" {
 			t.Errorf("%s: %q", dir, status)
 		}
 	}
@@ -145,26 +147,26 @@ func TestExcludeServesEveryWorktree(t *testing.T) {
 
 func TestExcludeLeavesNoFileBehindWhenItFails(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	path := filepath.Join(l.dir, ".git/info/exclude")
-	l.must(os.RemoveAll(path))
-	l.put(path, "is/a/directory", "x\n")
-	before := states(t, filepath.Dir(path))
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	path := filepath.Join(l.Root, ".git/info/exclude")
+	l.Must(os.RemoveAll(path))
+	l.WriteIn(path, "is/a/directory", "x\n")
+	before := gittest.DiskState(t, filepath.Dir(path))
 	if undo, err := repo.AddExclude("/.agency/"); err == nil || undo != nil {
 		t.Errorf("got %v", err)
 	}
-	requireSame(t, "afterwards", states(t, filepath.Dir(path)), before)
+	gittest.RequireSame(t, "afterwards", gittest.DiskState(t, filepath.Dir(path)), before)
 }
 
 // Somebody keeps the file elsewhere, and it is not there yet (or its disk is not mounted).
 func TestExcludeKeepsASymlinkThatLeadsNowhereYet(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
+	l := gittest.New(t)
+	repo := OpenRepo(l)
 	link, target := filepath.Join(repo.CommonDir, "info", "exclude"), filepath.Join(t.TempDir(), "dotfiles", "exclude")
-	l.must(os.RemoveAll(link))
-	l.must(os.Symlink(target, link))
+	l.Must(os.RemoveAll(link))
+	l.Must(os.Symlink(target, link))
 	undo, err := repo.AddExclude("/.agency/")
 	if err != nil {
 		return // to refuse is safe
@@ -173,7 +175,7 @@ func TestExcludeKeepsASymlinkThatLeadsNowhereYet(t *testing.T) {
 		t.Errorf("the link was replaced: %q, %v", got, err)
 	}
 	if undo != nil {
-		l.must(undo())
+		l.Must(undo())
 	}
 	if got, err := os.Readlink(link); err != nil || got != target {
 		t.Errorf("after the undo the link is gone: %q, %v", got, err)
@@ -195,38 +197,38 @@ func TestUnexcludeTakesALineBackWithoutHavingBeenThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			repo := l.open()
+			l := gittest.New(t)
+			repo := OpenRepo(l)
 			dir := filepath.Join(repo.CommonDir, "info")
-			l.must(os.RemoveAll(dir))
-			l.must(os.Mkdir(dir, 0o755))
+			l.Must(os.RemoveAll(dir))
+			l.Must(os.Mkdir(dir, 0o755))
 			if c.before != "-" {
-				l.put(dir, "exclude", c.before)
+				l.WriteIn(dir, "exclude", c.before)
 			}
-			before := states(t, dir)
+			before := gittest.DiskState(t, dir)
 			state, err := repo.ExcludeState(line)
-			if l.must(err); state != c.state {
+			if l.Must(err); state != c.state {
 				t.Errorf("it is %q", state)
 			}
 			_, err = repo.AddExclude(line)
-			l.must(err)
-			l.must(repo.RemoveExclude(line, state))
-			requireSame(t, "afterwards", states(t, dir), before)
-			l.must(repo.RemoveExclude(line, state)) // twice is fine
-			requireSame(t, "after twice", states(t, dir), before)
+			l.Must(err)
+			l.Must(repo.RemoveExclude(line, state))
+			gittest.RequireSame(t, "afterwards", gittest.DiskState(t, dir), before)
+			l.Must(repo.RemoveExclude(line, state)) // twice is fine
+			gittest.RequireSame(t, "after twice", gittest.DiskState(t, dir), before)
 		})
 	}
 }
 
 func TestUnexcludeLeavesWhatSomebodyAddedSince(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
+	l := gittest.New(t)
+	repo := OpenRepo(l)
 	dir := filepath.Join(repo.CommonDir, "info")
 	for _, now := range []string{"/.agency/\n*.a\n", "x/.agency/\n", "/.agency/", ""} {
 		for _, before := range []string{ExcludeAbsent, ExcludeFinalNewline, ExcludeNoFinalNewline, "", "nonsense"} {
-			l.put(dir, "exclude", now)
-			l.must(repo.RemoveExclude("/.agency/", before))
+			l.WriteIn(dir, "exclude", now)
+			l.Must(repo.RemoveExclude("/.agency/", before))
 			if got, err := os.ReadFile(filepath.Join(dir, "exclude")); string(got) != now || err != nil {
 				t.Errorf("%q, which was %q, is %q now, %v", now, before, got, err)
 			}

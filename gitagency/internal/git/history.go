@@ -10,44 +10,18 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// headAndBranch returns the commits of HEAD and of the branch of a worktree.
-func (r *Repo) headAndBranch(ctx context.Context, s WorktreeSpec) (head, branch string, err error) {
-	return r.headAndBranchWith(s, func(names ...string) ([]Object, error) { return r.Lookup(ctx, names...) })
-}
-
-// headAndBranchWith is headAndBranch with a lookup function, such as that of a catFile. Where HEAD leads to no commit, head
-// is that of the branch, or else the base. Both are empty for a directory that is not a worktree.
-func (r *Repo) headAndBranchWith(s WorktreeSpec, lookup func(names ...string) ([]Object, error)) (head, branch string, err error) {
-	if s.IndexCache != "" {
-		return "", "", nil
-	}
-	name, err := r.headRefOrCommit(s)
-	if err != nil {
-		return "", "", err
-	}
-	objects, err := lookup(name+"^{commit}", s.Branch, s.Base+"^{commit}")
-	if err != nil {
-		return "", "", err
-	}
-	for _, o := range objects { // HEAD may name a missing commit while the branch still exists
-		if head == "" {
-			head = o.OID
-		}
-	}
-	return head, objects[1].OID, nil
-}
-
-// headRefOrCommit returns the full ref or the commit that HEAD of a worktree names; where HEAD is malformed, the worktree's own
+// HeadRefOrCommit returns the full ref or the commit that HEAD of a worktree names; where HEAD is malformed, the worktree's own
 // branch.
-func (r *Repo) headRefOrCommit(s WorktreeSpec) (string, error) {
+func (r *Repo) HeadRefOrCommit(s WorktreeSpec) (string, error) {
 	var w Worktree
-	err := readHead(r.AdminDir(s.Name), &w)
+	err := ReadHead(r.AdminDir(s.Name), &w)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return "", err // HEAD exists, and may name a commit that is nowhere else
-	case isOID(w.Head):
+	case object.IsOID(w.Head):
 		return w.Head, nil
 	case strings.HasPrefix(w.Branch, "refs/"):
 		return w.Branch, nil
@@ -59,13 +33,13 @@ func (r *Repo) headRefOrCommit(s WorktreeSpec) (string, error) {
 // tell; whether the commit exists is not checked.
 func (r *Repo) HeadFromFiles(s WorktreeSpec) (head string, ok bool) {
 	var w Worktree
-	if err := readHead(r.AdminDir(s.Name), &w); err != nil || s.IndexCache != "" {
+	if err := ReadHead(r.AdminDir(s.Name), &w); err != nil || s.IndexCache != "" {
 		return "", false
 	}
-	if isOID(w.Head) {
+	if object.IsOID(w.Head) {
 		return w.Head, true
 	}
-	head, ok = r.readRefFile(w.Branch)
+	head, ok = r.ReadRefFile(w.Branch)
 	return head, ok && head != ""
 }
 
@@ -76,24 +50,24 @@ var operationHeads = []string{
 	"rebase-merge/orig-head", "rebase-merge/autostash", "rebase-apply/orig-head", "rebase-apply/autostash",
 }
 
-// capturedParents lists the parents of a captured state: first, whose tree is given, and those of the tips, of the
+// CapturedParents lists the parents of a captured state: first, whose tree is given, and those of the tips, of the
 // operation in progress and of the log of HEAD that are not reachable from it. It writes a commit to hold those of the log.
-func (r *Repo) capturedParents(ctx context.Context, s WorktreeSpec, first, tree string, tips ...string) ([]string, error) {
+func (r *Repo) CapturedParents(ctx context.Context, s WorktreeSpec, first, tree string, tips ...string) ([]string, error) {
 	if first == "" {
 		return nil, nil
 	}
-	parents, err := r.addIndependent(ctx, []string{first}, append(tips, r.operationCommits(s)...))
+	parents, err := r.AddIndependent(ctx, []string{first}, append(tips, r.operationCommits(s)...))
 	if err != nil {
 		return nil, err
 	}
 	// Commits that were amended or reset away become parents of one additional commit.
 	kept := len(parents)
-	forgotten, err := r.addIndependent(ctx, parents, r.reflogCommits(s))
+	forgotten, err := r.AddIndependent(ctx, parents, r.ReflogCommits(s))
 	if err != nil {
 		return nil, err
 	}
 	if len(forgotten) > kept {
-		commit, err := r.commitTree(ctx, s, tree, forgotten[kept:], "what only the log of HEAD remembered")
+		commit, err := r.CommitTree(ctx, s, tree, forgotten[kept:], "what only the log of HEAD remembered")
 		if err != nil {
 			return nil, err
 		}
@@ -106,15 +80,15 @@ func (r *Repo) capturedParents(ctx context.Context, s WorktreeSpec, first, tree 
 func (r *Repo) operationCommits(s WorktreeSpec) []string {
 	var commits []string
 	for _, name := range operationHeads {
-		if data, err := readSmallFile(r.AdminDir(s.Name), name); err == nil {
+		if data, err := ReadSmallFile(r.AdminDir(s.Name), name); err == nil {
 			commits = append(commits, strings.Fields(string(data))...)
 		}
 	}
 	return commits
 }
 
-// reflogCommits lists the commits in the log of HEAD of a worktree, the newest first. An unreadable log is empty.
-func (r *Repo) reflogCommits(s WorktreeSpec) []string {
+// ReflogCommits lists the commits in the log of HEAD of a worktree, the newest first. An unreadable log is empty.
+func (r *Repo) ReflogCommits(s WorktreeSpec) []string {
 	data, err := durable.ReadFile(filepath.Join(r.AdminDir(s.Name), "logs", "HEAD"), 1<<22)
 	if err != nil {
 		return nil // a reflog is optional
@@ -123,7 +97,7 @@ func (r *Repo) reflogCommits(s WorktreeSpec) []string {
 	var commits []string
 	seen := map[string]bool{}
 	for _, line := range slices.Backward(strings.Split(string(data), "\n")) {
-		if fields := strings.Fields(line); len(fields) > 1 && isOID(fields[1]) && !seen[fields[1]] && len(commits) < most {
+		if fields := strings.Fields(line); len(fields) > 1 && object.IsOID(fields[1]) && !seen[fields[1]] && len(commits) < most {
 			seen[fields[1]] = true
 			commits = append(commits, fields[1])
 		}
@@ -135,8 +109,8 @@ func (r *Repo) reflogCommits(s WorktreeSpec) []string {
 // overlay upper directory name no commit but known ones. Then these hold all that a capture would add as history. It is
 // false where that cannot be read from outside of the sandbox.
 func (r *Repo) OnlyKnownCommits(s WorktreeSpec, known map[string]bool) bool {
-	unknown := func(oid string) bool { return isOID(oid) && !known[oid] && strings.Trim(oid, "0") != "" }
-	if slices.ContainsFunc(slices.Concat(r.reflogCommits(s), r.operationCommits(s)), unknown) {
+	unknown := func(oid string) bool { return object.IsOID(oid) && !known[oid] && strings.Trim(oid, "0") != "" }
+	if slices.ContainsFunc(slices.Concat(r.ReflogCommits(s), r.operationCommits(s)), unknown) {
 		return false
 	}
 	if s.UpperDir == "" {
@@ -146,7 +120,7 @@ func (r *Repo) OnlyKnownCommits(s WorktreeSpec, known map[string]bool) bool {
 	for _, top := range []string{"refs", "logs", "worktrees", "packed-refs"} {
 		err := filepath.WalkDir(filepath.Join(s.UpperDir, top), func(path string, d fs.DirEntry, err error) error {
 			switch {
-			case err != nil && isNotExist(err):
+			case err != nil && IsNotExist(err):
 				return nil
 			case err != nil:
 				return err
@@ -182,7 +156,7 @@ func (r *Repo) ReflogCommitsElsewhere(name, ref string) []string {
 		}
 		for line := range strings.Lines(string(data)) {
 			for _, oid := range strings.SplitN(line, " ", 3)[:min(2, strings.Count(line, " "))] {
-				if isOID(oid) && strings.Trim(oid, "0") != "" {
+				if object.IsOID(oid) && strings.Trim(oid, "0") != "" {
 					seen[oid] = true
 				}
 			}
@@ -199,11 +173,11 @@ func (r *Repo) ReflogCommitsElsewhere(name, ref string) []string {
 	return slices.Collect(maps.Keys(seen))
 }
 
-// addIndependent returns have and those of the candidates that exist and are not reachable from have, nor from each other.
-func (r *Repo) addIndependent(ctx context.Context, have, candidates []string) ([]string, error) {
+// AddIndependent returns have and those of the candidates that exist and are not reachable from have, nor from each other.
+func (r *Repo) AddIndependent(ctx context.Context, have, candidates []string) ([]string, error) {
 	var names []string
 	for _, c := range candidates {
-		if isOID(c) && !slices.Contains(have, c) {
+		if object.IsOID(c) && !slices.Contains(have, c) {
 			names = append(names, c+"^{commit}")
 		}
 	}
@@ -223,7 +197,7 @@ func (r *Repo) addIndependent(ctx context.Context, have, candidates []string) ([
 	if len(there) == 0 {
 		return have, nil
 	}
-	out, err := r.runRead(ctx, runOptions{}, slices.Concat([]string{"merge-base", "--independent"}, have, there)...)
+	out, err := r.RunRead(ctx, RunOptions{}, slices.Concat([]string{"merge-base", "--independent"}, have, there)...)
 	if err != nil {
 		return nil, err
 	}
@@ -234,4 +208,13 @@ func (r *Repo) addIndependent(ctx context.Context, have, candidates []string) ([
 		}
 	}
 	return all, nil
+}
+
+// MergeBase returns a merge base of two commits; empty: none, or a commit is missing.
+func (r *Repo) MergeBase(ctx context.Context, a, b string) (string, error) {
+	out, err := r.RunRead(ctx, RunOptions{Env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}, "merge-base", a, b)
+	if ExitedWith(err, 1, 128) { // 1: no merge base; 128: a commit is missing
+		return "", nil
+	}
+	return strings.TrimSpace(string(out)), err
 }

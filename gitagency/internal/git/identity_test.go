@@ -9,11 +9,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
 func TestWhoACommitIsByIsWhatGitSays(t *testing.T) {
 	t.Parallel()
-	repo := newLab(t).open()
+	repo := OpenRepo(gittest.New(t))
 	// What git takes as it is nobody asks it about; all the others it may change, or refuse.
 	plain := []string{"A B", "A", "A,B", "it's", "A\\B", "Ä Ö", "\u00a0A", "A\u2028", "true"}
 	for _, name := range append([]string{
@@ -21,12 +25,12 @@ func TestWhoACommitIsByIsWhatGitSays(t *testing.T) {
 	}, plain...) {
 		for _, role := range []string{"AUTHOR", "COMMITTER"} {
 			for _, in := range []string{"settings", "own", "role", "environment"} {
-				who := IdentitySource{Now: time.Unix(1_700_000_000, 0).UTC()}
+				who := object.IdentitySource{Now: time.Unix(1_700_000_000, 0).UTC()}
 				r := *repo
-				r.Config = Settings{}
+				r.Config = config.Settings{}
 				var env []string
 				set := func(key, value string) {
-					r.Config[key] = []Setting{{Value: value, Scope: "global"}}
+					r.Config[key] = []config.Setting{{Value: value, Scope: "global"}}
 					env = append(env, key+"="+value)
 				}
 				set("user.name", "U")
@@ -49,7 +53,7 @@ func TestWhoACommitIsByIsWhatGitSays(t *testing.T) {
 				if !ok {
 					continue
 				}
-				r.env = append(r.env[:len(r.env):len(r.env)], configured(env)...)
+				r.Env = append(r.Env[:len(r.Env):len(r.Env)], configured(env)...)
 				want, err := r.signatureByGit(t.Context(), who, role)
 				if err != nil || want != swift {
 					t.Errorf("%s, %q in %s: %+v; git says %+v, %v", role, name, in, swift, want, err)
@@ -94,26 +98,26 @@ func TestWhoACommitIsByIsWhatGitSaysOfFiles(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			linked := filepath.Join(tempDir(t), "linked")
-			l.git("worktree", "add", "-q", "--detach", linked)
-			l.git("config", "extensions.worktreeConfig", "true")
-			config, err := os.ReadFile(filepath.Join(l.dir, ".git/config"))
-			l.must(err)
-			l.must(os.WriteFile(l.global, []byte(c.global), 0o644))
-			l.put(l.dir, ".git/config", string(config)+c.local)
-			l.put(l.dir, ".git/worktrees/linked/config.worktree", c.worktree)
-			repo := l.openIn(linked)
+			l := gittest.New(t)
+			linked := filepath.Join(gittest.TempDir(t), "linked")
+			l.Git("worktree", "add", "-q", "--detach", linked)
+			l.Git("config", "extensions.worktreeConfig", "true")
+			config, err := os.ReadFile(filepath.Join(l.Root, ".git/config"))
+			l.Must(err)
+			l.Must(os.WriteFile(l.GlobalConfig, []byte(c.global), 0o644))
+			l.WriteIn(l.Root, ".git/config", string(config)+c.local)
+			l.WriteIn(l.Root, ".git/worktrees/linked/config.worktree", c.worktree)
+			repo := OpenRepoIn(l, linked)
 			for _, role := range []string{"AUTHOR", "COMMITTER"} {
-				who := IdentitySource{Now: now}
+				who := object.IdentitySource{Now: now}
 				of := *l
-				of.env = append(slices.Clone(l.env), "GIT_"+role+"_DATE="+formatDate(now))
+				of.Env = append(slices.Clone(l.Env), "GIT_"+role+"_DATE="+object.FormatDate(now))
 				for _, kv := range c.env {
 					if who.Env = append(who.Env, "GIT_"+role+"_"+kv); kv != "DATE=" { // of which git makes the moment that is now
-						of.env = append(of.env, "GIT_"+role+"_"+kv)
+						of.Env = append(of.Env, "GIT_"+role+"_"+kv)
 					}
 				}
-				want, wantErr := of.try(linked, "var", "GIT_"+role+"_IDENT")
+				want, wantErr := of.TryGit(linked, "var", "GIT_"+role+"_IDENT")
 				got, err := repo.signature(t.Context(), who, role)
 				if (err != nil) != (wantErr != nil) || err == nil && got.String() != strings.TrimSpace(want) || err != nil && !errors.As(err, new(*NoIdentityError)) && !errors.As(err, new(*DateError)) {
 					t.Errorf("%s: %q, %v; git says %q, %v", role, got, err, want, wantErr)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 )
 
 // LockedError is a file that another git has locked.
@@ -20,7 +21,7 @@ func (e *LockedError) Error() string { return e.Path + " is locked" }
 // WriteIndex replaces the index of a linked worktree as git does: under index.lock, and atomically. at becomes its mtime:
 // git reads files again whose mtime is not before it (racy git), and trusts the stat data of the others. The error is a
 // *LockedError when a git has locked the index. Callers take turns for one worktree.
-func (r *Repo) WriteIndex(name string, x Index, at time.Time) error {
+func (r *Repo) WriteIndex(name string, x index.File, at time.Time) error {
 	d, err := r.NewIndexDraft(name)
 	if err == nil {
 		err = d.Write(x, at)
@@ -54,11 +55,11 @@ func (r *Repo) ExpandIndex(ctx context.Context, name string) (_ []byte, err erro
 	if err = errors.Join(err, plain.Close(), os.Chtimes(plain.Name(), fi.ModTime(), fi.ModTime())); err != nil {
 		return nil, err
 	}
-	at := runOptions{
-		gitDir: admin, env: []string{"GIT_INDEX_FILE=" + plain.Name()},
-		config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"},
+	at := RunOptions{
+		GitDir: admin, Env: []string{"GIT_INDEX_FILE=" + plain.Name()},
+		Config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"},
 	}
-	if _, err := r.runWrite(ctx, at, "update-index", "--no-split-index", "--force-write-index"); err != nil {
+	if _, err := r.RunWrite(ctx, at, "update-index", "--no-split-index", "--force-write-index"); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(plain.Name())
@@ -69,61 +70,55 @@ func (r *Repo) ExpandIndex(ctx context.Context, name string) (_ []byte, err erro
 // To lock the index, the draft is hard-linked to index.lock. So a lock that a killed process left is known to be ours: it is
 // the same file as the draft.
 type IndexDraft struct {
-	index string
-	file  *os.File
+	Index string
+	File  *os.File
 }
-
-// Suffixes of the files beside the index.
-const (
-	draftSuffix = ".agency"
-	lockSuffix  = ".lock" // git's own
-)
 
 // NewIndexDraft creates a draft for the index of a linked worktree, and removes one that a killed process left.
 func (r *Repo) NewIndexDraft(name string) (*IndexDraft, error) {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
 		return nil, fmt.Errorf("%q does not name a worktree's entry", name)
 	}
-	d := &IndexDraft{index: filepath.Join(r.AdminDir(name), "index")}
+	d := &IndexDraft{Index: filepath.Join(r.AdminDir(name), "index")}
 	perm := fs.FileMode(0o666)
-	if fi, err := os.Lstat(d.index); err == nil {
+	if fi, err := os.Lstat(d.Index); err == nil {
 		perm = fi.Mode().Perm()
 	}
-	if err := removeDraft(d.index); err != nil {
+	if err := RemoveDraft(d.Index); err != nil {
 		return nil, err
 	}
 	var err error
-	d.file, err = os.OpenFile(d.index+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	d.File, err = os.OpenFile(d.Index+index.DraftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// removeDraft removes the draft of a file, and the lock if it is that draft, which a killed process left.
-func removeDraft(path string) error {
-	left, err := os.Lstat(path + draftSuffix)
+// RemoveDraft removes the draft of a file, and the lock if it is that draft, which a killed process left.
+func RemoveDraft(path string) error {
+	left, err := os.Lstat(path + index.DraftSuffix)
 	if err != nil {
 		return nil
 	}
-	if lock, err := os.Lstat(path + lockSuffix); err == nil && os.SameFile(left, lock) {
-		if err := os.Remove(path + lockSuffix); err != nil {
+	if lock, err := os.Lstat(path + index.LockSuffix); err == nil && os.SameFile(left, lock) {
+		if err := os.Remove(path + index.LockSuffix); err != nil {
 			return err
 		}
 	}
-	return os.Remove(path + draftSuffix)
+	return os.Remove(path + index.DraftSuffix)
 }
 
-// replaceLocked replaces one of git's files durably, under its lock file, as a draft replaces the index.
-func replaceLocked(path string, data []byte) (err error) {
-	if err := removeDraft(path); err != nil {
+// ReplaceLocked replaces one of git's files durably, under its lock file, as a draft replaces the index.
+func ReplaceLocked(path string, data []byte) (err error) {
+	if err := RemoveDraft(path); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path+draftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := os.OpenFile(path+index.DraftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
-	d := &IndexDraft{index: path, file: f}
+	d := &IndexDraft{Index: path, File: f}
 	defer func() { err = errors.Join(err, d.Drop()) }()
 	if _, err := f.Write(data); err != nil {
 		return err
@@ -139,61 +134,61 @@ func replaceLocked(path string, data []byte) (err error) {
 
 // Lock takes index.lock, which keeps every git from writing the index. The error is a *LockedError when it is taken.
 func (d *IndexDraft) Lock() error {
-	err := os.Link(d.index+draftSuffix, d.index+lockSuffix)
+	err := os.Link(d.Index+index.DraftSuffix, d.Index+index.LockSuffix)
 	if errors.Is(err, fs.ErrExist) {
-		return &LockedError{d.index + lockSuffix}
+		return &LockedError{d.Index + index.LockSuffix}
 	}
 	return err
 }
 
 // Write writes an index into the draft, with the mtime at unless that is in the future.
-func (d *IndexDraft) Write(x Index, at time.Time) error {
-	err := x.write(d.file)
+func (d *IndexDraft) Write(x index.File, at time.Time) error {
+	err := x.Write(d.File)
 	if err == nil && at.Before(time.Now()) {
-		err = os.Chtimes(d.index+draftSuffix, at, at)
+		err = os.Chtimes(d.Index+index.DraftSuffix, at, at)
 	}
 	return err
 }
 
 // WriteFile writes the data of an index file into the draft, with the mtime at unless that is in the future.
 func (d *IndexDraft) WriteFile(data []byte, at time.Time) error {
-	_, err := d.file.Write(data)
+	_, err := d.File.Write(data)
 	if err == nil && at.Before(time.Now()) {
-		err = os.Chtimes(d.index+draftSuffix, at, at)
+		err = os.Chtimes(d.Index+index.DraftSuffix, at, at)
 	}
 	return err
 }
 
 // Publish renames the lock to the index, and takes the lock first if the caller has not.
 func (d *IndexDraft) Publish() error {
-	if !d.isLocked() {
+	if !d.IsLocked() {
 		if err := d.Lock(); err != nil {
 			return err
 		}
 	}
-	if err := os.Rename(d.index+lockSuffix, d.index); err != nil {
+	if err := os.Rename(d.Index+index.LockSuffix, d.Index); err != nil {
 		return err
 	}
 	// After this nothing of the index changes any more, not even its link count.
-	return os.Remove(d.index + draftSuffix)
+	return os.Remove(d.Index + index.DraftSuffix)
 }
 
-// isLocked reports whether index.lock is this draft.
-func (d *IndexDraft) isLocked() bool {
-	draft, err := os.Lstat(d.index + draftSuffix)
+// IsLocked reports whether index.lock is this draft.
+func (d *IndexDraft) IsLocked() bool {
+	draft, err := os.Lstat(d.Index + index.DraftSuffix)
 	if err != nil {
 		return false
 	}
-	lock, err := os.Lstat(d.index + lockSuffix)
+	lock, err := os.Lstat(d.Index + index.LockSuffix)
 	return err == nil && os.SameFile(draft, lock)
 }
 
-// close closes the file and leaves the draft on disk, for another process.
-func (d *IndexDraft) close() error {
+// Close closes the file and leaves the draft on disk, for another process.
+func (d *IndexDraft) Close() error {
 	if d == nil {
 		return nil
 	}
-	return d.file.Close()
+	return d.File.Close()
 }
 
 // Drop removes the draft and its lock, unless it was published.
@@ -201,11 +196,11 @@ func (d *IndexDraft) Drop() error {
 	if d == nil {
 		return nil
 	}
-	err := d.file.Close()
-	if d.isLocked() {
-		err = errors.Join(err, os.Remove(d.index+lockSuffix))
+	err := d.File.Close()
+	if d.IsLocked() {
+		err = errors.Join(err, os.Remove(d.Index+index.LockSuffix))
 	}
-	if gone := os.Remove(d.index + draftSuffix); !errors.Is(gone, fs.ErrNotExist) {
+	if gone := os.Remove(d.Index + index.DraftSuffix); !errors.Is(gone, fs.ErrNotExist) {
 		err = errors.Join(err, gone)
 	}
 	return err

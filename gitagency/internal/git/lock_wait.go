@@ -7,19 +7,19 @@ import (
 )
 
 // lockWait says how long to wait for the lock of a running git. The zero value is the default.
-type lockWait struct {
-	timeout time.Duration // limit; zero is a second
-	onWait  func()        // test hook, called before each pause
+type LockWait struct {
+	Timeout time.Duration // limit; zero is a second
+	OnWait  func()        // test hook, called before each pause
 }
 
-// until waits for done to return true, but not for long: the lock may be stale. A timeout is no error: the caller
+// Until waits for done to return true, but not for long: the lock may be stale. A timeout is no error: the caller
 // checks again, or its next step fails. The error is that of ctx.
-func (w lockWait) until(ctx context.Context, done func() bool) error {
+func (w LockWait) Until(ctx context.Context, done func() bool) error {
 	const first, longest = time.Millisecond, 20 * time.Millisecond
-	patience, began := cmp.Or(w.timeout, time.Second), time.Now()
+	patience, began := cmp.Or(w.Timeout, time.Second), time.Now()
 	for pause := first; !done() && time.Since(began) < patience; pause = min(2*pause, longest) {
-		if w.onWait != nil {
-			w.onWait()
+		if w.OnWait != nil {
+			w.OnWait()
 		}
 		timer := time.NewTimer(pause)
 		select {

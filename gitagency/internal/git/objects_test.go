@@ -8,17 +8,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	l.write("sp ace", "s\n")
-	head := l.commit("spaces")
-	l.git("tag", "light")
-	l.git("tag", "-a", "-m", "heavy", "heavy")
-	l.git("branch", strings.Repeat("a", 40))
-	object := func(name, kind string) Object { return Object{OID: l.git("rev-parse", name), Type: kind} }
+	l := gittest.New(t)
+	l.Write("sp ace", "s\n")
+	head := l.Commit("spaces")
+	l.Git("tag", "light")
+	l.Git("tag", "-a", "-m", "heavy", "heavy")
+	l.Git("branch", strings.Repeat("a", 40))
+	object := func(name, kind string) Object { return Object{OID: l.Git("rev-parse", name), Type: kind} }
 	questions := []struct {
 		name string
 		want Object
@@ -59,7 +61,7 @@ func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
 	for _, q := range questions {
 		names, want = append(names, q.name), append(want, q.want)
 	}
-	got, err := l.open().Lookup(t.Context(), names...)
+	got, err := OpenRepo(l).Lookup(t.Context(), names...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +75,7 @@ func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
 	}
 	// Alone each gets the same answer.
 	for i, name := range names {
-		if one, err := l.open().Lookup(t.Context(), name); err != nil || one[0] != want[i] {
+		if one, err := OpenRepo(l).Lookup(t.Context(), name); err != nil || one[0] != want[i] {
 			t.Errorf("%q alone: %+v, %v", name, one, err)
 		}
 	}
@@ -81,7 +83,7 @@ func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
 
 func TestLookupTakesAnAmbiguousNameForMissing(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := gittest.New(t)
 	seen := map[string]string{}
 	for i := 0; ; i++ {
 		content := fmt.Sprint(i)
@@ -91,10 +93,10 @@ func TestLookupTakesAnAmbiguousNameForMissing(t *testing.T) {
 		if !twice {
 			continue
 		}
-		l.write("one", content)
-		l.write("two", other)
-		oids := strings.Fields(l.git("hash-object", "-w", "one", "two"))
-		got, err := l.open().Lookup(t.Context(), prefix, oids[0], "HEAD", oids[1])
+		l.Write("one", content)
+		l.Write("two", other)
+		oids := strings.Fields(l.Git("hash-object", "-w", "one", "two"))
+		got, err := OpenRepo(l).Lookup(t.Context(), prefix, oids[0], "HEAD", oids[1])
 		if err != nil || !got[0].Missing() || got[1].OID != oids[0] || got[2].Missing() || got[3].OID != oids[1] {
 			t.Errorf("%s: %+v, %v", prefix, got, err)
 		}
@@ -104,8 +106,8 @@ func TestLookupTakesAnAmbiguousNameForMissing(t *testing.T) {
 
 func TestLookupRefusesNamesThatWouldBeSeveralQuestions(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
+	l := gittest.New(t)
+	repo := OpenRepo(l)
 	for _, name := range []string{"HEAD\nHEAD", "HEAD\n", "\n", "HEAD\x00"} {
 		if got, err := repo.Lookup(t.Context(), "HEAD", name); err == nil {
 			t.Errorf("%q: %v", name, got)
@@ -115,64 +117,64 @@ func TestLookupRefusesNamesThatWouldBeSeveralQuestions(t *testing.T) {
 
 func TestResolveCommit(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	older, newer := l.two()
-	l.git("branch", "topic/x", older)
-	l.git("tag", "-a", "-m", "v1", "v1", older)
-	l.git("tag", "light", older)
-	l.git("branch", "both", older)
-	l.git("tag", "both", newer)
-	l.git("update-ref", "refs/heads/-dash", older)
-	l.git("update-ref", "refs/heads/--all", older)
-	linked := filepath.Join(tempDir(t), "linked")
-	l.git("worktree", "add", "-q", linked, "topic/x")
-	detached := filepath.Join(tempDir(t), "detached")
-	l.git("worktree", "add", "-q", "--detach", detached, older)
+	l := gittest.New(t)
+	older, newer := l.TwoCommits()
+	l.Git("branch", "topic/x", older)
+	l.Git("tag", "-a", "-m", "v1", "v1", older)
+	l.Git("tag", "light", older)
+	l.Git("branch", "both", older)
+	l.Git("tag", "both", newer)
+	l.Git("update-ref", "refs/heads/-dash", older)
+	l.Git("update-ref", "refs/heads/--all", older)
+	linked := filepath.Join(gittest.TempDir(t), "linked")
+	l.Git("worktree", "add", "-q", linked, "topic/x")
+	detached := filepath.Join(gittest.TempDir(t), "detached")
+	l.Git("worktree", "add", "-q", "--detach", detached, older)
 
 	for _, c := range []struct {
 		in, name    string
 		oid, branch string
 	}{
-		{l.dir, "HEAD", newer, "main"},
-		{l.dir, "@", newer, "main"},
-		{l.dir, "main", newer, "main"},
-		{l.dir, "refs/heads/main", newer, "main"},
-		{l.dir, "heads/main", newer, "main"},
-		{l.dir, "topic/x", older, "topic/x"},
-		{l.dir, "main~1", older, ""},
-		{l.dir, "HEAD^{/first}", older, ""},
-		{l.dir, "v1", older, ""},
-		{l.dir, "light", older, ""},
-		{l.dir, "both", newer, ""}, // git takes the tag
-		{l.dir, older, older, ""},
-		{l.dir, older[:10], older, ""},
-		{l.dir, "-dash", older, "-dash"},
-		{l.dir, "--all", older, "--all"},
+		{l.Root, "HEAD", newer, "main"},
+		{l.Root, "@", newer, "main"},
+		{l.Root, "main", newer, "main"},
+		{l.Root, "refs/heads/main", newer, "main"},
+		{l.Root, "heads/main", newer, "main"},
+		{l.Root, "topic/x", older, "topic/x"},
+		{l.Root, "main~1", older, ""},
+		{l.Root, "HEAD^{/first}", older, ""},
+		{l.Root, "v1", older, ""},
+		{l.Root, "light", older, ""},
+		{l.Root, "both", newer, ""}, // git takes the tag
+		{l.Root, older, older, ""},
+		{l.Root, older[:10], older, ""},
+		{l.Root, "-dash", older, "-dash"},
+		{l.Root, "--all", older, "--all"},
 		{linked, "HEAD", older, "topic/x"},
 		{linked, "main", newer, "main"},
 		{detached, "HEAD", older, ""},
-		{l.dir, "none", "", ""},
-		{l.dir, "", "", ""},
-		{l.dir, "-", "", ""},
-		{l.dir, "--", "", ""},
-		{l.dir, "--help", "", ""},
-		{l.dir, "--git-dir", "", ""},
-		{l.dir, "-x", "", ""},
-		{l.dir, "main..topic/x", "", ""},
-		{l.dir, "main...topic/x", "", ""},
-		{l.dir, "main^@", "", ""},
-		{l.dir, "main main", "", ""},
-		{l.dir, "main\nmain", "", ""},
-		{l.dir, "HEAD:a.txt", "", ""},
-		{l.dir, "HEAD^{tree}", "", ""},
-		{l.dir, "a.txt", "", ""},
-		{l.dir, strings.Repeat("1", 40), "", ""},
-		{l.dir, "\xff", "", ""},
-		{l.dir, "$(touch x)", "", ""},
+		{l.Root, "none", "", ""},
+		{l.Root, "", "", ""},
+		{l.Root, "-", "", ""},
+		{l.Root, "--", "", ""},
+		{l.Root, "--help", "", ""},
+		{l.Root, "--git-dir", "", ""},
+		{l.Root, "-x", "", ""},
+		{l.Root, "main..topic/x", "", ""},
+		{l.Root, "main...topic/x", "", ""},
+		{l.Root, "main^@", "", ""},
+		{l.Root, "main main", "", ""},
+		{l.Root, "main\nmain", "", ""},
+		{l.Root, "HEAD:a.txt", "", ""},
+		{l.Root, "HEAD^{tree}", "", ""},
+		{l.Root, "a.txt", "", ""},
+		{l.Root, strings.Repeat("1", 40), "", ""},
+		{l.Root, "\xff", "", ""},
+		{l.Root, "$(touch x)", "", ""},
 	} {
 		t.Run(filepath.Base(c.in)+" "+c.name, func(t *testing.T) {
 			t.Parallel()
-			oid, branch, ok, err := l.openIn(c.in).ResolveCommit(t.Context(), c.name)
+			oid, branch, ok, err := OpenRepoIn(l, c.in).ResolveCommit(t.Context(), c.name)
 			if err != nil || oid != c.oid || branch != c.branch || ok != (c.oid != "") {
 				t.Errorf("got %q %q %v, %v; want %q %q", oid, branch, ok, err, c.oid, c.branch)
 			}
@@ -182,9 +184,9 @@ func TestResolveCommit(t *testing.T) {
 
 func TestAnUnbornHeadIsNoCommitButHasABranch(t *testing.T) {
 	t.Parallel()
-	l := emptyLab(t)
-	l.git("init", "-q", "-b", "topic/x", ".")
-	repo := l.open()
+	l := gittest.NewEmpty(t)
+	l.Git("init", "-q", "-b", "topic/x", ".")
+	repo := OpenRepo(l)
 	if oid, branch, ok, err := repo.ResolveCommit(t.Context(), "HEAD"); ok || err != nil {
 		t.Errorf("got %q %q, %v", oid, branch, err)
 	}
@@ -195,12 +197,12 @@ func TestAnUnbornHeadIsNoCommitButHasABranch(t *testing.T) {
 
 func TestHeadBranchIsThatOfTheWorktreeTheCallerStandsIn(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	linked := filepath.Join(tempDir(t), "linked")
-	l.git("worktree", "add", "-q", "-b", "of-linked", linked)
-	detached := filepath.Join(tempDir(t), "detached")
-	l.git("worktree", "add", "-q", "--detach", detached)
-	got := []string{l.open().HeadBranch(), l.openIn(linked).HeadBranch(), l.openIn(detached).HeadBranch()}
+	l := gittest.New(t)
+	linked := filepath.Join(gittest.TempDir(t), "linked")
+	l.Git("worktree", "add", "-q", "-b", "of-linked", linked)
+	detached := filepath.Join(gittest.TempDir(t), "detached")
+	l.Git("worktree", "add", "-q", "--detach", detached)
+	got := []string{OpenRepo(l).HeadBranch(), OpenRepoIn(l, linked).HeadBranch(), OpenRepoIn(l, detached).HeadBranch()}
 	if want := []string{"main", "of-linked", ""}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -208,9 +210,9 @@ func TestHeadBranchIsThatOfTheWorktreeTheCallerStandsIn(t *testing.T) {
 
 func TestIsAncestor(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	older, newer := l.two()
-	repo := l.open()
+	l := gittest.New(t)
+	older, newer := l.TwoCommits()
+	repo := OpenRepo(l)
 	for _, c := range []struct {
 		a, b      string
 		want, bad bool
@@ -230,8 +232,8 @@ func TestIsAncestor(t *testing.T) {
 
 func TestResolveCommitAnswersWithAnObjectIDOrNot(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
+	l := gittest.New(t)
+	repo := OpenRepo(l)
 	if oid, _, ok, err := repo.ResolveCommit(t.Context(), "^main"); ok || err != nil {
 		t.Errorf("not a commit, but everything that is not in one: %q, %v", oid, err)
 	}
@@ -240,25 +242,25 @@ func TestResolveCommitAnswersWithAnObjectIDOrNot(t *testing.T) {
 // gitrevisions(7): "<commit-ish>" includes ":/<text>".
 func TestResolveCommitFindsACommitByItsMessage(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	if oid, _, ok, err := repo.ResolveCommit(t.Context(), ":/first"); !ok || oid != l.git("rev-parse", ":/first") {
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	if oid, _, ok, err := repo.ResolveCommit(t.Context(), ":/first"); !ok || oid != l.Git("rev-parse", ":/first") {
 		t.Errorf("got %q %v, %v", oid, ok, err)
 	}
 }
 
 func TestCommittedAtKnowsCommitsAndNothingElse(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	l.env = append(l.env, "GIT_COMMITTER_DATE=2020-02-02T02:02:02Z")
-	l.write("later", "l\n")
-	old := l.commit("older than its parent")
-	repo := l.open()
+	l := gittest.New(t)
+	l.Env = append(l.Env, "GIT_COMMITTER_DATE=2020-02-02T02:02:02Z")
+	l.Write("later", "l\n")
+	old := l.Commit("older than its parent")
+	repo := OpenRepo(l)
 	missing := strings.Repeat("1", len(old))
-	got, err := repo.CommitTimes(t.Context(), old, l.git("rev-parse", "HEAD~1"), l.git("rev-parse", "HEAD:later"), missing)
-	l.must(err)
+	got, err := repo.CommitTimes(t.Context(), old, l.Git("rev-parse", "HEAD~1"), l.Git("rev-parse", "HEAD:later"), missing)
+	l.Must(err)
 	if len(got) != 2 || !got[old].Equal(time.Date(2020, 2, 2, 2, 2, 2, 0, time.UTC)) ||
-		!got[l.git("rev-parse", "HEAD~1")].Equal(time.Date(2026, 1, 28, 12, 0, 0, 0, time.UTC)) {
+		!got[l.Git("rev-parse", "HEAD~1")].Equal(time.Date(2026, 1, 28, 12, 0, 0, 0, time.UTC)) {
 		t.Errorf("got %v", got)
 	}
 	for _, oids := range [][]string{nil, {missing}} {
@@ -271,15 +273,15 @@ func TestCommittedAtKnowsCommitsAndNothingElse(t *testing.T) {
 // Who can write refs could have work that was committed pass for what was there before.
 func TestLookupSeesWhatIsThereAndNotWhatIsToStandForIt(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	first := l.git("rev-parse", "main")
-	l.write("a.txt", "work\n")
-	second := l.commit("work")
-	tree := l.git("rev-parse", second+"^{tree}")
-	l.git("replace", second, first)
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	first := l.Git("rev-parse", "main")
+	l.Write("a.txt", "work\n")
+	second := l.Commit("work")
+	tree := l.Git("rev-parse", second+"^{tree}")
+	l.Git("replace", second, first)
 	found, err := repo.Lookup(t.Context(), second+"^{tree}")
-	l.must(err)
+	l.Must(err)
 	if found[0].OID != tree {
 		t.Errorf("got %s instead of %s", found[0].OID, tree)
 	}

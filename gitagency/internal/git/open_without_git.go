@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -31,7 +33,7 @@ func OpenWithoutGit(dir string, env []string) (_ *Repo, ordinary bool) {
 	if !ok {
 		return nil, false
 	}
-	repo.Config = Settings{}
+	repo.Config = config.Settings{}
 	for _, file := range slices.Concat(system, global) {
 		if !repo.addConfigFile(file.path, "file:"+file.path, file.scope) {
 			return nil, false
@@ -44,10 +46,10 @@ func OpenWithoutGit(dir string, env []string) (_ *Repo, ordinary bool) {
 	if !repo.addConfigFile(filepath.Join(repo.CommonDir, "config"), origin, "local") {
 		return nil, false
 	}
-	if v := repo.Config.Value(formatVersionKey); v != "0" && v != "1" {
+	if v := repo.Config.Value(config.FormatVersionKey); v != "0" && v != "1" {
 		return nil, false
 	}
-	repo.env = scrubEnv(env)
+	repo.Env = scrubEnv(env)
 	return repo, true
 }
 
@@ -89,12 +91,12 @@ func systemConfigFiles(env []string) (files []configFile, ok bool) {
 	if path, set := proc.LookupEnv(env, "GIT_CONFIG_SYSTEM"); set {
 		return []configFile{{path, "system"}}, filepath.IsAbs(path)
 	}
-	return []configFile{{"/etc/gitconfig", "system"}}, isSystemGit(env)
+	return []configFile{{"/etc/gitconfig", "system"}}, IsSystemGit(env)
 }
 
-// isSystemGit reports whether the first git in PATH belongs to the distribution, which has its system configuration
+// IsSystemGit reports whether the first git in PATH belongs to the distribution, which has its system configuration
 // at a known path.
-func isSystemGit(env []string) bool {
+func IsSystemGit(env []string) bool {
 	for _, dir := range filepath.SplitList(proc.Getenv(env, "PATH")) {
 		if fi, err := os.Stat(filepath.Join(dir, "git")); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
 			return runtime.GOOS == "linux" && slices.Contains(systemGitDirs, dir)
@@ -142,20 +144,20 @@ func (r *Repo) addConfigFile(path, origin, scope string) bool {
 	if err != nil {
 		return false
 	}
-	entries, err := parsePlainFile(string(data))
+	entries, err := config.ParsePlainFile(string(data))
 	if err != nil {
 		return false
 	}
 	for _, e := range entries {
 		switch {
-		case e.key == "core.worktree", e.key == "core.bare" && e.value != "false", strings.HasPrefix(e.key, "extensions."):
+		case e.Key == "core.worktree", e.Key == "core.bare" && e.Value != "false", strings.HasPrefix(e.Key, "extensions."):
 			return false
-		case !isWantedKey(e.key):
+		case !config.IsWantedKey(e.Key):
 			continue
-		case e.ambiguous:
+		case e.Ambiguous:
 			return false
 		}
-		r.Config[e.key] = append(r.Config[e.key], Setting{Value: e.value, Scope: scope, Origin: origin, NoValue: e.noValue})
+		r.Config[e.Key] = append(r.Config[e.Key], config.Setting{Value: e.Value, Scope: scope, Origin: origin, NoValue: e.NoValue})
 	}
 	return true
 }
@@ -167,7 +169,7 @@ func findStandardRepo(dir string) (*Repo, bool) {
 		return nil, false
 	}
 	for device := int64(-1); ; at = filepath.Dir(at) {
-		on, ok := deviceOf(at)
+		on, ok := DeviceOf(at)
 		if !ok || device != -1 && on != device { // git stops at a file system boundary
 			return nil, false
 		}
@@ -207,7 +209,7 @@ func (r *Repo) isStandard(dotGit fs.FileInfo) bool {
 	}
 	// Git skips a repository whose HEAD is invalid, and goes on with the parent directory.
 	head, err := durable.ReadFile(filepath.Join(r.GitDir, "HEAD"), 1<<10)
-	if text := strings.TrimSuffix(string(head), "\n"); err != nil || !strings.HasPrefix(text, "ref: refs/") && !isOID(text) {
+	if text := strings.TrimSuffix(string(head), "\n"); err != nil || !strings.HasPrefix(text, "ref: refs/") && !object.IsOID(text) {
 		return false
 	}
 	for _, name := range []string{"objects", "refs"} {
@@ -218,8 +220,8 @@ func (r *Repo) isStandard(dotGit fs.FileInfo) bool {
 	return true
 }
 
-// deviceOf returns the device number of the file system that a directory is on.
-func deviceOf(dir string) (int64, bool) {
+// DeviceOf returns the device number of the file system that a directory is on.
+func DeviceOf(dir string) (int64, bool) {
 	fi, err := os.Lstat(dir)
 	if err != nil || !fi.IsDir() {
 		return 0, false

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,21 +16,69 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
+
+// SymrefTarget returns the ref that a symbolic ref points to; empty when the ref is not symbolic.
+func (r *Repo) SymrefTarget(ctx context.Context, ref string) (string, error) {
+	if r.ReadLooseRef(ref) != "" {
+		return "", nil
+	}
+	out, err := r.RunRead(ctx, RunOptions{}, "symbolic-ref", "--quiet", ref)
+	if ExitedWith(err, 1) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// IsZeroOID reports whether an object id is empty or all zeros: no object.
+func IsZeroOID(oid string) bool { return strings.Trim(oid, "0") == "" }
+
+// RefIsAt reports whether a ref's value (empty: the ref does not exist) is oid (zeros: the ref must not exist).
+func RefIsAt(now, oid string) bool { return now == oid || now == "" && IsZeroOID(oid) }
+
+// RefMovedError reports a ref that is not at the expected object. Nothing has changed.
+type RefMovedError struct {
+	Ref, Want, Have string // object ids; empty: the ref does not exist
+}
+
+func (e *RefMovedError) Error() string {
+	return fmt.Sprintf("%s is at %s and not at %s", e.Ref, cmp.Or(e.Have, "nothing"), cmp.Or(e.Want, "nothing"))
+}
+
+// SymrefError reports a symbolic ref. It is ambiguous whether to move the ref or its target.
+type SymrefError struct{ Ref, Target string }
+
+func (e *SymrefError) Error() string { return fmt.Sprintf("%s stands for %s", e.Ref, e.Target) }
+
+// AppendHeadReflog appends an entry to the HEAD reflog of a linked worktree, as a git in that worktree would. The
+// caller holds the repository lock.
+func (r *Repo) AppendHeadReflog(name, from, to string, who object.Identity, at time.Time, why string) error {
+	path := filepath.Join(r.AdminDir(name), "logs", "HEAD")
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s %s %s <%s> %d +0000\t%s\n", from, to, who.Name, who.Email, at.Unix(), why)
+	return errors.Join(err, f.Close())
+}
 
 // Refs returns the refs below the given prefixes and the object each points at.
 func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string, error) {
 	if refs, ok := r.readRefFiles(prefixes); ok {
 		return refs, nil
 	}
-	out, err := r.runRead(ctx, runOptions{}, slices.Concat([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, prefixes)...)
+	out, err := r.RunRead(ctx, RunOptions{}, slices.Concat([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, prefixes)...)
 	if err != nil {
 		return nil, err
 	}
 	refs := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		oid, ref, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if !ok || !isOID(oid) {
+		if !ok || !object.IsOID(oid) {
 			return nil, fmt.Errorf("git for-each-ref answered %q", line)
 		}
 		refs[ref] = oid
@@ -61,7 +110,7 @@ func (r *Repo) CreateRef(ctx context.Context, ref, oid, reason string) error {
 // MoveRef moves a ref from old to oid, or fails if it is not at old. An old of zeros means that the ref must not
 // exist.
 func (r *Repo) MoveRef(ctx context.Context, ref, oid, old, reason string) error {
-	_, err := r.runWrite(ctx, runOptions{}, "update-ref", "--no-deref", "--create-reflog", "-m", reason, ref, oid, old)
+	_, err := r.RunWrite(ctx, RunOptions{}, "update-ref", "--no-deref", "--create-reflog", "-m", reason, ref, oid, old)
 	return err
 }
 
@@ -70,7 +119,7 @@ func (r *Repo) DeleteRef(ctx context.Context, ref, old string) error {
 	if there, err := r.refExists(ctx, ref); err != nil || !there {
 		return err
 	}
-	_, err := r.runWrite(ctx, runOptions{}, "update-ref", "--no-deref", "-d", ref, old)
+	_, err := r.RunWrite(ctx, RunOptions{}, "update-ref", "--no-deref", "-d", ref, old)
 	return err
 }
 
@@ -93,14 +142,14 @@ func (r *Repo) DeleteBrokenRef(ctx context.Context, ref string) error {
 	if err != nil || !found[0].Missing() {
 		return err
 	}
-	data, err := readSmallFile(r.CommonDir, ref)
-	if err == nil && !isOID(strings.TrimSpace(string(data))) && !strings.HasPrefix(string(data), "ref:") {
-		return removeIfExists(r.RefPath(ref)) // invalid content: git does not take it for a ref, and does not delete it
+	data, err := ReadSmallFile(r.CommonDir, ref)
+	if err == nil && !object.IsOID(strings.TrimSpace(string(data))) && !strings.HasPrefix(string(data), "ref:") {
+		return RemoveIfExists(r.RefPath(ref)) // invalid content: git does not take it for a ref, and does not delete it
 	}
 	if listed, err := r.Tip(ctx, ref); err != nil || listed == "" {
 		return err
 	}
-	_, err = r.runWrite(ctx, runOptions{}, "update-ref", "--no-deref", "-d", ref)
+	_, err = r.RunWrite(ctx, RunOptions{}, "update-ref", "--no-deref", "-d", ref)
 	return err
 }
 
@@ -108,11 +157,11 @@ func (r *Repo) DeleteBrokenRef(ctx context.Context, ref string) error {
 // and the reflog of a ref that was never created. The caller must know that no git works on the ref any more.
 func (r *Repo) RemoveRefLeftovers(ctx context.Context, ref string) error {
 	path := r.RefPath(ref)
-	if err := os.Remove(path + ".lock"); err != nil && !isNotExist(err) {
+	if err := os.Remove(path + ".lock"); err != nil && !IsNotExist(err) {
 		return err
 	}
 	log := r.ReflogPath(ref)
-	if _, err := os.Lstat(log); isNotExist(err) {
+	if _, err := os.Lstat(log); IsNotExist(err) {
 		for _, p := range []string{path, log} {
 			_ = syscall.Rmdir(filepath.Dir(p)) // see below
 		}
@@ -121,7 +170,7 @@ func (r *Repo) RemoveRefLeftovers(ctx context.Context, ref string) error {
 	if there, err := r.refExists(ctx, ref); err != nil || there {
 		return err
 	}
-	if err := os.Remove(log); err != nil && !isNotExist(err) {
+	if err := os.Remove(log); err != nil && !IsNotExist(err) {
 		return err
 	}
 	for _, p := range []string{path, log} {
@@ -135,15 +184,15 @@ func (r *Repo) RemoveRefLeftovers(ctx context.Context, ref string) error {
 // DeleteOwnedRefs is DeleteOwnedRef for all refs below a prefix that only git-agency uses, in one git. refs maps the
 // existing refs to the objects they must be at.
 func (r *Repo) DeleteOwnedRefs(ctx context.Context, prefix string, refs map[string]string) error {
-	all := runOptions{}
+	all := RunOptions{}
 	for _, ref := range slices.Sorted(maps.Keys(refs)) {
-		if err := os.Remove(r.RefPath(ref) + ".lock"); err != nil && !isNotExist(err) {
+		if err := os.Remove(r.RefPath(ref) + ".lock"); err != nil && !IsNotExist(err) {
 			return err
 		}
-		all.stdin += fmt.Sprintf("option no-deref\x00delete %s\x00%s\x00", ref, refs[ref])
+		all.Stdin += fmt.Sprintf("option no-deref\x00delete %s\x00%s\x00", ref, refs[ref])
 	}
-	if all.stdin != "" {
-		if _, err := r.runWrite(ctx, all, "update-ref", "-z", "--stdin"); err != nil {
+	if all.Stdin != "" {
+		if _, err := r.RunWrite(ctx, all, "update-ref", "-z", "--stdin"); err != nil {
 			return err
 		}
 	}
@@ -168,7 +217,7 @@ func (r *Repo) RefLeftovers(prefix string, refs map[string]string) (map[string]s
 		r.ReflogPath(prefix): "",
 	} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil && isNotExist(err) {
+			if err != nil && IsNotExist(err) {
 				return nil
 			}
 			if err != nil || !d.Type().IsRegular() {
@@ -217,15 +266,15 @@ func (r *Repo) refExists(ctx context.Context, ref string) (bool, error) {
 	return !found[0].Missing() || err == nil, nil
 }
 
-// isNotExist reports whether a path does not exist, also because one of its parents is a file.
-func isNotExist(err error) bool {
+// IsNotExist reports whether a path does not exist, also because one of its parents is a file.
+func IsNotExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // Tip returns the object that a ref points at; empty when the ref does not exist. It takes no lock: a caller that
 // moves the ref passes the result as the old value, so that git refuses if it has changed.
 func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
-	if oid, ok := r.readRefFile(ref); ok {
+	if oid, ok := r.ReadRefFile(ref); ok {
 		return oid, nil
 	}
 	found, err := r.Lookup(ctx, ref)
@@ -235,15 +284,23 @@ func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
 	return found[0].OID, nil
 }
 
-// readLooseRef reads a loose ref that is not symbolic, as git would. It returns "" where git has to be asked.
-func (r *Repo) readLooseRef(ref string) string {
+// ReadLooseRef reads a loose ref that is not symbolic, as git would. It returns "" where git has to be asked.
+func (r *Repo) ReadLooseRef(ref string) string {
 	path := filepath.Join(r.CommonDir, ref)
-	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() || !isValidRef(ref) { // a symlink is a symbolic ref too
+	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() || !object.IsValidRef(ref) { // a symlink is a symbolic ref too
 		return ""
 	}
 	data, err := durable.ReadFile(path, 1<<10)
-	if oid := strings.TrimSuffix(string(data), "\n"); err == nil && isOID(oid) {
+	if oid := strings.TrimSuffix(string(data), "\n"); err == nil && object.IsOID(oid) {
 		return oid
 	}
 	return ""
 }
+
+// ReflogPath returns the path of the reflog of a ref.
+func (r *Repo) ReflogPath(ref string) string {
+	return filepath.Join(r.CommonDir, "logs", filepath.FromSlash(ref))
+}
+
+// DetachedHead is the State.HeadRef of a HEAD that names no branch.
+const DetachedHead = "detached"

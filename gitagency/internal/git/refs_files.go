@@ -10,25 +10,28 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
 // maxPackedRefs is the size limit for reading packed-refs.
-const maxPackedRefs = 64 << 20
+const MaxPackedRefs = 64 << 20
 
 // readRefFiles reads refs from their files, which is faster than starting git. ok is false for anything unusual,
 // which git has to read.
 func (r *Repo) readRefFiles(prefixes []string) (_ map[string]string, ok bool) {
-	if v, set := r.Config.Last(formatVersionKey); !set || v.Value != "0" {
+	if v, set := r.Config.Last(config.FormatVersionKey); !set || v.Value != "0" {
 		return nil, false // other format versions may store refs elsewhere, as in a reftable
 	}
 	refs := map[string]string{}
 	for _, prefix := range prefixes {
-		if !strings.HasSuffix(prefix, "/") || !isValidRef(prefix+"x") || !r.addLooseRefs(refs, prefix, 0) {
+		if !strings.HasSuffix(prefix, "/") || !object.IsValidRef(prefix+"x") || !r.addLooseRefs(refs, prefix, 0) {
 			return nil, false
 		}
 	}
 	// "git pack-refs" writes packed-refs before it deletes the loose file; so packed-refs is read last.
-	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), maxPackedRefs)
+	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), MaxPackedRefs)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, false
 	}
@@ -40,18 +43,18 @@ func (r *Repo) readRefFiles(prefixes []string) (_ map[string]string, ok bool) {
 	return refs, true
 }
 
-// readRefFile is readRefFiles for one ref; oid is empty when the ref does not exist.
-func (r *Repo) readRefFile(ref string) (oid string, ok bool) {
-	if oid := r.readLooseRef(ref); oid != "" {
+// ReadRefFile is readRefFiles for one ref; oid is empty when the ref does not exist.
+func (r *Repo) ReadRefFile(ref string) (oid string, ok bool) {
+	if oid := r.ReadLooseRef(ref); oid != "" {
 		return oid, true
 	}
-	if v, set := r.Config.Last(formatVersionKey); !set || v.Value != "0" || !isValidRef(ref) {
+	if v, set := r.Config.Last(config.FormatVersionKey); !set || v.Value != "0" || !object.IsValidRef(ref) {
 		return "", false
 	}
-	if fi, err := os.Lstat(r.RefPath(ref)); err == nil && !fi.IsDir() || err != nil && !isNotExist(err) {
+	if fi, err := os.Lstat(r.RefPath(ref)); err == nil && !fi.IsDir() || err != nil && !IsNotExist(err) {
 		return "", false
 	}
-	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), maxPackedRefs)
+	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), MaxPackedRefs)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = os.Lstat(filepath.Join(r.CommonDir, "HEAD")) // without HEAD the whole repository is gone
 	}
@@ -63,7 +66,7 @@ func (r *Repo) readRefFile(ref string) (oid string, ok bool) {
 		return "", true
 	}
 	oid = string(packed[bytes.LastIndexByte(packed[:at], '\n')+1 : at])
-	return oid, isOID(oid)
+	return oid, object.IsOID(oid)
 }
 
 // addPackedRefs adds the packed refs below a prefix, lines of "<oid> <ref>", unless a loose ref overrides them.
@@ -76,7 +79,7 @@ func addPackedRefs(refs map[string]string, packed []byte, prefix string) (ok boo
 		at += next
 		begin := bytes.LastIndexByte(packed[:at], '\n') + 1
 		length := bytes.IndexByte(packed[at:], '\n')
-		if length < 0 || !isOID(string(packed[begin:at])) {
+		if length < 0 || !object.IsOID(string(packed[begin:at])) {
 			return false
 		}
 		if ref := string(packed[at+1 : at+length]); refs[ref] == "" {
@@ -99,13 +102,13 @@ func (r *Repo) addLooseRefs(refs map[string]string, prefix string, depth int) (o
 	for _, e := range entries {
 		ref := prefix + e.Name()
 		switch {
-		case strings.HasSuffix(ref, lockSuffix): // the lock of a running or a killed git
+		case strings.HasSuffix(ref, index.LockSuffix): // the lock of a running or a killed git
 		case e.IsDir():
 			if !r.addLooseRefs(refs, ref+"/", depth+1) {
 				return false
 			}
 		default:
-			oid := r.readLooseRef(ref)
+			oid := r.ReadLooseRef(ref)
 			if oid == "" {
 				return false
 			}
@@ -119,7 +122,7 @@ func (r *Repo) addLooseRefs(refs map[string]string, prefix string, depth int) (o
 // packed-refs has some of them, where there is none, or where git has to be asked.
 func (r *Repo) LastNumberedRef(prefix string) (last int, ok bool) {
 	const most = 9 // digits
-	if v, set := r.Config.Last(formatVersionKey); !set || v.Value != "0" {
+	if v, set := r.Config.Last(config.FormatVersionKey); !set || v.Value != "0" {
 		return 0, false // other format versions may store refs elsewhere, as in a reftable
 	}
 	dir, err := os.Open(filepath.Join(r.CommonDir, prefix))
@@ -131,7 +134,7 @@ func (r *Repo) LastNumberedRef(prefix string) (last int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), maxPackedRefs)
+	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), MaxPackedRefs)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || bytes.Contains(packed, []byte(" "+prefix)) {
 		return 0, false
 	}

@@ -7,7 +7,11 @@
 // path.
 package git
 
-import "os"
+import (
+	"os"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+)
 
 // Repo is one resolved repository.
 type Repo struct {
@@ -15,22 +19,22 @@ type Repo struct {
 	GitDir    string // canonical path of the git directory of the caller's worktree
 	TopLevel  string // canonical path of the caller's worktree; empty outside of any worktree
 	Version   Version
-	Config    Settings
+	Config    config.Settings
 
 	configDir string   // git directory of the worktree that Config was read for; empty: GitDir
 	configEnv []string // environment that imposes Config on every git: see withWorktreeConfig
 
-	env       []string
-	inherit   []*os.File
+	Env       []string
+	Inherit   []*os.File
 	dryRunDir string // directory that takes all writes in a dry run; empty: write to the repository
-	inHook    bool   // git started this process from a hook
-	lockWait  lockWait
+	InHook    bool   // git started this process from a hook
+	LockWait  LockWait
 }
 
 // WithLock returns a copy of the repository whose writing git processes inherit the descriptor of lock, so that the
 // lock is held until the last such git has ended, even if this process dies first.
 func (r *Repo) WithLock(lock *os.File) *Repo {
 	held := *r
-	held.inherit = []*os.File{lock}
+	held.Inherit = []*os.File{lock}
 	return &held
 }

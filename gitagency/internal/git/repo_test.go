@@ -5,29 +5,76 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
+
+func SpecOf(l *gittest.Lab, w Registration) WorktreeSpec {
+	return WorktreeSpec{
+		Name: w.Name, Dir: w.Tree, Branch: w.Branch, Omit: ".agency",
+		Message: "captured", Author: object.Identity{Name: "tool", Email: "tool@localhost"},
+	}
+}
+
+func RequireEmptyAgencyDir(l *gittest.Lab, repo *Repo) {
+	l.T.Helper()
+	left, err := filepath.Glob(filepath.Join(repo.CommonDir, "agency", "*"))
+	l.Must(err)
+	if len(left) > 0 {
+		l.T.Errorf("left behind: %q", left)
+	}
+}
+
+func OpenRepo(l *gittest.Lab) *Repo { l.T.Helper(); return OpenRepoIn(l, l.Root) }
+
+func OpenRepoIn(l *gittest.Lab, dir string, env ...string) *Repo {
+	l.T.Helper()
+	repo, err := Open(l.T.Context(), dir, slices.Concat(l.Env, env))
+	l.Must(err)
+	return repo
+}
+
+// RegisterWorktree makes a branch and a registered, still empty tree.
+func RegisterWorktree(l *gittest.Lab, repo *Repo, name, tree string) Registration {
+	l.T.Helper()
+	w := Registration{Name: name, Tree: tree, Branch: "refs/heads/agency/sandbox-" + name, Link: filepath.Join(l.T.TempDir(), name)}
+	l.Must(repo.CreateRef(l.T.Context(), w.Branch, l.Git("rev-parse", "HEAD"), "test"))
+	l.Must(os.MkdirAll(w.Tree, 0o755))
+	l.Must(repo.AddWorktree(l.T.Context(), w))
+	return w
+}
+
+// AddSandbox makes a whole linked worktree as the production code does.
+func AddSandbox(l *gittest.Lab, repo *Repo) Registration {
+	l.T.Helper()
+	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(l.T), "tree"))
+	l.Must(repo.CheckoutWorktree(l.T.Context(), w, l.Git("rev-parse", "HEAD")))
+	return w
+}
 
 func TestOpenFindsTheRepositoryGitWouldUse(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	other := newLab(t)
-	root := tempDir(t)
-	dotGit := filepath.Join(l.dir, ".git")
+	l := gittest.New(t)
+	other := gittest.New(t)
+	root := gittest.TempDir(t)
+	dotGit := filepath.Join(l.Root, ".git")
 
 	linked := filepath.Join(root, "linked")
-	l.git("worktree", "add", "-q", "--detach", linked)
+	l.Git("worktree", "add", "-q", "--detach", linked)
 	bare := filepath.Join(root, "bare.git")
-	l.git("clone", "-q", "--bare", ".", bare)
-	l.in(bare, "worktree", "add", "-q", "--detach", filepath.Join(root, "of-bare"))
+	l.Git("clone", "-q", "--bare", ".", bare)
+	l.GitIn(bare, "worktree", "add", "-q", "--detach", filepath.Join(root, "of-bare"))
 	separate := filepath.Join(root, "separate")
-	l.git("clone", "-q", "--separate-git-dir", separate+".elsewhere", ".", separate)
+	l.Git("clone", "-q", "--separate-git-dir", separate+".elsewhere", ".", separate)
 	lines := filepath.Join(root, "new\nline\n")
-	l.git("clone", "-q", ".", lines)
+	l.Git("clone", "-q", ".", lines)
 	link := filepath.Join(root, "link")
-	l.must(os.Symlink(l.dir, link))
-	l.must(os.MkdirAll(filepath.Join(root, "nowhere"), 0o755))
+	l.Must(os.Symlink(l.Root, link))
+	l.Must(os.MkdirAll(filepath.Join(root, "nowhere"), 0o755))
 
 	for _, c := range []struct {
 		name, dir string
@@ -36,8 +83,8 @@ func TestOpenFindsTheRepositoryGitWouldUse(t *testing.T) {
 		gitDir    string
 		bare      bool
 	}{
-		{"the top", l.dir, nil, dotGit, dotGit, false},
-		{"a sub directory", filepath.Join(l.dir, "dir"), nil, dotGit, dotGit, false},
+		{"the top", l.Root, nil, dotGit, dotGit, false},
+		{"a sub directory", filepath.Join(l.Root, "dir"), nil, dotGit, dotGit, false},
 		{"through a symlink", filepath.Join(link, "dir"), nil, dotGit, dotGit, false},
 		{"in the git directory", filepath.Join(dotGit, "refs"), nil, dotGit, dotGit, false},
 		{"a linked worktree", linked, nil, dotGit, filepath.Join(dotGit, "worktrees/linked"), false},
@@ -45,16 +92,16 @@ func TestOpenFindsTheRepositoryGitWouldUse(t *testing.T) {
 		{"a worktree of a bare one", filepath.Join(root, "of-bare"), nil, bare, filepath.Join(bare, "worktrees/of-bare"), false},
 		{"a git directory elsewhere", separate, nil, separate + ".elsewhere", separate + ".elsewhere", false},
 		{"a path with newlines", lines, nil, filepath.Join(lines, ".git"), filepath.Join(lines, ".git"), false},
-		{"GIT_DIR", other.dir, []string{"GIT_DIR=" + dotGit}, dotGit, dotGit, false},
+		{"GIT_DIR", other.Root, []string{"GIT_DIR=" + dotGit}, dotGit, dotGit, false},
 		{"GIT_DIR, relative", root, []string{"GIT_DIR=../" + filepath.Base(root) + "/bare.git"}, bare, bare, true},
-		{"GIT_DIR of a linked worktree, as its hooks have it", other.dir, []string{"GIT_DIR=" + filepath.Join(dotGit, "worktrees/linked")}, dotGit, filepath.Join(dotGit, "worktrees/linked"), false},
+		{"GIT_DIR of a linked worktree, as its hooks have it", other.Root, []string{"GIT_DIR=" + filepath.Join(dotGit, "worktrees/linked")}, dotGit, filepath.Join(dotGit, "worktrees/linked"), false},
 		{"GIT_DIR and GIT_WORK_TREE", filepath.Join(root, "nowhere"), []string{"GIT_DIR=" + bare, "GIT_WORK_TREE=."}, bare, bare, false},
-		{"GIT_INDEX_FILE of a hook", l.dir, []string{"GIT_INDEX_FILE=.git/next-index-42.lock", "GIT_PREFIX=dir/"}, dotGit, dotGit, false},
-		{"a language", l.dir, []string{"LC_ALL=de_DE.UTF-8", "LANGUAGE=de", "GIT_TRACE=1", "GIT_TRACE2=1"}, dotGit, dotGit, false},
+		{"GIT_INDEX_FILE of a hook", l.Root, []string{"GIT_INDEX_FILE=.git/next-index-42.lock", "GIT_PREFIX=dir/"}, dotGit, dotGit, false},
+		{"a language", l.Root, []string{"LC_ALL=de_DE.UTF-8", "LANGUAGE=de", "GIT_TRACE=1", "GIT_TRACE2=1"}, dotGit, dotGit, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			repo, err := Open(t.Context(), c.dir, append(l.env[:len(l.env):len(l.env)], c.env...))
+			repo, err := Open(t.Context(), c.dir, append(l.Env[:len(l.Env):len(l.Env)], c.env...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +111,7 @@ func TestOpenFindsTheRepositoryGitWouldUse(t *testing.T) {
 			if !repo.Version.AtLeast(Minimum) {
 				t.Errorf("version %v", repo.Version)
 			}
-			for _, kv := range repo.env {
+			for _, kv := range repo.Env {
 				if strings.HasPrefix(kv, "GIT_DIR=") || strings.HasPrefix(kv, "GIT_INDEX_FILE=") || strings.HasPrefix(kv, "GIT_WORK_TREE=") {
 					t.Errorf("%s is still there", kv)
 				}
@@ -79,13 +126,13 @@ func TestOpenFindsTheRepositoryGitWouldUse(t *testing.T) {
 
 func TestOpenWithoutARepositoryIsThatErrorInGitsOwnWords(t *testing.T) {
 	t.Parallel()
-	l := emptyLab(t)
+	l := gittest.NewEmpty(t)
 	for name, env := range map[string][]string{
 		"no repository":           nil,
-		"a GIT_DIR that is wrong": {"GIT_DIR=" + filepath.Join(l.dir, "nothing")},
+		"a GIT_DIR that is wrong": {"GIT_DIR=" + filepath.Join(l.Root, "nothing")},
 		"in another language":     {"LC_ALL=de_DE.UTF-8", "LANGUAGE=de"},
 	} {
-		_, err := Open(t.Context(), l.dir, append(l.env[:len(l.env):len(l.env)], env...))
+		_, err := Open(t.Context(), l.Root, append(l.Env[:len(l.Env):len(l.Env)], env...))
 		var none *NoRepositoryError
 		if !errors.As(err, &none) {
 			t.Errorf("%s: %v", name, err)
@@ -103,10 +150,10 @@ func TestOpenWithoutARepositoryIsThatErrorInGitsOwnWords(t *testing.T) {
 
 func TestOpenRefusesARepositoryWhosePathNoRecordCanHold(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	dir := filepath.Join(tempDir(t), "non\xffutf8")
-	l.git("clone", "-q", ".", dir)
-	repo, err := Open(t.Context(), dir, l.env)
+	l := gittest.New(t)
+	dir := filepath.Join(gittest.TempDir(t), "non\xffutf8")
+	l.Git("clone", "-q", ".", dir)
+	repo, err := Open(t.Context(), dir, l.Env)
 	if err == nil || errors.As(err, new(*NoRepositoryError)) || !strings.Contains(err.Error(), "UTF-8") {
 		t.Errorf("got %+v, %v", repo, err)
 	}
@@ -117,10 +164,10 @@ func TestOpenPassesOnThatTheRepositoryIsSomebodyElses(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root can give a directory away")
 	}
-	l := newLab(t)
-	l.must(os.Chown(l.dir, 65534, 65534))
-	l.must(os.Chown(filepath.Join(l.dir, ".git"), 65534, 65534))
-	_, err := Open(t.Context(), l.dir, l.env)
+	l := gittest.New(t)
+	l.Must(os.Chown(l.Root, 65534, 65534))
+	l.Must(os.Chown(filepath.Join(l.Root, ".git"), 65534, 65534))
+	_, err := Open(t.Context(), l.Root, l.Env)
 	if err == nil || !strings.Contains(err.Error(), "dubious ownership") {
 		t.Errorf("got %v", err)
 	}
@@ -128,32 +175,12 @@ func TestOpenPassesOnThatTheRepositoryIsSomebodyElses(t *testing.T) {
 
 func TestOpenEndsWhenItIsCancelled(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := gittest.New(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stop")
 	cancel(stop)
-	if _, err := Open(ctx, l.dir, l.env); !errors.Is(err, stop) {
+	if _, err := Open(ctx, l.Root, l.Env); !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestARepositoryOfAnotherObjectFormatWorksAllTheSame(t *testing.T) {
-	t.Parallel()
-	l := emptyLab(t)
-	l.git("init", "-q", "-b", "main", "--object-format=sha256", ".")
-	l.write("a.txt", "a\n")
-	l.commit("first")
-	repo := l.open()
-	w := l.sandbox(repo)
-	if status := l.in(w.Tree, "status", "--porcelain"); status != "" {
-		t.Errorf("status: %q", status)
-	}
-	l.put(w.Tree, "a.txt", "changed\n")
-	got := l.capture(repo, l.subject(w))
-	requireSame(t, "captured", l.files(got.Commit), map[string]string{"a.txt": "100644 changed\n"})
-	l.must(repo.DeleteRef(t.Context(), w.Branch, got.BranchTip))
-	if found, err := repo.Lookup(t.Context(), w.Branch, got.Commit, strings.Repeat("1", 64)); err != nil || !found[0].Missing() || found[1].OID != got.Commit || !found[2].Missing() {
-		t.Errorf("got %v, %v", found, err)
 	}
 }
 
@@ -170,6 +197,35 @@ func TestErrorsSpeakInGitsWordsWithoutItsPrefixes(t *testing.T) {
 		err := &Error{Args: []string{"add", "-A"}, ExitCode: 128, Stderr: c.stderr}
 		if got := err.Error(); got != c.want {
 			t.Errorf("%q: %q, want %q", c.stderr, got, c.want)
+		}
+	}
+}
+
+// RequireClean asks git, in the tree itself and without letting it write, and compares file by file.
+func RequireClean(l *gittest.Lab, w Registration) {
+	l.T.Helper()
+	if status := l.GitIn(w.Tree, "--no-optional-locks", "status", "--porcelain", "--ignored"); status != "" {
+		l.T.Errorf("status: %q", status)
+	}
+	if diff, err := l.TryGit(w.Tree, "--no-optional-locks", "diff-files", "--quiet"); err != nil {
+		l.T.Errorf("the index does not know its files: %s %v", diff, err)
+	}
+	if head := l.GitIn(w.Tree, "symbolic-ref", "HEAD"); head != w.Branch {
+		l.T.Errorf("HEAD is %q", head)
+	}
+	for path, state := range l.Files("HEAD") {
+		if l.GitIn(w.Tree, "config", "--get", "--default", "false", "core.sparseCheckout") == "true" {
+			break
+		}
+		if mode := state[:6]; mode == "120000" {
+			if target, err := os.Readlink(filepath.Join(w.Tree, path)); err != nil || "120000 "+target != state {
+				l.T.Errorf("%s leads to %q, %v", path, target, err)
+			}
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(w.Tree, path))
+		if err != nil || state[7:] != string(data) {
+			l.T.Errorf("%s holds %q, %v", path, data, err)
 		}
 	}
 }

@@ -12,6 +12,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
+// CheckoutWorkersConfig makes git write files on all cores, unless the user configured checkout.workers.
+func (r *Repo) CheckoutWorkersConfig() []string {
+	if _, set := r.Config["checkout.workers"]; set {
+		return nil
+	}
+	return []string{"-c", "checkout.workers=0"}
+}
+
 // Error is the failure of a git that ran and exited with a status other than 0.
 type Error struct {
 	Args     []string
@@ -20,7 +28,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if msg := stderrReason(e.Stderr); msg != "" {
+	if msg := StderrReason(e.Stderr); msg != "" {
 		return fmt.Sprintf("git %s: %s", e.Args[0], msg)
 	}
 	return fmt.Sprintf("git %s: exit status %d", e.Args[0], e.ExitCode)
@@ -39,9 +47,9 @@ func (e *NoRepositoryError) Error() string {
 
 func (e *NoRepositoryError) Unwrap() error { return e.Err }
 
-// stderrReason extracts the "fatal: " and "error: " lines from git's standard error, without these prefixes: the
+// StderrReason extracts the "fatal: " and "error: " lines from git's standard error, without these prefixes: the
 // caller adds its own. Without such a line it returns all of standard error.
-func stderrReason(stderr string) string {
+func StderrReason(stderr string) string {
 	stderr = strings.TrimSpace(stderr)
 	var reasons []string
 	for line := range strings.Lines(stderr) {
@@ -58,29 +66,29 @@ func stderrReason(stderr string) string {
 }
 
 // runner holds the directory, environment and standard streams of one git process.
-type runner struct {
-	dir         string
-	env         []string
-	inherit     []*os.File
+type Runner struct {
+	Dir         string
+	Env         []string
+	Inherit     []*os.File
 	stdin       string
 	stdinReader io.Reader // takes precedence over stdin
 	stdout      io.Writer // receives standard output instead of the returned bytes
 }
 
-// output runs git with args and returns its standard output. An exit status other than 0 is an *Error.
-func (r runner) output(ctx context.Context, args ...string) ([]byte, error) {
-	return r.outputWithGlobals(ctx, nil, args)
+// Output runs git with args and returns its standard output. An exit status other than 0 is an *Error.
+func (r Runner) Output(ctx context.Context, args ...string) ([]byte, error) {
+	return r.OutputWithGlobals(ctx, nil, args)
 }
 
-// outputWithGlobals is output with options before the subcommand.
-func (r runner) outputWithGlobals(ctx context.Context, global, args []string) ([]byte, error) {
-	out, _, err := r.outputAndStderr(ctx, global, args)
+// OutputWithGlobals is output with options before the subcommand.
+func (r Runner) OutputWithGlobals(ctx context.Context, global, args []string) ([]byte, error) {
+	out, _, err := r.OutputAndStderr(ctx, global, args)
 	return out, err
 }
 
-// outputAndStderr is outputWithGlobals that also returns standard error.
-func (r runner) outputAndStderr(ctx context.Context, global, args []string) (stdout, stderr []byte, err error) {
-	c := proc.Command{Argv: slices.Concat([]string{"git"}, global, args), Dir: r.dir, Env: r.env, Inherit: r.inherit, Stdout: r.stdout}
+// OutputAndStderr is outputWithGlobals that also returns standard error.
+func (r Runner) OutputAndStderr(ctx context.Context, global, args []string) (stdout, stderr []byte, err error) {
+	c := proc.Command{Argv: slices.Concat([]string{"git"}, global, args), Dir: r.Dir, Env: r.Env, Inherit: r.Inherit, Stdout: r.stdout}
 	if r.stdin != "" {
 		c.Stdin = strings.NewReader(r.stdin)
 	}
@@ -97,8 +105,8 @@ func (r runner) outputAndStderr(ctx context.Context, global, args []string) (std
 	return res.Stdout, res.Stderr, err
 }
 
-// exitedWith reports whether git ran and exited with one of these codes.
-func exitedWith(err error, codes ...int) bool {
+// ExitedWith reports whether git ran and exited with one of these codes.
+func ExitedWith(err error, codes ...int) bool {
 	var g *Error
 	return errors.As(err, &g) && slices.Contains(codes, g.ExitCode)
 }
@@ -114,67 +122,67 @@ func ChangedNothing(err error) bool {
 // runOptions says on which git directory and worktree a git runs, and with what configuration, environment and input.
 // The paths are always given explicitly: a .git file in the worktree could have been written by an agent. The zero
 // value runs on the common directory without a worktree.
-type runOptions struct {
-	gitDir      string // default: the common dir
-	workTree    string
-	config      []string // more -c options
-	env         []string
-	stdin       string
+type RunOptions struct {
+	GitDir      string // default: the common dir
+	WorkTree    string
+	Config      []string // more -c options
+	Env         []string
+	Stdin       string
 	stdinReader io.Reader // takes precedence over stdin
-	stdout      io.Writer
+	Stdout      io.Writer
 	lazyFetch   bool // git may fetch missing objects, as in a partial clone
 
-	noFsync bool // the caller makes the written files durable later
+	NoFsync bool // the caller makes the written files durable later
 }
 
-// runRead runs a git that only reads, without optional locks.
-func (r *Repo) runRead(ctx context.Context, p runOptions, args ...string) ([]byte, error) {
-	p.env = append(p.env, "GIT_OPTIONAL_LOCKS=0")
-	return r.runnerFor(p, nil).outputWithGlobals(ctx, r.globalArgs(p), args)
+// RunRead runs a git that only reads, without optional locks.
+func (r *Repo) RunRead(ctx context.Context, p RunOptions, args ...string) ([]byte, error) {
+	p.Env = append(p.Env, "GIT_OPTIONAL_LOCKS=0")
+	return r.RunnerFor(p, nil).OutputWithGlobals(ctx, r.GlobalArgs(p), args)
 }
 
-// runWrite runs a git that writes to the repository.
-func (r *Repo) runWrite(ctx context.Context, p runOptions, args ...string) ([]byte, error) {
-	if r.dryRunDir == "" && !p.noFsync { // a dry run's files are deleted again
-		p.config = slices.Concat(fsyncArgs, p.config)
+// RunWrite runs a git that writes to the repository.
+func (r *Repo) RunWrite(ctx context.Context, p RunOptions, args ...string) ([]byte, error) {
+	if r.dryRunDir == "" && !p.NoFsync { // a dry run's files are deleted again
+		p.Config = slices.Concat(FsyncArgs, p.Config)
 	}
-	return r.runnerFor(p, r.inherit).outputWithGlobals(ctx, r.globalArgs(p), args)
+	return r.RunnerFor(p, r.Inherit).OutputWithGlobals(ctx, r.GlobalArgs(p), args)
 }
 
-// runnerFor returns the runner for p. Without a worktree git runs in the common directory.
-func (r *Repo) runnerFor(p runOptions, inherit []*os.File) runner {
+// RunnerFor returns the runner for p. Without a worktree git runs in the common directory.
+func (r *Repo) RunnerFor(p RunOptions, inherit []*os.File) Runner {
 	dir := r.CommonDir
-	if p.workTree != "" {
-		dir = p.workTree
+	if p.WorkTree != "" {
+		dir = p.WorkTree
 	}
-	env := r.env
+	env := r.Env
 	if !p.lazyFetch {
-		env = slices.Concat(env, noLazyFetchEnv)
+		env = slices.Concat(env, NoLazyFetchEnv)
 	}
-	return runner{dir: dir, env: slices.Concat(env, r.configEnv, p.env), inherit: inherit, stdin: p.stdin, stdinReader: p.stdinReader, stdout: p.stdout}
+	return Runner{Dir: dir, Env: slices.Concat(env, r.configEnv, p.Env), Inherit: inherit, stdin: p.Stdin, stdinReader: p.stdinReader, stdout: p.Stdout}
 }
 
-// globalArgs returns the options of git that come before the subcommand.
-func (r *Repo) globalArgs(p runOptions) []string {
+// GlobalArgs returns the options of git that come before the subcommand.
+func (r *Repo) GlobalArgs(p RunOptions) []string {
 	gitDir := r.CommonDir
-	if p.gitDir != "" {
-		gitDir = p.gitDir
+	if p.GitDir != "" {
+		gitDir = p.GitDir
 	}
 	global := []string{"--git-dir=" + gitDir}
-	if p.workTree != "" {
-		global = append(global, "--work-tree="+p.workTree)
+	if p.WorkTree != "" {
+		global = append(global, "--work-tree="+p.WorkTree)
 	}
-	return slices.Concat(global, noSideEffectArgs, p.config)
+	return slices.Concat(global, NoSideEffectArgs, p.Config)
 }
 
 // noLazyFetchEnv keeps git from fetching missing objects: the remote and the program to fetch with are named in a
 // configuration file that an agent without walls could have written. A git that does not know GIT_NO_LAZY_FETCH
 // starts a fetch, which may then use no protocol.
-var noLazyFetchEnv = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"}
+var NoLazyFetchEnv = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"}
 
 // noSideEffectArgs keeps git from starting hooks, gc or a file system monitor during a transaction, and makes it wait
 // some seconds for ref locks that other git processes hold.
-var noSideEffectArgs = []string{
+var NoSideEffectArgs = []string{
 	"-c", "core.hooksPath=/dev/null",
 	"-c", "gc.auto=0",
 	"-c", "maintenance.auto=false",
@@ -186,4 +194,4 @@ var noSideEffectArgs = []string{
 }
 
 // fsyncArgs makes git fsync the objects and refs it writes before anything else relies on them.
-var fsyncArgs = []string{"-c", "core.fsync=committed,reference", "-c", "core.fsyncMethod=batch"}
+var FsyncArgs = []string{"-c", "core.fsync=committed,reference", "-c", "core.fsyncMethod=batch"}

@@ -7,54 +7,75 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// makeScratchGitDir makes a scratch git directory for a worktree: see fillScratchGitDir. Git then sees the files of
+// DryRunRepo returns the repository with all writes directed into dir.
+func (r *Repo) DryRunRepo(dir string) *Repo {
+	rehearsed := *r
+	rehearsed.dryRunDir = dir
+	objects := QuoteAlternate(filepath.Join(r.CommonDir, "objects"))
+	if more, is := proc.LookupEnv(r.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES"); is { // set in the repository of a merger
+		objects += ":" + more
+	}
+	rehearsed.Env = append(slices.Clone(r.Env),
+		"GIT_OBJECT_DIRECTORY="+filepath.Join(dir, "objects"),
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+objects)
+	return &rehearsed
+}
+
+// QuoteAlternate quotes a path for the colon-separated list in GIT_ALTERNATE_OBJECT_DIRECTORIES.
+func QuoteAlternate(path string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(path) + `"`
+}
+
+// MakeScratchGitDir makes a scratch git directory for a worktree: see fillScratchGitDir. Git then sees the files of
 // the worktree, but reads no configuration that an agent in it could have written. The returned function deletes the
 // directory.
-func (r *Repo) makeScratchGitDir(s WorktreeSpec, head string) (runOptions, func() error, error) {
+func (r *Repo) MakeScratchGitDir(s WorktreeSpec, head string) (RunOptions, func() error, error) {
 	if fi, err := os.Lstat(s.Dir); s.Dir != "" && (err != nil || !fi.IsDir()) {
-		return runOptions{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Dir), err)
+		return RunOptions{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Dir), err)
 	}
 	// An agent may have removed its own permissions; git would skip such a directory silently. With asIs nothing is
 	// changed, and the scan reports the directory.
 	for _, dir := range []string{s.Dir, r.AdminDir(s.Name)} {
-		if dir == "" || s.inUse {
+		if dir == "" || s.InUse {
 			continue
 		}
-		if _, _, err := walkWorktree(dir); errors.Is(err, fs.ErrPermission) {
+		if _, _, err := WalkWorktree(dir); errors.Is(err, fs.ErrPermission) {
 			if r.dryRunDir != "" {
-				return runOptions{}, nil, err
+				return RunOptions{}, nil, err
 			}
 			if err := durable.RestoreOwnerPermissions(dir); err != nil {
-				return runOptions{}, nil, err
+				return RunOptions{}, nil, err
 			}
 		}
 	}
-	dir := filepath.Join(r.agencyDir(), capturePrefix+s.Name)
+	dir := filepath.Join(r.AgencyDir(), CapturePrefix+s.Name)
 	if err := durable.RemoveTree(dir); err != nil { // of a capture that was killed
-		return runOptions{}, nil, err
+		return RunOptions{}, nil, err
 	}
 	done := func() error { return durable.RemoveTree(dir) }
-	env, err := r.fillScratchGitDir(s, head, dir)
+	env, err := r.FillScratchGitDir(s, head, dir)
 	if err != nil {
-		return runOptions{}, nil, errors.Join(err, done())
+		return RunOptions{}, nil, errors.Join(err, done())
 	}
-	return runOptions{
-		gitDir: dir, workTree: s.Dir,
-		env:    env,
-		config: []string{"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false"},
+	return RunOptions{
+		GitDir: dir, WorkTree: s.Dir,
+		Env:    env,
+		Config: []string{"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false"},
 	}, done, nil
 }
 
-// fillScratchGitDir fills a git directory of our own: a HEAD, and for the rest a commondir that points at the common
+// FillScratchGitDir fills a git directory of our own: a HEAD, and for the rest a commondir that points at the common
 // directory. Where the repository's configuration is untrusted it shares only the objects. A git that works there
 // needs the returned environment.
-func (r *Repo) fillScratchGitDir(s WorktreeSpec, head, dir string) (env []string, err error) {
+func (r *Repo) FillScratchGitDir(s WorktreeSpec, head, dir string) (env []string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
@@ -80,8 +101,8 @@ func (r *Repo) fillScratchGitDir(s WorktreeSpec, head, dir string) (env []string
 	return env, nil
 }
 
-// copyIndexFiles copies the index of a worktree, with the shared files of a split index.
-func (r *Repo) copyIndexFiles(name, dir string) error {
+// CopyIndexFiles copies the index of a worktree, with the shared files of a split index.
+func (r *Repo) CopyIndexFiles(name, dir string) error {
 	admin := r.AdminDir(name)
 	entries, err := os.ReadDir(admin)
 	if err != nil {
@@ -91,17 +112,17 @@ func (r *Repo) copyIndexFiles(name, dir string) error {
 		if e.Name() != "index" && !strings.HasPrefix(e.Name(), "sharedindex.") {
 			continue
 		}
-		if err := copyFileWithMtime(filepath.Join(admin, e.Name()), filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := CopyFileWithMtime(filepath.Join(admin, e.Name()), filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// copyFileWithMtime copies a regular file and its modification time: git re-reads the files of entries that are as
+// CopyFileWithMtime copies a regular file and its modification time: git re-reads the files of entries that are as
 // new as the index (racy git), and would take them for unchanged if the copy looked newer.
-func copyFileWithMtime(from, to string) (err error) {
-	src, fi, err := openRegular(from)
+func CopyFileWithMtime(from, to string) (err error) {
+	src, fi, err := OpenRegular(from)
 	if err != nil {
 		return err
 	}
@@ -117,8 +138,8 @@ func copyFileWithMtime(from, to string) (err error) {
 	return os.Chtimes(to, fi.ModTime(), fi.ModTime())
 }
 
-// openRegular opens a regular file. It does not block, because an agent could have put a pipe there.
-func openRegular(path string) (*os.File, fs.FileInfo, error) {
+// OpenRegular opens a regular file. It does not block, because an agent could have put a pipe there.
+func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err

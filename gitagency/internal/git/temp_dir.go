@@ -22,13 +22,13 @@ import (
 // next process that needs one deletes them. So an ownedTempDir must stay referenced until it is removed: the garbage
 // collector closes its file and releases the lock. Other users have no access: they can neither put anything there
 // nor lock a dead directory.
-type ownedTempDir struct {
-	path     string   // absolute: git runs in another directory
+type OwnedTempDir struct {
+	Path     string   // absolute: git runs in another directory
 	lockFile *os.File // the flock; nil for a directory outside of the common parent
 }
 
 // makeTempDirIn creates a directory in system, which is os.TempDir except in tests.
-func makeTempDirIn(system string) (*ownedTempDir, error) {
+func makeTempDirIn(system string) (*OwnedTempDir, error) {
 	system, err := filepath.Abs(system)
 	if err != nil {
 		return nil, err
@@ -36,20 +36,20 @@ func makeTempDirIn(system string) (*ownedTempDir, error) {
 	const tries = 10 // the last process that leaves removes the common parent
 	err = fs.ErrNotExist
 	for n := 0; n < tries && errors.Is(err, fs.ErrNotExist); n++ {
-		var t *ownedTempDir
+		var t *OwnedTempDir
 		if t, err = makeLockedTempDir(filepath.Join(system, fmt.Sprintf("git-agency-%d", os.Geteuid()))); err == nil {
 			return t, nil
 		}
 	}
 	// The name of the parent is taken by another user, or the file system has no locks.
 	path, err := os.MkdirTemp(system, "git-agency-")
-	return &ownedTempDir{path: path}, err
+	return &OwnedTempDir{Path: path}, err
 }
 
-func makeTempDir() (*ownedTempDir, error) { return makeTempDirIn(os.TempDir()) }
+func MakeTempDir() (*OwnedTempDir, error) { return makeTempDirIn(os.TempDir()) }
 
 // makeLockedTempDir creates a directory in the common parent and locks it.
-func makeLockedTempDir(parent string) (_ *ownedTempDir, err error) {
+func makeLockedTempDir(parent string) (_ *OwnedTempDir, err error) {
 	switch err := os.Mkdir(parent, 0o700); {
 	case errors.Is(err, fs.ErrExist):
 		if err := checkPrivateDir(parent); err != nil {
@@ -72,7 +72,7 @@ func makeLockedTempDir(parent string) (_ *ownedTempDir, err error) {
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
-	return &ownedTempDir{path: path, lockFile: held}, nil
+	return &OwnedTempDir{Path: path, lockFile: held}, nil
 }
 
 // checkPrivateDir refuses a directory that others have made or may write to. The sticky bit of the system's directory
@@ -97,11 +97,11 @@ func removeAbandonedTempDirs(parent string) {
 	if err != nil {
 		return
 	}
-	var abandoned []ownedTempDir
+	var abandoned []OwnedTempDir
 	entries, _ := os.ReadDir(parent)
 	for _, e := range entries {
-		t := ownedTempDir{path: filepath.Join(parent, e.Name())}
-		if t.lockFile, err = lock.AcquireDirExclusive(context.Background(), t.path, 0); err == nil {
+		t := OwnedTempDir{Path: filepath.Join(parent, e.Name())}
+		if t.lockFile, err = lock.AcquireDirExclusive(context.Background(), t.Path, 0); err == nil {
 			abandoned = append(abandoned, t)
 		}
 	}
@@ -111,19 +111,19 @@ func removeAbandonedTempDirs(parent string) {
 	}
 }
 
-// remove deletes the directory, and the common parent if it was the last.
-func (t *ownedTempDir) remove() error {
+// Remove deletes the directory, and the common parent if it was the last.
+func (t *OwnedTempDir) Remove() error {
 	inParent := t.lockFile != nil
 	err := t.removeAndUnlock()
 	if inParent {
-		_ = os.Remove(filepath.Dir(t.path)) // fails if other directories are there
+		_ = os.Remove(filepath.Dir(t.Path)) // fails if other directories are there
 	}
 	return err
 }
 
 // removeAndUnlock deletes the directory before it releases the lock.
-func (t *ownedTempDir) removeAndUnlock() error {
-	err := durable.RemoveTree(t.path)
+func (t *OwnedTempDir) removeAndUnlock() error {
+	err := durable.RemoveTree(t.Path)
 	if t.lockFile != nil {
 		err = errors.Join(err, t.lockFile.Close())
 		t.lockFile = nil

@@ -8,31 +8,33 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 // Promise: what the killed leave in the temporary directory goes with the next command, and nothing that anybody uses.
 func TestTemporaryDirectoriesOfTheKilledGoWithTheNext(t *testing.T) {
 	t.Parallel()
 	system, elsewhere := t.TempDir(), t.TempDir()
-	l := &lab{t: t}
-	l.put(elsewhere, "precious", "x")
+	l := &gittest.Lab{T: t}
+	l.WriteIn(elsewhere, "precious", "x")
 	live, dead := temporaryDirectory(t, system), temporaryDirectory(t, system)
-	l.put(live.path, "deep/in/use", "x")
-	l.put(dead.path, "deep/left", "x")
-	l.must(dead.lockFile.Close()) // which is all that is left to do for who is killed
-	l.must(os.Symlink(elsewhere, filepath.Join(filepath.Dir(dead.path), "git-agency-link")))
+	l.WriteIn(live.Path, "deep/in/use", "x")
+	l.WriteIn(dead.Path, "deep/left", "x")
+	l.Must(dead.lockFile.Close()) // which is all that is left to do for who is killed
+	l.Must(os.Symlink(elsewhere, filepath.Join(filepath.Dir(dead.Path), "git-agency-link")))
 
 	next := temporaryDirectory(t, system)
-	if _, err := os.Lstat(dead.path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(dead.Path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("that of the dead is there: %v", err)
 	}
-	for _, path := range []string{filepath.Join(live.path, "deep/in/use"), filepath.Join(elsewhere, "precious"), next.path} {
+	for _, path := range []string{filepath.Join(live.Path, "deep/in/use"), filepath.Join(elsewhere, "precious"), next.Path} {
 		if _, err := os.Stat(path); err != nil {
 			t.Error(err)
 		}
 	}
-	l.must(os.Remove(filepath.Join(filepath.Dir(dead.path), "git-agency-link")))
-	l.must(errors.Join(next.remove(), live.remove()))
+	l.Must(os.Remove(filepath.Join(filepath.Dir(dead.Path), "git-agency-link")))
+	l.Must(errors.Join(next.Remove(), live.Remove()))
 	if left, err := os.ReadDir(system); err != nil || len(left) > 0 {
 		t.Errorf("%v is left: %v", left, err)
 	}
@@ -58,22 +60,22 @@ func TestATemporaryDirectoryIsMadeBesideWhatOthersHavePutInItsPlace(t *testing.T
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			system, elsewhere := t.TempDir(), t.TempDir()
-			l := &lab{t: t}
-			l.must(put(system, elsewhere))
+			l := &gittest.Lab{T: t}
+			l.Must(put(system, elsewhere))
 			planted := filepath.Join(system, name, "git-agency-1")
 			if fi, err := os.Stat(filepath.Join(system, name)); err == nil && fi.IsDir() {
-				l.must(os.Mkdir(planted, 0o700)) // which nobody holds
+				l.Must(os.Mkdir(planted, 0o700)) // which nobody holds
 			}
 			_, before := os.Lstat(planted)
 			made := temporaryDirectory(t, system)
-			if filepath.Dir(made.path) != system {
-				t.Errorf("it is %s", made.path)
+			if filepath.Dir(made.Path) != system {
+				t.Errorf("it is %s", made.Path)
 			}
 			if _, after := os.Lstat(planted); (before == nil) != (after == nil) {
 				t.Errorf("what was there is not any more: %v", after)
 			}
-			l.must(made.remove())
-			if _, err := os.Lstat(made.path); !errors.Is(err, fs.ErrNotExist) {
+			l.Must(made.Remove())
+			if _, err := os.Lstat(made.Path); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("it is left: %v", err)
 			}
 		})
@@ -92,8 +94,8 @@ func TestManyHaveTemporaryDirectoriesAtTheSameTime(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				file := filepath.Join(made.path, "file")
-				if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Remove(file), made.remove()); err != nil {
+				file := filepath.Join(made.Path, "file")
+				if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Remove(file), made.Remove()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -105,7 +107,7 @@ func TestManyHaveTemporaryDirectoriesAtTheSameTime(t *testing.T) {
 	}
 }
 
-func temporaryDirectory(t *testing.T, system string) *ownedTempDir {
+func temporaryDirectory(t *testing.T, system string) *OwnedTempDir {
 	t.Helper()
 	made, err := makeTempDirIn(system)
 	if err != nil {

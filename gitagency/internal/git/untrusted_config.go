@@ -11,24 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-)
-
-// The repository's configuration names programs: above all filters, but also programs that fetch objects, or that a
-// filter of the user's starts in turn. An agent that works in a worktree without walls can write this configuration.
-// So a git that reads or writes files of such a worktree runs in a git directory with a configuration that we write,
-// which has only the settings for the interpretation of files. A program that this configuration does not name cannot
-// run, also when an agent changes the repository's configuration at the same time.
-
-// safeKeys are the settings that are copied from an untrusted repository. None of them names a program.
-var safeKeys = []string{
-	"core.attributesfile", "core.autocrlf", "core.bigfilethreshold", "core.checkroundtripencoding", "core.checkstat", "core.eol",
-	"core.excludesfile", "core.filemode", "core.ignorecase", "core.precomposeunicode", "core.sharedrepository", "core.symlinks", "core.trustctime",
-}
-
-const (
-	objectFormatKey = "extensions.objectformat"
-	lfsStorageKey   = "lfs.storage"
 )
 
 // fillUntrustedGitDir fills a git directory with the safe settings and with copies of info/exclude and
@@ -40,8 +25,8 @@ func (r *Repo) fillUntrustedGitDir(head, dir string) ([]string, error) {
 		}
 	}
 	for _, name := range []string{"exclude", "attributes"} {
-		err := copySmallFile(filepath.Join(r.CommonDir, "info", name), filepath.Join(dir, "info", name))
-		if err != nil && !isNotExist(err) {
+		err := CopySmallFile(filepath.Join(r.CommonDir, "info", name), filepath.Join(dir, "info", name))
+		if err != nil && !IsNotExist(err) {
 			return nil, err
 		}
 	}
@@ -54,10 +39,10 @@ func (r *Repo) fillUntrustedGitDir(head, dir string) ([]string, error) {
 	return []string{"GIT_OBJECT_DIRECTORY=" + filepath.Join(r.CommonDir, "objects")}, nil
 }
 
-// copySmallFile copies a small regular file, without blocking on a pipe.
-func copySmallFile(from, to string) error {
+// CopySmallFile copies a small regular file, without blocking on a pipe.
+func CopySmallFile(from, to string) error {
 	const most = 64 << 20
-	f, fi, err := openRegular(from)
+	f, fi, err := OpenRegular(from)
 	if err != nil {
 		return err
 	}
@@ -76,48 +61,48 @@ func copySmallFile(from, to string) error {
 func (r *Repo) safeConfig(head string) string {
 	var text strings.Builder
 	text.WriteString("[core]\n\tbare = false\n\trepositoryformatversion = 1\n")
-	for _, key := range safeKeys {
+	for _, key := range config.SafeKeys {
 		for _, s := range r.Config[key] {
 			if s.Trusted() || !r.isSafeSetting(key, s) {
 				continue // git reads trusted settings from the user's own files
 			}
-			fmt.Fprintf(&text, "\t%s = %s\n", strings.TrimPrefix(key, "core."), quoteConfigValue(s.Value))
+			fmt.Fprintf(&text, "\t%s = %s\n", strings.TrimPrefix(key, "core."), QuoteConfigValue(s.Value))
 		}
 	}
-	if FormatOf(head) == SHA256 || head == "" && r.Config.Value(objectFormatKey) == string(SHA256) {
+	if object.FormatOf(head) == object.SHA256 || head == "" && r.Config.Value(config.ObjectFormatKey) == string(object.SHA256) {
 		text.WriteString("[extensions]\n\tobjectFormat = sha256\n")
 	}
 	// Git LFS of the user stores its objects in the usual place, and not in the scratch directory.
-	if s, set := r.Config.Last(lfsStorageKey); !set || !s.Trusted() {
-		fmt.Fprintf(&text, "[lfs]\n\tstorage = %s\n", quoteConfigValue(filepath.Join(r.CommonDir, "lfs")))
+	if s, set := r.Config.Last(config.LFSStorageKey); !set || !s.Trusted() {
+		fmt.Fprintf(&text, "[lfs]\n\tstorage = %s\n", QuoteConfigValue(filepath.Join(r.CommonDir, "lfs")))
 	}
 	// An untrusted filter that a file needs unexpectedly makes git fail: it is required and its commands are empty.
 	// Without any command git would not look for the filter.
-	for _, name := range r.untrustedFilters(cleanCommands) {
+	for _, name := range r.UntrustedFiltersWith(cleanCommands) {
 		// Git fails on a required filter that lacks the command for one direction; so a filter with a command for
 		// only one direction is left out.
-		if slices.Contains(r.untrustedFilters(smudgeCommands), name) && !strings.Contains(name, "\n") { // no attribute can have such a name
-			fmt.Fprintf(&text, "[filter %s]\n\tclean = \"\"\n\tsmudge = \"\"\n\trequired = true\n", quoteSubsection(name))
+		if slices.Contains(r.UntrustedFiltersWith(SmudgeCommands), name) && !strings.Contains(name, "\n") { // no attribute can have such a name
+			fmt.Fprintf(&text, "[filter %s]\n\tclean = \"\"\n\tsmudge = \"\"\n\trequired = true\n", QuoteSubsection(name))
 		}
 	}
 	return text.String()
 }
 
-// quoteSubsection quotes the middle part of a configuration key.
-func quoteSubsection(name string) string {
+// QuoteSubsection quotes the middle part of a configuration key.
+func QuoteSubsection(name string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }
 
 // isSafeSetting reports whether the value of a safe key may come from an untrusted configuration. A path must not be
 // a pipe, on which git would block for ever, and not relative, because it is hard to say what git resolves it
 // against.
-func (r *Repo) isSafeSetting(key string, s Setting) bool {
+func (r *Repo) isSafeSetting(key string, s config.Setting) bool {
 	if key != "core.excludesfile" && key != "core.attributesfile" {
 		return true
 	}
 	path := s.Value
 	if rest, inHome := strings.CutPrefix(path, "~/"); inHome {
-		path = filepath.Join(proc.Getenv(r.env, "HOME"), rest)
+		path = filepath.Join(proc.Getenv(r.Env, "HOME"), rest)
 	}
 	if !filepath.IsAbs(path) {
 		return path == ""
@@ -126,8 +111,8 @@ func (r *Repo) isSafeSetting(key string, s Setting) bool {
 	return err != nil || fi.Mode().IsRegular()
 }
 
-// quoteConfigValue quotes a value for a configuration file.
-func quoteConfigValue(value string) string {
+// QuoteConfigValue quotes a value for a configuration file.
+func QuoteConfigValue(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace(value) + `"`
 }
 
@@ -146,23 +131,23 @@ func (e *UntrustedFilterError) Error() string {
 // Commands that a filter runs when git reads a file of a worktree, and when it writes one.
 var (
 	cleanCommands  = []string{"clean", "process"}
-	smudgeCommands = []string{"smudge", "process"}
+	SmudgeCommands = []string{"smudge", "process"}
 )
 
 // UntrustedFilters lists the filters that only the repository's own configuration names.
-func (r *Repo) UntrustedFilters() []string { return r.untrustedFilters(filterCommands) }
+func (r *Repo) UntrustedFilters() []string { return r.UntrustedFiltersWith(config.FilterCommands) }
 
-// untrustedFilters lists those that have at least one of these commands.
-func (r *Repo) untrustedFilters(programs []string) []string {
+// UntrustedFiltersWith lists those that have at least one of these commands.
+func (r *Repo) UntrustedFiltersWith(programs []string) []string {
 	var own, users []string
 	for key, settings := range r.Config {
-		name, is := filterName(key)
+		name, is := config.FilterName(key)
 		last := key[strings.LastIndexByte(key, '.')+1:]
 		if !is || last == "required" { // not a command
 			continue
 		}
 		switch {
-		case slices.ContainsFunc(settings, Setting.Trusted):
+		case slices.ContainsFunc(settings, config.Setting.Trusted):
 			users = append(users, name)
 		case slices.Contains(programs, last):
 			own = append(own, name)
@@ -176,51 +161,51 @@ func (r *Repo) untrustedFilters(programs []string) []string {
 // HasUntrustedMergeDriver reports whether the repository's own configuration names a merge driver.
 func (r *Repo) HasUntrustedMergeDriver() bool {
 	for key, settings := range r.Config {
-		if name, is := mergeDriverName(key); is && key == "merge."+name+".driver" && !slices.ContainsFunc(settings, Setting.Trusted) {
+		if name, is := config.MergeDriverName(key); is && key == "merge."+name+".driver" && !slices.ContainsFunc(settings, config.Setting.Trusted) {
 			return true
 		}
 	}
 	return false
 }
 
-// checkCleanFilters refuses files that git would read through an untrusted filter: without it git would record other
+// CheckCleanFilters refuses files that git would read through an untrusted filter: without it git would record other
 // content.
-func (r *Repo) checkCleanFilters(ctx context.Context, s WorktreeSpec, p runOptions, names []string) error {
+func (r *Repo) CheckCleanFilters(ctx context.Context, s WorktreeSpec, p RunOptions, names []string) error {
 	if s.TrustConfig {
 		return nil
 	}
-	return r.checkFilters(ctx, p, r.untrustedFilters(cleanCommands), names)
+	return r.CheckFilters(ctx, p, r.UntrustedFiltersWith(cleanCommands), names)
 }
 
-// checkSmudgeFilters refuses files of a tree that git would write through an untrusted filter, by the attributes in
+// CheckSmudgeFilters refuses files of a tree that git would write through an untrusted filter, by the attributes in
 // the tree itself. nil names means all files of the tree.
-func (r *Repo) checkSmudgeFilters(ctx context.Context, s WorktreeSpec, p runOptions, tree string, names []string) error {
-	own := r.untrustedFilters(smudgeCommands)
+func (r *Repo) CheckSmudgeFilters(ctx context.Context, s WorktreeSpec, p RunOptions, tree string, names []string) error {
+	own := r.UntrustedFiltersWith(SmudgeCommands)
 	if s.TrustConfig || len(own) == 0 {
 		return nil
 	}
-	index := filepath.Join(p.gitDir, "attributes")
-	p.env = append(slices.Clone(p.env), "GIT_INDEX_FILE="+index)
-	if _, err := r.runWrite(ctx, p, "read-tree", tree); err != nil {
+	index := filepath.Join(p.GitDir, "attributes")
+	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+index)
+	if _, err := r.RunWrite(ctx, p, "read-tree", tree); err != nil {
 		return err
 	}
 	if names == nil {
-		out, err := r.runRead(ctx, p, "ls-files", "-z")
+		out, err := r.RunRead(ctx, p, "ls-files", "-z")
 		if err != nil {
 			return err
 		}
 		names = strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 })
 	}
-	return errors.Join(r.checkFilters(ctx, p, own, names, "--cached"), removeIfExists(index))
+	return errors.Join(r.CheckFilters(ctx, p, own, names, "--cached"), RemoveIfExists(index))
 }
 
-// checkFilters refuses files to which one of these filters applies. options are those of check-attr.
-func (r *Repo) checkFilters(ctx context.Context, p runOptions, filters, names []string, options ...string) error {
+// CheckFilters refuses files to which one of these filters applies. options are those of check-attr.
+func (r *Repo) CheckFilters(ctx context.Context, p RunOptions, filters, names []string, options ...string) error {
 	if len(filters) == 0 || len(names) == 0 {
 		return nil
 	}
-	p.stdin = strings.Join(names, "\x00") + "\x00"
-	out, err := r.runRead(ctx, p, slices.Concat([]string{"check-attr"}, options, []string{"-z", "--stdin", "filter"})...)
+	p.Stdin = strings.Join(names, "\x00") + "\x00"
+	out, err := r.RunRead(ctx, p, slices.Concat([]string{"check-attr"}, options, []string{"-z", "--stdin", "filter"})...)
 	if err != nil {
 		return err
 	}
@@ -235,7 +220,7 @@ func (r *Repo) checkFilters(ctx context.Context, p runOptions, filters, names []
 
 // filterConfigFile returns the file that names a filter; empty where it is the one that "git config --local" reads.
 func (r *Repo) filterConfigFile(filter string) string {
-	for _, last := range filterCommands {
+	for _, last := range config.FilterCommands {
 		s, set := r.Config.Last("filter." + filter + "." + last)
 		if file := r.originFile(s); set && !s.Trusted() && file != filepath.Join(r.CommonDir, "config") {
 			return file
@@ -244,7 +229,7 @@ func (r *Repo) filterConfigFile(filter string) string {
 	return ""
 }
 
-func removeIfExists(path string) error {
+func RemoveIfExists(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -7,6 +7,21 @@ import (
 	"strings"
 )
 
+// Feature is an ability that only newer versions of git have.
+type Feature struct {
+	Name  string
+	Since Version
+}
+
+// Features lists the features we use, oldest first. The callers have a fallback for each.
+var Features = []Feature{
+	{"merge-tree --merge-base", Version{Major: 2, Minor: 40}},
+	{"replay", Version{Major: 2, Minor: 44}},
+}
+
+// Offers reports whether this version of git has a feature.
+func (v Version) Offers(f Feature) bool { return v.AtLeast(f.Since) }
+
 // Version is a version of git.
 type Version struct{ Major, Minor, Patch int }
 
@@ -33,8 +48,8 @@ func (e *TooOldError) Error() string {
 	return fmt.Sprintf("git %s is too old; git-agency needs %d.%d or newer", e.Have, Minimum.Major, Minimum.Minor)
 }
 
-func readVersion(ctx context.Context, run runner) (Version, error) {
-	out, err := run.output(ctx, "version")
+func readVersion(ctx context.Context, run Runner) (Version, error) {
+	out, err := run.Output(ctx, "version")
 	if err != nil {
 		return Version{}, err
 	}

@@ -28,7 +28,7 @@ func (r *Repo) AddWorktree(ctx context.Context, w Registration) error {
 	if err := os.Symlink(w.Tree, w.Link); err != nil {
 		return err
 	}
-	_, err := r.runWrite(ctx, runOptions{lazyFetch: true}, "worktree", "add", "--no-checkout", w.Link, strings.TrimPrefix(w.Branch, "refs/heads/"))
+	_, err := r.RunWrite(ctx, RunOptions{lazyFetch: true}, "worktree", "add", "--no-checkout", w.Link, strings.TrimPrefix(w.Branch, "refs/heads/"))
 	if rmErr := os.Remove(w.Link); err == nil {
 		err = rmErr
 	}
@@ -112,7 +112,7 @@ func (r *Repo) RegistrationFiles(w Registration) (files, dirs []string) {
 // as any checkout does, and moves no ref. On a machine with several cores git uses them, unless the user configured
 // checkout.workers.
 func (r *Repo) CheckoutWorktree(ctx context.Context, w Registration, commit string) error {
-	p := runOptions{gitDir: r.AdminDir(w.Name), workTree: w.Tree, config: r.checkoutWorkersConfig(), lazyFetch: true}
-	_, err := r.runWrite(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
+	p := RunOptions{GitDir: r.AdminDir(w.Name), WorkTree: w.Tree, Config: r.CheckoutWorkersConfig(), lazyFetch: true}
+	_, err := r.RunWrite(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
 	return err
 }

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +11,85 @@ import (
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 )
+
+// IsGitDir reports whether a directory looks like a git directory: that of a repository, or of a linked worktree.
+func IsGitDir(dir string) (bool, error) {
+	for _, kind := range [][]string{{"HEAD", "objects", "refs"}, {"HEAD", "commondir"}} {
+		all := true
+		for _, name := range kind {
+			_, err := os.Lstat(filepath.Join(dir, name))
+			switch {
+			case err != nil && IsNotExist(err):
+				all = false
+			case err != nil:
+				return false, err
+			}
+		}
+		if all {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// HeadAndBranch returns the commits of HEAD and of the branch of a worktree.
+func (r *Repo) HeadAndBranch(ctx context.Context, s WorktreeSpec) (head, branch string, err error) {
+	return r.HeadAndBranchWith(s, func(names ...string) ([]Object, error) { return r.Lookup(ctx, names...) })
+}
+
+// HeadAndBranchWith is headAndBranch with a lookup function, such as that of a catFile. Where HEAD leads to no commit, head
+// is that of the branch, or else the base. Both are empty for a directory that is not a worktree.
+func (r *Repo) HeadAndBranchWith(s WorktreeSpec, lookup func(names ...string) ([]Object, error)) (head, branch string, err error) {
+	if s.IndexCache != "" {
+		return "", "", nil
+	}
+	name, err := r.HeadRefOrCommit(s)
+	if err != nil {
+		return "", "", err
+	}
+	objects, err := lookup(name+"^{commit}", s.Branch, s.Base+"^{commit}")
+	if err != nil {
+		return "", "", err
+	}
+	for _, o := range objects { // HEAD may name a missing commit while the branch still exists
+		if head == "" {
+			head = o.OID
+		}
+	}
+	return head, objects[1].OID, nil
+}
+
+// OperationIn returns the git command whose operation is in progress in a worktree's git directory, which is the command
+// that continues or aborts it; empty: none.
+func OperationIn(gitDir string) string {
+	for _, sign := range []struct{ file, what string }{
+		{"rebase-merge", "rebase"},
+		{"rebase-apply/applying", "am"},
+		{"rebase-apply", "rebase"},
+		{"MERGE_HEAD", "merge"},
+		{"CHERRY_PICK_HEAD", "cherry-pick"},
+		{"REVERT_HEAD", "revert"},
+		{"sequencer", "cherry-pick"},
+		{"BISECT_START", "bisect"},
+		{"BISECT_LOG", "bisect"},
+	} {
+		if _, err := os.Lstat(filepath.Join(gitDir, sign.file)); err == nil {
+			return sign.what
+		}
+	}
+	return ""
+}
+
+// WorktreeAdminDir returns the directory that a git in the worktree has as its git directory: the one in the overlay upper
+// directory of a sandbox, if there is one, or else the real one.
+func (r *Repo) WorktreeAdminDir(s WorktreeSpec) string {
+	if own := overlay.OpaqueEntry(s.UpperDir, s.Name); own != "" {
+		return own
+	}
+	return r.AdminDir(s.Name)
+}
 
 // DamagedEntry is a damaged entry of <common dir>/worktrees, such as a killed git leaves.
 type DamagedEntry struct {
@@ -29,7 +108,7 @@ func (r *Repo) AdminDir(name string) string {
 
 // RegisteredTree returns the path of a linked worktree that its entry records; empty when there is none.
 func (r *Repo) RegisteredTree(name string) string {
-	data, err := readSmallFile(r.AdminDir(name), "gitdir")
+	data, err := ReadSmallFile(r.AdminDir(name), "gitdir")
 	if err != nil {
 		return ""
 	}
@@ -79,14 +158,14 @@ func (r *Repo) readWorktreeEntries() (WorktreeList, error) {
 			listing.Worktrees = append(listing.Worktrees, tree)
 		}
 	}
-	r.fixMainWorktreePath(listing.Worktrees)
+	r.FixMainWorktreePath(listing.Worktrees)
 	return listing, nil
 }
 
 func (r *Repo) mainWorktree() Worktree {
 	main := Worktree{Path: strings.TrimSuffix(r.CommonDir, "/.git")}
 	if main.Bare = r.Config.Value("core.bare") == "true"; !main.Bare {
-		_ = readHead(r.CommonDir, &main) // an unreadable HEAD stays empty
+		_ = ReadHead(r.CommonDir, &main) // an unreadable HEAD stays empty
 	}
 	return main
 }
@@ -95,7 +174,7 @@ func (r *Repo) mainWorktree() Worktree {
 // are missing or empty.
 func readAdminEntry(dir string) (w Worktree, what string) {
 	for _, name := range []string{"gitdir", "commondir", "HEAD"} {
-		data, err := readSmallFile(dir, name)
+		data, err := ReadSmallFile(dir, name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			what = name + " is missing"
@@ -109,20 +188,20 @@ func readAdminEntry(dir string) (w Worktree, what string) {
 			parseHead(data, &w)
 		}
 	}
-	if reason, err := readSmallFile(dir, "locked"); err == nil {
+	if reason, err := ReadSmallFile(dir, "locked"); err == nil {
 		w.Locked, w.LockReason = true, strings.TrimSpace(string(reason))
 	}
 	return w, what
 }
 
-// readSmallFile reads a one-line file of a git directory or a worktree, with a size limit and without blocking: an
+// ReadSmallFile reads a one-line file of a git directory or a worktree, with a size limit and without blocking: an
 // agent working in the worktree can have put anything there.
-func readSmallFile(dir, name string) ([]byte, error) {
+func ReadSmallFile(dir, name string) ([]byte, error) {
 	return durable.ReadFile(filepath.Join(dir, name), 1<<16)
 }
 
-func readHead(dir string, w *Worktree) error {
-	data, err := readSmallFile(dir, "HEAD")
+func ReadHead(dir string, w *Worktree) error {
+	data, err := ReadSmallFile(dir, "HEAD")
 	if err == nil {
 		parseHead(data, w)
 	}
@@ -155,7 +234,7 @@ func (r *Repo) RemoveUnregistered(name string) error {
 
 // UnregisteredDir returns the path that moveAdminDirAway renames an administrative directory to.
 func (r *Repo) UnregisteredDir(name string) string {
-	return filepath.Join(r.agencyDir(), removedPrefix+filepath.Base(name))
+	return filepath.Join(r.AgencyDir(), removedPrefix+filepath.Base(name))
 }
 
 // moveAdminDirAway renames the administrative directory of a worktree to a place where git does not look.

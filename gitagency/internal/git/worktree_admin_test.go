@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 // damages are the states an entry can be found in after a killed git, a power cut, or a person.
@@ -59,41 +61,41 @@ func TestRemoveAdminMakesGitForgetAnEntryInWhateverState(t *testing.T) {
 		for _, others := range []bool{false, true} {
 			t.Run(what+map[bool]string{true: ", with others"}[others], func(t *testing.T) {
 				t.Parallel()
-				l := newLab(t)
-				repo := l.open()
+				l := gittest.New(t)
+				repo := OpenRepo(l)
 				var good Registration
 				var kept map[string]string
 				if others {
-					good = l.register(repo, "good", filepath.Join(tempDir(t), "tree"))
-					kept = states(t, repo.AdminDir("good"), good.Tree)
+					good = RegisterWorktree(l, repo, "good", filepath.Join(gittest.TempDir(t), "tree"))
+					kept = gittest.DiskState(t, repo.AdminDir("good"), good.Tree)
 				}
-				bad := l.register(repo, "bad", filepath.Join(tempDir(t), "tree"))
-				before := states(t, bad.Tree)
-				l.must(damage(repo.AdminDir("bad")))
+				bad := RegisterWorktree(l, repo, "bad", filepath.Join(gittest.TempDir(t), "tree"))
+				before := gittest.DiskState(t, bad.Tree)
+				l.Must(damage(repo.AdminDir("bad")))
 
 				for range 2 { // twice is fine
-					l.must(repo.RemoveAdminDir("bad"))
-					if exists(repo.AdminDir("bad")) {
+					l.Must(repo.RemoveAdminDir("bad"))
+					if gittest.Exists(repo.AdminDir("bad")) {
 						t.Error("it is still there")
 					}
-					l.requireNothingBeside(repo)
-					if exists(filepath.Join(repo.CommonDir, "worktrees")) != others {
+					RequireEmptyAgencyDir(l, repo)
+					if gittest.Exists(filepath.Join(repo.CommonDir, "worktrees")) != others {
 						t.Errorf("is .git/worktrees there? %v", !others)
 					}
 				}
 				if others {
-					requireSame(t, "the other", states(t, repo.AdminDir("good"), good.Tree), kept)
+					gittest.RequireSame(t, "the other", gittest.DiskState(t, repo.AdminDir("good"), good.Tree), kept)
 				}
-				requireSame(t, "the tree", states(t, bad.Tree), before)
-				list := l.git("worktree", "list", "--porcelain")
+				gittest.RequireSame(t, "the tree", gittest.DiskState(t, bad.Tree), before)
+				list := l.Git("worktree", "list", "--porcelain")
 				if strings.Contains(list, bad.Tree) || strings.Count(list, "worktree ") != 1+map[bool]int{true: 1}[others] {
 					t.Errorf("git lists %q", list)
 				}
-				l.git("fsck")
+				l.Git("fsck")
 				// The name is free again.
-				l.must(os.RemoveAll(bad.Tree))
-				l.must(os.Mkdir(bad.Tree, 0o755))
-				l.must(repo.AddWorktree(t.Context(), bad))
+				l.Must(os.RemoveAll(bad.Tree))
+				l.Must(os.Mkdir(bad.Tree, 0o755))
+				l.Must(repo.AddWorktree(t.Context(), bad))
 			})
 		}
 	}
@@ -101,27 +103,27 @@ func TestRemoveAdminMakesGitForgetAnEntryInWhateverState(t *testing.T) {
 
 func TestRemoveAdminNeverLeavesTheRepositoryByASymlink(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	outside := tempDir(t)
-	l.put(outside, "precious", "p\n")
-	l.must(os.MkdirAll(filepath.Join(repo.CommonDir, "worktrees"), 0o755))
-	l.must(os.MkdirAll(filepath.Join(repo.CommonDir, "agency"), 0o755))
-	l.must(os.Symlink(outside, repo.AdminDir("bad")))
-	l.must(os.Symlink(outside, filepath.Join(repo.CommonDir, "agency", "removed-bad")))
-	l.must(repo.RemoveAdminDir("bad"))
-	if exists(repo.AdminDir("bad")) || !exists(filepath.Join(outside, "precious")) {
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	outside := gittest.TempDir(t)
+	l.WriteIn(outside, "precious", "p\n")
+	l.Must(os.MkdirAll(filepath.Join(repo.CommonDir, "worktrees"), 0o755))
+	l.Must(os.MkdirAll(filepath.Join(repo.CommonDir, "agency"), 0o755))
+	l.Must(os.Symlink(outside, repo.AdminDir("bad")))
+	l.Must(os.Symlink(outside, filepath.Join(repo.CommonDir, "agency", "removed-bad")))
+	l.Must(repo.RemoveAdminDir("bad"))
+	if gittest.Exists(repo.AdminDir("bad")) || !gittest.Exists(filepath.Join(outside, "precious")) {
 		t.Error("the link stayed, or what it leads to went")
 	}
-	l.requireNothingBeside(repo)
+	RequireEmptyAgencyDir(l, repo)
 }
 
 func TestReadAdminEntryFollowsPathsRelativeToTheEntry(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	w := l.register(repo, "rel", filepath.Join(l.dir, "inside"))
-	l.must(os.WriteFile(filepath.Join(repo.AdminDir("rel"), "gitdir"), []byte("../../../inside/.git\n"), 0o644))
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	w := RegisterWorktree(l, repo, "rel", filepath.Join(l.Root, "inside"))
+	l.Must(os.WriteFile(filepath.Join(repo.AdminDir("rel"), "gitdir"), []byte("../../../inside/.git\n"), 0o644))
 	if got, what := readAdminEntry(repo.AdminDir("rel")); what != "" || got.Path != w.Tree || got.Branch != w.Branch {
 		t.Errorf("got %+v, %q", got, what)
 	}
@@ -139,12 +141,12 @@ func TestReadAdminNamesEveryDamage(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			repo := l.open()
-			bad := l.register(repo, "bad", filepath.Join(tempDir(t), "tree"))
-			l.must(damages[what](repo.AdminDir("bad")))
+			l := gittest.New(t)
+			repo := OpenRepo(l)
+			bad := RegisterWorktree(l, repo, "bad", filepath.Join(gittest.TempDir(t), "tree"))
+			l.Must(damages[what](repo.AdminDir("bad")))
 			got, err := repo.readWorktreeEntries()
-			l.must(err)
+			l.Must(err)
 			switch {
 			case want == "" && len(got.Damaged) > 0, want != "" && (len(got.Damaged) != 1 || got.Damaged[0].Problem != want || got.Damaged[0].Name != "bad"):
 				t.Errorf("got %v, want %q", got.Damaged, want)
@@ -160,13 +162,13 @@ func TestReadAdminNamesEveryDamage(t *testing.T) {
 
 func TestRegisteredAtIsWhereGitHasATree(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	w := l.register(repo, "good", filepath.Join(tempDir(t), "tr\nee"))
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	w := RegisterWorktree(l, repo, "good", filepath.Join(gittest.TempDir(t), "tr\nee"))
 	if got := repo.RegisteredTree("good"); got != w.Tree {
 		t.Errorf("got %q", got)
 	}
-	l.must(damages["gitdir is empty"](repo.AdminDir("good")))
+	l.Must(damages["gitdir is empty"](repo.AdminDir("good")))
 	for _, name := range []string{"good", "none"} {
 		if got := repo.RegisteredTree(name); got != "" {
 			t.Errorf("%s: %q", name, got)
@@ -177,18 +179,18 @@ func TestRegisteredAtIsWhereGitHasATree(t *testing.T) {
 // Moving a directory to another one needs permission to write to the directory itself.
 func TestRemoveAdminRemovesAnEntryNobodyMayWriteTo(t *testing.T) {
 	t.Parallel()
-	if !unprivileged(t) {
+	if !gittest.Unprivileged(t) {
 		return
 	}
-	l := newLab(t)
-	repo := l.open()
-	w := l.sandbox(repo)
-	l.must(os.Chmod(repo.AdminDir(w.Name), 0o500))
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	w := AddSandbox(l, repo)
+	l.Must(os.Chmod(repo.AdminDir(w.Name), 0o500))
 	t.Cleanup(func() { _ = os.Chmod(repo.AdminDir(w.Name), 0o700) })
 	if err := repo.RemoveAdminDir(w.Name); err != nil {
 		t.Error(err)
 	}
-	if exists(repo.AdminDir(w.Name)) {
+	if gittest.Exists(repo.AdminDir(w.Name)) {
 		t.Error("it is still there")
 	}
 }
@@ -199,15 +201,15 @@ func TestRemoveAdminTakesNothingButTheNameOfOneEntry(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../refs/heads", "good/..", "good/logs"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			repo := l.open()
-			l.register(repo, "good", filepath.Join(tempDir(t), "tree"))
-			before := states(t, repo.AdminDir("good"), filepath.Join(repo.CommonDir, "refs"))
+			l := gittest.New(t)
+			repo := OpenRepo(l)
+			RegisterWorktree(l, repo, "good", filepath.Join(gittest.TempDir(t), "tree"))
+			before := gittest.DiskState(t, repo.AdminDir("good"), filepath.Join(repo.CommonDir, "refs"))
 			_ = repo.RemoveAdminDir(name)
-			if !exists(repo.AdminDir("good")) || !exists(filepath.Join(repo.CommonDir, "refs/heads/main")) {
+			if !gittest.Exists(repo.AdminDir("good")) || !gittest.Exists(filepath.Join(repo.CommonDir, "refs/heads/main")) {
 				t.Fatal("more than one entry is gone")
 			}
-			requireSame(t, "afterwards", states(t, repo.AdminDir("good"), filepath.Join(repo.CommonDir, "refs")), before)
+			gittest.RequireSame(t, "afterwards", gittest.DiskState(t, repo.AdminDir("good"), filepath.Join(repo.CommonDir, "refs")), before)
 		})
 	}
 }
@@ -215,14 +217,14 @@ func TestRemoveAdminTakesNothingButTheNameOfOneEntry(t *testing.T) {
 // Git trims a reason at both ends; what is read from the files should be what git would have said.
 func TestReadAdminTrimsALockReasonAsGitDoes(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	w := l.register(repo, "x", filepath.Join(tempDir(t), "tree"))
-	l.git("worktree", "lock", "--reason", "  on a stick\n\n", w.Tree)
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	w := RegisterWorktree(l, repo, "x", filepath.Join(gittest.TempDir(t), "tree"))
+	l.Git("worktree", "lock", "--reason", "  on a stick\n\n", w.Tree)
 	listing, err := repo.Worktrees(t.Context())
-	l.must(err)
+	l.Must(err)
 	read, err := repo.readWorktreeEntries()
-	l.must(err)
+	l.Must(err)
 	if got, want := read.Worktrees[1].LockReason, listing.Worktrees[1].LockReason; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -231,26 +233,26 @@ func TestReadAdminTrimsALockReasonAsGitDoes(t *testing.T) {
 // Whether a repository is bare is said by core.bare, not by the name of its directory.
 func TestReadAdminKnowsABareRepositoryWhateverItsName(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *lab) string{
-		"bare, called .git": func(l *lab) string {
-			dir := filepath.Join(tempDir(l.t), "project")
-			l.git("clone", "-q", "--bare", ".", filepath.Join(dir, ".git"))
+	for name, arrange := range map[string]func(l *gittest.Lab) string{
+		"bare, called .git": func(l *gittest.Lab) string {
+			dir := filepath.Join(gittest.TempDir(l.T), "project")
+			l.Git("clone", "-q", "--bare", ".", filepath.Join(dir, ".git"))
 			return dir
 		},
-		"not bare, git dir elsewhere": func(l *lab) string {
-			dir := filepath.Join(tempDir(l.t), "project")
-			l.git("clone", "-q", "--separate-git-dir", dir+".elsewhere", ".", dir)
+		"not bare, git dir elsewhere": func(l *gittest.Lab) string {
+			dir := filepath.Join(gittest.TempDir(l.T), "project")
+			l.Git("clone", "-q", "--separate-git-dir", dir+".elsewhere", ".", dir)
 			return dir
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			repo := l.openIn(arrange(l))
+			l := gittest.New(t)
+			repo := OpenRepoIn(l, arrange(l))
 			listing, err := repo.Worktrees(t.Context())
-			l.must(err)
+			l.Must(err)
 			read, err := repo.readWorktreeEntries()
-			l.must(err)
+			l.Must(err)
 			want, got := listing.Worktrees[0], read.Worktrees[0]
 			if got.Path != want.Path || got.Bare != want.Bare || got.Branch != want.Branch {
 				t.Errorf("got %+v, want %+v", got, want)
@@ -261,31 +263,31 @@ func TestReadAdminKnowsABareRepositoryWhateverItsName(t *testing.T) {
 
 func TestARegistrationIsKnownByItsNameOrItsTree(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	w := l.sandbox(repo)
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	w := AddSandbox(l, repo)
 	look := func() []string {
 		t.Helper()
 		registered, err := repo.RegisteredTrees()
-		l.must(err)
+		l.Must(err)
 		return w.NamesIn(registered)
 	}
 	if got := look(); !slices.Equal(got, []string{w.Name}) {
 		t.Errorf("got %q", got)
 	}
 	// Git chose another name, and somebody else has ours.
-	l.must(os.Rename(repo.AdminDir(w.Name), repo.AdminDir("tree1")))
-	l.git("worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), w.Name))
+	l.Must(os.Rename(repo.AdminDir(w.Name), repo.AdminDir("tree1")))
+	l.Git("worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), w.Name))
 	if got := look(); !slices.Equal(got, []string{"tree1"}) {
 		t.Errorf("got %q", got)
 	}
-	l.must(repo.UnregisterWorktree(w))
-	if got := look(); len(got) > 0 || !exists(repo.AdminDir(w.Name)) {
+	l.Must(repo.UnregisterWorktree(w))
+	if got := look(); len(got) > 0 || !gittest.Exists(repo.AdminDir(w.Name)) {
 		t.Errorf("got %q", got)
 	}
 	// Half an entry of our name is ours.
-	l.must(os.RemoveAll(repo.AdminDir(w.Name)))
-	l.must(os.MkdirAll(repo.AdminDir(w.Name), 0o755))
+	l.Must(os.RemoveAll(repo.AdminDir(w.Name)))
+	l.Must(os.MkdirAll(repo.AdminDir(w.Name), 0o755))
 	if got := look(); !slices.Equal(got, []string{w.Name}) {
 		t.Errorf("got %q", got)
 	}

@@ -1,16 +1,13 @@
 package git
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
 // WorktreeEntry is the administrative directory of one linked worktree, read without git: "git worktree list" ignores
@@ -31,14 +28,14 @@ func (r *Repo) WorktreeEntries() ([]WorktreeEntry, error) {
 	var entries []WorktreeEntry
 	for _, f := range found {
 		if f.IsDir() {
-			entries = append(entries, r.readEntry(f.Name()))
+			entries = append(entries, r.ReadEntry(f.Name()))
 		}
 	}
 	return entries, nil
 }
 
-// readEntry reads one administrative directory and checks the files that git needs.
-func (r *Repo) readEntry(name string) WorktreeEntry {
+// ReadEntry reads one administrative directory and checks the files that git needs.
+func (r *Repo) ReadEntry(name string) WorktreeEntry {
 	dir := r.AdminDir(name)
 	e := WorktreeEntry{Name: name}
 	e.Worktree, _ = readAdminEntry(dir)
@@ -48,7 +45,7 @@ func (r *Repo) readEntry(name string) WorktreeEntry {
 	if !r.pointsToCommonDir(dir) {
 		e.BadFiles = append(e.BadFiles, "commondir")
 	}
-	if !isOID(e.Head) && !strings.HasPrefix(e.Branch, "refs/") {
+	if !object.IsOID(e.Head) && !strings.HasPrefix(e.Branch, "refs/") {
 		e.BadFiles = append(e.BadFiles, "HEAD")
 	}
 	for _, sign := range []string{"index", "logs"} {
@@ -62,7 +59,7 @@ func (r *Repo) readEntry(name string) WorktreeEntry {
 // pointsToCommonDir reports whether the commondir file of an entry points at this repository. Git also reads its
 // configuration from where that file points.
 func (r *Repo) pointsToCommonDir(dir string) bool {
-	data, err := readSmallFile(dir, "commondir")
+	data, err := ReadSmallFile(dir, "commondir")
 	path := strings.TrimRight(string(data), "\r\n")
 	if err != nil || path == "" {
 		return false
@@ -91,7 +88,7 @@ func DotGitTarget(tree string) (string, error) {
 	case fi.IsDir():
 		return dotGit, nil
 	}
-	data, err := readSmallFile(tree, ".git")
+	data, err := ReadSmallFile(tree, ".git")
 	if err != nil {
 		return "", err
 	}
@@ -108,121 +105,4 @@ func parseDotGit(tree string, data []byte) string {
 		return filepath.Join(tree, path)
 	}
 	return path
-}
-
-// RelinkWorktree connects a worktree with its entry again: it writes the missing or invalid files of the entry, and
-// the .git of the worktree. Valid files stay, but for the two paths. Without an index, a new one is made from the
-// commit that HEAD is at.
-func (r *Repo) RelinkWorktree(ctx context.Context, w Registration) error {
-	dir := r.AdminDir(w.Name)
-	if fi, err := os.Lstat(filepath.Join(w.Tree, ".git")); err == nil && !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a file", filepath.Join(w.Tree, ".git"))
-	}
-	if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
-		return fmt.Errorf("%s is not a directory", dir) // a symlink, to a place that we must not write to
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
-	flaws := r.readEntry(w.Name).BadFiles
-	for name, content := range map[string]string{"commondir": "../..", "HEAD": "ref: " + w.Branch} {
-		if !slices.Contains(flaws, name) {
-			continue // a valid HEAD is the user's choice
-		}
-		if err := durable.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o644); err != nil {
-			return err
-		}
-	}
-	if _, err := os.Lstat(filepath.Join(dir, "index")); errors.Is(err, fs.ErrNotExist) {
-		if err := r.createEntryIndex(ctx, w, dir); err != nil {
-			return err
-		}
-	}
-	if err := durable.WriteFile(filepath.Join(w.Tree, ".git"), []byte("gitdir: "+dir+"\n"), 0o644); err != nil {
-		return err
-	}
-	// gitdir comes last, so that a process that finds it finds a complete entry.
-	return r.WriteEntryGitdir(w.Name, w.Tree)
-}
-
-// WriteEntryGitdir writes the path of a worktree into its entry.
-func (r *Repo) WriteEntryGitdir(name, tree string) error {
-	return durable.WriteFile(filepath.Join(r.AdminDir(name), "gitdir"), []byte(filepath.Join(tree, ".git")+"\n"), 0o644)
-}
-
-// createEntryIndex writes an index of the commit that HEAD is at into an entry. Git runs on the common directory and
-// not on the entry: an agent in the worktree can have written a configuration there.
-func (r *Repo) createEntryIndex(ctx context.Context, w Registration, dir string) error {
-	head, _, err := r.headAndBranch(ctx, WorktreeSpec{Name: w.Name, Branch: w.Branch})
-	if err != nil || head == "" {
-		return err
-	}
-	_, err = r.runWrite(ctx, runOptions{env: []string{"GIT_INDEX_FILE=" + filepath.Join(dir, "index")}}, "read-tree", head)
-	return err
-}
-
-// RepairEntry makes a worktree entry that is not ours readable for git again, as far as the lost content can be
-// known. An entry in which nothing was ever checked out is removed.
-func (r *Repo) RepairEntry(e WorktreeEntry) error {
-	if !e.WasCheckedOut {
-		return r.RemoveAdminDir(e.Name)
-	}
-	for _, flaw := range e.BadFiles {
-		content, known := r.repairedContent(e, flaw)
-		if !known {
-			continue
-		}
-		if err := durable.WriteFile(filepath.Join(r.AdminDir(e.Name), flaw), []byte(content+"\n"), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// UnrepairableFiles lists the bad files of an entry that only its owner can repair: their content cannot be known any
-// more.
-func (r *Repo) UnrepairableFiles(e WorktreeEntry) []string {
-	return slices.DeleteFunc(slices.Clone(e.BadFiles), func(flaw string) bool {
-		_, known := r.repairedContent(e, flaw)
-		return known || !e.WasCheckedOut
-	})
-}
-
-// repairedContent returns the content that a bad file of an entry must have had.
-func (r *Repo) repairedContent(e WorktreeEntry, flaw string) (content string, known bool) {
-	switch flaw {
-	case "commondir":
-		return "../..", true
-	case "HEAD":
-		if log := r.reflogCommits(WorktreeSpec{Name: e.Name}); len(log) > 0 {
-			return log[0], true
-		}
-	}
-	return "", false
-}
-
-// UnlockWorktree removes the "locked" file that "git worktree add" leaves when it is killed.
-func (r *Repo) UnlockWorktree(e WorktreeEntry) error {
-	return durable.Remove(filepath.Join(r.AdminDir(e.Name), "locked"))
-}
-
-// LastLoggedCommit returns the newest existing commit in the reflog of a worktree's HEAD; empty when there is none.
-func (r *Repo) LastLoggedCommit(ctx context.Context, name string) (string, error) {
-	log := r.reflogCommits(WorktreeSpec{Name: name})
-	for i := range log {
-		log[i] += "^{commit}"
-	}
-	if len(log) == 0 {
-		return "", nil
-	}
-	found, err := r.Lookup(ctx, log...)
-	if err != nil {
-		return "", err
-	}
-	for _, o := range found {
-		if !o.Missing() {
-			return o.OID, nil
-		}
-	}
-	return "", nil
 }

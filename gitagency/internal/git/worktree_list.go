@@ -32,10 +32,10 @@ type WorktreeList struct {
 // Worktrees lists the worktrees of the repository. One damaged entry makes "git worktree list" fail for all of them;
 // then the entries are read one by one, and the damaged ones are reported.
 func (r *Repo) Worktrees(ctx context.Context) (WorktreeList, error) {
-	out, err := r.runRead(ctx, runOptions{}, "worktree", "list", "--porcelain", "-z")
+	out, err := r.RunRead(ctx, RunOptions{}, "worktree", "list", "--porcelain", "-z")
 	if err == nil {
 		trees, err := parseWorktrees(string(out))
-		r.fixMainWorktreePath(trees)
+		r.FixMainWorktreePath(trees)
 		return WorktreeList{Worktrees: trees}, err
 	}
 	if ctx.Err() != nil {
@@ -48,9 +48,9 @@ func (r *Repo) Worktrees(ctx context.Context) (WorktreeList, error) {
 	return listing, nil
 }
 
-// fixMainWorktreePath corrects the path of the main worktree. Git guesses it from the name of the common directory,
+// FixMainWorktreePath corrects the path of the main worktree. Git guesses it from the name of the common directory,
 // which is wrong in a submodule and where the git directory was moved elsewhere.
-func (r *Repo) fixMainWorktreePath(trees []Worktree) {
+func (r *Repo) FixMainWorktreePath(trees []Worktree) {
 	if len(trees) == 0 || trees[0].Bare {
 		return
 	}
@@ -71,7 +71,7 @@ func (r *Repo) hasOurDotGit(tree string) bool {
 		return false
 	}
 	dotGit := filepath.Join(tree, ".git")
-	if data, err := readSmallFile(tree, ".git"); err == nil {
+	if data, err := ReadSmallFile(tree, ".git"); err == nil {
 		dotGit = strings.TrimSpace(strings.TrimPrefix(string(data), "gitdir:"))
 		if !filepath.IsAbs(dotGit) {
 			dotGit = filepath.Join(tree, dotGit)

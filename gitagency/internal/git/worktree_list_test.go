@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 const oid = "0123456789abcdef0123456789abcdef01234567"
@@ -154,32 +156,32 @@ func FuzzWorktreeRoundTrip(f *testing.F) {
 }
 
 // strange makes worktrees of every kind with git's own commands, and says how git must list them.
-func strange(l *lab) []Worktree {
-	l.t.Helper()
-	head := l.git("rev-parse", "HEAD")
-	root := tempDir(l.t)
-	want := []Worktree{{Path: l.dir, Head: head, Branch: "refs/heads/main"}}
+func strange(l *gittest.Lab) []Worktree {
+	l.T.Helper()
+	head := l.Git("rev-parse", "HEAD")
+	root := gittest.TempDir(l.T)
+	want := []Worktree{{Path: l.Root, Head: head, Branch: "refs/heads/main"}}
 	for _, name := range []string{"with space", " lead", "new\nline", "trailing\n", "-dash", "non\xffutf8", "é", "same/name", "other/name", "q\"uote"} {
 		path := filepath.Join(root, name)
-		l.must(os.MkdirAll(filepath.Dir(path), 0o755))
-		l.git("worktree", "add", "-q", "--detach", path)
+		l.Must(os.MkdirAll(filepath.Dir(path), 0o755))
+		l.Git("worktree", "add", "-q", "--detach", path)
 		want = append(want, Worktree{Path: path, Head: head, Detached: true})
 	}
-	l.git("worktree", "add", "-q", "-b", "on/branch", filepath.Join(root, "on-branch"))
+	l.Git("worktree", "add", "-q", "-b", "on/branch", filepath.Join(root, "on-branch"))
 	want = append(want, Worktree{Path: filepath.Join(root, "on-branch"), Head: head, Branch: "refs/heads/on/branch"})
 	for name, reason := range map[string]string{"locked": "", "why": "on a stick", "lines": "one\ntwo\n\nfour"} {
 		path := filepath.Join(root, name)
-		l.git("worktree", "add", "-q", "--detach", path)
-		l.git("worktree", "lock", "--reason", reason, path)
+		l.Git("worktree", "add", "-q", "--detach", path)
+		l.Git("worktree", "lock", "--reason", reason, path)
 		want = append(want, Worktree{Path: path, Head: head, Detached: true, Locked: true, LockReason: reason})
 	}
 	for _, locked := range []bool{false, true} {
 		path := filepath.Join(root, map[bool]string{false: "gone", true: "gone and locked"}[locked])
-		l.git("worktree", "add", "-q", "--detach", path)
+		l.Git("worktree", "add", "-q", "--detach", path)
 		if locked {
-			l.git("worktree", "lock", path)
+			l.Git("worktree", "lock", path)
 		}
-		l.must(os.RemoveAll(path))
+		l.Must(os.RemoveAll(path))
 		want = append(want, Worktree{Path: path, Head: head, Detached: true, Locked: locked, Prunable: !locked})
 	}
 	slices.SortFunc(want, byPath)
@@ -190,15 +192,15 @@ func byPath(a, b Worktree) int { return cmp.Compare(a.Path, b.Path) }
 
 func TestWorktreesListsWhatGitKnows(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := gittest.New(t)
 	want := strange(l)
-	for from, repo := range map[string]*Repo{"the main worktree": l.open(), "a linked one": l.openIn(want[len(want)-1].Path)} {
+	for from, repo := range map[string]*Repo{"the main worktree": OpenRepo(l), "a linked one": OpenRepoIn(l, want[len(want)-1].Path)} {
 		listing, err := repo.Worktrees(t.Context())
-		l.must(err)
+		l.Must(err)
 		if len(listing.Damaged) > 0 {
 			t.Errorf("from %s: problems %v", from, listing.Damaged)
 		}
-		if first := listing.Worktrees[0].Path; first != l.dir {
+		if first := listing.Worktrees[0].Path; first != l.Root {
 			t.Errorf("from %s: the first is %s, not the main one", from, first)
 		}
 		got := slices.SortedFunc(slices.Values(listing.Worktrees), byPath)
@@ -217,11 +219,11 @@ func TestWorktreesListsWhatGitKnows(t *testing.T) {
 // What is read from the files, when git gives up, is what git would have said.
 func TestReadAdminAgreesWithGit(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := gittest.New(t)
 	want := strange(l)
-	listing, err := l.open().readWorktreeEntries()
-	l.must(err)
-	if len(listing.Damaged) > 0 || listing.Worktrees[0].Path != l.dir {
+	listing, err := OpenRepo(l).readWorktreeEntries()
+	l.Must(err)
+	if len(listing.Damaged) > 0 || listing.Worktrees[0].Path != l.Root {
 		t.Errorf("got %+v", listing)
 	}
 	got := slices.SortedFunc(slices.Values(listing.Worktrees), byPath)
@@ -238,15 +240,15 @@ func TestReadAdminAgreesWithGit(t *testing.T) {
 
 func TestWorktreesOfABareRepository(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	bare := filepath.Join(tempDir(t), "bare.git")
-	l.git("clone", "-q", "--bare", ".", bare)
-	l.in(bare, "worktree", "add", "-q", "--detach", filepath.Join(filepath.Dir(bare), "linked"))
+	l := gittest.New(t)
+	bare := filepath.Join(gittest.TempDir(t), "bare.git")
+	l.Git("clone", "-q", "--bare", ".", bare)
+	l.GitIn(bare, "worktree", "add", "-q", "--detach", filepath.Join(filepath.Dir(bare), "linked"))
 	want := []Worktree{
 		{Path: bare, Bare: true},
-		{Path: filepath.Join(filepath.Dir(bare), "linked"), Head: l.git("rev-parse", "HEAD"), Detached: true},
+		{Path: filepath.Join(filepath.Dir(bare), "linked"), Head: l.Git("rev-parse", "HEAD"), Detached: true},
 	}
-	repo := l.openIn(want[1].Path)
+	repo := OpenRepoIn(l, want[1].Path)
 	got, err := repo.Worktrees(t.Context())
 	if err != nil || !reflect.DeepEqual(got.Worktrees, want) {
 		t.Errorf("got %+v, %v", got, err)
@@ -260,19 +262,19 @@ func TestWorktreesOfABareRepository(t *testing.T) {
 // One empty file makes git's own listing die for every worktree.
 func TestWorktreesReadsTheFilesWhenADamagedEntryKillsGitAndNamesIt(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
-	bad := l.register(repo, "bad", filepath.Join(tempDir(t), "bad"))
-	good := l.register(repo, "good", filepath.Join(tempDir(t), "go\nod"))
-	l.must(damages["commondir is empty"](repo.AdminDir("bad")))
-	if out, err := l.try(l.dir, "worktree", "list"); err == nil {
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	bad := RegisterWorktree(l, repo, "bad", filepath.Join(gittest.TempDir(t), "bad"))
+	good := RegisterWorktree(l, repo, "good", filepath.Join(gittest.TempDir(t), "go\nod"))
+	l.Must(damages["commondir is empty"](repo.AdminDir("bad")))
+	if out, err := l.TryGit(l.Root, "worktree", "list"); err == nil {
 		t.Fatalf("git copes: %s", out)
 	}
 	got, err := repo.Worktrees(t.Context())
-	l.must(err)
+	l.Must(err)
 	want := WorktreeList{
 		Worktrees: []Worktree{
-			{Path: l.dir, Branch: "refs/heads/main"},
+			{Path: l.Root, Branch: "refs/heads/main"},
 			{Path: bad.Tree, Branch: bad.Branch},
 			{Path: good.Tree, Branch: good.Branch},
 		},
@@ -282,7 +284,7 @@ func TestWorktreesReadsTheFilesWhenADamagedEntryKillsGitAndNamesIt(t *testing.T)
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 
-	l.must(repo.RemoveAdminDir("bad"))
+	l.Must(repo.RemoveAdminDir("bad"))
 	got, err = repo.Worktrees(t.Context())
 	if err != nil || len(got.Damaged) > 0 || len(got.Worktrees) != 2 || got.Worktrees[1].Path != good.Tree || got.Worktrees[1].Head == "" {
 		t.Errorf("after the removal: %+v, %v", got, err)
@@ -292,15 +294,15 @@ func TestWorktreesReadsTheFilesWhenADamagedEntryKillsGitAndNamesIt(t *testing.T)
 // A listing that failed for another reason is an error, not an empty repository.
 func TestWorktreesSaysWhyThereIsNoListing(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	repo := l.open()
+	l := gittest.New(t)
+	repo := OpenRepo(l)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stop")
 	cancel(stop)
 	if got, err := repo.Worktrees(ctx); !errors.Is(err, stop) {
 		t.Errorf("cancelled: %+v, %v", got, err)
 	}
-	l.must(os.WriteFile(filepath.Join(repo.CommonDir, "config"), []byte("[core\n"), 0o644))
+	l.Must(os.WriteFile(filepath.Join(repo.CommonDir, "config"), []byte("[core\n"), 0o644))
 	var failed *Error
 	if got, err := repo.Worktrees(t.Context()); !errors.As(err, &failed) {
 		t.Errorf("with a broken configuration: %+v, %v", got, err)

@@ -4,54 +4,126 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/adler32"
+	"io"
 	"io/fs"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// maxLooseObjects is the number of objects up to which each is written as a loose object; more become one pack.
-const maxLooseObjects = 100
+func (r *Repo) WriteTree(ctx context.Context, p RunOptions) (string, error) {
+	out, err := r.RunWrite(ctx, p, "write-tree")
+	return strings.TrimSpace(string(out)), err
+}
 
-// writeObjects writes objects to the repository durably, and makes the loose objects in written durable, which git has
+// CommitTree writes a commit by the author of s and returns its id.
+func (r *Repo) CommitTree(ctx context.Context, s WorktreeSpec, tree string, parents []string, message string) (string, error) {
+	made := object.EncodeCommit(object.FormatOf(tree), s.Author, tree, parents, message)
+	return made.HexOID(), r.WriteObjects(ctx, object.FormatOf(tree), []object.Raw{made})
+}
+
+// StorePack writes a pack to the repository with git index-pack and returns its path. It retries a failure: a concurrent
+// gc with --prune=now deletes temporary packs too.
+func (r *Repo) StorePack(ctx context.Context, pack io.ReadSeeker, args ...string) (string, error) {
+	const tries = 5
+	for n := 1; ; n++ {
+		if _, err := pack.Seek(0, io.SeekStart); err != nil {
+			return "", err
+		}
+		p := RunOptions{stdinReader: pack}
+		if r.dryRunDir == "" {
+			p.Config = []string{"-c", "core.fsync=committed,reference,pack-metadata"}
+		}
+		out, err := r.RunWrite(ctx, p, args...)
+		if err != nil && (n == tries || !ExitedWith(err, 128)) {
+			return "", err
+		}
+		if err == nil {
+			_, name, _ := strings.Cut(strings.TrimSpace(string(out)), "\t") // "pack" or "keep" TAB <id>
+			return filepath.Join(r.CommonDir, "objects", "pack", "pack-"+name+".pack"), nil
+		}
+	}
+}
+
+// VisitNew visits the entries that a known tree, which is in the repository, does not have at the same path: trees, which
+// have to be written, and leaves, whose objects an index claims to exist. It skips subtrees that both trees have.
+func VisitNew(n *object.BuiltTree, t *CatFile, known []byte, each func(path string, dir *object.BuiltTree, leaf object.TreeEntry)) error {
+	return visitNewBelow(n, t, "", known, each)
+}
+
+func visitNewBelow(n *object.BuiltTree, t *CatFile, path string, known []byte, each func(path string, dir *object.BuiltTree, leaf object.TreeEntry)) error {
+	if bytes.Equal(n.Oid, known) {
+		return nil
+	}
+	var has *object.Tree
+	if known != nil {
+		var err error
+		if has, err = t.ReadTree(known); err != nil {
+			return err
+		}
+	}
+	each(path, n, object.TreeEntry{})
+	for _, it := range n.Entries {
+		had, _ := has.Find(string(it.Name))
+		switch {
+		case bytes.Equal(had.Oid, it.Oid) && had.Mode == it.Mode: // with another mode, the index may claim a wrong type
+		case it.Subtree == nil:
+			each(path+string(it.Name), nil, it)
+		default:
+			var below []byte
+			if had.Mode == object.ModeTree {
+				below = had.Oid
+			}
+			if err := visitNewBelow(it.Subtree, t, path+string(it.Name)+"/", below, each); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maxLooseObjects is the number of objects up to which each is written as a loose object; more become one pack.
+const MaxLooseObjects = 100
+
+// WriteObjects writes objects to the repository durably, and makes the loose objects in written durable, which git has
 // written without fsync. Up to maxLooseObjects are written by us, concurrently: git writes one after the other and waits
 // for the disk at each.
-func (r *Repo) writeObjects(ctx context.Context, format ObjectFormat, objects []rawObject, written ...string) error {
-	_, err := r.writeObjectsWithPaths(ctx, format, objects, written...)
+func (r *Repo) WriteObjects(ctx context.Context, format object.Format, objects []object.Raw, written ...string) error {
+	_, err := r.WriteObjectsWithPaths(ctx, format, objects, written...)
 	return err
 }
 
-// writeObjectsWithPaths is writeObjects, which also returns the paths of the files that hold the objects.
-func (r *Repo) writeObjectsWithPaths(ctx context.Context, format ObjectFormat, objects []rawObject, written ...string) (at []string, err error) {
+// WriteObjectsWithPaths is writeObjects, which also returns the paths of the files that hold the objects.
+func (r *Repo) WriteObjectsWithPaths(ctx context.Context, format object.Format, objects []object.Raw, written ...string) (at []string, err error) {
 	for _, o := range objects {
-		at = append(at, r.loosePath(o.hexOID()))
+		at = append(at, r.LoosePath(o.HexOID()))
 	}
 	_, shared := r.Config.Last("core.sharedrepository") // then git sets the permissions
-	if len(objects) > maxLooseObjects || shared && len(objects) > 0 {
-		many, level := len(objects) > maxLooseObjects, zlib.BestSpeed
+	if len(objects) > MaxLooseObjects || shared && len(objects) > 0 {
+		many, level := len(objects) > MaxLooseObjects, zlib.BestSpeed
 		if !many {
 			level = zlib.NoCompression // unpack-objects compresses each again
 		}
-		pack, err := encodePack(format, objects, level)
+		pack, err := object.EncodePack(format, objects, level)
 		if err != nil {
 			return nil, err
 		}
 		if many {
-			name, err := r.storePack(ctx, bytes.NewReader(pack), "index-pack", "--stdin")
+			name, err := r.StorePack(ctx, bytes.NewReader(pack), "index-pack", "--stdin")
 			if err != nil {
 				return nil, err
 			}
 			at = []string{name}
-		} else if _, err := r.runWrite(ctx, runOptions{stdin: string(pack)}, "unpack-objects", "-q"); err != nil {
+		} else if _, err := r.RunWrite(ctx, RunOptions{Stdin: string(pack)}, "unpack-objects", "-q"); err != nil {
 			return nil, err
 		}
 		if !many { // unpack-objects writes no file for an object that is in a pack
@@ -70,7 +142,7 @@ func (r *Repo) writeObjectsWithPaths(ctx context.Context, format ObjectFormat, o
 		})
 	}
 	for _, o := range objects {
-		run(func() error { return r.writeLoose(o) })
+		run(func() error { return r.WriteLoose(o) })
 	}
 	for _, oid := range written {
 		run(func() error { return r.syncLoose(oid) })
@@ -84,7 +156,7 @@ func (r *Repo) writeObjectsWithPaths(ctx context.Context, format ObjectFormat, o
 	}
 	if r.dryRunDir == "" {
 		for _, o := range objects {
-			written = append(written, o.hexOID())
+			written = append(written, o.HexOID())
 		}
 		if err := r.syncLastLoose(written); err != nil {
 			return nil, err
@@ -97,15 +169,15 @@ func (r *Repo) writeObjectsWithPaths(ctx context.Context, format ObjectFormat, o
 // cache, so that files written out before it are on disk too.
 func (r *Repo) syncLastLoose(oids []string) error {
 	for _, oid := range slices.Backward(oids) {
-		if err := durable.Sync(r.loosePath(oid)); !errors.Is(err, fs.ErrNotExist) { // a missing one is in a pack
+		if err := durable.Sync(r.LoosePath(oid)); !errors.Is(err, fs.ErrNotExist) { // a missing one is in a pack
 			return err
 		}
 	}
 	return nil
 }
 
-// loosePath returns the path of an object as a loose object, in the scratch repository of a dry run if this is one.
-func (r *Repo) loosePath(oid string) string {
+// LoosePath returns the path of an object as a loose object, in the scratch repository of a dry run if this is one.
+func (r *Repo) LoosePath(oid string) string {
 	objects := filepath.Join(r.CommonDir, "objects")
 	if r.dryRunDir != "" {
 		objects = filepath.Join(r.dryRunDir, "objects")
@@ -113,9 +185,9 @@ func (r *Repo) loosePath(oid string) string {
 	return filepath.Join(objects, oid[:2], oid[2:])
 }
 
-// writeLoose writes a loose object, as git does: of one that exists it only updates the mtime, so that git gc does not
+// WriteLoose writes a loose object, as git does: of one that exists it only updates the mtime, so that git gc does not
 // prune it as old. A git gc --prune=now may remove the temporary file or the directory meanwhile; then it tries again.
-func (r *Repo) writeLoose(o rawObject) (err error) {
+func (r *Repo) WriteLoose(o object.Raw) (err error) {
 	const tries = 5
 	for range tries {
 		if err = r.tryWriteLoose(o); !errors.Is(err, fs.ErrNotExist) {
@@ -126,8 +198,8 @@ func (r *Repo) writeLoose(o rawObject) (err error) {
 }
 
 // tryWriteLoose is one try of writeLoose. Its error is fs.ErrNotExist where git gc removed the temporary file.
-func (r *Repo) tryWriteLoose(o rawObject) (err error) {
-	path := r.loosePath(o.hexOID())
+func (r *Repo) tryWriteLoose(o object.Raw) (err error) {
+	path := r.LoosePath(o.HexOID())
 	if now := time.Now(); os.Chtimes(path, now, now) == nil {
 		return nil
 	}
@@ -145,10 +217,10 @@ func (r *Repo) tryWriteLoose(o rawObject) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, removeIfExists(temp))
+			err = errors.Join(err, RemoveIfExists(temp))
 		}
 	}()
-	_, err = f.Write(zlibStored(slices.Concat(fmt.Appendf(nil, "%s %d\x00", o.kind, len(o.content)), o.content)))
+	_, err = f.Write(object.ZlibStored(slices.Concat(fmt.Appendf(nil, "%s %d\x00", o.Kind, len(o.Content)), o.Content)))
 	if err == nil && r.dryRunDir == "" {
 		err = durable.WriteBack(f)
 	}
@@ -158,33 +230,12 @@ func (r *Repo) tryWriteLoose(o rawObject) (err error) {
 	return os.Rename(temp, path)
 }
 
-// zlibStored encodes data as a zlib stream of stored, uncompressed blocks. Git compresses objects when it packs them, and
-// setting up a compressor takes longer than writing the data.
-func zlibStored(data []byte) []byte {
-	const block = 1<<16 - 1
-	packed := append(make([]byte, 0, len(data)+len(data)/block*5+16), 0x78, 0x01)
-	for sum := adler32.Checksum(data); ; {
-		some := data[:min(len(data), block)]
-		data = data[len(some):]
-		last := byte(0)
-		if len(data) == 0 {
-			last = 1
-		}
-		packed = binary.LittleEndian.AppendUint16(append(packed, last), uint16(len(some)))
-		packed = binary.LittleEndian.AppendUint16(packed, ^uint16(len(some)))
-		packed = append(packed, some...)
-		if last == 1 {
-			return binary.BigEndian.AppendUint32(packed, sum)
-		}
-	}
-}
-
 // syncLoose writes a loose object that git has just written out to disk. A missing one is in a pack.
 func (r *Repo) syncLoose(oid string) error {
 	if r.dryRunDir != "" {
 		return nil
 	}
-	f, err := os.Open(r.loosePath(oid))
+	f, err := os.Open(r.LoosePath(oid))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -192,36 +243,4 @@ func (r *Repo) syncLoose(oid string) error {
 		return err
 	}
 	return errors.Join(durable.WriteBack(f), f.Close())
-}
-
-// encodePack returns a pack file of objects, without deltas.
-func encodePack(format ObjectFormat, objects []rawObject, level int) ([]byte, error) {
-	kinds := map[string]byte{"commit": 1, "tree": 2, "blob": 3}
-	var pack bytes.Buffer
-	pack.WriteString("PACK")
-	pack.Write(binary.BigEndian.AppendUint32(nil, 2))
-	pack.Write(binary.BigEndian.AppendUint32(nil, uint32(len(objects))))
-	z, err := zlib.NewWriterLevel(&pack, level)
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range objects {
-		size := len(o.content)
-		b := kinds[o.kind]<<4 | byte(size&15)
-		for size >>= 4; size > 0; size >>= 7 {
-			pack.WriteByte(b | 0x80)
-			b = byte(size & 0x7f)
-		}
-		pack.WriteByte(b)
-		z.Reset(&pack)
-		if _, err := z.Write(o.content); err != nil {
-			return nil, err
-		}
-		if err := z.Close(); err != nil {
-			return nil, err
-		}
-	}
-	h := format.newHash()
-	h.Write(pack.Bytes())
-	return h.Sum(pack.Bytes()), nil
 }

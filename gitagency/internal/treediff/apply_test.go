@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,10 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
+	jsonschema "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 var loud = treediff.Colors{
@@ -53,7 +52,7 @@ func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
 			seen := map[string]int{}
 			for i := range kind.cases {
 				before, after := trees[2*i], trees[2*i+1]
-				d := l.compare(git.Comparison{From: commits[2*i], To: commits[2*i+1], Binary: kind.binary})
+				d := l.compare(merge.Comparison{From: commits[2*i], To: commits[2*i+1], Binary: kind.binary})
 				for _, f := range d.Files() {
 					seen[f.Status()[:1]]++
 				}
@@ -169,8 +168,8 @@ func checkSpans(t *testing.T, d treediff.Diff) {
 // checkCounts: the short ways to ask say the same of the files.
 func checkCounts(t *testing.T, l *lab, from, to string, d treediff.Diff) {
 	t.Helper()
-	for _, detail := range []git.Detail{git.Counts, git.Names} {
-		brief := l.compare(git.Comparison{From: from, To: to, Detail: detail})
+	for _, detail := range []merge.Detail{merge.Counts, merge.Names} {
+		brief := l.compare(merge.Comparison{From: from, To: to, Detail: detail})
 		files, full := brief.Files(), d.Files()
 		if len(files) != len(full) {
 			t.Fatalf("%d files in brief, %d in full", len(files), len(full))
@@ -181,7 +180,7 @@ func checkCounts(t *testing.T, l *lab, from, to string, d treediff.Diff) {
 				f.OldMode != g.OldMode || f.NewMode != g.NewMode {
 				t.Fatalf("in brief %+v, in full %+v", f, g)
 			}
-			if detail == git.Counts && g.RemovedBody == nil && (f.Insertions != g.Insertions || f.Deletions != g.Deletions || f.Binary != g.Binary) {
+			if detail == merge.Counts && g.RemovedBody == nil && (f.Insertions != g.Insertions || f.Deletions != g.Deletions || f.Binary != g.Binary) {
 				t.Fatalf("in brief %+v, in full %+v", f, g)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math/rand/v2"
+	rand "math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
@@ -299,14 +300,14 @@ func fastImportPath(path string) string {
 	return b.String()
 }
 
-func (l *lab) compare(c git.Comparison) treediff.Diff {
+func (l *lab) compare(c merge.Comparison) treediff.Diff {
 	l.tb.Helper()
-	text, err := l.mirror.Compare(l.tb.Context(), c)
+	text, err := merge.Compare(l.tb.Context(), l.mirror, c)
 	if err != nil {
 		l.tb.Fatal(err)
 	}
 	parse := treediff.ParsePatch
-	if c.Detail != git.Patches {
+	if c.Detail != merge.Patches {
 		parse = treediff.ParseCounts
 	}
 	d, err := parse(text)

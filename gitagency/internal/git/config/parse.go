@@ -1,0 +1,202 @@
+package config
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// fileEntry is one setting of a configuration file.
+type FileEntry struct {
+	Key     string // spelled as git prints it
+	Value   string
+	NoValue bool // it has no value, which git takes for true
+
+	Ambiguous bool // versions of git parse the value differently
+}
+
+// errNotPlain reports a configuration that only git should read: it may be invalid, or have includes.
+var errNotPlain = errors.New("not a plain configuration")
+
+// ParsePlainFile parses a configuration file exactly as git does, or fails. It refuses a file with includes.
+func ParsePlainFile(text string) ([]FileEntry, error) {
+	entries, err := ParseFile(text)
+	if err == nil && slices.ContainsFunc(entries, func(e FileEntry) bool {
+		return strings.HasPrefix(e.Key, "include.") || strings.HasPrefix(e.Key, IncludeIfPrefix)
+	}) {
+		return nil, errNotPlain
+	}
+	return entries, err
+}
+
+// ParseFile is parsePlainFile that accepts includes. It returns them as entries and does not follow them.
+func ParseFile(text string) ([]FileEntry, error) {
+	if strings.ContainsAny(text, "\r\x00") || strings.HasPrefix(text, "\xef\xbb\xbf") {
+		return nil, errNotPlain
+	}
+	p := fileParser{rest: text}
+	var (
+		entries []FileEntry
+		section string
+	)
+	for {
+		p.skipBlank()
+		switch c := p.peek(); {
+		case c == 0:
+			return entries, nil
+		case c == '[':
+			var ok bool
+			if section, ok = p.section(); !ok {
+				return nil, errNotPlain
+			}
+		case IsLetter(c) && section != "":
+			e, ok := p.entry()
+			if !ok {
+				return nil, errNotPlain
+			}
+			e.Key = section + "." + e.Key
+			entries = append(entries, e)
+		default:
+			return nil, errNotPlain
+		}
+	}
+}
+
+// fileParser holds the unread rest of a file. At its end peek returns 0, which no file contains.
+type fileParser struct{ rest string }
+
+func (p *fileParser) peek() byte {
+	if p.rest == "" {
+		return 0
+	}
+	return p.rest[0]
+}
+
+func (p *fileParser) next() byte {
+	c := p.peek()
+	if c != 0 {
+		p.rest = p.rest[1:]
+	}
+	return c
+}
+
+// skipBlank skips white space, line ends and comments.
+func (p *fileParser) skipBlank() {
+	for {
+		switch p.peek() {
+		case ' ', '\t', '\n':
+			p.next()
+		case '#', ';':
+			_, p.rest, _ = strings.Cut(p.rest, "\n")
+		default:
+			return
+		}
+	}
+}
+
+// section reads [name] or [name "subsection"]; only a comment may follow on the line.
+func (p *fileParser) section() (string, bool) {
+	line, rest, _ := strings.Cut(p.rest, "\n")
+	p.rest = rest
+	end := 1
+	for end < len(line) && isKeyByte(line[end]) {
+		end++
+	}
+	name := strings.ToLower(line[1:end])
+	if name == "" {
+		return "", false
+	}
+	line = line[end:]
+	if after := strings.TrimLeft(line, " \t"); after != line {
+		if !strings.HasPrefix(after, `"`) {
+			return "", false
+		}
+		var part strings.Builder
+		i := 1
+		for ; i < len(after) && after[i] != '"'; i++ {
+			if after[i] == '\\' {
+				if i++; i == len(after) {
+					return "", false
+				}
+			}
+			part.WriteByte(after[i])
+		}
+		if i >= len(after) {
+			return "", false
+		}
+		name, line = name+"."+part.String(), after[i+1:]
+	}
+	rest, closed := strings.CutPrefix(line, "]")
+	rest = strings.TrimLeft(rest, " \t")
+	return name, closed && (rest == "" || rest[0] == '#' || rest[0] == ';')
+}
+
+// entry reads "name" or "name = value".
+func (p *fileParser) entry() (e FileEntry, ok bool) {
+	end := 0
+	for end < len(p.rest) && isKeyByte(p.rest[end]) {
+		end++
+	}
+	e.Key, p.rest = strings.ToLower(p.rest[:end]), strings.TrimLeft(p.rest[end:], " \t")
+	switch p.peek() {
+	case 0, '\n':
+		e.NoValue, e.Value = true, "true"
+		return e, true
+	case '=':
+		p.next()
+	default:
+		return e, false
+	}
+	e.Value, e.Ambiguous, ok = p.value()
+	return e, ok
+}
+
+// value reads the text after the equals sign, to the end of the line or of its last continuation line.
+func (p *fileParser) value() (value string, doubtful, ok bool) {
+	var out strings.Builder
+	quoted, comment, blank := false, false, 0
+	for {
+		switch c := p.next(); {
+		case c == 0 || c == '\n':
+			return out.String(), doubtful, !quoted
+		case comment:
+		case (c == ' ' || c == '\t') && !quoted:
+			if out.Len() > 0 { // trailing white space does not count
+				blank++
+				doubtful = doubtful || c == '\t' // newer versions keep a tab, older ones make it a space
+			}
+		case (c == '#' || c == ';') && !quoted:
+			comment = true
+		default:
+			for ; blank > 0; blank-- {
+				out.WriteByte(' ')
+			}
+			switch c {
+			case '"':
+				quoted = !quoted
+				continue
+			case '\\':
+				switch c = p.next(); c {
+				case '\n':
+					continue
+				case 't':
+					c = '\t'
+				case 'b':
+					c = '\b'
+				case 'n':
+					c = '\n'
+				case '\\', '"':
+				default:
+					return "", false, false
+				}
+			case '\v', '\f': // versions of git may treat these as white space
+				return "", false, false
+			}
+			out.WriteByte(c)
+		}
+	}
+}
+
+func IsLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func isKeyByte(c byte) bool { return IsLetter(c) || '0' <= c && c <= '9' || c == '-' }

@@ -1,0 +1,98 @@
+// Package fsck checks objects that an agent made before the repository relies on them: that a history is complete and
+// that git's own fsck accepts it. It only reads.
+package fsck
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"path"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+)
+
+// FsckError is a tree object that git would not have written, or that must not be checked out.
+type Error struct {
+	Path string // relative to the root tree
+	Why  string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("its tree is not sound: %q: %s", e.Path, e.Why)
+}
+
+// CheckTree refuses a tree with a name that leads out of it, that is or can be taken for .git, or that occurs twice, with a
+// *FsckError. Any process can write such objects, and a ref to them that looks like a captured state. Git refuses most of
+// them too, but of a name that occurs twice it checks out one entry, while a reviewer may have seen the other. Subtrees
+// that a known good tree has at the same path are skipped; known may be empty.
+func CheckTree(ctx context.Context, r *git.Repo, tree, known string) error {
+	t, err := r.OpenCatFile(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	found, err := t.Lookup(tree+"^{tree}", known+"^{tree}")
+	if err != nil {
+		return err
+	}
+	if found[0].Missing() {
+		return &Error{Path: ".", Why: "it is not there"}
+	}
+	return fsckTree(t, found[0].OID, found[1].OID, "")
+}
+
+// fsckTree checks a tree, which is at a path below the root tree, and its subtrees.
+func fsckTree(t *git.CatFile, tree, known, at string) error {
+	if tree == known {
+		return nil
+	}
+	data, err := t.Contents(tree, "tree")
+	if err != nil {
+		return err
+	}
+	if data == nil {
+		return &Error{Path: at, Why: "there is no such tree"}
+	}
+	size := len(tree) / 2
+	knownTrees := map[string]string{} // by name
+	if known != "" {
+		other, err := t.Contents(known, "tree")
+		if err != nil {
+			return err
+		}
+		for e, rest, ok := object.NextTreeEntry(other, size); ok; e, rest, ok = object.NextTreeEntry(rest, size) {
+			if e.IsTree() {
+				knownTrees[string(e.Name)] = hex.EncodeToString(e.Oid)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	subtrees := map[string]string{}
+	for len(data) > 0 {
+		e, rest, ok := object.NextTreeEntry(data, size)
+		name := string(e.Name)
+		switch why := index.PathProblem(e.Name, 0, false); {
+		case !ok:
+			return &Error{Path: at, Why: "nobody can read it"}
+		case why != "":
+			return &Error{Path: at + "/" + name, Why: why}
+		case path.Base(name) != name:
+			return &Error{Path: at + "/" + name, Why: "a slash in a name"}
+		case seen[name]:
+			return &Error{Path: path.Join(at, name), Why: "twice there"}
+		}
+		seen[name] = true
+		if e.IsTree() {
+			subtrees[name] = hex.EncodeToString(e.Oid)
+		}
+		data = rest
+	}
+	for name, oid := range subtrees {
+		if err := fsckTree(t, oid, knownTrees[name], path.Join(at, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

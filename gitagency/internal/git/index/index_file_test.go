@@ -1,0 +1,447 @@
+package index
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+)
+
+// busy is a repository with everything an index can hold.
+func busy(t *testing.T, format string) *gittest.Lab {
+	t.Helper()
+	l := gittest.NewEmpty(t)
+	l.Git("init", "-q", "-b", "main", "--object-format="+format, ".")
+	for _, name := range []string{"a", "a-b", "a.c", "ab/c", "dir/sub/deep/file", "dir/sub/deep/file2", "dir/sub.x", "z"} {
+		l.Write(name, "content of "+name+"\n")
+	}
+	l.Write("git~2", "harmless\n")
+	l.Write(".gitignore", "ignored\n")
+	l.Write("ünï/çödé", "x\n")
+	l.Write("new\nline", "x\n")
+	l.Write("run.sh", "#!/bin/sh\n")
+	l.Must(os.Chmod(filepath.Join(l.Root, "run.sh"), 0o755))
+	l.Must(os.Symlink("a", filepath.Join(l.Root, "link")))
+	l.Commit("first")
+	l.Git("checkout", "-q", "-b", "other")
+	l.Write("a", "theirs\n")
+	l.Commit("theirs")
+	l.Git("checkout", "-q", "main")
+	l.Write("a", "ours\n")
+	l.Commit("ours")
+	return l
+}
+
+// complicate stages what is not simply a file.
+func complicate(l *gittest.Lab) {
+	l.T.Helper()
+	_, _ = l.TryGit(l.Root, "merge", "-q", "other") // a conflict: three stages of one name
+	l.Git("update-index", "--add", "--cacheinfo", "160000,"+l.Git("rev-parse", "HEAD")+",module")
+	long := strings.Repeat(strings.Repeat("n", 200)+"/", 20) + "end" // 4023 bytes
+	l.Git("update-index", "--add", "--cacheinfo", "100644,"+l.Git("rev-parse", "HEAD:z")+","+long)
+	l.Git("update-index", "--add", "--cacheinfo", "100644,"+l.Git("rev-parse", "HEAD:z")+","+long+strings.Repeat("x", 72))
+	l.Git("update-index", "--assume-unchanged", "z")
+}
+
+func extend(l *gittest.Lab) {
+	l.T.Helper()
+	l.Git("update-index", "--skip-worktree", "dir/sub.x")
+	l.Write("intended", "x\n")
+	l.Git("add", "-N", "intended")
+}
+
+func indexPath(l *gittest.Lab) string { return filepath.Join(l.Root, ".git/index") }
+
+func readIndexFile(l *gittest.Lab, format string) (File, []byte) {
+	l.T.Helper()
+	data, err := os.ReadFile(indexPath(l))
+	l.Must(err)
+	x, err := Read(data, object.Format(format))
+	l.Must(err)
+	return x, data
+}
+
+func TestGitReadsBackWhatItWrote(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"sha1", "sha256"} {
+		for _, version := range []string{"2", "3", "4"} {
+			for _, extended := range []bool{false, true} {
+				for _, hashed := range []string{"false", "true"} {
+					t.Run(fmt.Sprint(format, "-", version, "-", extended, "-", hashed), func(t *testing.T) {
+						t.Parallel()
+						l := busy(t, format)
+						l.ConfigureGlobal("index.skipHash", hashed) // of newer gits
+						l.ConfigureGlobal("core.untrackedCache", "true")
+						complicate(l)
+						if extended {
+							extend(l)
+						}
+						l.Git("update-index", "--index-version", version)
+						_, _ = l.TryGit(l.Root, "status")
+						ask := func() string {
+							return l.Git("ls-files", "--debug", "--stage", "-v", "-z") + l.Git("status", "--porcelain", "-z") + l.Git("diff", "--cached", "--raw")
+						}
+						want := ask()
+						x, data := readIndexFile(l, format)
+						if n := strings.Count(l.Git("ls-files", "-s", "-z"), "\x00"); Len(x) != n {
+							t.Errorf("%d entries, want %d", Len(x), n)
+						}
+						var objects []string
+						for line := range strings.SplitSeq(strings.TrimSuffix(l.Git("ls-files", "-s", "-z"), "\x00"), "\x00") {
+							if words := strings.Fields(line); words[0] != "160000" {
+								objects = append(objects, words[1])
+							}
+						}
+						if got := slices.Collect(Objects(x)); !slices.Equal(got, objects) {
+							t.Errorf("objects are %q, want %q", got, objects)
+						}
+						encoded := x.Encode()
+						wantVersion := uint32(2)
+						if extended {
+							wantVersion = 3
+						}
+						if got := binary.BigEndian.Uint32(encoded[4:]); got != wantVersion {
+							t.Errorf("version is %d", got)
+						}
+						fi, err := os.Stat(indexPath(l))
+						l.Must(err)
+						l.Must(os.WriteFile(indexPath(l), encoded, 0o644))
+						l.Must(os.Chtimes(indexPath(l), fi.ModTime(), fi.ModTime()))
+						if got := ask(); got != want {
+							t.Errorf("git says\n%q\nwant\n%q", got, want)
+						}
+						l.Git("fsck")
+						again, err := Read(encoded, object.Format(format))
+						l.Must(err)
+						if !bytes.Equal(again.Encode(), encoded) || again.MissingBlobs(x) != nil {
+							t.Error("it is another the second time")
+						}
+						if bytes.Equal(data, encoded) {
+							t.Error("nothing was left out of it")
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestMissingIsWhatAnotherIndexDoesNotHave(t *testing.T) {
+	t.Parallel()
+	l := busy(t, "sha1")
+	before, _ := readIndexFile(l, "sha1")
+	if got := before.MissingBlobs(before); got != nil {
+		t.Errorf("of itself: %q", got)
+	}
+	l.Git("mv", "z", "y") // the same blob by another name
+	l.Write("a-b", "changed\n")
+	l.Write("a-c", "new\n")
+	l.Write("zz", "new\n")
+	l.Git("rm", "-q", "--cached", "ab/c")
+	l.Git("add", "a-b", "a-c", "zz")
+	l.Git("update-index", "--add", "--cacheinfo", "160000,"+l.Git("rev-parse", "HEAD")+",module")
+	after, _ := readIndexFile(l, "sha1")
+	want := []string{l.Git("rev-parse", ":a-b"), l.Git("rev-parse", ":zz")}
+	if got := after.MissingBlobs(before); !slices.Equal(got, want) {
+		t.Errorf("missing are %q, want %q", got, want)
+	}
+	// A file by the name of what is only a submodule's commit there.
+	l.Git("update-index", "--cacheinfo", "100644,"+l.Git("rev-parse", "HEAD")+",module")
+	for range 2 {
+		fake, _ := readIndexFile(l, "sha1")
+		if got := fake.MissingBlobs(after); !slices.Equal(got, []string{l.Git("rev-parse", "HEAD")}) {
+			t.Errorf("missing are %q", got)
+		}
+		l.Git("update-index", "--force-remove", "module")
+		l.Git("update-index", "--add", "--cacheinfo", "100644,"+l.Git("rev-parse", "HEAD")+",elsewhere")
+	}
+	if got := after.MissingBlobs(File{}); len(got) != 13 {
+		t.Errorf("of nothing: %d %q", len(got), got)
+	}
+	if got := (File{}).MissingBlobs(after); got != nil {
+		t.Errorf("nothing needs %q", got)
+	}
+}
+
+func TestAnIndexThatIsNotPlainSaysSo(t *testing.T) {
+	t.Parallel()
+	l := busy(t, "sha1")
+	l.Git("update-index", "--split-index")
+	data, err := os.ReadFile(indexPath(l))
+	l.Must(err)
+	var not *NotPlainError
+	if _, err := Read(data, object.SHA1); !errors.As(err, &not) || not.Kind != "split" {
+		t.Errorf("split: %v", err)
+	}
+	l.Git("update-index", "--no-split-index")
+	l.Git("sparse-checkout", "set", "--cone", "--sparse-index", "ab")
+	data, err = os.ReadFile(indexPath(l))
+	l.Must(err)
+	if _, err := Read(data, object.SHA1); !errors.As(err, &not) || not.Kind != "sparse" {
+		t.Errorf("sparse: %v", err)
+	}
+	l.Git("sparse-checkout", "disable")
+	readIndexFile(l, "sha1")
+}
+
+// entryOf is an entry of an index as the tests make them up.
+type entryOf struct {
+	name   string
+	mode   uint32
+	flags  uint16
+	extra  uint16
+	length int // what its flags say, when not its own
+	pad    string
+	null   bool
+}
+
+// indexOf writes an index of version 2 or 3, and with it everything that git would not.
+func indexOf(version uint32, rest string, entries ...entryOf) []byte {
+	data := []byte("DIRC")
+	data = binary.BigEndian.AppendUint32(data, version)
+	data = binary.BigEndian.AppendUint32(data, uint32(len(entries)))
+	for _, e := range entries {
+		stat := make([]byte, StatSize)
+		binary.BigEndian.PutUint32(stat[ModeOffset:], e.mode)
+		oid := bytes.Repeat([]byte{7}, 20)
+		if e.null {
+			clear(oid)
+		}
+		start := len(data)
+		data = append(append(data, stat...), oid...)
+		length := min(len(e.name), FlagNameLengthMask)
+		if e.length != 0 {
+			length = e.length
+		}
+		data = binary.BigEndian.AppendUint16(data, e.flags|uint16(length))
+		if e.flags&flagExtended != 0 {
+			data = binary.BigEndian.AppendUint16(data, e.extra)
+		}
+		data = append(data, e.name...)
+		if e.pad != "" {
+			data = append(data, e.pad...)
+			continue
+		}
+		data = append(data, make([]byte, paddedLength(len(data)-start)-(len(data)-start))...)
+	}
+	data = append(data, rest...)
+	h := object.SHA1.NewHash()
+	h.Write(data)
+	return h.Sum(data)
+}
+
+func file(name string) entryOf { return entryOf{name: name, mode: object.ModeFile} }
+
+func staged(name string, stage uint16) entryOf {
+	return entryOf{name: name, mode: object.ModeFile, flags: stage << 12}
+}
+
+func TestWhatGitWouldNotHaveWrittenIsNoIndex(t *testing.T) {
+	t.Parallel()
+	good := indexOf(2, "", file("a"), file("b"))
+	changed := func(at int, to byte) []byte {
+		data := bytes.Clone(good)
+		data[at] = to
+		return data
+	}
+	tests := map[string][]byte{
+		"nothing":                        {},
+		"a header":                       good[:12],
+		"another file":                   bytes.Repeat([]byte("x"), 200),
+		"version 1":                      changed(7, 1),
+		"version 5":                      changed(7, 5),
+		"more entries":                   changed(11, 3),
+		"fewer entries":                  changed(11, 1),
+		"very many entries":              changed(8, 0xff),
+		"a wrong checksum":               changed(len(good)-1, good[len(good)-1]^1),
+		"another time":                   changed(13, 1),
+		"cut off":                        good[:len(good)-20],
+		"a directory":                    indexOf(2, "", entryOf{name: "a", mode: 0o040755}),
+		"another mode":                   indexOf(2, "", entryOf{name: "a", mode: 0o100664}),
+		"a pipe":                         indexOf(2, "", entryOf{name: "a", mode: 0o010644}),
+		"a setuid program":               indexOf(2, "", entryOf{name: "a", mode: 0o104755}),
+		"no mode":                        indexOf(2, "", entryOf{name: "a"}),
+		"out of order":                   indexOf(2, "", file("b"), file("a")),
+		"out of order, longer":           indexOf(2, "", file("ab"), file("a")),
+		"twice":                          indexOf(2, "", file("a"), file("a")),
+		"staged and not":                 indexOf(2, "", file("a"), staged("a", 1)),
+		"stages out of order":            indexOf(2, "", staged("a", 2), staged("a", 1)),
+		"a stage twice":                  indexOf(2, "", staged("a", 2), staged("a", 2)),
+		"no object":                      indexOf(2, "", entryOf{name: "a", mode: object.ModeFile, null: true}),
+		"flags in version 2":             indexOf(2, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended, extra: extendedSkipWorktree}),
+		"unknown flags":                  indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended, extra: 1}),
+		"reserved flags":                 indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended, extra: 1 << 15}),
+		"padding":                        indexOf(2, "", entryOf{name: "a", mode: object.ModeFile, pad: "\x00x\x00\x00\x00\x00\x00\x00\x00"}),
+		"no padding":                     indexOf(2, "", entryOf{name: "ab", mode: object.ModeFile, pad: "\x00"}),
+		"a shorter name":                 indexOf(2, "", entryOf{name: "ab", mode: object.ModeFile, length: 1}),
+		"a longer name":                  indexOf(2, "", entryOf{name: "ab", mode: object.ModeFile, length: 3}),
+		"a much longer name":             indexOf(2, "", entryOf{name: "ab", mode: object.ModeFile, length: FlagNameLengthMask}),
+		"too long a name":                indexOf(2, "", file(strings.Repeat("a/", 2048)+"a")),
+		"an unknown extension":           indexOf(2, "abcd\x00\x00\x00\x00", file("a")),
+		"an extension cut off":           indexOf(2, "TREE\x00\x00\x00\x05abcd", file("a")),
+		"a huge extension":               indexOf(2, "TREE\xff\xff\xff\xffabcd", file("a")),
+		"something behind":               indexOf(2, "x", file("a")),
+		"a file below a file":            indexOf(2, "", file("a"), file("a-"), file("a/b")),
+		"a file far below a file":        indexOf(2, "", file("a"), file("a-"), file("a-b/c"), file("a/b/c/d")),
+		"a file below a deep file":       indexOf(2, "", file("x/a"), file("x/a-b"), file("x/a.c/d"), file("x/a/b")),
+		"a file below the one before":    indexOf(2, "", file("a"), file("a/b")),
+		"a link that is .gitmodules":     indexOf(2, "", entryOf{name: ".gitmodules", mode: object.ModeSymlink}),
+		"a link that may be .gitmodules": indexOf(2, "", entryOf{name: "x/gitmod~1", mode: object.ModeSymlink}),
+	}
+	for _, name := range []string{
+		"", "/", "/a", "a/", "a//b", ".", "..", "./a", "../a", "a/.", "a/..", "a/./b", "a/../b", "a\x00b", "\x00",
+		".git", ".GIT", ".Git/config", "a/.git", "a/.git/b", ".git/hooks/x", "git~1", "GIT~1/x", ".git ", ".git.", ".git. . .", ".git::$INDEX_ALLOCATION", ".git:x", "git~1 ",
+		".g\u200cit", "\u200c.git", ".git\u200f", ".gi\ufefft/config", ".\u206aGIT", `.git\config`, `a\.git\b`, `a\git~1`, `.git\`,
+	} {
+		tests[fmt.Sprintf("a file %q", name)] = indexOf(2, "", file(name))
+	}
+	for name, data := range tests {
+		if x, err := Read(data, object.SHA1); err == nil {
+			t.Errorf("%s: read, with %d entries", name, Len(x))
+		}
+	}
+}
+
+func TestWhatGitCouldHaveWrittenIsAnIndex(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]byte{
+		"nothing staged":                     indexOf(2, ""),
+		"an extension":                       indexOf(2, "TREE\x00\x00\x00\x01aXXXX\x00\x00\x00\x00", file("a")),
+		"no checksum":                        append(indexOf(2, "", file("a"))[:indexHeaderSize+64], make([]byte, 20)...),
+		"a conflict":                         indexOf(2, "", staged("a", 1), staged("a", 2), staged("a", 3)),
+		"a file and a directory in conflict": indexOf(2, "", staged("a", 2), file("a/b")),
+		"intended":                           indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended, extra: extendedIntentToAdd, null: true}),
+		"room for flags":                     indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended}, file("b")),
+		"version 3":                          indexOf(3, "", file("a"), file("b")),
+		"links and others":                   indexOf(2, "", entryOf{name: "a", mode: object.ModeSymlink}, entryOf{name: "b", mode: object.ModeExecutable}, entryOf{name: "c", mode: object.ModeGitlink}),
+	}
+	for _, name := range []string{
+		"a", "...", "..a", "a..", ".gitignore", ".gitmodules", ".gitx", ".git-x", "git~2", "git~10", "git", ".gi", "x.git", ".git x", "a b", "a\nb", "\xff\xfe", "\u200c", "a\u200c", ".g\u200citx",
+		"a\\b", "con", "a:b", strings.Repeat("x", 255), strings.Repeat("a/", 2046) + "abc", "a/.gitattributes", "git~1x",
+	} {
+		tests[fmt.Sprintf("a file %q", name)] = indexOf(2, "", file(name))
+	}
+	for name, data := range tests {
+		x, err := Read(data, object.SHA1)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		again, err := Read(x.Encode(), object.SHA1)
+		if err != nil || Len(again) != Len(x) || !bytes.Equal(again.Encode(), x.Encode()) {
+			t.Errorf("%s: the second time: %v", name, err)
+		}
+	}
+}
+
+func FuzzReadIndex(f *testing.F) {
+	unsigned := func(data []byte) []byte { // so that there is no checksum to get right
+		clear(data[len(data)-20:])
+		return data
+	}
+	f.Add(unsigned(indexOf(2, "", file("a"), file("dir/b"))), false)
+	f.Add(unsigned(indexOf(2, "TREE\x00\x00\x00\x01a", staged("a", 1), staged("a", 3))), false)
+	f.Add(unsigned(indexOf(3, "", entryOf{name: "a", mode: object.ModeSymlink, flags: flagExtended | flagAssumeUnchanged, extra: extendedSkipWorktree})), true)
+	f.Add(unsigned(indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended}, file("b"))), false)
+	four, _ := hex.DecodeString("444952430000000400000002" +
+		strings.Repeat("00", ModeOffset) + "000081a4" + strings.Repeat("00", 12) + strings.Repeat("07", 20) + "0003" + "00" + "612f6200" +
+		strings.Repeat("00", ModeOffset) + "000081a4" + strings.Repeat("00", 12) + strings.Repeat("07", 20) + "0003" + "01" + "6300" + strings.Repeat("00", 20))
+	f.Add(four, false)
+	f.Fuzz(func(t *testing.T, data []byte, long bool) {
+		format := object.SHA1
+		if long {
+			format = object.SHA256
+		}
+		x, err := Read(data, format)
+		skimmed, skimErr := Skim(data, format)
+		if skimErr == nil {
+			_, _ = x.MissingBlobs(skimmed), skimmed.Fingerprint() // which is all that is asked of one
+		}
+		if err != nil {
+			return
+		}
+		if skimErr != nil || len(x.MissingBlobs(skimmed)) > 0 {
+			t.Errorf("%q skimmed is another: %v", data, skimErr)
+		}
+		encoded := x.Encode()
+		again, err := Read(encoded, format)
+		if err != nil {
+			t.Fatalf("%q became %q: %v", data, encoded, err)
+		}
+		if !bytes.Equal(again.Encode(), encoded) || Len(again) != Len(x) || x.MissingBlobs(again) != nil {
+			t.Errorf("%q became %q", data, encoded)
+		}
+		last, n := "", 0
+		for e := range x.AllEntries() {
+			name := string(e.Name)
+			if name < last || !filepath.IsLocal(name) || filepath.Clean(name) != name || strings.Contains(strings.ToLower("/"+name+"/"), "/.git/") {
+				t.Errorf("%q behind %q", name, last)
+			}
+			last = name
+			n++
+		}
+		if n != Len(x) {
+			t.Errorf("%d entries, of %d", n, Len(x))
+		}
+	})
+}
+
+func BenchmarkIndexOf100000Files(b *testing.B) {
+	var entries []entryOf
+	for i := range 100_000 {
+		entries = append(entries, file(fmt.Sprintf("packages/module%02d/source/directory%03d/file%06d.go", i/10000, i/100, i)))
+	}
+	data := indexOf(2, "", entries...)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		x, err := Read(data, object.SHA1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		x.Encode()
+	}
+}
+
+func BenchmarkMissingOf100000Files(b *testing.B) {
+	var entries []entryOf
+	for i := range 100_000 {
+		entries = append(entries, file(fmt.Sprintf("packages/module%02d/source/directory%03d/file%06d.go", i/10000, i/100, i)))
+	}
+	x, _ := Read(indexOf(2, "", entries...), object.SHA1)
+	data := indexOf(2, "", entries...)
+	data[indexHeaderSize+5*(len(data)-indexHeaderSize-20)/len(entries)+StatSize] = 9
+	clear(data[len(data)-20:])
+	y, err := Read(data, object.SHA1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		y.MissingBlobs(x)
+	}
+}
+
+// Len is how many entries there are.
+func Len(x File) int { return x.Count }
+
+// Objects are the blobs that the index needs, in its order; some more than once.
+func Objects(x File) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for e := range x.AllEntries() {
+			if e.needsBlob() && !yield(hex.EncodeToString(e.Oid)) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package merge
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+)
+
+// DiffTrees lists the changes between two commits or trees that may exist only in the merger. ok is false if a tree object
+// is not in git's canonical form: then git has to compare them.
+func (m *Merger) DiffTrees(ctx context.Context, from, to string) (changes []git.TreeChange, ok bool, err error) {
+	was, is, err := m.treePair(ctx, from, to)
+	if err != nil {
+		return nil, false, err
+	}
+	ok, err = m.diffDirs(ctx, "", was, is, &changes)
+	return changes, ok, err
+}
+
+// diffDirs compares two tree objects; nil: the directory does not exist on that side.
+func (m *Merger) diffDirs(ctx context.Context, at string, was, is []byte, changes *[]git.TreeChange) (ok bool, err error) {
+	var sides [3][]object.TreeEntry
+	for i, oid := range [][]byte{was, is} {
+		if oid == nil {
+			continue
+		}
+		dir, err := m.readTree(ctx, oid)
+		if err != nil || !dir.Canonical && len(dir.Entries) > 0 {
+			return false, err
+		}
+		sides[i] = dir.Entries
+	}
+	for {
+		name, more := nextName(sides)
+		if !more {
+			return true, nil
+		}
+		var entries [2]object.TreeEntry
+		for i := range entries {
+			if items := sides[i]; len(items) > 0 && bytes.Equal(items[0].Name, name) {
+				entries[i], sides[i] = items[0], items[1:]
+			}
+		}
+		if ok, err := m.diffEntry(ctx, at+string(name), entries[0], entries[1], changes); err != nil || !ok {
+			return false, err
+		}
+	}
+}
+
+// diffEntry appends the changes of one name. If a file replaces a directory, all files below are deleted and the file is
+// added, and the other way round.
+func (m *Merger) diffEntry(ctx context.Context, path string, was, is object.TreeEntry, changes *[]git.TreeChange) (ok bool, err error) {
+	switch wasDir, isDir := was.Mode == object.ModeTree, is.Mode == object.ModeTree; {
+	case was.Equal(is):
+		return true, nil
+	case wasDir || isDir:
+		var dirs [2][]byte
+		for i, it := range []object.TreeEntry{was, is} {
+			if it.Mode == object.ModeTree {
+				dirs[i] = it.Oid
+			}
+		}
+		if ok, err = m.diffDirs(ctx, path+"/", dirs[0], dirs[1], changes); err != nil || !ok || wasDir == isDir {
+			return ok, err
+		}
+		if wasDir {
+			was = object.TreeEntry{}
+		} else {
+			is = object.TreeEntry{}
+		}
+	}
+	if was.Oid == nil && is.Oid == nil {
+		return true, nil
+	}
+	c := git.TreeChange{Status: 'M', Path: path}
+	switch {
+	case was.Oid == nil:
+		c.Status = 'A'
+	case is.Oid == nil:
+		c.Status = 'D'
+	case was.Mode != is.Mode && (was.Mode != object.ModeFile && was.Mode != object.ModeExecutable || is.Mode != object.ModeFile && is.Mode != object.ModeExecutable):
+		c.Status = 'T'
+	}
+	c.OldMode, c.OldOID = m.modeAndOID(was)
+	c.NewMode, c.NewOID = m.modeAndOID(is)
+	*changes = append(*changes, c)
+	return true, nil
+}
+
+// modeAndOID returns the mode and object id of one side of a change, as git diff-tree prints them.
+func (m *Merger) modeAndOID(it object.TreeEntry) (mode, oid string) {
+	if it.Oid == nil {
+		return "000000", strings.Repeat("0", 2*m.format.IDSize())
+	}
+	return fmt.Sprintf("%06o", it.Mode), object.HexID(it.Oid)
+}

@@ -1,0 +1,211 @@
+package merge
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+)
+
+// collide makes two commits that changed the same line of a file with attributes; those are on both sides already.
+func collide(l *gittest.Lab, attributes string) (ours, theirs string) {
+	l.T.Helper()
+	if attributes != "" {
+		l.Write(".gitattributes", attributes)
+	}
+	l.Write("sub/f", "f\n")
+	base := l.Commit("attributes")
+	return l.SideCommit(base, map[string]string{"sub/f": "ours\n"}), l.SideCommit(base, map[string]string{"sub/f": "theirs\n"})
+}
+
+// merged is what became of that file.
+func merged(l *gittest.Lab, m *Merger, what Request) string {
+	l.T.Helper()
+	merged := mergeCommits(l, m, what)
+	l.Must(m.Persist(l.T.Context()))
+	text := l.Git("cat-file", "blob", merged.Tree+":sub/f")
+	for _, c := range merged.Conflicts {
+		text += " " + c.Path + " " + strings.Join(c.Kinds, "+")
+	}
+	return text
+}
+
+// Promise: files are merged as the attributes of our side say, or of the one that is named; never by those that theirs
+// brings, nor by any that lie around where git stands.
+func TestAttributesAreOurs(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	ours, theirs := collide(l, "sub/f merge=union\n")
+	if got := merged(l, openMerger(l), Request{Ours: ours, Theirs: theirs}); got != "ours\ntheirs" {
+		t.Errorf("union: %q", got)
+	}
+	plain := l.SideCommit(theirs, map[string]string{".gitattributes": ""})
+	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours}); !strings.HasSuffix(got, " sub/f contents") {
+		t.Errorf("theirs brings them: %q", got)
+	}
+	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours, Attributes: ours}); got != "theirs\nours" {
+		t.Errorf("those that were named: %q", got)
+	}
+	below := l.SideCommit(plain, map[string]string{"sub/.gitattributes": "f -merge\n"})
+	if got := merged(l, openMerger(l), Request{Ours: below, Theirs: ours}); !strings.HasPrefix(got, "theirs sub/f binary") {
+		t.Errorf("in a directory: %q", got)
+	}
+	for _, dir := range []string{l.Root, filepath.Join(l.Root, ".git")} {
+		l.WriteIn(dir, ".gitattributes", "* merge=union\n")
+		l.WriteIn(dir, "attributes", "* merge=union\n")
+	}
+	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours}); !strings.HasSuffix(got, " sub/f contents") {
+		t.Errorf("around: %q", got)
+	}
+	l.ConfigureGlobal("core.attributesFile", filepath.Join(l.Root, "attributes"))
+	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours}); got != "theirs\nours" {
+		t.Errorf("the user's: %q", got)
+	}
+}
+
+// Promise: what the repository's own file of attributes says holds when it is trusted; else what it speaks of is in
+// conflict, so that neither what should have merged it is passed over, nor anything merged that should not be.
+func TestAttributesBesideTheTreeCountWhenTheyAreTrusted(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	base := l.SideCommit("HEAD", map[string]string{"sub/f": lines})
+	ours, theirs := l.SideCommit(base, map[string]string{"sub/f": "0\n" + lines}), l.SideCommit(base, map[string]string{"sub/f": lines + "10\n"})
+	ran := filepath.Join(gittest.TempDir(t), "ran")
+	l.ConfigureGlobal("merge.users.driver", "echo >"+ran+"; echo by it >%A")
+	for _, c := range []struct{ attributes, trusted, not string }{
+		{"", "0\n" + lines + "10", "0\n" + lines + "10"},
+		{"other merge=users", "0\n" + lines + "10", "0\n" + lines + "10"},
+		{"  \"sub/\\146\" merge=users\n# x\nx", "by it", "0\n" + lines[:len(lines)-1] + " sub/f contents"},
+		{"[attr]mine merge=users\n* mine", "by it", "0\n" + lines[:len(lines)-1] + " sub/f contents"},
+		{"* binary", "0\n" + lines[:len(lines)-1] + " sub/f binary+contents", "0\n" + lines[:len(lines)-1] + " sub/f binary+contents"},
+	} {
+		l.WriteIn(filepath.Join(l.Root, ".git"), "info/attributes", c.attributes)
+		for _, trusted := range []bool{true, false} {
+			m, want := openMerger(l), c.not
+			if m.Trusted = trusted; trusted {
+				want = c.trusted
+			}
+			_ = os.Remove(ran)
+			if got := merged(l, m, Request{Ours: ours, Theirs: theirs}); got != want || gittest.Exists(ran) != (want == "by it") {
+				t.Errorf("%q, trusted %v: %q, ran %v", c.attributes, trusted, got, gittest.Exists(ran))
+			}
+		}
+	}
+}
+
+// Promise: a merge driver of the user's runs. One that only the repository names runs when the repository is trusted;
+// else it does not, and what it would have merged is in conflict.
+func TestMergeDriversOfTheRepositoryRunOnlyWhenItIsTrusted(t *testing.T) {
+	t.Parallel()
+	driver := "printf 'by the driver\\n' >%A; echo ran >>"
+	for _, c := range []struct {
+		name         string
+		local, users bool
+		trusted, ran bool
+		conflict     bool
+	}{
+		{name: "users", users: true, ran: true},
+		{name: "own", local: true, conflict: true},
+		{name: "own.of = \"one\" who is trusted", local: true, trusted: true, ran: true},
+		{name: "both", local: true, users: true, ran: true},
+		{name: "nobodys"}, // as in git
+	} {
+		l := gittest.New(t)
+		name := strings.NewReplacer(" ", "", `"`, "", "=", "").Replace(c.name)
+		l.Write(".gitattributes", "f merge="+name+"\n")
+		base := l.SideCommit("HEAD", map[string]string{"sub/f": lines}) // which anybody could merge
+		ours, theirs := l.SideCommit(base, map[string]string{"sub/f": "0\n" + lines}), l.SideCommit(base, map[string]string{"sub/f": lines + "10\n"})
+		ran, never := filepath.Join(gittest.TempDir(t), "ran"), filepath.Join(gittest.TempDir(t), "never")
+		if c.users {
+			l.ConfigureGlobal("merge."+name+".driver", driver+ran)
+		}
+		if c.local {
+			target := ran
+			if c.users || !c.trusted {
+				target = never
+			}
+			l.Git("config", "merge."+name+".driver", driver+target)
+			l.Git("config", "merge."+name+".name", "a driver")
+		}
+		m := openMerger(l)
+		m.Trusted = c.trusted
+		got := merged(l, m, Request{Ours: ours, Theirs: theirs})
+		if gittest.Exists(ran) != c.ran || gittest.Exists(never) || strings.HasSuffix(got, " sub/f contents") != c.conflict || (got == "by the driver") != c.ran {
+			t.Errorf("%s: ran %v, %q", c.name, gittest.Exists(ran), got)
+		}
+	}
+}
+
+// Promise: whatever the user has set for merges, they come out and can be read; what changes files by design does.
+func TestSettingsOfTheUserDoNotBreakMerges(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.Write("long", lines)
+	ours, theirs := collide(l, "")
+	ours = l.SideCommit(ours, map[string]string{"long": "", "moved": lines})
+	theirs = l.SideCommit(theirs, map[string]string{"long": lines + "10\n", "crlf": "1\r\n2\r\n"})
+	want := mergeCommits(l, openMerger(l), Request{Ours: ours, Theirs: theirs})
+	if len(want.Conflicts) != 1 {
+		t.Fatalf("%v", want)
+	}
+	for key, value := range map[string]string{
+		"merge.ff": "only", "merge.autoStash": "true", "pull.rebase": "true", "commit.gpgSign": "true", "gpg.program": "false", "rerere.enabled": "true",
+		"rerere.autoUpdate": "true", "core.autocrlf": "true", "core.eol": "crlf", "merge.verbosity": "5", "merge.stat": "true", "merge.log": "true",
+		"core.quotePath": "false", "core.abbrev": "4", "color.ui": "always", "merge.tool": "x", "core.hooksPath": "/nonexistent", "advice.mergeConflict": "true",
+	} {
+		l.ConfigureGlobal(key, value)
+	}
+	if got := mergeCommits(l, openMerger(l), Request{Ours: ours, Theirs: theirs}); got.Tree != want.Tree || len(got.Conflicts) != 1 || got.Conflicts[0].Path != "sub/f" {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	l.ConfigureGlobal("merge.renormalize", "true")
+	if got := mergeCommits(l, openMerger(l), Request{Ours: ours, Theirs: theirs}); len(got.Conflicts) != 1 {
+		t.Errorf("normalized: %v", got)
+	}
+	l.ConfigureGlobal("merge.renames", "false")
+	// Which git heeds in some versions, and not in others.
+	got := mergeCommits(l, openMerger(l), Request{Ours: ours, Theirs: theirs})
+	if last := len(got.Conflicts) - 1; last != 0 && (last != 1 || got.Conflicts[0].Kinds[0] != "modify/delete") || got.Conflicts[last].Path != "sub/f" {
+		t.Errorf("without renames: %v", got)
+	}
+}
+
+// Promise: a commit is signed by the program that the user names, and never by one that the repository names.
+func TestCommitsAreSignedByTheUsersProgram(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	dir := gittest.TempDir(t)
+	program := func(name string) string {
+		path := filepath.Join(dir, name)
+		l.Must(os.WriteFile(path, []byte("#!/bin/sh\necho ran >"+path+".ran\ncat >/dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\nprintf -- '-----BEGIN PGP SIGNATURE-----\\n"+name+"\\n-----END PGP SIGNATURE-----\\n'\n"), 0o755))
+		return path
+	}
+	l.ConfigureGlobal("gpg.program", program("mine"))
+	l.Git("config", "gpg.program", program("agents"))
+	l.Git("config", "gpg.format", "ssh")
+	l.Git("config", "gpg.ssh.program", program("agents"))
+	l.Git("config", "user.signingKey", "agents")
+	m := openMerger(l)
+	who := object.Signature{Identity: object.Identity{Name: "Ä <nn>", Email: "a@example.com"}, When: "1700000000 +0100"}
+	head := l.Git("rev-parse", "HEAD")
+	c := CommitRequest{Tree: l.Git("rev-parse", "HEAD^{tree}"), Parents: []string{head}, Author: who, Committer: who, Message: "signed\n\n# and more"}
+	unsigned, err := m.CreateCommit(t.Context(), c)
+	l.Must(err)
+	c.Sign = true
+	signed, err := m.CreateCommit(t.Context(), c)
+	l.Must(err)
+	l.Must(m.Persist(t.Context()))
+	text, plain := l.Git("cat-file", "-p", signed), l.Git("cat-file", "-p", unsigned)
+	header, message, _ := strings.Cut(text, "\ngpgsig ")
+	if !strings.Contains(message, "\n mine\n") || gittest.Exists(filepath.Join(dir, "agents.ran")) {
+		t.Errorf("%s", text)
+	}
+	_, message, _ = strings.Cut(message, "\n\n")
+	if header+"\n\n"+message != plain {
+		t.Errorf("signed:\n%s\nunsigned:\n%s", text, plain)
+	}
+	l.Git("fsck", "--strict", signed, unsigned)
+}

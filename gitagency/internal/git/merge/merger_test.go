@@ -1,0 +1,269 @@
+package merge
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+)
+
+// openMerger is one of a lab.
+func openMerger(l *gittest.Lab) *Merger {
+	l.T.Helper()
+	m, err := NewMerger(repotest.OpenRepo(l), l.Git("rev-parse", "HEAD"))
+	l.Must(err)
+	l.T.Cleanup(func() { l.Must(m.Close()) })
+	return m
+}
+
+func mergeCommits(l *gittest.Lab, m *Merger, what Request) Result {
+	l.T.Helper()
+	merged, err := m.Merge(l.T.Context(), what)
+	l.Must(err)
+	return merged
+}
+
+const lines = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+
+// Promise: what is merged in memory is what git merge makes of it, whether or not files have to be merged; nobody sees it
+// before it is kept, and then it is there for good.
+func TestMergedIsWhatGitMakesAndNobodySeesItBeforeItIsKept(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.Write("long", lines)
+	base := l.Commit("long")
+	for _, c := range []struct {
+		name         string
+		ours, theirs map[string]string
+	}{
+		{"apart", map[string]string{"a.txt": "ours\n"}, map[string]string{"dir/b.txt": "theirs\n", "dir/new/x": "x\n"}},
+		{"the same file", map[string]string{"long": strings.Replace(lines, "1", "one", 1)}, map[string]string{"long": strings.Replace(lines, "9", "nine", 1)}},
+		{"renamed", map[string]string{"long": "", "elsewhere": lines}, map[string]string{"long": strings.Replace(lines, "9", "nine", 1)}},
+		{"only theirs", nil, map[string]string{"a.txt": "theirs\n"}},
+		{"taken away", map[string]string{"dir": ""}, map[string]string{"a.txt": "theirs\n"}},
+	} {
+		ours, theirs := l.SideCommit(base, c.ours), l.SideCommit(base, c.theirs)
+		m := openMerger(l)
+		merged := mergeCommits(l, m, Request{Ours: ours, Theirs: theirs})
+		if len(merged.Conflicts) > 0 {
+			t.Fatalf("%s: %v", c.name, merged.Conflicts)
+		}
+		for _, tree := range []string{base, l.Git("rev-parse", base+"^{tree}")} {
+			if over := mergeCommits(l, m, Request{Base: tree, Ours: ours, Theirs: theirs}); over.Tree != merged.Tree {
+				t.Errorf("%s: over a base: %v and not %v", c.name, over, merged)
+			}
+		}
+		who := object.Signature{Identity: object.Identity{Name: "A", Email: "a@example.com"}, When: "1700000000 +0100"}
+		commit, err := m.CreateCommit(t.Context(), CommitRequest{Tree: merged.Tree, Parents: []string{ours, theirs}, Author: who, Committer: who, Message: "merged"})
+		l.Must(err)
+		if _, err := l.TryGit(l.Root, "cat-file", "-e", commit); err == nil {
+			t.Errorf("%s: it is there before it is kept", c.name)
+		}
+		before := l.AllObjects()
+		l.Must(m.Persist(t.Context()))
+		l.Git("checkout", "-q", "--detach", ours)
+		l.Git("merge", "-q", "--no-ff", "-m", "by git", theirs)
+		if want := l.Git("rev-parse", "HEAD^{tree}"); l.Git("rev-parse", commit+"^{tree}") != want {
+			t.Errorf("%s: %v, and git made %v", c.name, l.Files(commit), l.Files(want))
+		}
+		l.Git("fsck", "--strict", commit)
+		for oid := range l.AllObjects() {
+			if !before[oid] && strings.Contains(l.Git("cat-file", "-p", oid), "git-agency@localhost") {
+				t.Errorf("%s: %s was kept, which is nobody's", c.name, oid)
+			}
+		}
+	}
+}
+
+// Promise: commits without a common past are told apart from everything else that can go wrong.
+func TestUnrelatedHistoriesAreNotMerged(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	ours := l.Git("rev-parse", "HEAD")
+	l.Git("checkout", "-q", "--orphan", "other")
+	theirs := l.Commit("other")
+	m := openMerger(l)
+	var unrelated *UnrelatedError
+	if _, err := m.Merge(t.Context(), Request{Ours: ours, Theirs: theirs}); !errors.As(err, &unrelated) || unrelated.Ours != ours {
+		t.Errorf("%v", err)
+	}
+	if _, err := m.Merge(t.Context(), Request{Ours: ours, Theirs: strings.Repeat("1", 40)}); err == nil || errors.As(err, &unrelated) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Promise: each path that is in conflict is listed once, by name, with what kind of a conflict it is and all its sides;
+// markers in files call the sides what they are called.
+func TestConflictsAreListedWithKindsAndStages(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.Write("long", lines)
+	l.Write("gone", lines+"gone\n")
+	base := l.Commit("long")
+	ours := l.SideCommit(base, map[string]string{"a.txt": "ours\n", "gone": "", "long": "", "here": lines, "both": "ours\n"})
+	theirs := l.SideCommit(base, map[string]string{"a.txt": "theirs\n", "gone": lines + "kept\n", "long": "", "there": lines, "both": "theirs\n"})
+	for _, style := range []string{"", "diff3"} {
+		if style != "" {
+			l.ConfigureGlobal("merge.conflictStyle", style)
+			l.ConfigureGlobal("merge.verbosity", "0")
+		}
+		merged := mergeCommits(l, openMerger(l), Request{Ours: ours, Theirs: theirs, OursName: "main", TheirsName: "agency/sandbox-x"})
+		var got []string
+		for _, c := range merged.Conflicts {
+			var stages []string
+			for _, s := range c.Stages {
+				stages = append(stages, string(rune('0'+s.Number)))
+			}
+			got = append(got, c.Path+" "+strings.Join(c.Kinds, "+")+" "+strings.Join(stages, ""))
+		}
+		want := []string{"a.txt contents 123", "both contents 23", "gone modify/delete 13", "here rename/rename 2", "long rename/rename 1", "there rename/rename 3"}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %q", style, got)
+		}
+		m := openMerger(l)
+		merged = mergeCommits(l, m, Request{Ours: ours, Theirs: theirs, OursName: "main", TheirsName: "agency/sandbox-x"})
+		l.Must(m.Persist(t.Context()))
+		if text := l.Git("cat-file", "blob", merged.Tree+":a.txt"); !strings.HasPrefix(text, "<<<<<<< main\n") || !strings.Contains(text, ">>>>>>> agency/sandbox-x") || strings.Contains(text, "|||") != (style != "") {
+			t.Errorf("%s: %s", style, text)
+		}
+	}
+}
+
+// Promise: where history has several merge bases, git's own way of dealing with them is taken.
+func TestMergeOfHistoriesThatCrossed(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	base := l.Git("rev-parse", "HEAD")
+	a, b := l.SideCommit(base, map[string]string{"a.txt": "A\n"}), l.SideCommit(base, map[string]string{"dir/b.txt": "B\n"})
+	cross := func(on, with string) string {
+		l.Git("checkout", "-q", "--detach", on)
+		l.Git("merge", "-q", "--no-ff", "-m", "cross", with)
+		return l.Git("rev-parse", "HEAD")
+	}
+	ours, theirs := l.SideCommit(cross(a, b), map[string]string{"x": "x\n"}), l.SideCommit(cross(b, a), map[string]string{"y": "y\n"})
+	m := openMerger(l)
+	if base, err := m.mergeBase(t.Context(), ours, theirs); err != nil || base != "" {
+		t.Errorf("%q, %v", base, err)
+	}
+	merged := mergeCommits(l, m, Request{Ours: ours, Theirs: theirs})
+	l.Must(m.Persist(t.Context()))
+	if files := l.Files(merged.Tree); len(merged.Conflicts) > 0 || files["x"] == "" || files["y"] == "" || files["a.txt"] != "100644 A\n" {
+		t.Errorf("%v", merged)
+	}
+}
+
+// addEmptyCommits makes empty commits on top of another.
+func addEmptyCommits(l *gittest.Lab, m *Merger, on string, n int) string {
+	l.T.Helper()
+	tree := l.Git("rev-parse", on+"^{tree}")
+	for range n {
+		var err error
+		on, err = m.CreateCommit(l.T.Context(), CommitRequest{Tree: tree, Parents: []string{on}, Author: committer, Committer: committer, Message: "more"})
+		l.Must(err)
+	}
+	l.Must(m.Persist(l.T.Context()))
+	return on
+}
+
+// Promise: what two commits have in common is found as git finds it, near and far, and in a shallow repository.
+func TestCommonBaseIsThatOfGit(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.Write("second", "2\n")
+	base := l.Commit("second")
+	ours := l.SideCommit(base, map[string]string{"x": "x\n"})
+	near := l.SideCommit(base, map[string]string{"y": "y\n"})
+	m := openMerger(l)
+	far := addEmptyCommits(l, m, near, 70)
+	for _, pair := range [][2]string{{ours, near}, {near, ours}, {ours, far}, {far, near}, {near, far}, {far, far}} {
+		got, err := m.mergeBase(t.Context(), pair[0], pair[1])
+		if want := l.Git("merge-base", pair[0], pair[1]); err != nil || got != want {
+			t.Errorf("%v: got %s, %v, want %s", pair, got, err, want)
+		}
+	}
+	l.Git("checkout", "-q", "--detach", ours)
+	l.Git("branch", "-D", "main")
+	l.Git("branch", "ours", ours)
+	l.Git("branch", "near", near)
+	shallow := filepath.Join(gittest.TempDir(t), "shallow")
+	l.Git("clone", "-q", "--bare", "--depth=2", "--no-single-branch", "file://"+l.Root, shallow)
+	if _, err := os.Lstat(filepath.Join(shallow, "shallow")); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := NewMerger(repotest.OpenRepoIn(l, shallow), ours); err != nil {
+		t.Error(err)
+	} else {
+		defer m.Close()
+		if merged := mergeCommits(l, m, Request{Ours: ours, Theirs: near}); len(merged.Conflicts) > 0 {
+			t.Errorf("%v", merged)
+		}
+	}
+}
+
+// Promise: what was made on top of a commit takes no look at what was before that, also where the clock of who made it was
+// behind: each commit that is asked for costs a landing something.
+func TestCommonBaseOfWhatFollowsIsFoundAtOnce(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	m := openMerger(l)
+	later, earlier := committer, committer
+	later.When, earlier.When = "2000000000 +0000", "1000000000 +0000"
+	commit := func(on string, by object.Signature) string {
+		oid, err := m.CreateCommit(t.Context(), CommitRequest{Tree: l.Git("rev-parse", "HEAD^{tree}"), Parents: []string{on}, Author: by, Committer: by, Message: "more"})
+		l.Must(err)
+		return oid
+	}
+	ours := l.Git("rev-parse", "HEAD")
+	for range 10 {
+		ours = commit(ours, later)
+	}
+	theirs := commit(ours, earlier)
+	beside := commit(l.Git("rev-parse", "HEAD"), later)
+	l.Must(m.Persist(t.Context()))
+	for _, c := range []struct {
+		theirs, want string
+		most         int
+	}{{theirs, ours, 2}, {beside, l.Git("merge-base", ours, beside), 20}} {
+		m := openMerger(l)
+		got, err := m.mergeBase(t.Context(), ours, c.theirs)
+		if err != nil || got != c.want || len(m.commitCache) > c.most {
+			t.Errorf("%s, %v, and %d commits asked for; want %s and %d", got, err, len(m.commitCache), c.want, c.most)
+		}
+	}
+}
+
+// Promise: many merges at the same time do not get in each other's way, also not when they are of the same commits.
+func TestMergesAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.Write("long", lines)
+	base := l.Commit("long")
+	ours := l.SideCommit(base, map[string]string{"long": "0\n" + lines})
+	theirs := []string{l.SideCommit(base, map[string]string{"long": lines + "10\n"}), l.SideCommit(base, map[string]string{"long": "x\n" + lines}), l.SideCommit(base, map[string]string{"a.txt": "x\n"})}
+	m := openMerger(l)
+	var want []string
+	for _, other := range theirs {
+		want = append(want, mergeCommits(l, m, Request{Base: base, Ours: ours, Theirs: other}).Tree)
+	}
+	var group sync.WaitGroup
+	for i := range 12 {
+		group.Go(func() {
+			got, err := m.Merge(t.Context(), Request{Base: base, Ours: ours, Theirs: theirs[i%3]})
+			if err != nil || got.Tree != want[i%3] || (len(got.Conflicts) > 0) != (i%3 == 1) {
+				t.Errorf("%d: %v, %v", i%3, got, err)
+			}
+		})
+	}
+	group.Wait()
+	l.Must(m.Persist(t.Context()))
+	if out := l.Git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"); strings.Count(out, "commit") != 6 {
+		t.Errorf("commits that nobody needs were kept: %d", strings.Count(out, "commit"))
+	}
+}

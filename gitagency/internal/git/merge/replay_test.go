@@ -1,0 +1,242 @@
+package merge
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+)
+
+var committer = object.Signature{Identity: object.Identity{Name: "Lander", Email: "lander@example.com"}, When: "1800000000 +0200"}
+
+func replayCommits(l *gittest.Lab, m *Merger, what ReplayRequest) ReplayResult {
+	l.T.Helper()
+	if what.Committer == (object.Signature{}) {
+		what.Committer = committer
+	}
+	done, err := m.Replay(l.T.Context(), what)
+	l.Must(err)
+	l.Must(m.Persist(l.T.Context()))
+	return done
+}
+
+// Promise: commits come out as git rebase makes them, each with its author, date, message and encoding, and by whoever
+// is said to commit them; without a signature that would not hold.
+func TestReplayedCommitsAreThoseOfRebase(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.Write("long", lines)
+	base := l.Commit("long")
+	onto := l.SideCommit(base, map[string]string{"a.txt": "ours\n", "long": strings.Replace(lines, "1", "one", 1)})
+	tip := l.SideCommit(base, map[string]string{"dir/b.txt": "1\n"})
+	tip = l.SideCommit(tip, map[string]string{"long": strings.Replace(lines, "9", "nine", 1)}) // which has to be merged
+	tip = l.SideCommit(tip, map[string]string{"long": "", "elsewhere": strings.Replace(lines, "9", "nine", 1)})
+	tip = l.SideCommit(tip, map[string]string{"dir/b.txt": "2\n", "new/dir/x": "x\n"})
+	tip = l.SideCommit(tip, nil) // empty, and stays
+	tip = l.RawCommit("tree " + l.Git("rev-parse", tip+"^{tree}") + "\nparent " + tip + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter C <c@example.com> 1600000001 +0000\nencoding latin1\ngpgsig -----BEGIN\n x\n -----END\n\nna\xefve\n\n  two\n")
+
+	m := openMerger(l)
+	done := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: tip, Onto: onto, Message: func(s string) string { return s + "\nLanded: yes\n" }})
+	l.Git("checkout", "-q", "--detach", tip)
+	l.Git("rebase", "-q", "--keep-empty", onto)
+	for _, format := range []string{"%T", "%an %ae %ad"} {
+		got, want := l.Git("log", "--format="+format, onto+".."+done.Tip), l.Git("log", "--format="+format, onto+"..HEAD")
+		if got != want {
+			t.Errorf("%s: got\n%s\nrebase made\n%s", format, got, want)
+		}
+	}
+	if len(done.Commits) != 6 || done.Commits[5].Old != tip || done.Commits[5].New != done.Tip || done.Tree != l.Git("rev-parse", done.Tip+"^{tree}") || done.Dropped != nil || done.StoppedAt != "" {
+		t.Errorf("%+v", done)
+	}
+	want := "parent " + done.Commits[4].New + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter Lander <lander@example.com> 1800000000 +0200\nencoding latin1\n\nna\xefve\n\n  two\n\nLanded: yes"
+	if got := l.Git("cat-file", "-p", done.Tip); !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	l.Git("fsck", "--strict", done.Tip)
+}
+
+// Promise: where something comes to a commit that need not be in its encoding, all of it is in UTF-8, as git rebase has it.
+func TestAReplayedCommitIsInOneEncoding(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	base := l.Git("rev-parse", "HEAD")
+	tip := l.SideCommit(base, map[string]string{"x": "x\n"})
+	tip = l.RawCommit("tree " + l.Git("rev-parse", tip+"^{tree}") + "\nparent " + base + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter C <c@example.com> 1600000001 +0000\nencoding latin1\n\nna\xefve\n")
+	for what, r := range map[string]ReplayRequest{
+		"a committer": {Committer: object.Signature{Identity: object.Identity{Name: "Zoë", Email: "z@example.com"}, When: "1800000000 +0200"}},
+		"a line":      {Message: func(s string) string { return s + "\nLanded: ✓\n" }},
+	} {
+		r.Upstream, r.Onto, r.Tip = base, base, tip
+		made := l.Git("cat-file", "-p", replayCommits(l, openMerger(l), r).Tip)
+		if !utf8.ValidString(made) || strings.Contains(made, "\nencoding") || !strings.Contains(made, "\nauthor Jörg <j@example.com> 1600000000 -0330\n") || !strings.Contains(made, "\n\nnaïve") {
+			t.Errorf("with %s: %q", what, made)
+		}
+	}
+}
+
+// Promise: what is done already is left out, and said to be; and what does not apply is said, with nothing made of the
+// rest.
+func TestReplayLeavesOutWhatIsDoneAndStopsAtConflicts(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	base := l.Git("rev-parse", "HEAD")
+	done1 := l.SideCommit(base, map[string]string{"a.txt": "both\n"})
+	tip := l.SideCommit(done1, map[string]string{"x": "x\n"})
+	onto := l.SideCommit(base, map[string]string{"a.txt": "both\n", "y": "y\n"})
+	m := openMerger(l)
+	got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: tip, Onto: onto})
+	if !slices.Equal(got.Dropped, []string{done1}) || len(got.Commits) != 1 || got.Commits[0].Old != tip {
+		t.Errorf("%+v", got)
+	}
+	if got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: done1, Onto: onto}); got.Tip != onto || got.Tree != l.Git("rev-parse", onto+"^{tree}") || len(got.Commits) != 0 {
+		t.Errorf("nothing left: %+v", got)
+	}
+	if got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: base, Onto: onto}); got.Tip != onto || len(got.Commits)+len(got.Dropped) != 0 {
+		t.Errorf("nothing at all: %+v", got)
+	}
+	bad := l.SideCommit(tip, map[string]string{"y": "another\n"})
+	last := l.SideCommit(bad, map[string]string{"z": "z\n"})
+	got = replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: last, Onto: onto})
+	if got.StoppedAt != bad || got.Tip != "" || len(got.Conflicts) != 1 || got.Conflicts[0].Path != "y" || len(got.Commits) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Promise: a range with merges becomes a line of its other commits, if that comes out as the merge of both sides would;
+// and where a conflict was resolved in a merge, the resolution lands, in one commit with all that led to it.
+func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	base := l.Git("rev-parse", "HEAD")
+	merge := func(on, with string, resolve map[string]string) string {
+		l.Git("checkout", "-q", "--detach", on)
+		_, _ = l.TryGit(l.Root, "merge", "-q", "--no-ff", "-m", "merged", with)
+		for name, content := range resolve {
+			l.Write(name, content)
+		}
+		l.Git("add", "-A")
+		_, _ = l.TryGit(l.Root, "commit", "-q", "-m", "merged")
+		return l.Git("rev-parse", "HEAD")
+	}
+	upstream := l.SideCommit(base, map[string]string{"a.txt": "upstream\n"})
+	m := openMerger(l)
+
+	// Without a conflict.
+	one := l.SideCommit(base, map[string]string{"x": "1\n"})
+	two := l.SideCommit(merge(one, upstream, nil), map[string]string{"x": "2\n"})
+	got := replayCommits(l, m, ReplayRequest{Upstream: upstream, Tip: two, Onto: upstream})
+	if len(got.Commits) != 2 || got.Commits[0].Old != one || got.Commits[1].Old != two || got.Collapsed != nil || got.Tree != l.Git("rev-parse", two+"^{tree}") {
+		t.Errorf("without a conflict: %+v", got)
+	}
+
+	// With one that the merge resolved, and a branch of its own merged before.
+	one = l.SideCommit(base, map[string]string{"a.txt": "sandbox\n"})
+	side := l.SideCommit(base, map[string]string{"side": "s\n"})
+	inner := merge(one, side, nil)
+	outer := merge(inner, upstream, map[string]string{"a.txt": "resolved\n"})
+	after := l.SideCommit(outer, map[string]string{"after": "1\n"})
+	onto := l.SideCommit(upstream, map[string]string{"later": "l\n"})
+	got = replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: after, Onto: onto})
+	if got.StoppedAt != "" || len(got.Commits) != 2 || got.Commits[0].Old != outer || got.Commits[1].Old != after || len(got.Collapsed) != 4 || !slices.Contains(got.Collapsed, inner) {
+		t.Fatalf("resolved: %+v", got)
+	}
+	files := l.Files(got.Tip)
+	if files["a.txt"] != "100644 resolved\n" || files["side"] == "" || files["later"] == "" || files["after"] == "" {
+		t.Errorf("%v", files)
+	}
+	message := l.Git("log", "-1", "--format=%B", got.Commits[0].New)
+	if !strings.Contains(message, "* side a.txt\n") || !strings.Contains(message, "* side side") {
+		t.Errorf("%s", message)
+	}
+	if parents := l.Git("log", "--format=%p", "--abbrev=40", onto+".."+got.Tip); parents != got.Commits[0].New+"\n"+onto {
+		t.Errorf("not a line: %s", parents)
+	}
+
+	// A merge that changed something besides: a line of the others would lose it.
+	sly := merge(l.SideCommit(base, map[string]string{"x": "1\n"}), upstream, nil)
+	l.Git("checkout", "-q", "--detach", sly)
+	l.Write("only-in-the-merge", "m\n")
+	l.Git("add", "-A")
+	l.Git("commit", "-q", "--amend", "-m", "merged and more")
+	sly = l.Git("rev-parse", "HEAD")
+	got = replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: sly, Onto: onto})
+	if files := l.Files(got.Tip); len(got.Commits) != 1 || files["only-in-the-merge"] == "" || files["x"] == "" || files["later"] == "" {
+		t.Errorf("sly: %+v", got)
+	}
+
+	// One that conflicts again.
+	onto = l.SideCommit(upstream, map[string]string{"a.txt": "changed again\n"})
+	if got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: after, Onto: onto}); got.StoppedAt != outer || len(got.Conflicts) != 1 || got.Tip != "" {
+		t.Errorf("again: %+v", got)
+	}
+}
+
+// Promise: commits that no git has made are refused before anything is made of them.
+func TestCommitsThatNoGitHasMadeAreRefused(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	head, tree := l.Git("rev-parse", "HEAD"), l.Git("rev-parse", "HEAD^{tree}")
+	by := "author A <a@example.com> 1600000000 +0000\ncommitter A <a@example.com> 1600000000 +0000\n"
+	m := openMerger(l)
+	top := "tree " + tree + "\nparent " + head + "\n"
+	if err := m.FsckRange(t.Context(), head, l.RawCommit(top+by+"\nfine\n")); err != nil {
+		t.Error(err)
+	}
+	for what, content := range map[string]string{
+		"no author":          top + strings.SplitAfter(by, "\n")[1] + "\nx\n",
+		"two authors":        top + "author A <a@example.com> 1600000000 +0000\n" + by + "\nx\n",
+		"two trees":          top + by + "tree " + tree + "\n\nx\n",
+		"a late parent":      top + by + "parent " + tree + "\n\nx\n",
+		"twice a parent":     top + "parent " + head + "\n" + by + "\nx\n",
+		"a name":             top + strings.Replace(by, "A <a@", "A> <a@", 1) + "\nx\n",
+		"no time":            top + strings.Replace(by, " 1600000000 +0000", "", 1) + "\nx\n",
+		"a time":             top + strings.Replace(by, "1600000000", "99999999999999999999", 1) + "\nx\n",
+		"a zone":             top + strings.Replace(by, "+0000", "zone", 1) + "\nx\n",
+		"a NUL":              top + by + "\nx\x00y\n",
+		"two encodings":      top + by + "encoding a\nencoding b\n\nx\n",
+		"an odd encoding":    top + by + "encoding a b\n\nx\n",
+		"the wrong order":    "tree " + tree + "\n" + strings.SplitAfter(by, "\n")[0] + "parent " + head + "\n" + strings.SplitAfter(by, "\n")[1] + "\nx\n",
+		"an end too early":   top + strings.TrimSuffix(by, "\n"),
+		"no tree":            "tree x\nparent " + head + "\n" + by + "\nx\n",
+		"a parent not whole": "tree " + tree + "\nparent " + head[:39] + "\n" + by + "\nx\n",
+	} {
+		commit := l.RawCommit(content)
+		var unsound *object.InvalidCommitError
+		err := m.FsckRange(t.Context(), head, commit)
+		if !errors.As(err, &unsound) && !errors.As(err, new(*git.Error)) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := m.Replay(t.Context(), ReplayRequest{Upstream: head, Tip: commit, Onto: head, Committer: committer}); err == nil {
+			t.Errorf("%s: it was made again", what)
+		}
+	}
+}
+
+// Promise: what was taken away again before it landed is found all the same.
+func TestWhatIsInTheHistoryOnlyIsLookedAtToo(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	base := l.Git("rev-parse", "HEAD")
+	tip := l.SideCommit(base, map[string]string{"x": "x\n"})
+	m := openMerger(l)
+	if err := m.FsckRange(t.Context(), base, tip); err != nil {
+		t.Fatal(err)
+	}
+	bad := l.SideCommit(tip, map[string]string{".Agency/x": "x\n"})
+	for _, more := range []int{1, 70} { // near and far
+		tip := addEmptyCommits(l, m, l.SideCommit(bad, map[string]string{".Agency": ""}), more)
+		var unsound *fsck.Error
+		if err := m.FsckRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != ".Agency" {
+			t.Errorf("%v", err)
+		}
+		if err := m.FsckTree(t.Context(), tip, base); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package object
+
+import (
+	"bytes"
+	"compress/zlib"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// ReadLoose reads the file of a loose object that our own git has written. Its id is not checked.
+func ReadLoose(path string) (Raw, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Raw{}, err
+	}
+	z, err := zlib.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return Raw{}, err
+	}
+	all, err := io.ReadAll(z)
+	if err != nil {
+		return Raw{}, err
+	}
+	header, content, ok := bytes.Cut(all, []byte{0})
+	kind, size, _ := strings.Cut(string(header), " ")
+	if !ok || size != strconv.Itoa(len(content)) {
+		return Raw{}, fmt.Errorf("%s: %w", path, ErrTruncated)
+	}
+	return Raw{Kind: kind, Content: content}, nil
+}
+
+// Reasons why an object is damaged.
+const (
+	DamagedUnreadable = "it is damaged: nobody can read it"
+	DamagedHash       = "it is damaged: it is not what its name says"
+)
+
+// WrongKind is the reason why an object of another type is refused.
+func WrongKind(want, have string) string { return "it is to be a " + want + " and is a " + have }
+
+// looseReader decodes files of loose objects, one after the other, and reuses its buffers.
+type LooseReader struct {
+	Format   Format
+	input    bytes.Reader
+	inflater io.ReadCloser
+	output   bytes.Buffer
+}
+
+// Check checks that data is the file of a loose object of an id and a type. It returns the size of the object, which is
+// below 0 where that is more than left, the bytes that may be read; or the reason why it is not such a file.
+func (o *LooseReader) Check(data []byte, oid, want string, left int64) (size int64, why string) {
+	const header = 64
+	o.input.Reset(data)
+	o.output.Reset()
+	var err error
+	if o.inflater == nil {
+		o.inflater, err = zlib.NewReader(&o.input)
+	} else {
+		err = o.inflater.(zlib.Resetter).Reset(&o.input, nil)
+	}
+	if err != nil {
+		o.inflater = nil
+		return 0, DamagedUnreadable
+	}
+	_, err = o.output.ReadFrom(io.LimitReader(o.inflater, left+header))
+	head, content, ok := bytes.Cut(o.output.Bytes(), []byte{0})
+	kind, digits, _ := strings.Cut(string(head), " ")
+	size, parseErr := strconv.ParseInt(digits, 10, 64)
+	switch {
+	case !ok || parseErr != nil || size < 0:
+		return 0, DamagedUnreadable
+	case kind != want:
+		return 0, WrongKind(want, kind)
+	case size > left:
+		return -1, ""
+	case err != nil || int64(len(content)) != size:
+		return 0, DamagedUnreadable
+	case HexID(o.Format.HashSum(o.output.Bytes())) != oid:
+		return 0, DamagedHash
+	}
+	return size, ""
+}

@@ -1,0 +1,36 @@
+package object
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+)
+
+// Promise: what we say of a commit is what git reads there, whatever the message is, and what others said in our name is not.
+func TestTrailersAreThoseThatGitReads(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	ours := [][2]string{{"Agency-Invocation", "1"}, {"Agency-Base", "2"}}
+	const ourLines = "Agency-Invocation: 1\nAgency-Base: 2"
+	for message, want := range map[string]string{
+		"subject":                                                      ourLines,
+		"subject\n\nbody: of one word":                                 "body: of one word\n" + ourLines,
+		"subject\n\nbody\n\nnot: a\nlist":                              ourLines,
+		"subject\n\nSigned-off-by: A <a@b>\n":                          "Signed-off-by: A <a@b>\n" + ourLines,
+		"subject\n\nAgency-Base: 3\nSigned-off-by: A <a@b>":            "Signed-off-by: A <a@b>\n" + ourLines,
+		"subject\n\nagency-invocation: x\n\n\n":                        ourLines,
+		"subject\n\nbody\n\nX: y\n folded":                             ourLines,
+		"Agency-Invocation: 3":                                         ourLines,
+		"s\xfcbject\n\nb\xf6dy\n\nSigned-off-by: \xc4 <a@b>\n\x00\n\n": "Signed-off-by: \xc4 <a@b>\n" + ourLines,
+	} {
+		full := WithTrailers(message, ours)
+		l.Write("message", full+"\n")
+		if got := l.Git("interpret-trailers", "--parse", "message"); got != want {
+			t.Errorf("%q became %q, of which git reads %q, want %q", message, full, got, want)
+		}
+		if subject, _, _ := strings.Cut(message, "\n"); !strings.HasPrefix(full, subject+"\n\n") {
+			t.Errorf("%q became %q", message, full)
+		}
+	}
+}

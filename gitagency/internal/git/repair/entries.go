@@ -1,0 +1,131 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+// RelinkWorktree connects a worktree with its entry again: it writes the missing or invalid files of the entry, and
+// the .git of the worktree. Valid files stay, but for the two paths. Without an index, a new one is made from the
+// commit that HEAD is at.
+func RelinkWorktree(ctx context.Context, r *git.Repo, w git.Registration) error {
+	dir := r.AdminDir(w.Name)
+	if fi, err := os.Lstat(filepath.Join(w.Tree, ".git")); err == nil && !fi.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a file", filepath.Join(w.Tree, ".git"))
+	}
+	if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
+		return fmt.Errorf("%s is not a directory", dir) // a symlink, to a place that we must not write to
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	flaws := r.ReadEntry(w.Name).BadFiles
+	for name, content := range map[string]string{"commondir": "../..", "HEAD": "ref: " + w.Branch} {
+		if !slices.Contains(flaws, name) {
+			continue // a valid HEAD is the user's choice
+		}
+		if err := durable.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "index")); errors.Is(err, fs.ErrNotExist) {
+		if err := createEntryIndex(ctx, r, w, dir); err != nil {
+			return err
+		}
+	}
+	if err := durable.WriteFile(filepath.Join(w.Tree, ".git"), []byte("gitdir: "+dir+"\n"), 0o644); err != nil {
+		return err
+	}
+	// gitdir comes last, so that a process that finds it finds a complete entry.
+	return WriteEntryGitdir(r, w.Name, w.Tree)
+}
+
+// WriteEntryGitdir writes the path of a worktree into its entry.
+func WriteEntryGitdir(r *git.Repo, name, tree string) error {
+	return durable.WriteFile(filepath.Join(r.AdminDir(name), "gitdir"), []byte(filepath.Join(tree, ".git")+"\n"), 0o644)
+}
+
+// createEntryIndex writes an index of the commit that HEAD is at into an entry. Git runs on the common directory and
+// not on the entry: an agent in the worktree can have written a configuration there.
+func createEntryIndex(ctx context.Context, r *git.Repo, w git.Registration, dir string) error {
+	head, _, err := r.HeadAndBranch(ctx, git.WorktreeSpec{Name: w.Name, Branch: w.Branch})
+	if err != nil || head == "" {
+		return err
+	}
+	_, err = r.RunWrite(ctx, git.RunOptions{Env: []string{"GIT_INDEX_FILE=" + filepath.Join(dir, "index")}}, "read-tree", head)
+	return err
+}
+
+// RepairEntry makes a worktree entry that is not ours readable for git again, as far as the lost content can be
+// known. An entry in which nothing was ever checked out is removed.
+func RepairEntry(r *git.Repo, e git.WorktreeEntry) error {
+	if !e.WasCheckedOut {
+		return r.RemoveAdminDir(e.Name)
+	}
+	for _, flaw := range e.BadFiles {
+		content, known := repairedContent(r, e, flaw)
+		if !known {
+			continue
+		}
+		if err := durable.WriteFile(filepath.Join(r.AdminDir(e.Name), flaw), []byte(content+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UnrepairableFiles lists the bad files of an entry that only its owner can repair: their content cannot be known any
+// more.
+func UnrepairableFiles(r *git.Repo, e git.WorktreeEntry) []string {
+	return slices.DeleteFunc(slices.Clone(e.BadFiles), func(flaw string) bool {
+		_, known := repairedContent(r, e, flaw)
+		return known || !e.WasCheckedOut
+	})
+}
+
+// repairedContent returns the content that a bad file of an entry must have had.
+func repairedContent(r *git.Repo, e git.WorktreeEntry, flaw string) (content string, known bool) {
+	switch flaw {
+	case "commondir":
+		return "../..", true
+	case "HEAD":
+		if log := r.ReflogCommits(git.WorktreeSpec{Name: e.Name}); len(log) > 0 {
+			return log[0], true
+		}
+	}
+	return "", false
+}
+
+// UnlockWorktree removes the "locked" file that "git worktree add" leaves when it is killed.
+func UnlockWorktree(r *git.Repo, e git.WorktreeEntry) error {
+	return durable.Remove(filepath.Join(r.AdminDir(e.Name), "locked"))
+}
+
+// LastLoggedCommit returns the newest existing commit in the reflog of a worktree's HEAD; empty when there is none.
+func LastLoggedCommit(ctx context.Context, r *git.Repo, name string) (string, error) {
+	log := r.ReflogCommits(git.WorktreeSpec{Name: name})
+	for i := range log {
+		log[i] += "^{commit}"
+	}
+	if len(log) == 0 {
+		return "", nil
+	}
+	found, err := r.Lookup(ctx, log...)
+	if err != nil {
+		return "", err
+	}
+	for _, o := range found {
+		if !o.Missing() {
+			return o.OID, nil
+		}
+	}
+	return "", nil
+}

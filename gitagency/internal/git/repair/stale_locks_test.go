@@ -1,0 +1,182 @@
+package repair
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+func TestLocksAreFoundWhereGitPutsThem(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	want := []string{
+		"HEAD.lock", "config.lock", "index.lock", "packed-refs.lock", "shallow.lock",
+		"info/sparse-checkout.lock", "objects/maintenance.lock", "objects/info/commit-graphs/commit-graph-chain.lock",
+		"objects/pack/multi-pack-index.lock", "refs/heads/a b\n\x1b.lock", "refs/heads/deep/er/x.lock", "refs/stash.lock",
+		"logs/HEAD.lock", "logs/refs/heads/main.lock", "worktrees/" + w.Name + "/index.lock", "worktrees/" + w.Name + "/HEAD.lock",
+	}
+	for _, rel := range want {
+		l.WriteIn(repo.CommonDir, rel, "")
+	}
+	// What goes by such a name and is not git's, or is no file.
+	l.WriteIn(repo.CommonDir, "agency/x.lock", "")
+	l.WriteIn(repo.CommonDir, "hooks/x.lock", "")
+	l.WriteIn(repo.CommonDir, "refs/heads/dir.lock/x", "")
+	l.Must(os.Symlink("nowhere", filepath.Join(repo.CommonDir, "link.lock")))
+	gittest.MakeFIFO(t, filepath.Join(repo.CommonDir, "pipe.lock"))
+
+	locks, err := LockFiles(repo)
+	l.Must(err)
+	var got []string
+	for _, lock := range locks {
+		got = append(got, lock.RelPath)
+		l.Must(RemoveLockFile(repo, lock))
+		l.Must(RemoveLockFile(repo, lock)) // twice is fine
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q", got)
+	}
+	if left, err := LockFiles(repo); len(left) > 0 || err != nil {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	l.Git("status")
+}
+
+func TestALockThatSomebodyElseHasTakenSinceStays(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	path := filepath.Join(repo.CommonDir, "index.lock")
+	for what, retake := range map[string]func(){
+		"another file": func() {
+			l.WriteIn(repo.CommonDir, "index.new", "")
+			l.Must(os.Rename(filepath.Join(repo.CommonDir, "index.new"), path))
+		},
+		"the same place on the disk": func() { l.Must(os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour))) },
+	} {
+		l.WriteIn(repo.CommonDir, "index.lock", "")
+		locks, err := LockFiles(repo)
+		l.Must(err)
+		retake()
+		if err := RemoveLockFile(repo, locks[0]); err == nil || !gittest.Exists(path) {
+			t.Errorf("%s: it was removed, %v", what, err)
+		}
+		l.Must(os.Remove(path))
+	}
+}
+
+func TestALogIsAnOrphanWhenItsRefDoesNotExist(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	main := l.Git("rev-parse", "main")
+	only := l.Git("commit-tree", "-m", "only logged", "main^{tree}")
+	l.Git("branch", "packed")
+	l.Git("pack-refs", "--all")
+	l.Git("symbolic-ref", "refs/heads/dangling", "refs/heads/nowhere")
+	entry := func(old, now string) string { return old + " " + now + " A <a@b> 1 +0000\tx\n" }
+	zeros := strings.Repeat("0", 40)
+	for name, log := range map[string]string{
+		"logs/refs/heads/gone":      entry(zeros, main),
+		"logs/refs/heads/only":      entry(zeros, main) + entry(main, only),
+		"logs/refs/heads/old":       entry(only, main),
+		"logs/refs/heads/missing":   entry(zeros, strings.Repeat("1", 40)),
+		"logs/refs/heads/nonsense":  "\x00\xff\nHEAD main\n--all --all\n" + strings.Repeat("z", 40) + "\n",
+		"logs/refs/heads/empty":     "",
+		"logs/refs/heads/a b":       entry(zeros, main),
+		"logs/refs/heads/dangling":  entry(zeros, main),
+		"logs/refs/heads/gone.lock": "",
+	} {
+		l.WriteIn(repo.CommonDir, name, log)
+	}
+	found, err := OrphanReflogs(t.Context(), repo)
+	l.Must(err)
+	want := map[string][]string{
+		"refs/heads/gone": nil, "refs/heads/only": {only}, "refs/heads/old": {only}, "refs/heads/missing": nil,
+		"refs/heads/nonsense": nil, "refs/heads/empty": nil, "refs/heads/a b": nil,
+	}
+	for _, ref := range found {
+		commits, known := want[ref]
+		if got, err := OnlyInReflog(t.Context(), repo, ref); !known || err != nil || !slices.Equal(got, commits) {
+			t.Errorf("%s: %q, %v", ref, got, err)
+		}
+		delete(want, ref)
+		l.Must(RemoveReflog(repo, ref))
+	}
+	if len(want) > 0 {
+		t.Errorf("not found: %q", want)
+	}
+	if again, err := OrphanReflogs(t.Context(), repo); len(again) > 0 || err != nil {
+		t.Errorf("left are %q, %v", again, err)
+	}
+}
+
+func TestABlockerIsWhatGitWouldWaitFor(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	l.Git("symbolic-ref", "refs/heads/alias", "refs/heads/main")
+	l.Must(os.Symlink("main", filepath.Join(repo.CommonDir, "refs/heads/link")))
+	if path, err := BlockingRef(repo); path != "" || err != nil {
+		t.Errorf("%q, %v", path, err)
+	}
+	pipe := filepath.Join(repo.CommonDir, "refs/heads/pipe")
+	gittest.MakeFIFO(t, pipe)
+	if path, err := BlockingRef(repo); path != pipe || err != nil {
+		t.Errorf("%q, %v", path, err)
+	}
+}
+
+func TestAFileIsMadeByWhoeverOwnsIt(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	us := uint32(os.Geteuid())
+	file, nowhere := filepath.Join(l.Root, "a.txt"), filepath.Join(l.Root, "nowhere")
+	for _, c := range []struct {
+		uid   uint32
+		files []string
+		want  bool
+	}{
+		{us, []string{file}, true},
+		{us, []string{nowhere, file}, true},
+		{us + 1, []string{nowhere, file}, false},
+		{us, []string{nowhere}, false},
+		{us, nil, false},
+	} {
+		if got := ownsAny(c.uid, c.files); got != c.want {
+			t.Errorf("%d and %q: %v", c.uid, c.files, got)
+		}
+	}
+}
+
+func TestWhatAGitWasStartedWithMayNameARepository(t *testing.T) {
+	t.Parallel()
+	got := pathArguments(proc.Process{
+		Args: []string{"git", "--git-dir=/a/.git", "-C", "../b", "commit"},
+		Env:  []string{"HOME=/home", "GIT_DIR=/c/.git", "GIT_EMPTY=", "GIT_WORK_TREE=d=e"},
+	})
+	for _, want := range []string{"/a/.git", "../b", "/c/.git", "d=e"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q does not name %s", got, want)
+		}
+	}
+	for _, none := range []string{"/home", ""} {
+		if slices.Contains(got, none) {
+			t.Errorf("%q names %q", got, none)
+		}
+	}
+	if got := pathArguments(proc.Process{Args: slices.Repeat([]string{"x"}, 100_000)}); len(got) > 64 {
+		t.Errorf("%d words are looked at", len(got))
+	}
+}

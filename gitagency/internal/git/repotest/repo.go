@@ -1,0 +1,107 @@
+// Package repotest opens the repositories of gittest as git.Repo and adds worktrees to them, for tests of the packages
+// above git.
+package repotest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+)
+
+// NewMirror is one of the repository.
+func NewMirror(l *gittest.Lab) *git.Mirror {
+	l.T.Helper()
+	m, err := OpenRepo(l).NewMirror(l.Git("rev-parse", "HEAD"))
+	l.Must(err)
+	l.T.Cleanup(func() { l.Must(m.Close()) })
+	return m
+}
+
+func SpecOf(l *gittest.Lab, w git.Registration) git.WorktreeSpec {
+	return git.WorktreeSpec{
+		Name: w.Name, Dir: w.Tree, Branch: w.Branch, Omit: ".agency",
+		Message: "captured", Author: object.Identity{Name: "tool", Email: "tool@localhost"},
+	}
+}
+
+func RequireEmptyAgencyDir(l *gittest.Lab, repo *git.Repo) {
+	l.T.Helper()
+	left, err := filepath.Glob(filepath.Join(repo.CommonDir, "agency", "*"))
+	l.Must(err)
+	if len(left) > 0 {
+		l.T.Errorf("left behind: %q", left)
+	}
+}
+
+func OpenRepo(l *gittest.Lab) *git.Repo { l.T.Helper(); return OpenRepoIn(l, l.Root) }
+
+func OpenRepoIn(l *gittest.Lab, dir string, env ...string) *git.Repo {
+	l.T.Helper()
+	repo, err := git.Open(l.T.Context(), dir, slices.Concat(l.Env, env))
+	l.Must(err)
+	return repo
+}
+
+// RegisterWorktree makes a branch and a registered, still empty tree.
+func RegisterWorktree(l *gittest.Lab, repo *git.Repo, name, tree string) git.Registration {
+	l.T.Helper()
+	w := git.Registration{Name: name, Tree: tree, Branch: "refs/heads/agency/sandbox-" + name, Link: filepath.Join(l.T.TempDir(), name)}
+	l.Must(repo.CreateRef(l.T.Context(), w.Branch, l.Git("rev-parse", "HEAD"), "test"))
+	l.Must(os.MkdirAll(w.Tree, 0o755))
+	l.Must(repo.AddWorktree(l.T.Context(), w))
+	return w
+}
+
+// AddSandbox makes a whole linked worktree as the production code does.
+func AddSandbox(l *gittest.Lab, repo *git.Repo) git.Registration {
+	l.T.Helper()
+	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(l.T), "tree"))
+	l.Must(repo.CheckoutWorktree(l.T.Context(), w, l.Git("rev-parse", "HEAD")))
+	return w
+}
+
+// MakeConflict leaves a worktree in the middle of a merge in which a.txt is in conflict.
+func MakeConflict(l *gittest.Lab, w git.Registration) {
+	l.T.Helper()
+	l.WriteIn(w.Tree, "a.txt", "ours\n")
+	l.GitIn(w.Tree, "commit", "-q", "-a", "-m", "ours")
+	l.GitIn(w.Tree, "checkout", "-q", "--detach", "HEAD~1")
+	l.WriteIn(w.Tree, "a.txt", "theirs\n")
+	l.GitIn(w.Tree, "commit", "-q", "-a", "-m", "theirs")
+	if _, err := l.TryGit(w.Tree, "merge", w.Branch); err == nil {
+		l.T.Fatal("there was no conflict")
+	}
+}
+
+// RequireClean asks git, in the tree itself and without letting it write, and compares file by file.
+func RequireClean(l *gittest.Lab, w git.Registration) {
+	l.T.Helper()
+	if status := l.GitIn(w.Tree, "--no-optional-locks", "status", "--porcelain", "--ignored"); status != "" {
+		l.T.Errorf("status: %q", status)
+	}
+	if diff, err := l.TryGit(w.Tree, "--no-optional-locks", "diff-files", "--quiet"); err != nil {
+		l.T.Errorf("the index does not know its files: %s %v", diff, err)
+	}
+	if head := l.GitIn(w.Tree, "symbolic-ref", "HEAD"); head != w.Branch {
+		l.T.Errorf("HEAD is %q", head)
+	}
+	for path, state := range l.Files("HEAD") {
+		if l.GitIn(w.Tree, "config", "--get", "--default", "false", "core.sparseCheckout") == "true" {
+			break
+		}
+		if mode := state[:6]; mode == "120000" {
+			if target, err := os.Readlink(filepath.Join(w.Tree, path)); err != nil || "120000 "+target != state {
+				l.T.Errorf("%s leads to %q, %v", path, target, err)
+			}
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(w.Tree, path))
+		if err != nil || state[7:] != string(data) {
+			l.T.Errorf("%s holds %q, %v", path, data, err)
+		}
+	}
+}

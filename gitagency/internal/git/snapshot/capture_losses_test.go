@@ -1,0 +1,403 @@
+package snapshot
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+)
+
+// Git believes the stat data in an index unless an entry is as young as the index file itself; then
+// it reads the file. In a copy of the index that looks younger, a file that was changed in the second in
+// which the index was written, and kept its size, would count as unchanged.
+func TestCaptureSeesAChangeMadeInTheSecondTheIndexWasWritten(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.ConfigureGlobal("core.trustCtime", "false") // the one time a test cannot set; a real change has it in the same second too
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	second := time.Date(2026, 1, 28, 12, 0, 0, 0, time.UTC)
+	file, index := filepath.Join(w.Tree, "a.txt"), filepath.Join(repo.AdminDir(w.Name), "index")
+
+	l.Must(os.Chtimes(file, second, second))
+	l.GitIn(w.Tree, "update-index", "--refresh")
+	l.Must(os.Chtimes(index, second, second))
+	l.WriteIn(w.Tree, "a.txt", "A\n")
+	l.Must(os.Chtimes(file, second, second))
+	if status := l.GitIn(w.Tree, "--no-optional-locks", "status", "--porcelain"); !strings.Contains(status, "M a.txt") {
+		t.Fatalf("git itself does not see the change: %q", status)
+	}
+
+	got := captureSpec(l, repo, repotest.SpecOf(l, w))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 A\n"}))
+	if !got.Dirty {
+		t.Error("the tree counts as clean")
+	}
+}
+
+// The sibling of assume-unchanged. Git itself does not see the change.
+func TestCaptureSeesThroughSkipWorktree(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.GitIn(w.Tree, "update-index", "--skip-worktree", "a.txt")
+	l.WriteIn(w.Tree, "a.txt", "changed\n")
+	got := captureSpec(l, repo, repotest.SpecOf(l, w))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
+	if !got.Dirty {
+		t.Error("the tree counts as clean")
+	}
+}
+
+// What was staged and changed again is only in the index. It must not be lost because of how the
+// index is written, or because of a flag on some other file.
+func TestCaptureKeepsWhatWasStagedWhateverTheIndexLooksLike(t *testing.T) {
+	t.Parallel()
+	for name, arrange := range map[string]func(l *gittest.Lab, w git.Registration){
+		"another file is assume-unchanged": func(l *gittest.Lab, w git.Registration) {
+			l.GitIn(w.Tree, "update-index", "--assume-unchanged", "dir/b.txt")
+		},
+		"the index is split": func(l *gittest.Lab, w git.Registration) {
+			l.GitIn(w.Tree, "update-index", "--split-index")
+			shared, err := filepath.Glob(filepath.Join(l.Root, ".git/worktrees", w.Name, "sharedindex.*"))
+			if l.Must(err); len(shared) == 0 {
+				l.T.Fatal("the index is not split")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := gittest.New(t)
+			repo := repotest.OpenRepo(l)
+			w := repotest.AddSandbox(l, repo)
+			l.WriteIn(w.Tree, "a.txt", "staged\n")
+			l.GitIn(w.Tree, "add", "a.txt")
+			l.WriteIn(w.Tree, "a.txt", "worked on\n")
+			arrange(l, w)
+			got := captureSpec(l, repo, repotest.SpecOf(l, w))
+			parents := l.Parents(got.Commit)
+			if len(parents) != 2 {
+				t.Fatalf("what was staged is lost; the only parents are %v", parents)
+			}
+			gittest.RequireSame(t, "staged", l.Files(parents[1]), with(map[string]string{"a.txt": "100644 staged\n"}))
+		})
+	}
+}
+
+// An index replaced by HEAD would forget which files are not checked out on purpose.
+func TestCaptureOfASparseTreeWithAnAssumedFileDeletesNothing(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.GitIn(w.Tree, "sparse-checkout", "set", "--cone", "nothing-here")
+	l.GitIn(w.Tree, "update-index", "--assume-unchanged", "a.txt")
+	got := captureSpec(l, repo, repotest.SpecOf(l, w))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), first)
+	if got.Dirty {
+		t.Error("a clean tree counts as dirty")
+	}
+}
+
+// Dirty decides whether "worktree rm" needs --force.
+func TestCaptureCallsATreeDirtyThatHasOnlySomethingStaged(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.WriteIn(w.Tree, "a.txt", "staged\n")
+	l.GitIn(w.Tree, "add", "a.txt")
+	l.WriteIn(w.Tree, "a.txt", "a\n") // on disk as in HEAD again
+	got := captureSpec(l, repo, repotest.SpecOf(l, w))
+	if parents := l.Parents(got.Commit); len(parents) != 2 || !got.Dirty {
+		t.Errorf("got %+v with parents %v; what was staged is in no other commit", got, parents)
+	}
+}
+
+// In a new worktree the directory of a submodule is empty and has no .git. Git does not look at what
+// somebody puts there: neither status nor add sees it.
+func TestCaptureDoesNotLoseFilesInTheDirectoryOfASubmodule(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.Git("update-index", "--add", "--cacheinfo", "160000,"+l.Git("rev-parse", "HEAD")+",sub")
+	l.Git("commit", "-q", "-m", "a submodule")
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	if got := captureSpec(l, repo, repotest.SpecOf(l, w)); got.Dirty || got.Commit != got.BranchTip {
+		t.Errorf("an empty submodule counts as changed: %+v", got)
+	}
+	l.WriteIn(w.Tree, "sub/precious", "p\n")
+	got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
+	if errors.As(err, new(*status.NestedRepositoryError)) {
+		return // to refuse is safe
+	}
+	l.Must(err)
+	if l.Files(got.Commit)["sub/precious"] != "100644 p\n" {
+		t.Errorf("the file is in no commit, nobody was told, and dirty is %v: %q", got.Dirty, l.Files(got.Commit))
+	}
+}
+
+// Somebody removed the .git file and began a history of his own in its place. It would go with the tree.
+func TestCaptureRefusesATreeWhoseGitFileBecameARepository(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.Must(os.Remove(filepath.Join(w.Tree, ".git")))
+	l.GitIn(w.Tree, "init", "-q")
+	l.WriteIn(w.Tree, "precious", "p\n")
+	l.GitIn(w.Tree, "add", "-A")
+	l.GitIn(w.Tree, "commit", "-q", "-m", "precious")
+	l.GitIn(w.Tree, "rm", "-q", "precious")
+	l.GitIn(w.Tree, "commit", "-q", "-m", "gone")
+	got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
+	if !errors.As(err, new(*status.NestedRepositoryError)) {
+		t.Errorf("got %+v, %v; two commits in %s/.git are lost", got, err, w.Tree)
+	}
+}
+
+// Work that only the worktree's own entry below .git/worktrees knows of would go with that entry.
+func TestCaptureKeepsCommitsThatOnlyAnUnfinishedOperationKnowsOf(t *testing.T) {
+	t.Parallel()
+	for name, arrange := range map[string]func(l *gittest.Lab, tree string) (commit string){
+		"the autostash of a rebase that stopped": func(l *gittest.Lab, tree string) string {
+			l.Write("a.txt", "theirs\n")
+			l.Commit("theirs")
+			l.WriteIn(tree, "a.txt", "ours\n")
+			l.GitIn(tree, "commit", "-q", "-am", "ours")
+			l.WriteIn(tree, "dir/b.txt", "not committed\n")
+			if out, err := l.TryGit(tree, "rebase", "--autostash", "main"); err == nil {
+				l.T.Fatalf("no conflict: %s", out)
+			}
+			stash, err := os.ReadFile(filepath.Join(l.Root, ".git/worktrees", gittest.SandboxName, "rebase-merge/autostash"))
+			l.Must(err)
+			return strings.TrimSpace(string(stash))
+		},
+		"the other side of a merge that stopped": func(l *gittest.Lab, tree string) string {
+			l.Git("checkout", "-q", "-b", "fetched")
+			l.Write("a.txt", "theirs\n")
+			theirs := l.Commit("theirs")
+			l.WriteIn(tree, "a.txt", "ours\n")
+			l.GitIn(tree, "commit", "-q", "-am", "ours")
+			if out, err := l.TryGit(tree, "merge", theirs); err == nil {
+				l.T.Fatalf("no conflict: %s", out)
+			}
+			l.Git("checkout", "-q", "main")
+			l.Git("branch", "-q", "-D", "fetched")
+			return theirs
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := gittest.New(t)
+			repo := repotest.OpenRepo(l)
+			w := repotest.AddSandbox(l, repo)
+			commit := arrange(l, w.Tree)
+			got := captureSpec(l, repo, repotest.SpecOf(l, w))
+			if _, err := l.TryGit(l.Root, "merge-base", "--is-ancestor", commit, got.Commit); err != nil {
+				t.Errorf("%s is in no commit that stays", l.Git("show", "-s", "--oneline", commit))
+			}
+		})
+	}
+}
+
+// On a file system that tells letter cases apart, another case is another directory, and somebody's.
+func TestCaptureLeavesOutOnlyTheNameItWasGiven(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.WriteIn(w.Tree, ".Agency/mine", "m\n")
+	if gittest.Exists(filepath.Join(w.Tree, ".agency")) {
+		t.Skip("skipped: this file system does not tell letter cases apart")
+	}
+	l.Must(os.MkdirAll(filepath.Join(w.Tree, ".agency"), 0o755))
+	got := captureSpec(l, repo, repotest.SpecOf(l, w))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{".Agency/mine": "100644 m\n"}))
+}
+
+// Were the branch taken for a HEAD that cannot be read, the commits of a detached HEAD would be lost.
+func TestCaptureDoesNotTakeAHeadItMayNotReadForNone(t *testing.T) {
+	t.Parallel()
+	if !gittest.Unprivileged(t) {
+		return
+	}
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.GitIn(w.Tree, "checkout", "-q", "--detach")
+	l.WriteIn(w.Tree, "new", "n\n")
+	l.GitIn(w.Tree, "add", "-A")
+	l.GitIn(w.Tree, "commit", "-q", "-m", "detached")
+	head := l.GitIn(w.Tree, "rev-parse", "HEAD")
+	l.Must(os.Chmod(filepath.Join(repo.AdminDir(w.Name), "HEAD"), 0))
+	got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
+	if err != nil {
+		return // to refuse is safe
+	}
+	if _, err := l.TryGit(l.Root, "merge-base", "--is-ancestor", head, got.Commit); err != nil {
+		t.Errorf("the commit %s of the detached HEAD is not in %s", head, got.Commit)
+	}
+}
+
+// A tree whose permissions were taken away is captured; its index must not be worse than a corrupt one.
+func TestCaptureWorksWithAnIndexItMayNotRead(t *testing.T) {
+	t.Parallel()
+	if !gittest.Unprivileged(t) {
+		return
+	}
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.WriteIn(w.Tree, "a.txt", "changed\n")
+	l.Must(os.Chmod(filepath.Join(repo.AdminDir(w.Name), "index"), 0))
+	got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
+	l.Must(err)
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
+}
+
+// Out of what is on disk, and out of what was staged too.
+func TestCaptureLeavesAStagedMarkerOutOfEveryCommitItMakes(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.WriteIn(w.Tree, ".agency/SANDBOX_MARKER", "# mark\n")
+	l.GitIn(w.Tree, "add", "-f", ".agency")
+	l.WriteIn(w.Tree, "a.txt", "changed\n")
+	got := captureSpec(l, repo, repotest.SpecOf(l, w))
+	for commit := range strings.FieldsSeq(l.Git("rev-list", got.Commit)) {
+		if _, have := l.Files(commit)[".agency/SANDBOX_MARKER"]; have {
+			t.Errorf("%s holds the marker", commit)
+		}
+	}
+	if parents := l.Parents(got.Commit); len(parents) != 1 {
+		t.Errorf("nothing but the marker was staged, and yet it has a commit: %v", parents)
+	}
+}
+
+// "Commit … empty when there was nothing": no tree, no index, no branch, no HEAD.
+func TestCaptureOfNothingIsNoCommit(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.Must(os.RemoveAll(w.Tree))
+	l.Must(repo.RemoveAdminDir(w.Name))
+	l.Git("update-ref", "-d", w.Branch)
+	s := repotest.SpecOf(l, w)
+	s.Dir = ""
+	if got, err := Capture(t.Context(), repo, s); err != nil || got != (CaptureResult{}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// Staged, and then changed on disk: git rm wants to be forced.
+func TestCaptureLeavesAMarkerOutThatWasStagedAndChangedAgain(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]func(l *gittest.Lab, tree string){
+		"changed": func(l *gittest.Lab, tree string) { l.WriteIn(tree, ".agency/SANDBOX_MARKER", "changed\n") },
+		"deleted": func(l *gittest.Lab, tree string) { l.Must(os.RemoveAll(filepath.Join(tree, ".agency"))) },
+		"a directory": func(l *gittest.Lab, tree string) {
+			l.Must(os.Remove(filepath.Join(tree, ".agency/SANDBOX_MARKER")))
+			l.WriteIn(tree, ".agency/SANDBOX_MARKER/x", "x\n")
+		},
+		"a link": func(l *gittest.Lab, tree string) {
+			l.Must(os.RemoveAll(filepath.Join(tree, ".agency")))
+			l.Must(os.Symlink("dir", filepath.Join(tree, ".agency")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := gittest.New(t)
+			repo := repotest.OpenRepo(l)
+			w := repotest.AddSandbox(l, repo)
+			l.WriteIn(w.Tree, ".agency/SANDBOX_MARKER", "# mark\n")
+			l.GitIn(w.Tree, "add", "-f", ".agency")
+			after(l, w.Tree)
+			l.WriteIn(w.Tree, "a.txt", "changed\n")
+			got := captureSpec(l, repo, repotest.SpecOf(l, w))
+			gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
+		})
+	}
+}
+
+// Committed, it is part of what the agent made; the capture does not carry it on.
+func TestCaptureDoesNotCarryACommittedMarkerOn(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.WriteIn(w.Tree, ".agency/SANDBOX_MARKER", "# mark\n")
+	l.GitIn(w.Tree, "add", "-f", ".agency")
+	l.GitIn(w.Tree, "commit", "-q", "-m", "marker")
+	l.WriteIn(w.Tree, ".agency/SANDBOX_MARKER", "changed\n")
+	l.GitIn(w.Tree, "add", "-f", ".agency")
+	l.WriteIn(w.Tree, ".agency/SANDBOX_MARKER", "changed again\n")
+	l.WriteIn(w.Tree, "a.txt", "changed\n")
+	got := captureSpec(l, repo, repotest.SpecOf(l, w))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
+}
+
+// What lies where git expects a submodule, and is no directory, is a change like any other.
+func TestCaptureSeesWhatASubmoduleBecame(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		arrange func(l *gittest.Lab, tree string)
+		want    string
+	}{
+		"a file":              {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "sub", "precious\n") }, "100644 precious\n"},
+		"a link that is dead": {func(l *gittest.Lab, tree string) { l.Must(os.Symlink("nowhere", filepath.Join(tree, "sub"))) }, "120000 nowhere"},
+		"nothing":             {func(*gittest.Lab, string) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := gittest.New(t)
+			l.Git("update-index", "--add", "--cacheinfo", "160000,"+l.Git("rev-parse", "HEAD")+",sub")
+			l.Git("commit", "-q", "-m", "a submodule")
+			repo := repotest.OpenRepo(l)
+			w := repotest.AddSandbox(l, repo)
+			l.Must(os.Remove(filepath.Join(w.Tree, "sub")))
+			c.arrange(l, w.Tree)
+			got := captureSpec(l, repo, repotest.SpecOf(l, w))
+			if is := l.Files(got.Commit)["sub"]; is != c.want || !got.Dirty {
+				t.Errorf("got %q, want %q; dirty is %v", is, c.want, got.Dirty)
+			}
+		})
+	}
+}
+
+// Git passes over what it will not have in an index, and says so to nobody who only looks at how it ended.
+func TestCaptureRefusesWhatGitPassesOver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		make func(l *gittest.Lab, tree string)
+	}{
+		{".gitmodules", func(l *gittest.Lab, tree string) { l.Must(os.Symlink("elsewhere", filepath.Join(tree, ".gitmodules"))) }},
+		{"git~1", func(l *gittest.Lab, tree string) { l.WriteIn(tree, "git~1", "precious\n") }},
+		{"dir/.GIT", func(l *gittest.Lab, tree string) { l.WriteIn(tree, "dir/.GIT", "precious\n") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := gittest.New(t)
+			repo := repotest.OpenRepo(l)
+			w := repotest.AddSandbox(l, repo)
+			c.make(l, w.Tree)
+			if got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w)); err == nil {
+				t.Errorf("captured without it: %q", l.Files(got.Commit))
+			}
+			if got, err := CaptureState(t.Context(), repo, repotest.SpecOf(l, w), ""); err == nil {
+				t.Errorf("frozen without it: %q", l.Files(got.Commit))
+			}
+		})
+	}
+}

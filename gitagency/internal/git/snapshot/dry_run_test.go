@@ -1,0 +1,123 @@
+package snapshot
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+)
+
+// rehearse rehearses and checks that nothing at all is different afterwards, neither in the tree nor in
+// the whole repository.
+func rehearse(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec) (CaptureResult, error) {
+	l.T.Helper()
+	paths := []string{repo.CommonDir}
+	if s.Dir != "" {
+		paths = append(paths, s.Dir)
+	}
+	before := gittest.DiskState(l.T, paths...)
+	var got CaptureResult
+	var err error
+	gittest.Within(l.T, "Rehearse", func() { got, err = DryRunCapture(l.T.Context(), repo, s) })
+	gittest.RequireSame(l.T, "afterwards", gittest.DiskState(l.T, paths...), before)
+	return got, err
+}
+
+func TestRehearseFindsWhatCaptureFindsAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, work := range map[string]func(l *gittest.Lab, w git.Registration){
+		"nothing":           func(*gittest.Lab, git.Registration) {},
+		"an untracked file": func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "new", "n\n") },
+		"a changed file":    func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "a.txt", "changed\n") },
+		"an ignored file": func(l *gittest.Lab, w git.Registration) {
+			l.Write(".git/info/exclude", "/ignored\n")
+			l.WriteIn(w.Tree, "ignored", "i\n")
+		},
+		"a staged file that is gone": func(l *gittest.Lab, w git.Registration) {
+			l.WriteIn(w.Tree, "staged", "s\n")
+			l.GitIn(w.Tree, "add", "staged")
+			l.Must(os.Remove(filepath.Join(w.Tree, "staged")))
+		},
+		"a commit": func(l *gittest.Lab, w git.Registration) {
+			l.GitIn(w.Tree, "commit", "-q", "--allow-empty", "-m", "more")
+		},
+		"a commit beside":         func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--orphan", "beside") },
+		"a commit that was reset": func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "commit", "-q", "--amend", "-m", "again") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := gittest.New(t)
+			repo := repotest.OpenRepo(l)
+			w := repotest.AddSandbox(l, repo)
+			earlier := captureSpec(l, repo, repotest.SpecOf(l, w))
+			work(l, w)
+			for _, onto := range []string{"", earlier.Commit} {
+				s := repotest.SpecOf(l, w)
+				s.Onto = onto
+				rehearsed, err := rehearse(l, repo, s)
+				l.Must(err)
+				captured := captureSpec(l, repo, s)
+				if rehearsed.Dirty != captured.Dirty || rehearsed.BranchTip != captured.BranchTip ||
+					(rehearsed.Commit == earlier.Commit) != (captured.Commit == earlier.Commit) {
+					t.Errorf("onto %q: rehearsed %+v, captured %+v", onto, rehearsed, captured)
+				}
+			}
+		})
+	}
+}
+
+func TestRehearseRefusesWhatCaptureRefuses(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.GitIn(w.Tree, "init", "-q", "nested")
+	if _, err := rehearse(l, repo, repotest.SpecOf(l, w)); !errors.As(err, new(*status.NestedRepositoryError)) {
+		t.Errorf("a repository in it: %v", err)
+	}
+	l.Must(os.RemoveAll(filepath.Join(w.Tree, "nested")))
+	gittest.MakeFIFO(t, filepath.Join(w.Tree, "dir", ".gitattributes"))
+	if _, err := rehearse(l, repo, repotest.SpecOf(l, w)); !errors.As(err, new(*git.SpecialFileError)) {
+		t.Errorf("a pipe in it: %v", err)
+	}
+}
+
+func TestRehearseGivesNobodyPermissionsBack(t *testing.T) {
+	t.Parallel()
+	if !gittest.Unprivileged(t) {
+		return
+	}
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	locked := filepath.Join(w.Tree, "dir")
+	l.Must(os.Chmod(locked, 0))
+	t.Cleanup(func() { _ = os.Chmod(locked, 0o700) })
+	if _, err := DryRunCapture(t.Context(), repo, repotest.SpecOf(l, w)); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("got %v", err)
+	}
+	if fi, err := os.Lstat(locked); err != nil || fi.Mode().Perm() != 0 {
+		t.Errorf("now it is %v, %v", fi.Mode(), err)
+	}
+}
+
+func TestRehearseWorksWhereverTheRepositoryIs(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a:b", `qu"ote`, `back\slash`, "new\nline", "#hash", "sp ace"} {
+		l := gittest.New(t)
+		l.Must(os.Rename(l.Root, filepath.Join(filepath.Dir(l.Root), name)))
+		l.Root = filepath.Join(filepath.Dir(l.Root), name)
+		repo := repotest.OpenRepo(l)
+		w := repotest.AddSandbox(l, repo)
+		l.WriteIn(w.Tree, "new", "n\n")
+		if got, err := rehearse(l, repo, repotest.SpecOf(l, w)); err != nil || !got.Dirty {
+			t.Errorf("%q: %+v, %v", name, got, err)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package snapshot
+
+import (
+	"bytes"
+	"compress/zlib"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+)
+
+// newArchive is a lab with a history in which there is one of every kind: files that are deltas of each other, one
+// that is gone again, a link, an executable, a submodule, a merge.
+func newArchive(t *testing.T) *gittest.Lab {
+	t.Helper()
+	l := gittest.New(t)
+	lines := strings.Repeat("a line that comes again and again\n", 50)
+	for i := range 3 {
+		l.Write("deep/er/file", fmt.Sprint(lines, i, "\n", lines))
+		l.Write("gone", fmt.Sprint("only in history ", i))
+		l.Git("add", "-A")
+		l.Git("commit", "-q", "-m", fmt.Sprint("commit ", i))
+	}
+	l.Git("checkout", "-q", "-b", "side", "HEAD~1")
+	l.Write("beside", "beside\n")
+	l.Git("add", "-A")
+	l.Git("commit", "-q", "-m", "side")
+	l.Git("checkout", "-q", "main")
+	l.Git("merge", "-q", "--no-edit", "side")
+	l.Git("rm", "-q", "gone")
+	l.Git("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("5", 40)+",sub")
+	l.Git("commit", "-q", "-m", "a submodule")
+	return l
+}
+
+func verifyLab(l *gittest.Lab) VerifyResult {
+	l.T.Helper()
+	v, err := Verify(l.T.Context(), repotest.OpenRepo(l), l.Git("rev-parse", "HEAD"), nil)
+	l.Must(err)
+	return v
+}
+
+// reachable is what git itself counts.
+func reachable(l *gittest.Lab) int {
+	l.T.Helper()
+	return strings.Count(l.Git("rev-list", "--objects", "HEAD"), "\n") + 1
+}
+
+func flip(at int) func([]byte) []byte {
+	return func(data []byte) []byte { data[at] ^= 0xff; return data }
+}
+
+func TestEveryObjectThatACommitLeadsToIsHashedOnce(t *testing.T) {
+	t.Parallel()
+	l := newArchive(t)
+	for _, how := range []string{"loose", "packed", "with a graph, bitmaps and an index of many packs"} {
+		switch how {
+		case "packed":
+			l.Git("gc", "-q")
+		case "with a graph, bitmaps and an index of many packs":
+			l.Git("repack", "-q", "-adb", "--write-midx")
+			l.Git("commit-graph", "write", "--reachable")
+		}
+		v := verifyLab(l)
+		if v.Objects != reachable(l) || len(v.Damages) > 0 || v.Bytes == 0 || len(v.ShallowCommits) > 0 || v.PromisedObjects > 0 {
+			t.Errorf("%s: %+v, want %d objects", how, v, reachable(l))
+		}
+	}
+}
+
+func TestAFlippedByteOfALooseObjectIsFoundWhereverItIs(t *testing.T) {
+	t.Parallel()
+	l := newArchive(t)
+	for name, rev := range map[string]string{
+		"commit": "HEAD", "commit of the history": "HEAD~3", "tree": "HEAD^{tree}", "tree below": "HEAD:deep/er",
+		"blob": "HEAD:deep/er/file", "blob of the history": "HEAD~2:gone", "link": "HEAD:link",
+	} {
+		oid, kind := l.Git("rev-parse", rev), l.Git("cat-file", "-t", rev)
+		fi, err := os.Stat(l.LoosePath(oid))
+		l.Must(err)
+		for _, at := range []int{0, 1, 2, int(fi.Size()) / 2, int(fi.Size()) - 1} {
+			restore := l.RewriteFile(l.LoosePath(oid), flip(at))
+			v := verifyLab(l)
+			if len(v.Damages) != 1 || v.Damages[0].OID != oid || v.Damages[0].Kind != kind || v.Damages[0].Problem == ProblemMissing {
+				t.Errorf("%s, byte %d: %+v", name, at, v.Damages)
+			}
+			restore()
+		}
+	}
+	if v := verifyLab(l); len(v.Damages) > 0 {
+		t.Errorf("and afterwards: %+v", v)
+	}
+}
+
+func TestAFlippedByteOfAPackIsFoundWhereverItIs(t *testing.T) {
+	t.Parallel()
+	l := newArchive(t)
+	l.Git("gc", "-q")
+	packs, err := filepath.Glob(filepath.Join(l.Root, ".git", "objects", "pack", "*.pack"))
+	if l.Must(err); len(packs) != 1 {
+		t.Fatal(packs)
+	}
+	fi, err := os.Stat(packs[0])
+	l.Must(err)
+	commit, repo := l.Git("rev-parse", "HEAD"), repotest.OpenRepo(l)
+	size := int(fi.Size())
+	positions := []int{0, 4, 7, 8, 11, 12, 13, 14, size - 1, size - 20, size - 21, size - 22} // the head, the first object, the checksum, the last object
+	for at := 15; at < size; at += 23 {
+		positions = append(positions, at)
+	}
+	for _, at := range positions {
+		restore := l.RewriteFile(packs[0], flip(at))
+		v, err := Verify(t.Context(), repo, commit, nil)
+		if err != nil || len(v.Damages) == 0 {
+			t.Errorf("byte %d of %d: %+v, %v", at, size, v, err)
+		}
+		restore()
+	}
+}
+
+// Objects that are whole, but not those that their names say, are what git itself does not notice when it reads them.
+func TestAnObjectInThePlaceOfAnotherIsFound(t *testing.T) {
+	t.Parallel()
+	l := newArchive(t)
+	blob, tree := l.Git("rev-parse", "HEAD:a.txt"), l.Git("rev-parse", "HEAD:dir")
+	for _, oid := range []string{blob, tree} {
+		restore := l.RewriteFile(l.LoosePath(oid), func([]byte) []byte {
+			var b bytes.Buffer
+			w := zlib.NewWriter(&b)
+			_, err := w.Write([]byte("blob 5\x00other"))
+			l.Must(err)
+			l.Must(w.Close())
+			return b.Bytes()
+		})
+		v := verifyLab(l)
+		if len(v.Damages) != 1 || v.Damages[0].OID != oid || v.Damages[0].Problem != ProblemAltered || !strings.Contains(v.Damages[0].Detail, "blob ") {
+			t.Errorf("%+v", v.Damages)
+		}
+		restore()
+	}
+	// A replacement is somebody's wish, and no damage.
+	l.Git("replace", blob, l.Git("rev-parse", "HEAD:link"))
+	if v := verifyLab(l); len(v.Damages) > 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestAllThatIsMissingIsNamedWithItsPath(t *testing.T) {
+	t.Parallel()
+	l := newArchive(t)
+	var want []string
+	for _, path := range []string{"a.txt", "dir/b.txt", "deep/er"} {
+		oid := l.Git("rev-parse", "HEAD:"+path)
+		l.Must(os.Remove(l.LoosePath(oid)))
+		want = append(want, oid+" "+path)
+	}
+	var got []string
+	for _, d := range verifyLab(l).Damages {
+		if d.Problem != ProblemMissing {
+			t.Errorf("%+v", d)
+		}
+		got = append(got, d.OID+" "+d.Path)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestAHistoryThatWasCutOffIsToldFromOneThatIsDamaged(t *testing.T) {
+	t.Parallel()
+	l := newArchive(t)
+	shallow := *l
+	shallow.Root = filepath.Join(gittest.TempDir(t), "shallow")
+	l.Git("clone", "-q", "--depth", "2", "file://"+l.Root, shallow.Root)
+	v := verifyLab(&shallow)
+	if len(v.Damages) > 0 || len(v.ShallowCommits) == 0 || v.Objects != reachable(&shallow) {
+		t.Errorf("%+v", v)
+	}
+	partial := *l
+	partial.Root = filepath.Join(gittest.TempDir(t), "partial")
+	l.Git("config", "uploadpack.allowFilter", "true")
+	l.Git("clone", "-q", "--no-checkout", "--filter=blob:none", "file://"+l.Root, partial.Root)
+	v = verifyLab(&partial)
+	if len(v.Damages) > 0 || v.PromisedObjects == 0 || v.Objects == 0 {
+		t.Errorf("%+v", v)
+	}
+	if again := verifyLab(&partial); again.PromisedObjects != v.PromisedObjects {
+		t.Error("it was fetched")
+	}
+}
+
+func TestObjectsAreVerifiedWhereverGitFindsThemAndWhateverTheirHash(t *testing.T) {
+	t.Parallel()
+	l := newArchive(t)
+	borrower := *l
+	borrower.Root = filepath.Join(gittest.TempDir(t), "borrower")
+	l.Git("clone", "-q", "--shared", l.Root, borrower.Root)
+	if v := verifyLab(&borrower); v.Objects != reachable(l) || len(v.Damages) > 0 {
+		t.Errorf("%+v", v)
+	}
+	oid := l.Git("rev-parse", "HEAD:a.txt")
+	l.RewriteFile(l.LoosePath(oid), flip(5))
+	if v := verifyLab(&borrower); len(v.Damages) != 1 || v.Damages[0].OID != oid {
+		t.Errorf("%+v", v)
+	}
+
+	modern := gittest.NewEmpty(t)
+	modern.Git("init", "-q", "--object-format=sha256", "-b", "main", ".")
+	modern.Write("dir/file", "f\n")
+	modern.Git("add", "-A")
+	modern.Git("commit", "-q", "-m", "first")
+	if v := verifyLab(modern); v.Objects != 4 || len(v.Damages) > 0 {
+		t.Errorf("%+v", v)
+	}
+	oid = modern.Git("rev-parse", "HEAD:dir")
+	modern.RewriteFile(modern.LoosePath(oid), flip(5))
+	if v := verifyLab(modern); len(v.Damages) != 1 || v.Damages[0].OID != oid {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestWhenGitDoesNotWorkThatIsNoDamage(t *testing.T) {
+	t.Parallel()
+	l := newArchive(t)
+	repo, commit := repotest.OpenRepo(l), l.Git("rev-parse", "HEAD")
+	l.Must(os.WriteFile(filepath.Join(l.Root, ".git", "config"), []byte("[core\n"), 0o600))
+	if v, err := Verify(t.Context(), repo, commit, nil); err == nil {
+		t.Errorf("%+v", v)
+	}
+}

@@ -1,0 +1,130 @@
+package status
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// selectEntries separates the entries of an index from conflicting ones, and drops those below Omit.
+func selectEntries(s git.WorktreeSpec, x index.File, mtime time.Time) git.IndexContents {
+	t := git.IndexContents{File: x, Mtime: mtime, Entries: make([]index.Entry, 0, x.Count)}
+	for e := range x.AllEntries() {
+		switch {
+		case s.Omit != "" && (string(e.Name) == s.Omit || bytes.HasPrefix(e.Name, []byte(s.Omit+"/"))):
+		case e.Stage != 0:
+			t.Conflicts = append(t.Conflicts, string(e.Name))
+		default:
+			t.Entries = append(t.Entries, e)
+		}
+	}
+	return t
+}
+
+// ReadIndexAsync reads the index in the background, while git starts and resolves HEAD.
+func ReadIndexAsync(r *git.Repo, s git.WorktreeSpec) func() (git.IndexContents, error) {
+	return proc.Async(func() (git.IndexContents, error) {
+		x, mtime, err := readPlainIndex(r, s.Name, object.FormatOf(s.Base))
+		if err != nil {
+			return git.IndexContents{}, err
+		}
+		return selectEntries(s, x, mtime), nil
+	})
+}
+
+// loadBaseIndex returns the index with which the files are compared. An unreadable index is replaced by the tree of
+// HEAD. So is an empty index of a worktree that is about to be removed, because capturing too much is better than
+// losing files.
+func loadBaseIndex(ctx context.Context, r *git.Repo, scratch func() (git.RunOptions, error), s git.WorktreeSpec, head string) (git.IndexContents, error) {
+	if s.PendingIndex != nil {
+		if t, err := s.PendingIndex(); err == nil {
+			return t, nil
+		}
+	}
+	x, mtime, err := readBaseIndex(ctx, r, scratch, s, head)
+	if err != nil {
+		return git.IndexContents{}, err
+	}
+	return selectEntries(s, x, mtime), nil
+}
+
+func readBaseIndex(ctx context.Context, r *git.Repo, scratch func() (git.RunOptions, error), s git.WorktreeSpec, head string) (index.File, time.Time, error) {
+	from := cmp.Or(s.Onto, head)
+	if s.Onto == "" && s.IndexCache == "" {
+		x, mtime, err := readWorktreeIndex(ctx, r, scratch, s, object.FormatOf(from))
+		if err == nil && (x.Count > 0 || s.InUse) || context.Cause(ctx) != nil {
+			return x, mtime, err
+		}
+	}
+	if from == "" {
+		return index.File{Format: object.SHA1}, time.Time{}, nil
+	}
+	p, err := scratch()
+	if err != nil {
+		return index.File{}, time.Time{}, err
+	}
+	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+filepath.Join(p.GitDir, "base"))
+	if _, err := r.RunWrite(ctx, p, "read-tree", from); err != nil {
+		return index.File{}, time.Time{}, err
+	}
+	data, err := os.ReadFile(filepath.Join(p.GitDir, "base"))
+	if err != nil {
+		return index.File{}, time.Time{}, err
+	}
+	x, err := index.Read(data, object.FormatOf(from))
+	return x, time.Time{}, err
+}
+
+// readWorktreeIndex reads the index of a worktree. Git converts a copy of a split or sparse one.
+func readWorktreeIndex(ctx context.Context, r *git.Repo, scratch func() (git.RunOptions, error), s git.WorktreeSpec, format object.Format) (index.File, time.Time, error) {
+	x, mtime, err := readPlainIndex(r, s.Name, format)
+	if !errors.As(err, new(*index.NotPlainError)) {
+		return x, mtime, err
+	}
+	p, err := scratch()
+	if err != nil {
+		return x, mtime, err
+	}
+	if err := r.CopyIndexFiles(s.Name, p.GitDir); err != nil {
+		return x, mtime, err
+	}
+	p.Config = append(slices.Clone(p.Config), "-c", "core.splitIndex=false", "-c", "index.sparse=false")
+	if _, err := r.RunWrite(ctx, p, "update-index", "--no-split-index", "--force-write-index"); err != nil {
+		return x, mtime, err
+	}
+	data, err := os.ReadFile(filepath.Join(p.GitDir, "index"))
+	if err == nil {
+		x, err = index.Read(data, format)
+	}
+	return x, mtime, err
+}
+
+// readPlainIndex reads the index of a worktree, and its mtime.
+func readPlainIndex(r *git.Repo, name string, format object.Format) (x index.File, mtime time.Time, err error) {
+	f, fi, err := git.OpenRegular(filepath.Join(r.AdminDir(name), "index"))
+	if err != nil {
+		return x, mtime, err
+	}
+	defer f.Close()
+	if fi.Size() > index.MaxSize {
+		return x, mtime, fmt.Errorf("index: %d bytes", fi.Size())
+	}
+	data := make([]byte, fi.Size())
+	if _, err := io.ReadFull(f, data); err != nil {
+		return x, mtime, err
+	}
+	x, err = index.Read(data, format)
+	return x, fi.ModTime(), err
+}

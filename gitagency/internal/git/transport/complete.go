@@ -1,0 +1,102 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// checkComplete checks that every object reachable from in.New and in.Also exists, in the quarantine or in the repository,
+// and that the ref is at in.Old. Git has checked every object of the pack (index-pack --strict), and that the objects to
+// which it points exist. It has not checked to which objects those point in turn: a repository may hold unreachable
+// objects whose own references are missing.
+//
+// Everything reachable from in.Old exists: it was checked when it was received, or is the repository's own. So a commit is
+// complete if its first parent is, and all that its tree adds to the parent's tree exists. Git's own connectivity check
+// reads every tree of the old commit first, which takes longer than everything else in a large repository; and git
+// diff-tree reads a directory as often as it occurs, so that a pack of some hundred bytes can keep it busy for ever.
+func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) error {
+	target := proc.Async(func() (string, error) { return r.SymrefTarget(ctx, in.Ref) })
+	commits, err := receivedCommits(ctx, r, q, in)
+	if to, terr := target(); terr != nil || to != "" {
+		if terr == nil {
+			terr = &git.SymrefError{Ref: in.Ref, Target: to}
+		}
+		return terr
+	}
+	if err != nil {
+		return err
+	}
+	t, err := r.OpenCatFileAt(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	tips, err := fsck.LookupKnown(ctx, t, []string{in.Ref, in.New})
+	if err != nil {
+		return err
+	}
+	switch {
+	case tips[0].OID != in.Old && !in.LeaveRef:
+		return &git.RefMovedError{Ref: in.Ref, Want: in.Old, Have: tips[0].OID}
+	case tips[1].Type != "commit":
+		return &object.IncompleteError{OID: in.New, Want: "commit", Have: tips[1].Type}
+	}
+	w := fsck.TreeWalk{Objects: t, Seen: map[string]bool{}, Blobs: map[string]bool{}, Size: object.FormatOf(in.New).IDSize()}
+	for _, oid := range in.Blobs {
+		w.Blobs[oid] = true
+	}
+	for _, c := range commits {
+		if err := w.WalkCommit(c); err != nil {
+			return err
+		}
+	}
+	blobs := make([]string, 0, len(w.Blobs))
+	for oid := range w.Blobs {
+		blobs = append(blobs, oid)
+	}
+	found, err := fsck.LookupKnown(ctx, t, blobs)
+	if err != nil {
+		return err
+	}
+	for i, f := range found {
+		if f.Type != "blob" {
+			return &object.IncompleteError{OID: blobs[i], Want: "blob", Have: f.Type}
+		}
+	}
+	return nil
+}
+
+// receivedCommits lists the commits that are reachable from in.New and not from the ref. Git rev-list has read each of
+// them, down to commits that the repository had before.
+func receivedCommits(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) ([]fsck.ReceivedCommit, error) {
+	list := func(not ...string) ([]fsck.ReceivedCommit, error) {
+		out, err := r.RunRead(ctx, q, slices.Concat([]string{"rev-list", "--no-commit-header", "--format=%T %P", in.New, "--not"}, not)...)
+		if err != nil {
+			return nil, err
+		}
+		var found []fsck.ReceivedCommit
+		for line := range strings.Lines(string(out)) {
+			words := append(strings.Fields(line), "", "")
+			if !object.IsOID(words[0]) {
+				return nil, fmt.Errorf("git rev-list answered %q", line)
+			}
+			found = append(found, fsck.ReceivedCommit{Tree: words[0], Parent: words[1]})
+		}
+		return found, nil
+	}
+	if in.Old == "" {
+		return list("--all")
+	}
+	found, err := list(in.Old)
+	if err == nil && len(found) > fsck.ManyReceivedCommits {
+		return list(in.Old, "--all")
+	}
+	return found, err
+}

@@ -1,0 +1,255 @@
+package transport
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+)
+
+func TestParsePushed(t *testing.T) {
+	t.Parallel()
+	got := parsePushPorcelain("To /hub.git\n!\tabc:refs/heads/main\t[rejected] (fetch\tfirst)\n \ta:refs/heads/b\t1..2\n=\ta:refs/heads/c\t[up to date]\nDone\n")
+	want := []pushedRef{
+		{'!', "abc", "refs/heads/main", "[rejected] (fetch\tfirst)"}, {' ', "a", "refs/heads/b", "1..2"}, {'=', "a", "refs/heads/c", "[up to date]"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	for _, out := range []string{"", "\n", "Done\n", "!\tab\tc\n", "!!\ta:b\tc\n", "!\ta:b\n", "\t\t\t\n", "To a\tb:c\td\n"} {
+		if got := parsePushPorcelain(out); got != nil {
+			t.Errorf("%q: %q", out, got)
+		}
+	}
+}
+
+func FuzzParsePushed(f *testing.F) {
+	f.Add("To /hub.git\n!\tabc:refs/heads/main\t[rejected] (fetch first)\nDone\n")
+	f.Add("*\t:x\t\n")
+	f.Fuzz(func(t *testing.T, out string) {
+		for _, p := range parsePushPorcelain(out) {
+			line := string([]byte{p.flag}) + "\t" + p.from + ":" + p.to + "\t" + p.summary
+			if !strings.Contains(out, line) || strings.Contains(line, "\n") {
+				t.Errorf("%q is not in %q", line, out)
+			}
+		}
+	})
+}
+
+func TestRemoteWordsAreThoseOfTheOtherSide(t *testing.T) {
+	t.Parallel()
+	got := remoteMessages("remote: no, thanks        \nremote:         \nerror: failed\nremote: bye\n" + strings.Repeat("remote: x\n", 100))
+	if len(got) != 20 || got[0] != "no, thanks" || got[1] != "bye" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestProtocolOfAUrlIsWhatGitWouldSpeak(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string][2]string{
+		"/srv/a.git":               {"file", "/srv/a.git"},
+		"../a.git":                 {"file", "../a.git"},
+		"a":                        {"file", "a"},
+		"./a:b":                    {"file", "./a:b"},
+		"file:///srv/a%20b.git":    {"file", "/srv/a b.git"},
+		"host:a.git":               {"ssh", ""},
+		"me@host:/a.git":           {"ssh", ""},
+		"[::1]:a.git":              {"ssh", ""},
+		"ssh://host/a.git":         {"ssh", ""},
+		"git+ssh://host/a.git":     {"ssh", ""},
+		"https://host/a.git":       {"https", ""},
+		"HTTPS://host/a.git":       {"HTTPS", ""},
+		"git://host/a.git":         {"git", ""},
+		"ext::sh -c x":             {"ext", ""},
+		"ext::/a":                  {"ext", ""},
+		"fd::7":                    {"fd", ""},
+		"foo://x":                  {"foo", ""},
+		"https::http://host/a.git": {"https", ""},
+	} {
+		if p, path := urlProtocol(url), localPath(url); p != want[0] || path != want[1] {
+			t.Errorf("%s: %q, %q", url, p, path)
+		}
+	}
+}
+
+func TestTracksOnlyWhatIsThereToRememberRemotes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fetch []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{"+refs/heads/*:refs/remotes/origin/*"}, "refs/remotes/origin/a/main"},
+		{[]string{"refs/heads/a/main:refs/remotes/x"}, "refs/remotes/x"},
+		{[]string{"refs/heads/a/*n:refs/remotes/*/x"}, "refs/remotes/mai/x"},
+		{[]string{"refs/heads/b/*:refs/remotes/b/*", "refs/heads/*:refs/remotes/c/*"}, "refs/remotes/c/a/main"},
+		{[]string{"refs/heads/*:refs/remotes/c/*", "^refs/heads/a/*"}, ""},
+		{[]string{"refs/heads/*"}, ""},
+		{[]string{"+refs/heads/*:refs/heads/*"}, ""},
+		{[]string{"+refs/*:refs/*"}, ""},
+		{[]string{"+refs/heads/a/main:refs/remotes/../heads/main"}, ""},
+		{[]string{"+refs/heads/a/main*n:refs/remotes/c/*"}, ""},
+	} {
+		if got := (Remote{fetchSpecs: c.fetch}).TrackingRef("refs/heads/a/main"); got != c.want {
+			t.Errorf("%q: %q", c.fetch, got)
+		}
+	}
+}
+
+func TestRemotesAreThoseThatOneCanPushTo(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	for _, kv := range [][]string{
+		{"remote.one.url", "../one.git"},
+		{"remote.two.url", "https://host/two.git"},
+		{"remote.two.pushurl", "/two.git"},
+		{"remote.none.fetch", "+refs/heads/*:refs/remotes/none/*"},
+		{"remote.a.b.url", "host:ab.git"},
+		{"remote.many.url", "/a", "/b"},
+		{"remote.ext.url", "ext::sh -c x"},
+		{"remote.empty.url", ""},
+		{"url./elsewhere.insteadOf", "/two.git"},
+		{"protocol.ext.allow", "always"},
+	} {
+		for _, v := range kv[1:] {
+			l.Git("config", "--add", kv[0], v)
+		}
+	}
+	repo := repotest.OpenRepo(l)
+	remotes, err := ReadRemotes(t.Context(), repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := remotes.Names(), []string{"a.b", "ext", "many", "one", "two"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	for name, want := range map[string]string{
+		"one": filepath.Join(filepath.Dir(l.Root), "one.git"), "two": "/two.git", "a.b": "host:ab.git", "many": "", "ext": "", "empty": "", "none": "", "": "",
+	} {
+		got, err := remotes.Find(t.Context(), name)
+		if got.URL != want || (err != nil) != (want == "") || want != "" && !got.Untrusted {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if err := remotes.CheckFullHistory(); err != nil {
+		t.Error(err)
+	}
+	l.Git("config", "remote.one.promisor", "true")
+	if remotes, err = ReadRemotes(t.Context(), repo); err != nil || remotes.CheckFullHistory() == nil {
+		t.Errorf("a partial clone is whole: %v", err)
+	}
+}
+
+func TestTheUserSaysWhichProtocolsAreSpoken(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		env    []string
+		config config.Settings
+		want   string
+	}{
+		{nil, config.Settings{}, "file git http https ssh"},
+		{[]string{"GIT_ALLOW_PROTOCOL=https:ext:ssh"}, config.Settings{}, "https ssh"},
+		{[]string{"GIT_ALLOW_PROTOCOL="}, config.Settings{}, ""},
+		{nil, config.Settings{"protocol.file.allow": {{Value: "never", Scope: "global"}}}, "git http https ssh"},
+		{nil, config.Settings{"protocol.allow": {{Value: "never", Scope: "global"}}, "protocol.ssh.allow": {{Value: "always", Scope: "system"}}}, "ssh"},
+		{nil, config.Settings{"protocol.ext.allow": {{Value: "always", Scope: "global"}}}, "file git http https ssh"},
+	} {
+		if got := (RemoteConfig{repo: &git.Repo{Env: c.env}, config: c.config}).allowedProtocols(); strings.Join(got, " ") != c.want {
+			t.Errorf("%q %v: %q", c.env, c.config, got)
+		}
+	}
+}
+
+// What is fetched is in the repository and no ref of it says so; what need not be fetched is not.
+func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	at := l.Git("rev-parse", "HEAD")
+	hub := filepath.Join(t.TempDir(), "hub.git")
+	l.Git("clone", "-q", "--bare", l.Root, hub)
+	theirs := l.Git("-C", hub, "commit-tree", "-p", at, "-m", "theirs", at+"^{tree}")
+	l.Git("-C", hub, "update-ref", "refs/heads/main", theirs)
+	l.Git("remote", "add", "hub", hub)
+	repo := repotest.OpenRepo(l)
+	remotes, err := ReadRemotes(t.Context(), repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote, err := remotes.Find(t.Context(), "hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wary := range []bool{false, true} {
+		c, err := NewPusher(repo, remote, at, wary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := l.Git("for-each-ref")
+		if got, err := c.Fetch(t.Context(), "refs/heads/main", at); got != theirs || err != nil {
+			t.Errorf("Fetch: %q, %v", got, err)
+		}
+		if got, err := c.Fetch(t.Context(), "refs/heads/nothing", at); got != "" || err != nil {
+			t.Errorf("Fetch of nothing: %q, %v", got, err)
+		}
+		if answer, err := c.Push(t.Context(), at, "refs/heads/main"); answer.Accepted || answer.Reason == "" || err != nil {
+			t.Errorf("Push: %+v, %v", answer, err)
+		}
+		if answer, err := c.Push(t.Context(), at, "refs/heads/new"); !answer.Accepted || err != nil {
+			t.Errorf("Push: %+v, %v", answer, err)
+		}
+		if after := l.Git("for-each-ref"); after != before || l.Git("cat-file", "-t", theirs) != "commit" {
+			t.Errorf("refs are %s\nnow, and were %s", after, before)
+		}
+		if err := c.Close(); err != nil || gittest.Exists(c.dir) {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	if err := os.RemoveAll(hub); err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewPusher(repo, remote, at, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Fetch(t.Context(), "refs/heads/main", at); err == nil {
+		t.Error("a remote that is gone has no branch")
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Promise: what somebody else has learned of a remote since we looked is not forgotten again.
+func TestTrackLeavesWhatSomebodyElseHasWrittenDown(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	first := l.Git("rev-parse", "HEAD")
+	l.Git("commit", "-q", "--allow-empty", "-m", "second")
+	second := l.Git("rev-parse", "HEAD")
+	l.Git("commit", "-q", "--allow-empty", "-m", "third")
+	third := l.Git("rev-parse", "HEAD")
+	const ref = "refs/remotes/origin/main"
+	repo := repotest.OpenRepo(l)
+	for _, c := range []struct{ old, oid, want string }{
+		{"", first, first},      // it was not there
+		{first, second, second}, // it was where it is
+		{first, third, second},  // somebody has moved it
+		{"", third, second},     // somebody has made it
+	} {
+		if err := UpdateTrackingRef(t.Context(), repo, ref, c.oid, c.old, "push"); err != nil {
+			t.Errorf("from %q to %s: %v", c.old, c.oid, err)
+		}
+		if got := l.Git("rev-parse", ref); got != c.want {
+			t.Errorf("from %q to %s: it is at %s", c.old, c.oid, got)
+		}
+	}
+	if err := UpdateTrackingRef(t.Context(), repo, ref, strings.Repeat("1", 40), second, "push"); err == nil {
+		t.Error("it leads to a commit that is not there")
+	}
+}

@@ -1,0 +1,257 @@
+// Package transport moves objects between repositories: it receives an untrusted pack into a quarantine, and pushes to
+// remotes. It must not move a ref before the objects behind it are checked and durable.
+package transport
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// ReceiveRequest describes objects from an untrusted source that are to be added to the repository, and the ref to
+// move.
+type ReceiveRequest struct {
+	// Pack is the output of "pack-objects --revs --thin --stdout", or anything else, because it is untrusted; it may
+	// be nil. It must end when ctx does, and is not read to its end when it is refused.
+	Pack io.Reader
+
+	Ref      string   // required; full name of the only ref that moves
+	New      string   // required; the commit it moves to
+	Old      string   // the commit it moves from; empty when the ref must not exist
+	Blobs    []string // blobs that must exist afterwards
+	LeaveRef bool     // the ref does not move: the caller makes another reference to New at once
+	Reason   string   // message of the reflog entry; git requires one, so there is a default
+}
+
+// Receive adds commits from an untrusted source to the repository and moves one ref to them, all or nothing. Calls
+// for the same ref must be serialized; r is best one that WithLock returned for their lock.
+//
+//  1. Delete the quarantine directory that a killed process left.
+//  2. git index-pack writes the pack into quarantine, and hashes and checks every object in it. No other process sees it.
+//  3. Check that all needed objects exist: in the quarantine, or in the repository before.
+//  4. Move the pack to the repository's objects. Its .idx goes last: without it git does not see the pack.
+//  5. Move the ref, unless it was moved meanwhile.
+//
+// A process killed in 1 to 3 leaves the quarantine; in 4, the quarantine and a file that git ignores, or a complete
+// pack without references. Such a pack also stays where the ref was moved between 3 and 5: once it is visible,
+// another git may rely on it.
+func Receive(ctx context.Context, r *git.Repo, in ReceiveRequest) (err error) {
+	if err := in.validate(); err != nil {
+		return err
+	}
+	dir := filepath.Join(r.AgencyDir(), git.QuarantinePrefix+path.Base(in.Ref))
+	if err := durable.RemoveTree(dir); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
+	if err := os.MkdirAll(filepath.Join(dir, "pack"), 0o777); err != nil {
+		return err
+	}
+	objects := filepath.Join(r.CommonDir, "objects")
+	q := git.RunOptions{
+		Env: []string{
+			"GIT_OBJECT_DIRECTORY=" + dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + git.QuoteAlternate(objects),
+			"GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE=" + os.DevNull, // the real objects, without replacements and grafts
+			"GIT_ALLOC_LIMIT=1g", // per object; a delta of a few bytes can ask for any size
+		},
+		// Fsync the .idx of the pack as well: without it the objects are lost.
+		Config: []string{"-c", "core.fsync=committed,reference,pack-metadata"},
+	}
+	if err := indexPack(ctx, r, q, in); err != nil {
+		return err
+	}
+	if err := checkComplete(ctx, r, q, in); err != nil {
+		return err
+	}
+	if err := movePack(filepath.Join(dir, "pack"), filepath.Join(objects, "pack")); err != nil {
+		return err
+	}
+	if in.LeaveRef {
+		return nil
+	}
+	return moveReceivedRef(ctx, r, in)
+}
+
+// validate checks the ids and the ref name of a request.
+func (in ReceiveRequest) validate() error {
+	oids := slices.Concat([]string{in.New, cmp.Or(in.Old, in.New)}, in.Blobs)
+	if i := slices.IndexFunc(oids, func(oid string) bool {
+		return !object.IsOID(oid) || len(oid) != len(in.New) || strings.Trim(oid, "0") == ""
+	}); i >= 0 {
+		return fmt.Errorf("not a name of an object: %q", oids[i])
+	}
+	if !object.IsValidRef(in.Ref) {
+		return fmt.Errorf("not a name of a ref: %q", in.Ref)
+	}
+	return nil
+}
+
+// indexPack has git write the pack into quarantine. A pack without objects leaves nothing there.
+func indexPack(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) error {
+	if in.Pack == nil {
+		return nil
+	}
+	head := make([]byte, 12) // "PACK", version, number of objects
+	n, err := io.ReadFull(in.Pack, head)
+	switch {
+	case n == 0 && errors.Is(err, io.EOF):
+		return nil
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF): // git reports a pack that is too short
+		return fmt.Errorf("read pack: %w", err)
+	case err == nil && string(head[:4]) == "PACK" && binary.BigEndian.Uint32(head[8:]) == 0:
+		_, err := io.Copy(io.Discard, io.LimitReader(in.Pack, 1<<16)) // drain the checksum, so that the writer does not fail
+		return err
+	}
+	q.Config = slices.Concat(git.FsyncArgs, q.Config)
+	run, args := r.RunnerFor(q, r.Inherit), []string{"index-pack", "--stdin", "--fix-thin", "--strict"}
+	res, err := proc.Run(ctx, proc.Command{
+		Argv: slices.Concat([]string{"git"}, r.GlobalArgs(q), args),
+		Dir:  run.Dir, Env: run.Env, Inherit: run.Inherit,
+		Stdin: io.MultiReader(bytes.NewReader(head[:n]), in.Pack),
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("git index-pack: %w", err)
+	case res.ExitCode != 0:
+		return &git.Error{Args: args, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
+	}
+	return nil
+}
+
+// movePack moves the files of a pack to another directory on the same file system.
+func movePack(from, to string) (err error) {
+	entries, err := os.ReadDir(from)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(idxRank(a.Name()), idxRank(b.Name())) })
+	if err := os.MkdirAll(to, 0o777); err != nil { // a repository without packs may lack it
+		return err
+	}
+	var moved []string
+	defer func() {
+		if err == nil || slices.ContainsFunc(moved, func(path string) bool { return idxRank(path) == 1 }) {
+			return // with its .idx the pack is visible, and another git may rely on it
+		}
+		for _, path := range moved {
+			err = errors.Join(err, durable.Remove(path))
+		}
+	}()
+	for _, e := range entries {
+		source, target := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
+		if !strings.HasPrefix(e.Name(), "pack-") || !e.Type().IsRegular() {
+			return fmt.Errorf("git index-pack left %q", e.Name())
+		}
+		if _, err := os.Lstat(target); err == nil { // the name is a hash of the content
+			same, err := sameFileContent(source, target)
+			if err != nil {
+				return err
+			}
+			if !same && !isDerivedPackFile(e.Name()) {
+				return fmt.Errorf("%s is another pack of the same name", target)
+			}
+			continue
+		}
+		if err := os.Rename(source, target); err != nil {
+			return err
+		}
+		moved = append(moved, target)
+	}
+	return durable.SyncDir(to)
+}
+
+// idxRank sorts the .idx of a pack after its other files.
+func idxRank(name string) int {
+	if strings.HasSuffix(name, ".idx") {
+		return 1
+	}
+	return 0
+}
+
+// isDerivedPackFile reports whether a file is computed from the .pack. Such files of the same pack may differ in
+// their format version.
+func isDerivedPackFile(name string) bool { return !strings.HasSuffix(name, ".pack") }
+
+func sameFileContent(a, b string) (bool, error) {
+	fa, err := os.Open(a)
+	if err != nil {
+		return false, err
+	}
+	defer fa.Close()
+	fb, err := os.Open(b)
+	if err != nil {
+		return false, err
+	}
+	defer fb.Close()
+	bufA, bufB := make([]byte, 1<<16), make([]byte, 1<<16)
+	for {
+		na, errA := io.ReadFull(fa, bufA)
+		nb, errB := io.ReadFull(fb, bufB)
+		switch {
+		case !bytes.Equal(bufA[:na], bufB[:nb]):
+			return false, nil
+		case errA == io.EOF || errA == io.ErrUnexpectedEOF:
+			return errB == errA, nil
+		case errA != nil || errB != nil:
+			return false, errors.Join(errA, errB)
+		}
+	}
+}
+
+// removeStaleRefLock removes the lock file of a ref that a killed git left. The caller holds the repository lock, so
+// that it belongs to no live process of ours; a running git of the user is given time to finish.
+func removeStaleRefLock(ctx context.Context, r *git.Repo, ref string) error {
+	path := r.RefPath(ref) + index.LockSuffix
+	seen, err := os.Lstat(path)
+	if err != nil || !seen.Mode().IsRegular() {
+		return nil // git reports an unusual lock itself
+	}
+	gone := func() bool {
+		now, err := os.Lstat(path)
+		return err != nil || !os.SameFile(seen, now)
+	}
+	if err := r.LockWait.Until(ctx, gone); err != nil || gone() {
+		return err
+	}
+	if err := repair.RemoveLockIfIdle(r, path, seen); err != nil && !gone() {
+		return err
+	}
+	return nil
+}
+
+// moveReceivedRef moves the ref of the request, or returns a *RefMovedError.
+func moveReceivedRef(ctx context.Context, r *git.Repo, in ReceiveRequest) error {
+	old := cmp.Or(in.Old, strings.Repeat("0", len(in.New)))
+	if err := removeStaleRefLock(ctx, r, in.Ref); err != nil {
+		return err
+	}
+	err := r.MoveRef(ctx, in.Ref, in.New, old, cmp.Or(in.Reason, "taken in"))
+	if err == nil {
+		return r.SyncRef(in.Ref)
+	}
+	if !git.ChangedNothing(err) {
+		return err
+	}
+	found, lookErr := r.Lookup(ctx, in.Ref)
+	if lookErr != nil || found[0].OID == in.Old {
+		return errors.Join(err, lookErr)
+	}
+	return &git.RefMovedError{Ref: in.Ref, Want: in.Old, Have: found[0].OID}
+}

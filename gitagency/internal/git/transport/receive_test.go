@@ -1,0 +1,685 @@
+package transport
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+)
+
+// inside is a repository that stands for what an agent has: all objects of the lab's, and its own on top.
+type inside struct {
+	l   *gittest.Lab
+	dir string
+}
+
+const ownRef = "refs/heads/agency/sandbox-" + gittest.SandboxName
+
+// newInside makes one, and the ref it may move, which is at main.
+func newInside(l *gittest.Lab) *inside {
+	l.T.Helper()
+	dir := filepath.Join(gittest.TempDir(l.T), "inside")
+	l.Git("clone", "-q", "--shared", l.Root, dir)
+	l.Git("update-ref", ownRef, "main")
+	return &inside{l, dir}
+}
+
+func (a *inside) git(args ...string) string { a.l.T.Helper(); return a.l.GitIn(a.dir, args...) }
+
+func (a *inside) feed(stdin string, args ...string) []byte {
+	a.l.T.Helper()
+	cmd := exec.CommandContext(a.l.T.Context(), "git", args...)
+	cmd.Dir, cmd.Env, cmd.Stdin = a.dir, a.l.Env, strings.NewReader(stdin)
+	out, err := cmd.Output()
+	if err != nil {
+		a.l.T.Fatalf("git %q: %v", args, err)
+	}
+	return out
+}
+
+// object writes an object as it is, whatever git thinks of it.
+func (a *inside) object(kind, content string) string {
+	a.l.T.Helper()
+	return strings.TrimSpace(string(a.feed(content, "hash-object", "-t", kind, "-w", "--stdin", "--literally")))
+}
+
+// tree is a tree with entries such as "100644 name".
+func (a *inside) tree(entries ...string) string {
+	a.l.T.Helper()
+	content := ""
+	for i := 0; i < len(entries); i += 2 {
+		raw, err := hex.DecodeString(entries[i+1])
+		a.l.Must(err)
+		content += entries[i] + "\x00" + string(raw)
+	}
+	return a.object("tree", content)
+}
+
+func (a *inside) commitOf(tree string, parents ...string) string {
+	a.l.T.Helper()
+	text := "tree " + tree + "\n"
+	for _, p := range parents {
+		text += "parent " + p + "\n"
+	}
+	return a.object("commit", text+"author A <a@example.com> 1 +0000\ncommitter A <a@example.com> 1 +0000\n\nx\n")
+}
+
+// commit changes a file and commits it.
+func (a *inside) commit(name, content string) string {
+	a.l.T.Helper()
+	a.l.WriteIn(a.dir, name, content)
+	a.git("add", "-A")
+	a.git("commit", "-q", "-m", "inside")
+	return a.git("rev-parse", "HEAD")
+}
+
+// pack is what leads to tip and not to main.
+func (a *inside) pack(tip string, also ...string) []byte {
+	a.l.T.Helper()
+	return a.feed(tip+"\n"+strings.Join(also, "\n")+"\n^"+a.l.Git("rev-parse", "main")+"\n", "pack-objects", "--revs", "--thin", "--stdout", "-q")
+}
+
+// packOf holds these objects and no others.
+func (a *inside) packOf(oids ...string) []byte {
+	a.l.T.Helper()
+	list := ""
+	for _, oid := range oids {
+		list += oid + "\n"
+	}
+	return a.feed(list, "pack-objects", "--stdout", "-q")
+}
+
+// incoming is a commit as it should come.
+func (a *inside) incoming() ReceiveRequest {
+	a.l.T.Helper()
+	tip := a.commit("new.txt", "new\n")
+	return ReceiveRequest{Pack: bytes.NewReader(a.pack(tip)), Ref: ownRef, New: tip, Old: a.l.Git("rev-parse", "main"), Reason: "taken in"}
+}
+
+// gitDirState is all that is in the git directory of the lab.
+func gitDirState(l *gittest.Lab) map[string]string {
+	l.T.Helper()
+	return gittest.DiskState(l.T, filepath.Join(l.Root, ".git"))
+}
+
+// requireFsck fails the test when something is wrong with the lab's repository.
+func requireFsck(l *gittest.Lab) {
+	l.T.Helper()
+	if out, err := l.TryGit(l.Root, "fsck", "--full", "--strict", "--no-dangling"); err != nil || strings.TrimSpace(out) != "" {
+		l.T.Errorf("git fsck: %v %s", err, out)
+	}
+}
+
+// appeared lists the names in got that are not in before, and those that differ, from the git directory on.
+func appeared(l *gittest.Lab, before, got map[string]string) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if was, there := before[name]; !there || was != got[name] {
+			names = append(names, strings.TrimPrefix(name, filepath.Join(l.Root, ".git")+"/"))
+		}
+	}
+	for name := range before {
+		if _, there := got[name]; !there {
+			names = append(names, "gone: "+name)
+		}
+	}
+	return names
+}
+
+func TestTakeInBringsObjectsAndMovesOneRef(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"sha1", "sha256"} {
+		l := gittest.NewEmpty(t)
+		l.Git("init", "-q", "-b", "main", "--object-format="+format, ".")
+		l.Write("dir/b.txt", strings.Repeat("some text that makes a delta worth while\n", 99))
+		l.Commit("first")
+		repo, a := repotest.OpenRepo(l), newInside(l)
+		in := a.incoming()
+		staged := a.object("blob", "staged\n")
+		in.New = a.commit("dir/b.txt", strings.Repeat("some text that makes a delta worth while\n", 99)+"more\n")
+		in.Pack, in.Blobs = bytes.NewReader(a.pack(in.New, staged)), []string{staged}
+		l.Must(os.Mkdir(filepath.Join(l.Root, ".git/agency"), 0o755))
+		before := gitDirState(l)
+		l.Must(Receive(t.Context(), repo, in))
+		after := gitDirState(l)
+		packs, _ := filepath.Glob(filepath.Join(l.Root, ".git/objects/pack/*"))
+		want := []string{"logs/" + ownRef}
+		for _, p := range packs {
+			want = append(want, "objects/pack/"+filepath.Base(p))
+		}
+		if got := appeared(l, before, after); !slices.Equal(got, append(want, ownRef)) {
+			t.Errorf("%s: there appeared %q", format, got)
+		}
+		if got := l.Git("rev-parse", ownRef); got != in.New {
+			t.Errorf("%s: it is at %s", format, got)
+		}
+		if log := l.Reflog(ownRef); !strings.Contains(log, "taken in") {
+			t.Errorf("%s: its log is %q", format, log)
+		}
+		if got := l.Git("cat-file", "blob", staged); got != "staged" {
+			t.Errorf("%s: staged is %q", format, got)
+		}
+		requireFsck(l)
+		if got := l.Files(ownRef)["new.txt"]; got != "100644 new\n" {
+			t.Errorf("%s: new.txt is %q", format, got)
+		}
+	}
+}
+
+func TestTakeInLeavesNothingOfWhatItRefuses(t *testing.T) {
+	t.Parallel()
+	nothing := strings.Repeat("1", 40)
+	tests := map[string]struct {
+		make func(a *inside, in *ReceiveRequest)
+		want func(error) bool
+	}{
+		"not a pack": {func(a *inside, in *ReceiveRequest) { in.Pack = strings.NewReader("something else\n") }, isA[*git.Error]},
+		"five bytes": {func(a *inside, in *ReceiveRequest) { in.Pack = strings.NewReader("PACK\x00") }, isA[*git.Error]},
+		"a damaged pack": {func(a *inside, in *ReceiveRequest) {
+			data := a.pack(in.New)
+			data[len(data)/2] ^= 1
+			in.Pack = bytes.NewReader(data)
+		}, isA[*git.Error]},
+		"a pack cut off": {func(a *inside, in *ReceiveRequest) {
+			data := a.pack(in.New)
+			in.Pack = bytes.NewReader(data[:len(data)-30])
+		}, isA[*git.Error]},
+		"a header that promises too much": {func(a *inside, in *ReceiveRequest) {
+			in.Pack = strings.NewReader("PACK\x00\x00\x00\x02\xff\xff\xff\xff")
+		}, isA[*git.Error]},
+		"an endless pack": {func(a *inside, in *ReceiveRequest) {
+			in.Pack = io.MultiReader(bytes.NewReader(a.pack(in.New)[:40]), endless{})
+		}, nil},
+		"a reader that fails": {func(a *inside, in *ReceiveRequest) {
+			in.Pack = io.MultiReader(bytes.NewReader(a.pack(in.New)[:40]), failing{})
+		}, nil},
+		"a git directory": {func(a *inside, in *ReceiveRequest) {
+			config := a.object("blob", "[core]\n")
+			in.New = a.commitOf(a.tree("40000 .git", a.tree("100644 config", config)), in.Old)
+			in.Pack = bytes.NewReader(a.pack(in.New))
+		}, isA[*git.Error]},
+		"a git directory in disguise": {func(a *inside, in *ReceiveRequest) {
+			config := a.object("blob", "[core]\n")
+			in.New = a.commitOf(a.tree("40000 .g\u200cit", a.tree("100644 config", config)), in.Old)
+			in.Pack = bytes.NewReader(a.pack(in.New))
+		}, isA[*git.Error]},
+		"a way out": {func(a *inside, in *ReceiveRequest) {
+			in.New = a.commitOf(a.tree("40000 ..", a.tree("100644 x", a.object("blob", "x"))), in.Old)
+			in.Pack = bytes.NewReader(a.pack(in.New))
+		}, isA[*git.Error]},
+		"a slash in a name": {func(a *inside, in *ReceiveRequest) {
+			x := a.object("blob", "x")
+			in.New = a.commitOf(a.tree("100644 a/b", x), in.Old)
+			in.Pack = bytes.NewReader(a.packOf(in.New, a.git("rev-parse", in.New+"^{tree}"), x))
+		}, isA[*git.Error]},
+		"a link for .gitmodules": {func(a *inside, in *ReceiveRequest) {
+			in.New = a.commitOf(a.tree("120000 .gitmodules", a.object("blob", "x")), in.Old)
+			in.Pack = bytes.NewReader(a.pack(in.New))
+		}, isA[*git.Error]},
+		"a submodule that runs something": {func(a *inside, in *ReceiveRequest) {
+			in.New = a.commitOf(a.tree("100644 .gitmodules", a.object("blob", "[submodule \"x\"]\n\tpath = x\n\turl = -u./x\n")), in.Old)
+			in.Pack = bytes.NewReader(a.pack(in.New))
+		}, isA[*git.Error]},
+		"no tree": {func(a *inside, in *ReceiveRequest) { in.Pack = bytes.NewReader(a.packOf(in.New)) }, isA[*git.Error]},
+		"no blob": {func(a *inside, in *ReceiveRequest) {
+			in.Pack = bytes.NewReader(a.packOf(in.New, a.git("rev-parse", in.New+"^{tree}")))
+		}, isA[*git.Error]},
+		"no parent": {func(a *inside, in *ReceiveRequest) {
+			in.New = a.commit("later", "x")
+			in.Pack = bytes.NewReader(a.packOf(in.New, a.git("rev-parse", in.New+"^{tree}"), a.git("rev-parse", in.New+":later"), a.git("rev-parse", in.New+":new.txt")))
+		}, isA[*git.Error]},
+		"a commit in a tree's place": {func(a *inside, in *ReceiveRequest) {
+			in.New = a.commitOf(in.New, in.Old)
+			in.Pack = bytes.NewReader(a.packOf(in.New))
+		}, isA[*git.Error]},
+		"a blob as a directory": {func(a *inside, in *ReceiveRequest) {
+			x := a.object("blob", "x")
+			tree := a.tree("40000 dir", x)
+			in.New = a.commitOf(tree, in.Old)
+			in.Pack = bytes.NewReader(a.packOf(in.New, tree, x))
+		}, isA[*git.Error]},
+		"nothing at all":  {func(a *inside, in *ReceiveRequest) { in.Pack = nil }, isA[*git.Error]},
+		"an empty stream": {func(a *inside, in *ReceiveRequest) { in.Pack = strings.NewReader("") }, isA[*git.Error]},
+		"an empty pack":   {func(a *inside, in *ReceiveRequest) { in.Pack = bytes.NewReader(a.packOf()) }, isA[*git.Error]},
+		"another pack": {func(a *inside, in *ReceiveRequest) {
+			in.Pack = bytes.NewReader(a.packOf(a.object("blob", "x")))
+		}, isA[*git.Error]},
+		"a blob for a commit": {func(a *inside, in *ReceiveRequest) {
+			in.New = a.git("rev-parse", "HEAD:a.txt")
+		}, nil},
+		"a tree for a commit": {func(a *inside, in *ReceiveRequest) {
+			in.New = a.git("rev-parse", "HEAD^{tree}")
+		}, nil},
+		"a tag for a commit": {func(a *inside, in *ReceiveRequest) {
+			a.git("tag", "-a", "-m", "x", "v1", in.New)
+			in.New = a.git("rev-parse", "v1")
+			in.Pack = bytes.NewReader(a.pack(in.New))
+		}, isA[*object.IncompleteError]},
+		"a ref that moved": {func(a *inside, in *ReceiveRequest) {
+			a.l.Write("more", "x")
+			a.l.Git("update-ref", ownRef, a.l.Commit("meanwhile"))
+		}, isA[*git.RefMovedError]},
+		"a ref that is there":     {func(a *inside, in *ReceiveRequest) { in.Old = "" }, isA[*git.RefMovedError]},
+		"a ref that is not there": {func(a *inside, in *ReceiveRequest) { in.Ref += "-other" }, isA[*git.RefMovedError]},
+		"a ref for main": {func(a *inside, in *ReceiveRequest) {
+			a.l.Git("symbolic-ref", ownRef, "refs/heads/main")
+		}, isA[*git.SymrefError]},
+		"a ref for nothing": {func(a *inside, in *ReceiveRequest) {
+			a.l.Git("update-ref", "-d", ownRef)
+			a.l.Git("symbolic-ref", ownRef, "refs/heads/none")
+			in.Old = ""
+		}, isA[*git.SymrefError]},
+		"a staged file that is not there": {func(a *inside, in *ReceiveRequest) { in.Blobs = []string{nothing} }, isA[*object.IncompleteError]},
+		"a staged tree": {func(a *inside, in *ReceiveRequest) {
+			in.Blobs = []string{a.git("rev-parse", in.New+"^{tree}")}
+		}, isA[*object.IncompleteError]},
+		"no name of an object": {func(a *inside, in *ReceiveRequest) { in.New = "HEAD" }, nil},
+		"an option":            {func(a *inside, in *ReceiveRequest) { in.Old = "--all" }, nil},
+		"an option for a ref":  {func(a *inside, in *ReceiveRequest) { in.Ref = "--stdin" }, nil},
+		"a ref outside":        {func(a *inside, in *ReceiveRequest) { in.Ref = "refs/heads/../../config" }, nil},
+		"a lock for a ref":     {func(a *inside, in *ReceiveRequest) { in.Ref, in.Old = ownRef+".lock", "" }, nil},
+		"a file's place":       {func(a *inside, in *ReceiveRequest) { in.Ref = "refs/heads/.x" }, nil},
+		"HEAD for a ref":       {func(a *inside, in *ReceiveRequest) { in.Ref = "HEAD" }, nil},
+	}
+	for name, test := range tests {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			l := gittest.New(t)
+			repo, a := repotest.OpenRepo(l), newInside(l)
+			in := a.incoming()
+			l.Must(os.Mkdir(filepath.Join(l.Root, ".git/agency"), 0o755))
+			test.make(a, &in)
+			before := gitDirState(l)
+			err := Receive(t.Context(), repo, in)
+			if err == nil {
+				t.Error("taken in")
+			}
+			if test.want != nil && !test.want(err) {
+				t.Errorf("the error is %T %v", err, err)
+			}
+			gittest.RequireSame(t, "the repository", gitDirState(l), before)
+			if name != "a ref for nothing" {
+				requireFsck(l)
+			}
+		})
+	}
+}
+
+// isA reports whether an error is of a kind.
+func isA[E error](err error) bool { var e E; return errors.As(err, &e) }
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("it broke") }
+
+func TestMovedErrorSaysWhereTheRefIs(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo, a := repotest.OpenRepo(l), newInside(l)
+	in := a.incoming()
+	old := in.Old
+	l.Write("more", "x")
+	now := l.Commit("meanwhile")
+	l.Git("update-ref", ownRef, now)
+	var moved *git.RefMovedError
+	if err := Receive(t.Context(), repo, in); !errors.As(err, &moved) || *moved != (git.RefMovedError{Ref: ownRef, Want: old, Have: now}) {
+		t.Errorf("it is %v", err)
+	}
+	l.Git("update-ref", "-d", ownRef)
+	in.Pack = bytes.NewReader(a.pack(in.New))
+	if err := Receive(t.Context(), repo, in); !errors.As(err, &moved) || *moved != (git.RefMovedError{Ref: ownRef, Want: old, Have: ""}) {
+		t.Errorf("it is %v", err)
+	}
+	in.Pack, in.Old = bytes.NewReader(a.pack(in.New)), ""
+	l.Must(Receive(t.Context(), repo, in))
+	if got := l.Git("rev-parse", ownRef); got != in.New {
+		t.Errorf("it is at %s", got)
+	}
+}
+
+func TestWhatIsThereAlreadyNeedsNoPack(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	older, newer := l.TwoCommits()
+	repo, a := repotest.OpenRepo(l), newInside(l)
+	for i, pack := range []io.Reader{nil, strings.NewReader(""), bytes.NewReader(a.packOf())} {
+		from, to := newer, older
+		if i%2 == 1 {
+			from, to = older, newer
+		}
+		l.Must(Receive(t.Context(), repo, ReceiveRequest{Pack: pack, Ref: ownRef, New: to, Old: from, Blobs: []string{l.Git("rev-parse", "HEAD:a.txt")}}))
+		if got := l.Git("rev-parse", ownRef); got != to {
+			t.Errorf("it is at %s", got)
+		}
+	}
+	// Nothing moves, and staged files come in all the same.
+	staged := a.object("blob", "staged\n")
+	at := l.Git("rev-parse", ownRef)
+	log := l.Reflog(ownRef)
+	l.Must(Receive(t.Context(), repo, ReceiveRequest{Pack: bytes.NewReader(a.packOf(staged)), Ref: ownRef, New: at, Old: at, Blobs: []string{staged}}))
+	if got := l.Git("cat-file", "-t", staged); got != "blob" || l.Reflog(ownRef) != log {
+		t.Errorf("it is a %s; the log is %q", got, l.Reflog(ownRef))
+	}
+	requireFsck(l)
+}
+
+func TestAPackCanComeTwice(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo, a := repotest.OpenRepo(l), newInside(l)
+	in := a.incoming()
+	pack := a.pack(in.New)
+	l.Must(Receive(t.Context(), repo, in))
+	l.Git("update-ref", ownRef, in.Old)
+	in.Pack = bytes.NewReader(pack)
+	l.Must(Receive(t.Context(), repo, in))
+	// Killed between the two files of a pack: git takes no notice of the one, and the other comes anew.
+	idx, _ := filepath.Glob(filepath.Join(l.Root, ".git/objects/pack/*.idx"))
+	l.Git("update-ref", ownRef, in.Old)
+	l.Must(os.RemoveAll(filepath.Join(l.Root, ".git/logs"))) // which remembers what will not be there
+	l.Must(os.Remove(idx[0]))
+	requireFsck(l)
+	in.Pack = bytes.NewReader(pack)
+	l.Must(Receive(t.Context(), repo, in))
+	if got := l.Git("rev-parse", ownRef); got != in.New {
+		t.Errorf("it is at %s", got)
+	}
+	requireFsck(l)
+	// Something else by the same name is not written over.
+	packs, _ := filepath.Glob(filepath.Join(l.Root, ".git/objects/pack/*.pack"))
+	l.Git("update-ref", ownRef, in.Old)
+	l.Must(os.Remove(idx[0]))
+	l.Must(os.Chmod(packs[0], 0o644))
+	l.Must(os.WriteFile(packs[0], []byte("PACK"), 0o644))
+	before := gitDirState(l)
+	in.Pack = bytes.NewReader(pack)
+	if err := Receive(t.Context(), repo, in); err == nil {
+		t.Error("taken in")
+	}
+	gittest.RequireSame(t, "the repository", gitDirState(l), before)
+}
+
+func TestWhatAKilledTakeInLeftGoesWithTheNext(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo, a := repotest.OpenRepo(l), newInside(l)
+	in := a.incoming()
+	left := filepath.Join(l.Root, ".git/agency", git.QuarantinePrefix+"sandbox-"+gittest.SandboxName)
+	l.WriteIn(left, "pack/tmp_pack_x", "PACK")
+	l.WriteIn(left, "pack/pack-"+in.New+".idx", "x")
+	requireFsck(l)
+	l.Must(Receive(t.Context(), repo, in))
+	if gittest.Exists(left) {
+		t.Error("it is still there")
+	}
+	packs, _ := filepath.Glob(filepath.Join(l.Root, ".git/objects/pack/*.idx"))
+	if len(packs) != 1 {
+		t.Errorf("packs are %q", packs)
+	}
+	requireFsck(l)
+}
+
+func TestTakeInBelievesNoReplacementAndNoGraft(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.TwoCommits()
+	repo, a := repotest.OpenRepo(l), newInside(l)
+	in := a.incoming()
+	// The commit that comes has no parent here, which a graft and a replacement say it need not have.
+	missing := a.commit("later", "x")
+	tip := a.commit("last", "y")
+	l.Git("replace", "-f", "--graft", "main")
+	l.Write(".git/info/grafts", tip+"\n")
+	in.New, in.Pack = tip, bytes.NewReader(a.packOf(tip, a.git("rev-parse", tip+"^{tree}"), a.git("rev-parse", tip+":last"), a.git("rev-parse", tip+":later"), a.git("rev-parse", tip+":new.txt")))
+	if err := Receive(t.Context(), repo, in); err == nil {
+		t.Errorf("taken in without %s", missing)
+	}
+	in.Pack = bytes.NewReader(a.pack(tip))
+	l.Must(Receive(t.Context(), repo, in))
+}
+
+// What nothing refers to may be there in part: git prunes objects by their age.
+func TestWhatLiesAboutInTheRepositoryIsNotTakenForWhole(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"blob", "tree", "commit"} {
+		l := gittest.New(t)
+		repo, a := repotest.OpenRepo(l), newInside(l)
+		in := a.incoming()
+		file := a.object("blob", "a file that was pruned\n")
+		deep := a.tree("100644 file", file)
+		tree := a.tree("40000 deep", deep)
+		commit := a.commitOf(tree, in.Old)
+		lying := map[string][]string{"blob": {deep, tree, commit}, "tree": {tree, commit}, "commit": {commit}}[what]
+		for _, oid := range lying {
+			copyObject(l, a, oid)
+		}
+		for name, tip := range map[string]string{
+			"as it is": commit, "as a parent": a.commitOf(l.Git("rev-parse", "main^{tree}"), commit), "as a tree": a.commitOf(a.tree("40000 x", tree), in.Old),
+		} {
+			if name == "as a tree" && what == "commit" {
+				continue // git sees that itself
+			}
+			before := gitDirState(l)
+			var objects []string
+			for _, oid := range []string{tip, a.git("rev-parse", tip+"^{tree}")} {
+				if !slices.Contains(lying, oid) && oid != tree {
+					objects = append(objects, oid)
+				}
+			}
+			in.New, in.Pack = tip, bytes.NewReader(a.packOf(objects...))
+			var incomplete *object.IncompleteError
+			if err := Receive(t.Context(), repo, in); !errors.As(err, &incomplete) {
+				t.Errorf("no %s, %s: %v", what, name, err)
+			}
+			delete(before, filepath.Join(l.Root, ".git/agency"))
+			after := gitDirState(l)
+			delete(after, filepath.Join(l.Root, ".git/agency"))
+			gittest.RequireSame(t, what+" "+name, after, before)
+		}
+	}
+}
+
+func copyObject(l *gittest.Lab, a *inside, oid string) {
+	l.T.Helper()
+	name := filepath.Join(".git/objects", oid[:2], oid[2:])
+	data, err := os.ReadFile(filepath.Join(a.dir, name))
+	l.Must(err)
+	l.Must(os.MkdirAll(filepath.Dir(filepath.Join(l.Root, name)), 0o755))
+	l.Must(os.WriteFile(filepath.Join(l.Root, name), data, 0o444))
+}
+
+func TestATreeThatUnfoldsWithoutEndIsReadOnce(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo, a := repotest.OpenRepo(l), newInside(l)
+	in := a.incoming()
+	tree := a.tree("100644 x", a.object("blob", "x"))
+	for range 40 {
+		tree = a.tree("40000 a", tree, "40000 b", tree, "40000 c", tree)
+	}
+	in.New = a.commitOf(tree, in.Old)
+	in.Pack = bytes.NewReader(a.pack(in.New))
+	gittest.Within(t, "TakeIn", func() {
+		if err := Receive(t.Context(), repo, in); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A delta of a few bytes says to copy another object many times over, and so does the next.
+func TestADeltaThatUnfoldsBeyondMeasureIsRefused(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo, a := repotest.OpenRepo(l), newInside(l)
+	in := a.incoming()
+	base := strings.Repeat("0123456789abcdef", 1<<12)
+	pack := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x03")
+	obj := func(kind byte, size int, before, content string) int {
+		at, c := len(pack), kind<<4|byte(size&15)
+		for size >>= 4; size > 0; size >>= 7 {
+			pack = append(pack, c|0x80)
+			c = byte(size & 0x7f)
+		}
+		pack = append(append(pack, c), before...)
+		var z bytes.Buffer
+		w := zlib.NewWriter(&z)
+		_, _ = w.Write([]byte(content))
+		l.Must(w.Close())
+		pack = append(pack, z.Bytes()...)
+		return at
+	}
+	at, size := obj(3, len(base), "", base), len(base)
+	for _, times := range []int{1 << 6, 1 << 9} { // 4 MiB, 2 GiB
+		delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(size)), uint64(size*times))
+		chunk := min(size, 1<<22)
+		for range times * (size / chunk) {
+			delta = append(delta, 0xf0, byte(chunk), byte(chunk>>8), byte(chunk>>16)) // copy from the beginning
+		}
+		back := len(pack) - at
+		offset := []byte{byte(back & 0x7f)}
+		for back >>= 7; back > 0; back >>= 7 {
+			back--
+			offset = append([]byte{0x80 | byte(back&0x7f)}, offset...)
+		}
+		at, size = obj(6, len(delta), string(offset), string(delta)), size*times
+	}
+	h := object.SHA1.NewHash()
+	h.Write(pack)
+	in.Pack = bytes.NewReader(h.Sum(pack))
+	l.Must(os.Mkdir(filepath.Join(l.Root, ".git/agency"), 0o755))
+	before := gitDirState(l)
+	var failed *git.Error
+	if err := Receive(t.Context(), repo, in); !errors.As(err, &failed) || !strings.Contains(failed.Stderr, "limit") {
+		t.Errorf("of %d bytes: %v", len(pack), err)
+	}
+	gittest.RequireSame(t, "the repository", gitDirState(l), before)
+}
+
+func TestMergesRootsAndManyCommitsAreTakenIn(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	for i := range fsck.ManyReceivedCommits + 10 {
+		l.Git("commit", "-q", "--allow-empty", "-m", fmt.Sprint(i))
+	}
+	repo, a := repotest.OpenRepo(l), newInside(l)
+	first := l.Git("rev-list", "--max-parents=0", "main")
+	l.Git("update-ref", ownRef, first)
+	a.git("checkout", "-q", "-b", "work", first)
+	a.commit("dir/c", "c")
+	a.git("merge", "-q", "-m", "merge", "origin/main")
+	a.git("checkout", "-q", "--orphan", "alone")
+	a.commit("alone", "x")
+	a.git("checkout", "-q", "work")
+	a.git("merge", "-q", "--allow-unrelated-histories", "-m", "both", "alone")
+	tip := a.git("rev-parse", "HEAD")
+	l.Must(Receive(t.Context(), repo, ReceiveRequest{Pack: bytes.NewReader(a.pack(tip)), Ref: ownRef, New: tip, Old: first}))
+	gittest.RequireSame(t, "files", l.Files(ownRef), (&gittest.Lab{T: t, Root: a.dir, Env: l.Env}).Files(tip))
+	requireFsck(l)
+}
+
+func TestTakeInWorksInAnyDirectory(t *testing.T) {
+	t.Parallel()
+	l := gittest.NewEmpty(t)
+	l.Root = filepath.Join(filepath.Dir(l.Root), "a:b \"c\" \\d\ne")
+	l.Must(os.Mkdir(l.Root, 0o755))
+	l.Git("init", "-q", "-b", "main", ".")
+	l.Write("a.txt", "a\n")
+	l.Commit("first")
+	repo := repotest.OpenRepo(l)
+	a := &inside{l, filepath.Join(gittest.TempDir(t), "inside")}
+	l.GitIn(filepath.Dir(a.dir), "init", "-q", "-b", "main", a.dir)
+	a.git("fetch", "-q", l.Root, "main")
+	a.git("reset", "-q", "--hard", "FETCH_HEAD")
+	l.Git("update-ref", ownRef, "main")
+	in := a.incoming()
+	l.Must(Receive(t.Context(), repo, in))
+	requireFsck(l)
+}
+
+func TestSandboxesAreTakenInAtOnce(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo, a := repotest.OpenRepo(l), newInside(l)
+	base := l.Git("rev-parse", "main")
+	var all []ReceiveRequest
+	for i := range 6 {
+		a.git("checkout", "-q", "-B", "work", base)
+		tip := a.commit(fmt.Sprint("file", i), fmt.Sprint(i))
+		ref := fmt.Sprint(ownRef, i)
+		l.Git("update-ref", ref, base)
+		all = append(all, ReceiveRequest{Pack: bytes.NewReader(a.pack(tip)), Ref: ref, New: tip, Old: base})
+	}
+	var wg sync.WaitGroup
+	for _, in := range all {
+		wg.Go(func() {
+			if err := Receive(t.Context(), repo, in); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, in := range all {
+		if got := l.Git("rev-parse", in.Ref); got != in.New {
+			t.Errorf("%s is at %s", in.Ref, got)
+		}
+	}
+	requireFsck(l)
+}
+
+func TestTakeInEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo, a := repotest.OpenRepo(l), newInside(l)
+	in := a.incoming()
+	l.Must(os.Mkdir(filepath.Join(l.Root, ".git/agency"), 0o755))
+	before := gitDirState(l)
+	pack := a.pack(in.New)
+	read, write, err := os.Pipe()
+	l.Must(err)
+	defer write.Close()
+	in.Pack = read
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = write.Write(pack[:len(pack)-5])
+		waitFor(t, func() bool { // until git has begun with it
+			found, _ := filepath.Glob(filepath.Join(l.Root, ".git/agency/*/pack/*"))
+			return len(found) > 0
+		})
+		cancel()
+		write.Close()
+	}()
+	gittest.Within(t, "TakeIn", func() { err = Receive(ctx, repo, in) })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	gittest.RequireSame(t, "the repository", gitDirState(l), before)
+}
+
+func waitFor(t *testing.T, is func() bool) {
+	for end := time.Now().Add(gittest.Timeout); !is() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,321 @@
+package update
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+)
+
+// What git itself would have made of it is what comes of it, whatever is set, and however the index is kept.
+func TestAdvanceMakesOfAWorktreeWhatGitWould(t *testing.T) {
+	t.Parallel()
+	set := func(args ...string) func(*gittest.Lab) {
+		return func(l *gittest.Lab) { l.Git(append([]string{"config"}, args...)...) }
+	}
+	run := func(args ...string) func(*gittest.Lab) { return func(l *gittest.Lab) { l.Git(args...) } }
+	attributes := func(tree string, l *gittest.Lab) {
+		l.WriteIn(tree, "text.txt", "one\ntwo\n")
+		l.WriteIn(tree, "sub/text.txt", "one\ntwo\n")
+		l.WriteIn(tree, ".gitattributes", "*.txt eol=crlf\nu16 text working-tree-encoding=UTF-16\n*.id ident\n*.rot filter=rot\n")
+		l.WriteIn(tree, "sub/.gitattributes", "*.txt eol=lf\n")
+		l.WriteIn(tree, "x.id", "$Id$\n")
+		l.WriteIn(tree, "x.rot", "abc\n")
+	}
+	for _, c := range []struct {
+		name  string
+		init  []string
+		do    func(*gittest.Lab) // before the change
+		set   func(*gittest.Lab) // after it
+		extra func(tree string, l *gittest.Lab)
+	}{
+		{name: "an ordinary one"},
+		{name: "SHA-256", init: []string{"--object-format=sha256"}},
+		{name: "index of version 4", set: run("update-index", "--index-version", "4")},
+		{name: "split index", set: run("update-index", "--split-index")},
+		{name: "untracked cache", set: run("update-index", "--force-untracked-cache")},
+		{name: "sparse, by directories", set: run("sparse-checkout", "set", "--cone", "--skip-checks", "deep", "f2d"), extra: attributes},
+		{name: "sparse, with a sparse index", set: run("sparse-checkout", "set", "--cone", "--sparse-index", "deep", "d2f")},
+		{name: "sparse, by patterns", set: run("sparse-checkout", "set", "--no-cone", "/*", "!/new/", "!/a.txt", "!/d2f")},
+		{name: "no modes", set: set("core.fileMode", "false")},
+		{name: "no links", do: set("core.symlinks", "false"), set: func(l *gittest.Lab) {
+			for _, name := range []string{"l2f", "link"} {
+				l.Must(os.Remove(filepath.Join(l.Root, name)))
+			}
+			l.Git("checkout", "-q", "--", ".")
+		}},
+		{name: "line ends, for all", set: set("core.autocrlf", "true"), extra: attributes},
+		{name: "line ends, for this worktree", set: func(l *gittest.Lab) {
+			l.Git("config", "extensions.worktreeConfig", "true")
+			l.Git("config", "--worktree", "core.autocrlf", "true")
+		}, extra: attributes},
+		{name: "attributes", extra: attributes},
+		{name: "attributes, untracked", set: func(l *gittest.Lab) {
+			l.Write("dir/.gitattributes", "*.txt eol=crlf\n")
+			l.Write(".git/info/exclude", ".gitattributes\n")
+		}},
+		{name: "attributes that change", do: func(l *gittest.Lab) { attributes(l.Root, l); l.Git("add", "-A"); l.Git("commit", "-qm", "attributes") }, extra: func(tree string, l *gittest.Lab) {
+			l.WriteIn(tree, ".gitattributes", "u16 text working-tree-encoding=UTF-16LE-BOM\n*.sh eol=crlf\n")
+			l.Must(os.Remove(filepath.Join(tree, "sub/.gitattributes")))
+			l.WriteIn(tree, "sub/text.txt", "other\nlines\n")
+			l.WriteIn(tree, "run3.sh", "other\nlines\n")
+		}},
+		{name: "a filter of the user's", set: func(l *gittest.Lab) {
+			l.ConfigureGlobal("filter.rot.smudge", "tr a-y b-z")
+			l.ConfigureGlobal("filter.rot.clean", "tr b-z a-y")
+		}, extra: attributes},
+		{name: "a file that is not to be looked at", set: func(l *gittest.Lab) {
+			l.Git("update-index", "--skip-worktree", "a.txt", "del.txt")
+			l.Must(os.Remove(filepath.Join(l.Root, "a.txt")))
+			l.Must(os.Remove(filepath.Join(l.Root, "del.txt")))
+		}},
+		{name: "files that are taken for unchanged", set: run("update-index", "--assume-unchanged", "keep.txt")},
+		{name: "an index without a checksum", set: func(l *gittest.Lab) {
+			path := filepath.Join(l.Root, ".git/index")
+			data, err := os.ReadFile(path)
+			l.Must(err)
+			l.Must(os.WriteFile(path, append(data[:len(data)-20], make([]byte, 20)...), 0o644))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := gittest.NewEmpty(t)
+			l.Git(append([]string{"init", "-q", "-b", "main", "."}, c.init...)...)
+			l.Write("a.txt", "a\n")
+			l.Write("dir/b.txt", "b\n")
+			l.Write("stays", "stays\n")
+			l.Write("run.sh", "#!/bin/sh\n")
+			l.Must(os.Chmod(filepath.Join(l.Root, "run.sh"), 0o755))
+			l.Must(os.Symlink("a.txt", filepath.Join(l.Root, "link")))
+			if c.do != nil {
+				c.do(l)
+			}
+			to := variedAnd(l, c.extra)
+			if c.set != nil {
+				c.set(l)
+			}
+			l.Write("stays", "dirty\n")
+			// The same, for git to do.
+			other := filepath.Join(gittest.TempDir(t), "other")
+			l.Shell("cp -a . " + other)
+			l.GitIn(other, "merge", "-q", "--ff-only", to)
+
+			if c.name == "a file that is not to be looked at" {
+				l.Must(os.Remove(filepath.Join(other, "a.txt"))) // git puts it there, and does not look at it
+			}
+
+			ad := newAdvancer(l, to)
+			ad.a.Trusted = strings.Contains(c.name, "this worktree")
+			l.Must(ad.advance())
+			files := func(dir string) map[string]string {
+				found := map[string]string{}
+				for name, what := range gittest.DiskState(t, dir) {
+					if rel := strings.TrimPrefix(name, dir+"/"); rel != dir && !strings.HasPrefix(rel, ".git/") && rel != ".git" {
+						found[rel] = what
+					}
+				}
+				for _, args := range [][]string{{"ls-files", "-s"}, {"ls-files", "-t", "-v"}, {"status", "--porcelain=v2"}, {"diff", "--cached", "--raw"}, {"write-tree"}} {
+					found[strings.Join(args, " ")] = l.GitIn(dir, args...)
+				}
+				return found
+			}
+			gittest.RequireSame(t, "what git made of it", files(l.Root), files(other))
+			l.Git("fsck", "--no-dangling")
+			if data, _ := os.ReadFile(filepath.Join(l.Root, ".git/index")); c.name == "index of version 4" && data[7] != 4 {
+				t.Errorf("the index has version %d", data[7])
+			}
+		})
+	}
+}
+
+// variedAnd is varied, and more.
+func variedAnd(l *gittest.Lab, extra func(tree string, l *gittest.Lab)) string {
+	to := varied(l)
+	if extra == nil {
+		return to
+	}
+	tree := filepath.Join(gittest.TempDir(l.T), "more")
+	l.Git("worktree", "add", "-q", "--detach", tree, to)
+	extra(tree, l)
+	l.Shell("cd " + tree + " && printf '\\377\\376a\\0b\\0' >u16") // in the encoding that the worktree has
+	l.GitIn(tree, "add", "-A")
+	l.GitIn(tree, "commit", "-q", "-m", "more")
+	to = l.GitIn(tree, "rev-parse", "HEAD")
+	l.Git("worktree", "remove", "-f", tree)
+	return to
+}
+
+func TestAdvanceRunsNothingThatAnAgentCouldHaveWritten(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	ran := filepath.Join(gittest.TempDir(t), "ran")
+	for _, hook := range []string{"post-checkout", "post-merge", "reference-transaction", "post-index-change", "fsmonitor"} {
+		l.WriteIn(l.Root, ".git/hooks/"+hook, "#!/bin/sh\ntouch "+ran+"\n")
+		l.Must(os.Chmod(filepath.Join(l.Root, ".git/hooks", hook), 0o755))
+	}
+	to := ahead(l, func(tree string) {
+		l.WriteIn(tree, ".gitattributes", "*.x filter=own\n*.y filter=users\n")
+		l.WriteIn(tree, "f.x", "abc\n")
+		l.WriteIn(tree, "f.y", "abc\n")
+	})
+	l.ConfigureGlobal("filter.users.smudge", "tr a-y b-z")
+	l.ConfigureGlobal("filter.users.clean", "tr b-z a-y")
+	l.Git("config", "core.fsmonitor", filepath.Join(l.Root, ".git/hooks/fsmonitor"))
+	l.Git("config", "filter.own.smudge", "touch "+ran+"; cat")
+	l.Git("config", "filter.own.clean", "cat")
+	_ = os.Remove(ran)
+	ad := newAdvancer(l, to)
+	ad.a.Trusted = false
+	before := ad.sum()
+	var distrusted *git.UntrustedFilterError
+	if _, err := Begin(t.Context(), ad.repo, ad.a); !errors.As(err, &distrusted) || distrusted.Filter != "own" || distrusted.Path != "f.x" {
+		t.Errorf("got %v", err)
+	}
+	gittest.RequireSame(t, "refused", ad.sum(), before)
+	if gittest.Exists(ran) {
+		t.Error("something ran")
+	}
+	ad.a.Trusted = true
+	l.Must(ad.advance())
+	if !gittest.Exists(ran) {
+		t.Error("the filter of somebody who is trusted did not run")
+	}
+	l.Must(os.Remove(ran))
+	if data, _ := os.ReadFile(filepath.Join(l.Root, "f.y")); string(data) != "bcd\n" {
+		t.Errorf("what the user's filter made is %q", data)
+	}
+	if data, _ := os.ReadFile(filepath.Join(l.Root, "f.x")); string(data) != "abc\n" {
+		t.Errorf("what the repository's filter made is %q", data)
+	}
+}
+
+// A filter that fails leaves everything as it is: what git would have written is not what the person would have.
+func TestAdvanceStopsWhereAFilterFails(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	to := ahead(l, func(tree string) {
+		l.WriteIn(tree, ".gitattributes", "*.x filter=f\n")
+		l.WriteIn(tree, "f.x", "abc\n")
+	})
+	l.ConfigureGlobal("filter.f.smudge", "./not/there")
+	ad := newAdvancer(l, to)
+	before := ad.sum()
+	if err := ad.advance(); err == nil {
+		t.Error("it went well")
+	}
+	gittest.RequireSame(t, "failed", ad.sum(), before)
+}
+
+func TestAdvanceAndSubmodules(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	one, two := l.Git("rev-parse", "HEAD"), strings.Repeat("12", 20)
+	link := func(path, oid string) { l.Git("update-index", "--add", "--cacheinfo", "160000,"+oid+","+path) }
+	for _, path := range []string{"moves", "goes", "full", "tofile", "tofilefull"} {
+		link(path, one)
+		l.Must(os.Mkdir(filepath.Join(l.Root, path), 0o755))
+	}
+	l.Write("frommod", "x\n")
+	l.Git("add", "frommod")
+	l.Git("commit", "-q", "-m", "modules")
+	for _, path := range []string{"full", "tofilefull", "moves"} {
+		l.Git("init", "-q", path)
+		l.Write(path+"/mine", "mine\n")
+	}
+	index := filepath.Join(gittest.TempDir(t), "index")
+	env := l.Env
+	make := func(full bool) string {
+		l.Env = append(append([]string{}, env...), "GIT_INDEX_FILE="+index)
+		defer func() { l.Env = env }()
+		l.Git("read-tree", "HEAD")
+		link("moves", two)
+		link("comes", two)
+		link("frommod", two)
+		blob := l.Git("rev-parse", "HEAD:a.txt")
+		l.Git("rm", "-q", "--cached", "goes", "full", "tofile", "tofilefull")
+		l.Git("update-index", "--add", "--cacheinfo", "100644,"+blob+",tofile")
+		if full {
+			l.Git("update-index", "--add", "--cacheinfo", "100644,"+blob+",tofilefull")
+		}
+		return l.Git("commit-tree", "-p", "HEAD", "-m", "x", l.Git("write-tree"))
+	}
+	ad := newAdvancer(l, make(true))
+	before := ad.sum()
+	if _, err := Begin(t.Context(), ad.repo, ad.a); over(err) != "tofilefull submodule" {
+		t.Errorf("%q, %v", over(err), err)
+	}
+	gittest.RequireSame(t, "refused", ad.sum(), before)
+
+	ad.a.New = make(false)
+	x, _, err := ad.until("commit")
+	if !errors.Is(err, errFault) {
+		t.Fatal(err)
+	}
+	l.Must(x.Undo(t.Context()))
+	gittest.RequireSame(t, "undone", ad.sum(), before)
+	l.Must(ad.advance())
+	if got := l.Git("rev-parse", "main"); got != ad.a.New {
+		t.Errorf("main is at %s", got)
+	}
+	for path, is := range map[string]fs.FileMode{"comes": fs.ModeDir, "frommod": fs.ModeDir, "tofile": 0, "moves/mine": 0, "full/mine": 0, "tofilefull/mine": 0} {
+		if fi, err := os.Lstat(filepath.Join(l.Root, path)); err != nil || fi.Mode().Type() != is {
+			t.Errorf("%s: %v, %v", path, fi, err)
+		}
+	}
+	if gittest.Exists(filepath.Join(l.Root, "goes")) {
+		t.Error("an empty one is still there")
+	}
+	if got := l.Git("diff", "--cached", "--name-only"); got != "" {
+		t.Errorf("staged: %s", got)
+	}
+}
+
+func TestAdvanceOfManyFiles(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	ad := newAdvancer(l, l.Git("rev-parse", "main"))
+	var info strings.Builder
+	blob := l.Git("rev-parse", "main:a.txt")
+	for i := range 5000 {
+		fmt.Fprintf(&info, "100644 %s\tmany/%d/%d\n", blob, i%50, i)
+	}
+	l.Write("../info", info.String())
+	l.Write("../more.sh", "export GIT_INDEX_FILE=../many.index; git read-tree main && git update-index --index-info <../info && git commit-tree -p main -m many $(git write-tree) >../many")
+	l.Shell("sh ../more.sh")
+	many, err := os.ReadFile(filepath.Join(l.Root, "../many"))
+	l.Must(err)
+	ad.a.New = strings.TrimSpace(string(many))
+	l.Must(ad.advance())
+	ad.landed("")
+	if got := len(gittest.DiskState(t, filepath.Join(l.Root, "many"))); got != 5051 {
+		t.Errorf("there are %d", got)
+	}
+}
+
+func TestAdvanceRefusesWhereItMayNotWrite(t *testing.T) {
+	t.Parallel()
+	if !gittest.Unprivileged(t) {
+		return
+	}
+	l := gittest.New(t)
+	ad := newAdvancer(l, varied(l))
+	for _, dir := range []string{"dir", ".", "d2f/y", ".git"} {
+		path := filepath.Join(l.Root, dir)
+		l.Must(os.Chmod(path, 0o555))
+		before := ad.sum()
+		err := ad.advance()
+		if !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%s: %v", dir, err)
+		}
+		gittest.RequireSame(t, dir, ad.sum(), before)
+		l.Must(os.Chmod(path, 0o755))
+	}
+	l.Must(ad.advance())
+	ad.landed("")
+}

@@ -1,0 +1,74 @@
+package update
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+)
+
+// What comes into a worktree has the line ends that git would give it there.
+func TestAnAdvanceWritesWhatGitWouldWriteInThatWorktree(t *testing.T) {
+	t.Parallel()
+	repotest.ForEveryWorktreeSetting(t, func(t *testing.T, o *gittest.Worktrees, repo *git.Repo, trusted bool) {
+		to := ahead(o.Lab, func(tree string) {
+			o.WriteIn(tree, "a.txt", "changed\nlines\n")
+			o.WriteIn(tree, "new.txt", "new\nlines\n")
+		})
+		for _, branch := range []string{"one", "other", "main"} {
+			a := Update{Branch: "refs/heads/" + branch, Old: o.Git("rev-parse", branch), New: to, Reason: "land", Trusted: trusted}
+			var err error
+			a.GitDir, a.Worktree, err = CheckedOutIn(t.Context(), repo, a.Branch)
+			o.Must(err)
+			for _, file := range []string{"a.txt", "dir/b.txt"} { // as they are there, by now
+				o.Must(os.Remove(filepath.Join(a.Worktree, file)))
+			}
+			o.GitIn(a.Worktree, "checkout", "-q", "--", ".")
+			m, err := merge.NewMerger(repo, to)
+			o.Must(err)
+			ad := &advancer{Lab: o.Lab, repo: repo, tree: a.Worktree, a: a, by: m}
+			o.Must(ad.advance())
+			o.Must(m.Close())
+			for _, file := range []string{"a.txt", "new.txt"} {
+				got, err := os.ReadFile(filepath.Join(a.Worktree, file))
+				o.Must(err)
+				o.Must(os.Remove(filepath.Join(a.Worktree, file)))
+				o.GitIn(a.Worktree, "checkout", "-q", "--", file)
+				want, err := os.ReadFile(filepath.Join(a.Worktree, file))
+				o.Must(err)
+				if string(got) != string(want) {
+					t.Errorf("%s on %s: %q, git writes %q", file, branch, got, want)
+				}
+			}
+		}
+	})
+}
+
+// What a power cut has torn is put right wherever that is done: what was to be there is known by the settings of the worktree
+// that it is in.
+func TestAnAdvanceIsFinishedByTheSettingsOfItsWorktree(t *testing.T) {
+	t.Parallel()
+	repotest.ForEveryWorktreeSetting(t, func(t *testing.T, o *gittest.Worktrees, repo *git.Repo, trusted bool) {
+		file := filepath.Join(o.One, "a.txt")
+		o.Must(os.Remove(file))
+		o.GitIn(o.One, "checkout", "-q", "--", ".") // as it is there, by now
+		before, err := os.ReadFile(file)
+		o.Must(err)
+		ad := &advancer{Lab: o.Lab, repo: repotest.OpenRepoIn(o.Lab, o.One), tree: o.One, a: Update{
+			Branch: "refs/heads/one", Old: o.Git("rev-parse", "one"), New: ahead(o.Lab, func(tree string) { o.WriteIn(tree, "a.txt", "changed\nlines\n") }),
+			Reason: "land", GitDir: o.GitDirOfOne, Worktree: o.One, Trusted: trusted,
+		}}
+		ad.stopped("commit")
+		o.Must(os.Truncate(file, 10))
+		if done, err := Recover(t.Context(), repo, ad.a); done || err != nil {
+			t.Errorf("%t, %v", done, err)
+		}
+		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+			t.Errorf("it is %q, and was %q: %v", after, before, err)
+		}
+	})
+}

@@ -1,0 +1,54 @@
+package git
+
+import (
+	"path"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+)
+
+// WorktreeSpec says which worktree to capture, and how.
+type WorktreeSpec struct {
+	Name           string          // required: name below <common dir>/worktrees; any name with IndexCache
+	Dir            string          // directory of the worktree; empty when it is gone and at most git's entry is left
+	Branch         string          // full ref of the worktree's own branch
+	Base           string          // fallback commit when neither HEAD nor the branch leads to one
+	Onto           string          // earlier capture to extend: only additions since then are captured
+	Omit           string          // top-level name that is never captured
+	SecretPatterns []string        // name patterns of untracked files to leave out: see looksSecret
+	IncludeIgnored bool            // capture ignored files too
+	ForcedPaths    []string        // paths that are captured even if they are ignored or look like secrets
+	UpperDir       string          // overlay upper directory over the git directory; a sandbox has its operation in progress there
+	Message        string          // commit message, if a commit is needed
+	Author         object.Identity // author of that commit
+	TrustConfig    bool            // only the user can have written the repository's configuration: its filters run
+
+	// IndexCache makes Dir a plain directory that is no worktree: git has no entry for it, so that there is no HEAD,
+	// no branch, no index and no operation in progress, and every file is untracked. It is the path of a cache file
+	// of ours, which need not exist: an index of the files last read, by which unchanged files are recognised. See
+	// CaptureState.
+	IndexCache string
+
+	ChangingDirs []string // directories in which names come and go, to watch: see dirWatch
+
+	PendingIndex func() (IndexContents, error) // waits for the index that is read in the background; nil when none is
+
+	InUse bool // the worktree stays in use: not even unreadable files in it are made readable
+}
+
+// LooksSecret reports whether the name of an untracked file matches the patterns of credentials. The last match wins;
+// a leading "!" negates. A pattern with a slash is matched against the whole path.
+func (s WorktreeSpec) LooksSecret(name string) bool {
+	is := false
+	for _, pattern := range s.SecretPatterns {
+		pattern, not := strings.CutPrefix(pattern, "!")
+		subject := path.Base(name)
+		if strings.Contains(pattern, "/") {
+			pattern, subject = strings.TrimPrefix(pattern, "/"), name
+		}
+		if ok, err := path.Match(strings.ToLower(pattern), strings.ToLower(subject)); err == nil && ok {
+			is = !not
+		}
+	}
+	return is
+}
