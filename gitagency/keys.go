@@ -29,32 +29,32 @@ type Key struct {
 // Keys lists every key, in the order in which users meet them.
 func Keys() []Key {
 	keys := []Key{
-		{Name: "agency.dataDir", Default: "$XDG_DATA_HOME/agency, else ~/.local/share/agency", Meaning: "where trees and records live; $AGENCY_DATA_DIR wins"},
-		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for whoever is discarding a sandbox: 0 is one try, -1 for ever; --lock-timeout wins", checkValue: checkDuration},
-		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one command in a sandbox, one put or one snapshot may take: -1 is for ever; 'exec --timeout' wins", checkValue: checkTimeout},
-		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may be at work in a sandbox: -1 is for ever", checkValue: checkTimeout},
-		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "what untracked files are called that a snapshot leaves out, besides: a pattern, or !pattern for what is let in; an empty value forgets those before it", checkValue: checkSecretPattern, multiValued: true},
-		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes what ended before that moment; --expire wins"},
-		{Name: userNameKey, Default: "user.name", Meaning: "who the commits of landings and syncs are by"},
-		{Name: userEmailKey, Default: "user.email", Meaning: "by which email"},
-		{Name: requireReviewKey, Default: "false", Meaning: "whether only what was submitted for review can land; a repository can switch it on, and not off", checkValue: checkBool, repoCanOnlyEnable: true},
-		{Name: strategyKey, Default: Strategies()[0], Meaning: "how work lands: " + strings.Join(Strategies(), ", "), checkValue: checkStrategy},
+		{Name: "agency.dataDir", Default: "$XDG_DATA_HOME/agency, else ~/.local/share/agency", Meaning: "directory of trees and records; $AGENCY_DATA_DIR wins"},
+		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for a discard of the sandbox: 0 is one try, -1 for ever; --lock-timeout wins", checkValue: checkDuration},
+		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one exec, put or snapshot may take: -1 is for ever; 'exec --timeout' wins", checkValue: checkTimeout},
+		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may work in a sandbox: -1 is for ever", checkValue: checkTimeout},
+		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
+		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes invocations that ended before this time; --expire wins"},
+		{Name: userNameKey, Default: "user.name", Meaning: "name in the commits of landings and syncs"},
+		{Name: userEmailKey, Default: "user.email", Meaning: "email in the commits of landings and syncs"},
+		{Name: requireReviewKey, Default: "false", Meaning: "whether only the submitted commit can land; a repository can switch it on, not off", checkValue: checkBool, repoCanOnlyEnable: true},
+		{Name: strategyKey, Default: Strategies()[0], Meaning: "the strategy of landings: " + strings.Join(Strategies(), ", "), checkValue: checkStrategy},
 		{Name: signKey, Default: "false", Meaning: "whether the commits of landings are signed", checkValue: checkBool},
-		{Name: verifyKey, Meaning: "a shell line that has to succeed on what would land; an empty one is none; a repository cannot set it", checkValue: checkCommand, namesCommand: true},
-		{Name: pushTimeoutKey, Default: "1m", Meaning: "how long 'land --push' goes on where others are faster: 0 is one try, -1 as often as it may, 50 times", checkValue: checkDuration},
-		{Name: autoDetachKey, Default: "true", Meaning: "whether what is left to remove after a landing is removed in the background, as gc.autoDetach does for git", checkValue: checkBool},
+		{Name: verifyKey, Meaning: "a shell command that must succeed on the files to land; empty for none; a repository cannot set it", checkValue: checkCommand, namesCommand: true},
+		{Name: pushTimeoutKey, Default: "1m", Meaning: "how long 'land --push' keeps retrying while the remote moves: 0 is one try, -1 up to 50 tries", checkValue: checkDuration},
+		{Name: autoDetachKey, Default: "true", Meaning: "whether the clean-up after a landing runs in the background, as gc.autoDetach does for git", checkValue: checkBool},
 	}
 	for _, p := range primitives {
-		keys = append(keys, Key{Name: "agency.<profile>." + p.name, Default: p.values[0].value, Meaning: "what 'start --profile <profile>' chooses for --" + p.name, checkValue: p.checkValue})
+		keys = append(keys, Key{Name: "agency.<profile>." + p.name, Default: p.values[0].value, Meaning: "the choice of 'start --profile <profile>' for --" + p.name, checkValue: p.checkValue})
 	}
 	return append(keys,
-		Key{Name: readKey, Default: "all but what is hidden", Meaning: "what stays to be read behind walls although it is hidden or private by default", multiValued: true},
-		Key{Name: writeKey, Default: "the sandbox alone", Meaning: "what can be written behind walls; private:<path> in the sandbox's own layer", multiValued: true},
-		Key{Name: hideKey, Default: "credentials, histories, sockets", Meaning: "what else is hidden behind walls", multiValued: true},
-		Key{Name: envKey, Default: "what tools need", Meaning: "variables that pass the walls besides: NAME, or NAME_* for all that begin so", checkValue: checkVariableSetting, multiValued: true},
-		Key{Name: "agency.<runner>.command", Meaning: "the program that the agent <runner> is; a repository cannot set it", namesCommand: true},
+		Key{Name: readKey, Default: "all but what is hidden", Meaning: "paths to make readable behind walls that are hidden or private by default", multiValued: true},
+		Key{Name: writeKey, Default: "the sandbox alone", Meaning: "paths to make writable behind walls; private:<path> in an overlay of the sandbox", multiValued: true},
+		Key{Name: hideKey, Default: "credentials, histories, sockets", Meaning: "more paths to hide behind walls", multiValued: true},
+		Key{Name: envKey, Default: "what tools need", Meaning: "more variables to pass through the walls: NAME, or NAME_* for a prefix", checkValue: checkVariableSetting, multiValued: true},
+		Key{Name: "agency.<runner>.command", Meaning: "the program of the agent <runner>; a repository cannot set it", namesCommand: true},
 		Key{Name: "color.agency", Default: "color.ui, else auto", Meaning: "whether to use colour: always, auto or never; --color and NO_COLOR win", checkValue: checkColor},
-		Key{Name: "pager.agency", Default: "as core.pager and $PAGER say", Meaning: "whether to page, or by which program; a repository cannot name one", namesCommand: true, isHarmless: isPagerSwitch},
+		Key{Name: "pager.agency", Default: "as core.pager and $PAGER say", Meaning: "whether to page, or the pager; a repository cannot name one", namesCommand: true, isHarmless: isPagerSwitch},
 	)
 }
 

@@ -12,7 +12,7 @@ import (
 func (t *tool) completionCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "completion",
-		Usage:     "print the script that makes TAB work in a shell",
+		Usage:     "print the completion script for a shell",
 		UsageText: "git agency completion (bash|zsh|fish)",
 		Description: `The script completes 'git agency' and 'git-agency': commands, options, worktrees, invocations and snapshots.
 Its first lines say where it belongs. Pressing TAB never runs a command and never changes anything.

@@ -223,8 +223,8 @@ func TestFishCompletes(t *testing.T) {
 	live := strings.Split(strings.TrimSuffix(liveInvocations, "\n"), "\n")
 	profiles := []string{"$(touch pwned)", "a:b", "my profile"}
 	for line, want := range map[string][]string{
-		"git agency wor":                                                  {"worktree\tmake, list and archive integration worktrees"},
-		"git-agency wor":                                                  {"worktree\tmake, list and archive integration worktrees"},
+		"git agency wor":                                                  {"worktree\tcreate, list and archive integration worktrees"},
+		"git-agency wor":                                                  {"worktree\tcreate, list and archive integration worktrees"},
 		"git agency discard 2026012812001":                                append(live, strings.TrimSuffix(lostInvocation, "\n")),
 		"git-agency path 20260128120010":                                  live[:1],
 		"git agency start pay":                                            {"payments\tagency/payments-6161"},

@@ -193,8 +193,8 @@ func TestCompletionOffersWhatTheWordStandsFor(t *testing.T) {
 		{"an unknown flag has no value", "ls --bogus=~", ""},
 
 		{"shells", "completion ~", "bash\nzsh\nfish\n"},
-		{"commands of a group", "worktree s", "create\tmake a new integration worktree and print its path\nadopt\tmake a worktree that exists an integration worktree and print its id\nls\tlist integration worktrees\nshow\tshow one integration worktree\npath\tprint the path of an integration worktree\nrm\tarchive an integration worktree\n"},
-		{"help knows commands of groups", "help worktree ~", "create\tmake a new integration worktree and print its path\nadopt\tmake a worktree that exists an integration worktree and print its id\nls\tlist integration worktrees\nshow\tshow one integration worktree\npath\tprint the path of an integration worktree\nrm\tarchive an integration worktree\n"},
+		{"commands of a group", "worktree s", "create\tcreate an integration worktree and print its path\nadopt\tmake an existing worktree an integration worktree and print its id\nls\tlist integration worktrees\nshow\tshow one integration worktree\npath\tprint the path of an integration worktree\nrm\tarchive an integration worktree\n"},
+		{"help knows commands of groups", "help worktree ~", "create\tcreate an integration worktree and print its path\nadopt\tmake an existing worktree an integration worktree and print its id\nls\tlist integration worktrees\nshow\tshow one integration worktree\npath\tprint the path of an integration worktree\nrm\tarchive an integration worktree\n"},
 		{"help of a plain command has no more", "help start ~", ""},
 		{"help of what is no command has no more", "help bogus ~", ""},
 

@@ -13,11 +13,11 @@ import (
 func (t *tool) configCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "config",
-		Usage:     "list the settings, their values and where those come from",
+		Usage:     "list the settings, their values and origins",
 		UsageText: "git agency config [--json | --porcelain [-z]]",
-		Description: `Lists every key that git config knows this tool by: the value that counts, the file or the
-environment it comes from, and what it means. Change one with 'git config --global <key> <value>'.
-A value that does not count is listed too, with the reason, and warned of.
+		Description: `Lists every setting: its effective value, the file or environment variable that sets it, and its
+meaning. Ignored values are listed too, with the reason, and cause a warning. Change a setting with
+'git config --global <key> <value>'.
 
 Exit status: 0, whatever is found; 129 usage.`,
 		Flags: withListingFlags(),

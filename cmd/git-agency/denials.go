@@ -13,13 +13,13 @@ import (
 func (t *tool) denialsCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "denials",
-		Usage:     "list what the walls of a sandbox refused",
+		Usage:     "list connections that a sandbox was refused",
 		UsageText: "git agency denials <id> [--json | --porcelain [-z]]",
-		Description: `Lists the connections that the way out of a sandbox refused, the latest last: when, how, where to, how
-often and why, and what to type for a sandbox in which it is allowed. What a sandbox may reach is fixed
-when it starts. An invocation that has ended still answers.
+		Description: `Lists the connections that the proxy of a sandbox refused, latest last: time, protocol, target, count and
+reason, and the command that starts a sandbox in which it is allowed. The outputs of a sandbox are fixed
+when it starts. Works also for an ended invocation.
 
-The kernel does not tell which files it refused; nor, with no network at all, which connections.
+Files that the kernel refused, and connections with --outputs none, cannot be listed.
 
 Exit status: 0, whatever is found; 1 the history cannot be read; 3 no such invocation; 4 listed, but it
 is broken; 129 usage.`,

@@ -17,33 +17,33 @@ func (t *tool) diffCommand() *cli.Command {
 		Usage: "show what changed in a sandbox",
 		UsageText: `git agency diff <id> [--from <state>] [--to <state>] [--stat | --name-status | --json]
                        [--exit-code] [--binary] [--include-secrets] [-- <path>...]`,
-		Description: `Compares two states of a sandbox, by default what it started from with what is in it now, including
-what is not committed and what is untracked; files that git ignores are not. A <state> is
+		Description: `Compares two states of a sandbox, by default its base with its current content, committed or not, with
+untracked and without ignored files. A <state> is
 
   base         the commit that the sandbox started from
-  head         the commit that HEAD of the sandbox is at
-  work         what is in the sandbox now
+  head         the commit of HEAD of the sandbox
+  work         the current content of the sandbox
   integration  the tip of the integration branch now
   <snapshot>   a snapshot of this or any other invocation: its commit or <id>/<n>
 
-The text is a patch for 'git apply', with --binary also for binary files. At a terminal it is coloured,
-words that changed inside of a line stand out, and what would steer the terminal is shown instead. A
-<path> is relative to the top of the sandbox, and stands for all that is below it.
+The output is a patch for 'git apply', with --binary also for binary files. At a terminal it is coloured,
+and control characters are made visible. A <path> is relative to the top of the sandbox, and includes
+everything below it.
 
-Nothing changes, and commands may run in the sandbox meanwhile. Attributes in the sandbox and settings
-of the repository do not count, and no program that they name is run. An invocation that has ended
-still has its base, its snapshots and the integration branch.
+Nothing changes, and commands may run in the sandbox meanwhile. Attributes of the sandbox and settings of
+the repository are not used, nor programs that they name. An ended invocation still has its base, its
+snapshots and the integration branch.
 
 Exit status: 0 compared; 1 failed, it has no sandbox any more, or with --exit-code there are
 differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
-		Flags: withLockTimeoutFlag("whoever is discarding the sandbox", withJSONFlag(
-			&cli.StringFlag{Name: "from", Usage: "the `STATE` to begin with", DefaultText: "base"},
-			&cli.StringFlag{Name: "to", Usage: "the `STATE` to end with", DefaultText: "work"},
+		Flags: withLockTimeoutFlag("a discard of the sandbox", withJSONFlag(
+			&cli.StringFlag{Name: "from", Usage: "the first `STATE`", DefaultText: "base"},
+			&cli.StringFlag{Name: "to", Usage: "the second `STATE`", DefaultText: "work"},
 			&cli.BoolFlag{Name: "stat", Usage: "print which files changed, and by how many lines"},
 			&cli.BoolFlag{Name: "name-status", Usage: "print which files changed, and how"},
 			&cli.BoolFlag{Name: "exit-code", Usage: "exit with 1 when there are differences"},
-			&cli.BoolFlag{Name: "binary", Usage: "print patches of binary files, too"},
-			&cli.BoolFlag{Name: "include-secrets", Usage: "compare untracked files that look like credentials, too"},
+			&cli.BoolFlag{Name: "binary", Usage: "include patches of binary files"},
+			&cli.BoolFlag{Name: "include-secrets", Usage: "include untracked files that look like credentials"},
 		)...),
 		Action: func(c *cli.Context) error {
 			args, err := positionalArgs(c, 1, -1)

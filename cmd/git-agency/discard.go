@@ -12,12 +12,11 @@ import (
 func (t *tool) discardCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "discard",
-		Usage:     "end invocations and keep a ref to what was there",
+		Usage:     "end invocations, and keep their work as a ref",
 		UsageText: "git agency discard <id>...",
-		Description: `Removes the sandbox and its branch. Everything that was in it, committed, uncommitted and
-untracked, is kept as refs/agency/trash/<id>; files that git ignores are not. Discarding twice is
-fine, and finishes what was interrupted. Of an interrupted 'start' (full id), every trace goes.
-Commands of 'exec' that still run in it are ended first.
+		Description: `Removes each sandbox and its branch, and keeps its committed, staged, changed and untracked content as
+refs/agency/trash/<id>; ignored files are not kept. Running commands of 'exec' are ended first. A repeated
+discard completes an interrupted one. Given the full id of an interrupted 'start', it removes every trace.
 
 Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 129 usage.`,
 		Flags: withRepositoryLockFlag(withJSONFlag()...),

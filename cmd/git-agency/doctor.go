@@ -13,20 +13,19 @@ import (
 func (t *tool) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "doctor",
-		Usage:     "say what is broken, and mend it when told to",
+		Usage:     "find broken state, and repair it with --fix",
 		UsageText: "git agency doctor [--fix <id>] [--json | --porcelain [-z]]",
-		Description: `Looks at everything that can be wrong with the records, the trees, the refs and git's own files, and
-says of each what it is, where, whether work could be lost, and the command that mends it. Then it says
-what this machine offers. Nothing is changed without --fix.
+		Description: `Checks records, trees, refs and git's own files, and prints for each finding its place, whether work could
+be lost, and the command that repairs it; then what this machine offers. Changes nothing without --fix.
+Works also when git itself cannot list worktrees.
 
-With --fix, mends what was found under one id, whichever it printed. What was interrupted is finished
-or undone; work is never lost: what has to go is kept as refs/agency/trash/<id>. It also works when git
-itself cannot list worktrees any more.
+With --fix, repairs what was found under an id that doctor printed. Interrupted steps are completed or
+undone. Removed work is kept as refs/agency/trash/<id>.
 
-Exit status: 0 nothing is wrong, or it was mended; 1 it could not be mended, or not everything could be
-looked at; 3 nothing was found under that id; 4 there are findings, or one that only a person can mend;
-5 something is in the way of looking at all; 75 locked; 129 usage.`,
-		Flags: withRepositoryLockFlag(withListingFlags(&cli.StringFlag{Name: "fix", Usage: "mend what was found under `ID`"})...),
+Exit status: 0 nothing is wrong, or it was repaired; 1 the repair failed, or not everything could be
+checked; 3 nothing was found under that id; 4 there are findings, or one that only a person can repair;
+5 a safety check prevents the examination; 75 locked; 129 usage.`,
+		Flags: withRepositoryLockFlag(withListingFlags(&cli.StringFlag{Name: "fix", Usage: "repair what was found under `ID`"})...),
 		Action: func(c *cli.Context) error {
 			if err := checkListingArgs(c); err != nil {
 				return err

@@ -33,20 +33,19 @@ func (t *tool) execCommand() *cli.Command {
 		UsageText: `git agency exec <id> [--cwd <dir>] [--timeout <t>] [--grace <t>] [--env <name>[=<value>]]...
                        [--stdin] [--memory <size>] [--processes <n>] [--file-size <size>]
                        [--nice <n>] [--best-effort-limits] [--json] -- <command> [<argument>...]`,
-		Description: `Runs the command in the sandbox, with no shell in between, and returns when it has ended together
-with everything it started, also what went into the background. It reads nothing, unless --stdin says
-so; at a terminal it then gets a terminal of its own. Limits may be tighter than those that the
-sandbox was started with, and not wider.
+		Description: `Runs the command in the sandbox, without a shell, and returns when it and every process it started have
+ended. Standard input is empty without --stdin; with it, a command at a terminal gets its own terminal.
+Limits may be tighter than those of the sandbox, not wider.
 
 Exit status: that of the command, 128+n when signal n killed it; 124 it timed out; 125 it could not be
 set up and never ran; 126 it cannot be executed; 127 it was not found; before anything ran: 1 failed,
 or the sandbox has ended; 3 no such invocation; 4 broken; 5 not a sandbox, or a directory outside of
 it; 75 locked; 129 usage; 130, 143 interrupted.`,
-		Flags: withLockTimeoutFlag("whoever is discarding the sandbox", append([]cli.Flag{
-			&cli.StringFlag{Name: "cwd", Usage: "begin in `DIR`, relative to the sandbox or inside of it"},
+		Flags: withLockTimeoutFlag("a discard of the sandbox", append([]cli.Flag{
+			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, relative to the sandbox, or absolute and inside it"},
 			&cli.StringFlag{Name: "timeout", Usage: "end the command after `DURATION` (-1: never)", DefaultText: "agency.operationTimeout, else 10m; never with --stdin at a terminal"},
 			&cli.StringFlag{Name: "grace", Usage: "leave `DURATION` between SIGTERM and SIGKILL (0: none)", DefaultText: "5s"},
-			&cli.GenericFlag{Name: "env", Value: &repeatedFlag{}, Usage: "set the variable `NAME=VALUE`, or NAME to what it is here; may be repeated"},
+			&cli.GenericFlag{Name: "env", Value: &repeatedFlag{}, Usage: "set the variable `NAME=VALUE`, or pass NAME on; may be repeated"},
 			&cli.BoolFlag{Name: "stdin", Usage: "pass standard input on"},
 		}, append(limitFlags(), withJSONFlag()...)...)...),
 		Action: func(c *cli.Context) error {

@@ -13,49 +13,45 @@ import (
 func (t *tool) landCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "land",
-		Usage: "move the work of sandboxes into the integration branch",
+		Usage: "merge the work of sandboxes into the integration branch",
 		UsageText: "git agency land <id>... [--strategy merge|squash|rebase] [[--commit-all] -m <message>] [--require-base]\n" +
 			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run]\n" +
 			"   or: git agency land --all-ready [<wt>] [--strategy merge|squash|rebase] [--require-base]\n" +
 			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run]",
-		Description: `Merges what was committed in a sandbox into the branch of its integration worktree, and into the files
-of whoever has that branch checked out: all of it or nothing. Then the sandbox goes; its own commits
-are kept as refs/agency/trash/<id> until they are pruned. Several are landed in order, up to the first
-that fails; those before it stand.
+		Description: `Merges HEAD of a sandbox into the branch of its integration worktree, and updates the worktree that has
+that branch checked out: all or nothing. Then removes the sandbox, and keeps its commits as
+refs/agency/trash/<id> until they are pruned. Several ids land in order, up to the first that fails; the
+earlier ones stay landed.
 
-The merge is made in memory. Nothing is touched when it conflicts, when a file of yours that you have
-changed, staged, not added or ignored is in the way, when git is in the middle of something there, or
-when work in the sandbox is not committed. A landing that is killed is finished or undone by the next
-command.
+The merge is made in memory. Nothing changes if it conflicts, if a path that would be written is changed,
+staged, untracked or ignored in the worktree, if a merge or rebase is in progress there, or if the sandbox
+has uncommitted work. A killed landing is completed or undone by the next command.
 
-With -m the commit that a merge or squash makes says that, and whose work it is. A rebase keeps the
-messages that there are. With --commit-all it is what the commit of the rest says.
+-m is the message of the merge or squash commit; a rebase keeps the messages of the commits. With
+--commit-all it is the message of the commit of the uncommitted work.
 
-With --push the integration branch is pushed afterwards, never by force: to <remote>, else to the one
-called local, else to origin. What others have pushed meanwhile is merged first, as a landing is, and
-with --verify verified. Where it cannot be pushed what has landed stands; the same command tries again.
+--push pushes the integration branch afterwards, never by force. If the remote has moved, its commits are
+merged first, and verified with --verify. If the push fails, the landing stands, and the same command
+retries the push.
 
-With --verify a shell runs the command on exactly the files that would land, in a sandbox of its own
-with the walls and limits of the one that the work is from, and nothing lands unless it succeeds.
-Meanwhile nobody has to wait; if something else would land by then, it runs again. What it writes is
-shown, and kept in verify.log beside the record.
+--verify runs a shell command on exactly the files that would land, in a new sandbox with the same walls
+and limits; nothing lands unless it succeeds. The repository is not locked meanwhile; if the files to land
+change, it runs again. The output is shown, and kept in verify.log beside the record.
 
-Exit status: 0 landed, or it had landed before; 1 failed, or refused because of uncommitted work, of
-what is in the way, of what runs in the sandbox, or because the command of --verify failed; or landed,
-but not pushed; 2 it conflicts: nothing changed but what the ids before it have landed, which the message
-names, and standard output lists kinds and paths; with --all-ready some conflict, the others have landed,
-and standard output has the table, but where something fails for another reason too, that is 1; 3 no
-such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone
-first.`,
+Exit status: 0 landed, or it had landed before; 1 failed or refused, nothing changed, or landed, but not
+pushed; 2 conflicts: nothing changed for this id, earlier ids stay landed and are named, and standard
+output lists kinds and paths; with --all-ready some conflict and the others landed, but 1 if there was
+another failure too; 3 no such invocation or worktree; 4 broken; 5 refused for safety; 75 locked; 129 usage;
+130 or 143 interrupted, undone first.`,
 		Flags: withRepositoryLockFlag(withJSONFlag(
-			&cli.StringFlag{Name: "strategy", Usage: "how it looks in history: `HOW` is " + strings.Join(gitagency.Strategies(), ", "), DefaultText: "agency.land.strategy, else merge"},
-			&cli.BoolFlag{Name: "all-ready", Usage: "everything that was submitted in <wt>, in that order, past what conflicts"},
-			&cli.BoolFlag{Name: "commit-all", Usage: "commit what is not committed first, but for what looks like a secret"},
+			&cli.StringFlag{Name: "strategy", Usage: "`HOW` it is recorded: " + strings.Join(gitagency.Strategies(), ", "), DefaultText: "agency.land.strategy, else merge"},
+			&cli.BoolFlag{Name: "all-ready", Usage: "land everything submitted in <wt>, in order, and continue after failures"},
+			&cli.BoolFlag{Name: "commit-all", Usage: "first commit uncommitted work, except files that look like credentials"},
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "the `MESSAGE` of the landing; with --commit-all, of that commit"},
-			&cli.BoolFlag{Name: "require-base", Usage: "only if the sandbox has everything that is on the integration branch"},
-			&cli.StringFlag{Name: "verify", Usage: "only if a shell finds that `COMMAND` succeeds on what would land", DefaultText: "agency.verify"},
-			&cli.BoolFlag{Name: "no-verify", Usage: "agency.verify does not count"},
-			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards; what others have pushed is merged first"},
+			&cli.BoolFlag{Name: "require-base", Usage: "land only if the sandbox contains the whole integration branch"},
+			&cli.StringFlag{Name: "verify", Usage: "land only if the shell `COMMAND` succeeds on the files to land", DefaultText: "agency.verify"},
+			&cli.BoolFlag{Name: "no-verify", Usage: "ignore agency.verify"},
+			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards"},
 			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		)...),

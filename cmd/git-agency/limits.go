@@ -13,11 +13,11 @@ import (
 // limitFlags returns the flags that start and exec share. --timeout is not among them, because it means more to exec.
 func limitFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "memory", Usage: "let all processes together use at most `SIZE`, such as 512m or 2g"},
-		&cli.StringFlag{Name: "processes", Usage: "let there be at most `NUMBER` processes and threads at a time"},
-		&cli.StringFlag{Name: "file-size", Usage: "let no file grow beyond `SIZE`"},
-		&cli.StringFlag{Name: "nice", Usage: "run at this `NICENESS` at least, 1 to 19"},
-		&cli.BoolFlag{Name: "best-effort-limits", Usage: "where a limit cannot be enforced, say so instead of refusing"},
+		&cli.StringFlag{Name: "memory", Usage: "limit the memory of all processes together to `SIZE`, such as 512m or 2g"},
+		&cli.StringFlag{Name: "processes", Usage: "limit processes and threads to `NUMBER` at a time"},
+		&cli.StringFlag{Name: "file-size", Usage: "limit each written file to `SIZE`"},
+		&cli.StringFlag{Name: "nice", Usage: "run at least at this `NICENESS`, 1 to 19"},
+		&cli.BoolFlag{Name: "best-effort-limits", Usage: "where a limit cannot be enforced, warn instead of refusing"},
 	}
 }
 

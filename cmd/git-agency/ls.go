@@ -12,22 +12,21 @@ func (t *tool) lsCommand() *cli.Command {
 		Aliases:   []string{"list"},
 		Usage:     "list invocations",
 		UsageText: "git agency ls [--all] [--worktree <wt>] [--radar] [--format <format> | --json | --porcelain [-z]]",
-		Description: `Lists the invocations that are neither landed nor discarded nor broken, the oldest first.
+		Description: `Lists the invocations that are neither landed nor discarded nor broken, oldest first.
 
-<format> is text with fields in it, as in 'git for-each-ref': '%(invocation_id) %(status)'. %% is a
-percent sign and %xx the character with that number in hexadecimal, so that %00 is NUL and %0a starts a
-line. Each invocation ends with a newline. A format with an unknown field is refused, and all of them
-are listed.
+In <format>, %(<field>) is a field of the JSON output, as in '%(invocation_id) %(status)'; %% is a percent
+sign, and %00, %0a and so on are bytes, as in 'git for-each-ref'. Each invocation ends with a newline. An
+unknown field is refused, and the known ones are listed.
 
-With --radar there is also what is in the way of landing each, as 'git agency radar' finds it out: clean,
-conflicts(<paths>) with the integration branch, rivals(<sandboxes>) when it would land and conflicts with
-others, nothing when there is nothing to land, refused when there is something that must not, or error.
+--radar adds the result of 'git agency radar': clean, conflicts(<paths>) with the integration branch,
+rivals(<sandboxes>), clean but in conflict with that many other sandboxes, nothing to land, refused, or
+error.
 
 Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 		Flags: withListingFlags(
-			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are landed, discarded or broken"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "include landed, discarded and broken ones"},
 			&cli.StringFlag{Name: "worktree", Usage: "only those of integration worktree `WT`"},
-			&cli.BoolFlag{Name: "radar", Usage: "also what is in the way of landing them"},
+			&cli.BoolFlag{Name: "radar", Usage: "add whether each would land cleanly"},
 			&cli.StringFlag{Name: "format", Usage: "print `FORMAT` for each, with its %(fields) filled in"},
 		),
 		Action: func(c *cli.Context) error {

@@ -14,16 +14,16 @@ func (t *tool) portsCommand() *cli.Command {
 		Name:      "ports",
 		Usage:     "make ports of a sandbox reachable from this machine",
 		UsageText: "git agency ports <id> <port>[:<host port>]...",
-		Description: `Forwards connections to 127.0.0.1:<host port> of this machine to <port> of the sandbox, for as long as
-it runs: until it is interrupted, or the last command in the sandbox has ended. Without <host port> it
-is the same number; 0 is any that is free. Prints the address of each, alone on one line, as soon as all
-of them can be reached. Every user of this machine can connect to them.
+		Description: `Forwards connections to 127.0.0.1:<host port> of this machine to <port> in the sandbox, until interrupted
+or until the last command in the sandbox ends. The default <host port> is the same number; 0 is any free
+port. Prints the address of each, one per line, as soon as all are reachable. Every user of this machine
+can connect.
 
-It is for sandboxes with a network of their own: those that started with --outputs none or hosts:.
+Only sandboxes with --outputs none or hosts: have ports of their own.
 
 Exit status: 0 the last command in the sandbox has ended; 1 failed: no command runs there, its network
 is that of this machine, or a port is in use; 3 no such invocation; 4 broken; 129 usage; 130 or 143
-interrupted, and nothing is left of it.`,
+interrupted, all ports closed.`,
 		Action: func(c *cli.Context) error {
 			args, err := positionalArgs(c, 2, -1)
 			if err != nil {

@@ -14,19 +14,19 @@ import (
 func (t *tool) pruneCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "prune",
-		Usage:     "remove what is finished, and say why the rest is kept",
+		Usage:     "remove landed and discarded invocations that have expired",
 		UsageText: "git agency prune [-n | --dry-run] [--expire <when>] [--json | --porcelain [-z]]",
-		Description: `Removes invocations that were landed or discarded long enough ago, with the refs that keep their
-work, and their snapshots; what is left of the sandboxes of those that ended; refs that keep the work of what there is no
-record of any more; and what killed processes left behind. Everything else is kept, and why is said.
-What somebody wrote into a sandbox after it ended is kept first, and then stays as long as all else.
+		Description: `Removes invocations that were landed or discarded before <when>, with their records, trash refs and
+snapshots; remains of ended sandboxes; expired trash refs without a record; and remains of killed
+processes. Prints why everything else is kept. Files written to a sandbox after it ended are first kept
+as trash, with a new date.
 
-<when> is as in git: 2.weeks.ago, 2026-01-28, now or never. What a removed ref kept is gone when git
-collects it; until then 'git branch <name> <commit>' brings it back.
+<when> is as in git: 2.weeks.ago, 2026-01-28, now or never. The objects of a removed ref stay until git
+collects them; until then 'git branch <name> <commit>' restores it.
 
 Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75 locked; 129 usage.`,
 		Flags: withRepositoryLockFlag(withListingFlags(
-			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "remove nothing, say exactly what would be done"},
+			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print exactly what would be done, and remove nothing"},
 			&cli.StringFlag{Name: "expire", Usage: "remove what ended before `WHEN`", DefaultText: "agency.pruneAfter, else 2.weeks.ago"},
 		)...),
 		Action: func(c *cli.Context) error {

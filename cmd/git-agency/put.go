@@ -24,17 +24,17 @@ func (t *tool) putCommand() *cli.Command {
 		Usage: "copy files into a sandbox, all or nothing",
 		UsageText: `git agency put <id> <src>... <dest>
    or: git agency put <id> --json (-|<file>)`,
-		Description: `Copies files and directories into the sandbox, as cp -r would: into <dest> if that is a directory or
-ends in a slash, or if there are several; else the one <src> becomes <dest>. <dest> is relative to the
-sandbox, or an absolute path in it; '.' is its top. Permissions are kept, links are copied as links, and
-what is there already is replaced. If anything fails, nothing was copied.
+		Description: `Copies files and directories into the sandbox as cp -r does: into <dest> if it is a directory, ends in a
+slash, or there are several <src>; else <src> becomes <dest>. <dest> is relative to the sandbox, or an
+absolute path in it; '.' is its top. Permissions are kept, symbolic links are copied as links, and existing
+files are replaced. The copy is all or nothing.
 
-Names that lead out of the sandbox, .git and .agency in any spelling, and names that hide something are
-refused, and so are links that lead out, and whatever is neither file nor directory nor link.
+Refused are paths and links that leave the sandbox, .git and .agency in any spelling, names with control
+or invisible characters, and special files.
 
 Exit status: 0 copied; 1 failed, nothing changed; 3 no such invocation; 4 broken; 5 refused for
 safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: withLockTimeoutFlag("whoever is discarding the sandbox", &cli.StringFlag{
+		Flags: withLockTimeoutFlag("a discard of the sandbox", &cli.StringFlag{
 			Name: "json", Usage: "read `FILE`, or standard input for -: [{\"path\", \"content\" or \"content_base64\", \"mode\"}]",
 		}),
 		Action: func(c *cli.Context) error {

@@ -13,22 +13,19 @@ func (t *tool) radarCommand() *cli.Command {
 		Name:      "radar",
 		Usage:     "show which sandboxes would conflict",
 		UsageText: "git agency radar [<wt>] [--json | --porcelain [-z]]",
-		Description: `Says of every live sandbox of an integration worktree whether all that is in it now would land cleanly
-on the integration branch, and which two sandboxes would conflict with each other; and on which paths.
-What is not committed counts: tracked, staged and untracked files, but not what git ignores, nor what
-looks like a credential.
+		Description: `Reports for every live sandbox of an integration worktree whether its content would land cleanly now, and
+which pairs of sandboxes conflict with each other, with the paths. Uncommitted work counts: tracked, staged
+and untracked files, without ignored ones and those that look like credentials.
 
-Two sandboxes that would each land cleanly and conflict with each other can both be seen here before
-either has landed: the second one cannot any more. A sandbox that cannot be looked at has a row that
-says why, and does not keep the others from being looked at.
+Two sandboxes that would both land cleanly may conflict with each other: then the one that lands first
+blocks the other. A sandbox that cannot be examined is listed with the reason.
 
-Nothing changes, and commands may run in the sandboxes meanwhile. Attributes in the sandboxes and
-settings of the repository do not count, and no program that they name is run. What was found out is
-remembered, so that asking again costs next to nothing while nothing changes.
+Nothing changes, and commands may run in the sandboxes meanwhile. Attributes of the sandboxes and settings
+of the repository are not used, nor programs that they name. Results are cached.
 
 Exit status: 0, whatever is found; 1 failed; 3 no such worktree; 4 broken; 5 refused for safety, or not
 in an integration worktree; 129 usage.`,
-		Flags: withLockTimeoutFlag("whoever is discarding a sandbox", withListingFlags()...),
+		Flags: withLockTimeoutFlag("a discard of a sandbox", withListingFlags()...),
 		Action: func(c *cli.Context) error {
 			worktree, err := optionalArg(c)
 			if err != nil {

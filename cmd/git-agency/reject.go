@@ -11,16 +11,16 @@ import (
 func (t *tool) rejectCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "reject",
-		Usage:     "give submitted work back, with the reason",
+		Usage:     "reject submitted work, with a reason",
 		UsageText: "git agency reject <id> -m <reason>",
-		Description: `Takes the work of a sandbox out of review. The sandbox stays as it is, to be worked in; 'show' says why
-it was rejected, and 'submit' puts it back into review. Who names it in 'land' can land it all the same,
-unless agency.requireReview is set.
+		Description: `Takes the work of a sandbox out of review. The sandbox does not change. 'show' prints the reason, and
+'submit' puts it back into review. Rejected work can still be landed by its id, unless
+agency.requireReview is set.
 
 Exit status: 0 rejected; 1 failed, or it is not in review; 3 no such invocation; 4 broken; 75 locked; 129
 usage.`,
 		Flags: withRepositoryLockFlag(withJSONFlag(
-			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "say why: `REASON`"},
+			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "the `REASON`, required"},
 		)...),
 		Action: func(c *cli.Context) error {
 			args, err := positionalArgs(c, 1, 1)

@@ -19,16 +19,15 @@ func (t *tool) setupCommand() *cli.Command {
 		Name:      "setup",
 		Usage:     "install the manual and the completions beside the program",
 		UsageText: "git agency setup [--prefix <dir>] [--undo] [-n | --dry-run] [--json]",
-		Description: `Puts the manual and the completions for bash, zsh and fish where those look for them: in the
-directory 'share' beside the program's 'bin', and in a home directory where bash and fish look for
-files of the user's. All of them or none; twice is fine. A file that is not ours is neither
-overwritten nor removed. Says what is left to do.
+		Description: `Installs the manual and the completions for bash, zsh and fish into 'share' beside the 'bin' directory of
+the program; in a home directory, those for bash and fish go where these shells look for user files. All
+files are installed, or none. Other files are neither overwritten nor removed. Prints what is left to do.
 
 Exit status: 0 done, or nothing to do; 1 failed: nothing was installed, or not all could be undone; 129
 usage.`,
 		Flags: withJSONFlag(
 			&cli.StringFlag{Name: "prefix", Usage: "install below `DIR` and nowhere else", DefaultText: "beside the program"},
-			&cli.BoolFlag{Name: "undo", Usage: "take away what was installed"},
+			&cli.BoolFlag{Name: "undo", Usage: "remove the installed files"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		),
 		Action: func(c *cli.Context) error {

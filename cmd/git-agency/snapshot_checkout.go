@@ -11,14 +11,13 @@ func (t *tool) snapshotCheckoutCommand() *cli.Command {
 		Name:      "checkout",
 		Usage:     "copy a snapshot into a new directory and print its path",
 		UsageText: "git agency snapshot checkout <snapshot> <dir> [--json]",
-		Description: `Makes <dir>, with the files of a snapshot and nothing else: no .git, no marker, and nothing of it is a
-sandbox. An empty directory will do, and one that is not there yet; all of it is made, or nothing. It has
-to lie outside of every worktree, sandbox and git directory. Filters that you have configured run, hooks
-do not; a submodule is an empty directory. <snapshot> is its commit, in full or as a unique prefix, or
-<id>/<n>.
+		Description: `Writes the files of a snapshot to the new directory <dir>, without .git and marker, all or nothing. <dir>
+must not exist or be empty, and must not overlap a worktree, a sandbox or a git directory. Your filters
+run, hooks do not; a submodule becomes an empty directory. <snapshot> is its commit, in full or as a unique
+prefix, or <id>/<n>.
 
-Exit status: 0 copied; 1 failed, nothing changed; 3 no such snapshot; 5 refused for safety, as where
-<dir> touches a worktree; 129 usage; 130 or 143 interrupted, rolled back first.`,
+Exit status: 0 copied; 1 failed, nothing changed; 3 no such snapshot; 5 refused for safety, such as an
+overlap; 129 usage; 130 or 143 interrupted, rolled back first.`,
 		Flags: withJSONFlag(),
 		Action: func(c *cli.Context) error {
 			args, err := positionalArgs(c, 2, 2)

@@ -11,23 +11,22 @@ import (
 func (t *tool) snapshotCreateCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "create",
-		Usage:     "take the state of a sandbox and print the commit that holds it",
+		Usage:     "take a snapshot of a sandbox and print its commit",
 		UsageText: "git agency snapshot create <id> [-m <message>] [--include-ignored] [--include-secrets]",
-		Description: `Writes everything that is in the sandbox, committed, staged, changed and untracked, as a commit, and
-keeps that as refs/agency/snapshots/<id>/<n>; files that git ignores are not in it. Nothing in the
-sandbox changes, neither files nor index, HEAD or branch, and commands may run in it meanwhile: the
-snapshot is one state that the sandbox was in, or none is taken. When nothing has changed since the
-last snapshot, that one is printed.
+		Description: `Writes the state of a sandbox (committed, staged, changed and untracked files) as a commit under
+refs/agency/snapshots/<id>/<n>; ignored files are left out. Nothing in the sandbox changes, and commands may
+run in it meanwhile: the snapshot is one consistent state, or none is taken. If nothing has changed since
+the last snapshot, prints that one.
 
-Untracked files that look like credentials (agency.secret says by which names) and repositories inside
-the sandbox are left out, and named on standard error.
+Untracked files that look like credentials (see agency.secret) and repositories inside the sandbox are left
+out, and named on standard error.
 
 Exit status: 0 taken, or nothing has changed; 1 failed, or it has no sandbox any more; 3 no such
 invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 		Flags: withRepositoryLockFlag(withJSONFlag(
-			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "say in the commit what the snapshot is: `MESSAGE`"},
-			&cli.BoolFlag{Name: "include-ignored", Usage: "take what git ignores, too"},
-			&cli.BoolFlag{Name: "include-secrets", Usage: "take untracked files that look like credentials, too"},
+			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "the `MESSAGE` of the commit"},
+			&cli.BoolFlag{Name: "include-ignored", Usage: "include ignored files"},
+			&cli.BoolFlag{Name: "include-secrets", Usage: "include untracked files that look like credentials"},
 		)...),
 		Action: func(c *cli.Context) error {
 			args, err := positionalArgs(c, 1, 1)

@@ -16,9 +16,9 @@ func (t *tool) snapshotLsCommand() *cli.Command {
 		Aliases:   []string{"list"},
 		Usage:     "list the snapshots of a sandbox",
 		UsageText: "git agency snapshot ls <id> [--json | --porcelain [-z]]",
-		Description: `Lists the snapshots of an invocation by their numbers, the newest last, each with its commit, its
-message, and how many files and lines differ from the one before; with the first, from the commit that
-the sandbox started from. The invocation may have ended: its snapshots stay until it is pruned.
+		Description: `Lists the snapshots of an invocation by number, with commit, message, and files and lines changed since the
+previous snapshot; for the first, since the base commit. Works also for an ended invocation, until it is
+pruned.
 
 Exit status: 0, whatever is found; 3 no such invocation; 129 usage.`,
 		Flags: withListingFlags(),

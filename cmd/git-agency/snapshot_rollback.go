@@ -11,20 +11,20 @@ import (
 func (t *tool) snapshotRollbackCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "rollback",
-		Usage:     "take a sandbox back to a snapshot",
+		Usage:     "restore a sandbox to a snapshot",
 		UsageText: "git agency snapshot rollback <id> <snapshot>",
-		Description: `Makes the sandbox what it was: its files, what is staged, HEAD and its branch, and a merge or rebase
-that was under way. Files that came later go. What no snapshot holds stays: files that git ignores,
-repositories inside the sandbox, files that were left out.
+		Description: `Restores the sandbox to the state of a snapshot: files, index, HEAD, branch, and a merge or rebase in
+progress. Later files are removed. Content that no snapshot holds stays: ignored files, repositories inside
+the sandbox, and files left out as credentials.
 
-The state that it leaves is snapshotted first, with whatever is in the way of the other, so that a
-rollback can be taken back by another; standard error says how. It is refused while commands run in
-the sandbox. One that was killed half-way is finished by the next command that works in the sandbox.
+The current state is snapshotted first, with files that are in the way, and standard error prints the
+command that returns to it. It is refused while commands run in the sandbox. A killed rollback is completed
+by the next command that works in the sandbox.
 
-A snapshot is its commit, in full or a unique prefix, or <id>/<n>.
+<snapshot> is its commit, in full or as a unique prefix, or <id>/<n>.
 
-Exit status: 0 done, or it was in that state; 1 failed, or refused because of what runs there or is in
-the way: nothing changed, unless the message says that it is half-way; 3 no such invocation or
+Exit status: 0 done, or it was in that state; 1 failed, or refused because of running commands or paths
+in the way: nothing changed, unless the message says that it is half-way; 3 no such invocation or
 snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
 		Flags: withRepositoryLockFlag(withJSONFlag()...),
 		Action: func(c *cli.Context) error {

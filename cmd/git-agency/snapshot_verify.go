@@ -13,14 +13,13 @@ import (
 func (t *tool) snapshotVerifyCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "verify",
-		Usage:     "hash every object of a snapshot again and say whether all are sound",
+		Usage:     "hash every object of a snapshot again and report damage",
 		UsageText: "git agency snapshot verify <snapshot> [--json]",
-		Description: `Reads the commit of a snapshot and everything that it leads to, files, trees and history, and hashes
-each object again in this process. An object that is missing, or of which one byte is another, is named
-with its kind and a path. Nothing is changed, and nothing is fetched.
+		Description: `Reads and hashes every object that the commit of a snapshot reaches: files, trees and history. A missing or
+altered object is printed with its kind and a path. Nothing is changed or fetched.
 <snapshot> is its commit, in full or as a unique prefix, or <id>/<n>.
 
-Exit status: 0 all are sound; 3 no such snapshot; 4 something is damaged, and named; 129 usage.`,
+Exit status: 0 all are sound; 3 no such snapshot; 4 damaged, and the damage is listed; 129 usage.`,
 		Flags: withJSONFlag(),
 		Action: func(c *cli.Context) error {
 			args, err := positionalArgs(c, 1, 1)

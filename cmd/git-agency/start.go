@@ -17,16 +17,14 @@ func (t *tool) startCommand() *cli.Command {
                         [--isolation <i>] [--outputs <o>] [--software <s>]
                         [--memory <size>] [--processes <n>] [--file-size <size>]
                         [--timeout <t>] [--nice <n>] [--best-effort-limits]`,
-		Description: `Makes a tree of its own and a branch agency/sandbox-<id> of its own, both from the branch of the
-integration worktree <wt>, which is not touched. Nothing is run. If anything fails, nothing was made.
-What its commands may use at most is recorded too; a limit that cannot be enforced here is refused.
-<wt> is a name, an id or a unique prefix of one; without it, the worktree that holds the current
-directory.
+		Description: `Creates a sandbox, all or nothing: a tree and a branch agency/sandbox-<id> at the tip of the branch of the
+integration worktree <wt>. Runs nothing. Limits are recorded with it; isolation or a limit that this
+machine cannot provide is refused. <wt> is a name, an id or a unique prefix of one; the default is the
+worktree that contains the current directory.
 
-With --from-snapshot it begins in the state of a snapshot, and with the base of that: what was committed,
-staged, changed or untracked then is so again, on a branch of its own. Without <wt> it belongs to the
-worktree of the snapshot's invocation. <snapshot> is its commit, in full or as a unique prefix, or
-<id>/<n>.
+With --from-snapshot the sandbox begins in the state of a snapshot, with the base commit of that:
+committed, staged, changed and untracked files are restored as such. The default <wt> is then the worktree
+of the snapshot's invocation. <snapshot> is its commit, in full or as a unique prefix, or <id>/<n>.
 
 Exit status: 0 created; 1 failed, nothing changed; 3 no such worktree or snapshot; 4 broken; 5 refused for
 safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
@@ -35,12 +33,12 @@ safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 			&cli.StringFlag{Name: "runner", Usage: "record which `RUNNER` the sandbox is for"},
 			&cli.StringFlag{Name: "mode", Usage: "record the `MODE`: headed or headless", DefaultText: "headless"},
 			&cli.StringFlag{Name: "from-snapshot", Usage: "begin in the state of `SNAPSHOT`"},
-			&cli.StringFlag{Name: "profile", Usage: "take what is not given from git config agency.`PROFILE`.*"},
+			&cli.StringFlag{Name: "profile", Usage: "take choices that are not given from git config agency.`PROFILE`.*"},
 			&cli.StringFlag{Name: "changeset", Usage: "how writes are kept apart: `KIND`", DefaultText: defaults.Changeset},
-			&cli.StringFlag{Name: "platform", Usage: "where it runs: `PLATFORM`", DefaultText: defaults.Platform},
-			&cli.StringFlag{Name: "isolation", Usage: "what walls it in: `KIND`", DefaultText: defaults.Isolation},
-			&cli.StringFlag{Name: "outputs", Usage: "what it may reach: `POLICY`", DefaultText: defaults.Outputs},
-			&cli.StringFlag{Name: "software", Usage: "what it finds installed: `ROOT`", DefaultText: defaults.Software},
+			&cli.StringFlag{Name: "platform", Usage: "where commands run: `PLATFORM`", DefaultText: defaults.Platform},
+			&cli.StringFlag{Name: "isolation", Usage: "walls around commands: `KIND`", DefaultText: defaults.Isolation},
+			&cli.StringFlag{Name: "outputs", Usage: "network access: `POLICY`", DefaultText: defaults.Outputs},
+			&cli.StringFlag{Name: "software", Usage: "installed software: `ROOT`", DefaultText: defaults.Software},
 			&cli.StringFlag{Name: "timeout", Usage: "end each command after `DURATION`"},
 		}, limitFlags()...)...)...),
 		Action: func(c *cli.Context) error {

@@ -12,22 +12,20 @@ import (
 func (t *tool) submitCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "submit",
-		Usage:     "say that work is done and may be reviewed",
+		Usage:     "submit work for review",
 		UsageText: "git agency submit <id>... [-m <note>]",
-		Description: `Writes down that the work of a sandbox is done, and which commit that is: the one that its HEAD is at.
-'ls' and 'show' say that it is in review then; 'reject' gives it back. The sandbox stays as it is, and
-commands go on in it. What is in no commit is listed and refused, and so is a sandbox without any work,
-or whose commits change nothing.
+		Description: `Marks the work of a sandbox as ready for review, and records the commit of its HEAD. 'ls' and 'show' print
+review; 'reject' takes it out of review. The sandbox does not change, and commands may run in it.
+Uncommitted work is refused and listed, and so is a sandbox without work, or whose commits change nothing.
 
-Submitting twice is fine. What waits keeps its place among the others, unless there are new commits:
-then these are submitted, and it goes to the end. With agency.requireReview nothing else can land than
-the commit that was submitted.
+Work lands in the order of submission. A second 'submit' keeps its place; with new commits, it goes to the
+end. With agency.requireReview only the submitted commit can land.
 
-Exit status: 0 submitted; 1 failed, there is work in no commit or no work at all, it was landed or
-discarded, or its integration worktree archived; 3 no such invocation; 4 broken; 5 refused for safety;
+Exit status: 0 submitted; 1 failed, there is uncommitted work or no work at all, it was landed or
+discarded, or its integration worktree was archived; 3 no such invocation; 4 broken; 5 refused for safety;
 75 locked; 129 usage.`,
 		Flags: withRepositoryLockFlag(withJSONFlag(
-			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "tell whoever reviews it: `NOTE`"},
+			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "a `NOTE` for the reviewer"},
 		)...),
 		Action: func(c *cli.Context) error {
 			repo, named, err := t.openForInvocations(c)

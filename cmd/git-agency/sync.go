@@ -11,25 +11,23 @@ import (
 func (t *tool) syncCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "sync",
-		Usage:     "bring what is in the integration branch now into a sandbox",
+		Usage:     "merge the integration branch into a sandbox",
 		UsageText: "git agency sync <id>",
-		Description: `Merges the integration branch, as it is now, into the branch of the sandbox: by a merge commit that
-is yours, or, where the sandbox has no commits of its own, by moving its branch there. The commit that
-the sandbox is at then is printed.
+		Description: `Merges the current integration branch into the branch of the sandbox, by a merge commit in your name, or by
+a fast-forward if the sandbox has no commits of its own. Prints the commit that the sandbox is then at.
 
-Conflicts are left in the sandbox, as 'git merge' leaves them: markers in the files, an unfinished
-merge. Each of their paths is printed with the kind of its conflict in front of it, and a tab between.
-Resolve them there, 'git add' and 'git commit'; or give up with 'git merge --abort'. Then it can land.
+Conflicts stay in the sandbox as 'git merge' leaves them; each path is printed after its kinds of conflict
+and a tab. Resolve them there with 'git add' and 'git commit', or give up with 'git merge --abort'.
 
-Work in the sandbox has to be committed first. Untracked files stay; they must not be in the way. The
-state before is snapshotted, with ignored files that are in the way, so that a sync can be taken back;
-standard error says how. It is refused while commands run in the sandbox. Nothing that an agent has
-configured is run: no hook, no filter, no merge driver. One that was killed half-way is finished by the
-next command that works in the sandbox.
+The work in the sandbox must be committed. Untracked files stay, and must not be in the way. The state
+before is snapshotted, with ignored files that are in the way, and standard error prints the command that
+undoes the sync. It is refused while commands run in the sandbox. No hook, filter or merge driver that an
+agent could have configured runs. A killed sync is completed by the next command that works in the sandbox.
 
-Exit status: 0 done, or there was nothing to do; 1 failed, or refused because of what is in the sandbox:
-nothing changed, unless the message says that it is half-way; 2 conflicts wait in the sandbox; 3 no such
-invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
+Exit status: 0 done, or there was nothing to do; 1 failed, or refused because of the content of the
+sandbox: nothing changed, unless the message says that it is half-way; 2 conflicts wait in the sandbox; 3
+no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone
+first.`,
 		Flags: withRepositoryLockFlag(withJSONFlag()...),
 		Action: func(c *cli.Context) error {
 			args, err := positionalArgs(c, 1, 1)

@@ -15,19 +15,18 @@ func (t *tool) unlandCommand() *cli.Command {
 		Name:      "unland",
 		Usage:     "take a landing back",
 		UsageText: "git agency unland <id> [--push [--remote <remote>]] [-n | --dry-run]",
-		Description: `Puts a commit on top of the integration branch that undoes what the landing changed, and nothing that
-came later; with everything that 'land' promises. What came later and touches the same lines is a
-conflict. The commits of the sandbox stay in refs/agency/trash/<id> until they are pruned.
+		Description: `Reverts a landing by a new commit on the integration branch, with the guarantees of 'land'. Later changes to
+the same lines are a conflict. The commits of the sandbox stay in refs/agency/trash/<id> until they are
+pruned.
 
-With --push the integration branch is pushed afterwards, as 'land --push' does it. Where it cannot be
-pushed the landing is taken back all the same; the same command tries again.
+--push pushes the integration branch afterwards, as 'land --push' does. If the push fails, the revert
+stands, and the same command retries the push.
 
-Exit status: 0 taken back, or it had been before; 1 failed, or refused because of what is in the way,
-or there is no landing of that id; or taken back, but not pushed; 2 it conflicts: nothing changed, and
-standard output lists kinds and paths; 3 no such invocation; 4 broken; 5 refused for safety; 75 locked;
-129 usage; 130 or 143 interrupted, undone first.`,
+Exit status: 0 taken back, or it had been before; 1 failed or refused, nothing changed, or taken back,
+but not pushed; 2 conflicts: nothing changed, and standard output lists kinds and paths; 3 no such
+invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
 		Flags: withRepositoryLockFlag(withJSONFlag(
-			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards; what others have pushed is merged first"},
+			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards"},
 			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		)...),

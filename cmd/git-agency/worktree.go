@@ -11,7 +11,7 @@ import (
 func (t *tool) worktreeCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "worktree",
-		Usage:     "make, list and archive integration worktrees",
+		Usage:     "create, list and archive integration worktrees",
 		UsageText: "git agency worktree (create|adopt|ls|show|path|rm) [<options>]",
 		Subcommands: []*cli.Command{
 			t.worktreeCreateCommand(),

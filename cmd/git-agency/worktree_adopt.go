@@ -9,10 +9,10 @@ import (
 func (t *tool) worktreeAdoptCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "adopt",
-		Usage:     "make a worktree that exists an integration worktree and print its id",
+		Usage:     "make an existing worktree an integration worktree and print its id",
 		UsageText: "git agency worktree adopt [<path>] [--name <name>]",
-		Description: `Gives a worktree of this repository, also the main one, a marker and a record. Nothing else in
-it changes. Without <path>, the worktree that holds the current directory.
+		Description: `Adds a marker and a record to an existing worktree of this repository, such as the main one, and changes
+nothing else in it. The default <path> is the worktree that contains the current directory.
 
 Exit status: 0 adopted; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
 		Flags: withRepositoryLockFlag(withJSONFlag(&cli.StringFlag{Name: "name", Usage: "call it `NAME`", DefaultText: "after its branch"})...),

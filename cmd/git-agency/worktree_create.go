@@ -9,12 +9,13 @@ import (
 func (t *tool) worktreeCreateCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "create",
-		Usage:     "make a new integration worktree and print its path",
+		Usage:     "create an integration worktree and print its path",
 		UsageText: "git agency worktree create <name> [--from <commit-ish>]",
-		Description: `Makes a branch agency/<name>-<last four digits of the id>, a tree for it in the data
-directory, a marker and a record: all of it or nothing. Names are 2 to 40 of a-z, 0-9 and -.
+		Description: `Creates a branch agency/<name>-<last four digits of the id>, a tree for it in the data directory, a
+marker and a record: all or nothing. A name has 2 to 40 characters of a-z, 0-9 and -, and does not begin
+with -.
 
-Exit status: 0 made; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
+Exit status: 0 created; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
 		Flags: withRepositoryLockFlag(withJSONFlag(&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "HEAD"})...),
 		Action: func(c *cli.Context) error {
 			args, err := positionalArgs(c, 1, 1)

@@ -13,9 +13,9 @@ func (t *tool) worktreeRmCommand() *cli.Command {
 		Name:      "rm",
 		Usage:     "archive an integration worktree",
 		UsageText: "git agency worktree rm [<wt>] [--force]",
-		Description: `Takes the tree away and keeps the branch and the record. A tree that was adopted stays where it
-is and only loses its marker. A tree with uncommitted or untracked files, and a worktree with live
-sandboxes, need --force; what was in no branch is then kept as refs/agency/trash/<id>.
+		Description: `Removes the tree, and keeps the branch and the record. An adopted tree stays and only loses its marker. A
+tree with uncommitted or untracked files, or with live sandboxes, needs --force; content that is in no
+branch is then kept as refs/agency/trash/<id>.
 
 Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktree; 4 broken;
 5 not in an integration worktree; 75 locked; 129 usage.`,
