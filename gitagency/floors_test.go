@@ -62,7 +62,7 @@ var floors = []struct {
 		dir: "gitagency",
 		imports: "durable ids undo lock proc git git/object git/config git/index git/overlay git/fsck git/repair git/transport" +
 			" git/status git/snapshot git/merge git/update store guard changeset confine outlet runner treediff upload",
-		bounds: bounds{lines: 17_700, files: 99},
+		bounds: bounds{lines: 17_750, files: 99},
 	},
 
 	// 4: the command, still to be cut into cmd/git-agency/internal/{term,setup,complete,hints}

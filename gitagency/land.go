@@ -35,10 +35,6 @@ type LandRequest struct {
 	NoVerify bool
 	Output   io.Writer       // receives the output of Verify; may be nil
 	Force    <-chan struct{} // once closed, ends the grace period of the Verify command, as in ExecOptions
-
-	partialResult *LandResult // result returned with an error: the fields known so far
-	verifiedTree  string      // tree on which Verify has succeeded
-	retries       int         // times the landing started over because the branch or the sandbox moved
 }
 
 // LandResult is the result of Land.
@@ -59,8 +55,6 @@ type LandResult struct {
 
 	Verified  bool   `json:"verified"`   // the verify command succeeded on this tree
 	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none
-
-	candidate *candidate // set when nothing has landed yet: the commit to verify first
 }
 
 // IsNew reports whether this call landed the work, and not an earlier one.
@@ -81,25 +75,40 @@ func (r *Repository) Land(ctx context.Context, req LandRequest) (LandResult, err
 	if err != nil {
 		return LandResult{}, err
 	}
-	req.ID, req.partialResult = inv.ID, &LandResult{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}
+	req.ID = inv.ID
+	job := &landJob{req: req, partial: LandResult{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}}
 	if inv.Landing == store.Landed && !inv.Broken && !req.DryRun { // needs no repository lock, and may take long
 		if err := r.removeLandedTree(ctx, inv.ID); err != nil {
-			return *req.partialResult, err
+			return job.partial, err
 		}
 	}
-	landed, err := r.verifyAndLand(ctx, req)
+	landed, err := r.verifyAndLand(ctx, job)
 	var archived *ArchivedError
 	if errors.As(err, &archived) {
 		archived.Invocation = req.ID
 	}
 	setAlreadyLanded(err, req.AlreadyLanded)
 	if err != nil && !is[*EndedError](err) && !is[*CleanupError](err) {
-		return *req.partialResult, fmt.Errorf("land %s: %w", req.ID, err)
+		return job.partial, fmt.Errorf("land %s: %w", req.ID, err)
 	}
 	if err != nil && landed.Invocation == "" {
-		landed = *req.partialResult
+		landed = job.partial
 	}
 	return landed, err
+}
+
+// landJob is one call of Land over all of its attempts.
+type landJob struct {
+	req     LandRequest
+	partial LandResult // result returned with an error: the fields known so far
+	retries int        // attempts that started over because the branch or the sandbox moved
+}
+
+// landOutcome is the outcome of one attempt without an error: the work has landed, or it must be verified first.
+type landOutcome struct {
+	landed      LandResult
+	needsVerify *candidate // commit to verify before it may land; nil if the work has landed
+	branch      string     // target branch, with needsVerify
 }
 
 // normalize fills in the defaults from the configuration, and refuses invalid values.
@@ -146,59 +155,56 @@ func (req *LandRequest) normalize(r *Repository) error {
 	return nil
 }
 
-// landLocked is Land for a caller that holds the repository lock. It stops before the branch moves if the candidate still
-// has to be verified; LandResult.candidate is set then.
-func (r *Repository) landLocked(ctx context.Context, repo *git.Repo, req LandRequest) (_ LandResult, err error) {
-	if err := r.recoverLanding(ctx, repo); err != nil { // an interrupted landing whose recovery failed when the lock was taken
-		return LandResult{}, err
-	}
-	entry := r.store.Invocation(r.ID, req.ID, nil) // the record may have changed while we waited for the lock
-	if entry.Defect == store.NoDefect && entry.Record.Landing == store.Landed {
-		return r.completeLanded(ctx, repo, entry, req.DryRun)
-	}
-	if _, err := invocationFromEntry(entry, nil).Path(); err != nil {
-		return LandResult{}, err
-	}
-	if of := entry.Record.VerifiesInvocation; of != "" {
-		return LandResult{}, &ThrowAwayError{ID: entry.ID, Verifies: of}
+// landLocked lands the work of a job, or stops before the branch moves if the commit has to be verified first. It starts
+// over while other processes move the branch or the sandbox. verifiedTree has been verified already; empty if none has.
+// The caller holds the repository lock.
+func (r *Repository) landLocked(ctx context.Context, repo *git.Repo, job *landJob, verifiedTree string) (landOutcome, error) {
+	entry, done, err := r.landingEntry(ctx, repo, job.req)
+	if err != nil || done != nil {
+		return landOutcome{landed: *cmp.Or(done, &LandResult{})}, err
 	}
 	ctx, cancel, err := r.withOperationTimeout(ctx, "landing")
 	if err != nil {
-		return LandResult{}, err
+		return landOutcome{}, err
 	}
 	defer cancel()
-	l := &landAttempt{r: r, repo: repo, req: req, entry: entry, s: r.sandboxOf(req.ID)}
-	defer func() {
-		l.fillPartial(req.partialResult)
-		err = errors.Join(err, l.close())
-	}()
-	if err := l.prepare(ctx); err != nil {
-		return LandResult{}, err
-	}
-	if err := l.makeCommit(ctx); err != nil {
-		return LandResult{}, err
-	}
-	c, err := l.prepareCandidate(ctx)
-	if c != nil {
-		return LandResult{Branch: shortBranch(l.target.branch), candidate: c}, err
-	}
-	var landed LandResult
-	if err == nil {
-		landed, err = l.publishLanding(ctx)
-	}
-	if branchMoved(err) && req.retries == maxLandRetries {
-		err = &MovingError{ID: req.ID, Branch: shortBranch(l.target.branch), Times: maxLandRetries + 1}
-	}
-	if branchMoved(err) && req.retries < maxLandRetries {
-		req.retries++
-		l.fillPartial(req.partialResult)
-		l.scanResult, l.target = status.Report{}, integrationTarget{} // stale; the retry fills them again
-		if err := errors.Join(l.close(), waitBackoff(ctx, req.retries, landBackoff)); err != nil {
-			return LandResult{}, err
+	for {
+		l := &landAttempt{r: r, repo: repo, req: job.req, entry: entry, s: r.sandboxOf(job.req.ID)}
+		outcome, err := l.run(ctx, verifiedTree)
+		l.fillPartial(&job.partial)
+		if closeErr := l.close(); closeErr != nil || !branchMoved(err) {
+			return outcome, errors.Join(err, closeErr)
 		}
-		return r.landLocked(ctx, repo, req)
+		if job.retries == maxLandRetries {
+			return landOutcome{}, &MovingError{ID: job.req.ID, Branch: shortBranch(l.target.branch), Times: maxLandRetries + 1}
+		}
+		job.retries++
+		if err := waitBackoff(ctx, job.retries, landBackoff); err != nil {
+			return landOutcome{}, err
+		}
+		if entry, done, err = r.landingEntry(ctx, repo, job.req); err != nil || done != nil {
+			return landOutcome{landed: *cmp.Or(done, &LandResult{})}, err
+		}
 	}
-	return landed, err
+}
+
+// landingEntry reads the record of the sandbox to land. If it has landed before, done is the result of that landing.
+func (r *Repository) landingEntry(ctx context.Context, repo *git.Repo, req LandRequest) (entry store.Entry[store.InvocationMeta], done *LandResult, err error) {
+	if err := r.recoverLanding(ctx, repo); err != nil { // an interrupted landing whose recovery failed when the lock was taken
+		return entry, nil, err
+	}
+	entry = r.store.Invocation(r.ID, req.ID, nil) // the record may have changed while we waited for the lock
+	if entry.Defect == store.NoDefect && entry.Record.Landing == store.Landed {
+		landed, err := r.completeLanded(ctx, repo, entry, req.DryRun)
+		return entry, &landed, err
+	}
+	if _, err := invocationFromEntry(entry, nil).Path(); err != nil {
+		return entry, nil, err
+	}
+	if of := entry.Record.VerifiesInvocation; of != "" {
+		return entry, nil, &ThrowAwayError{ID: entry.ID, Verifies: of}
+	}
+	return entry, nil, nil
 }
 
 // branchMoved reports whether err says that the branch was moved, or checked out in another worktree, since we read it.
@@ -306,6 +312,22 @@ type landAttempt struct {
 	commitCount int    // commits that the integration branch gains; a rebase may create fewer than it replays
 	newTip      string // new commit of the integration branch; empty if the branch has all of the work
 	oldTrash    string // commit of the trash ref before the landing; empty if there was none
+}
+
+// run makes the commit that lands and publishes it, unless it has to be verified first.
+func (l *landAttempt) run(ctx context.Context, verifiedTree string) (landOutcome, error) {
+	if err := l.prepare(ctx); err != nil {
+		return landOutcome{}, err
+	}
+	if err := l.makeCommit(ctx); err != nil {
+		return landOutcome{}, err
+	}
+	c, err := l.prepareCandidate(ctx, verifiedTree)
+	if err != nil || c != nil {
+		return landOutcome{needsVerify: c, branch: l.target.branch}, err
+	}
+	landed, err := l.publishLanding(ctx)
+	return landOutcome{landed: landed}, err
 }
 
 func (l *landAttempt) close() error {

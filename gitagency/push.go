@@ -299,7 +299,7 @@ func (p *pushOperation) mergeRemote(ctx context.Context, theirs string) error {
 		if err != nil {
 			return err
 		}
-		v.runs, v.req.verifiedTree = v.runs+1, c.tree
+		v.runs, v.verifiedTree = v.runs+1, c.tree
 	}
 }
 
@@ -338,7 +338,7 @@ func (p *pushOperation) tryMerge(ctx context.Context, v *verification, theirs st
 	if c.commit, c.tree, err = p.makeMergeCommit(ctx, merger, to.commit, theirs); err != nil {
 		return c, "", err
 	}
-	if c.trustedConfig = merger.Trusted; p.req.Verify != "" && c.tree != v.req.verifiedTree {
+	if c.trustedConfig = merger.Trusted; p.req.Verify != "" && c.tree != v.verifiedTree {
 		if err := p.publishMerge(ctx, merger, to, theirs, c.commit, true); err != nil {
 			return c, "", err
 		}

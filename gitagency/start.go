@@ -27,9 +27,6 @@ type StartRequest struct {
 	// FromSnapshot is a snapshot whose state the sandbox starts in: a commit, in full or as a unique prefix, or
 	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
 	FromSnapshot string
-
-	verifies   string     // invocation whose landing is verified in this sandbox; empty for ordinary ones
-	verifyFrom startPoint // start point; only with verifies
 }
 
 // Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
@@ -53,34 +50,55 @@ type startPlan struct {
 	limits     RecordedLimits
 	origin     startPoint
 	worktreeID string // id of the integration worktree
+	verifies   string // invocation whose landing is verified in this sandbox; empty for ordinary ones
 }
 
 // planStart refuses what cannot be built before it takes the repository lock.
-func (r *Repository) planStart(ctx context.Context, req StartRequest) (c startPlan, err error) {
+func (r *Repository) planStart(ctx context.Context, req StartRequest) (startPlan, error) {
+	plan, err := r.planWalls(ctx, req)
+	if err != nil {
+		return plan, err
+	}
+	if plan.origin, err = r.snapshotStartPoint(ctx, req.FromSnapshot); err != nil {
+		return plan, err
+	}
+	return plan, r.planWorktree(&plan)
+}
+
+// planVerifyStart plans the temporary sandbox in which the landing of an invocation is verified.
+func (r *Repository) planVerifyStart(ctx context.Context, req StartRequest, verifies string, origin startPoint) (startPlan, error) {
+	plan, err := r.planWalls(ctx, req)
+	if err != nil {
+		return plan, err
+	}
+	plan.verifies, plan.origin = verifies, origin
+	return plan, r.planWorktree(&plan)
+}
+
+// planWalls chooses the primitives and limits of a request, and refuses those that this machine cannot build.
+func (r *Repository) planWalls(ctx context.Context, req StartRequest) (plan startPlan, err error) {
 	if err := req.check(); err != nil {
-		return c, err
+		return plan, err
 	}
-	c.StartRequest = req
-	if c.prims, err = r.choosePrimitives(req.Primitives, req.Profile); err != nil {
-		return c, err
+	plan.StartRequest = req
+	if plan.prims, err = r.choosePrimitives(req.Primitives, req.Profile); err != nil {
+		return plan, err
 	}
-	if err := r.checkWalls(ctx, c.prims); err != nil {
-		return c, err
+	if err := r.checkWalls(ctx, plan.prims); err != nil {
+		return plan, err
 	}
-	if c.limits, err = r.enforceableLimits(ctx, req.Limits); err != nil {
-		return c, err
-	}
-	if c.origin = req.verifyFrom; req.verifies == "" {
-		if c.origin, err = r.snapshotStartPoint(ctx, req.FromSnapshot); err != nil {
-			return c, err
-		}
-	}
-	wt, err := r.Worktree(cmp.Or(req.Worktree, c.origin.worktreeID))
+	plan.limits, err = r.enforceableLimits(ctx, req.Limits)
+	return plan, err
+}
+
+// planWorktree finds the integration worktree of a plan.
+func (r *Repository) planWorktree(plan *startPlan) error {
+	wt, err := r.Worktree(cmp.Or(plan.Worktree, plan.origin.worktreeID))
 	if err == nil {
 		err = wt.checkUsable()
 	}
-	c.worktreeID = wt.ID
-	return c, err
+	plan.worktreeID = wt.ID
+	return err
 }
 
 // startLocked is Start for a caller that holds the repository lock.

@@ -53,29 +53,31 @@ func checkCommand(line string) error {
 // repository lock, in a temporary sandbox with exactly the files that would land. If the branch or the sandbox has moved
 // by then, the command runs again; from then on it holds a per-worktree lock among the landings that have to verify again,
 // because otherwise many of them would overtake each other for ever.
-func (r *Repository) verifyAndLand(ctx context.Context, req LandRequest) (LandResult, error) {
-	v := &verification{r: r, req: req}
+func (r *Repository) verifyAndLand(ctx context.Context, job *landJob) (LandResult, error) {
+	v := &verification{r: r, req: job.req}
 	defer v.close()
 	for {
-		landed, sandboxID, err := v.tryLand(ctx)
-		if err != nil || landed.candidate == nil {
+		outcome, sandboxID, err := v.tryLand(ctx, job)
+		c := outcome.needsVerify
+		if err != nil || c == nil {
+			landed := outcome.landed
 			landed.Verified = landed.Commit != "" && !landed.Already && v.runs > 0
 			landed.VerifyLog = v.logPath
 			return landed, err
 		}
 		if sandboxID == "" {
-			if err := v.waitTurn(ctx, landed.candidate.worktree); err != nil {
+			if err := v.waitTurn(ctx, c.worktree); err != nil {
 				return LandResult{}, err
 			}
 			continue
 		}
 		if v.runs > 0 {
-			r.warn("what would land of %s is not what was verified any more; it is verified again", req.ID)
+			r.warn("what would land of %s is not what was verified any more; it is verified again", job.req.ID)
 		}
-		if err := v.runCommand(ctx, sandboxID, *landed.candidate); err != nil {
+		if err := v.runCommand(ctx, sandboxID, *c); err != nil {
 			return LandResult{}, err
 		}
-		v.runs, v.req.verifiedTree = v.runs+1, landed.candidate.tree
+		v.runs, v.verifiedTree = v.runs+1, c.tree
 	}
 }
 
@@ -87,13 +89,13 @@ type candidate struct {
 }
 
 // prepareCandidate writes the objects of the new commit to the repository, so that it can be verified, after a dry run has
-// checked that it could land. It returns nil if nothing has to be verified, or this tree already was.
-func (l *landAttempt) prepareCandidate(ctx context.Context) (*candidate, error) {
+// checked that it could land. It returns nil if nothing has to be verified, or its tree is the one that already was.
+func (l *landAttempt) prepareCandidate(ctx context.Context, verifiedTree string) (*candidate, error) {
 	if l.req.Verify == "" || l.newTip == "" {
 		return nil, nil
 	}
-	if l.req.verifiedTree != "" {
-		if same, err := l.merger.SameTree(ctx, l.newTip, l.req.verifiedTree); err != nil || same {
+	if verifiedTree != "" {
+		if same, err := l.merger.SameTree(ctx, l.newTip, verifiedTree); err != nil || same {
 			return nil, err
 		}
 	}
@@ -122,36 +124,37 @@ type verification struct {
 	logPath string // path of the log; empty before the first run
 	log     *verifyLog
 
-	runs      int      // number of runs so far
-	aliveLock *os.File // lock held while our temporary sandbox exists
-	turnLock  *os.File // lock held by the one landing that may verify again
+	runs         int      // number of runs so far
+	verifiedTree string   // tree of the last run that succeeded; empty before it
+	aliveLock    *os.File // lock held while our temporary sandbox exists
+	turnLock     *os.File // lock held by the one landing that may verify again
 }
 
-// tryLand lands the work, or returns a temporary sandbox with the candidate to verify. The sandbox is empty if the
-// candidate has to be verified again and another landing holds the turn.
-func (v *verification) tryLand(ctx context.Context) (landed LandResult, sandboxID string, err error) {
+// tryLand lands the work, or returns a temporary sandbox with the commit to verify. The sandbox is empty if the commit
+// has to be verified again and another landing holds the turn.
+func (v *verification) tryLand(ctx context.Context, job *landJob) (outcome landOutcome, sandboxID string, err error) {
 	repo, unlock, err := v.r.lockAndRecover(ctx)
 	if err != nil {
-		return LandResult{}, "", err
+		return landOutcome{}, "", err
 	}
 	defer unlock()
-	if landed, err = v.r.landLocked(ctx, repo, v.req); err != nil || landed.candidate == nil {
-		return landed, "", err
+	if outcome, err = v.r.landLocked(ctx, repo, job, v.verifiedTree); err != nil || outcome.needsVerify == nil {
+		return outcome, "", err
 	}
 	switch {
 	case v.runs == maxVerifications:
-		return LandResult{}, "", &MovingError{ID: v.req.ID, Branch: landed.Branch, Times: v.runs, Verifying: true}
+		return landOutcome{}, "", &MovingError{ID: v.req.ID, Branch: shortBranch(outcome.branch), Times: v.runs, Verifying: true}
 	case v.runs > 0 && v.turnLock == nil:
-		return landed, "", nil
+		return outcome, "", nil
 	}
 	// The branch of the sandbox protects the commit from gc.
-	if sandboxID, err = v.startSandbox(ctx, repo, *landed.candidate); err == nil {
+	if sandboxID, err = v.startSandbox(ctx, repo, *outcome.needsVerify); err == nil {
 		v.markAlive(ctx, sandboxID)
 	}
 	if err != nil && context.Cause(ctx) == nil {
 		err = &VerifyError{ID: v.req.ID, Command: v.req.Verify, Err: err}
 	}
-	return landed, sandboxID, err
+	return outcome, sandboxID, err
 }
 
 // waitTurn waits until no other landing verifies again for the same integration worktree.
@@ -172,10 +175,10 @@ func (v *verification) startSandbox(ctx context.Context, repo *git.Repo, c candi
 		// attributes written by an agent must not select filters that an agent configured
 		from.snapshot, from.head, from.untrustedConfig = c.commit, c.commit, true
 	}
-	choice, err := r.planStart(ctx, StartRequest{
+	choice, err := r.planVerifyStart(ctx, StartRequest{
 		Worktree: of.IntegrationWorktreeID, Name: verbVerify + " " + v.req.ID, Runner: verbVerify,
-		Primitives: fillLegacyPrimitives(of.Primitives), Limits: limitsFromRecord(of.Limits), verifies: v.req.ID, verifyFrom: from,
-	})
+		Primitives: fillLegacyPrimitives(of.Primitives), Limits: limitsFromRecord(of.Limits),
+	}, v.req.ID, from)
 	if err != nil {
 		return "", err
 	}
