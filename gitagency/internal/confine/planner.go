@@ -209,61 +209,6 @@ func (d *planner) markReadable() error {
 	return nil
 }
 
-// markSecrets marks the paths hidden by default, and the sockets of agents (ssh-agent and the like) that act for the
-// user.
-func (d *planner) markSecrets() error {
-	for _, path := range d.Policy.Secrets {
-		if err := d.markSecret(path); err != nil {
-			return err
-		}
-	}
-	for _, path := range d.AgentSockets {
-		e := d.lookup(path)
-		dir := e
-		if e.Kind != Directory {
-			dir = d.lookup(filepath.Dir(path))
-		}
-		// More sockets may appear beside it: hide the whole directory, unless it holds other things.
-		switch {
-		case isKernelDir(e.Path) || isKernelDir(dir.Path):
-		case dir.Kind == Directory && !d.isShared(dir.Path):
-			d.markPath(dir.Path, Hidden, true)
-		case e.Kind == Socket || e.Kind == File:
-			d.markPath(e.Path, Hidden, true)
-		}
-	}
-	return nil
-}
-
-func (d *planner) markSecret(path string) error {
-	e := d.lookup(path)
-	if e.Kind == Absent || e.Kind == Device || isKernelDir(e.Path) {
-		return nil // a disabled shell history is often a symlink to /dev/null
-	}
-	for _, needed := range []string{d.Tree, d.GitDir, d.homeDir()} {
-		if needed != "" && contains(e.Path, needed) {
-			return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s leads to %s, which cannot be hidden", path, e.Path), Remedy: "make it a file or directory of its own"}
-		}
-	}
-	if !contains(d.Tree, e.Path) && !contains(d.GitDir, e.Path) { // a repository may contain a file of that name
-		d.markPath(e.Path, Hidden, true)
-	}
-	return nil
-}
-
-// isShared reports whether a directory holds more than sockets.
-func (d *planner) isShared(dir string) bool {
-	if strings.Count(dir, "/") < 3 { // such as /var/lib
-		return true
-	}
-	for _, place := range slices.Concat([]string{d.homeDir(), d.Tree, d.GitDir}, d.IntegrationTrees, d.PathDirs, d.KeepVisible) {
-		if place != "" && (contains(dir, place) || contains(dir, d.lookup(place).Path)) {
-			return true
-		}
-	}
-	return contains(d.Tree, dir) || contains(d.GitDir, dir)
-}
-
 // markCaches marks the caches of tools.
 func (d *planner) markCaches() error {
 	protected := append([]string{d.GitDir, d.DataDir, d.OverlayDir, d.Tree}, d.IntegrationTrees...)
@@ -347,28 +292,6 @@ func (d *planner) fillPlan(plan *Plan) {
 // byDepth orders paths so that parents come before their children.
 func byDepth(a, b string) int {
 	return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), strings.Compare(a, b))
-}
-
-// reachableSockets finds the sockets that commands could connect to. A socket in an overlay is another inode, on which
-// no process listens; sockets in writable directories may belong to the sandbox; and a socket that the user made
-// visible is meant to be used.
-func (d *planner) reachableSockets(plan Plan, listening []string) []string {
-	var found []string
-	seen := func(path string) bool {
-		s := plan.VisibilityOf(path)
-		return (s == ReadOnly || s == KeptVisible) && !isKernelDir(path)
-	}
-	for _, path := range listening {
-		if !filepath.IsAbs(path) || !seen(filepath.Clean(path)) {
-			continue
-		}
-		e := d.lookup(path)
-		if e.Kind == Socket && seen(e.Path) && !slices.Contains(plan.Kept, e.Path) && d.marks[e.Path].visibility != KeptVisible && utf8.ValidString(e.Path) {
-			found = append(found, e.Path)
-		}
-	}
-	slices.Sort(found)
-	return slices.Compact(found)
 }
 
 // overlayFor names the directories of an overlay. The name is the same for every command, and recognisable for people.

@@ -1,0 +1,176 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// newOverlay creates an overlay. The kernel parses the directories as mount options, with special characters and a
+// length limit; /proc/self/fd paths avoid both, and no other process can replace what they refer to.
+func (s *builder) newOverlay(lower int, l OverlayMount) (int, error) {
+	upper, err := s.track(openNoSymlinks(unix.AT_FDCWD, l.Upper))
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", l.Upper, err)
+	}
+	work, err := s.track(openNoSymlinks(unix.AT_FDCWD, l.Work))
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", l.Work, err)
+	}
+	// By these the kernel recognises an upper directory that was used by a volatile overlay, and refuses it: it cannot
+	// tell whether the machine crashed meanwhile. The code that made the plan can.
+	for _, mark := range []struct {
+		name string
+		how  int
+	}{
+		{"work/incompat/volatile/dirty", 0},
+		{"work/incompat/volatile", unix.AT_REMOVEDIR},
+		{"work/incompat", unix.AT_REMOVEDIR},
+	} {
+		if err := unix.Unlinkat(work, mark.name, mark.how); err != nil && !errors.Is(err, unix.ENOENT) {
+			return -1, fmt.Errorf("%s/%s: %w", l.Work, mark.name, err)
+		}
+	}
+	defer s.chmodWorkDirs(work)
+	name := func(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+	options := []string{
+		"userxattr", "",
+		"index", "on", // with it the kernel refuses to use an upper directory twice
+		"lowerdir", name(lower), "upperdir", name(upper), "workdir", name(work),
+	}
+	if s.volatile {
+		options = append(options, "volatile", "")
+	}
+	// The previous user may just have exited, and the kernel may still be releasing its overlay.
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		fd, err := newMount("overlay", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, options...)
+		if !errors.Is(err, unix.EBUSY) || time.Since(start) > overlayBusyTimeout {
+			return s.track(fd, err)
+		}
+	}
+}
+
+// chmodWorkDirs lets the owner of an overlay remove it at any time, without privileges: the kernel creates its own
+// directories with mode 0.
+func (s *builder) chmodWorkDirs(work int) {
+	for _, name := range []string{"work", "work/incompat", "work/incompat/volatile", "work/incompat/volatile/dirty", "index"} {
+		_ = unix.Fchmodat(work, name, 0o700, 0) // not every kernel creates all of them
+	}
+}
+
+// overlayBusyTimeout is how long an overlay may be in use by another mount. The caller has made sure that no command
+// uses it.
+const overlayBusyTimeout = 5 * time.Second
+
+// mountDev mounts a minimal /dev. The blank file system for hidden paths is mounted below it, where it is covered: only
+// an attached mount can be cloned.
+func (s *builder) mountDev() (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("file system for /dev: %w", err)
+		}
+	}()
+	s.blankFS, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "64k"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(makeMountPoint(s.blankFS, "dir", true), makeMountPoint(s.blankFS, "file", false), setMountAttr(s.blankFS, 0, unix.MOUNT_ATTR_RDONLY), moveMount(s.blankFS, unix.AT_FDCWD, "/dev")); err != nil {
+		return err
+	}
+
+	dev, err := s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "64k"))
+	if err != nil {
+		return err
+	}
+	for _, link := range [][2]string{
+		{"pts/ptmx", "ptmx"},
+		{"/proc/self/fd", "fd"},
+		{"/proc/self/fd/0", "stdin"},
+		{"/proc/self/fd/1", "stdout"},
+		{"/proc/self/fd/2", "stderr"},
+	} {
+		if err := unix.Symlinkat(link[0], dev, link[1]); err != nil {
+			return err
+		}
+	}
+	for name := range s.devices {
+		if err := makeMountPoint(dev, name, false); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(makeMountPoint(dev, "pts", true), makeMountPoint(dev, "shm", true), moveMount(dev, unix.AT_FDCWD, "/dev")); err != nil {
+		return err
+	}
+	for name, tree := range s.devices {
+		if err := moveMount(tree, dev, name); err != nil {
+			return err
+		}
+	}
+	pts, err := s.track(newMount("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "newinstance", "", "ptmxmode", "0666", "mode", "0620"))
+	if err != nil {
+		return fmt.Errorf("pts: %w", err)
+	}
+	shm, err := s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", "1777"))
+	if err != nil {
+		return fmt.Errorf("shm: %w", err)
+	}
+	return errors.Join(moveMount(pts, dev, "pts"), moveMount(shm, dev, "shm"), setMountAttr(dev, 0, unix.MOUNT_ATTR_RDONLY))
+}
+
+// Entries of /proc that concern the machine rather than a process. Root could write many of them and read the rest,
+// in any user namespace.
+var (
+	procReadOnly = []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "asound", "driver", "dynamic_debug", "mtrr", "scsi", "tty"}
+	procHidden   = []string{"kcore", "keys", "key-users", "timer_list", "timer_stats", "latency_stats", "sched_debug", "kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "vmallocinfo"}
+)
+
+// mountProc mounts the /proc of the new pid namespace.
+func (s *builder) mountProc() error {
+	if err := moveMount(s.procfs, unix.AT_FDCWD, "/proc"); err != nil {
+		return fmt.Errorf("file system for /proc: %w", err)
+	}
+	for _, name := range procReadOnly {
+		tree, err := s.track(cloneMount(s.procfs, name, 0))
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err == nil {
+			err = setMountAttr(tree, 0, unix.MOUNT_ATTR_RDONLY)
+		}
+		if err == nil {
+			err = moveMount(tree, s.procfs, name)
+		}
+		if err != nil {
+			return fmt.Errorf("read-only /proc/%s: %w", name, err)
+		}
+	}
+	for _, name := range procHidden {
+		target, err := openNoSymlinks(s.procfs, name)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if _, err = s.track(target, err); err == nil {
+			err = s.mountBlank(target, false)
+		}
+		if err != nil {
+			return fmt.Errorf("hidden /proc/%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// mountBlank mounts an empty file or directory on an open path.
+func (s *builder) mountBlank(target int, dir bool) error {
+	blank := "file"
+	if dir {
+		blank = "dir"
+	}
+	tree, err := s.track(cloneMount(s.blankFS, blank, 0))
+	if err != nil {
+		return err
+	}
+	return moveMount(tree, target, "")
+}

@@ -1,0 +1,88 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// JoinNamespace joins the namespace of a label. The error is ErrNoNamespace also for one that is just being closed.
+func JoinNamespace(ctx context.Context, label string) (*Namespace, error) {
+	return joinByLabel(ctx, label, initRequest{})
+}
+
+// ObserveNamespace is JoinNamespace for clients that only watch: the namespace does not stay open for them.
+func ObserveNamespace(ctx context.Context, label string) (*Namespace, error) {
+	return joinByLabel(ctx, label, initRequest{Observe: true})
+}
+
+func joinByLabel(ctx context.Context, label string, req initRequest) (*Namespace, error) {
+	for _, pid := range FindSupervisors(label) {
+		r, err := joinPID(ctx, pid, req)
+		switch {
+		case err == nil || context.Cause(ctx) != nil:
+			return r, err
+		case errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS): // these do not go away by trying again
+			return nil, &WallError{fmt.Errorf("join the commands that run there: %w", err)}
+		}
+	}
+	return nil, ErrNoNamespace
+}
+
+func joinPID(ctx context.Context, pid int, req initRequest) (_ *Namespace, err error) {
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("pidfd_open", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unix.Close(pidfd))
+		}
+	}()
+	fd, err := unix.PidfdGetfd(pidfd, joinFD, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("pidfd_getfd", err)
+	}
+	joinConn, err := newUnixConn(os.NewFile(uintptr(fd), "door"))
+	if err != nil {
+		return nil, err
+	}
+	defer joinConn.Close()
+	ours, theirs, err := seqpacketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = ours.Close()
+		}
+	}()
+	err = sendMessage(joinConn, req, theirs)
+	_ = theirs.Close()
+	if err != nil {
+		return nil, err
+	}
+	r := &Namespace{conn: ours, initPIDFD: pidfd}
+	answer, err := r.receiveFirstReply(ctx, 2*maxPlanSize) // the plan is longer in JSON (base64)
+	r.Plan, r.Joinable = answer.Plan, answer.Joinable
+	return r, err
+}
+
+// receiveFirstReply receives the first reply of the init process: the plan of the walls, or why there are none.
+func (r *Namespace) receiveFirstReply(ctx context.Context, limit int) (answer initReply, err error) {
+	defer context.AfterFunc(ctx, func() { _ = r.conn.SetDeadline(time.Now()) })()
+	_, err = receiveMessageUpTo(limit, r.conn, &answer)
+	switch {
+	case context.Cause(ctx) != nil:
+		return answer, context.Cause(ctx)
+	case err != nil:
+		return answer, &WallError{fmt.Errorf("the keeper did not begin: %w", err)}
+	case answer.Error != "":
+		return answer, &WallError{errors.New(answer.Error)}
+	}
+	return answer, nil
+}

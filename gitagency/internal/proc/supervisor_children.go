@@ -1,0 +1,167 @@
+package proc
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+// leftoverGrace is the time that other processes get after a program has ended by itself: in "program > >(tee log)" the
+// last output is just being written.
+const leftoverGrace = 500 * time.Millisecond
+
+const terminateInterval = 50 * time.Millisecond
+
+// superviseUntilGone waits until the program and all of its descendants are gone. It sends SIGTERM to all of them when
+// the program has ended, its time is up or it is asked to; and SIGKILL when the grace is over or it is asked a second
+// time.
+func (s supervisor) superviseUntilGone(tree processTree, children *children, requests <-chan struct{}, endRequests <-chan os.Signal) {
+	if s.startThread != nil {
+		defer close(s.startThread)
+	}
+	var timeout, leftoverTimer, killTimer, rescan <-chan time.Time
+	if s.order.Timeout > 0 {
+		timeout = time.After(s.order.Timeout)
+	}
+	ended, ending := false, false // of the program; of everything
+	seen := newDescendants()
+	terminate := func() (left int) {
+		ending = true
+		killTimer, rescan = time.After(s.order.Grace), time.After(terminateInterval)
+		return tree.terminate(seen, s.programPID)
+	}
+	killAll := func() {
+		if d, ok := children.takeExit(); ok && !ended {
+			s.report(supervisorReport{Status: &d.status})
+			ended = true
+		}
+		tree.kill(s.programPID, children.empty)
+		killTimer = nil
+	}
+	onRequest := func(why supervisorReport) {
+		if !ended { // an exit status that has been reported is final
+			s.report(why)
+		}
+		if ending {
+			killAll()
+			return
+		}
+		terminate()
+	}
+	for {
+		select {
+		case d := <-children.exited:
+			s.report(supervisorReport{Status: &d.status})
+			ended, timeout = true, nil
+			if !d.isLast && !ending {
+				leftoverTimer = time.After(min(s.order.Grace, leftoverGrace))
+			}
+		case <-leftoverTimer:
+			if !ending {
+				s.report(supervisorReport{Leftovers: terminate()})
+			}
+		case <-timeout:
+			timeout = nil
+			onRequest(supervisorReport{Asked: true, TimedOut: true})
+		case _, somebody := <-requests:
+			if !somebody {
+				tree.kill(s.programPID, children.empty)
+				return
+			}
+			onRequest(supervisorReport{Asked: true})
+		case <-endRequests:
+			onRequest(supervisorReport{Asked: true})
+		case <-killTimer:
+			killAll()
+		case <-rescan: // processes that were just being forked at the last SIGTERM
+			rescan = time.After(terminateInterval)
+			tree.terminateNew(seen)
+		case stop := <-children.stopped:
+			s.runOnStartThread(func() { detachTraced(stop) })
+		case <-children.empty:
+			if d, ok := children.takeExit(); ok && !ended {
+				s.report(supervisorReport{Status: &d.status})
+			}
+			tree.release(s.programPID)
+			return
+		}
+	}
+}
+
+// processTree signals all descendants of a program.
+type processTree interface {
+	terminate(h descendants, program int) int // sends SIGTERM to all, and returns their number
+	terminateNew(h descendants) int           // sends SIGTERM to those that appeared since
+	kill(program int, empty <-chan struct{})
+	release(program int)
+}
+
+// children are the processes that the supervisor waits for: the program, and orphans adopted from it.
+type children struct {
+	programPID int
+	exited     chan programExit
+	stopped    chan tracedStop
+	empty      chan struct{} // closed when there are none
+}
+
+func newChildren() *children {
+	return &children{exited: make(chan programExit, 1), stopped: make(chan tracedStop), empty: make(chan struct{})}
+}
+
+// programExit is the exit status of the program, and whether it was the last child.
+type programExit struct {
+	status syscall.WaitStatus
+	isLast bool
+}
+
+// tracedStop is a child that has stopped in a ptrace stop, because it asked to be traced by its parent.
+type tracedStop struct {
+	pid    int
+	signal syscall.Signal
+}
+
+// takeExit returns the program's exit, if it is known and has not been taken yet.
+func (c *children) takeExit() (programExit, bool) {
+	select {
+	case d := <-c.exited:
+		return d, true
+	default:
+		return programExit{}, false
+	}
+}
+
+// reap collects all children until there are none.
+func (c *children) reap() {
+	defer close(c.empty)
+	var program *programExit
+	for drained := 0; ; drained++ {
+		var status syscall.WaitStatus
+		flags := 0
+		if program != nil {
+			flags = syscall.WNOHANG // only to see whether children are left
+		}
+		pid, err := syscall.Wait4(-1, &status, flags, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err == nil && pid > 0 && status.Stopped() {
+			c.stopped <- tracedStop{pid, status.StopSignal()}
+			continue
+		}
+		if program != nil && pid > 0 && drained < 1000 { // bounded, as a program may leave any number of zombies
+			continue
+		}
+		if program != nil {
+			program.isLast = err != nil
+			c.exited <- *program
+			program = nil
+		}
+		switch {
+		case err != nil:
+			return
+		case pid == c.programPID:
+			program, drained = &programExit{status: status}, 0
+		}
+	}
+}
