@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Prefixes of the short-lived entries in agencyDir, which are used under the repository lock.
+// Prefixes of the short-lived entries in AgencyDir, which are used under the repository lock.
 const (
 	CapturePrefix    = "capture-"  // a scratch git directory for a worktree that is being captured
 	QuarantinePrefix = "incoming-" // received objects that were not checked yet
@@ -24,7 +24,7 @@ func (r *Repo) AgencyDir() string {
 	return filepath.Join(r.CommonDir, "agency")
 }
 
-// Leftovers lists the entries that killed processes left in agencyDir. The caller holds the repository lock, so that
+// Leftovers lists the entries that killed processes left in AgencyDir. The caller holds the repository lock, so that
 // no live process uses them.
 func (r *Repo) Leftovers() ([]string, error) {
 	entries, err := os.ReadDir(r.AgencyDir())

@@ -15,7 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// catFile is a running `git cat-file --batch-command`, the only way in which this package reads objects through git.
+// CatFile is a running `git cat-file --batch-command`, the only way in which this package reads objects through git.
 // Starting a git for each question takes longer than all the answers. It serves one goroutine at a time.
 type CatFile struct {
 	process *proc.Coprocess
@@ -42,7 +42,7 @@ func (r *Repo) OpenCatFileAt(ctx context.Context, p RunOptions) (*CatFile, error
 	return &CatFile{process: talk}, nil
 }
 
-// fromObjectsOnly are the settings with which git reads every object itself, and believes neither a commit-graph nor a
+// FromObjectsOnly are the settings with which git reads every object itself, and believes neither a commit-graph nor a
 // multi-pack-index.
 var FromObjectsOnly = []string{"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false"}
 

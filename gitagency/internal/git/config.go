@@ -26,7 +26,7 @@ func readConfig(ctx context.Context, run Runner) (config.Settings, error) {
 
 // readSettings runs "git config" and returns the settings and its standard error.
 func (r Runner) readSettings(ctx context.Context) (_ config.Settings, said string, err error) {
-	out, errOut, err := r.OutputAndStderr(ctx, nil, []string{"config", "-z", "--show-scope", "--show-origin", "--get-regexp", config.KeyPattern})
+	out, errOut, err := r.OutputAndStderr(ctx, nil, []string{"config", "-z", "--show-scope", "--show-origin", "--get-regexp", config.KeyPattern()})
 	if ExitedWith(err, 1) {
 		return config.Settings{}, string(errOut), nil // no key is set
 	}

@@ -59,7 +59,7 @@ func (r *Repo) WithWorktreeConfig(ctx context.Context, gitDir string, trusted bo
 	return &there, nil
 }
 
-// WithConfigOf is withWorktreeConfig for a worktree that is to be captured.
+// WithConfigOf is WithWorktreeConfig for a worktree that is to be captured.
 func (r *Repo) WithConfigOf(ctx context.Context, s WorktreeSpec) (*Repo, error) {
 	if s.IndexCache != "" {
 		return r, nil // not a worktree

@@ -15,7 +15,7 @@ func IsSparseFile(fi fs.FileInfo) bool {
 	return ok && fi.Size() > large && st.Blocks*block < fi.Size()/mostly
 }
 
-// fileStat is the stat data by which a later scan recognises an unchanged file.
+// FileStat is the stat data by which a later scan recognises an unchanged file.
 type FileStat struct {
 	Mode         uint32
 	Size         int64

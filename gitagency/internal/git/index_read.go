@@ -14,7 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// indexContents is an index with its entries sorted out for a capture.
+// IndexContents is an index with its entries sorted out for a capture.
 type IndexContents struct {
 	index.File
 	Mtime     time.Time     // mtime of the index; files that are not older must be re-read (racy git)

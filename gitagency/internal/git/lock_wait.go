@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lockWait says how long to wait for the lock of a running git. The zero value is the default.
+// LockWait says how long to wait for the lock of a running git. The zero value is the default.
 type LockWait struct {
 	Timeout time.Duration // limit; zero is a second
 	OnWait  func()        // test hook, called before each pause

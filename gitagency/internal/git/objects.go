@@ -179,7 +179,7 @@ func (r *Repo) IsAncestor(ctx context.Context, a, b string) (bool, error) {
 	return err == nil, err
 }
 
-// treeChange is a path that differs between two trees.
+// TreeChange is a path that differs between two trees.
 type TreeChange struct {
 	Status           byte // A, D, M, or T for a change of type
 	OldMode, NewMode string
@@ -206,7 +206,7 @@ func (r *Repo) TreeChanges(ctx context.Context, p RunOptions, from, to string) (
 	return changes, nil
 }
 
-// objectID is a binary object name of fixed size, so that a million of them take little memory.
+// ObjectID is a binary object name of fixed size, so that a million of them take little memory.
 type ObjectID [sha256.Size]byte
 
 func ParseObjectID(oid string) (id ObjectID, ok bool) {

@@ -15,7 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// maxPackedRefs is the size limit for reading packed-refs.
+// MaxPackedRefs is the size limit for reading packed-refs.
 const MaxPackedRefs = 64 << 20
 
 // readRefFiles reads refs from their files, which is faster than starting git. ok is false for anything unusual,

@@ -22,7 +22,7 @@ type Repo struct {
 	Config    config.Settings
 
 	configDir string   // git directory of the worktree that Config was read for; empty: GitDir
-	configEnv []string // environment that imposes Config on every git: see withWorktreeConfig
+	configEnv []string // environment that imposes Config on every git: see WithWorktreeConfig
 
 	Env       []string
 	Inherit   []*os.File

@@ -65,7 +65,7 @@ func StderrReason(stderr string) string {
 	return strings.Join(reasons, "; ")
 }
 
-// runner holds the directory, environment and standard streams of one git process.
+// Runner holds the directory, environment and standard streams of one git process.
 type Runner struct {
 	Dir         string
 	Env         []string
@@ -86,7 +86,7 @@ func (r Runner) OutputWithGlobals(ctx context.Context, global, args []string) ([
 	return out, err
 }
 
-// OutputAndStderr is outputWithGlobals that also returns standard error.
+// OutputAndStderr is OutputWithGlobals that also returns standard error.
 func (r Runner) OutputAndStderr(ctx context.Context, global, args []string) (stdout, stderr []byte, err error) {
 	c := proc.Command{Argv: slices.Concat([]string{"git"}, global, args), Dir: r.Dir, Env: r.Env, Inherit: r.Inherit, Stdout: r.stdout}
 	if r.stdin != "" {
@@ -119,7 +119,7 @@ func ChangedNothing(err error) bool {
 	return errors.As(err, &g) && g.ExitCode <= 128 || errors.As(err, &never)
 }
 
-// runOptions says on which git directory and worktree a git runs, and with what configuration, environment and input.
+// RunOptions says on which git directory and worktree a git runs, and with what configuration, environment and input.
 // The paths are always given explicitly: a .git file in the worktree could have been written by an agent. The zero
 // value runs on the common directory without a worktree.
 type RunOptions struct {
@@ -175,12 +175,12 @@ func (r *Repo) GlobalArgs(p RunOptions) []string {
 	return slices.Concat(global, NoSideEffectArgs, p.Config)
 }
 
-// noLazyFetchEnv keeps git from fetching missing objects: the remote and the program to fetch with are named in a
+// NoLazyFetchEnv keeps git from fetching missing objects: the remote and the program to fetch with are named in a
 // configuration file that an agent without walls could have written. A git that does not know GIT_NO_LAZY_FETCH
 // starts a fetch, which may then use no protocol.
 var NoLazyFetchEnv = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"}
 
-// noSideEffectArgs keeps git from starting hooks, gc or a file system monitor during a transaction, and makes it wait
+// NoSideEffectArgs keeps git from starting hooks, gc or a file system monitor during a transaction, and makes it wait
 // some seconds for ref locks that other git processes hold.
 var NoSideEffectArgs = []string{
 	"-c", "core.hooksPath=/dev/null",
@@ -193,5 +193,5 @@ var NoSideEffectArgs = []string{
 	"-c", "advice.detachedHead=false",
 }
 
-// fsyncArgs makes git fsync the objects and refs it writes before anything else relies on them.
+// FsyncArgs makes git fsync the objects and refs it writes before anything else relies on them.
 var FsyncArgs = []string{"-c", "core.fsync=committed,reference", "-c", "core.fsyncMethod=batch"}

@@ -34,7 +34,7 @@ func QuoteAlternate(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(path) + `"`
 }
 
-// MakeScratchGitDir makes a scratch git directory for a worktree: see fillScratchGitDir. Git then sees the files of
+// MakeScratchGitDir makes a scratch git directory for a worktree: see FillScratchGitDir. Git then sees the files of
 // the worktree, but reads no configuration that an agent in it could have written. The returned function deletes the
 // directory.
 func (r *Repo) MakeScratchGitDir(s WorktreeSpec, head string) (RunOptions, func() error, error) {

@@ -14,12 +14,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
-// ownedTempDir is a temporary directory in that of the system, so that commands that only read need no write access to the
+// OwnedTempDir is a temporary directory in that of the system, so that commands that only read need no write access to the
 // repository.
 //
 // All directories of one user are in one parent, which exists while any of them does. The owner of a directory holds
 // a flock on it, so that directories of killed processes are recognized whatever became of their process ids; the
-// next process that needs one deletes them. So an ownedTempDir must stay referenced until it is removed: the garbage
+// next process that needs one deletes them. So an OwnedTempDir must stay referenced until it is removed: the garbage
 // collector closes its file and releases the lock. Other users have no access: they can neither put anything there
 // nor lock a dead directory.
 type OwnedTempDir struct {

@@ -39,7 +39,7 @@ func (r *Repo) HeadAndBranch(ctx context.Context, s WorktreeSpec) (head, branch 
 	return r.HeadAndBranchWith(s, func(names ...string) ([]Object, error) { return r.Lookup(ctx, names...) })
 }
 
-// HeadAndBranchWith is headAndBranch with a lookup function, such as that of a catFile. Where HEAD leads to no commit, head
+// HeadAndBranchWith is HeadAndBranch with a lookup function, such as that of a CatFile. Where HEAD leads to no commit, head
 // is that of the branch, or else the base. Both are empty for a directory that is not a worktree.
 func (r *Repo) HeadAndBranchWith(s WorktreeSpec, lookup func(names ...string) ([]Object, error)) (head, branch string, err error) {
 	if s.IndexCache != "" {

@@ -15,7 +15,7 @@ type WorktreeSpec struct {
 	Base           string          // fallback commit when neither HEAD nor the branch leads to one
 	Onto           string          // earlier capture to extend: only additions since then are captured
 	Omit           string          // top-level name that is never captured
-	SecretPatterns []string        // name patterns of untracked files to leave out: see looksSecret
+	SecretPatterns []string        // name patterns of untracked files to leave out: see LooksSecret
 	IncludeIgnored bool            // capture ignored files too
 	ForcedPaths    []string        // paths that are captured even if they are ignored or look like secrets
 	UpperDir       string          // overlay upper directory over the git directory; a sandbox has its operation in progress there

@@ -91,18 +91,18 @@ func visitNewBelow(n *object.BuiltTree, t *CatFile, path string, known []byte, e
 	return nil
 }
 
-// maxLooseObjects is the number of objects up to which each is written as a loose object; more become one pack.
+// MaxLooseObjects is the number of objects up to which each is written as a loose object; more become one pack.
 const MaxLooseObjects = 100
 
 // WriteObjects writes objects to the repository durably, and makes the loose objects in written durable, which git has
-// written without fsync. Up to maxLooseObjects are written by us, concurrently: git writes one after the other and waits
+// written without fsync. Up to MaxLooseObjects are written by us, concurrently: git writes one after the other and waits
 // for the disk at each.
 func (r *Repo) WriteObjects(ctx context.Context, format object.Format, objects []object.Raw, written ...string) error {
 	_, err := r.WriteObjectsWithPaths(ctx, format, objects, written...)
 	return err
 }
 
-// WriteObjectsWithPaths is writeObjects, which also returns the paths of the files that hold the objects.
+// WriteObjectsWithPaths is WriteObjects, which also returns the paths of the files that hold the objects.
 func (r *Repo) WriteObjectsWithPaths(ctx context.Context, format object.Format, objects []object.Raw, written ...string) (at []string, err error) {
 	for _, o := range objects {
 		at = append(at, r.LoosePath(o.HexOID()))
@@ -197,7 +197,7 @@ func (r *Repo) WriteLoose(o object.Raw) (err error) {
 	return err
 }
 
-// tryWriteLoose is one try of writeLoose. Its error is fs.ErrNotExist where git gc removed the temporary file.
+// tryWriteLoose is one try of WriteLoose. Its error is fs.ErrNotExist where git gc removed the temporary file.
 func (r *Repo) tryWriteLoose(o object.Raw) (err error) {
 	path := r.LoosePath(o.HexOID())
 	if now := time.Now(); os.Chtimes(path, now, now) == nil {

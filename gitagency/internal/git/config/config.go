@@ -4,7 +4,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -55,37 +54,6 @@ func (c Settings) LastTrusted(key string, harmless func(value string) bool) (set
 	}
 	return setting, ok, others
 }
-
-// keyPattern matches the keys that are read: ours, and those of git that change what we do.
-const KeyPattern = `^(agency\..*|color\.(agency|ui|pager|diff\.(context|plain|meta|frag|func|old|new))|pager\.agency|checkout\.workers|(user|author|committer)\.(name|email)|attr\.tree|core\.(bare|worktree|pager|repositoryformatversion|attributesfile|autocrlf|bigfilethreshold|checkroundtripencoding|checkstat|eol|excludesfile|filemode|ignorecase|precomposeunicode|sharedrepository|symlinks|trustctime)|extensions\.(objectformat|worktreeconfig)|includeif\..*\.path|i18n\.commitencoding|lfs\.storage|filter\..*\.(clean|smudge|process|required)|merge\..*\.(driver|name|recursive)|merge\.(directoryrenames|renamelimit|renames|renormalize)|diff\.(renamelimit|renames))$`
-
-// IsWantedKey reports whether keyPattern matches a key.
-func IsWantedKey(key string) bool {
-	switch key {
-	case "color.agency", "color.ui", "color.pager", "pager.agency", "checkout.workers", "core.bare", "core.worktree", "core.pager", "attr.tree", FormatVersionKey, ObjectFormatKey, WorktreeConfigKey, LFSStorageKey, CommitEncodingKey:
-		return true
-	}
-	if who, what, _ := strings.Cut(key, "."); slices.Contains(IdentitySections, who) && (what == "name" || what == "email") {
-		return true
-	}
-	if slot, is := strings.CutPrefix(key, "color.diff."); is {
-		return slices.Contains(diffColorSlots, slot)
-	}
-	if _, is := MergeDriverName(key); is || slices.Contains(mergeKeys, key) {
-		return true
-	}
-	if strings.HasPrefix(key, IncludeIfPrefix) {
-		return IsIncludeKey(key)
-	}
-	_, filters := FilterName(key)
-	return filters || strings.HasPrefix(key, "agency.") || slices.Contains(SafeKeys, key)
-}
-
-// mergeKeys are the settings that influence the result of a merge.
-var mergeKeys = []string{"merge.directoryrenames", "merge.renamelimit", "merge.renames", "merge.renormalize", "diff.renamelimit", "diff.renames"}
-
-// diffColorSlots are the parts of a diff that can have a color.
-var diffColorSlots = []string{"context", "plain", "meta", "frag", "func", "old", "new"}
 
 // ParseSettings reads "scope NUL origin NUL key LF value NUL" records; a key without a value, which git takes as
 // true, has no LF.

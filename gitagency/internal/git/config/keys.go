@@ -5,6 +5,59 @@ import (
 	"strings"
 )
 
+// wantedKeys lists the keys that are read: ours, and those of git that change what we do. "*" stands for any text, such
+// as a subsection.
+var wantedKeys = slices.Concat(
+	[]string{
+		"agency.*",
+		"color.agency", "color.ui", "color.pager", "pager.agency", "core.pager",
+		"attr.tree", "checkout.workers", "core.bare", "core.worktree",
+		FormatVersionKey, ObjectFormatKey, WorktreeConfigKey, CommitEncodingKey, LFSStorageKey,
+		IncludeIfPrefix + "*.path", "filter.*.required",
+	},
+	SafeKeys,
+	mergeKeys,
+	expand("color.diff.", diffColorSlots),
+	expand("filter.*.", FilterCommands),
+	expand("merge.*.", MergeDriverKeys),
+	expand("user.", identityNames), expand("author.", identityNames), expand("committer.", identityNames),
+)
+
+// expand puts a prefix before each name.
+func expand(prefix string, names []string) []string {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = prefix + name
+	}
+	return keys
+}
+
+// KeyPattern returns a regular expression, as git config --get-regexp takes it, for the keys that are read.
+func KeyPattern() string {
+	pattern := strings.NewReplacer(".", `\.`, "*", ".*").Replace(strings.Join(wantedKeys, "|"))
+	return "^(" + pattern + ")$"
+}
+
+// IsWantedKey reports whether a key is one that is read.
+func IsWantedKey(key string) bool {
+	return slices.ContainsFunc(wantedKeys, func(wanted string) bool {
+		before, after, family := strings.Cut(wanted, "*")
+		if !family {
+			return key == wanted
+		}
+		return len(key) >= len(before)+len(after) && strings.HasPrefix(key, before) && strings.HasSuffix(key, after)
+	})
+}
+
+// mergeKeys are the settings that influence the result of a merge.
+var mergeKeys = []string{"merge.directoryrenames", "merge.renamelimit", "merge.renames", "merge.renormalize", "diff.renamelimit", "diff.renames"}
+
+// diffColorSlots are the parts of a diff that can have a color.
+var diffColorSlots = []string{"context", "plain", "meta", "frag", "func", "old", "new"}
+
+// identityNames are the last parts of the keys that set an identity.
+var identityNames = []string{"name", "email"}
+
 // FilterName returns the filter that a key configures.
 func FilterName(key string) (name string, is bool) {
 	name, is = strings.CutPrefix(key, "filter.")
@@ -15,16 +68,16 @@ func FilterName(key string) (name string, is bool) {
 	return name[:end], true
 }
 
-// identitySections are the sections that can set a name and an email.
+// IdentitySections are the sections that can set a name and an email.
 var IdentitySections = []string{"user", "author", "committer"}
 
-// filterCommands are the commands that a filter can run.
+// FilterCommands are the commands that a filter can run.
 var FilterCommands = []string{"clean", "smudge", "process"}
 
-// formatVersionKey is set in every repository.
+// FormatVersionKey is set in every repository.
 const FormatVersionKey = "core.repositoryformatversion"
 
-// includeIfPrefix begins the keys of conditional includes. Git lists them also where the condition is false.
+// IncludeIfPrefix begins the keys of conditional includes. Git lists them also where the condition is false.
 const IncludeIfPrefix = "includeif."
 
 // IsIncludeKey reports whether a key names a file to include.
@@ -37,7 +90,7 @@ const (
 	WorktreeConfigKey = "extensions.worktreeconfig" // enables config.worktree
 )
 
-// mergeDriverKeys are the last parts of merge.<driver>.* keys.
+// MergeDriverKeys are the last parts of merge.<driver>.* keys.
 var MergeDriverKeys = []string{"driver", "name", "recursive"}
 
 // MergeDriverName returns the driver that a config key belongs to.
@@ -50,7 +103,7 @@ func MergeDriverName(key string) (name string, is bool) {
 	return name[:end], true
 }
 
-// commitEncodingKey names the encoding of the user's name and email where they are not UTF-8.
+// CommitEncodingKey names the encoding of the user's name and email where they are not UTF-8.
 const CommitEncodingKey = "i18n.commitencoding"
 
 // The repository's configuration names programs: above all filters, but also programs that fetch objects, or that a
@@ -59,7 +112,7 @@ const CommitEncodingKey = "i18n.commitencoding"
 // which has only the settings for the interpretation of files. A program that this configuration does not name cannot
 // run, also when an agent changes the repository's configuration at the same time.
 
-// safeKeys are the settings that are copied from an untrusted repository. None of them names a program.
+// SafeKeys are the settings that are copied from an untrusted repository. None of them names a program.
 var SafeKeys = []string{
 	"core.attributesfile", "core.autocrlf", "core.bigfilethreshold", "core.checkroundtripencoding", "core.checkstat", "core.eol",
 	"core.excludesfile", "core.filemode", "core.ignorecase", "core.precomposeunicode", "core.sharedrepository", "core.symlinks", "core.trustctime",

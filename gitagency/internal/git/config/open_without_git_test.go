@@ -15,7 +15,7 @@ import (
 
 func TestTheSameKeysAreWantedOfBoth(t *testing.T) {
 	t.Parallel()
-	wanted := regexp.MustCompile(KeyPattern)
+	wanted := regexp.MustCompile(KeyPattern())
 	for _, key := range []string{
 		"agency.x", "agency.a.b", "agencyx.y", "agency", "color.agency", "color.ui", "color.pager", "color.diff", "pager.agency", "pager.log",
 		"checkout.workers", "core.bare", "core.worktree", "core.pager", "core.repositoryformatversion", "core.editor", "xcore.bare",
@@ -28,7 +28,8 @@ func TestTheSameKeysAreWantedOfBoth(t *testing.T) {
 	}
 }
 
-// A configuration means what git takes it for, or is left to git.
+// ParsePlainFile must read random configuration files as git does, or return an error, and it must read a fair share of
+// them.
 func TestConfigurationsMeanWhatGitTakesThemFor(t *testing.T) {
 	t.Parallel()
 	dir := gittest.TempDir(t)
@@ -38,7 +39,7 @@ func TestConfigurationsMeanWhatGitTakesThemFor(t *testing.T) {
 		"[includeIf \"gitdir:x\"]\n path = x", "k = \\x", "\"", "\r\n", "k = v \\\n", "\xef\xbb\xbf", "k = \xff", "[a \"\"]", "[a \"\n\"]", "k = a\vb",
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	understood := 0
+	parsed := 0
 	for n := range 1500 {
 		var text strings.Builder
 		text.WriteString("[s]\n")
@@ -49,11 +50,11 @@ func TestConfigurationsMeanWhatGitTakesThemFor(t *testing.T) {
 			}
 		}
 		if sameAsGit(t, filepath.Join(dir, fmt.Sprint(n)), text.String()) {
-			understood++
+			parsed++
 		}
 	}
-	if understood < 300 {
-		t.Errorf("only %d were understood", understood)
+	if parsed < 300 {
+		t.Errorf("only %d files were parsed", parsed)
 	}
 }
 
@@ -62,7 +63,8 @@ func FuzzConfigurationsMeanWhatGitTakesThemFor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) { sameAsGit(t, filepath.Join(t.TempDir(), "config"), text) })
 }
 
-// sameAsGit compares what we make of a file with what git does. It is false where that is left to git.
+// compareWithGit compares the entries that ParsePlainFile and git read from a configuration file. It returns false where
+// ParsePlainFile leaves the file to git.
 func sameAsGit(t *testing.T, path, text string) bool {
 	t.Helper()
 	entries, err := ParsePlainFile(text)
@@ -76,7 +78,7 @@ func sameAsGit(t *testing.T, path, text string) bool {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull}
 	out, err := cmd.Output()
 	if err != nil {
-		t.Errorf("git does not take this for a configuration: %q", text)
+		t.Errorf("git refuses this configuration: %q", text)
 		return true
 	}
 	ours := ""
@@ -90,7 +92,7 @@ func sameAsGit(t *testing.T, path, text string) bool {
 		ours += "\x00"
 	}
 	if ours != string(out) {
-		t.Errorf("%q\nto us   %q\nto git  %q", text, ours, out)
+		t.Errorf("%q\ngot      %q\ngit has  %q", text, ours, out)
 	}
 	return true
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// fileEntry is one setting of a configuration file.
+// FileEntry is one setting of a configuration file.
 type FileEntry struct {
 	Key     string // spelled as git prints it
 	Value   string
@@ -29,7 +29,7 @@ func ParsePlainFile(text string) ([]FileEntry, error) {
 	return entries, err
 }
 
-// ParseFile is parsePlainFile that accepts includes. It returns them as entries and does not follow them.
+// ParseFile is ParsePlainFile that accepts includes. It returns them as entries and does not follow them.
 func ParseFile(text string) ([]FileEntry, error) {
 	if strings.ContainsAny(text, "\r\x00") || strings.HasPrefix(text, "\xef\xbb\xbf") {
 		return nil, errNotPlain

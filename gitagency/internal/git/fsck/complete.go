@@ -23,14 +23,14 @@ func LookupKnown(ctx context.Context, t *git.CatFile, names []string) ([]git.Obj
 	return objects, err
 }
 
-// receivedCommit is a commit that was not reachable from the ref before: the ids of its tree and of its first parent,
+// ReceivedCommit is a commit that was not reachable from the ref before: the ids of its tree and of its first parent,
 // which may be empty.
 type ReceivedCommit struct{ Tree, Parent string }
 
-// manyReceivedCommits is the number of commits above which it pays to exclude those reachable from any ref as well.
+// ManyReceivedCommits is the number of commits above which it pays to exclude those reachable from any ref as well.
 const ManyReceivedCommits = 200
 
-// treeWalk collects the blobs of new trees, and reads each new tree once.
+// TreeWalk collects the blobs of new trees, and reads each new tree once.
 type TreeWalk struct {
 	Objects *git.CatFile
 	Seen    map[string]bool // trees

@@ -106,7 +106,7 @@ func (x *Editable) Find(name string) (int, bool) {
 	return i, i < len(x.Starts) && string(x.EntryAt(i).Name) == name
 }
 
-// entryChange is the new entry of a name; without an oid, the entry is removed.
+// EntryChange is the new entry of a name; without an oid, the entry is removed.
 type EntryChange struct {
 	Name         string
 	Mode         uint32

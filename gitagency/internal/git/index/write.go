@@ -28,7 +28,7 @@ func EncodeEntries(format object.Format, entries []Entry) []byte {
 	return x.Encode()
 }
 
-// rewriteSuffix names the file in which recomposeIndex writes the index.
+// RewriteSuffix names the file in which recomposeIndex writes the index.
 const RewriteSuffix = DraftSuffix + "-again"
 
 // ReplaceIndex writes the revision beside a locked index, and then renames it into place.

@@ -34,7 +34,7 @@ type Merger struct {
 	prefetchedGitDir string                          // git directory of that index
 
 	mu             sync.Mutex                    // guards the git cat-file, the caches, and the pending and persisted objects
-	killCatFile    func(cause error)             // kills catFile
+	killCatFile    func(cause error)             // kills CatFile
 	catFile        *git.CatFile                  // the one git cat-file of this merger; nil: not running
 	commitCache    map[string][]byte             // commit objects by id
 	rangeCache     map[[2]string][]object.Commit // results of listBetween

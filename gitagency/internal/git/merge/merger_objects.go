@@ -17,7 +17,7 @@ func (m *Merger) ReadContents(ctx context.Context, oid, kind string) ([]byte, er
 	return m.readContentsLocked(ctx, oid, kind)
 }
 
-// readContentsLocked is readContents for a caller that holds the lock of the catFile.
+// readContentsLocked is ReadContents for a caller that holds the lock of the CatFile.
 func (m *Merger) readContentsLocked(ctx context.Context, oid, kind string) ([]byte, error) {
 	o, data, err := m.readAnyLocked(ctx, oid)
 	if err == nil && o.Type != kind {
@@ -27,7 +27,7 @@ func (m *Merger) readContentsLocked(ctx context.Context, oid, kind string) ([]by
 }
 
 // readAnyLocked returns an object of any type and its content, from memory or through git, for a caller that holds the
-// lock of the catFile. The object is Missing where there is none.
+// lock of the CatFile. The object is Missing where there is none.
 func (m *Merger) readAnyLocked(ctx context.Context, oid string) (git.Object, []byte, error) {
 	if !object.IsOID(oid) {
 		return git.Object{}, nil, fmt.Errorf("not a name of an object: %q", oid)
@@ -61,7 +61,7 @@ func (m *Merger) readAnyLocked(ctx context.Context, oid string) (git.Object, []b
 	return o, data, err
 }
 
-// catFileLocked returns the merger's catFile, which it starts if needed, for a caller that holds its lock and then calls
+// catFileLocked returns the merger's CatFile, which it starts if needed, for a caller that holds its lock and then calls
 // release. It outlives the caller's context, but ends when that context ends before release: a file in the place of an
 // object, such as a pipe, may keep git from answering.
 func (m *Merger) catFileLocked(ctx context.Context) (t *git.CatFile, release func(), err error) {
@@ -78,7 +78,7 @@ func (m *Merger) catFileLocked(ctx context.Context) (t *git.CatFile, release fun
 	return m.catFile, func() { stop() }, nil
 }
 
-// WithCatFile calls ask with the merger's catFile, under its lock, and drops the catFile after an error.
+// WithCatFile calls ask with the merger's CatFile, under its lock, and drops the CatFile after an error.
 func (m *Merger) WithCatFile(ctx context.Context, ask func(*git.CatFile) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +147,7 @@ func (m *Merger) Sizes(ctx context.Context, oids ...string) (map[string]int64, e
 	return Sizes(ctx, m.Mirror, oids...)
 }
 
-// closeCatFile ends the merger's catFile.
+// closeCatFile ends the merger's CatFile.
 func (m *Merger) closeCatFile() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,7 +157,7 @@ func (m *Merger) closeCatFile() {
 	}
 }
 
-// readTree parses a tree object, or returns it from the cache.
+// ReadTree parses a tree object, or returns it from the cache.
 func (m *Merger) readTree(ctx context.Context, oid []byte) (*object.Tree, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

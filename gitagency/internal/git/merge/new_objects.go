@@ -81,7 +81,7 @@ func (m *Merger) adoptNewObjects(ctx context.Context, tree string, known ...stri
 }
 
 // adoptObject copies a loose object of the repository into the merger. It only records the path of a large one, so that
-// hasLostObjects notices when it is deleted.
+// HasLostObjects notices when it is deleted.
 func (m *Merger) adoptObject(ctx context.Context, raw []byte) error {
 	const most = 1 << 17 // compressed; the content may be a thousand times larger
 	oid := object.HexID(raw)

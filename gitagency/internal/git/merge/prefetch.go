@@ -14,7 +14,7 @@ import (
 )
 
 // Prefetch starts to read, in the background, the objects needed to land tip on upstream, and the index of the worktree
-// with git directory gitDir; empty: none. A range that passes its checks is not checked again; any error is ignored here
+// with git directory GitDir; empty: none. A range that passes its checks is not checked again; any error is ignored here
 // and found again by the caller that needs the result.
 func (m *Merger) Prefetch(ctx context.Context, upstream, tip, gitDir string) {
 	ctx, m.cancelPrefetch = context.WithCancel(ctx)

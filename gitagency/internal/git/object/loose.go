@@ -41,7 +41,7 @@ const (
 // WrongKind is the reason why an object of another type is refused.
 func WrongKind(want, have string) string { return "it is to be a " + want + " and is a " + have }
 
-// looseReader decodes files of loose objects, one after the other, and reuses its buffers.
+// LooseReader decodes files of loose objects, one after the other, and reuses its buffers.
 type LooseReader struct {
 	Format   Format
 	input    bytes.Reader

@@ -37,7 +37,7 @@ func CommonPrefixLen(a, b []byte) int {
 	return n
 }
 
-// errTruncated is the error of data that ends too early.
+// ErrTruncated is the error of data that ends too early.
 var ErrTruncated = errors.New("cut off")
 
 // SameObject reports whether two tree entries name the same object, whatever their executable bits.
@@ -56,10 +56,10 @@ func (it TreeEntry) ObjectType() string {
 	return "blob"
 }
 
-// modeGitlinkText is the mode of a submodule, as text.
+// ModeGitlinkText is the mode of a submodule, as text.
 const ModeGitlinkText = "160000"
 
-// treeEntry is one entry of a tree object.
+// TreeEntry is one entry of a tree object.
 type TreeEntry struct {
 	Mode    uint32
 	Name    []byte
@@ -146,14 +146,14 @@ func (t *Tree) Find(name string) (TreeEntry, bool) {
 	return t.Entries[i], true
 }
 
-// builtTree is a tree object built in memory. Once it is encoded it does not change.
+// BuiltTree is a tree object built in memory. Once it is encoded it does not change.
 type BuiltTree struct {
 	Entries []TreeEntry // in git's order
 	Content []byte
 	Oid     []byte
 }
 
-// leafChange is a file, symbolic link or submodule to be put into a tree; without an oid, the path is removed.
+// LeafChange is a file, symbolic link or submodule to be put into a tree; without an oid, the path is removed.
 type LeafChange struct {
 	Mode uint32
 	Oid  []byte

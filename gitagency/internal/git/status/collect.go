@@ -29,7 +29,7 @@ const (
 	OmitSubmodule  OmitReason = "submodule"  // checked-out submodule, of which only the staged commit id is captured
 )
 
-// worktreeContents is the state of a worktree: the index, and the files on disk.
+// WorktreeContents is the state of a worktree: the index, and the files on disk.
 type WorktreeContents struct {
 	Format        object.Format
 	Index         index.File
@@ -56,7 +56,7 @@ func (g WorktreeContents) Close() error {
 }
 
 // CollectWorktree reads the index of a worktree, scans its files, and has git hash the changed ones. The trees exist
-// only in memory until storeTrees writes them. The caller has to close the result, also after an error.
+// only in memory until StoreTrees writes them. The caller has to close the result, also after an error.
 func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head string) (g WorktreeContents, err error) {
 	if r, err = r.WithConfigOf(ctx, s); err != nil {
 		return g, err

@@ -23,7 +23,7 @@ type OngoingOperation struct {
 	IndexUnchanged bool   // the index equals HEAD: committing a merge now would take over nothing of it
 }
 
-// conflictsOnly is the Command of an OngoingOperation of which only unmerged index entries are left.
+// ConflictsOnly is the Command of an OngoingOperation of which only unmerged index entries are left.
 const ConflictsOnly = "conflicts"
 
 // DetectOperation returns the operation in progress in the git directory that a git in the worktree uses.

@@ -48,7 +48,7 @@ type pathStat struct {
 	stat git.FileStat
 }
 
-// scanner compares a worktree with an index, one directory at a time, on several goroutines. It opens each directory
+// Scanner compares a worktree with an index, one directory at a time, on several goroutines. It opens each directory
 // relative to its parent with O_NOFOLLOW, so that it follows no symlink, not even one created during the scan.
 type Scanner struct {
 	omit          string    // top-level name that is not scanned, besides .git

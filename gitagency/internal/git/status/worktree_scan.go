@@ -120,7 +120,7 @@ func (v *worktreeScan) worktreeChanges(ctx context.Context) ([]object.LeafChange
 				}
 				return nil, &RejectedNameError{Path: filepath.Join(v.spec.Dir, name)}
 			}
-			l = object.LeafChange{Path: name} // gone meanwhile, which checkStable finds too
+			l = object.LeafChange{Path: name} // gone meanwhile, which CheckStable finds too
 		}
 		changes = append(changes, l)
 	}
@@ -152,7 +152,7 @@ func (v *worktreeScan) hashFiles(ctx context.Context, names []string, seed []int
 	idx := filepath.Join(p.GitDir, "read")
 	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+idx)
 	p.Stdin = strings.Join(names, "\x00") + "\x00"
-	p.NoFsync = len(names) <= git.MaxLooseObjects // storeTrees syncs a few blobs itself; of more, git syncs all at once
+	p.NoFsync = len(names) <= git.MaxLooseObjects // StoreTrees syncs a few blobs itself; of more, git syncs all at once
 	known := index.File{Format: v.format, Count: len(seed)}
 	had := map[string]uint32{}
 	for _, i := range seed {

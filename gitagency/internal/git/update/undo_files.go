@@ -214,7 +214,7 @@ func (u *undoer) undoMoveOut(i int, m fileMove) error {
 }
 
 // leaveChangedFile leaves a path as another process has written it. The old file is in the repository, unless it was
-// written to after it had been moved out: then it is put beside the path, with draftSuffix.
+// written to after it had been moved out: then it is put beside the path, with DraftSuffix.
 func (u *undoer) leaveChangedFile(fd, dir int, name string, m fileMove) error {
 	u.changed.Paths = append(u.changed.Paths, string(m.Path))
 	if fd < 0 || m.Old.verify(dir, name) == nil {
